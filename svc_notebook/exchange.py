@@ -1,0 +1,144 @@
+"""The exchange: one request and everything that came back, failure included.
+
+It is the only record of the package: frames, re-use, resumed runs and restored
+conversations are readings of it. Rules: frozen, whole when it exists, told to
+every sink once; it holds no key and no header.
+"""
+
+from datetime import datetime
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from svc_notebook.service.completion import Choice, CompletionBody
+from svc_notebook.service.params import DEFAULT_MAX_TOKENS
+from svc_notebook.service.request import CompletionRequest
+
+Door = Literal["magic", "panel", "sweep", "frame", "python"]
+Status = Literal["ok", "error", "cancelled"]
+UsageSource = Literal["reported", "estimated", "missing"]
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asked, and as part of what.
+
+    Attributes:
+        door: The part of the package that asked.
+        conversation: Name of the conversation, if any.
+        turn_id: The turn of the conversation that this answers.
+        run, cell_id, repeat: The sweep's run, the cell's hash and the repetition.
+        columns: Template columns as in the source, for the frame of replies.
+    """
+
+    door: Door = "python"
+    conversation: str | None = None
+    turn_id: str | None = None
+    run: str | None = None
+    cell_id: str | None = None
+    repeat: int | None = None
+    columns: dict[str, Any] = {}
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why an exchange is not ok: our error, and what the service said.
+
+    Attributes:
+        type: Name of the error class; `Cancelled` for an interrupt.
+        message: The error's message.
+        http_status: HTTP status, if there was an answer.
+        code, param: The error body's fields, verbatim (doc: Error body).
+    """
+
+    type: str
+    message: str = ""
+    http_status: int | None = None
+    code: str | None = None
+    param: str | None = None
+
+
+class Exchange(msgspec.Struct, frozen=True, kw_only=True):
+    """One request and everything that came back.
+
+    Attributes:
+        exchange_id: Ours, unique, sortable by time.
+        endpoint: The base address asked.
+        is_emulated: Whether the emulator answered.
+        is_reused: Whether the answer was read from the ledger.
+        is_streamed: Whether a stream was asked for.
+        request: What was sent.
+        body: What came back, partial on a failure; None if nothing came.
+        status: ok, error or cancelled.
+        failure: What went wrong; None when ok.
+        n_attempts, n_refused: Requests sent, and how many met a 429.
+        n_chunks: Chunks of a stream; 0 for a reply in one piece.
+        queue_s: Waited for our own limit; never part of latency_s.
+        retry_wait_s: Waited between attempts.
+        first_text_s: From sending the last attempt to the first text; None if none.
+        latency_s: From sending the last attempt to the end.
+        started_at, ended_at: Aware, UTC.
+        est_prompt_tokens, est_completion_tokens: Estimates, also where usage was
+            reported.
+    """
+
+    exchange_id: str
+    origin: Origin
+    endpoint: str
+    is_emulated: bool = False
+    is_reused: bool = False
+    is_streamed: bool = False
+    request: CompletionRequest
+    body: CompletionBody | None = None
+    status: Status = "ok"
+    failure: Failure | None = None
+    n_attempts: int = 1
+    n_refused: int = 0
+    n_chunks: int = 0
+    queue_s: float = 0.0
+    retry_wait_s: float = 0.0
+    first_text_s: float | None = None
+    latency_s: float | None = None
+    started_at: datetime
+    ended_at: datetime
+    est_prompt_tokens: int = 0
+    est_completion_tokens: int = 0
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """The choices that came, partial ones included."""
+        return self.body.choices if self.body else ()
+
+    @property
+    def usage_source(self) -> UsageSource:
+        """Where the token counts of this exchange come from."""
+        if self.body is None:
+            return "missing"
+        return "reported" if self.body.usage is not None else "estimated"
+
+    @property
+    def max_tokens(self) -> int:
+        """The max_tokens in force: as sent, or the service's default (doc: Limits)."""
+        return int(self.request.params.get("max_tokens", DEFAULT_MAX_TOKENS))
+
+    def is_cut(self, choice: Choice) -> bool:
+        """Say whether a choice ended for want of tokens.
+
+        It did when its finish reason is `length`, or when the tokens, reported or
+        else estimated, reach the max_tokens in force.
+        """
+        return choice.finish_reason == "length" or self.is_probably_cut(choice)
+
+    def is_probably_cut(self, choice: Choice) -> bool:
+        """Say whether only the token count tells that a choice was cut."""
+        if choice.finish_reason != "stop" or len(self.choices) != 1:
+            return False
+        usage = self.body.usage if self.body else None
+        reported = usage.completion_tokens if usage else None
+        n_tokens = self.est_completion_tokens if reported is None else reported
+        return n_tokens >= self.max_tokens
+
+
+class Sink(Protocol):
+    """Told about every exchange, good or bad, once, when it has ended."""
+
+    def add(self, exchange: Exchange) -> None:
+        """Take an exchange that has ended."""

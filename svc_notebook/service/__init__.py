@@ -1,0 +1,1 @@
+"""What the service document says, as data."""

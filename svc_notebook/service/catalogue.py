@@ -1,0 +1,76 @@
+"""The models that the document names, and their limits (doc: Versioning, Limits).
+
+Rules: every number stands in the document; what it does not show is None, never
+a guess. Ids may grow: an id that is not listed is not an error here.
+"""
+
+from dataclasses import dataclass
+from datetime import date
+
+DEFAULT_MODEL = "svc-v2-8b-instruct"
+"""Our choice, not the service's: the document requires `model` in every request."""
+
+BUDGET_TOKENS = 8192  # doc: Limits, prompt plus completion of one request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """Requests allowed per window (doc: Rate limits per model)."""
+
+    per_second: int
+    per_minute: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """One model id, with what the document says of it.
+
+    Attributes:
+        id: As sent in `model`.
+        size: The document's own word, such as 8B; None where not shown.
+        released_on: Release date; None where not shown.
+        limit: Requests per window; None where not shown.
+    """
+
+    id: str
+    size: str | None = None
+    released_on: date | None = None
+    limit: Limit | None = None
+
+
+_SMALL = Limit(per_second=5, per_minute=50)
+
+MODELS = (
+    Model(id="svc-instruct"),
+    Model(
+        id="svc-v1.5-instruct",
+        size="8B",
+        released_on=date(2024, 5, 9),
+        limit=Limit(per_second=20, per_minute=150),
+    ),
+    Model(
+        id="svc-v1.5x-70b-instruct",
+        size="70B",
+        released_on=date(2024, 6, 1),
+        limit=_SMALL,
+    ),
+    Model(
+        id="svc-v2-8b-instruct",
+        size="8B",
+        released_on=date(2024, 12, 19),
+        limit=_SMALL,
+    ),
+    Model(
+        id="svc-v2-70b-instruct",
+        size="70B",
+        released_on=date(2024, 12, 19),
+        limit=_SMALL,
+    ),
+    Model(id="svc-v2.1-12b-instruct"),
+    Model(id="svc-v2.5-30b-a3b-instruct"),
+)
+
+
+def limit_of(model: str) -> Limit | None:
+    """Return the documented limit of a model, None where none is shown."""
+    return next((each.limit for each in MODELS if each.id == model), None)

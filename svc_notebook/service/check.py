@@ -1,0 +1,146 @@
+"""Checks of parameters before anything is sent (doc: Request body, Limits).
+
+Rules: a refusal says the name, the allowed range and the next step; the values
+pass through unchanged, since what the user asked for is what is sent.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from svc_notebook.errors import ParameterError
+
+from .params import MAX_STOPS, PARAM_NAMES, PARAMS, Param
+from .text import check_text
+from .tool import check_definition
+
+_BY_NAME = {param.name: param for param in PARAMS}
+_OTHER_NAMES = ("model", "messages", "system", "tools", "extra")
+_SHOWN_CHARS = 60
+_PROMPT_FIRST = (
+    "The prompt goes first, without a name: complete('...') or complete([...]) with "
+    "messages (doc: Request body)."
+)
+_ELSEWHERE = {
+    "stream": "To have a reply streamed, use stream(...) instead of complete(...) "
+    "(doc: Response, streamed).",
+    "messages": _PROMPT_FIRST,
+    "prompt": _PROMPT_FIRST,
+}
+
+
+def check(name: str, value: object) -> object:
+    """Return one parameter's value if the document allows it.
+
+    Raises:
+        ParameterError: The name is unknown (with the nearest name), or the value is
+            of another type or outside the range.
+    """
+    param = _BY_NAME.get(name)
+    if param is None:
+        raise unknown_param(name)
+    if param.kind == "stops":
+        return _check_stops(value)
+    if param.kind == "string":
+        return _check_text(param, value)
+    return _check_number(param, value)
+
+
+def check_all(params: Mapping[str, object]) -> dict[str, object]:
+    """Check every parameter that was given and drop those that are None.
+
+    Args:
+        params: By the document's names; `tools` is a list of definitions.
+
+    Raises:
+        ParameterError: One of them is not allowed.
+    """
+    checked: dict[str, object] = {}
+    for name, value in params.items():
+        if value is None and (name in _BY_NAME or name == "tools"):
+            continue
+        checked[name] = _check_tools(value) if name == "tools" else check(name, value)
+    return checked
+
+
+def unknown_param(name: str) -> ParameterError:
+    """Build the error for a name that is not in the table, with the nearest one."""
+    if name in _ELSEWHERE:
+        return ParameterError(_ELSEWHERE[name], param=name)
+    names = [*PARAM_NAMES, *_OTHER_NAMES]
+    near = get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return ParameterError(
+        f"{name!r} is not a parameter of the service; {hint}The parameters are "
+        f"{', '.join(PARAM_NAMES)} (doc: Request body). To send a field that is not "
+        f"documented, use extra={{{name!r}: ...}}.",
+        param=name,
+    )
+
+
+def _check_number(param: Param, value: object) -> int | float:
+    number = _as_number(value)
+    is_right = number is not None and (param.kind == "float" or isinstance(number, int))
+    if not is_right or number is None or not _is_inside(param, number):
+        raise _refused(param, value)
+    return number
+
+
+def _as_number(value: object) -> int | float | None:
+    """Accept ints and floats, numpy's too; refuse booleans and everything else."""
+    if isinstance(value, bool) or type(value).__name__ in {"bool", "bool_"}:
+        return None
+    if type(value) in {int, float}:
+        return value  # type: ignore[return-value]  # just tested, exactly
+    item = getattr(value, "item", None)  # a numpy scalar, without importing numpy
+    plain = item() if callable(item) and getattr(value, "ndim", None) == 0 else None
+    is_number = isinstance(plain, (int, float)) and not isinstance(plain, bool)
+    return plain if is_number else None
+
+
+def _is_inside(param: Param, number: float) -> bool:
+    if type(number) is float and not math.isfinite(number):
+        return False
+    if param.minimum is not None and number < param.minimum:
+        return False
+    return param.maximum is None or number <= param.maximum
+
+
+def _check_text(param: Param, value: object) -> str:
+    if not isinstance(value, str):
+        raise _refused(param, value)
+    return check_text(value, param=param.name)
+
+
+def _check_stops(value: object) -> str | tuple[str, ...]:
+    if isinstance(value, str) and value:
+        return check_text(value, param="stop")
+    if isinstance(value, Sequence) and 1 <= len(value) <= MAX_STOPS:
+        stops: tuple[object, ...] = tuple(value)
+        if all(isinstance(stop, str) and stop for stop in stops):
+            return tuple(check_text(str(stop), param="stop") for stop in stops)
+    raise _refused(_BY_NAME["stop"], value)
+
+
+def _check_tools(value: object) -> tuple[Mapping[str, Any], ...]:
+    if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
+        raise ParameterError(
+            f"tools is {type(value).__name__}; give a list of tool definitions "
+            "(doc: Tool definition).",
+            param="tools",
+        )
+    return tuple(check_definition(each) for each in value)
+
+
+def _refused(param: Param, value: object) -> ParameterError:
+    shown = repr(value)
+    shown = shown if len(shown) <= _SHOWN_CHARS else shown[:_SHOWN_CHARS] + "..."
+    has_default = param.default is not None
+    return ParameterError(
+        f"{param.name}={shown} is not allowed; {param.name} takes {param.allowed}. "
+        "Choose such a value, or leave it out"
+        + (f" for the service's default, {param.default:g}" if has_default else "")
+        + " (doc: Request body).",
+        param=param.name,
+    )

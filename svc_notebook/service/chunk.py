@@ -1,0 +1,149 @@
+"""Chunks of a streamed answer, and how they make one (doc: Stream chunk).
+
+Rules: pure; text is joined exactly and never normalised; choices are kept apart
+by index; pieces of tool calls are joined by index and never glued to another
+call; an answer is finished when a finish reason was seen on every choice.
+"""
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from .completion import Choice, CompletionBody, Usage
+from .tool import FunctionCall, ToolCall
+
+
+class CallPiece(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of a tool call; pieces of one call share an index."""
+
+    index: int | None = None
+    id: str | None = None
+    name: str | None = None
+    arguments: str = ""
+
+
+class Delta(msgspec.Struct, frozen=True, kw_only=True):
+    """New content of one choice (doc: Stream chunk)."""
+
+    index: int = 0
+    text: str | None = None
+    calls: tuple[CallPiece, ...] = ()
+    finish_reason: str | None = None
+
+
+class Chunk(msgspec.Struct, frozen=True, kw_only=True):
+    """One event of a streamed answer, in our names (doc: Stream chunk)."""
+
+    id: str | None = None
+    created: int | None = None
+    model: str | None = None
+    deltas: tuple[Delta, ...] = ()
+    usage: Usage | None = None
+
+
+@dataclass(slots=True)
+class _OpenCall:
+    index: int | None
+    id: str | None
+    name: str
+    arguments: list[str]
+
+
+@dataclass(slots=True)
+class _OpenChoice:
+    pieces: list[str] = field(default_factory=list)
+    has_text: bool = False
+    calls: list[_OpenCall] = field(default_factory=list)
+    finish_reason: str | None = None
+
+    def add(self, delta: Delta) -> None:
+        if delta.text is not None:
+            self.has_text = True
+            self.pieces.append(delta.text)
+        for piece in delta.calls:
+            self._add_call(piece)
+        self.finish_reason = delta.finish_reason or self.finish_reason
+
+    def _add_call(self, piece: CallPiece) -> None:
+        call = self._call_of(piece)
+        if call is None:
+            self.calls.append(
+                _OpenCall(piece.index, piece.id, piece.name or "", [piece.arguments])
+            )
+            return
+        call.id = call.id or piece.id
+        call.name = call.name or (piece.name or "")
+        call.arguments.append(piece.arguments)
+
+    def _call_of(self, piece: CallPiece) -> _OpenCall | None:
+        """Find the call a piece belongs to; None starts a new one."""
+        same = [call for call in self.calls if call.index == piece.index]
+        if piece.index is None:
+            same = self.calls[-1:]
+        newest = same[-1] if same else None
+        if newest and piece.id and newest.id and piece.id != newest.id:
+            known = [call for call in self.calls if call.id == piece.id]
+            return known[-1] if known else None
+        return newest
+
+    def close(self, index: int) -> Choice:
+        is_bare = not self.has_text and not self.calls and self.finish_reason is None
+        return Choice(
+            index=index,
+            text=None
+            if is_bare or (self.calls and not self.has_text)
+            else "".join(self.pieces),
+            tool_calls=tuple(
+                ToolCall(
+                    id=call.id or "",
+                    function=FunctionCall(
+                        name=call.name, arguments="".join(call.arguments)
+                    ),
+                )
+                for call in self.calls
+            ),
+            finish_reason=self.finish_reason,
+        )
+
+
+class Assembly:
+    """An answer in the making.
+
+    Add chunks in the order they came; read `body()` at any time.
+    """
+
+    def __init__(self) -> None:
+        self._choices: dict[int, _OpenChoice] = {}
+        self._id: str | None = None
+        self._created: int | None = None
+        self._model: str | None = None
+        self._usage: Usage | None = None
+        self.n_chunks = 0
+
+    def add(self, chunk: Chunk) -> None:
+        """Take the next chunk."""
+        self.n_chunks += 1
+        self._id = self._id or chunk.id
+        self._created = self._created if chunk.created is None else chunk.created
+        self._model = chunk.model or self._model
+        self._usage = chunk.usage or self._usage
+        for delta in chunk.deltas:
+            self._choices.setdefault(delta.index, _OpenChoice()).add(delta)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every choice that began has a finish reason."""
+        choices = self._choices.values()
+        return bool(choices) and all(each.finish_reason for each in choices)
+
+    def body(self) -> CompletionBody:
+        """Return what has come so far in the shape of a whole answer."""
+        return CompletionBody(
+            id=self._id,
+            created=self._created,
+            model=self._model,
+            choices=tuple(
+                choice.close(index) for index, choice in sorted(self._choices.items())
+            ),
+            usage=self._usage,
+        )

@@ -1,0 +1,103 @@
+"""Faults: the service's error body and its statuses (doc: Errors, Error body).
+
+Rules: pure; what the service said stays verbatim in the attributes; the message
+adds what is allowed and the next step; a message stays under 4 kB.
+"""
+
+import msgspec
+
+from svc_notebook.errors import (
+    AuthError,
+    BadRequestError,
+    RateLimitError,
+    ServerFaultError,
+    ServiceError,
+    UnknownModelError,
+)
+
+from .text import printable
+
+SHOWN_CHARS = 700
+_SHOWN_PARAM_CHARS = 100
+_TIMEOUT_STATUS = 408
+_SERVER_STATUS = 500
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """The service's error body (doc: Error body).
+
+    Attributes:
+        message: Human-readable description; "" if there was none to read.
+        type, param, code: As sent; None where null or absent.
+    """
+
+    message: str = ""
+    type: str | None = None
+    param: str | None = None
+    code: str | None = None
+
+
+_KINDS: dict[int, type[ServiceError]] = {
+    401: AuthError,
+    403: AuthError,
+    404: UnknownModelError,
+    429: RateLimitError,
+}
+_NEXT_STEPS = {
+    401: """\
+The API key is invalid or revoked. Set SVC_API_KEY to a valid key from the key section \
+of the service's dashboard, and check that it is whole""",
+    403: """\
+The API key lacks permission for this request. Use another key, or ask the account's \
+holder for the permission""",
+    404: """\
+Either the model id is unknown to the service (`%svc models` lists the documented \
+ones) or the base address is wrong (it ends with /v1). Check both""",
+    429: """\
+A rate limit was exceeded. Wait and ask again, or send fewer requests per second and \
+minute (doc: Rate limits per model)""",
+}
+_REFUSED = """\
+The request was refused and would be refused again. Change what the message names"""
+_FAILED = "The service failed. Ask again in a while"
+
+
+def to_error(
+    fault: Fault, *, status: int, retry_after_s: float | None = None
+) -> ServiceError:
+    """Make the error that a status and an error body stand for (doc: Errors).
+
+    Args:
+        fault: The error body as it could be read.
+        status: HTTP status; 200 for an error inside a stream.
+        retry_after_s: Seconds the service asked to wait.
+    """
+    kind = _KINDS.get(status) or _by_class(status)
+    next_step = _NEXT_STEPS.get(
+        status, _FAILED if kind is ServerFaultError else _REFUSED
+    )
+    said = _shown(fault.message.strip(), SHOWN_CHARS) or "no message"
+    param = _shown(fault.param or "", _SHOWN_PARAM_CHARS)
+    where = f", parameter {param}" if param else ""
+    wait = "" if retry_after_s is None else f" It asks to wait {retry_after_s:.0f} s."
+    return kind(
+        f"The service answered with status {status}{where}: {said}\n{next_step} "
+        f"(doc: Errors).{wait}",
+        status=status,
+        type=fault.type,
+        param=fault.param,
+        code=fault.code,
+        retry_after_s=retry_after_s,
+    )
+
+
+def _shown(text: str, n_chars: int) -> str:
+    """Return the beginning of what the service said, printable line by line."""
+    lines = text[: n_chars + 1].splitlines()
+    shown = "\n".join(printable(line) for line in lines)
+    return shown if len(shown) <= n_chars else shown[:n_chars] + " ..."
+
+
+def _by_class(status: int) -> type[ServiceError]:
+    is_failure = status >= _SERVER_STATUS or status in {_TIMEOUT_STATUS, 200}
+    return ServerFaultError if is_failure else BadRequestError

@@ -1,0 +1,109 @@
+"""One request for a completion (doc: POST /v1/chat/completions).
+
+Rules: a request is whole and checked when it exists; it holds exactly what is
+sent, so a parameter that is not in `params` is not sent.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from svc_notebook.errors import ParameterError
+
+from .catalogue import DEFAULT_MODEL
+from .check import check_all
+from .message import Message, Prompt, to_messages
+from .params import PARAM_NAMES
+from .text import check_text
+
+
+class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked of the service.
+
+    Attributes:
+        model: Id of the model (doc: Model ids); ids that are not listed are allowed.
+        messages: The whole history, oldest first.
+        params: Parameters as sent, by the document's names; absent = not sent.
+        tools: Tool definitions (doc: Tool definition).
+        extra: Fields the document does not show, sent as they are.
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    params: dict[str, Any] = {}
+    tools: tuple[dict[str, Any], ...] = ()
+    extra: dict[str, Any] = {}
+
+    @property
+    def system(self) -> str | None:
+        """The text of the first message, if it is a system message."""
+        first = self.messages[0]
+        return first.content if first.role == "system" else None
+
+    @property
+    def prompt(self) -> str:
+        """The text of the newest user message, empty if there is none."""
+        users = (each for each in reversed(self.messages) if each.role == "user")
+        newest = next(users, None)
+        return (newest.content or "") if newest else ""
+
+
+def build_request(
+    prompt: Prompt,
+    *,
+    model: str,
+    system: str | None = None,
+    extra: Mapping[str, Any] | None = None,
+    params: Mapping[str, object] | None = None,
+) -> CompletionRequest:
+    """Check everything that was asked and make the request of it.
+
+    Args:
+        prompt: A text, or messages as `Message` or mappings.
+        model: Id of the model.
+        system: A system message to put in front.
+        extra: Fields that the document does not show; they must not hide one it does.
+        params: Parameters by the document's names, and `tools`.
+
+    Raises:
+        ParameterError: Something is not allowed; nothing was sent.
+    """
+    checked = check_all(params or {})
+    tools = checked.pop("tools", ())
+    return CompletionRequest(
+        model=check_model(model),
+        messages=to_messages(prompt, system=system),
+        params=checked,
+        tools=tuple(dict(tool) for tool in tools),  # type: ignore[attr-defined]  # checked
+        extra=_check_extra(extra or {}),
+    )
+
+
+def check_model(model: object) -> str:
+    """Return a model id; ids that are not listed are allowed (doc: Model ids).
+
+    Raises:
+        ParameterError: It is no text, or an empty one.
+    """
+    if not isinstance(model, str) or not model.strip():
+        raise ParameterError(
+            f"model={model!r} is not a model id; give one such as "
+            f"{DEFAULT_MODEL!r} (doc: Model ids).",
+            param="model",
+        )
+    return check_text(model.strip(), param="model")
+
+
+_OWN_FIELDS = frozenset({"model", "messages", "stream", "tools", *PARAM_NAMES})
+
+
+def _check_extra(extra: Mapping[str, Any]) -> dict[str, Any]:
+    hidden = [name for name in extra if name in _OWN_FIELDS]
+    if hidden:
+        raise ParameterError(
+            f"extra holds {hidden[0]!r}, which is a parameter of the service; give it "
+            "by its own name, so that it is checked (doc: Request body).",
+            param=hidden[0],
+        )
+    return dict(extra)

@@ -1,0 +1,207 @@
+"""Settings: where requests go and how long they may take, and who said so.
+
+What it is not: it holds no key (see `credentials`) and no request parameters.
+Rules: frozen; every value remembers where it came from; the environment is read
+when `from_env` is called and at no other time.
+"""
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from svc_notebook.errors import SettingsError
+from svc_notebook.service.address import to_base_url
+from svc_notebook.service.catalogue import DEFAULT_MODEL
+
+ENV_NAMES = {
+    "base_url": "SVC_BASE_URL",
+    "model": "SVC_MODEL",
+    "ledger": "SVC_LEDGER",
+    "display": "SVC_DISPLAY",
+    "timeouts": "SVC_TIMEOUTS",
+}
+WAYS_ON = """\
+Two ways on:
+- the service: set SVC_BASE_URL to its address, such as https://HOST/v1, and \
+SVC_API_KEY to a key. Keys are made in the key section of the service's dashboard, are \
+shown once, and are for server-side use only.
+- without a key: `%svc use emulator` starts an emulator of the service, for this \
+kernel."""
+"""What to do where a key or an address is missing (doc: Authentication)."""
+
+DISPLAYS = ("auto", "live", "settled", "plain")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """How long each part of an exchange may take, in seconds.
+
+    Attributes:
+        connect_s: Until a connection stands.
+        first_byte_s: Until the headers of an answer.
+        idle_s: Between two events of a stream; comments do not count.
+        whole_s, whole_token_s: A reply in one piece: so long, plus so long a token
+            asked for.
+        total_s: The whole exchange with its retries, without the wait for our own
+            limit; None for the sum that the others allow.
+
+    Raises:
+        SettingsError: One of them is no number of seconds above 0.
+    """
+
+    connect_s: float = 10.0
+    first_byte_s: float = 60.0
+    idle_s: float = 60.0
+    whole_s: float = 60.0
+    whole_token_s: float = 0.1
+    total_s: float | None = 900.0
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            is_free = each.name == "total_s" and value is None
+            is_number = isinstance(value, (int, float)) and math.isfinite(value)
+            is_longer = is_number and (value > 0 or each.name == "whole_token_s")
+            if not (is_free or (is_longer and value >= 0)):
+                raise SettingsError(
+                    f"{each.name}={value!r} is no time-out; give seconds above 0. "
+                    f"{_TIMEOUTS_FORM}"
+                )
+
+    @classmethod
+    def from_text(cls, text: str) -> "Timeouts":
+        """Read what SVC_TIMEOUTS says.
+
+        Args:
+            text: Seconds for every wait but the total, such as `20`; or names and
+                seconds, such as `connect_s=5 idle_s=30 total_s=none`.
+
+        Raises:
+            SettingsError: It cannot be read.
+        """
+        values: dict[str, float | None] = {}
+        for part in text.replace(",", " ").split():
+            name, is_named, value = part.rpartition("=")
+            names = (name,) if is_named else _EVERY_WAIT
+            values |= dict.fromkeys(names, _seconds(value))
+            if not is_named:
+                values["whole_token_s"] = 0.0
+        unknown = values.keys() - {each.name for each in fields(cls)}
+        if unknown:
+            raise SettingsError(
+                f"{min(unknown)!r} is not the name of a time-out. {_TIMEOUTS_FORM}"
+            )
+        return cls(**values)  # type: ignore[arg-type]  # checked as it is made
+
+
+_EVERY_WAIT = ("connect_s", "first_byte_s", "idle_s", "whole_s")
+_TIMEOUTS_FORM = (
+    "SVC_TIMEOUTS takes seconds, such as 20, or names and seconds, such as "
+    "'connect_s=5 idle_s=30 total_s=none'; the names are connect_s, first_byte_s, "
+    "idle_s, whole_s, whole_token_s and total_s."
+)
+
+
+def _seconds(text: str) -> float | None:
+    if text.lower() == "none":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise SettingsError(
+            f"{text[:40]!r} is no number of seconds. {_TIMEOUTS_FORM}"
+        ) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything that is the same for all requests of a client.
+
+    Attributes:
+        base_url: The service's base address, ending with /v1; None if nobody said.
+        model: The model used where none is named.
+        ledger: Where exchanges are kept: a path, or `:memory:`.
+        display: How cells show replies: auto, live, settled or plain.
+        is_emulated: Whether base_url is the emulator of this kernel.
+        timeouts: How long things may take.
+        sources: For each value that was set, who set it.
+    """
+
+    base_url: str | None = None
+    model: str = DEFAULT_MODEL
+    ledger: str = ""
+    display: str = "auto"
+    is_emulated: bool = False
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.base_url is not None:
+            object.__setattr__(self, "base_url", to_base_url(self.base_url))
+        if self.display not in DISPLAYS:
+            raise SettingsError(
+                f"display={self.display!r} is not a way to show replies; use one of "
+                f"{', '.join(DISPLAYS)} (SVC_DISPLAY)."
+            )
+        if not self.ledger:
+            object.__setattr__(self, "ledger", str(default_ledger(os.environ)))
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
+        """Read what the environment says; the rest keeps its default.
+
+        Raises:
+            SettingsError: A value cannot be used; the message names the variable's
+                right form.
+        """
+        values: dict[str, Any] = {
+            name: environ[env].strip()
+            for name, env in ENV_NAMES.items()
+            if environ.get(env, "").strip()
+        }
+        if "timeouts" in values:
+            values["timeouts"] = Timeouts.from_text(values["timeouts"])
+        values.setdefault("ledger", str(default_ledger(environ)))
+        sources = {
+            name: ENV_NAMES[name] for name in values if ENV_NAMES[name] in environ
+        }
+        return cls(**values, sources=sources)
+
+    def setting(self, source: str, **values: Any) -> "Settings":  # noqa: ANN401 - fields
+        """Return settings with these values, remembering who set them."""
+        sources = {**self.sources, **dict.fromkeys(values, source)}
+        return replace(self, **values, sources=sources)
+
+
+def read_env(
+    environ: Mapping[str, str],
+) -> tuple[Settings, dict[str, SettingsError]]:
+    """Read what of the environment can be used, and say what cannot.
+
+    Returns:
+        The settings of the variables that can be used, and by the name of each
+        other one what is wrong with it.
+    """
+    problems: dict[str, SettingsError] = {}
+    for name in ENV_NAMES.values():
+        if name in environ:
+            try:
+                Settings.from_env({name: environ[name]})
+            except SettingsError as problem:
+                problems[name] = problem.with_traceback(None)
+    usable = {name: environ[name] for name in environ if name not in problems}
+    return Settings.from_env(usable), problems
+
+
+def mark_of_env(environ: Mapping[str, str]) -> tuple[str | None, ...]:
+    """Return what of the environment settings are read from, to see a change."""
+    return tuple(environ.get(name) for name in (*ENV_NAMES.values(), "XDG_DATA_HOME"))
+
+
+def default_ledger(environ: Mapping[str, str]) -> Path:
+    """Return the ledger's place for this user (the XDG data folder)."""
+    data = environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(data) / "svc_notebook" / "ledger.sqlite"

@@ -1,0 +1,62 @@
+"""Exchanges: where their numbers come from, and when a reply is cut."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.service.completion import Choice, CompletionBody, Usage
+from svc_notebook.service.request import build_request
+
+AT = datetime(2025, 1, 1, tzinfo=UTC)
+
+
+def exchange(
+    *choices: Choice,
+    n_tokens: int | None = None,
+    max_tokens: int | None = None,
+    **rest: Any,  # noqa: ANN401
+) -> Exchange:
+    """Return an exchange with these choices."""
+    usage = None if n_tokens is None else Usage(completion_tokens=n_tokens)
+    return Exchange(
+        exchange_id="e",
+        origin=Origin(),
+        endpoint="https://host/v1",
+        request=build_request("Hi", model="m", params={"max_tokens": max_tokens}),
+        body=CompletionBody(choices=choices, usage=usage) if choices else None,
+        started_at=AT,
+        ended_at=AT,
+        **rest,
+    )
+
+
+STOP = Choice(text="x", finish_reason="stop")
+CASES = [
+    (exchange(Choice(text="x", finish_reason="length")), True),
+    (exchange(STOP, n_tokens=149), False),
+    (exchange(STOP, n_tokens=150), True),
+    (exchange(STOP, n_tokens=150, max_tokens=200), False),
+    (exchange(STOP, est_completion_tokens=150), True),
+    (exchange(STOP, n_tokens=10, est_completion_tokens=150), False),
+    (exchange(Choice(text="x"), est_completion_tokens=900), False),
+    (exchange(Choice(text="x", finish_reason="weather"), n_tokens=150), False),
+    (exchange(STOP, Choice(index=1, finish_reason="stop"), n_tokens=300), False),
+]
+
+
+@pytest.mark.parametrize(("made", "is_cut"), CASES, ids=range(len(CASES)))
+def test_cut(made: Exchange, is_cut: bool) -> None:
+    """A reply is cut by its finish reason, or when its tokens reach what is allowed."""
+    assert made.is_cut(made.choices[0]) == is_cut
+
+
+def test_usage_source() -> None:
+    """Usage is reported, estimated, or missing where nothing came."""
+    made = [exchange(STOP, n_tokens=1), exchange(STOP), exchange()]
+
+    got = [each.usage_source for each in made]
+
+    assert got == ["reported", "estimated", "missing"]
+    assert made[2].choices == ()

@@ -1,0 +1,142 @@
+"""Messages and requests, checked when they are made."""
+
+from typing import Any
+
+import pytest
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.service.message import (
+    Message,
+    assistant,
+    system,
+    to_messages,
+    user,
+)
+from svc_notebook.service.request import build_request
+from svc_notebook.service.tool import FunctionCall, ToolCall
+
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{ }"}}
+MADE = ToolCall(id="c", function=FunctionCall(name="f", arguments="{ }"))
+
+
+def test_a_text_is_one_user_message() -> None:
+    """A text becomes a user message, behind the system message if there is one."""
+    got = [to_messages("Hi"), to_messages("Hi", system="S")]
+
+    assert got == [(user("Hi"),), (system("S"), user("Hi"))]
+
+
+def test_a_history_is_read_as_it_is() -> None:
+    """Mappings and messages mix; calls and their results keep every field."""
+    got = to_messages(
+        [
+            {"role": "user", "content": "u"},
+            assistant("a"),
+            {"role": "assistant", "content": None, "tool_calls": [CALL]},
+            {"role": "tool", "content": "r", "tool_call_id": "c"},
+        ]
+    )
+
+    assert got == (
+        user("u"),
+        assistant("a"),
+        Message(role="assistant", tool_calls=(MADE,)),
+        Message(role="tool", content="r", tool_call_id="c"),
+    )
+
+
+WRONG: list[Any] = [
+    *([], None, 5, b"text", {"role": "user", "content": "x"}, iter(())),
+    [5],
+    [None],
+    [{}],
+    [{"role": "user"}],
+    [{"content": "x"}],
+    [{"role": "robot", "content": "x"}],
+    [{"role": "user", "content": 5}],
+    [{"role": "user", "content": None}],
+    [{"role": "user", "content": [{"type": "text", "text": "x"}]}],
+    [{"role": "user", "content": "x", "nmae": "y"}],
+    [{"role": "user", "content": "\ud800"}],
+    [{"role": "assistant", "content": None, "tool_calls": [5]}],
+    [{"role": "assistant", "content": None, "tool_calls": [{"id": 1}]}],
+    [{"role": "assistant", "content": None, "tool_calls": []}],
+]
+
+
+@pytest.mark.parametrize("value", WRONG, ids=repr)
+def test_what_are_no_messages(value: Any) -> None:  # noqa: ANN401 - anything
+    """What the document does not allow is refused before anything is sent."""
+    with pytest.raises(ParameterError) as caught:
+        to_messages(value)
+
+    assert caught.value.param == "messages"
+
+
+@pytest.mark.parametrize("text", ["NUL \0", "a\u2028", "ที่ 👩‍👩‍👧", " {x} $y "])
+def test_text_is_kept_as_it_is(text: str) -> None:
+    """Any text with a UTF-8 form is kept unchanged."""
+    assert to_messages(text)[0].content == text
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "\u2028"])
+def test_an_empty_prompt_is_refused(text: str) -> None:
+    """A prompt without a letter would be paid for and asks nothing."""
+    with pytest.raises(ParameterError, match="The prompt is empty"):
+        to_messages(text)
+
+
+def test_a_request_tells_system_and_prompt() -> None:
+    """The first system message and the newest user message are at hand."""
+    request = build_request(
+        [user("one"), assistant("a"), user("two")], model=" m ", system="S"
+    )
+
+    assert (request.model, request.system, request.prompt) == ("m", "S", "two")
+    assert build_request([assistant("a")], model="m").prompt == ""
+    assert build_request("x", model="m").system is None
+
+
+@pytest.mark.parametrize("model", ["", "  ", None, 5, "\ud800"], ids=repr)
+def test_what_is_no_model(model: Any) -> None:  # noqa: ANN401 - anything
+    """A model is a text; an id that is not listed is sent."""
+    with pytest.raises(ParameterError) as caught:
+        build_request("Hi", model=model)
+
+    assert caught.value.param == "model"
+
+
+@pytest.mark.parametrize(
+    "name", ["temperature", "model", "messages", "stream", "tools"]
+)
+def test_extra_hides_no_parameter(name: str) -> None:
+    """A documented field is given by its own name, so that it is checked."""
+    with pytest.raises(ParameterError, match=name):
+        build_request("Hi", model="m", extra={name: 1})
+
+
+def test_a_request_holds_only_what_was_asked() -> None:
+    """Parameters that were not given are not in the request."""
+    request = build_request("Hi", model="m", params={"n": None}, extra={"seed": 1})
+
+    assert (request.params, request.tools, request.extra) == ({}, (), {"seed": 1})
+
+
+def test_a_call_that_was_read_is_kept() -> None:
+    """A call out of a completion goes back as it is."""
+    (message,) = to_messages(
+        [{"role": "assistant", "content": "", "tool_calls": [MADE]}]
+    )
+
+    assert message == Message(role="assistant", content="", tool_calls=(MADE,))
+
+
+@pytest.mark.parametrize("function", [None, {}, {"name": 5}, "f"], ids=repr)
+def test_what_is_no_tool_definition(function: Any) -> None:  # noqa: ANN401 - anything
+    """A definition needs a function with a name."""
+    tool = {"type": "function", "function": function}
+
+    with pytest.raises(ParameterError, match="name") as caught:
+        build_request("Hi", model="m", params={"tools": [tool]})
+
+    assert caught.value.param == "tools"

@@ -1,0 +1,133 @@
+"""Settings and where they came from; keys and what they show."""
+
+from pathlib import Path
+
+import pytest
+
+from svc_notebook.credentials import Key, find_key
+from svc_notebook.errors import MissingKeyError, SettingsError
+from svc_notebook.settings import Settings, Timeouts, default_ledger
+
+
+def test_settings_from_the_environment() -> None:
+    """What the environment says is used, and it is said who said so."""
+    environ = {
+        "SVC_BASE_URL": " https://host ",
+        "SVC_MODEL": "m",
+        "SVC_LEDGER": ":memory:",
+        "SVC_DISPLAY": "plain",
+    }
+
+    settings = Settings.from_env(environ)
+
+    assert settings == Settings(
+        base_url="https://host/v1",
+        model="m",
+        ledger=":memory:",
+        display="plain",
+        sources={
+            "base_url": "SVC_BASE_URL",
+            "model": "SVC_MODEL",
+            "ledger": "SVC_LEDGER",
+            "display": "SVC_DISPLAY",
+        },
+    )
+
+
+def test_settings_of_an_empty_environment(tmp_path: Path) -> None:
+    """Where nothing is said, and where only blanks are, defaults apply."""
+    environ = {"SVC_BASE_URL": " ", "XDG_DATA_HOME": str(tmp_path)}
+
+    settings = Settings.from_env(environ)
+
+    assert (settings.base_url, settings.model) == (None, "svc-v2-8b-instruct")
+    assert settings.ledger == str(default_ledger(environ))
+    assert Path(settings.ledger).is_relative_to(tmp_path)
+    assert settings.sources == {}
+    assert settings.timeouts == Timeouts()
+
+
+def test_a_setting_remembers_who_set_it() -> None:
+    """Settings are replaced, not changed, and the newest source is kept."""
+    before = Settings(model="a")
+
+    after = before.setting("argument", model="b")
+
+    assert (before.model, after.model, after.sources) == (
+        "a",
+        "b",
+        {"model": "argument"},
+    )
+
+
+@pytest.mark.parametrize("environ", [{"SVC_DISPLAY": "loud"}, {"SVC_BASE_URL": "host"}])
+def test_settings_that_cannot_be_used(environ: dict[str, str]) -> None:
+    """A wrong value is refused, naming its variable."""
+    with pytest.raises(SettingsError, match=next(iter(environ))):
+        Settings.from_env(environ)
+
+
+def test_the_key_is_found_and_not_shown() -> None:
+    """A key says where it came from, and its value only to the request."""
+    key = find_key({"SVC_API_KEY": "sk-1"})
+
+    assert key.authorization() == "Bearer sk-1"
+    assert repr(key) == str(key) == f"{key}" == "<API key (hidden) from SVC_API_KEY>"
+    assert not hasattr(key, "__dict__")
+
+
+@pytest.mark.parametrize("environ", [{}, {"SVC_API_KEY": ""}, {"SVC_API_KEY": ' "" '}])
+def test_a_missing_key_names_both_ways_on(environ: dict[str, str]) -> None:
+    """Without a key the user is told where to get one, and of the emulator."""
+    with pytest.raises(MissingKeyError, match=r"dashboard(.|\n)*use emulator"):
+        find_key(environ)
+
+
+def test_a_key_is_blotted_out() -> None:
+    """A text that holds the key can be shown without it."""
+    key = Key("sk-1", source="test")
+
+    assert (key.is_in("a sk-1 b"), key.hide("a sk-1 b")) == (True, "a [key] b")
+    assert key.digest("a") == Key("sk-1", source="x").digest("a") != key.digest("b")
+    assert "sk-1" not in key.digest("a")
+
+
+@pytest.mark.parametrize(
+    ("text", "timeouts"),
+    [
+        ("", Timeouts()),
+        (
+            "20",
+            Timeouts(
+                connect_s=20, first_byte_s=20, idle_s=20, whole_s=20, whole_token_s=0
+            ),
+        ),
+        ("connect_s=5, idle_s=0.5", Timeouts(connect_s=5, idle_s=0.5)),
+        ("total_s=none", Timeouts(total_s=None)),
+        (
+            "1 total_s=9",
+            Timeouts(
+                connect_s=1,
+                first_byte_s=1,
+                idle_s=1,
+                whole_s=1,
+                whole_token_s=0,
+                total_s=9,
+            ),
+        ),
+    ],
+)
+def test_time_outs_of_the_environment(text: str, timeouts: Timeouts) -> None:
+    """SVC_TIMEOUTS gives one number for all waits, or some by name."""
+    settings = Settings.from_env({"SVC_TIMEOUTS": text})
+
+    assert settings.timeouts == timeouts
+
+
+@pytest.mark.parametrize(
+    "text", ["soon", "0", "-1", "nan", "inf", "none", "idle=3", "idle_s=", "idle_s=0"]
+)
+def test_time_outs_that_do_not_end_are_refused(text: str) -> None:
+    """A time-out that is no number above 0, or has no such name, is refused."""
+    with pytest.raises(SettingsError, match=r"connect_s=5 idle_s=30"):
+        Settings.from_env({"SVC_TIMEOUTS": text})
