@@ -1,0 +1,361 @@
+"""`AsyncClient`: ask the service from code that can await.
+
+What it is not: the request path (see `asking`). Rules: what is wrong with a request
+is found at the call, before anything is sent; nothing here touches a socket; httpx
+is imported at the first request.
+"""
+
+import warnings
+from collections.abc import Sequence
+from threading import Lock
+from types import TracebackType
+from typing import Self, Unpack
+
+from svc_notebook.completion import Completion
+from svc_notebook.credentials import Key
+from svc_notebook.errors import MissingKeyError, OverBudgetError, SettingsError
+from svc_notebook.exchange import Origin, Sink
+from svc_notebook.service.catalogue import BUDGET_TOKENS
+from svc_notebook.service.message import Prompt
+from svc_notebook.service.params import Params
+from svc_notebook.service.request import CompletionRequest, build_request
+from svc_notebook.settings import Settings
+from svc_notebook.tokens import estimate_prompt_tokens
+from svc_notebook.wire.encode import encode
+
+from .asking import Asking, Parts
+from .gates import Gates
+from .journal import Journal
+from .keys import to_key, wanted_key
+from .limits import Due
+from .logs import keep_out_of_logs
+from .retry import INTERACTIVE, Policy
+from .shared import shared_gates
+from .signature import with_params
+from .sinks import Sinks
+from .stream import AsyncCompletionStream
+from .transport import Transport
+from .waiting import Watch
+from .world import REAL, World
+
+_SURE = 0.5  # estimates err high, but not by more than half
+
+
+class AsyncClient:
+    """Ask the service; every exchange, good or bad, reaches every sink.
+
+    Its connections live on the event loop it is awaited on; use it in `async with`,
+    or close it with `aclose()`.
+
+    Args:
+        settings: Where to, and how long things may take; read from the environment
+            if None.
+        base_url: The service's base address, instead of the settings' one.
+        api_key: The API key; found in the environment at the first request if None.
+        key: The same, as a `Key`.
+        sinks: Told about each exchange when it has ended.
+        gates: The limits to keep; those of this process if None.
+        world: Where time, chance and ids come from.
+
+    Raises:
+        MissingKeyError: The key given cannot be sent.
+        SettingsError: A setting cannot be used.
+
+    Example:
+        >>> async with AsyncClient() as client:  # doctest: +SKIP
+        ...     completion = await client.complete("Say hello.")
+    """
+
+    def __init__(  # noqa: PLR0913 - one seam each
+        self,
+        settings: Settings | None = None,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        key: Key | str | None = None,
+        sinks: Sequence[Sink] = (),
+        gates: Gates | None = None,
+        world: World = REAL,
+    ) -> None:
+        found = to_key(api_key if key is None else key)
+        api_key = key = None  # nothing below may show them in a traceback
+        self.settings = settings or Settings.from_env()
+        if isinstance(found, MissingKeyError):
+            raise found
+        if base_url is not None:
+            self.settings = self.settings.setting("argument", base_url=base_url)
+        self._key = found
+        self._sinks = Sinks(sinks)
+        self._gates = gates
+        self._world = world
+        self._lock = Lock()
+        self._transport: Transport | None = None
+
+    @with_params
+    async def complete(
+        self,
+        prompt: Prompt,
+        *,
+        model: str | None = None,
+        system: str | None = None,
+        origin: Origin | None = None,
+        watch: Watch | None = None,
+        **params: Unpack[Params],
+    ) -> Completion:
+        """Ask for a reply in one piece (doc: Response, not streamed).
+
+        Args:
+            prompt: A text, or messages as `Message` or mappings, oldest first.
+            model: Id of the model; the settings' one if None.
+            system: A text put in front as a system message.
+            origin: Who asks, for the record.
+            watch: Told about each wait.
+            **params: Parameters by the document's names; what is left out is not
+                sent. `extra` sends fields the document does not show.
+
+        Raises:
+            AskError: Something is not allowed; nothing was sent.
+            ConfigError: The API key or the base address is missing.
+            ServiceError: The service refused or failed, after bounded tries.
+            TransportError: No whole answer came.
+            DocumentError: An answer came that the document does not allow.
+        """
+        request = self.build(prompt, model=model, system=system, **params)
+        return await self.ask(request, origin=origin, watch=watch)
+
+    @with_params
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        model: str | None = None,
+        system: str | None = None,
+        origin: Origin | None = None,
+        watch: Watch | None = None,
+        **params: Unpack[Params],
+    ) -> AsyncCompletionStream:
+        """Ask for a reply that comes as it is generated (doc: Response, streamed).
+
+        Args:
+            prompt: As for `complete`.
+            model: As for `complete`.
+            system: As for `complete`.
+            origin: As for `complete`.
+            watch: As for `complete`.
+            **params: As for `complete`.
+
+        Returns:
+            A stream; nothing is sent before it is iterated.
+
+        Raises:
+            AskError: Something is not allowed; nothing was sent.
+            ConfigError: The API key or the base address is missing.
+        """
+        request = self.build(prompt, model=model, system=system, **params)
+        return self.start(request, origin=origin, watch=watch)
+
+    async def ask(
+        self,
+        request: CompletionRequest,
+        *,
+        is_streamed: bool = False,
+        origin: Origin | None = None,
+        watch: Watch | None = None,
+        policy: Policy = INTERACTIVE,
+    ) -> Completion:
+        """Ask with a request that is ready, and wait for the whole reply.
+
+        Args:
+            request: As made by `build_request`.
+            is_streamed: Whether to have the reply streamed.
+            origin: Who asks, for the record.
+            watch: Told about each wait.
+            policy: When to ask again.
+
+        Raises:
+            SvcError: As for `complete`.
+        """
+        asking = self.prepare(
+            request, is_streamed=is_streamed, origin=origin, watch=watch, policy=policy
+        )
+        return Completion(await asking.run(lambda _: None))
+
+    def start(
+        self,
+        request: CompletionRequest,
+        *,
+        is_streamed: bool = True,
+        origin: Origin | None = None,
+        watch: Watch | None = None,
+        policy: Policy = INTERACTIVE,
+    ) -> AsyncCompletionStream:
+        """Begin with a request that is ready.
+
+        Args:
+            request: As made by `build_request`.
+            is_streamed: Whether to have the reply streamed; if not, all of it comes
+                at the end.
+            origin: Who asks, for the record.
+            watch: Told about each wait.
+            policy: When to ask again.
+
+        Raises:
+            AskError: The request cannot be sent.
+            ConfigError: The API key or the base address is missing.
+        """
+        asking = self.prepare(
+            request, is_streamed=is_streamed, origin=origin, watch=watch, policy=policy
+        )
+        return AsyncCompletionStream(asking)
+
+    def prepare(
+        self,
+        request: CompletionRequest,
+        *,
+        is_streamed: bool,
+        origin: Origin | None,
+        watch: Watch | None,
+        policy: Policy,
+    ) -> Asking:
+        """Return the exchange that a request begins; nothing is sent before it runs.
+
+        Args:
+            request: As for `start`.
+            is_streamed: As for `start`.
+            origin: As for `start`.
+            watch: As for `start`.
+            policy: As for `start`.
+
+        Raises:
+            AskError: The request cannot be sent.
+            ConfigError: The API key or the base address is missing.
+        """
+        body = encode(request, is_streamed=is_streamed)
+        journal = Journal(
+            exchange_id=self._world.new_id(),
+            request=request,
+            origin=origin or Origin(),
+            endpoint=self._base_url(),
+            is_streamed=is_streamed,
+            is_emulated=self.settings.is_emulated,
+            started_at=self._world.now(),
+            est_prompt_tokens=_within_budget(request),
+        )
+        return Asking(journal, body, parts=self._parts(), policy=policy, watch=watch)
+
+    def build(
+        self,
+        prompt: Prompt,
+        *,
+        model: str | None = None,
+        system: str | None = None,
+        **params: Unpack[Params],
+    ) -> CompletionRequest:
+        """Check what is asked and make the request of it, with the settings' model.
+
+        Args:
+            prompt: As for `complete`.
+            model: As for `complete`.
+            system: As for `complete`.
+            **params: As for `complete`.
+
+        Raises:
+            ParameterError: Something is not allowed.
+        """
+        extra = params.pop("extra", None)
+        if params.get("temperature") is not None and params.get("top_p") is not None:
+            warnings.warn(
+                "temperature and top_p are both changed; change one of them "
+                "(doc: Request body).",
+                UserWarning,
+                stacklevel=3,  # whoever called the verb
+            )
+        return build_request(
+            prompt,
+            model=self.settings.model if model is None else model,
+            system=system,
+            extra=extra,
+            params=params,
+        )
+
+    def due(self, model: str) -> Due:
+        """Say how long a limit of ours would make a request wait now; none is sent.
+
+        Raises:
+            ConfigError: The API key or the base address is missing.
+        """
+        return self._parts().gates.of(model).due()
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop; the client can be used again."""
+        if self._transport is not None:
+            await self._transport.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.settings.base_url}>"
+
+    def _base_url(self) -> str:
+        if self.settings.base_url is None:
+            raise SettingsError(
+                "There is no base address. Set SVC_BASE_URL to the service's address, "
+                "such as https://HOST/v1, or try without a service: `%svc use "
+                "emulator` starts an emulator for this kernel."
+            )
+        return self.settings.base_url
+
+    def _parts(self) -> Parts:
+        base_url = self._base_url()
+        found = self._key or wanted_key()
+        if isinstance(found, MissingKeyError):
+            raise found
+        self._key = found
+        keep_out_of_logs(found)
+        clock = self._world.clock
+        return Parts(
+            transport=self._open(base_url),
+            gates=self._gates or shared_gates(base_url, found, clock=clock),
+            key=found,
+            sinks=self._sinks,
+            timeouts=self.settings.timeouts,
+            world=self._world,
+        )
+
+    def _open(self, base_url: str) -> Transport:
+        from .http import HttpTransport  # noqa: PLC0415 - httpx at first use
+
+        with self._lock:
+            if self._transport is None:
+                self._transport = HttpTransport(base_url, now=self._world.now)
+            return self._transport
+
+
+def _within_budget(request: CompletionRequest) -> int:
+    """Return the estimated tokens of the prompt, if it may fit one request."""
+    prompt_tokens = estimate_prompt_tokens(request.messages, request.tools)
+    max_tokens = int(request.params.get("max_tokens", 0))
+    if prompt_tokens * _SURE + max_tokens <= BUDGET_TOKENS:
+        return prompt_tokens
+    is_prompt_over = prompt_tokens * _SURE > BUDGET_TOKENS
+    remedy = (
+        "Shorten the prompt, or split it over several requests"
+        if is_prompt_over
+        else f"max_tokens={max_tokens} leaves it no room; ask for at most "
+        f"{BUDGET_TOKENS - prompt_tokens}"
+    )
+    raise OverBudgetError(
+        f"The prompt has about {prompt_tokens} tokens (estimated); prompt and reply "
+        f"together may have {BUDGET_TOKENS}. It was not sent. {remedy} (doc: Limits).",
+        prompt_tokens=prompt_tokens,
+        budget_tokens=BUDGET_TOKENS,
+    )

@@ -1,0 +1,108 @@
+"""The deadlines of one exchange, as seconds left (see `settings.Timeouts`).
+
+Rules: pure; times come in. Silence is counted in events, because a server that
+sends comments for ever is as silent as one that sends nothing; the wait for our own
+limit moves the last deadline.
+"""
+
+import math
+from dataclasses import dataclass
+
+from svc_notebook.errors import TimedOutError
+from svc_notebook.service.params import DEFAULT_MAX_TOKENS
+from svc_notebook.service.request import CompletionRequest
+from svc_notebook.settings import Timeouts
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The nearest deadline.
+
+    Attributes:
+        left_s: Seconds until it passes; negative when it has.
+        name: first_byte, idle, whole or total.
+        length_s: Its whole length.
+    """
+
+    left_s: float
+    name: str
+    length_s: float
+
+
+class Clocks:
+    """The deadlines of one exchange.
+
+    Args:
+        timeouts: How long things may take.
+        request: A longer reply in one piece may take longer.
+        is_streamed: Whether a stream was asked for.
+        started_s: When the exchange began, by the clock.
+    """
+
+    def __init__(
+        self,
+        timeouts: Timeouts,
+        request: CompletionRequest,
+        *,
+        is_streamed: bool,
+        started_s: float,
+    ) -> None:
+        n_tokens = int(request.params.get("max_tokens", DEFAULT_MAX_TOKENS))
+        self._whole_s = timeouts.whole_s + timeouts.whole_token_s * n_tokens
+        self._timeouts = timeouts
+        self._is_streamed = is_streamed
+        self._started_s = started_s
+        self.queue_s = 0.0
+
+    def for_headers(self, now_s: float) -> Left:
+        """Return the deadline for the headers of a request that is sent now."""
+        if self._is_streamed:
+            length_s = self._timeouts.first_byte_s
+            return self._nearest(Left(length_s, "first_byte", length_s), now_s)
+        return self._nearest(Left(self._whole_s, "whole", self._whole_s), now_s)
+
+    def for_body(self, now_s: float, *, sent_s: float, event_s: float) -> Left:
+        """Return the deadline for the next part of a body.
+
+        Args:
+            now_s: The present.
+            sent_s: When the request was sent.
+            event_s: When the newest event came, or the headers.
+        """
+        if self._is_streamed:
+            idle_s = self._timeouts.idle_s
+            return self._nearest(Left(event_s + idle_s - now_s, "idle", idle_s), now_s)
+        left_s = sent_s + self._whole_s - now_s
+        return self._nearest(Left(left_s, "whole", self._whole_s), now_s)
+
+    def _nearest(self, left: Left, now_s: float) -> Left:
+        total_left_s = self.total_left_s(now_s)
+        if total_left_s < left.left_s:
+            return Left(total_left_s, "total", self._timeouts.total_s or 0.0)
+        return left
+
+    def total_left_s(self, now_s: float) -> float:
+        """Return the seconds until the last deadline; infinite if there is none."""
+        total_s = self._timeouts.total_s
+        if total_s is None:
+            return math.inf
+        return self._started_s + self.queue_s + total_s - now_s
+
+
+_WORDS = {
+    "first_byte": "The service did not begin to answer within {:g} s",
+    "idle": "The service sent nothing for {:g} s in the middle of a reply",
+    "whole": "The service did not finish its reply within {:g} s",
+    "total": "The request was not over within {:g} s, all tries together",
+}
+
+
+def timed_out(left: Left) -> TimedOutError:
+    """Build the error for a deadline that passed."""
+    return TimedOutError(
+        f"{_WORDS[left.name].format(left.length_s)}. It was not asked again, since a "
+        "request that was sent may have been paid for. Ask again, ask for fewer "
+        "tokens, or allow more time (SVC_TIMEOUTS, or Settings.timeouts).",
+        deadline=left.name,
+        deadline_s=left.length_s,
+    )

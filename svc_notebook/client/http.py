@@ -1,0 +1,264 @@
+"""HTTP over httpx, without its pool: connections lent to one request at a time.
+
+httpx's own pool costs time quadratic in the number of requests in flight, so each
+transport here holds one connection, and a stack of idle ones is all there is. What
+httpx's client would have done is done here: proxy, TLS, headers.
+
+What it is not: it does not retry, pace or decode. Rules for this file: no redirect
+is followed and no cookie kept; every wait has an end; a connection that may hold
+bytes nobody asked for is closed, not lent again; no exception of httpx leaves.
+"""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from functools import cache, partial
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, cast
+
+import httpx
+
+from svc_notebook.credentials import Key
+from svc_notebook.errors import SettingsError, TimedOutError
+from svc_notebook.service.address import OPERATION
+
+from .body import HttpAnswer
+from .explain import Route, explain, explain_break, is_unanswered
+from .idle import IdleStack, IdleStacks
+from .proxy import proxy_for
+from .retry_after import retry_after_s
+from .sockets import SOCKET_OPTIONS
+from .transport import Head, Lost
+
+# httpx imports these at its first request, which would hold up a running loop.
+for _name in ("httpcore", "anyio", "anyio._backends._asyncio"):
+    with suppress(ImportError):
+        import_module(_name)
+
+IDLE_S = 15.0
+_CLOSE_S = 1.0
+_EMULATOR_HEADER = "x-svc-emulator"
+
+
+class HttpTransport:
+    """Sends requests to one base address; see `transport.Transport`.
+
+    Args:
+        base_url: The service's base address.
+        now: The present, aware, against which a Retry-After date counts.
+    """
+
+    def __init__(self, base_url: str, *, now: Callable[[], datetime]) -> None:
+        self._url = httpx.URL(f"{base_url}/{OPERATION}")
+        self._route = Route(base_url, proxy_for(base_url))
+        self._now = now
+        self._stacks: IdleStacks[httpx.AsyncHTTPTransport] = IdleStacks(_shut)
+
+    async def send(
+        self,
+        body: bytes,
+        *,
+        key: Key,
+        is_streamed: bool,
+        connect_s: float,
+        within_s: float,
+        on_sent: Callable[[], None] = lambda: None,
+    ) -> HttpAnswer | Lost | None:
+        """Send a body; see `transport.Transport`."""
+        stack = await self._stacks.of_running_loop()
+        idle = stack.take()
+        while True:
+            connection = idle or self._connect()
+            if isinstance(connection, Lost):
+                return connection
+            progress = _Progress(connect_s, within_s, on_sent)
+            request = self._request(body, key, progress, is_streamed=is_streamed)
+            found = await self._ask(connection, request, progress)
+            if isinstance(found, httpx.Response):
+                return self._answer(found, connection, stack)
+            await _shut(connection)
+            if idle is None or not is_unanswered(found):
+                return self._explained(found, progress)
+            idle = None  # it was closed while it was idle: nobody heard us
+
+    def _explained(self, found: BaseException, progress: "_Progress") -> Lost | None:
+        if isinstance(found, TimeoutError):
+            return None if progress.is_sent else self._unconnected(progress)
+        if not isinstance(found, Exception):
+            raise type(found)  # anew, without the frames in which headers are
+        return explain(found, self._route, is_sent=progress.is_sent)
+
+    async def aclose(self) -> None:
+        """Close the idle connections of the running loop."""
+        await self._stacks.aclose()
+
+    async def _ask(
+        self,
+        connection: httpx.AsyncHTTPTransport,
+        request: httpx.Request,
+        progress: "_Progress",
+    ) -> httpx.Response | BaseException:
+        try:
+            async with asyncio.timeout(progress.connect_s) as clock:
+                progress.clock = clock
+                return await connection.handle_async_request(request)
+        except _STOPS as problem:
+            return problem
+
+    def _connect(self) -> httpx.AsyncHTTPTransport | Lost:
+        is_tls = self._url.scheme == "https"
+        proxy = self._route.proxy
+        try:
+            context = tls_context() if is_tls or proxy else _no_tls()
+        except OSError:  # ssl's errors are such, too
+            return Lost(error=_no_certificates(), is_lasting=True, is_sent=False)
+        return httpx.AsyncHTTPTransport(
+            verify=context,
+            limits=httpx.Limits(max_connections=1, keepalive_expiry=IDLE_S),
+            proxy=httpx.Proxy(proxy.url, ssl_context=context if proxy.is_tls else None)
+            if proxy
+            else None,
+            socket_options=SOCKET_OPTIONS,
+        )
+
+    def _request(
+        self, body: bytes, key: Key, progress: "_Progress", *, is_streamed: bool
+    ) -> httpx.Request:
+        return httpx.Request(
+            "POST",
+            self._url,
+            headers=[
+                ("Authorization", key.authorization()),
+                ("Content-Type", "application/json"),
+                ("Accept", _ACCEPT_STREAM if is_streamed else "application/json"),
+                # Compressors hold text back, which a stream must not.
+                ("Accept-Encoding", "identity" if is_streamed else "gzip, deflate"),
+                ("User-Agent", _user_agent()),
+            ],
+            content=body,
+            extensions={"trace": progress.trace, "timeout": {}},
+        )
+
+    def _answer(
+        self,
+        response: httpx.Response,
+        connection: httpx.AsyncHTTPTransport,
+        stack: IdleStack[httpx.AsyncHTTPTransport],
+    ) -> HttpAnswer:
+        headers = response.headers
+        head = Head(
+            status=response.status_code,
+            content_type=headers.get("content-type", ""),
+            retry_after_s=retry_after_s(
+                cast(Mapping[str, str], headers), now_at=self._now()
+            ),
+            is_emulated=_EMULATOR_HEADER in headers,
+            location=headers.get("location", ""),
+        )
+
+        async def release(is_ended: bool) -> None:  # noqa: FBT001 - the one fact
+            with suppress(Exception):
+                async with asyncio.timeout(_CLOSE_S):
+                    await response.aclose()
+            is_kept = is_ended and _is_clean(connection) and stack.put(connection)
+            if not is_kept:
+                await _shut(connection)
+
+        return HttpAnswer(
+            head,
+            aiter(cast(AsyncIterator[bytes], response.stream)),
+            encoding=headers.get("content-encoding", ""),
+            broken=partial(explain_break, self._route),
+            release=release,
+        )
+
+    def _unconnected(self, progress: "_Progress") -> Lost:
+        error = TimedOutError(
+            f"No connection to {self._route.place} within "
+            f"{progress.connect_s:g} s. Check the base address "
+            "(SVC_BASE_URL) and the network.",
+            deadline="connect",
+            deadline_s=progress.connect_s,
+        )
+        return Lost(error=error, is_lasting=True, is_sent=False)
+
+
+_STOPS = (Exception, asyncio.CancelledError, KeyboardInterrupt)
+_ACCEPT_STREAM = "text/event-stream, application/json"
+
+
+class _Progress:
+    """How far a request has come; starts the second clock when it is being sent."""
+
+    def __init__(
+        self, connect_s: float, within_s: float, on_sent: Callable[[], None]
+    ) -> None:
+        self.connect_s = connect_s
+        self.is_sent = False
+        self._on_sent = on_sent
+        self.clock: asyncio.Timeout | None = None
+        self._within_s = within_s
+
+    async def trace(self, event: str, values: Mapping[str, Any]) -> None:
+        """Take one of httpx's trace events; a proxy's CONNECT is not ours."""
+        if event != "http11.send_request_headers.started" or self.is_sent:
+            return
+        if values["request"].method == b"POST" and self.clock is not None:
+            self.is_sent = True
+            self._on_sent()
+            loop = asyncio.get_running_loop()
+            self.clock.reschedule(loop.time() + self._within_s)
+
+
+def _is_clean(connection: httpx.AsyncHTTPTransport) -> bool:
+    """Say whether a connection holds nothing that came after its reply's end.
+
+    Bytes that came in one packet with the end stay in h11 and would be taken for the
+    next request's answer. There is no public way to ask; a test pins this look.
+    """
+    inner: Any = connection
+    try:
+        (inner,) = inner._pool._connections  # noqa: SLF001 - see above
+        if not inner.is_idle():
+            return False
+        while not hasattr(inner, "_h11_state"):
+            inner = inner._connection  # noqa: SLF001 - see above
+        return bool(inner._h11_state.trailing_data == (b"", False))  # noqa: SLF001
+    except (AttributeError, ValueError):
+        return False
+
+
+async def _shut(connection: httpx.AsyncHTTPTransport) -> None:
+    with suppress(Exception):  # it is being closed; the other side may be gone
+        async with asyncio.timeout(_CLOSE_S):
+            await connection.aclose()
+
+
+@cache
+def tls_context() -> ssl.SSLContext:
+    """One context for all connections; it obeys SSL_CERT_FILE and SSL_CERT_DIR."""
+    return httpx.create_ssl_context()
+
+
+@cache
+def _no_tls() -> ssl.SSLContext:
+    """For http to this machine: a strict context that no connection uses."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+@cache
+def _user_agent() -> str:
+    try:
+        return f"svc-notebook/{version('svc-notebook')}"
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        return "svc-notebook"
+
+
+def _no_certificates() -> SettingsError:
+    return SettingsError(
+        "The certificates that SSL_CERT_FILE or SSL_CERT_DIR name cannot be read. Set "
+        "it to a readable file in PEM format, or unset it for the usual ones."
+    )

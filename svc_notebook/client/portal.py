@@ -1,0 +1,190 @@
+"""The portal: one event loop on a background thread, for code that cannot await.
+
+Jupyter runs cells inside a running loop, so the plain verbs cannot start one there;
+they hand their work to this loop and wait. Rules: one loop a process, started at
+first use and again after a fork; whoever waits can be interrupted, and then the work
+is cancelled and given a moment to clean up; at exit everything ends without noise.
+"""
+
+import asyncio
+import atexit
+import os
+from collections.abc import Coroutine
+from contextlib import suppress
+from threading import Event, Lock, Thread, current_thread
+from typing import Any, Generic, TypeVar
+
+from svc_notebook.errors import SvcError
+
+CLEAN_UP_S = 2.0
+_LOOK_S = 0.5  # on some systems only a wait with an end lets an interrupt in
+
+Result = TypeVar("Result")
+
+
+class Job(Generic[Result]):
+    """Work that was handed to the portal."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._ended = Event()
+        self._task: asyncio.Task[Result] | None = None
+        self._is_cancelled = False
+
+    def start(self, work: Coroutine[Any, Any, Result]) -> None:
+        """Begin; on the loop's thread."""
+        self._task = self._loop.create_task(work)
+        self._task.add_done_callback(self._end)
+        if self._is_cancelled:
+            self._task.cancel()
+
+    def stop(self) -> None:
+        """Ask the work to stop, and do not wait for it."""
+        self._is_cancelled = True
+        with suppress(RuntimeError):  # the loop may be closed, which ends it too
+            self._loop.call_soon_threadsafe(self._stop)
+
+    def cancel(self, *, within_s: float = CLEAN_UP_S) -> bool:
+        """Stop the work and wait a moment; say whether it has ended."""
+        self.stop()
+        return self._ended.wait(within_s)
+
+    def wait(self) -> Result:
+        """Wait for the end and return the result.
+
+        Raises:
+            KeyboardInterrupt: The user stopped it; the work was cancelled.
+        """
+        try:
+            while not self._ended.wait(_LOOK_S):
+                pass
+        except BaseException:
+            self.cancel()
+            raise
+        if self._task is None or self._task.cancelled():
+            raise SvcError("The request was stopped before it was over.")
+        return self._task.result()
+
+    def _stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _end(self, task: asyncio.Task[Result]) -> None:
+        if not task.cancelled():
+            task.exception()  # seen, so that asyncio does not complain
+        self._ended.set()
+
+
+class Portal:
+    """An event loop on a daemon thread."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(
+            target=self._loop.run_forever, name="svc_notebook", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can take work."""
+        return self.pid == os.getpid() and not self._loop.is_closed()
+
+    def submit(self, work: Coroutine[Any, Any, Result]) -> Job[Result]:
+        """Begin some work and return at once."""
+        job: Job[Result] = Job(self._loop)
+        try:
+            self._loop.call_soon_threadsafe(job.start, work)
+        except KeyboardInterrupt:
+            job.stop()
+            raise
+        except RuntimeError:
+            work.close()
+        else:
+            return job
+        raise SvcError("Python is shutting down; nothing more can be asked.")
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Do some work and wait for its result.
+
+        Raises:
+            SvcError: It was called from the portal's own thread, which would wait for
+                itself.
+        """
+        if current_thread() is self._thread:
+            work.close()
+            raise SvcError(
+                "The plain client cannot be used in a callback of a request that is "
+                "under way; use AsyncClient there, or ask afterwards."
+            )
+        return self.submit(work).wait()
+
+    def close(self) -> None:
+        """Stop everything, close every connection, and end the thread."""
+        if not self.is_open:
+            return
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._loop.create_task, _end_all())
+            self._thread.join(CLEAN_UP_S)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+
+async def _end_all() -> None:
+    loop = asyncio.get_running_loop()
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    with suppress(Exception):
+        async with asyncio.timeout(CLEAN_UP_S / 2):
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await loop.shutdown_asyncgens()
+    loop.stop()
+
+
+class _Only:
+    """The portal of this process."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.portal: Portal | None = None
+        self.is_over = False
+
+
+_only = _Only()
+_left_to_the_parent: list[Portal | None] = []
+
+
+def portal() -> Portal:
+    """Return this process's portal, opened at the first call."""
+    with _only.lock:
+        if _only.portal is None or not _only.portal.is_open:
+            if _only.is_over:
+                raise SvcError("Python is shutting down; nothing more can be asked.")
+            _only.portal = Portal()
+        return _only.portal
+
+
+def open_portal() -> Portal | None:
+    """Return the portal if there is one that is open."""
+    found = _only.portal
+    return found if found is not None and found.is_open else None
+
+
+def _forget() -> None:
+    """Start anew in a forked child, which has neither the thread nor its loop."""
+    _left_to_the_parent.append(_only.portal)
+    _only.lock = Lock()
+    _only.portal = None
+
+
+def _close() -> None:
+    _only.is_over = True
+    if _only.portal is not None:
+        _only.portal.close()
+
+
+atexit.register(_close)  # when this is imported, so that it runs after its users' own
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_forget)

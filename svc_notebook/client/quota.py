@@ -1,0 +1,118 @@
+"""The count of requests that the kernels of this machine share, without a server.
+
+The service counts by key (doc: Rate limits per model), so two notebooks with one key
+must count together. A small SQLite file beside the ledger holds the times of the
+last minute, under a one-way mark of address, key and model.
+
+What it is not: a record; it holds no key, no prompt and no address. Rules for this
+file: it is opened for each step and closed after it, so that nothing is stuck when a
+kernel is killed and nothing is carried over a fork; whatever goes wrong with it, a
+kernel goes on with its own count; a step waits a few milliseconds at most.
+"""
+
+import platform
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import TypeVar
+
+from .limits import Due, Window
+
+BUSY_S = 0.02
+PAUSE_S = 5.0  # after a failure the others are not asked for a while
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS sent (
+  ticket INTEGER PRIMARY KEY AUTOINCREMENT, quota TEXT NOT NULL, at_s REAL NOT NULL
+)"""
+_STAMP = "UPDATE sent SET at_s=? WHERE ticket=?"
+_DROP = "DELETE FROM sent WHERE ticket=?"
+_UNUSABLE = (sqlite3.OperationalError, sqlite3.NotSupportedError, OSError)
+
+Result = TypeVar("Result")
+
+
+class SharedQuota:
+    """The shared count for one address, key and model; see `limits.Others`.
+
+    Args:
+        path: The file; its folder is made if need be.
+        quota: A mark for address, key and model.
+        clock: Seconds since this machine began, the same in all its kernels.
+    """
+
+    def __init__(self, path: Path, quota: str, *, clock: Callable[[], float]) -> None:
+        self._path = path
+        # The clock is this machine's; a home folder may be on several.
+        marked = f"{platform.node()}\n{quota}".encode()
+        self._quota = blake2b(marked, digest_size=16).hexdigest()
+        self._clock = clock
+        self._paused_until_s = float("-inf")
+
+    def take(self, now_s: float, windows: Sequence[Window]) -> Due | int | None:
+        """Count a request that is let out now; see `limits.Others`."""
+        return self._step(lambda file: _take(file, self._quota, now_s, windows))
+
+    def stamp(self, ticket: int, at_s: float) -> None:
+        """Note when a request was really sent."""
+        self._step(lambda file: file.execute(_STAMP, (at_s, ticket)))
+
+    def drop(self, ticket: int) -> None:
+        """Count a request no longer."""
+        self._step(lambda file: file.execute(_DROP, (ticket,)))
+
+    def _step(self, work: Callable[[sqlite3.Connection], Result]) -> Result | None:
+        """Open the file, do something in one transaction; None if that fails."""
+        if self._clock() < self._paused_until_s:
+            return None
+        try:
+            with closing(self._open()) as file:
+                result = work(file)
+                file.execute("COMMIT")
+                return result
+        except _UNUSABLE:
+            pass
+        except sqlite3.DatabaseError:
+            with suppress(OSError):  # garbage: the next step begins a new one
+                self._path.unlink()
+        self._paused_until_s = self._clock() + PAUSE_S
+        return None
+
+    def _open(self) -> sqlite3.Connection:
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._path.touch(mode=0o600)
+        file = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None)
+        try:
+            # A power cut may lose it: after one, a minute's count is stale anyway.
+            file.execute("PRAGMA synchronous=OFF")
+            file.execute("BEGIN IMMEDIATE")
+            file.execute(_SCHEMA)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+
+def _take(
+    file: sqlite3.Connection, quota: str, now_s: float, windows: Sequence[Window]
+) -> Due | int | None:
+    keep_s = max(window.length_s for window in windows)
+    # A time of the future is of before this machine began anew.
+    file.execute(
+        "DELETE FROM sent WHERE at_s<=? OR at_s>?", (now_s - keep_s, now_s + 1)
+    )
+    rows = file.execute(
+        "SELECT at_s FROM sent WHERE quota=? ORDER BY at_s DESC", (quota,)
+    )
+    times = [at_s for (at_s,) in rows]
+    waits = [
+        Due(times[window.n_allowed - 1] + window.length_s - now_s, window.name)
+        for window in windows
+        if len(times) >= window.n_allowed
+    ]
+    longest = max(waits, key=lambda due: due.wait_s, default=Due(0.0))
+    if longest.wait_s > 0:
+        return longest
+    added = file.execute("INSERT INTO sent (quota, at_s) VALUES (?, ?)", (quota, now_s))
+    return added.lastrowid

@@ -1,0 +1,42 @@
+"""Redirects: refused by name, since key and prompt would go elsewhere.
+
+The document shows none (doc: Errors), so one means that the base address is wrong.
+"""
+
+from urllib.parse import urlsplit
+
+from svc_notebook.errors import DocumentError
+from svc_notebook.service.text import printable
+from svc_notebook.wire.answer import HEAD_CHARS
+
+from .transport import Head
+
+_REDIRECTS = range(300, 400)
+
+
+def is_redirect(status: int) -> bool:
+    """Say whether a status sends the asker elsewhere."""
+    return status in _REDIRECTS
+
+
+def redirected(head: Head) -> DocumentError:
+    """Build the error for a redirect."""
+    to = _shown(head.location)
+    return DocumentError(
+        f"The service answered with a redirect (status {head.status}) to {to}. It was "
+        "not followed: neither the API key nor the prompt is sent to another address. "
+        "If that address is right, set SVC_BASE_URL to it, with https and ending with "
+        "/v1 (doc: Versioning).",
+        status=head.status,
+        content_type=head.content_type,
+    )
+
+
+def _shown(location: str) -> str:
+    """Return where a redirect leads, without its query or anything unprintable."""
+    try:
+        parts = urlsplit(location)
+    except ValueError:
+        return "an address that cannot be read"
+    place = f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
+    return printable(f"{place}{parts.path}"[:HEAD_CHARS]) or "nowhere"

@@ -1,0 +1,116 @@
+"""Whether to ask again, and after how long (doc: Errors, Limits).
+
+Rules: pure; what was shown to the user is never asked again; what was probably
+paid for is not asked again unless the user said so; the service's own wait is
+never cut short; every way ends.
+"""
+
+from dataclasses import dataclass
+
+from svc_notebook.errors import (
+    NoConnectionError,
+    RateLimitError,
+    ServiceError,
+    StreamBrokenError,
+    SvcError,
+    TimedOutError,
+)
+
+MIN_REFUSED_S = 0.1
+_BASE_S = 1.0
+_TIMEOUT_STATUS = 408
+_SERVER_STATUS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How patient a caller is.
+
+    Attributes:
+        n_tries: Most requests for one exchange.
+        max_wait_s: A longer wait that the service asks for is an error at once.
+        cap_s: Longest wait of our own choosing.
+        is_timeout_retried: Whether to ask again after a time-out of a request that
+            was sent, and so was probably paid for.
+    """
+
+    n_tries: int = 3
+    max_wait_s: float = 60.0
+    cap_s: float = 8.0
+    is_timeout_retried: bool = False
+
+
+INTERACTIVE = Policy()
+ONCE = Policy(n_tries=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Try again after this many seconds."""
+
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Do not try again; the reason is for people."""
+
+    reason: str
+
+
+def decide(
+    error: SvcError,
+    *,
+    attempt: int,
+    jitter: float,
+    has_shown: bool = False,
+    is_lasting: bool = False,
+    policy: Policy = INTERACTIVE,
+) -> Wait | GiveUp:
+    """Decide what follows a failed try.
+
+    Args:
+        error: What went wrong.
+        attempt: Requests sent so far, this one included; from 1.
+        jitter: A random number from 0 to 1.
+        has_shown: Whether any of the reply was shown.
+        is_lasting: Whether asking again at once would meet the same.
+        policy: How patient the caller is.
+    """
+    if has_shown:
+        return GiveUp("a part of the reply was shown already")
+    if is_lasting or not _may_pass(error, policy):
+        return GiveUp("asking again would not help")
+    if attempt >= policy.n_tries:
+        return GiveUp(f"{attempt} tries were made")
+    asked_s = error.retry_after_s if isinstance(error, ServiceError) else None
+    if asked_s is not None and asked_s > policy.max_wait_s:
+        return GiveUp(f"the service asks to wait {asked_s:.0f} s")
+    return Wait(_wait_s(error, attempt=attempt, jitter=jitter, policy=policy))
+
+
+def backoff_s(*, attempt: int, jitter: float, cap_s: float) -> float:
+    """Return a wait of our own choosing: full jitter under a growing cap."""
+    return jitter * min(cap_s, _BASE_S * 2.0 ** (attempt - 1))
+
+
+def _wait_s(error: SvcError, *, attempt: int, jitter: float, policy: Policy) -> float:
+    # Added to the service's wait, so that those refused together come back apart.
+    own_s = backoff_s(attempt=attempt, jitter=jitter, cap_s=policy.cap_s)
+    asked_s = error.retry_after_s if isinstance(error, ServiceError) else None
+    if isinstance(error, RateLimitError):
+        return max(own_s + (asked_s or 0.0), MIN_REFUSED_S)
+    return own_s + (asked_s or 0.0)
+
+
+def _may_pass(error: SvcError, policy: Policy) -> bool:
+    """Say whether this kind of failure may be over the next time."""
+    if isinstance(error, TimedOutError):
+        return policy.is_timeout_retried or error.deadline == "connect"
+    if isinstance(error, ServiceError):
+        is_limit = isinstance(error, RateLimitError)
+        return is_limit or error.status in {_TIMEOUT_STATUS} | _SERVER_STATUSES
+    return isinstance(error, (NoConnectionError, StreamBrokenError))
+
+
+_SERVER_STATUSES = frozenset(range(_SERVER_STATUS, 600))

@@ -1,0 +1,175 @@
+"""`CompletionStream`: a reply that comes as it is generated, for plain code.
+
+The portal reads the stream; what comes is handed over in a queue. Rules: an
+interrupt while waiting stops the request and closes its connection before it goes
+on; a stream that nobody holds any more is stopped; what had come stays readable.
+"""
+
+from collections.abc import Iterator
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import NamedTuple, Self
+from weakref import finalize
+
+from svc_notebook.completion import Completion
+from svc_notebook.errors import SvcError
+from svc_notebook.service.chunk import Delta
+
+from .asking import Asking
+from .portal import Job, portal
+from .waiting import Waiting
+
+_LOOK_S = 0.5  # on some systems only a wait with an end lets an interrupt in
+
+
+class End(NamedTuple):
+    """The last thing in the queue."""
+
+    error: BaseException | None
+
+
+Queue = SimpleQueue[Delta | Waiting | End]
+
+
+class CompletionStream:
+    """A streamed reply, under way since it was made (doc: Response, streamed).
+
+    Iterate it for the pieces of text of the first choice, then read `completion`;
+    or call `poll` again and again. `cancel` stops it. Use it in `with`, or iterate
+    it to its end.
+
+    Example:
+        >>> with client.stream("Tell a story.") as stream:  # doctest: +SKIP
+        ...     for text in stream:
+        ...         print(text, end="")
+        >>> stream.completion.finish_reason  # doctest: +SKIP
+    """
+
+    def __init__(self, asking: Asking, queue: Queue) -> None:
+        self._asking = asking
+        self._queue = queue
+        self._error: BaseException | None = None
+        self._is_ended = False
+        self._is_done = False
+        self._job: Job[None] = portal().submit(_hand_over(asking, queue))
+        self._finalizer = finalize(self, self._job.stop)
+        self._finalizer.atexit = False  # the portal stops everything at exit
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything that came was handed over."""
+        return self._is_done
+
+    def poll(self, timeout_s: float | None = None) -> list[Delta | Waiting]:
+        """Return what has come since the last call, waiting a while for something.
+
+        Args:
+            timeout_s: Longest wait in seconds; None waits until something comes.
+
+        Returns:
+            New content and waits, oldest first; empty when the time is over or when
+            the reply has ended, which `is_done` tells apart.
+
+        Raises:
+            SvcError: The request failed; raised once, after all that had come.
+            KeyboardInterrupt: The user stopped it; the request is stopped too.
+        """
+        items: list[Delta | Waiting] = []
+        try:
+            item = self._next(timeout_s)
+            while item is not None:
+                items.append(item)
+                item = self._next(0.0)
+        except KeyboardInterrupt:
+            self.cancel()
+            raise
+        if self._is_ended and not items:
+            self._finish()
+        elif self._is_ended and self._error is None:
+            self._is_done = True
+        return items
+
+    def __iter__(self) -> Iterator[str]:
+        try:
+            while not self._is_done:
+                for item in self.poll():
+                    if isinstance(item, Delta) and item.index == 0 and item.text:
+                        yield item.text
+        except KeyboardInterrupt:
+            self.cancel()
+            raise
+
+    @property
+    def completion(self) -> Completion:
+        """The completion, waited for if need be; after a failure what had come.
+
+        Raises:
+            SvcError: The request failed while it was waited for here.
+        """
+        while not self._is_done:
+            self.poll()
+        if self._asking.exchange is None:
+            raise SvcError("The request was stopped before anything was sent.")
+        return Completion(self._asking.exchange)
+
+    def cancel(self) -> Completion | None:
+        """Stop: the connection is closed, and what had come is recorded.
+
+        Returns:
+            The completion, partial unless the reply had ended; None if there is no
+            record because nothing had begun.
+        """
+        self._job.cancel()
+        self._is_ended = self._is_done = True
+        self._error = None
+        exchange = self._asking.exchange
+        return Completion(exchange) if exchange else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.cancel()
+
+    def _next(self, timeout_s: float | None) -> Delta | Waiting | None:
+        """Return the next thing; None when there is none in time, or no more."""
+        if self._is_ended:
+            return None
+        item = self._take(timeout_s)
+        if isinstance(item, End):
+            self._is_ended, self._error = True, item.error
+            return None
+        return item
+
+    def _take(self, timeout_s: float | None) -> Delta | Waiting | End | None:
+        while True:
+            try:
+                if timeout_s == 0:
+                    return self._queue.get_nowait()
+                return self._queue.get(timeout=timeout_s or _LOOK_S)
+            except Empty:
+                if timeout_s is not None:
+                    return None
+
+    def _finish(self) -> None:
+        self._is_done = True
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+
+async def _hand_over(asking: Asking, queue: Queue) -> None:
+    """Run a request and hand over what comes; the end is always told."""
+    end = End(SvcError("The request was stopped before it was over."))
+    try:
+        await asking.run(queue.put)
+        end = End(None)
+    except Exception as problem:  # noqa: BLE001 - raised where it is waited for
+        end = End(problem)
+    finally:
+        queue.put(end)

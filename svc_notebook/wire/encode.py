@@ -1,0 +1,115 @@
+"""A request as the bytes of its JSON body (doc: Request body).
+
+Rules: the document's names; only what was asked for is sent; texts go byte for
+byte; what JSON cannot carry is refused by its place, since the encoder would turn
+NaN into null without a word.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.service.message import Message
+from svc_notebook.service.request import CompletionRequest
+
+MAX_DEPTH = 64
+_ENCODER = msgspec.json.Encoder()
+
+
+def encode(request: CompletionRequest, *, is_streamed: bool) -> bytes:
+    """Return the body of a request.
+
+    Args:
+        request: What is asked.
+        is_streamed: Whether to ask for server-sent events.
+
+    Raises:
+        ParameterError: A value in `tools` or `extra` has no JSON form; it is named.
+    """
+    body: dict[str, Any] = {
+        "model": request.model,
+        "messages": [_to_json(message) for message in request.messages],
+        **request.params,
+    }
+    if request.tools:
+        body["tools"] = [
+            _checked(dict(tool), f"tools[{at}]")
+            for at, tool in enumerate(request.tools)
+        ]
+    for name, value in request.extra.items():
+        body[_checked_name(name, "extra")] = _checked(value, f"extra[{name!r}]")
+    if is_streamed:
+        body["stream"] = True
+    return _ENCODER.encode(body)
+
+
+def _to_json(message: Message) -> dict[str, Any]:
+    """Return a message's fields; null content beside tool calls goes back as null."""
+    fields: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.tool_calls:
+        fields["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": call.type,
+                "function": {
+                    "name": call.function.name,
+                    "arguments": call.function.arguments,
+                },
+            }
+            for call in message.tool_calls
+        ]
+    if message.tool_call_id is not None:
+        fields["tool_call_id"] = message.tool_call_id
+    return fields
+
+
+def _checked(value: Any, where: str, depth: int = 0) -> Any:  # noqa: ANN401 - JSON
+    """Return the value if JSON can carry it, whole and without change."""
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    if isinstance(value, str):
+        return _checked_text(value, where)
+    if depth > MAX_DEPTH:
+        raise _refused(where, f"is nested deeper than {MAX_DEPTH}")
+    if isinstance(value, Mapping):
+        return {
+            _checked_name(name, where): _checked(each, f"{where}[{name!r}]", depth + 1)
+            for name, each in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [
+            _checked(each, f"{where}[{at}]", depth + 1) for at, each in enumerate(value)
+        ]
+    shown = repr(value) if isinstance(value, float) else type(value).__name__
+    raise _refused(where, f"is {shown}, which JSON cannot carry")
+
+
+def _checked_name(name: object, where: str) -> str:
+    if not isinstance(name, str):
+        raise _refused(where, f"has the name {name!r}, which is not a text")
+    return _checked_text(name, where)
+
+
+def _checked_text(text: str, where: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        pass
+    else:
+        return text
+    raise _refused(where, "holds half of a surrogate pair, which UTF-8 cannot carry")
+
+
+def _refused(where: str, reason: str) -> ParameterError:
+    where = where if len(where) <= 80 else where[:77] + "..."  # noqa: PLR2004 - a line
+    param = "tools" if where.startswith("tools") else "extra"
+    return ParameterError(
+        f"{where} {reason}. Give texts, numbers, booleans, None, lists and mappings "
+        "with text names (doc: Request body).",
+        param=param,
+    )

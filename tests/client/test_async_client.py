@@ -1,0 +1,165 @@
+"""The client for code that can await, on loops that come and go."""
+
+import asyncio
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from svc_notebook.client.aio import AsyncClient
+from svc_notebook.client.gates import Gates
+from svc_notebook.client.retry import ONCE
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import RateLimitError, ServerFaultError, SvcError
+from svc_notebook.service.chunk import Delta
+from svc_notebook.service.request import build_request
+from svc_notebook.settings import Settings
+
+MODEL = "svc-instruct"
+Serve = Callable[..., Any]
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+SOME = b'data: {"choices":[{"index":0,"delta":{"content":"some"}}]}\n\n'
+
+
+def client_of(emulator: Emulator) -> AsyncClient:
+    """Return a client of the emulator."""
+    settings = Settings(base_url=emulator.base_url, model=MODEL)
+    return AsyncClient(settings, api_key=emulator.api_key)
+
+
+def test_complete_and_stream(emulator: Emulator) -> None:
+    """Both verbs can be awaited, and agree."""
+
+    async def ask() -> tuple[str, str]:
+        async with client_of(emulator) as client:
+            completion = await client.complete("Hello", temperature=0)
+            async with client.stream("Hello", temperature=0) as stream:
+                text = "".join([piece async for piece in stream])
+            return completion.text, text
+
+    whole, streamed = asyncio.run(ask())
+
+    assert whole == streamed != ""
+
+
+def test_deltas_of_several_choices(emulator: Emulator) -> None:
+    """`deltas` tells the choices apart by index."""
+
+    async def ask() -> tuple[list[Delta], tuple[str, ...]]:
+        async with client_of(emulator) as client:
+            stream = client.stream("Hello", n=2, max_tokens=9)
+            return [delta async for delta in stream.deltas()], stream.completion.texts
+
+    deltas, texts = asyncio.run(ask())
+
+    joined = ["".join(d.text or "" for d in deltas if d.index == at) for at in (0, 1)]
+    assert tuple(joined) == texts
+
+
+def test_one_client_on_several_loops(emulator: Emulator) -> None:
+    """A client outlives the loop it was used on, and leaves nothing open there."""
+    client = client_of(emulator)
+
+    texts = [asyncio.run(client.complete(f"Hello {at}")).text for at in range(3)]
+    gc.collect()  # an unclosed connection would warn here, and warnings are errors
+
+    assert all(texts)
+
+
+def test_many_at_once(emulator: Emulator) -> None:
+    """Sixty requests at once are answered, each with its own reply."""
+
+    async def ask() -> list[str]:
+        async with client_of(emulator) as client:
+            completions = await asyncio.gather(
+                *(client.complete(f"Say {at}.", user=str(at)) for at in range(60))
+            )
+            return [each.request.params["user"] for each in completions if each.text]
+
+    assert asyncio.run(ask()) == [str(at) for at in range(60)]
+
+
+def test_dropped_stream_is_closed(serve: Serve) -> None:
+    """A stream that is left in the middle closes its connection."""
+    server = serve([HEAD, SOME, "silence"])
+
+    async def ask() -> str:
+        client = AsyncClient(base_url=server.base_url, api_key="k")
+        async for text in client.stream("Hi", model=MODEL):
+            return text
+        return ""
+
+    text = asyncio.run(ask())
+
+    assert text == "some"
+    assert server.is_left.wait(5)
+
+
+def test_cancelled_task_is_recorded(serve: Serve, kept: Any) -> None:  # noqa: ANN401 - a sink
+    """Cancelling the task that waits closes the connection and records what came."""
+    server = serve([HEAD, SOME, "silence"])
+
+    async def ask() -> None:
+        client = AsyncClient(base_url=server.base_url, api_key="k", sinks=[kept])
+        started = asyncio.Event()
+
+        async def read() -> None:
+            async for _ in client.stream("Hi", model=MODEL):
+                started.set()
+
+        task = asyncio.create_task(read())
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(ask())
+
+    (exchange,) = kept.exchanges
+    assert (exchange.status, exchange.choices[0].text) == ("cancelled", "some")
+    assert server.is_left.wait(5)
+
+
+def test_completion_before_the_end(emulator: Emulator) -> None:
+    """A stream that has not ended has no completion."""
+    stream = client_of(emulator).stream("Hello")
+
+    with pytest.raises(SvcError, match="not ended"):
+        _ = stream.completion
+
+
+def test_asking_once(serve: Serve, virtual: Any) -> None:  # noqa: ANN401 - a fixture
+    """A policy of one try raises at the first refusal and keeps the gate closed."""
+    server = serve([b"HTTP/1.1 429 X\r\nRetry-After: 9\r\nContent-Length: 0\r\n\r\n"])
+    gates = Gates(clock=virtual.clock)
+    client = AsyncClient(
+        base_url=server.base_url, api_key="k", gates=gates, world=virtual.world
+    )
+    request = build_request("Hi", model=MODEL)
+
+    with pytest.raises(RateLimitError) as caught:
+        asyncio.run(client.ask(request, policy=ONCE))
+
+    gate = gates.of(MODEL)
+    assert caught.value.n_attempts == 1
+    assert gate.try_pass(gate.reserve()).wait_s == pytest.approx(9.0, abs=0.5)
+
+
+def test_failing_calls_are_bounded(serve: Serve, virtual: Any) -> None:  # noqa: ANN401
+    """Thirty failing calls make at most ninety requests."""
+    server = serve([b"HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n", "keep"])
+
+    async def ask() -> int:
+        client = AsyncClient(
+            base_url=server.base_url,
+            api_key="k",
+            gates=Gates(clock=virtual.clock),
+            world=virtual.world,
+        )
+        calls = [client.complete("Hi", model=MODEL) for _ in range(30)]
+        failed = await asyncio.gather(*calls, return_exceptions=True)
+        return sum(isinstance(each, ServerFaultError) for each in failed)
+
+    assert asyncio.run(ask()) == 30
+    assert len(server.requests) == 90

@@ -1,0 +1,323 @@
+"""The plain client against the emulator: threads, running loops, interrupts, forks."""
+
+import asyncio
+import inspect
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from svc_notebook.client.gates import Gates
+from svc_notebook.client.sync import Client
+from svc_notebook.client.waiting import Waiting
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import (
+    MissingKeyError,
+    OverBudgetError,
+    ParameterError,
+    SettingsError,
+    SvcError,
+)
+from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.service.chunk import Delta
+from svc_notebook.service.params import PARAM_NAMES
+from svc_notebook.service.request import build_request
+from svc_notebook.settings import Settings
+
+ClientOf = Callable[..., Client]
+Serve = Callable[..., Any]
+Kept = Any  # the conftest's sink
+MODEL = "svc-instruct"
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+SOME = b'data: {"choices":[{"index":0,"delta":{"content":"some"}}]}\n\n'
+
+
+@pytest.fixture
+def client(emulator: Emulator) -> Client:
+    """A client of the emulator, in real time."""
+    return Client(
+        Settings(base_url=emulator.base_url, model=MODEL), api_key=emulator.api_key
+    )
+
+
+def test_complete_gives_a_completion(client: Client) -> None:
+    """`complete` returns text, finish reason and the usage that was reported."""
+    completion = client.complete("Say hello.", max_tokens=5)
+
+    usage = completion.usage
+    assert completion.text
+    assert (completion.finish_reason, completion.is_cut) == ("length", True)
+    assert (completion.usage_source, usage.completion_tokens) == ("reported", 5)
+
+
+def test_stream_and_complete_agree(emulator: Emulator, client: Client) -> None:
+    """A stream's text is the text of the same reply in one piece."""
+    stream = client.stream("Say hello.", temperature=0)
+    text = "".join(stream)
+
+    completion = client.complete("Say hello.", temperature=0)
+
+    assert text == stream.completion.text == completion.text
+    assert stream.completion.usage_source == "estimated"
+    assert [asked.n_attempts for asked in _exchanges(stream, completion)] == [1, 1]
+    assert len(emulator.requests) == 2
+
+
+def _exchanges(*held: Any) -> list[Exchange]:  # noqa: ANN401 - stream or completion
+    return [getattr(each, "completion", each).exchange for each in held]
+
+
+def test_only_what_was_asked_is_sent(serve: Serve, client_of: ClientOf) -> None:
+    """The body holds the model, the messages and what was asked for, nothing else."""
+    server = serve([b"HTTP/1.1 400 X\r\nContent-Length: 0\r\n\r\n"])
+
+    with pytest.raises(SvcError):
+        client_of(server.base_url).complete("Hi {x} $y", temperature=0)
+
+    head, _, body = server.requests[0].partition(b"\r\n\r\n")
+    assert body == (
+        b'{"model":"svc-instruct","messages":[{"role":"user","content":"Hi {x} $y"}],'
+        b'"temperature":0}'
+    )
+    names = [line.split(b":")[0].lower() for line in head.split(b"\r\n")[1:]]
+    assert sorted(names) == [
+        b"accept",
+        b"accept-encoding",
+        b"authorization",
+        b"content-length",
+        b"content-type",
+        b"host",
+        b"user-agent",
+    ]
+    assert head.startswith(b"POST /v1/chat/completions HTTP/1.1\r\n")
+    assert b"\r\nAuthorization: Bearer sk-secret-of-the-test\r\n" in head
+
+
+def test_every_exchange_is_told_once(
+    emulator: Emulator, client_of: ClientOf, kept: Kept
+) -> None:
+    """Good and refused exchanges reach the sink once, with times and estimates."""
+    client = client_of(emulator.base_url)
+    origin = Origin(door="frame", columns={"a": 1})
+
+    with pytest.raises(SvcError) as caught:  # the key is not the emulator's
+        client.complete("Hello", origin=origin)
+
+    (exchange,) = kept.exchanges
+    assert exchange.origin == origin
+    assert (exchange.status, exchange.failure.http_status) == ("error", 401)
+    assert exchange.failure.code == "invalid_api_key"
+    assert exchange.is_emulated
+    assert caught.value.exchange_id == exchange.exchange_id
+    assert exchange.est_prompt_tokens == 6
+    assert exchange.started_at.utcoffset() == timedelta(0)
+    assert exchange.ended_at >= exchange.started_at
+
+
+def test_nothing_is_told_when_nothing_was_sent(client_of: ClientOf, kept: Kept) -> None:
+    """What is found wrong before sending is no exchange."""
+    client = client_of("http://127.0.0.1:1/v1")
+
+    with pytest.raises(ParameterError):
+        client.complete("Hello", temperature=3)
+    with pytest.raises(ParameterError):
+        client.stream("Hello", extra={"x": float("nan")})
+    with pytest.raises(OverBudgetError, match="8192"):
+        client.complete("word " * 40_000)
+
+    assert kept.exchanges == []
+
+
+def test_missing_key_and_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not set is named, with the way on."""
+    monkeypatch.delenv("SVC_API_KEY", raising=False)
+    monkeypatch.delenv("SVC_BASE_URL", raising=False)
+
+    with pytest.raises(SettingsError, match=r"SVC_BASE_URL.*emulator"):
+        Client().complete("Hello")
+    with pytest.raises(MissingKeyError, match=r"SVC_API_KEY(.|\n)*emulator"):
+        Client(base_url="https://svc.invalid/v1").complete("Hello")
+
+
+def test_a_sink_that_fails_loses_no_reply(emulator: Emulator) -> None:
+    """A reply is returned even if it could not be kept; that is warned of once."""
+
+    class Full:
+        def add(self, _: Exchange) -> None:
+            raise SvcError("The disk is full.")
+
+    with Client(
+        Settings(base_url=emulator.base_url, model=MODEL),
+        api_key=emulator.api_key,
+        sinks=[Full()],
+    ) as client:
+        with pytest.warns(RuntimeWarning, match="disk is full") as caught:
+            texts = [client.complete("Hello").text for _ in range(2)]
+
+        assert all(texts)
+        assert len(caught) == 1
+
+
+def test_signature_lists_the_parameters() -> None:
+    """`?` and Tab show every parameter of the document by name."""
+    shown = set(inspect.signature(Client.complete).parameters)
+
+    assert shown >= {*PARAM_NAMES, "tools", "extra", "model", "system"}
+    assert "params" not in shown
+    assert inspect.signature(Client.stream).parameters.keys() == shown
+
+
+def test_works_inside_a_running_loop(client: Client) -> None:
+    """The plain verbs work where an event loop is running, as in a notebook."""
+
+    async def cell() -> str:
+        return client.complete("Hello").text + "".join(client.stream("Hello"))
+
+    assert asyncio.run(cell())
+
+
+def test_works_from_sixteen_threads(emulator: Emulator, client: Client) -> None:
+    """Sixteen threads share one client."""
+    with ThreadPoolExecutor(16) as pool:
+        texts = list(pool.map(lambda at: client.complete(f"Say {at}").text, range(32)))
+
+    assert len([text for text in texts if text]) == 32
+    assert len(emulator.requests) == 32
+
+
+def test_poll_tells_waits_and_content(serve: Serve, client_of: ClientOf) -> None:
+    """`poll` returns waits and content in order, and then the end."""
+    refused = b"HTTP/1.1 429 X\r\nRetry-After: 5\r\nContent-Length: 0\r\n\r\n"
+    end = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+    server = serve([refused], [HEAD, SOME, end, b"data: [DONE]\n\n"])
+    stream = client_of(server.base_url).stream("Hi")
+
+    items: list[Delta | Waiting] = []
+    while not stream.is_done:
+        items += stream.poll(0.5)
+
+    assert items[0] == Waiting(5.5, "trying again after RateLimitError")
+    assert items[-2:] == [Delta(text="some"), Delta(finish_reason="stop")]
+
+
+def test_unstreamed_start_hands_over_everything_at_the_end(client: Client) -> None:
+    """`start` without streaming gives the whole reply through the same door."""
+    request = build_request("Hello", model=MODEL, params={"n": 2})
+    stream = client.start(request, is_streamed=False)
+
+    indexes = []
+    while not stream.is_done:
+        indexes += [each.index for each in stream.poll() if isinstance(each, Delta)]
+
+    assert indexes == [0, 1]
+    assert stream.completion.usage_source == "reported"
+
+
+def test_cancel_closes_the_connection(
+    serve: Serve, client_of: ClientOf, kept: Kept
+) -> None:
+    """`cancel` closes the connection, keeps what had come, and is recorded."""
+    server = serve([HEAD, SOME, "silence"])
+    stream = client_of(server.base_url).stream("Hi")
+    assert next(iter(stream)) == "some"
+
+    partial = stream.cancel()
+
+    assert server.is_left.wait(5)
+    assert partial is not None
+    assert (partial.text, partial.exchange.status) == ("some", "cancelled")
+    assert kept.exchanges == [partial.exchange]
+    assert stream.is_done
+    assert stream.poll(0) == []
+
+
+def test_stream_that_nobody_holds_is_stopped(serve: Serve, client_of: ClientOf) -> None:
+    """A stream that was dropped does not go on in the background."""
+    server = serve([HEAD, SOME, "silence"])
+    client = client_of(server.base_url)
+
+    for _ in client.stream("Hi"):
+        break
+
+    assert server.is_left.wait(5)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent differently")
+@pytest.mark.parametrize("verb", ["stream", "complete"])
+def test_interrupt_closes_the_connection(
+    verb: str, serve: Serve, client_of: ClientOf, kept: Kept
+) -> None:
+    """An interrupt closes the connection and is recorded, once."""
+
+    def interrupt() -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    start = HEAD if verb == "stream" else b""
+    server = serve([start, SOME * bool(start), 0.2, interrupt, "silence"])
+    client = client_of(server.base_url)
+
+    with pytest.raises(KeyboardInterrupt):
+        "".join(client.stream("Hi")) if verb == "stream" else client.complete("Hi")
+
+    assert server.is_left.wait(3)
+    assert [exchange.status for exchange in kept.exchanges] == ["cancelled"]
+
+
+def test_emulator_sees_a_reader_leave(client: Client) -> None:
+    """Leaving a `with` block stops a stream in its middle."""
+    with Emulator(tokens_per_s=50.0, first_token_s=0) as emulator:
+        client = Client(
+            Settings(base_url=emulator.base_url, model=MODEL), api_key=emulator.api_key
+        )
+        with client.stream("Hello", max_tokens=1000) as stream:
+            first = next(iter(stream))
+
+        assert stream.completion.text.startswith(first)
+        assert stream.completion.is_partial
+
+
+def test_interrupted_wait_for_a_limit_frees_its_place(
+    emulator: Emulator, kept: Kept
+) -> None:
+    """What is stopped while it waits is recorded as never sent; its place is free."""
+    settings = Settings(base_url=emulator.base_url, model="svc-v2-8b-instruct")
+    now = [0.0]
+    gates = Gates(clock=lambda: now[0])
+    client = Client(settings, api_key=emulator.api_key, sinks=[kept], gates=gates)
+    gate = gates.of("svc-v2-8b-instruct")
+    for slot in [gate.reserve() for _ in range(5)]:
+        gate.try_pass(slot)
+        gate.sent(slot)
+    stream = client.stream("Hi")
+    (waiting,) = stream.poll(5)
+
+    partial = stream.cancel()
+
+    assert waiting == Waiting(1.08, "second limit of svc-v2-8b-instruct")
+    assert partial is not None
+    assert (partial.exchange.status, partial.exchange.n_attempts) == ("cancelled", 0)
+    assert kept.exchanges == [partial.exchange]
+    now[0] = 1.09
+    assert [gate.try_pass(gate.reserve()).wait_s for _ in range(5)] == [0.0] * 5
+    assert emulator.requests == ()
+
+
+def test_changing_temperature_and_top_p_is_warned_of(
+    serve: Serve, client_of: ClientOf
+) -> None:
+    """Temperature and top_p together are sent as asked for, with a warning."""
+    server = serve([b"HTTP/1.1 400 X\r\nContent-Length: 0\r\n\r\n"])
+
+    with (
+        pytest.warns(UserWarning, match="change one of them") as caught,
+        pytest.raises(SvcError),
+    ):
+        client_of(server.base_url).complete("Hi", temperature=1, top_p=0.5)
+
+    assert caught[0].filename == __file__
+    assert b'"temperature":1,"top_p":0.5' in server.requests[0]

@@ -1,0 +1,236 @@
+"""What a user sees when the network is wrong, and what is asked again."""
+
+import json
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from svc_notebook.client.http import tls_context
+from svc_notebook.client.sync import Client
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import (
+    DocumentError,
+    NoConnectionError,
+    RateLimitError,
+    SettingsError,
+    StreamBrokenError,
+)
+
+Serve = Callable[..., Any]
+ClientOf = Callable[..., Client]
+Virtual = Any  # the conftest's VirtualTime
+
+
+def http(body: bytes, *, status: int = 200, kind: str = "", **headers: str) -> bytes:
+    """Return a whole answer with its length."""
+    lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(body)}"]
+    lines += [f"Content-Type: {kind}"] if kind else []
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def whole(text: str = "Hello.") -> bytes:
+    """Return a reply in one piece, as the document shows it."""
+    message = {"role": "assistant", "content": text}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+    body = {"id": "c", "model": "m", "choices": [choice], "usage": usage}
+    return json.dumps(body).encode()
+
+
+GOOD = http(whole(), kind="application/json")
+
+
+@pytest.mark.parametrize("steps", [[], ["reset"]])
+def test_closed_without_an_answer(
+    steps: list[str], serve: Serve, client_of: ClientOf
+) -> None:
+    """A connection that is closed with no answer is tried again."""
+    server = serve(steps, [GOOD])
+
+    completion = client_of(server.base_url).complete("Hi")
+
+    assert (completion.text, completion.exchange.n_attempts) == ("Hello.", 2)
+
+
+def test_body_shorter_than_its_length(serve: Serve, client_of: ClientOf) -> None:
+    """A body shorter than its Content-Length is asked for again, then an error."""
+    server = serve([GOOD[:-3]])
+
+    with pytest.raises(StreamBrokenError) as caught:
+        client_of(server.base_url).complete("Hi")
+
+    assert caught.value.n_attempts == 3
+
+
+@pytest.mark.parametrize(
+    "answer", [b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 200 OK\r\nX: " + b"y" * 1_000_000]
+)
+def test_something_that_is_not_http(
+    answer: bytes, serve: Serve, client_of: ClientOf
+) -> None:
+    """What is not HTTP, or has endless headers, is one error, asked once."""
+    server = serve([answer])
+
+    with pytest.raises((DocumentError, NoConnectionError)) as caught:
+        client_of(server.base_url).complete("Hi")
+
+    assert str(caught.value.__context__) == "None"
+
+
+def test_idle_connection_closed_by_the_server(
+    serve: Serve, client_of: ClientOf
+) -> None:
+    """A kept connection that the server closes meanwhile goes unnoticed."""
+    server = serve([GOOD, "keep", GOOD])
+    client = client_of(server.base_url)
+
+    texts = [client.complete("Hi").text for _ in range(3)]
+
+    assert texts == ["Hello."] * 3
+
+
+def test_connection_is_used_again(serve: Serve, client_of: ClientOf) -> None:
+    """Requests one after another share one connection."""
+    server = serve([GOOD, "keep"])
+    client = client_of(server.base_url)
+
+    texts = [client.complete("Hi").text for _ in range(3)]
+
+    assert (texts, server.n_connections) == (["Hello."] * 3, 1)
+
+
+def test_stale_bytes_are_not_the_next_answer(serve: Serve, client_of: ClientOf) -> None:
+    """Bytes that came with the end of a reply never answer the next request."""
+    stale = http(whole("stale"))
+    server = serve([GOOD + stale, "keep"], [http(whole("fresh")), "keep"])
+    client = client_of(server.base_url)
+
+    texts = [client.complete("Hi").text for _ in range(2)]
+
+    assert texts == ["Hello.", "fresh"]
+
+
+def test_too_many_requests_waits_as_told(
+    serve: Serve, client_of: ClientOf, virtual: Virtual
+) -> None:
+    """A 429 is asked again, never earlier than the service said."""
+    server = serve([http(b"", status=429, Retry_After="7")], [GOOD])
+
+    completion = client_of(server.base_url).complete("Hi")
+
+    exchange = completion.exchange
+    assert (exchange.n_attempts, exchange.n_refused) == (2, 1)
+    assert exchange.retry_wait_s == pytest.approx(7.5, abs=0.5)
+    assert sum(virtual.slept_s) >= 7.0
+
+
+def test_long_wait_is_raised_at_once(
+    serve: Serve, client_of: ClientOf, virtual: Virtual
+) -> None:
+    """A wait of an hour is an error at once, with the wait on it."""
+    server = serve([http(b"", status=429, Retry_After="3600")])
+
+    with pytest.raises(RateLimitError) as caught:
+        client_of(server.base_url).complete("Hi")
+
+    assert (caught.value.retry_after_s, virtual.slept_s) == (3600.0, [])
+
+
+def test_refused_connection(serve: Serve, client_of: ClientOf) -> None:
+    """A refused connection names host and port."""
+    server = serve([])
+    base_url = server.base_url
+    server.close()
+
+    with pytest.raises(NoConnectionError, match=r"127\.0\.0\.1:\d+.*refused"):
+        client_of(base_url).complete("Hi")
+
+
+def test_no_such_host(client_of: ClientOf) -> None:
+    """A host that does not exist is named."""
+    with pytest.raises(NoConnectionError, match=r"nowhere\.invalid:443.*no such host"):
+        client_of("https://nowhere.invalid/v1").complete("Hi")
+
+
+def test_tls_to_a_plain_port(emulator: Emulator, client_of: ClientOf) -> None:
+    """TLS to a port that does not speak it says so."""
+    base_url = emulator.base_url.replace("http:", "https:")
+
+    with pytest.raises(NoConnectionError, match="TLS"):
+        client_of(base_url).complete("Hi")
+
+
+def test_dead_proxy(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy that does not answer is named."""
+    server = serve([])
+    port = server.base_url.split(":")[2].split("/")[0]
+    server.close()
+    monkeypatch.setenv("HTTPS_PROXY", f"http://user:pa55@127.0.0.1:{port}")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+
+    with (
+        Client(base_url="https://svc.invalid/v1", api_key="k") as client,
+        pytest.raises(NoConnectionError, match=f"proxy http://127.0.0.1:{port}") as got,
+    ):
+        client.complete("Hi")
+
+    assert "pa55" not in str(got.value)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes the certificate")
+def test_certificate_that_is_not_trusted(tmp_path: Path) -> None:
+    """An untrusted certificate is named, with SSL_CERT_FILE as the way on."""
+    command = "req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -batch"
+    files = ["-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "certificate")]
+    subprocess.run(  # noqa: S603 - a tool of the system
+        [str(shutil.which("openssl")), *command.split(), *files],
+        check=True,
+        capture_output=True,
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "certificate", tmp_path / "key")
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+
+    def accept() -> None:
+        with (
+            suppress(OSError),
+            listener.accept()[0] as plain,
+            context.wrap_socket(plain, server_side=True) as secure,
+        ):
+            secure.recv(1)
+
+    thread = threading.Thread(target=accept, daemon=True)
+    thread.start()
+
+    with (
+        listener,
+        Client(base_url=f"https://localhost:{port}/v1", api_key="k") as client,
+        pytest.raises(NoConnectionError, match=r"not trusted.*SSL_CERT_FILE") as caught,
+    ):
+        client.complete("Hi")
+
+    thread.join(5)
+    assert "verify=False" not in str(caught.value)
+    assert caught.value.n_attempts == 1
+
+
+def test_certificates_that_cannot_be_read(
+    client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong SSL_CERT_FILE is named."""
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/ca.pem")
+    tls_context.cache_clear()
+
+    with pytest.raises(SettingsError, match="SSL_CERT_FILE"):
+        client_of("https://127.0.0.1:1/v1").complete("Hi")

@@ -1,0 +1,56 @@
+"""Proxies out of the environment."""
+
+import pytest
+
+from svc_notebook.client.proxy import proxy_for
+from svc_notebook.errors import SettingsError
+
+NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+
+
+@pytest.fixture(autouse=True)
+def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+CASES = [
+    ({}, None),
+    ({"HTTPS_PROXY": "http://proxy:3128"}, "http://proxy:3128"),
+    ({"HTTPS_PROXY": "proxy:3128"}, "http://proxy:3128"),
+    ({"ALL_PROXY": "https://user:pa55@proxy"}, "https://proxy"),
+    ({"HTTP_PROXY": "http://proxy:3128"}, None),
+    ({"HTTPS_PROXY": "http://proxy", "NO_PROXY": "svc.example"}, None),
+    ({"HTTPS_PROXY": "http://proxy", "NO_PROXY": "*"}, None),
+]
+
+
+@pytest.mark.parametrize(("environ", "shown"), CASES)
+def test_the_environment_names_a_proxy(
+    environ: dict[str, str], shown: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HTTPS_PROXY, ALL_PROXY and NO_PROXY are obeyed; a password is not shown."""
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+
+    proxy = proxy_for("https://svc.example/v1")
+
+    assert (proxy and proxy.shown) == shown
+    assert "pa55" not in repr(proxy)
+
+
+def test_this_machine_needs_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests to this machine never go through a proxy."""
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy")
+
+    assert proxy_for("http://127.0.0.1:5000/v1") is None
+
+
+@pytest.mark.parametrize("url", ["socks5://proxy", "http://", "http://proxy:port"])
+def test_a_proxy_that_cannot_be_used(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy that cannot be used is refused with the right form."""
+    monkeypatch.setenv("HTTPS_PROXY", url)
+
+    with pytest.raises(SettingsError, match="HTTPS_PROXY=http://HOST:PORT"):
+        proxy_for("https://svc.example/v1")

@@ -1,0 +1,154 @@
+"""Bodies as they are read: every split, every way they can end."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from svc_notebook.client.reading import BodyReading
+from svc_notebook.errors import StreamBrokenError
+from svc_notebook.service.chunk import Delta
+from svc_notebook.service.completion import Choice, CompletionBody
+
+
+def event(text: str | None, finish: str | None = None, index: int = 0) -> bytes:
+    """Return one event; its text may be escaped JSON with halves of surrogates."""
+    delta = "{}" if text is None else f'{{"content":"{text}"}}'
+    choice = f'"index":{index},"delta":{delta},"finish_reason":{json.dumps(finish)}'
+    return f'data: {{"choices":[{{{choice}}}]}}\n\n'.encode()
+
+
+STREAM = (
+    b"\xef\xbb\xbf: hello\r\n\r\n"
+    + event("ที่")
+    + event("👩‍👩‍👧\\ud83d")
+    + event("x", index=1)
+    + event("\\ude00!")
+    + event(None, "stop")
+    + event("y", "length", index=1)
+    + b"data: [DONE]\n\n"
+    + event("never shown")
+)
+READ = CompletionBody(
+    choices=(
+        Choice(text="ที่👩‍👩‍👧😀!", finish_reason="stop"),
+        Choice(index=1, text="xy", finish_reason="length"),
+    )
+)
+WHOLE = json.dumps(
+    {"choices": [{"index": 0, "message": {"content": "ก"}, "finish_reason": "stop"}]},
+    ensure_ascii=False,
+).encode()
+
+
+def reading(*, is_streamed: bool = True, **given_: Any) -> BodyReading:  # noqa: ANN401
+    """Return a reading of a body."""
+    kinds = {"status": 200, "content_type": "", "n_choices": 1, **given_}
+    return BodyReading(is_streamed=is_streamed, **kinds)
+
+
+def shown(found: BodyReading, pieces: list[bytes]) -> dict[int, str]:
+    """Feed pieces as the request path does, and join what is shown."""
+    texts: dict[int, str] = {}
+    deltas: list[Delta] = []
+    for piece in pieces:
+        if not found.is_done:
+            deltas += found.feed(piece)
+    if not found.is_done:
+        deltas += found.end()
+    for delta in deltas:
+        texts[delta.index] = texts.get(delta.index, "") + (delta.text or "")
+    return texts
+
+
+def test_a_stream_does_not_depend_on_its_split() -> None:
+    """Cut at any byte, a stream shows the same texts and gives the same whole."""
+    ways = [[STREAM[:at], STREAM[at:]] for at in range(len(STREAM) + 1)]
+    ways.append([bytes([each]) for each in STREAM])
+
+    for pieces in ways:
+        found = reading(n_choices=2)
+        texts = shown(found, pieces)
+
+        assert texts == {0: "ที่👩‍👩‍👧😀!", 1: "xy"}
+        assert (found.body(), found.error, found.n_chunks) == (READ, None, 6)
+
+
+@given(st.integers(0, len(STREAM) - len(event("never shown")) - 1))
+def test_a_cut_stream_is_never_a_success(at: int) -> None:
+    """Cut anywhere before both finish reasons, a stream is an error, and a prefix."""
+    found = reading(n_choices=2)
+
+    texts = shown(found, [STREAM[:at]])
+
+    is_whole = at >= STREAM.index(b"data: [DONE]")
+    assert (found.error is None) == is_whole
+    assert is_whole or isinstance(found.error, StreamBrokenError)
+    assert "ที่👩‍👩‍👧😀!".startswith(texts.get(0, "").removesuffix("\ufffd"))
+
+
+@pytest.mark.parametrize("is_streamed", [True, False])
+@pytest.mark.parametrize("kind", ["", "application/json", "text/event-stream"])
+def test_json_in_one_piece(is_streamed: bool, kind: str) -> None:
+    """JSON in one piece is read whatever was asked for and whatever it is called."""
+    for at in range(len(WHOLE)):
+        found = reading(is_streamed=is_streamed, content_type=kind)
+
+        texts = shown(found, [WHOLE[:at], WHOLE[at:]])
+
+        assert (texts, found.error) == ({0: "ก"}, None)
+
+
+def test_a_stream_nobody_asked_for() -> None:
+    """A stream that answers a request for one piece is read by its content type."""
+    found = reading(is_streamed=False, content_type="text/event-stream; charset=x")
+
+    texts = shown(found, [event("a", "stop")])
+
+    assert (texts, found.error) == ({0: "a"}, None)
+
+
+ENDS = {
+    "two finishes": (event("a", "stop") + event(None, "length"), "length"),
+    "text in the finish": (event("a") + event("b", "stop"), "stop"),
+    "unknown finish": (event("a", "weather"), "weather"),
+    "usage last": (event("a", "stop") + b'data: {"choices":[],"usage":{}}\n\n', "stop"),
+    "calls": (event("a", "tool_calls"), "tool_calls"),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_ends_of_every_kind(name: str) -> None:
+    """However a stream finishes, it is read to its end."""
+    body, finish = ENDS[name]
+    found = reading()
+
+    shown(found, [body])
+
+    made = found.body()
+    assert made is not None
+    assert (made.choices[0].finish_reason, found.error) == (finish, None)
+
+
+def test_a_choice_that_never_came_keeps_the_stream_open() -> None:
+    """With two choices asked for, one finish reason does not end the stream."""
+    found = reading(n_choices=2)
+    found.feed(event("a", "stop"))
+
+    before = found.is_finished
+    found.feed(event("b", "stop", index=1))
+
+    assert (before, found.is_finished) == (False, True)
+
+
+def test_comments_are_not_events() -> None:
+    """Comments do not count as a sign of life; chunks do."""
+    found = reading()
+    found.feed(b": ping\n\n: ping\n\n")
+    silent = found.n_events
+
+    found.feed(event("a"))
+
+    assert (silent, found.n_events) == (0, 1)

@@ -1,0 +1,86 @@
+"""Writes the page of this folder: one line a fault, and what the user sees.
+
+`python -m tests.faults.page` writes README.md anew out of the tables and of the
+docstrings of the tests that play what a table cannot hold.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.faults.tables import CASES
+
+PATH = Path(__file__).with_name("README.md")
+TESTS = Path(__file__).parents[1]
+SECTIONS = {
+    "A": ("Wire and SSE", ("client/test_stream_faults.py",)),
+    "B": ("HTTP bodies and statuses", ("client/test_inflate.py",)),
+    "C": (
+        "Network",
+        (
+            "client/test_network_faults.py",
+            "client/test_client_processes.py",
+            "client/test_proxy.py",
+            "client/test_client.py",
+        ),
+    ),
+    "D": (
+        "Limits and retries",
+        ("client/test_limits.py", "client/test_quota.py", "client/test_retry.py"),
+    ),
+    "E": ("Parameters", ()),
+    "F": ("Unicode", ()),
+    "I": ("Secrets", ("client/test_secrets.py", "faults/test_fault_keys.py")),
+}
+HEAD = """\
+# What goes wrong, and what a user sees
+
+Written by `python -m tests.faults.page` from the tests; a test sees to it that it is
+up to date. Each line of a table is played over a real socket by a server that sends
+exactly the bytes wanted, through the plain client and the one that is awaited, and
+each time the same is looked at:
+
+- only what came whole is a success; an error is one of ours, says what to do next, is
+  shorter than 4 kB, and holds no control character;
+- it ends in time, in as many requests as the table says;
+- the exchange is recorded once, as what it was;
+- the key is in no object, traceback, pickle or log line;
+- the connections are closed, and the same client's next request is answered.
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    return "\n".join([HEAD, *_sections()])
+
+
+def _sections() -> Iterator[str]:
+    for letter, (name, files) in SECTIONS.items():
+        yield f"## {letter}. {name}\n"
+        lines = [
+            f"| {_shown(case.fault)} | {_shown(case.seen)} |"
+            for case in CASES
+            if case.section == letter
+        ]
+        if lines:
+            yield "\n".join(["| fault | what the user sees |", "|---|---|", *lines, ""])
+        facts = [f"- {fact}" for file in files for fact in _facts(TESTS / file)]
+        if facts:
+            yield "\n".join(["And:\n" if lines else "", *facts, ""]).lstrip("\n")
+
+
+def _facts(path: Path) -> Iterator[str]:
+    """Return what the tests of a file promise: the first lines of their docstrings."""
+    for node in ast.parse(path.read_text("utf-8")).body:
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            yield (ast.get_docstring(node) or "").splitlines()[0]
+
+
+def _shown(text: str) -> str:
+    """Return a text as a cell of a table shows it."""
+    short = text if len(text) <= 100 else text[:97] + "..."
+    return short.replace("|", "\\|").replace("<", "&lt;")
+
+
+if __name__ == "__main__":
+    PATH.write_text(page(), "utf-8")

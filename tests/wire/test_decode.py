@@ -1,0 +1,231 @@
+"""Answers: as the document shows them, and as services really send them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from svc_notebook.errors import DocumentError
+from svc_notebook.service.chunk import CallPiece, Chunk, Delta
+from svc_notebook.service.completion import Choice, CompletionBody, Usage
+from svc_notebook.service.fault import Fault
+from svc_notebook.service.tool import FunctionCall, ToolCall
+from svc_notebook.wire.decode import decode_completion, decode_event
+from svc_notebook.wire.faults import decode_fault
+from svc_notebook.wire.sse import Decoder, Event
+
+DOCUMENT = Path(__file__).parents[1] / "document"
+
+
+def body(**fields: Any) -> bytes:  # noqa: ANN401 - JSON
+    """Return a reply with these fields beside one choice."""
+    choice = {"message": {"content": "x"}}
+    return json.dumps({"choices": [choice], **fields}).encode()
+
+
+ONE = (Choice(text="x"),)
+
+
+def test_completion_of_the_document() -> None:
+    """The document's completion is read whole."""
+    message = {"role": "assistant", "content": "สวัสดี"}
+    call = {"id": "t", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    asks = {"role": "assistant", "content": None, "tool_calls": [call]}
+    got = decode_completion(
+        json.dumps(
+            {
+                "id": "c",
+                "object": "chat.completion",
+                "created": 1,
+                "model": "m",
+                "usage": {
+                    "prompt_tokens": 1,
+                    "completion_tokens": 2,
+                    "total_tokens": 3,
+                },
+                "choices": [
+                    {"index": 1, "message": asks, "finish_reason": "tool_calls"},
+                    {"index": 0, "message": message, "finish_reason": "stop"},
+                ],
+            }
+        ).encode()
+    )
+
+    assert got == CompletionBody(
+        id="c",
+        created=1,
+        model="m",
+        choices=(
+            Choice(index=0, text="สวัสดี", finish_reason="stop"),
+            Choice(
+                index=1,
+                tool_calls=(
+                    ToolCall(id="t", function=FunctionCall(name="f", arguments="{}")),
+                ),
+                finish_reason="tool_calls",
+            ),
+        ),
+        usage=Usage(prompt_tokens=1, completion_tokens=2, total_tokens=3),
+    )
+
+
+def test_transcribed_completions() -> None:
+    """Every completion that was transcribed from the document can be read."""
+    bodies = json.loads((DOCUMENT / "completion.json").read_text("utf-8"))["bodies"]
+
+    got = [decode_completion(json.dumps(each).encode()) for each in bodies.values()]
+
+    texts = [each.choices[0].text for each in got if isinstance(each, CompletionBody)]
+    assert texts == [
+        each["choices"][0]["message"]["content"] for each in bodies.values()
+    ]
+
+
+def test_transcribed_stream() -> None:
+    """The document's stream is read chunk by chunk."""
+    events = Decoder().feed((DOCUMENT / "stream.sse").read_bytes())
+
+    got = [decode_event(event) for event in events[:-1]]
+
+    texts = [
+        delta.text for each in got if isinstance(each, Chunk) for delta in each.deltas
+    ]
+    assert events[-1].data == "[DONE]"
+    assert "".join(text or "" for text in texts)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"id": 5, "created": "now", "model": None, "usage": "none", "object": 1},
+        {"usage": {"prompt_tokens": "many"}},
+        {"extra": 1e308, "nan": float("nan"), "huge": 10**400},
+    ],
+)
+def test_wrong_labels_do_no_harm(fields: dict[str, Any]) -> None:
+    """What only labels the answer is left out when its type is wrong."""
+    assert decode_completion(body(**fields)) == CompletionBody(choices=ONE)
+
+
+def test_halves_of_surrogates() -> None:
+    """A whole reply's escapes are joined or shown; a delta's wait for their half."""
+    text = b'"\\ud83d\\ude00 \\ud83d"'
+    whole = decode_completion(b'{"choices":[{"message":{"content":' + text + b"}}]}")
+    delta = decode_event(
+        Event('{"id":"\\ud800","choices":[{"delta":{"content":"\\ud83d"}}]}')
+    )
+
+    assert whole == CompletionBody(choices=(Choice(text="😀 \ufffd"),))
+    assert delta == Chunk(id="\ufffd", deltas=(Delta(text="\ud83d"),))
+
+
+CHUNKS: dict[str, Any] = {
+    "no choices": ({}, ()),
+    "null choices": ({"choices": None}, ()),
+    "empty choices": ({"choices": []}, ()),
+    "no delta": ({"choices": [{}]}, (Delta(),)),
+    "null delta": ({"choices": [{"delta": None}]}, (Delta(),)),
+    "null content": ({"choices": [{"delta": {"content": None}}]}, (Delta(),)),
+    "no index": (
+        {"choices": [{"delta": {"content": "a"}}, {"delta": {"content": "b"}}]},
+        (Delta(text="a"), Delta(index=1, text="b")),
+    ),
+    "call": (
+        {
+            "choices": [
+                {"delta": {"tool_calls": [{"index": 0, "function": {"name": "f"}}, {}]}}
+            ]
+        },
+        (Delta(calls=(CallPiece(index=0, name="f"), CallPiece())),),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHUNKS)
+def test_chunks_that_leave_things_out(name: str) -> None:
+    """Whatever a chunk leaves out, the rest is read."""
+    value, deltas = CHUNKS[name]
+
+    assert decode_event(Event(json.dumps(value))) == Chunk(deltas=deltas)
+
+
+FAULTS = {
+    b'{"error":{"message":"m","type":"t","param":"p","code":"c"}}': Fault(
+        message="m", type="t", param="p", code="c"
+    ),
+    b'{"error":{"message":5,"type":null,"code":400}}': Fault(message="5", code="400"),
+    b'{"error":"m"}': Fault(message="m"),
+    b'{"error":true,"message":"m"}': Fault(message="m"),
+    b'{"object":"error","message":"m","code":1}': Fault(message="m", code="1"),
+    b'{"detail":"m"}': Fault(message="m"),
+    b'{"detail":[{"loc":["body",0],"msg":"m"},"n",{"msg":"o"}]}': Fault(
+        message="body.0: m; n; o"
+    ),
+    b'[{"error":{"message":"m"}}]': Fault(message="m"),
+    b"[1]": Fault(message="[1]"),
+    b'"m"': Fault(message="m"),
+    b"null": Fault(),
+    b"{}": Fault(),
+    b"": Fault(),
+    b"plain\x00": Fault(message="plain\\x00"),
+    b"\xef\xbb\xbf{}": Fault(),
+    b"<html>": Fault(message="(a page of HTML instead of an error body)"),
+}
+
+
+@pytest.mark.parametrize("raw", FAULTS)
+def test_faults_of_every_shape(raw: bytes) -> None:
+    """An error body of any shape is read as far as it can be."""
+    assert decode_fault(raw) == FAULTS[raw]
+
+
+def test_fault_where_a_reply_was_expected() -> None:
+    """An error body is told from a reply, whole or in a stream."""
+    raw = '{"error":{"message":"m"}}'
+
+    got = [decode_completion(raw.encode()), decode_event(Event(raw))]
+
+    assert got == [Fault(message="m"), Fault(message="m")]
+
+
+_NAMES = [
+    *("choices", "message", "delta", "content", "index", "error", "usage", "id"),
+    *("tool_calls", "function", "arguments", "finish_reason"),
+]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(_NAMES),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(JSON | st.binary(max_size=30))
+def test_nothing_foreign_comes_out(value: Any) -> None:  # noqa: ANN401 - JSON
+    """Whatever is sent, it is a reply, a fault, or our own error, and can be shown."""
+    raw = value if isinstance(value, bytes) else json.dumps(value).encode()
+
+    got = [
+        _answer(lambda: decode_completion(raw)),
+        _answer(lambda: decode_event(Event(raw.decode("utf-8", "replace")))),
+    ]
+
+    assert all(str(each).encode() for each in got)
+    assert str(decode_fault(raw)).encode()
+
+
+def _answer(read: Callable[[], object]) -> object:
+    try:
+        return read()
+    except DocumentError as error:
+        return error, error.head.isprintable() or pytest.fail("the head is not")

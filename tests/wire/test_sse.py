@@ -1,0 +1,122 @@
+"""Server-sent events, fed in every way they can be split."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from svc_notebook.errors import DocumentError
+from svc_notebook.wire.sse import Decoder, Event
+
+EXAMPLES = {
+    "one": (b"data: a\n\n", [Event("a")]),
+    "no space": (b"data:a\n\n", [Event("a")]),
+    "two spaces": (b"data:  a\n\n", [Event(" a")]),
+    "several lines": (b"data: a\ndata:\ndata: b\n\n", [Event("a\n\nb")]),
+    "cr": (b"data: a\rdata: b\r\r", [Event("a\nb")]),
+    "crlf": (b"data: a\r\n\r\ndata: b\r\n\r\n", [Event("a"), Event("b")]),
+    "mixed": (b"data: a\r\rdata: b\n\ndata: c\r\n\n", [*map(Event, "abc")]),
+    "bom": (b"\xef\xbb\xbfdata: a\n\n", [Event("a")]),
+    "bom later": (b"data: \xef\xbb\xbfa\n\n", [Event("\ufeffa")]),
+    "comments": (b": hi\n\n:\ndata: a\n: in between\ndata: b\n\n", [Event("a\nb")]),
+    "other fields": (b"id: 1\nretry: 5\nx: y\nz\ndata: a\n\n", [Event("a")]),
+    "type": (
+        b"event: error\ndata: a\n\ndata: b\n\n",
+        [Event("a", "error"), Event("b")],
+    ),
+    "no data": (b"event: error\n\nid: 1\n\n\n\ndata: a\n\n", [Event("a")]),
+    "data alone": (b"data\n\n", [Event("")]),
+    "not line ends": (
+        "data: a\u2028\u2029\x85\v\fb\n\n".encode(),
+        [Event("a\u2028\u2029\x85\v\fb")],
+    ),
+    "thai and emoji": ("data: ที่👩‍👩‍👧🇹🇭\n\n".encode(), [Event("ที่👩‍👩‍👧🇹🇭")]),
+    "bad utf-8": (b"data: a\xffb\n\n", [Event("a\ufffdb")]),
+    "half event": (b"data: a\n\ndata: b\n", [Event("a")]),
+    "half line": (b"data: a\n\ndata: b", [Event("a")]),
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_events_do_not_depend_on_the_split(name: str) -> None:
+    """Cut at any byte, in two, or in single bytes, the events are the same."""
+    body, events = EXAMPLES[name]
+    ways = [[body[:at], body[at:]] for at in range(len(body) + 1)]
+    ways.append([bytes([each]) for each in body])
+
+    got = []
+    for pieces in ways:
+        decoder = Decoder()
+        got.append([event for piece in pieces for event in decoder.feed(piece)])
+
+    assert got == [events] * len(ways)
+
+
+@given(
+    st.lists(
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"))
+    ),
+    st.sampled_from(["\n", "\r", "\r\n"]),
+    st.lists(st.integers(1, 7)),
+)
+def test_any_text_comes_back(texts: list[str], end: str, sizes: list[int]) -> None:
+    """Any texts, with any line ends, in pieces of any sizes, come back exactly."""
+    body = "".join(f"data: {text}{end}{end}" for text in texts).encode()
+    pieces = []
+    for size in sizes:
+        pieces.append(body[:size])
+        body = body[size:]
+    decoder = Decoder()
+
+    got = [event.data for piece in [*pieces, body] for event in decoder.feed(piece)]
+
+    assert got == texts
+
+
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\r", b"\r\n\r"])
+def test_an_event_is_out_with_its_last_byte(end: bytes) -> None:
+    """An event does not wait for the byte after the one that ends it."""
+    decoder = Decoder()
+
+    before = decoder.feed(b"data: a" + end[:-1])
+
+    assert before == []
+    assert decoder.feed(end[-1:]) == [Event("a")]
+
+
+@pytest.mark.parametrize(
+    ("body", "has_rest"),
+    [(b"data: a\n\n", False), (b"data: a\n\nda", True), (b"data: a\n", True)],
+)
+def test_rest(body: bytes, has_rest: bool) -> None:
+    """A half event at the end is told of."""
+    decoder = Decoder()
+    decoder.feed(body)
+
+    assert decoder.has_rest == has_rest
+
+
+def test_large_events_take_linear_time() -> None:
+    """2 MB in one event, in small pieces, and 20 000 events take well under 2 s."""
+    began_s = time.perf_counter()
+    decoder = Decoder()
+    piece = b"x" * 100
+    decoder.feed(b"data: ")
+    for _ in range(20_000):
+        decoder.feed(piece)
+    (event,) = decoder.feed(b"\n\n")
+    n_events = sum(len(decoder.feed(b"data: {}\n\n")) for _ in range(20_000))
+
+    assert (len(event.data), n_events) == (2_000_000, 20_000)
+    assert time.perf_counter() - began_s < 2
+
+
+@pytest.mark.parametrize("piece", [b"x" * 60, b"data: " + b"x" * 30 + b"\n"])
+def test_an_event_is_bounded(piece: bytes) -> None:
+    """An event that does not end is refused, in one line or in many."""
+    decoder = Decoder(max_event_bytes=100)
+    decoder.feed(piece)
+
+    with pytest.raises(DocumentError, match="100 bytes"):
+        decoder.feed(piece * 3)
