@@ -1,0 +1,1 @@
+"""The service, offline: an independent reading of its document."""

@@ -1,0 +1,184 @@
+"""The emulated service: a request value in, a reply value out.
+
+What it is not: sockets, waiting and threads are `asgi`'s and `server`'s.
+
+Rules for this file:
+- a request is checked in this order: key, path, method, permission, body, model,
+  limits; a refused request uses no limit up;
+- the kth identical request since the start is answered by the kth sample, so that
+  two runs of the same program read the same replies;
+- no answer of its own has a status of 500 or more; a script may send one.
+"""
+
+import hashlib
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from . import language
+from .ask import Ask
+from .choice import Choice, cut_choice
+from .completion import Head
+from .delivery import JSON, Pace, deliver
+from .fault import Fault
+from .keys import Keys
+from .models import DOCUMENTED, LIMITS
+from .page import write_page
+from .play import play
+from .quota import Quota
+from .reply import Reply, Request, whole
+from .rules import read_ask
+from .script import Script
+from .tokens import count_tokens
+from .tools import calls_for, told_results
+
+PATH = "/v1/chat/completions"
+_UNAUTHORIZED = 401
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What an emulated service is made of.
+
+    Attributes:
+        keys: Whom it serves.
+        pace: How fast it writes.
+        models: Model ids served besides the documented ones.
+        limits: Model id to requests in 1 s and in 60 s; empty for none.
+        seed: Another seed writes other texts.
+        clock: Seconds that never run backwards, for the limits.
+        now: Unix time, for `created`.
+    """
+
+    keys: Keys = field(default_factory=Keys)
+    pace: Pace = field(default_factory=Pace)
+    models: tuple[str, ...] = ()
+    limits: Mapping[str, tuple[int, int]] = field(default_factory=lambda: LIMITS)
+    seed: int = 0
+    clock: Callable[[], float]
+    now: Callable[[], float]
+
+
+class Service:
+    """The service without sockets; may be asked from several threads.
+
+    Args:
+        setup: What it is made of.
+        script: Answers given instead of its own.
+    """
+
+    def __init__(self, setup: Setup, script: Script | None = None) -> None:
+        self._setup = setup
+        self._script = script or Script()
+        self._quota = Quota(setup.limits, setup.clock)
+        self._n_asked: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def reply(self, request: Request) -> Reply:
+        """Answer a request."""
+        if request.path == "/":
+            return _front_page(request)
+        ask = self._admitted(request)
+        if isinstance(ask, Fault):
+            return _refusal(ask)
+        with self._lock:
+            entry = self._script.next_entry(ask)
+            full = self._quota.take(ask.model) if entry is None else None
+            nth = self._counted(ask) if full is None else 0
+        head = self._head(ask, nth)
+        if entry is not None:
+            return play(entry, ask, head)
+        if full is not None:
+            return _refusal(_too_many(full))
+        return deliver(ask, head, self._choices(ask, nth), pace=self._setup.pace)
+
+    def _admitted(self, request: Request) -> Ask | Fault:
+        """Check all that changes nothing."""
+        fault = self._setup.keys.fault_of(request.headers)
+        if fault is not None and fault.status == _UNAUTHORIZED:
+            return fault
+        return _misdirected(request) or fault or self._understood(request)
+
+    def _understood(self, request: Request) -> Ask | Fault:
+        """Read the body and look the model up."""
+        ask = _read(request)
+        known = (*DOCUMENTED, *self._setup.models)
+        if isinstance(ask, Ask) and ask.model not in known:
+            return Fault(status=404, message="The model does not exist.")
+        return ask
+
+    def _counted(self, ask: Ask) -> int:
+        """Count identical requests; the first is 0."""
+        identity = ask.identity()
+        self._n_asked[identity] += 1
+        return self._n_asked[identity] - 1
+
+    def _head(self, ask: Ask, nth: int) -> Head:
+        """Name a reply: the same in every run, another for every request."""
+        name = f"{self._setup.seed}/{nth}/{ask.identity()}"
+        return Head(
+            id=f"cmpl-{hashlib.sha256(name.encode()).hexdigest()[:24]}",
+            created=int(self._setup.now()),
+            model=ask.model,
+        )
+
+    def _choices(self, ask: Ask, nth: int) -> list[Choice]:
+        """Write the choices: calls of tools that the prompt names, else texts."""
+        calls = calls_for(ask)
+        if calls:
+            n_tokens = sum(count_tokens(call.name + call.arguments) for call in calls)
+            return [Choice(tool_calls=calls, n_tokens=n_tokens)] * ask.n
+        told = told_results(ask)
+        return [
+            cut_choice(
+                language.write(ask, self._seed(ask, nth, index), told=told),
+                max_tokens=ask.max_tokens,
+                stop=ask.stop,
+            )
+            for index in range(ask.n)
+        ]
+
+    def _seed(self, ask: Ask, nth: int, index: int) -> int:
+        """Seed one choice."""
+        return ask.seed(emulator_seed=self._setup.seed, nth=nth, choice_index=index)
+
+
+def _misdirected(request: Request) -> Fault | None:
+    """Refuse what is not the one operation (doc: Endpoints)."""
+    if request.path != PATH:
+        return Fault(
+            status=404, message=f"There is only one operation here: POST {PATH}."
+        )
+    if request.method != "POST":
+        return Fault(status=405, message=f"Use POST for {PATH}.")
+    return None
+
+
+def _read(request: Request) -> Ask | Fault:
+    """Read what a request to the operation asks for."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != JSON:
+        return Fault(status=400, message=f"Send the header Content-Type: {JSON}.")
+    if request.body is None:
+        return Fault(status=400, message="The request body is too long.")
+    return read_ask(request.body)
+
+
+def _too_many(window: str) -> Fault:
+    """Refuse what is over a limit; no hint when to retry is shown (doc: Errors)."""
+    return Fault(
+        status=429, message=f"The rate limit {window} of this model is exceeded."
+    )
+
+
+def _refusal(fault: Fault) -> Reply:
+    """Send a fault."""
+    return whole(fault.status, fault.to_bytes(), content_type=JSON)
+
+
+def _front_page(request: Request) -> Reply:
+    """Say in words what this is."""
+    if request.method not in ("GET", "HEAD"):
+        return _refusal(Fault(status=405, message="Only GET is answered here."))
+    return whole(200, write_page(), content_type="text/plain; charset=utf-8")

@@ -1,0 +1,96 @@
+"""What a request asks for, once the document's rules have passed it.
+
+What it is not: it checks nothing (`rules` does) and keeps no bytes.
+
+Rules for this file: values are frozen and carry the document's names and
+defaults (doc: Request body).
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+JsonObject = dict[str, Any]
+
+# What cannot change the text itself, only where it stops or how it travels:
+# a whole and a streamed request, or one with a larger max_tokens, read alike.
+_NOT_IN_SEED = ("is_streamed", "max_tokens", "stop", "user", "n_prompt_tokens", "n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A tool call in the history (doc: Tool call)."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message of the history (doc: Message)."""
+
+    role: str
+    content: str = ""
+    tool_calls: tuple[Call, ...] = ()
+    tool_call_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A tool on offer (doc: Tool definition)."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A request that keeps to the document (doc: Request body)."""
+
+    model: str
+    messages: tuple[Message, ...]
+    max_tokens: int
+    temperature: float
+    top_p: float
+    n: int
+    is_streamed: bool
+    stop: tuple[str, ...]
+    presence_penalty: float
+    frequency_penalty: float
+    repetition_penalty: float
+    user: str | None
+    tools: tuple[Tool, ...]
+    n_prompt_tokens: int
+
+    @property
+    def question(self) -> str:
+        """The newest user message, or an empty text."""
+        users = [each.content for each in self.messages if each.role == "user"]
+        return users[-1] if users else ""
+
+    @property
+    def instructions(self) -> str:
+        """What the system messages and the newest user message say."""
+        system = [each.content for each in self.messages if each.role == "system"]
+        return "\n".join([*system, self.question])
+
+    def identity(self) -> str:
+        """Tell identical requests from others: equal for equal asks."""
+        return _digest(asdict(self))
+
+    def seed(self, *, emulator_seed: int, nth: int, choice_index: int) -> int:
+        """Seed one choice: the same for the nth identical request of every run."""
+        fields = asdict(self)
+        for name in _NOT_IN_SEED:
+            del fields[name]
+        return int(_digest([fields, emulator_seed, nth, choice_index])[:16], 16)
+
+
+def _digest(value: object) -> str:
+    """Hash a JSON value."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()

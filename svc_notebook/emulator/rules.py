@@ -1,0 +1,227 @@
+"""The document's rules on a request body: bytes in, an `Ask` or a `Fault` out.
+
+What it is not: keys, limits and unknown models are checked elsewhere; nothing
+here answers a request.
+
+Rules for this file:
+- every range, default and bound is typed out of the document, from no other
+  module (doc: Request body, Limits);
+- where the document is silent the reading is the strict one and says so here;
+- a message names the parameter and what is allowed, never the value sent.
+
+Strict readings: `max_tokens` and `n` begin at 1; `top_p` lies in 0 to 1, being a
+share of probability; `stop` holds no empty sequence; at most 64 choices and 64
+levels of nesting, bounds of this emulator only. `null` counts as not sent, as in
+the interface that the service follows; fields that the document does not name are
+ignored.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .ask import Ask, JsonObject, Message
+from .fault import Fault, RuleError
+from .history import read_messages, read_text
+from .offers import read_tools
+from .tokens import MESSAGE_TOKENS, REPLY_TOKENS, count_tokens
+
+# doc: Limits, "Tokens per request (prompt plus completion)".
+TOKENS_PER_REQUEST = 8192
+# doc: Limits, "max_tokens default".
+MAX_TOKENS_DEFAULT = 150
+# doc: Limits, "stop sequences".
+STOPS_AT_MOST = 4
+# This emulator's own: the document shows no largest n, and memory ends somewhere.
+CHOICES_AT_MOST = 64
+# This emulator's own: what is deeper than any sensible schema is not walked through.
+LEVELS_AT_MOST = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """What a number may be."""
+
+    low: float
+    high: float
+    default: float
+
+
+# doc: Request body. top_p's range is not shown; see the strict readings above.
+_FLOATS = {
+    "temperature": _Span(0.0, 2.0, 0.7),
+    "top_p": _Span(0.0, 1.0, 1.0),
+    "presence_penalty": _Span(-2.0, 2.0, 0.0),
+    "frequency_penalty": _Span(-2.0, 2.0, 0.0),
+    "repetition_penalty": _Span(1.0, 2.0, 1.0),
+}
+_INTEGERS = {
+    "max_tokens": _Span(1, TOKENS_PER_REQUEST, MAX_TOKENS_DEFAULT),
+    "n": _Span(1, CHOICES_AT_MOST, 1),
+}
+
+
+def read_ask(body: bytes) -> Ask | Fault:
+    """Check a request body against the document.
+
+    Returns:
+        What is asked for, or the fault of status 400 that answers the body.
+    """
+    try:
+        return _checked(read_object(body))
+    except RuleError as broken:
+        return Fault(status=400, message=str(broken))
+
+
+def read_object(body: bytes) -> JsonObject:
+    """Read a body as a JSON object.
+
+    Raises:
+        RuleError: It is not UTF-8, not JSON as RFC 8259 has it (NaN and Infinity
+            are not), not an object, nested too deeply, or holds infinite numbers.
+    """
+    try:
+        value = json.loads(
+            body.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite
+        )
+    except UnicodeDecodeError:
+        raise RuleError("The request body is not UTF-8.") from None
+    except RecursionError:
+        raise RuleError("The request body is nested too deeply.") from None
+    except ValueError:
+        raise RuleError("The request body is not JSON.") from None
+    if not isinstance(value, dict):
+        raise RuleError("The request body has to be a JSON object.")
+    if _is_deep(value):
+        raise RuleError("The request body is nested too deeply.")
+    return value
+
+
+def _is_deep(value: object) -> bool:
+    """Tell whether a JSON value has too many levels, without recursion."""
+    level = [value]
+    for _ in range(LEVELS_AT_MOST):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+    return bool(level)
+
+
+def _finite(digits: str) -> float:
+    """Refuse what is read as infinity, such as 1e999."""
+    number = float(digits)
+    if math.isinf(number):
+        raise RuleError("The request body holds a number that is too large.")
+    return number
+
+
+def _no_constant(_name: str) -> None:
+    """Refuse NaN, Infinity and -Infinity, which Python's reader would take."""
+    raise ValueError
+
+
+def _checked(sent: JsonObject) -> Ask:
+    """Check every parameter, in the order of the document's table."""
+    fields = {name: value for name, value in sent.items() if value is not None}
+    model = _text(fields, "model", is_required=True)
+    messages = read_messages(fields.get("messages"))
+    integers = {name: _integer(fields, name) for name in _INTEGERS}
+    floats = {name: _float(fields, name) for name in _FLOATS}
+    tools = read_tools(fields.get("tools", []))
+    n_prompt_tokens = _n_prompt_tokens(messages, fields)
+    _check_budget(n_prompt_tokens, integers["max_tokens"])
+    return Ask(
+        model=model or "",
+        messages=messages,
+        tools=tools,
+        is_streamed=_flag(fields, "stream"),
+        stop=_stops(fields.get("stop", [])),
+        user=_text(fields, "user"),
+        n_prompt_tokens=n_prompt_tokens,
+        max_tokens=integers["max_tokens"],
+        n=integers["n"],
+        **floats,
+    )
+
+
+def _text(
+    fields: Mapping[str, Any], name: str, *, is_required: bool = False
+) -> str | None:
+    """Read a text; a required one is not empty."""
+    if name not in fields and not is_required:
+        return None
+    value = fields.get(name)
+    if not isinstance(value, str) or (is_required and not value):
+        kind = "a non-empty string and is required" if is_required else "a string"
+        raise RuleError(f"'{name}' has to be {kind}.")
+    return read_text(value, name)
+
+
+def _flag(fields: Mapping[str, Any], name: str) -> bool:
+    """Read a boolean whose default is false."""
+    value = fields.get(name, False)
+    if not isinstance(value, bool):
+        raise RuleError(f"'{name}' has to be a boolean.")
+    return value
+
+
+def _integer(fields: Mapping[str, Any], name: str) -> int:
+    """Read an integer in its span; 1.0 and true are not integers."""
+    span = _INTEGERS[name]
+    value = fields.get(name, int(span.default))
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise RuleError(f"'{name}' has to be an integer.")
+    if not span.low <= value <= span.high:
+        raise RuleError(f"'{name}' has to be from {span.low:g} to {span.high:g}.")
+    return value
+
+
+def _float(fields: Mapping[str, Any], name: str) -> float:
+    """Read a number in its span; an integer will do, a boolean will not."""
+    span = _FLOATS[name]
+    value = fields.get(name, span.default)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise RuleError(f"'{name}' has to be a number.")
+    if not span.low <= value <= span.high:
+        raise RuleError(f"'{name}' has to be from {span.low:g} to {span.high:g}.")
+    return float(value)
+
+
+def _stops(value: object) -> tuple[str, ...]:
+    """Read one stop sequence or up to four (doc: Limits)."""
+    stops = [value] if isinstance(value, str) else value
+    if not isinstance(stops, list) or len(stops) > STOPS_AT_MOST:
+        raise RuleError(
+            f"'stop' has to be a string or an array of up to {STOPS_AT_MOST} strings."
+        )
+    for stop in stops:
+        if not isinstance(stop, str) or not stop:
+            raise RuleError("Each sequence in 'stop' has to be a non-empty string.")
+        read_text(stop, "stop")
+    return tuple(stops)
+
+
+def _n_prompt_tokens(messages: tuple[Message, ...], fields: JsonObject) -> int:
+    """Count what the prompt takes of the tokens of a request, tools included."""
+    total = REPLY_TOKENS
+    for message in messages:
+        total += MESSAGE_TOKENS + count_tokens(message.content)
+        for call in message.tool_calls:
+            total += count_tokens(call.name) + count_tokens(call.arguments)
+    if fields.get("tools"):
+        total += count_tokens(json.dumps(fields["tools"], ensure_ascii=False))
+    return total
+
+
+def _check_budget(n_prompt_tokens: int, max_tokens: int) -> None:
+    """Hold prompt and completion to the shared budget (doc: Request body)."""
+    if n_prompt_tokens + max_tokens > TOKENS_PER_REQUEST:
+        raise RuleError(
+            f"The prompt takes {n_prompt_tokens} tokens and 'max_tokens' asks for "
+            f"{max_tokens}; together they may be at most {TOKENS_PER_REQUEST}."
+        )

@@ -1,0 +1,57 @@
+"""For the tests of whoever uses this package: the emulator as a pytest fixture.
+
+What it is not: imported by nothing else here, since it needs pytest.
+
+Add one line to a `conftest.py`, and every test may ask for `svc_emulator`:
+
+    pytest_plugins = ["svc_notebook.testing"]
+
+    def test_the_summary_is_kept(svc_emulator):
+        notes = summarise("a long text")          # code that asks the service
+
+        assert svc_emulator.requests[0].json["model"] == "svc-v2-8b-instruct"
+
+While the test runs, SVC_BASE_URL and SVC_API_KEY name the emulator, and exchanges
+are kept in memory only. It answers without waiting and without rate limits; a mark
+changes that, with the keywords of `svc_notebook.Emulator`:
+
+    @pytest.mark.svc_emulator(script=[{"text": "positive"}], limits=True)
+
+Rules for this file: nothing outlives the test; nothing leaves this machine.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.session import isolated
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell pytest about the mark."""
+    config.addinivalue_line(
+        "markers", "svc_emulator(**keywords): how the fixture `svc_emulator` is made"
+    )
+
+
+@pytest.fixture
+def svc_emulator(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Emulator]:
+    """The service on this machine, for one test."""
+    keywords: dict[str, Any] = {
+        "tokens_per_s": None,
+        "first_token_s": 0.0,
+        "limits": False,
+    }
+    mark = request.node.get_closest_marker("svc_emulator")
+    if mark is not None:
+        keywords |= mark.kwargs
+    with Emulator(**keywords) as emulator:
+        monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
+        monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
+        monkeypatch.setenv("SVC_LEDGER", ":memory:")
+        with isolated():  # the session is made in the test, from these settings
+            yield emulator

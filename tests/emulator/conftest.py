@@ -1,0 +1,114 @@
+"""What the emulator's tests ask with."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from svc_notebook.emulator.app import Service, Setup
+from svc_notebook.emulator.ask import Ask
+from svc_notebook.emulator.delivery import Pace
+from svc_notebook.emulator.keys import Keys
+from svc_notebook.emulator.reply import Reply, Request
+from svc_notebook.emulator.rules import read_ask
+from svc_notebook.emulator.script import Script
+
+Fields = Callable[..., dict[str, Any]]
+
+
+class SetClock:
+    """A clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.at_s = 1000.0
+
+    def __call__(self) -> float:
+        """Tell the time."""
+        return self.at_s
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    """A clock that a test moves."""
+    return SetClock()
+
+
+@pytest.fixture
+def fields() -> Fields:
+    """Make a request body from what differs from the least one."""
+
+    def make(question: str = "Tell me about rain.", **more: object) -> dict[str, Any]:
+        least = {
+            "model": "svc-v2-8b-instruct",
+            "messages": [{"role": "user", "content": question}],
+        }
+        return least | more
+
+    return make
+
+
+@pytest.fixture
+def make_ask(fields: Fields) -> Callable[..., Ask]:
+    """Make an ask that passed the rules."""
+
+    def make(question: str = "Tell me about rain.", **more: object) -> Ask:
+        ask = read_ask(json.dumps(fields(question, **more)).encode())
+        assert isinstance(ask, Ask)
+        return ask
+
+    return make
+
+
+@pytest.fixture
+def make_service(clock: SetClock) -> Callable[..., Service]:
+    """Make a service that does not wait."""
+
+    def make(
+        *,
+        pace: Pace = Pace(),  # noqa: B008 - frozen
+        limits: dict[str, tuple[int, int]] | None = None,
+        script: tuple[dict[str, Any], ...] = (),
+        models: tuple[str, ...] = (),
+        keys: Keys = Keys(),  # noqa: B008 - frozen
+        seed: int = 0,
+    ) -> Service:
+        setup = Setup(
+            pace=pace,
+            limits=limits or {},
+            models=models,
+            keys=keys,
+            seed=seed,
+            clock=clock,
+            now=lambda: 1.7e9,
+        )
+        return Service(setup, Script(script))
+
+    return make
+
+
+@pytest.fixture
+def post() -> Callable[..., Reply]:
+    """Send a body to a service, as the document says unless told otherwise."""
+
+    def send(
+        service: Service,
+        body: dict[str, Any] | bytes,
+        *,
+        key: str = "svc-emulator",
+        **headers: str,
+    ) -> Reply:
+        return service.reply(
+            Request(
+                method="POST",
+                path="/v1/chat/completions",
+                headers={
+                    "authorization": f"Bearer {key}",
+                    "content-type": "application/json",
+                }
+                | headers,
+                body=body if isinstance(body, bytes) else json.dumps(body).encode(),
+            )
+        )
+
+    return send

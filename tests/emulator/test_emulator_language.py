@@ -1,0 +1,203 @@
+"""What the language model writes: repeatable, honest, and visibly parametrised."""
+
+import statistics
+import time
+from collections.abc import Callable
+
+import pytest
+
+from svc_notebook.emulator.ask import Ask
+from svc_notebook.emulator.brief import Brief, brief_of
+from svc_notebook.emulator.choice import Choice, cut_choice
+from svc_notebook.emulator.language import write
+from svc_notebook.emulator.models import DOCUMENTED
+from svc_notebook.emulator.ngram import learn
+
+MakeAsk = Callable[..., Ask]
+
+QUESTION = "How does rain form over the mountains?"
+
+
+def _choice(ask: Ask, nth: int = 0) -> Choice:
+    seed = ask.seed(emulator_seed=0, nth=nth, choice_index=0)
+    return cut_choice(write(ask, seed), max_tokens=ask.max_tokens, stop=ask.stop)
+
+
+def _texts(ask: Ask, n: int = 40) -> list[str]:
+    return [_choice(ask, nth).text for nth in range(n)]
+
+
+def _repeats(text: str) -> float:
+    """Say which share of the words came before."""
+    words = text.split()
+    return 1.0 - len(set(words)) / len(words)
+
+
+def test_the_same_seed_writes_the_same_text(make_ask: MakeAsk) -> None:
+    """Everything comes from the seed."""
+    ask = make_ask(QUESTION)
+
+    assert _choice(ask, 3) == _choice(ask, 3)
+
+
+def test_temperature_zero_writes_one_text(make_ask: MakeAsk) -> None:
+    """At 0 the sample's number does not matter."""
+    assert len(set(_texts(make_ask(QUESTION, temperature=0), n=10))) == 1
+
+
+def test_variety_grows_with_the_temperature(make_ask: MakeAsk) -> None:
+    """Texts share fewer of their word pairs the hotter it is."""
+
+    def pairs(temperature: float) -> int:
+        texts = _texts(make_ask(QUESTION, temperature=temperature, max_tokens=40))
+        words = [text.split() for text in texts]
+        return len({pair for line in words for pair in zip(line, line[1:])})  # noqa: B905, RUF007 - pairs
+
+    counts = [pairs(temperature) for temperature in (0.0, 0.3, 1.0, 2.0)]
+
+    assert counts == sorted(counts)
+    assert counts[-1] > 1.5 * counts[-2]
+
+
+def test_a_small_top_p_calms_a_high_temperature(make_ask: MakeAsk) -> None:
+    """The nucleus keeps rare words out."""
+    hot = make_ask(QUESTION, temperature=2, max_tokens=60)
+    calm = make_ask(QUESTION, temperature=2, top_p=0.3, max_tokens=60)
+
+    n_words = [len({*" ".join(_texts(ask)).split()}) for ask in (calm, hot)]
+
+    assert n_words[0] < 0.8 * n_words[1]
+
+
+@pytest.mark.parametrize(
+    "penalty",
+    [{"frequency_penalty": 2}, {"presence_penalty": 2}, {"repetition_penalty": 1.6}],
+)
+def test_penalties_make_a_text_repeat_less(
+    make_ask: MakeAsk, penalty: dict[str, float]
+) -> None:
+    """The share of words that came before falls."""
+    long = "Write 300 words about rain."
+    plain = _texts(make_ask(long, max_tokens=300), n=15)
+    penalised = _texts(make_ask(long, max_tokens=300, **penalty), n=15)
+
+    assert statistics.mean(map(_repeats, penalised)) < statistics.mean(
+        map(_repeats, plain)
+    )
+
+
+def test_a_negative_penalty_makes_it_repeat_more(make_ask: MakeAsk) -> None:
+    """Below 0 what appeared is invited back."""
+    long = "Write 300 words about rain."
+    plain = _texts(make_ask(long, max_tokens=300), n=15)
+    invited = _texts(make_ask(long, max_tokens=300, frequency_penalty=-0.5), n=15)
+
+    assert statistics.mean(map(_repeats, invited)) > statistics.mean(
+        map(_repeats, plain)
+    )
+
+
+def test_models_differ_in_length(make_ask: MakeAsk) -> None:
+    """A large model writes more than a small one of its generation."""
+
+    def mean_tokens(model: str) -> float:
+        ask = make_ask(QUESTION, model=model, max_tokens=1000)
+        return statistics.mean(_choice(ask, nth).n_tokens for nth in range(20))
+
+    small, large = mean_tokens("svc-v2-8b-instruct"), mean_tokens("svc-v2-70b-instruct")
+
+    assert 40 < small < 100
+    assert 150 < large < 320
+
+
+@pytest.mark.parametrize("model", DOCUMENTED)
+@pytest.mark.parametrize("temperature", [0, 0.7, 2])
+@pytest.mark.parametrize("question", [QUESTION, "อธิบายเรื่องฝนให้หน่อย", "?", ""])
+def test_every_text_says_that_it_is_emulated_and_ends(
+    make_ask: MakeAsk, model: str, temperature: float, question: str
+) -> None:
+    """Whatever is asked, the reply opens honestly and comes to an end."""
+    ask = make_ask(question, model=model, temperature=temperature, max_tokens=2000)
+
+    choice = _choice(ask)
+
+    assert choice.text.startswith(("Emulated reply. ", "คำตอบจำลอง "))
+    assert choice.finish_reason == "stop"
+
+
+def test_words_of_the_prompt_come_back(make_ask: MakeAsk) -> None:
+    """A text is about what was asked."""
+    assert "rain" in _choice(make_ask(QUESTION)).text
+
+
+def test_thai_is_answered_in_thai(make_ask: MakeAsk) -> None:
+    """A Thai prompt gets a Thai text about its subject."""
+    text = _choice(make_ask("ช่วยอธิบายเรื่องฝนตกหนัก")).text
+
+    assert "ฝนตกหนัก" in text
+    assert not any("a" <= letter <= "z" for letter in text)
+
+
+def test_max_tokens_and_stop_do_not_change_the_words(make_ask: MakeAsk) -> None:
+    """A shorter reply is the beginning of the longer one."""
+    whole = _choice(make_ask(QUESTION, max_tokens=500)).text
+    cut = _choice(make_ask(QUESTION, max_tokens=10)).text
+    stopped = _choice(make_ask(QUESTION, stop=["rain"])).text
+
+    assert whole.startswith(cut)
+    assert stopped == whole[: whole.index("rain")]
+
+
+@pytest.mark.parametrize(
+    ("question", "brief"),
+    [
+        (
+            "Explain the Monsoon in 50 words",
+            Brief(subjects=("Monsoon",), is_thai=False, wanted_tokens=60),
+        ),
+        (
+            "Compare Chiang Mai with the Isan.",
+            Brief(subjects=("Chiang Mai", "Isan"), is_thai=False, wanted_tokens=None),
+        ),
+        ("Hi?", Brief(subjects=("this",), is_thai=False, wanted_tokens=None)),
+        (
+            "ขอ 10 ประโยค เรื่องข้าวหอม",
+            Brief(subjects=("ข้าวหอม",), is_thai=True, wanted_tokens=140),
+        ),
+        ("คือ", Brief(subjects=("เรื่องนี้",), is_thai=True, wanted_tokens=None)),
+    ],
+)
+def test_reads_what_to_write_about(question: str, brief: Brief) -> None:
+    """Subject, language and length come from the prompt."""
+    assert brief_of(question) == brief
+
+
+def test_a_length_asked_for_is_roughly_kept(make_ask: MakeAsk) -> None:
+    """Several hundred words are several hundred tokens."""
+    ask = make_ask("Write 1000 words about rain.", max_tokens=4000)
+
+    assert 1000 < _choice(ask).n_tokens < 1500
+
+
+def test_writing_is_fast(make_ask: MakeAsk) -> None:
+    """8000 tokens take well under two seconds, also on a busy machine."""
+    ask = make_ask("Write 9000 words about rain.", max_tokens=8000)
+    _choice(make_ask(QUESTION))
+    begun_s = time.perf_counter()
+
+    choice = _choice(ask)
+
+    assert (choice.n_tokens, choice.finish_reason) == (8000, "length")
+    assert time.perf_counter() - begun_s < 2.0
+
+
+def test_counts_become_probabilities() -> None:
+    """What followed more often is likelier, and everything has a chance."""
+    ngram = learn([["a", "b"], ["a", "b"], ["a", "c"]])
+    names = ngram.vocabulary
+
+    followers = ngram.candidates((ngram.stop, ngram.stop, names.index("a")))
+
+    assert [names[token] for token, _ in followers] == ["b", "c"]
+    assert followers[0][1] > followers[1][1]
+    assert len(ngram.singles) == len(names)

@@ -1,0 +1,83 @@
+"""Rate windows (doc: Rate limits per model)."""
+
+from typing import Protocol
+
+import pytest
+
+from svc_notebook.emulator.models import LIMITS
+from svc_notebook.emulator.quota import Quota
+
+
+class SetClock(Protocol):
+    """The clock of the fixture."""
+
+    at_s: float
+
+    def __call__(self) -> float:
+        """Tell the time."""
+        ...
+
+
+@pytest.fixture
+def quota(clock: SetClock) -> Quota:
+    """The document's limits."""
+    return Quota(LIMITS, clock)
+
+
+@pytest.mark.parametrize(
+    ("model", "per_second"), [(m, n) for m, (n, _) in LIMITS.items()]
+)
+def test_a_second_holds_so_many_requests(
+    quota: Quota, clock: SetClock, model: str, per_second: int
+) -> None:
+    """One more in the same second is refused; a second later it is not."""
+    taken = [quota.take(model) for _ in range(per_second + 1)]
+    clock.at_s += 1.0
+
+    assert taken == [None] * per_second + ["per second"]
+    assert quota.take(model) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "per_minute"), [(m, n) for m, (_, n) in LIMITS.items()]
+)
+def test_a_minute_holds_so_many_requests(
+    quota: Quota, clock: SetClock, model: str, per_minute: int
+) -> None:
+    """Spread out, the minute's limit is met, and frees itself one by one."""
+    begun_at_s = clock.at_s
+    for _ in range(per_minute):
+        assert quota.take(model) is None
+        clock.at_s += 0.3
+
+    assert quota.take(model) == "per minute"
+    clock.at_s = begun_at_s + 60.0
+    assert [quota.take(model), quota.take(model)] == [None, "per minute"]
+
+
+def test_windows_slide(quota: Quota, clock: SetClock) -> None:
+    """No moment opens a fresh window: any second holds at most its number."""
+    taken = []
+    for _ in range(40):
+        taken.append(quota.take("svc-v2-8b-instruct"))
+        clock.at_s += 0.1
+
+    assert taken[:12] == [None] * 5 + ["per second"] * 5 + [None] * 2
+
+
+def test_refused_requests_use_nothing_up(quota: Quota, clock: SetClock) -> None:
+    """Asking again and again does not push the limit away."""
+    for _ in range(100):
+        quota.take("svc-v2-8b-instruct")
+    clock.at_s += 1.0
+
+    assert quota.take("svc-v2-8b-instruct") is None
+
+
+def test_models_do_not_share_limits(quota: Quota) -> None:
+    """A full model leaves the others free; unlisted ones have no limit."""
+    for _ in range(6):
+        quota.take("svc-v2-8b-instruct")
+
+    assert quota.take("svc-v2-70b-instruct") is None
+    assert {quota.take("svc-instruct") for _ in range(500)} == {None}

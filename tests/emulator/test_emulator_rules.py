@@ -1,0 +1,310 @@
+"""The document's rules on a request body, row by row (doc: Request body, Limits)."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from svc_notebook.emulator.ask import Ask, Message, Tool
+from svc_notebook.emulator.fault import Fault
+from svc_notebook.emulator.rules import read_ask
+
+Fields = Callable[..., dict[str, Any]]
+
+FLOATS = [
+    ("temperature", 0, 2),
+    ("top_p", 0, 1),
+    ("presence_penalty", -2, 2),
+    ("frequency_penalty", -2, 2),
+    ("repetition_penalty", 1, 2),
+]
+INTEGERS = [("max_tokens", 1, 8192), ("n", 1, 64)]
+NO_NUMBERS = [True, "1", [1], {}, "NaN"]
+
+
+def _read(fields: dict[str, Any]) -> Ask | Fault:
+    return read_ask(json.dumps(fields).encode())
+
+
+def _message(fields: dict[str, Any]) -> str:
+    fault = _read(fields)
+    assert isinstance(fault, Fault)
+    assert (fault.status, fault.type, fault.code) == (
+        400,
+        "invalid_request_error",
+        None,
+    )
+    return fault.message
+
+
+def test_reads_the_least_request_with_the_documents_defaults(fields: Fields) -> None:
+    """What is not sent has the document's default."""
+    ask = _read(fields("Hi"))
+
+    assert ask == Ask(
+        model="svc-v2-8b-instruct",
+        messages=(Message(role="user", content="Hi"),),
+        max_tokens=150,
+        temperature=0.7,
+        top_p=1.0,
+        n=1,
+        is_streamed=False,
+        stop=(),
+        presence_penalty=0.0,
+        frequency_penalty=0.0,
+        repetition_penalty=1.0,
+        user=None,
+        tools=(),
+        n_prompt_tokens=8,
+    )
+
+
+def test_null_counts_as_not_sent(fields: Fields) -> None:
+    """A null parameter reads as if it were left out."""
+    nulls = dict.fromkeys(
+        ("max_tokens", "temperature", "n", "stop", "stream", "user", "tools")
+    )
+
+    assert _read(fields(**nulls)) == _read(fields())
+
+
+def test_unknown_fields_are_ignored(fields: Fields) -> None:
+    """Fields that the document does not name change nothing."""
+    assert _read(fields(seed=1, response_format={"type": "x"})) == _read(fields())
+
+
+@pytest.mark.parametrize(("name", "low", "high"), FLOATS + INTEGERS)
+def test_bounds_belong_to_the_range(
+    fields: Fields, name: str, low: int, high: int
+) -> None:
+    """Both ends of a range are allowed."""
+    # A prompt and 8192 tokens can never both fit.
+    high = 8000 if high == 8192 else high
+    asks = [_read(fields(**{name: value})) for value in (low, high)]
+
+    assert [getattr(ask, name) for ask in asks] == [low, high]
+
+
+@pytest.mark.parametrize(("name", "low", "high"), FLOATS)
+@pytest.mark.parametrize("step", [0.001, 1, 10**400, 1e300])
+def test_a_float_outside_its_range_is_refused(
+    fields: Fields, name: str, low: int, high: int, step: float
+) -> None:
+    """Below and above the range the message names parameter and range."""
+    messages = {
+        _message(fields(**{name: low - step})),
+        _message(fields(**{name: high + step})),
+    }
+
+    assert messages == {f"'{name}' has to be from {low} to {high}."}
+
+
+@pytest.mark.parametrize(("name", "low", "high"), INTEGERS)
+def test_an_integer_outside_its_range_is_refused(
+    fields: Fields, name: str, low: int, high: int
+) -> None:
+    """Below and above the range the message names parameter and range."""
+    messages = {_message(fields(**{name: value})) for value in (low - 1, high + 1, -5)}
+
+    assert messages == {f"'{name}' has to be from {low} to {high}."}
+
+
+@pytest.mark.parametrize("name", [name for name, *_ in FLOATS + INTEGERS])
+@pytest.mark.parametrize("value", NO_NUMBERS)
+def test_what_is_no_number_is_refused(fields: Fields, name: str, value: object) -> None:
+    """Booleans, texts and collections are not numbers."""
+    assert _message(fields(**{name: value})).startswith(f"'{name}' has to be a")
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "n"])
+def test_an_integer_has_no_point(fields: Fields, name: str) -> None:
+    """1.5 and even 2.0 are no integers."""
+    messages = {_message(fields(**{name: value})) for value in (1.5, 2.0)}
+
+    assert messages == {f"'{name}' has to be an integer."}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("model", 7, "'model' has to be a non-empty string and is required."),
+        ("model", "", "'model' has to be a non-empty string and is required."),
+        ("model", None, "'model' has to be a non-empty string and is required."),
+        ("user", 7, "'user' has to be a string."),
+        ("user", "\ud83d", "'user' holds half a surrogate pair."),
+        ("stream", "yes", "'stream' has to be a boolean."),
+        ("stream", 1, "'stream' has to be a boolean."),
+        ("stop", 7, "'stop' has to be a string or an array of up to 4 strings."),
+        (
+            "stop",
+            ["a", "b", "c", "d", "e"],
+            "'stop' has to be a string or an array of up to 4 strings.",
+        ),
+        ("stop", ["a", 1], "Each sequence in 'stop' has to be a non-empty string."),
+        ("stop", "", "Each sequence in 'stop' has to be a non-empty string."),
+        ("stop", ["\udc00"], "'stop' holds half a surrogate pair."),
+        ("messages", None, "'messages' has to be a non-empty array and is required."),
+        ("messages", [], "'messages' has to be a non-empty array and is required."),
+        ("messages", {}, "'messages' has to be a non-empty array and is required."),
+        ("tools", {}, "'tools' has to be an array."),
+    ],
+)
+def test_says_what_a_parameter_has_to_be(
+    fields: Fields, name: str, value: object, message: str
+) -> None:
+    """A refusal names the parameter and what is allowed."""
+    assert _message(fields(**{name: value})) == message
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [("END", ("END",)), (["a", "b", "c", "d"], ("a", "b", "c", "d")), ([], ())],
+)
+def test_stop_is_one_sequence_or_up_to_four(
+    fields: Fields, sent: object, read: tuple[str, ...]
+) -> None:
+    """A single text stands for an array of one."""
+    ask = _read(fields(stop=sent))
+
+    assert isinstance(ask, Ask)
+    assert ask.stop == read
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "The request body is not JSON."),
+        (b"{", "The request body is not JSON."),
+        (b"{} {}", "The request body is not JSON."),
+        (b"{'a': 1}", "The request body is not JSON."),
+        (b'{"a": 1,}', "The request body is not JSON."),
+        (b'{"a": NaN}', "The request body is not JSON."),
+        (b'{"a": -Infinity}', "The request body is not JSON."),
+        (b'{"a": 1e999}', "The request body holds a number that is too large."),
+        (b'{"a": -1e999}', "The request body holds a number that is too large."),
+        (b'{"a": "\x01"}', "The request body is not JSON."),
+        (b'{"a": ' + b"9" * 5000 + b"}", "The request body is not JSON."),
+        (b"\xef\xbb\xbf{}", "The request body is not JSON."),
+        (b'{"a": "\xff"}', "The request body is not UTF-8."),
+        ('{"a": "ก"}'.encode("utf-16"), "The request body is not UTF-8."),
+        (b"[]", "The request body has to be a JSON object."),
+        (b"null", "The request body has to be a JSON object."),
+        (b"[" * 100_000, "The request body is nested too deeply."),
+        (b'{"a":' * 70 + b"1" + b"}" * 70, "The request body is nested too deeply."),
+    ],
+)
+def test_malformed_bodies_are_refused(body: bytes, message: str) -> None:
+    """Each kind of malformed JSON gets its own words and status 400."""
+    assert read_ask(body) == Fault(status=400, message=message)
+
+
+def test_prompt_and_completion_share_8192_tokens(fields: Fields) -> None:
+    """The exact rest of the budget may be asked for, and not one token more."""
+    n_prompt_tokens = 8
+    fitting = _read(fields("Hi", max_tokens=8192 - n_prompt_tokens))
+
+    assert isinstance(fitting, Ask)
+    assert _message(fields("Hi", max_tokens=8193 - n_prompt_tokens)) == (
+        "The prompt takes 8 tokens and 'max_tokens' asks for 8185; together they may "
+        "be at most 8192."
+    )
+
+
+def test_the_default_of_150_counts_against_the_budget(fields: Fields) -> None:
+    """A prompt that leaves less than 150 tokens is refused where none are named."""
+    question = "a " * 8100
+
+    assert "'max_tokens' asks for 150" in _message(fields(question))
+    assert isinstance(_read(fields(question, max_tokens=50)), Ask)
+
+
+def test_tools_and_calls_count_as_prompt(fields: Fields) -> None:
+    """Offers and the calls in the history take tokens too."""
+    tool = {"type": "function", "function": {"name": "look_up"}}
+    call = {
+        "id": "1",
+        "type": "function",
+        "function": {"name": "f", "arguments": '{"a": 1}'},
+    }
+    history = [
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "content": "", "tool_call_id": "1"},
+    ]
+    bodies = [
+        fields("Hi"),
+        fields("Hi", tools=[tool]),
+        fields(messages=[*fields("Hi")["messages"], *history]),
+    ]
+
+    asks = [_read(body) for body in bodies]
+
+    assert [ask.n_prompt_tokens for ask in asks if isinstance(ask, Ask)] == [8, 39, 24]
+
+
+def test_reads_the_tools_on_offer(fields: Fields) -> None:
+    """A definition is read with its schema; without one it takes nothing."""
+    schema = {"type": "object", "properties": {"q": {"type": "string"}}}
+    ask = _read(
+        fields(
+            tools=[
+                {
+                    "type": "function",
+                    "function": {"name": "a", "description": "d", "parameters": schema},
+                },
+                {"type": "function", "function": {"name": "b"}},
+            ]
+        )
+    )
+
+    assert isinstance(ask, Ask)
+    assert ask.tools == (
+        Tool(name="a", description="d", parameters=schema),
+        Tool(name="b", description="", parameters={"type": "object", "properties": {}}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("tool", "message"),
+    [
+        (7, "'tools[0]' has to be an object with type 'function'."),
+        ({"type": "x"}, "'tools[0]' has to be an object with type 'function'."),
+        ({"type": "function"}, "'tools[0].function' has to be an object."),
+        (
+            {"type": "function", "function": {"name": ""}},
+            "'tools[0].function.name' has to be a non-empty string.",
+        ),
+        (
+            {"type": "function", "function": {"name": "a", "description": 7}},
+            "'tools[0].function.description' has to be a string.",
+        ),
+        (
+            {"type": "function", "function": {"name": "a", "parameters": []}},
+            "'tools[0].function.parameters' has to be a schema of type 'object'.",
+        ),
+        (
+            {
+                "type": "function",
+                "function": {
+                    "name": "a",
+                    "parameters": {"type": "object", "properties": 1},
+                },
+            },
+            "'tools[0].function.parameters.properties' has to be an object.",
+        ),
+    ],
+)
+def test_a_tool_of_another_shape_is_refused(
+    fields: Fields, tool: object, message: str
+) -> None:
+    """A refusal names the place in `tools`."""
+    assert _message(fields(tools=[tool])) == message
+
+
+def test_a_tool_name_is_used_once(fields: Fields) -> None:
+    """Two offers of one name could not be told apart."""
+    tool = {"type": "function", "function": {"name": "a"}}
+
+    assert _message(fields(tools=[tool, tool])) == (
+        "'tools' holds one function name twice."
+    )

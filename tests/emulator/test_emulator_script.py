@@ -1,0 +1,319 @@
+"""Scripts: answers given instead of the emulator's own."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from svc_notebook.emulator.app import Service
+from svc_notebook.emulator.reply import End, Piece, Reply
+from svc_notebook.emulator.script import Script, read_script
+from svc_notebook.errors import SettingsError
+
+Fields = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def play(
+    make_service: Callable[..., Service], post: Callable[..., Reply], fields: Fields
+) -> Callable[..., Reply]:
+    """Answer one request by one entry."""
+
+    def answer(entry: dict[str, Any], **more: object) -> Reply:
+        return post(make_service(script=(entry,)), fields(**more))
+
+    return answer
+
+
+def _body(reply: Reply) -> Any:  # noqa: ANN401 - JSON
+    return json.loads(b"".join(piece.data for piece in reply.body))
+
+
+def _texts(reply: Reply) -> list[str]:
+    return [choice["message"]["content"] for choice in _body(reply)["choices"]]
+
+
+def test_entries_answer_in_order_and_once(
+    make_service: Callable[..., Service], post: Callable[..., Reply], fields: Fields
+) -> None:
+    """When the script is used up the emulator writes again."""
+    service = make_service(script=({"text": "one"}, {"text": "two", "times": 2}))
+
+    texts = [_texts(post(service, fields()))[0] for _ in range(4)]
+
+    assert texts[:3] == ["one", "two", "two"]
+    assert texts[3].startswith("Emulated reply.")
+
+
+def test_an_entry_answers_what_it_is_meant_for(
+    make_service: Callable[..., Service], post: Callable[..., Reply], fields: Fields
+) -> None:
+    """Entries are chosen by text, model, form and last role."""
+    service = make_service(
+        script=(
+            {"when": {"contains": "rain"}, "text": "wet", "times": None},
+            {"when": {"model": "svc-instruct"}, "text": "old", "times": None},
+            {"when": {"role": "assistant"}, "text": "on", "times": None},
+            {"when": {"is_streamed": False}, "text": "else", "times": None},
+        )
+    )
+    bodies = [
+        fields("Is it rain?"),
+        fields("Hi", model="svc-instruct"),
+        fields("Hi"),
+        fields(messages=[{"role": "assistant", "content": "And"}]),
+        fields("Is it rain?"),
+    ]
+
+    texts = [_texts(post(service, body))[0] for body in bodies]
+
+    assert texts == ["wet", "old", "else", "on", "wet"]
+
+
+def test_a_refused_request_uses_no_entry_up(
+    make_service: Callable[..., Service], post: Callable[..., Reply], fields: Fields
+) -> None:
+    """The document's rules hold inside a script too."""
+    service = make_service(script=({"text": "one"},))
+
+    refused = post(service, fields(temperature=9))
+
+    assert refused.status == 400
+    assert _texts(post(service, fields())) == ["one"]
+
+
+def test_a_text_is_streamed_when_asked(play: Callable[..., Reply]) -> None:
+    """One entry serves both forms; a list says what each chunk holds."""
+    reply = play({"text": ["ก", "ข ค"], "finish_reason": None}, stream=True)
+
+    events = [json.loads(piece.data[6:])["choices"][0] for piece in reply.body[:-1]]
+
+    assert [event["delta"] for event in events] == [
+        {"role": "assistant", "content": "ก"},
+        {"content": "ข ค"},
+        {},
+    ]
+    assert events[-1]["finish_reason"] is None
+
+
+def test_a_whole_completion_is_filled_in(play: Callable[..., Reply]) -> None:
+    """What the entry leaves out is as the emulator would have sent it."""
+    body = _body(play({"text": "Yes."}, n=2))
+
+    assert (body["object"], body["model"]) == ("chat.completion", "svc-v2-8b-instruct")
+    assert body["usage"]["completion_tokens"] == 4
+    assert [c["message"]["content"] for c in body["choices"]] == ["Yes.", "Yes."]
+
+
+@pytest.mark.parametrize(
+    ("usage", "sent"), [({"prompt_tokens": 1}, {"prompt_tokens": 1}), ({}, None)]
+)
+def test_usage_can_be_given_or_left_out(
+    play: Callable[..., Reply], usage: dict[str, int], sent: dict[str, int] | None
+) -> None:
+    """An empty usage is none."""
+    assert _body(play({"text": "a", "usage": usage})).get("usage") == sent
+
+
+def test_choices_and_calls_can_be_given(play: Callable[..., Reply]) -> None:
+    """Several choices, calls with objects or texts as arguments."""
+    calls = [{"name": "f", "arguments": {"a": "ก"}}, {"name": "g", "arguments": "{"}]
+    reply = play(
+        {"choices": [{"text": "x", "finish_reason": "odd"}, {"tool_calls": calls}]}
+    )
+
+    assert _body(reply)["choices"] == [
+        {
+            "index": 0,
+            "message": {"role": "assistant", "content": "x"},
+            "finish_reason": "odd",
+        },
+        {
+            "index": 1,
+            "message": {
+                "role": "assistant",
+                "content": "",
+                "tool_calls": [
+                    {
+                        "id": "call_0",
+                        "type": "function",
+                        "function": {"name": "f", "arguments": '{"a": "ก"}'},
+                    },
+                    {
+                        "id": "call_1",
+                        "type": "function",
+                        "function": {"name": "g", "arguments": "{"},
+                    },
+                ],
+            },
+            "finish_reason": "stop",
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "status", "headers", "body"),
+    [
+        (
+            {
+                "error": {"message": "no"},
+                "status": 429,
+                "headers": {"Retry-After": "2"},
+            },
+            429,
+            {
+                "content-type": "application/json",
+                "content-length": "26",
+                "retry-after": "2",
+            },
+            b'{"error":{"message":"no"}}',
+        ),
+        (
+            {"error": "odd"},
+            500,
+            {"content-type": "application/json", "content-length": "15"},
+            b'{"error":"odd"}',
+        ),
+        (
+            {"json": [1], "headers": {"content-length": None}},
+            200,
+            {"content-type": "application/json"},
+            b"[1]",
+        ),
+        (
+            {"body": b"\xff<p>", "headers": {"content-type": "text/html"}},
+            200,
+            {"content-type": "text/html"},
+            b"\xff<p>",
+        ),
+        ({"status": 503}, 503, {"content-type": "application/json"}, b""),
+    ],
+)
+def test_any_status_header_and_body_can_be_sent(
+    play: Callable[..., Reply],
+    entry: dict[str, Any],
+    status: int,
+    headers: dict[str, str],
+    body: bytes,
+) -> None:
+    """Faults of the service, and of what stands before it, can be played."""
+    reply = play(entry)
+
+    assert (reply.status, reply.headers, b"".join(p.data for p in reply.body)) == (
+        status,
+        headers,
+        body,
+    )
+
+
+def test_events_are_sent_as_they_are(play: Callable[..., Reply]) -> None:
+    """Texts go into `data:` untouched, other values as JSON."""
+    reply = play({"events": ["{not JSON", {"a": 1}, "[DONE]"]}, stream=True)
+
+    assert [piece.data for piece in reply.body] == [
+        b"data: {not JSON\n\n",
+        b'data: {"a":1}\n\n',
+        b"data: [DONE]\n\n",
+    ]
+
+
+def test_delays_are_part_of_the_reply(play: Callable[..., Reply]) -> None:
+    """Before the headers, and between pieces."""
+    reply = play({"body": ["a", "b", "c"], "before_s": 3, "gap_s": 2})
+
+    assert reply.before_s == 3.0
+    assert reply.body == (Piece(0.0, b"a"), Piece(2.0, b"b"), Piece(2.0, b"c"))
+
+
+@pytest.mark.parametrize(
+    ("entry", "n_pieces", "end"),
+    [
+        ({"cut_after": 1}, 1, End.CUT),
+        ({"cut_after": 0}, 0, End.CUT),
+        ({"cut_after": 2, "end": "reset"}, 2, End.RESET),
+        ({"end": "silent"}, 3, End.SILENT),
+        ({}, 3, End.WHOLE),
+        ({"status": None}, 3, End.CUT),
+        ({"status": None, "end": "silent"}, 3, End.SILENT),
+    ],
+)
+def test_a_reply_can_end_early(
+    play: Callable[..., Reply], entry: dict[str, Any], n_pieces: int, end: End
+) -> None:
+    """Cut, reset, left silent; without a status line closing is the only end."""
+    reply = play({"body": ["a", "b", "c"]} | entry)
+
+    assert (len(reply.body), reply.end) == (n_pieces, end)
+
+
+def test_raw_bytes_have_no_http_around_them(play: Callable[..., Reply]) -> None:
+    """They go to the socket as they are."""
+    reply = play({"raw": ["SSH-2.0", b"\r\n"]})
+
+    assert (reply.status, reply.end) == (None, End.CUT)
+    assert reply.body == (Piece(0.0, b"SSH-2.0"), Piece(0.0, b"\r\n"))
+
+
+def test_scripted_answers_count_against_no_limit(
+    make_service: Callable[..., Service], post: Callable[..., Reply], fields: Fields
+) -> None:
+    """A script is not slowed down by limits."""
+    service = make_service(
+        limits={"svc-v2-8b-instruct": (1, 1)}, script=({"text": "x", "times": 9},)
+    )
+
+    assert {post(service, fields()).status for _ in range(9)} == {200}
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        (7, "Entry 0 of the script is no object"),
+        ({"txt": "x"}, "holds 'txt', which is not known; known are before_s, body"),
+        ({"when": {"modle": "x"}}, "'modle', which is not known; known are contains"),
+        ({"text": 7}, "holds a 'text' that cannot be played"),
+        ({"status": "200"}, "holds a 'status' that cannot be played"),
+        ({"text": "x", "raw": "y"}, "holds both 'raw' and 'text'; keep one."),
+        ({"end": "bang"}, "ends in 'bang'; known are whole, cut, reset, silent."),
+        ({"tool_calls": [{}]}, "cannot be played (KeyError('name')"),
+        ({"text": "x", "headers": {"x": "ก"}}, "cannot be played (UnicodeEncodeError"),
+    ],
+)
+def test_a_wrong_entry_is_found_when_the_script_is_read(
+    entry: Any,  # noqa: ANN401 - wrong on purpose
+    words: str,
+) -> None:
+    """The error names the entry, what is wrong, and what is known."""
+    with pytest.raises(SettingsError) as caught:
+        Script([entry])
+
+    assert words in str(caught.value)
+
+
+def test_a_script_can_be_a_file(tmp_path: Path) -> None:
+    """A JSON array of entries."""
+    path = tmp_path / "script.json"
+    path.write_text('[{"text": "ก"}]', encoding="utf-8")
+
+    assert read_script(path) == [{"text": "ก"}]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(None, "cannot be read"), ("{", "cannot be read"), ("{}", "is no JSON array")],
+)
+def test_a_wrong_script_file_is_named(
+    tmp_path: Path, content: str | None, words: str
+) -> None:
+    """The error names the file and what it should hold."""
+    path = tmp_path / "script.json"
+    if content is not None:
+        path.write_text(content, encoding="utf-8")
+
+    with pytest.raises(SettingsError) as caught:
+        read_script(path)
+
+    assert words in str(caught.value)
+    assert "script.json" in str(caught.value)

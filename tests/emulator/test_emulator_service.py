@@ -1,0 +1,373 @@
+"""The service without sockets: what is checked when, and what is answered."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from svc_notebook.emulator.app import Service
+from svc_notebook.emulator.delivery import Pace
+from svc_notebook.emulator.keys import FORBIDDEN_KEY, REVOKED_KEY, Keys
+from svc_notebook.emulator.models import LIMITS
+from svc_notebook.emulator.reply import Piece, Reply, Request
+
+Fields = Callable[..., dict[str, Any]]
+MakeService = Callable[..., Service]
+Post = Callable[..., Reply]
+
+
+def _body(reply: Reply) -> Any:  # noqa: ANN401 - JSON
+    return json.loads(b"".join(piece.data for piece in reply.body))
+
+
+def _text(reply: Reply) -> str:
+    text: str = _body(reply)["choices"][0]["message"]["content"]
+    return text
+
+
+def _streamed_text(reply: Reply) -> str:
+    events = [json.loads(piece.data[6:]) for piece in reply.body[:-1]]
+    return "".join(event["choices"][0]["delta"].get("content", "") for event in events)
+
+
+def _fault(reply: Reply) -> tuple[int | None, str, str | None]:
+    error = _body(reply)["error"]
+    return reply.status, error["type"], error["code"]
+
+
+@pytest.fixture
+def service(make_service: MakeService) -> Service:
+    """A service without limits."""
+    return make_service()
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        "",
+        "svc-emulator",
+        "Bearer",
+        "Bearer ",
+        "Bearer svc-emulat",
+        "Bearer svc-emulator2",
+        "Bearer svc-emulator svc-emulator",
+        "Basic svc-emulator",
+        f"Bearer {REVOKED_KEY}",
+    ],
+)
+def test_a_missing_or_wrong_key_comes_before_everything_else(
+    service: Service, post: Post, authorization: str
+) -> None:
+    """Missing, half, Basic, unknown and revoked keys are 401, also with a bad body."""
+    reply = post(service, b"no JSON", authorization=authorization)
+
+    assert _fault(reply) == (401, "authentication_error", "invalid_api_key")
+
+
+def test_a_key_in_the_query_does_not_count(service: Service) -> None:
+    """Only the header is looked at."""
+    reply = service.reply(
+        Request(method="POST", path="/v1/chat/completions?key=svc-emulator")
+    )
+
+    assert reply.status == 401
+
+
+def test_the_scheme_is_read_in_any_case(
+    service: Service, post: Post, fields: Fields
+) -> None:
+    """`bearer` is the same scheme as `Bearer`."""
+    reply = post(service, fields(), authorization="bearer svc-emulator")
+
+    assert reply.status == 200
+
+
+def test_a_key_without_permission_is_403(
+    service: Service, post: Post, fields: Fields
+) -> None:
+    """The key is known, and may not do this."""
+    reply = post(service, fields(), key=FORBIDDEN_KEY)
+
+    assert _fault(reply) == (403, "authentication_error", None)
+
+
+@pytest.mark.parametrize(
+    "key", ["sk-secret", "svc-emulator-revoked", "svc-emulator-forbidden"]
+)
+def test_no_fault_repeats_a_key(
+    service: Service, post: Post, fields: Fields, key: str
+) -> None:
+    """Neither the key that was sent nor values sent in its place come back."""
+    replies = [
+        post(service, fields(), key=key),
+        post(service, fields(model=key)),
+        post(service, fields(temperature=key)),
+        post(service, fields(stop=[key] * 5)),
+        post(service, fields(messages=[{"role": key, "content": key}])),
+        post(service, key.encode()),
+        post(service, fields(), **{"content-type": key}),
+    ]
+
+    assert not any(key.encode() in piece.data for r in replies for piece in r.body)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/v1/chat/completions", 405),
+        ("DELETE", "/v1/chat/completions", 405),
+        ("BREW", "/v1/chat/completions", 405),
+        ("POST", "/v1/chat/completions/", 404),
+        ("GET", "/v1/models", 404),
+        ("POST", "/v2/chat/completions", 404),
+        ("POST", "/", 405),
+    ],
+)
+def test_other_operations_are_refused(
+    service: Service, method: str, path: str, status: int
+) -> None:
+    """There is one operation (doc: Endpoints)."""
+    headers = {"authorization": "Bearer svc-emulator"}
+
+    reply = service.reply(Request(method=method, path=path, headers=headers))
+
+    assert _fault(reply) == (status, "invalid_request_error", None)
+
+
+def test_the_root_says_what_this_is(service: Service) -> None:
+    """Anyone who opens the address in a browser reads that it is an emulator."""
+    reply = service.reply(Request(method="GET", path="/"))
+
+    assert (reply.status, reply.headers["content-type"]) == (
+        200,
+        "text/plain; charset=utf-8",
+    )
+    assert b"This is an emulator" in reply.body[0].data
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "", "application/jsonx", "json"])
+def test_another_content_type_is_refused(
+    service: Service, post: Post, fields: Fields, kind: str
+) -> None:
+    """The document sends JSON as JSON."""
+    reply = post(service, fields(), **{"content-type": kind})
+
+    assert _fault(reply) == (400, "invalid_request_error", None)
+
+
+def test_a_charset_beside_the_content_type_does_not_matter(
+    service: Service, post: Post, fields: Fields
+) -> None:
+    """Parameters of the type are ignored."""
+    reply = post(service, fields(), **{"content-type": "Application/JSON; charset=x"})
+
+    assert reply.status == 200
+
+
+def test_a_body_too_long_to_keep_is_refused(service: Service) -> None:
+    """What was not kept cannot be answered."""
+    headers = {
+        "authorization": "Bearer svc-emulator",
+        "content-type": "application/json",
+    }
+
+    reply = service.reply(
+        Request(method="POST", path="/v1/chat/completions", headers=headers, body=None)
+    )
+
+    assert _fault(reply) == (400, "invalid_request_error", None)
+
+
+@pytest.mark.parametrize("model", ["gpt", "svc-v9-instruct", "svc"])
+def test_an_unknown_model_does_not_exist(
+    service: Service, post: Post, fields: Fields, model: str
+) -> None:
+    """Ids beyond the document's are 404 (doc: Errors)."""
+    assert _fault(post(service, fields(model=model))) == (
+        404,
+        "invalid_request_error",
+        None,
+    )
+
+
+def test_models_of_the_users_own_are_served(
+    make_service: MakeService, post: Post, fields: Fields
+) -> None:
+    """An id given to the emulator exists there."""
+    service = make_service(models=("svc-mine",))
+
+    assert post(service, fields(model="svc-mine")).status == 200
+
+
+def test_limits_answer_429_without_a_hint(
+    make_service: MakeService, post: Post, fields: Fields
+) -> None:
+    """Over the limit; no retry hint is shown, so none is sent (doc: Errors)."""
+    service = make_service(limits=LIMITS)
+
+    replies = [post(service, fields()) for _ in range(6)]
+
+    assert [reply.status for reply in replies] == [200] * 5 + [429]
+    assert _fault(replies[-1])[1:] == ("invalid_request_error", None)
+    assert "retry-after" not in replies[-1].headers
+
+
+def test_refused_requests_use_no_limit_up(
+    make_service: MakeService, post: Post, fields: Fields
+) -> None:
+    """Neither wrong keys nor bad bodies count."""
+    service = make_service(limits=LIMITS)
+    for _ in range(20):
+        post(service, fields(), key="wrong")
+        post(service, fields(temperature=9))
+
+    assert post(service, fields()).status == 200
+
+
+def test_identical_requests_get_one_sample_after_another(
+    make_service: MakeService, post: Post, fields: Fields
+) -> None:
+    """Samples differ within a run, and two runs read the same."""
+    runs = []
+    for _ in range(2):
+        service = make_service()
+        runs.append([_text(post(service, fields())) for _ in range(5)])
+
+    assert len(set(runs[0])) == 5
+    assert runs[0] == runs[1]
+
+
+def test_another_seed_writes_another_text(
+    make_service: MakeService, post: Post, fields: Fields
+) -> None:
+    """The emulator's own seed decides which samples there are."""
+    texts = {_text(post(make_service(seed=seed), fields())) for seed in range(5)}
+
+    assert len(texts) == 5
+
+
+def test_streamed_and_whole_replies_read_alike(
+    make_service: MakeService, post: Post, fields: Fields
+) -> None:
+    """The first streamed reply says what the first whole one says."""
+    service = make_service()
+
+    whole = post(service, fields("What is rain?"))
+    streamed = post(service, fields("What is rain?", stream=True))
+
+    assert _streamed_text(streamed) == _text(whole)
+
+
+def test_every_reply_has_its_own_id(
+    service: Service, post: Post, fields: Fields
+) -> None:
+    """Ids repeat neither among equal nor among different requests."""
+    bodies = [fields(), fields(), fields("Else?"), fields(stream=True, n=2)]
+
+    replies = [post(service, body) for body in bodies]
+
+    ids = {_body(reply)["id"] for reply in replies[:3]}
+    ids |= {json.loads(piece.data[6:])["id"] for piece in replies[3].body[:-1]}
+    assert len(ids) == 4
+
+
+def test_choices_are_as_many_as_asked_and_counted(
+    service: Service, post: Post, fields: Fields
+) -> None:
+    """`n` choices come with their indices; usage counts them all."""
+    body = _body(post(service, fields("Hi", n=3, max_tokens=10)))
+
+    assert [choice["index"] for choice in body["choices"]] == [0, 1, 2]
+    assert [choice["finish_reason"] for choice in body["choices"]] == ["length"] * 3
+    assert body["usage"] == {
+        "prompt_tokens": 8,
+        "completion_tokens": 30,
+        "total_tokens": 38,
+    }
+
+
+def test_choices_differ_unless_the_temperature_is_zero(
+    service: Service, post: Post, fields: Fields
+) -> None:
+    """Each choice is a sample of its own."""
+
+    def texts(temperature: float) -> set[str]:
+        body = _body(post(service, fields(n=5, temperature=temperature)))
+        return {choice["message"]["content"] for choice in body["choices"]}
+
+    assert [len(texts(1.0)), len(texts(0.0))] == [5, 1]
+
+
+def test_the_pace_is_part_of_the_reply(
+    make_service: MakeService, post: Post, fields: Fields
+) -> None:
+    """A stream waits before its headers, then between tokens; a whole reply once."""
+    pace = Pace(first_token_s=0.5, tokens_per_s=10)
+    service = make_service(pace=pace)
+
+    streamed = post(service, fields(stream=True, max_tokens=3))
+    whole = post(service, fields(max_tokens=3))
+
+    assert streamed.before_s == 0.5
+    assert [piece.after_s for piece in streamed.body] == [0.0, 0.1, 0.1, 0.1, 0.1]
+    assert whole.before_s == pytest.approx(0.8)
+    assert [piece.after_s for piece in whole.body] == [0.0]
+
+
+def test_keys_of_the_users_own_are_served(
+    make_service: MakeService, post: Post, fields: Fields
+) -> None:
+    """Given keys replace the emulator's."""
+    service = make_service(keys=Keys(valid=("a", "b")))
+
+    statuses = [post(service, fields(), key=key).status for key in ("a", "b", "c")]
+
+    assert statuses == [200, 200, 401]
+
+
+def test_a_stream_has_the_documents_shape(
+    service: Service, post: Post, fields: Fields
+) -> None:
+    """Role and content first, content only, an empty delta last, then [DONE]."""
+    reply = post(service, fields("Hi", stream=True, max_tokens=3))
+
+    lines = [piece.data for piece in reply.body]
+    head = json.loads(lines[0][6:])
+    start = (
+        f'data: {{"id":"{head["id"]}","object":"chat.completion.chunk",'
+        f'"created":{head["created"]},"model":"svc-v2-8b-instruct","choices":['
+    )
+    assert reply.headers["content-type"].startswith("text/event-stream")
+    assert [line.decode() for line in lines] == [
+        start + '{"index":0,"delta":{"role":"assistant","content":"Emulated"},'
+        '"finish_reason":null}]}\n\n',
+        start + '{"index":0,"delta":{"content":" reply"},"finish_reason":null}]}\n\n',
+        start + '{"index":0,"delta":{"content":"."},"finish_reason":null}]}\n\n',
+        start + '{"index":0,"delta":{},"finish_reason":"length"}]}\n\n',
+        "data: [DONE]\n\n",
+    ]
+
+
+def test_streamed_choices_come_in_turns(
+    service: Service, post: Post, fields: Fields
+) -> None:
+    """Chunks of several choices are interleaved, each with its index."""
+    reply = post(service, fields(stream=True, n=3, max_tokens=2))
+
+    indices = [
+        json.loads(piece.data[6:])["choices"][0]["index"] for piece in reply.body[:-1]
+    ]
+
+    assert indices == [0, 1, 2] * 3
+
+
+def test_a_fault_of_a_streamed_request_is_json(
+    service: Service, post: Post, fields: Fields
+) -> None:
+    """Nothing is streamed before the request was found right."""
+    reply = post(service, fields(stream=True, temperature=9))
+
+    assert reply.headers["content-type"] == "application/json"
+    assert isinstance(reply.body[0], Piece)
+    assert _fault(reply) == (400, "invalid_request_error", None)

@@ -1,0 +1,292 @@
+"""Tools: which are called, with what, and what becomes of their results."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]  # ships no types
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from svc_notebook.emulator.app import Service
+from svc_notebook.emulator.ask import Ask
+from svc_notebook.emulator.reply import Reply
+from svc_notebook.emulator.rules import read_ask
+from svc_notebook.emulator.tools import calls_for
+
+Fields = Callable[..., dict[str, Any]]
+
+WEATHER = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "description": "Where."},
+        "days": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["city"],
+    "additionalProperties": False,
+}
+
+
+def _tool(name: str, schema: dict[str, Any] | None = None) -> dict[str, Any]:
+    function = {"name": name, "description": name}
+    return {
+        "type": "function",
+        "function": function | ({"parameters": schema} if schema else {}),
+    }
+
+
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        ("Use get_weather for Chiang Mai", ["get_weather"]),
+        ("Get weather and get_time!", ["get_weather", "get_time"]),
+        ("What is GET_TIME?", ["get_time"]),
+        ("forget_timeless things", []),
+        ("Tell me about rain", []),
+        ("ใช้ get_time ที่เชียงใหม่", ["get_time"]),
+    ],
+)
+def test_named_tools_are_called(
+    make_ask: Callable[..., Ask], question: str, names: list[str]
+) -> None:
+    """A prompt that names offered tools is answered with calls, in their order."""
+    ask = make_ask(question, tools=[_tool("get_weather", WEATHER), _tool("get_time")])
+
+    assert [call.name for call in calls_for(ask)] == names
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments"),
+    [
+        (WEATHER, {"city": "Chiang Mai"}),
+        (
+            {"type": "object", "properties": {"q": {"type": "string"}}},
+            {"q": "Chiang Mai"},
+        ),
+        (
+            {
+                "type": "object",
+                "properties": {"a": {"type": "integer"}, "b": {"type": "number"}},
+            },
+            {"a": 3, "b": 4.5},
+        ),
+        (
+            {"type": "object", "properties": {"a": {"type": "integer", "maximum": 2}}},
+            {"a": 2},
+        ),
+        (
+            {"type": "object", "properties": {"a": {"type": "integer", "minimum": 9}}},
+            {"a": 9},
+        ),
+        (
+            {"type": "object", "properties": {"u": {"enum": ["kelvin", "celsius"]}}},
+            {"u": "celsius"},
+        ),
+        ({"type": "object", "properties": {"u": {"enum": [7, 8]}}}, {"u": 7}),
+        ({"type": "object", "properties": {"u": {"const": "x"}}}, {"u": "x"}),
+        ({"type": "object", "properties": {"b": {"type": "boolean"}}}, {"b": True}),
+        (
+            {"type": "object", "properties": {"b": {"type": ["null", "string"]}}},
+            {"b": None},
+        ),
+        (
+            {
+                "type": "object",
+                "properties": {
+                    "a": {
+                        "type": "array",
+                        "minItems": 2,
+                        "items": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+                    }
+                },
+            },
+            {"a": [3, 4]},
+        ),
+        (
+            {
+                "type": "object",
+                "properties": {
+                    "o": {
+                        "type": "object",
+                        "properties": {"s": {"type": "string", "maxLength": 2}},
+                        "required": ["s"],
+                    }
+                },
+                "required": ["o"],
+            },
+            {"o": {"s": "Ch"}},
+        ),
+        ({"type": "object", "properties": {}}, {}),
+    ],
+)
+def test_arguments_satisfy_the_schema(
+    make_ask: Callable[..., Ask], schema: dict[str, Any], arguments: dict[str, Any]
+) -> None:
+    """They are made of the prompt's words and numbers, and a validator agrees."""
+    ask = make_ask(
+        "Run look_up for Chiang Mai, 3 days at 4.5 celsius",
+        tools=[_tool("look_up", schema)],
+    )
+
+    (call,) = calls_for(ask)
+
+    assert json.loads(call.arguments) == arguments
+    jsonschema.validate(json.loads(call.arguments), schema)
+
+
+def test_a_quoted_text_comes_first(make_ask: Callable[..., Ask]) -> None:
+    """What stands in quotation marks is meant as a value."""
+    ask = make_ask(
+        'Use get_weather for "Nakhon Si Thammarat"',
+        tools=[_tool("get_weather", WEATHER)],
+    )
+
+    assert [call.arguments for call in calls_for(ask)] == [
+        '{"city": "Nakhon Si Thammarat"}'
+    ]
+
+
+def test_odd_schemas_are_survived(make_ask: Callable[..., Ask]) -> None:
+    """Whatever stands in a schema, a call is made."""
+    odd = {
+        "type": "object",
+        "properties": {
+            "a": 7,
+            "b": {"type": []},
+            "c": {"type": "string", "minLength": -1, "maxLength": "x"},
+            "d": {"type": "array", "minItems": 10**9},
+            "e": {"enum": []},
+            "f": {"type": "what"},
+            "h": {"anyOf": {"a": 1}},
+            "i": {"type": "object", "properties": 1, "required": [{}]},
+            "g": {"type": "string", "minLength": 10**9},
+        },
+        "required": ["z"],
+    }
+    deep: dict[str, Any] = {"type": "string"}
+    for _ in range(12):
+        deep = {"type": "object", "properties": {"a": deep}}
+    for schema in (odd, odd | {"required": []}, deep):
+        ask = make_ask("Do it: look_up", tools=[_tool("look_up", schema)])
+
+        assert isinstance(json.loads(calls_for(ask)[0].arguments), dict)
+
+
+_WORDS = st.sampled_from(
+    [
+        *("type", "properties", "required", "items", "enum", "anyOf", "const"),
+        *("minItems", "minLength", "maxLength", "minimum", "maximum"),
+        *("object", "array", "string", "integer", "number", "boolean", "null"),
+    ]
+)
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | _WORDS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(_WORDS, inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=200)
+@given(st.dictionaries(_WORDS, _JSON, max_size=5))
+def test_no_schema_breaks_the_filling_in(schema: dict[str, Any]) -> None:
+    """Arguments are JSON text, whatever the schema says."""
+    body = {
+        "model": "svc-instruct",
+        "messages": [{"role": "user", "content": "look_up 7"}],
+        "tools": [
+            _tool("look_up", {"type": "object", "properties": {"a": schema}}),
+        ],
+    }
+
+    ask = read_ask(json.dumps(body).encode())
+
+    if isinstance(ask, Ask):
+        assert isinstance(json.loads(calls_for(ask)[0].arguments), dict)
+
+
+def test_wide_schemas_are_filled_in_quickly(make_ask: Callable[..., Ask]) -> None:
+    """Arrays of arrays of arrays do not grow without end."""
+    wide: dict[str, Any] = {"type": "string"}
+    for _ in range(7):
+        wide = {"type": "array", "minItems": 16, "items": wide}
+    schema = {"type": "object", "properties": {"a": wide}}
+
+    (call,) = calls_for(make_ask("look_up", tools=[_tool("look_up", schema)]))
+
+    assert len(call.arguments) < 50_000
+
+
+def _body(reply: Reply) -> Any:  # noqa: ANN401 - JSON
+    return json.loads(b"".join(piece.data for piece in reply.body))
+
+
+def test_a_whole_flow_ends_in_an_answer_with_the_results(
+    make_service: Callable[..., Service], post: Callable[..., Reply], fields: Fields
+) -> None:
+    """Calls come, results go back, and the answer tells them."""
+    service = make_service()
+    body = fields(
+        "Use get_weather and get_time",
+        tools=[_tool("get_weather", WEATHER), _tool("get_time")],
+    )
+
+    asked = _body(post(service, body))["choices"][0]["message"]
+    results = [
+        {"role": "tool", "tool_call_id": call["id"], "content": f"result {at}"}
+        for at, call in enumerate(asked["tool_calls"])
+    ]
+    history = [*body["messages"], asked, *results]
+    answer = _body(post(service, body | {"messages": history}))["choices"][0]
+
+    assert answer["message"]["content"].startswith(
+        "Emulated reply. get_weather answered: result 0. get_time answered: result 1. "
+    )
+    assert "tool_calls" not in answer["message"]
+
+
+def test_a_further_question_gets_calls_with_new_ids(
+    make_service: Callable[..., Service], post: Callable[..., Reply], fields: Fields
+) -> None:
+    """Ids of calls never repeat within a conversation."""
+    service = make_service()
+    body = fields("Use get_time", tools=[_tool("get_time")])
+    asked = _body(post(service, body))["choices"][0]["message"]
+    (first,) = asked["tool_calls"]
+    history = [
+        *body["messages"],
+        asked,
+        {"role": "tool", "tool_call_id": first["id"], "content": "now"},
+        {"role": "assistant", "content": "It is now."},
+        {"role": "user", "content": "Use get_time"},
+    ]
+
+    again = _body(post(service, body | {"messages": history}))["choices"][0]["message"]
+
+    assert again["tool_calls"][0]["id"] != first["id"]
+
+
+def test_streamed_calls_join_to_the_whole_ones(
+    make_service: Callable[..., Service], post: Callable[..., Reply], fields: Fields
+) -> None:
+    """Pieces with the same index make the call that a whole reply holds."""
+    service = make_service()
+    body = fields("Use get_weather for Phuket", tools=[_tool("get_weather", WEATHER)])
+    whole = _body(post(service, body))["choices"][0]["message"]["tool_calls"]
+
+    reply = post(service, body | {"stream": True})
+    deltas = [
+        json.loads(piece.data[6:])["choices"][0]["delta"] for piece in reply.body[:-1]
+    ]
+    parts = [delta["tool_calls"][0] for delta in deltas if "tool_calls" in delta]
+
+    assert deltas[0] == {"role": "assistant", "content": ""}
+    assert deltas[-1] == {}
+    assert {part["index"] for part in parts} == {0}
+    assert parts[0]["function"]["name"] == whole[0]["function"]["name"]
+    assert (
+        "".join(part["function"]["arguments"] for part in parts)
+        == whole[0]["function"]["arguments"]
+    )

@@ -1,0 +1,173 @@
+"""An independent client of the interface that the service follows works here."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+openai = pytest.importorskip("openai")
+
+from svc_notebook.emulator.server import Emulator  # noqa: E402 - after the skip
+
+MODEL = "svc-v2-8b-instruct"
+MESSAGES: Any = [{"role": "user", "content": "Tell me about rain."}]
+TOOLS: Any = [
+    {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "description": "Tells the weather of a city.",
+            "parameters": {
+                "type": "object",
+                "properties": {"city": {"type": "string", "description": "Where."}},
+                "required": ["city"],
+                "additionalProperties": False,
+            },
+        },
+    }
+]
+
+
+@pytest.fixture
+def client(emulator: Emulator) -> Iterator[Any]:
+    """The other client, pointed here."""
+    with openai.OpenAI(
+        base_url=emulator.base_url, api_key=emulator.api_key, max_retries=0
+    ) as made:
+        yield made
+
+
+def test_reads_a_whole_reply(client: Any) -> None:  # noqa: ANN401 - another's type
+    """Content, finish reason and usage are where it looks for them."""
+    reply = client.chat.completions.create(model=MODEL, messages=MESSAGES, n=2)
+
+    assert [choice.finish_reason for choice in reply.choices] == ["stop", "stop"]
+    assert reply.choices[0].message.content.startswith("Emulated reply.")
+    assert reply.usage.total_tokens == (
+        reply.usage.prompt_tokens + reply.usage.completion_tokens
+    )
+
+
+def test_reads_a_stream(client: Any) -> None:  # noqa: ANN401 - another's type
+    """Its chunks join to the text of the whole reply."""
+    whole = client.chat.completions.create(model=MODEL, messages=MESSAGES)
+
+    chunks = list(
+        client.chat.completions.create(model=MODEL, messages=MESSAGES, stream=True)
+    )
+
+    assert (
+        "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+        == whole.choices[0].message.content
+    )
+    assert chunks[-1].choices[0].finish_reason == "stop"
+
+
+def test_works_asynchronously(emulator: Emulator) -> None:
+    """Several requests at once, whole and streamed."""
+
+    async def ask() -> list[str]:
+        async with openai.AsyncOpenAI(
+            base_url=emulator.base_url, api_key=emulator.api_key, max_retries=0
+        ) as client:
+
+            async def streamed() -> str:
+                stream = await client.chat.completions.create(
+                    model=MODEL, messages=MESSAGES, stream=True
+                )
+                return "".join(
+                    [chunk.choices[0].delta.content or "" async for chunk in stream]
+                )
+
+            async def whole() -> str:
+                reply = await client.chat.completions.create(
+                    model=MODEL, messages=MESSAGES
+                )
+                return str(reply.choices[0].message.content)
+
+            return list(await asyncio.gather(streamed(), whole()))
+
+    streamed, whole = asyncio.run(ask())
+
+    assert streamed == whole
+
+
+def test_goes_through_a_tool_flow(client: Any) -> None:  # noqa: ANN401 - another's type
+    """Its own messages are sent back unchanged, and the results are answered."""
+    messages = [{"role": "user", "content": "Use get_weather for Phuket."}]
+    asked = client.chat.completions.create(model=MODEL, messages=messages, tools=TOOLS)
+    message = asked.choices[0].message
+    (call,) = message.tool_calls
+
+    answer = client.chat.completions.create(
+        model=MODEL,
+        messages=[
+            *messages,
+            message,
+            {"role": "tool", "tool_call_id": call.id, "content": "31 degrees"},
+        ],
+    )
+
+    assert (call.function.name, json.loads(call.function.arguments)) == (
+        "get_weather",
+        {"city": "Phuket"},
+    )
+    assert "31 degrees" in answer.choices[0].message.content
+
+
+def test_joins_streamed_tool_calls(client: Any) -> None:  # noqa: ANN401 - another's type
+    """Its own accumulation of deltas finds the whole call."""
+    messages = [{"role": "user", "content": "Use get_weather for Phuket."}]
+    with client.chat.completions.stream(
+        model=MODEL, messages=messages, tools=TOOLS
+    ) as stream:
+        message = stream.get_final_completion().choices[0].message
+
+    (call,) = message.tool_calls
+    assert (call.function.name, call.function.arguments) == (
+        "get_weather",
+        '{"city": "Phuket"}',
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "change", "error"),
+    [
+        ("wrong", {}, "AuthenticationError"),
+        ("svc-emulator-revoked", {}, "AuthenticationError"),
+        ("svc-emulator-forbidden", {}, "PermissionDeniedError"),
+        ("svc-emulator", {"temperature": 3}, "BadRequestError"),
+        ("svc-emulator", {"model": "svc-v9"}, "NotFoundError"),
+    ],
+)
+def test_raises_the_right_error(
+    emulator: Emulator, key: str, change: dict[str, Any], error: str
+) -> None:
+    """Statuses and bodies are what its error types are made from."""
+    wanted = {"model": MODEL, "messages": MESSAGES} | change
+    with (
+        openai.OpenAI(base_url=emulator.base_url, api_key=key, max_retries=0) as client,
+        pytest.raises(openai.APIStatusError) as caught,
+    ):
+        client.chat.completions.create(**wanted)
+
+    assert type(caught.value).__name__ == error
+    assert caught.value.param is None
+    assert key not in str(caught.value)
+
+
+def test_meets_the_rate_limit() -> None:
+    """The sixth request of a second, here one that does not pass, is too many."""
+    with (
+        Emulator(tokens_per_s=None, first_token_s=0, clock=lambda: 0.0) as emulator,
+        openai.OpenAI(
+            base_url=emulator.base_url, api_key=emulator.api_key, max_retries=0
+        ) as client,
+    ):
+        for _ in range(5):
+            client.chat.completions.create(model=MODEL, messages=MESSAGES)
+
+        with pytest.raises(openai.RateLimitError):
+            client.chat.completions.create(model=MODEL, messages=MESSAGES)
