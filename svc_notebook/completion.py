@@ -1,0 +1,179 @@
+"""The Completion: what a user holds of an exchange that gave an answer.
+
+A face, not a record: it reads an `Exchange` and draws it. Rules: frozen; its
+HTML comes from `display` alone; it shows where its numbers come from.
+"""
+
+from typing import Any
+
+from svc_notebook.display.markup import to_terminal
+from svc_notebook.display.reply import Final
+from svc_notebook.exchange import Exchange, UsageSource
+from svc_notebook.service.completion import Choice, Usage
+from svc_notebook.service.request import CompletionRequest
+from svc_notebook.service.tool import ToolCall
+
+_REPR_CHARS = 60
+_REASON_CHARS = 60
+
+
+class Completion:
+    """An answer of the service, whole or (after a failure) partial.
+
+    `str()` gives the text; shown in a cell it is rendered as safe Markdown.
+    """
+
+    __slots__ = ("exchange",)
+
+    exchange: Exchange
+
+    def __init__(self, exchange: Exchange) -> None:
+        object.__setattr__(self, "exchange", exchange)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"A Completion is a record; {name} cannot be set.")
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """The choices by index (doc: Completion)."""
+        return self.exchange.choices
+
+    @property
+    def text(self) -> str:
+        """The text of the first choice; empty if it has none."""
+        return (self.choices[0].text or "") if self.choices else ""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The text of every choice, in order."""
+        return tuple(choice.text or "" for choice in self.choices)
+
+    @property
+    def finish_reason(self) -> str | None:
+        """The first choice's finish reason, verbatim; None if none came."""
+        return self.choices[0].finish_reason if self.choices else None
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls of the first choice (doc: Tool call)."""
+        return self.choices[0].tool_calls if self.choices else ()
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens, reported by the service or else estimated: see usage_source."""
+        exchange = self.exchange
+        if exchange.body and exchange.body.usage:
+            return exchange.body.usage
+        return Usage(
+            prompt_tokens=exchange.est_prompt_tokens,
+            completion_tokens=exchange.est_completion_tokens,
+            total_tokens=exchange.est_prompt_tokens + exchange.est_completion_tokens,
+        )
+
+    @property
+    def usage_source(self) -> UsageSource:
+        """Whether usage is reported, estimated or missing."""
+        return self.exchange.usage_source
+
+    @property
+    def model(self) -> str:
+        """The model that was asked for."""
+        return self.exchange.request.model
+
+    @property
+    def request(self) -> CompletionRequest:
+        """What was sent."""
+        return self.exchange.request
+
+    @property
+    def latency_s(self) -> float | None:
+        """Seconds from sending to the end, without waiting for our own limit."""
+        return self.exchange.latency_s
+
+    @property
+    def first_text_s(self) -> float | None:
+        """Seconds from sending to the first text."""
+        return self.exchange.first_text_s
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether any choice ended for want of tokens."""
+        return any(self.exchange.is_cut(choice) for choice in self.choices)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the answer did not come to its end."""
+        return self.exchange.status != "ok"
+
+    @property
+    def is_emulated(self) -> bool:
+        """Whether the emulator answered, not the service."""
+        return self.exchange.is_emulated
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __format__(self, spec: str) -> str:
+        return format(self.text, spec)
+
+    def __reduce__(self) -> tuple[type["Completion"], tuple[Exchange]]:
+        return Completion, (self.exchange,)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Completion) and self.exchange == other.exchange
+
+    def __hash__(self) -> int:
+        return hash(self.exchange.exchange_id)
+
+    def __repr__(self) -> str:
+        text = self.text
+        shown = text if len(text) <= _REPR_CHARS else text[: _REPR_CHARS - 3] + "..."
+        line = to_terminal(footer(self.exchange))  # the service's words are in it
+        return f"<Completion {shown!r} · {line}>"
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
+        return self.final().bundle()
+
+    def final(self) -> Final:
+        """Return the form in which a cell keeps this answer."""
+        return Final(
+            texts=self.texts, footer=footer(self.exchange), marks=marks(self.exchange)
+        )
+
+
+def marks(exchange: Exchange) -> tuple[str, ...]:
+    """Return what must be visible beside an answer: cut, interrupted, emulator."""
+    found = []
+    if any(choice.finish_reason == "length" for choice in exchange.choices):
+        found.append("cut")
+    elif any(exchange.is_probably_cut(choice) for choice in exchange.choices):
+        found.append("probably cut")
+    if exchange.status == "cancelled":
+        found.append("interrupted")
+    elif exchange.status == "error":
+        found.append("incomplete")
+    if exchange.is_emulated:
+        found.append("emulator")
+    return tuple(found)
+
+
+def footer(exchange: Exchange) -> str:
+    """Return the quiet line: model, finish reason, tokens with source, seconds."""
+    reasons = {
+        (choice.finish_reason or "no finish reason")[:_REASON_CHARS]
+        for choice in exchange.choices
+    }
+    parts = [exchange.request.model, ", ".join(sorted(reasons)), _tokens(exchange)]
+    if exchange.latency_s is not None:
+        parts.append(f"{exchange.latency_s:.1f}\N{NO-BREAK SPACE}s")
+    return " · ".join(part for part in parts if part)
+
+
+def _tokens(exchange: Exchange) -> str:
+    usage = Completion(exchange).usage
+    if exchange.usage_source == "missing":
+        return "no usage"
+    return (
+        f"{usage.prompt_tokens} + {usage.completion_tokens} tokens "
+        f"({exchange.usage_source})"
+    )

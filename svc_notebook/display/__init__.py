@@ -1,0 +1,1 @@
+"""Text that grows, and Markdown made safe; knows nothing of the service."""

@@ -1,0 +1,264 @@
+r"""Split growing Markdown into blocks that are finished and a tail that is not.
+
+What it is not: it renders and shows nothing, and it keeps no time.
+
+A block is finished when no later text can change it: the parser itself says
+so, since it closes blocks line by line. Two things are approximate, and only
+while text still grows. A tail longer than the limit is cut inside a block, so
+that no update grows with the reply: a fence or a table between lines, a list
+between items, a paragraph between sentences. And a link whose address is
+defined further down stays text until the whole is drawn.
+
+Rules for this file: the sources of all blocks and the tail, in order, are the
+text, with `\r` and `\r\n` read as `\n`; nothing is held longer than a line.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markdown_it.token import Token
+
+from .dialect import block_tokens
+
+MAX_TAIL_BYTES = 896
+_FINISHED_BY_A_BLANK = ("paragraph_open", "table_open", "blockquote_open", "math_block")
+_IN_ITEM = 2  # the nesting level of what stands in an item of a list
+_ITEM = re.compile(r" {0,3}(?:[-+*]|\d{1,9}[.)])[ \t]+")
+_SENTENCE_END = re.compile(r"[.!?…。]['\")\]]*\s+(?=\w)|\n(?=\w)")
+_WORD_END = re.compile(r"\s+(?=\w)")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A stretch of a reply that is drawn on its own.
+
+    Attributes:
+        source: The reply's text, unchanged.
+        markdown: What to draw: the source, with what it continues before it.
+        is_cut: Whether what follows continues the same block.
+    """
+
+    source: str
+    markdown: str
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The part of a reply that more text may still change.
+
+    Attributes:
+        source: The reply's text, unchanged.
+        opener: What stands before it in drawing: the first line of a fence,
+            the head of a table, or "".
+        indent: Blanks to leave out before each line, in columns: the tail
+            began inside a list item.
+    """
+
+    source: str = ""
+    opener: str = ""
+    indent: int = 0
+
+    @property
+    def markdown(self) -> str:
+        """What to draw."""
+        is_inside = self.opener or self.source.lstrip("\n")[:1] == " "
+        if not self.indent or not is_inside:
+            return self.opener + self.source
+        blanks = rf"^ {{1,{self.indent}}}"
+        return self.opener + re.sub(blanks, "", self.source, flags=re.MULTILINE)
+
+    def char_at_line(self, line: int) -> int:
+        """Find where a line of `markdown` begins in `source`."""
+        at = 0
+        for _ in range(line - self.opener.count("\n")):
+            at = self.source.find("\n", at) + 1
+            if at == 0:
+                return len(self.source)
+        return at
+
+    def after(
+        self, at_char: int, opener: str = "", indent: int | None = None
+    ) -> "Tail":
+        """Leave out what was cut off: at least a character, so that cutting ends."""
+        kept = self.indent if indent is None else indent
+        return Tail(self.source[max(at_char, 1) :], opener, kept)
+
+
+def _lines(token: Token) -> tuple[int, int]:
+    first, last = token.map or (0, 0)
+    return first, last
+
+
+def _top(tokens: Sequence[Token]) -> list[Token]:
+    return [t for t in tokens if t.level == 0 and t.nesting >= 0 and t.map]
+
+
+def _is_closed_fence(token: Token) -> bool:
+    first, last = _lines(token)
+    return last - first == token.content.count("\n") + 2
+
+
+def finished_lines(markdown: str) -> int:
+    """Count the lines that belong to blocks which are closed for good.
+
+    Args:
+        markdown: Whole lines; each ends in a line feed.
+
+    Returns:
+        How many lines from the start no later line can change.
+    """
+    tops = _top(block_tokens(markdown))
+    if not tops:
+        return 0
+    last = tops[-1]
+    first, end = _lines(last)
+    n_lines = markdown.count("\n")
+    is_finished = (
+        last.type in ("heading_open", "hr")
+        or (last.type == "fence" and _is_closed_fence(last))
+        or (last.type in _FINISHED_BY_A_BLANK and end < n_lines)
+    )
+    return n_lines if is_finished else first
+
+
+def _text_cut(tail: Tail, indent: int | None = None, opener: str = "") -> Tail:
+    """Cut running text at the last good place in its latter half, if any."""
+    text = tail.source
+    for pattern in (_SENTENCE_END, _WORD_END):
+        places = [m.end() for m in pattern.finditer(text, len(text) // 2)]
+        if places:
+            return tail.after(places[-1], opener, indent)
+    return tail.after(len(text), opener, indent)
+
+
+def _line_cut(tail: Tail, first: int, opener: str, indent: int | None = None) -> Tail:
+    """Cut before the unfinished line, or after it if it is line `first`."""
+    at_char = tail.source.rfind("\n") + 1
+    if at_char <= tail.char_at_line(first):
+        at_char = len(tail.source)
+    return tail.after(at_char, opener, indent)
+
+
+def _fence_cut(tail: Tail, fence: Token) -> Tail:
+    """Cut a fence between lines; what remains is a fence of its own."""
+    first, _ = _lines(fence)
+    line = tail.markdown.split("\n", first + 1)[first]
+    indent = tail.indent + line.find(fence.markup)
+    return _line_cut(tail, first + 1, f"{fence.markup}{fence.info}\n", indent)
+
+
+def _list_cut(tail: Tail, tokens: Sequence[Token]) -> Tail:
+    """Cut a list before its last item, or within it if it is the only one."""
+    tops = _top(tokens)
+    start = max(
+        _lines(t)[0] for t in tokens if t.type == "list_item_open" and t.level == 1
+    )
+    if start > _lines(tops[-1])[0]:
+        return tail.after(tail.char_at_line(start))
+    marker = _ITEM.match(tail.markdown.split("\n", start + 1)[start])
+    indent = tail.indent + (marker.end() if marker else 0)
+    child = max(
+        (_lines(t)[0] for t in tokens if t.level == _IN_ITEM and t.map), default=0
+    )
+    if child > start:
+        return tail.after(tail.char_at_line(child), indent=indent)
+    return _text_cut(tail, indent)
+
+
+def _table_cut(tail: Tail, table: Token) -> Tail:
+    """Cut a table between rows; what remains has the same head."""
+    first, _ = _lines(table)
+    n_head = 2
+    lines = tail.markdown.split("\n", first + n_head)
+    head = "".join(f"{line}\n" for line in lines[first : first + n_head])
+    return _line_cut(tail, first + n_head, head)
+
+
+def shortened(tail: Tail) -> Tail:
+    """Cut a tail that is too long, whatever it is.
+
+    Args:
+        tail: Text whose last line is perhaps unfinished; not empty.
+
+    Returns:
+        What remains, with what it needs to be drawn alike; its source is the
+        end of the source given, and shorter.
+    """
+    tokens = block_tokens(tail.markdown)
+    tops = _top(tokens)
+    leaf = next((t for t in reversed(tokens) if t.nesting >= 0), None)
+    if leaf and leaf.type == "fence" and not _is_closed_fence(leaf):
+        return _fence_cut(tail, leaf)
+    kind = tops[-1].type if tops else ""
+    if kind in ("bullet_list_open", "ordered_list_open"):
+        return _list_cut(tail, tokens)
+    if kind == "table_open":
+        return _table_cut(tail, tops[-1])
+    if kind == "code_block":
+        return _line_cut(tail, _lines(tops[-1])[0], "")
+    return _text_cut(tail, opener="> " if kind == "blockquote_open" else "")
+
+
+class Blocks:
+    """Text in, finished blocks out; what is not finished is the tail.
+
+    Args:
+        max_tail_bytes: Size in UTF-8 above which a tail is cut anyway.
+    """
+
+    def __init__(self, *, max_tail_bytes: int = MAX_TAIL_BYTES) -> None:
+        self._max_tail_bytes = max_tail_bytes
+        self._tail = Tail()
+        self._is_new_line = False
+        self._has_return = False
+
+    @property
+    def tail(self) -> Tail:
+        """What `take` left over."""
+        return self._tail
+
+    def feed(self, text: str) -> None:
+        """Add a piece of the reply, cut off anywhere.
+
+        Args:
+            text: The piece; may be empty.
+        """
+        if not text:
+            return
+        whole = "\r" * self._has_return + text
+        self._has_return = whole.endswith("\r")
+        whole = whole.removesuffix("\r").replace("\r\n", "\n").replace("\r", "\n")
+        self._is_new_line |= "\n" in whole
+        old = self._tail
+        self._tail = Tail(old.source + whole, old.opener, old.indent)
+
+    def take(self) -> tuple[Block, ...]:
+        """Take the blocks that became finished since the last time.
+
+        Returns:
+            Blocks in order; each is given once.
+        """
+        taken = []
+        if self._is_new_line:
+            self._is_new_line = False
+            taken.append(self._cut_off(self._unfinished(), is_cut=False))
+        while len(self._tail.source.encode()) > self._max_tail_bytes:
+            taken.append(self._cut_off(shortened(self._tail), is_cut=True))
+        return tuple(block for block in taken if block.source)
+
+    def _unfinished(self) -> Tail:
+        tail = self._tail
+        lines = Tail(
+            tail.source[: tail.source.rfind("\n") + 1], tail.opener, tail.indent
+        )
+        at_char = tail.char_at_line(finished_lines(lines.markdown))
+        return tail.after(at_char) if at_char else tail
+
+    def _cut_off(self, rest: Tail, *, is_cut: bool) -> Block:
+        tail = self._tail
+        self._tail = rest
+        source = tail.source[: len(tail.source) - len(rest.source)]
+        markdown = Tail(source, tail.opener, tail.indent).markdown
+        return Block(source, markdown, is_cut)

@@ -1,0 +1,167 @@
+"""Texts side by side: a static table, as HTML and as plain text.
+
+Rules: every text is escaped, none is rendered; long texts are shown by their
+beginning, and the whole stays below a size that a notebook can carry; whatever is
+left out is counted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any
+
+from .markup import to_terminal, to_text
+from .reply import QUIET_LINE
+
+SHOWN_CHARS = 600
+KEY_CHARS = 200
+MAX_BYTES = 300_000
+_LINE_CHARS = 76
+
+_TABLE = "border-collapse:collapse;text-align:left"
+_FIELD = (
+    "text-align:left;vertical-align:top;padding:.3em .6em;border:1px solid #8884;"
+    "max-width:26em;white-space:pre-wrap;overflow-wrap:anywhere"
+)
+_MARK = "border:1px solid #8886;border-radius:.3em;padding:0 .3em;font-size:.85em"
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One text in a field.
+
+    Attributes:
+        text: As it came.
+        marks: What must not be overlooked, such as "cut".
+    """
+
+    text: str
+    marks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A table of texts; shown in a cell it is drawn.
+
+    Attributes:
+        title: Stands above.
+        row_names, column_names: What tells rows, and columns, apart.
+        heads: The key of each column.
+        rows: The key of each row, and its fields, one a column.
+        n_more_rows, n_more_columns: How many are not in it.
+    """
+
+    title: str
+    row_names: Key
+    column_names: Key
+    heads: tuple[Key, ...]
+    rows: tuple[tuple[Key, tuple[tuple[Entry, ...], ...]], ...]
+    n_more_rows: int = 0
+    n_more_columns: int = 0
+
+    def __str__(self) -> str:
+        return self._plain()
+
+    def __repr__(self) -> str:
+        return self._plain()
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
+        return {"text/html": self._html(), "text/plain": self._plain()}
+
+    def _html(self) -> str:
+        corner = f'<th style="{_FIELD}">{_key(self.row_names, ())}</th>'
+        heads = "".join(
+            f'<th style="{_FIELD}">{_key(self.column_names, head)}</th>'
+            for head in self.heads
+        )
+        body, n_left = self._body()
+        lines = [
+            f'<div style="{QUIET_LINE}">{to_text(line)}</div>'
+            for line in (self.title, *self._left_out(n_left))
+            if line
+        ]
+        return (
+            f'<div><div style="overflow:auto"><table style="{_TABLE}">'
+            f"<tr>{corner}{heads}</tr>{body}</table></div>{''.join(lines)}</div>"
+        )
+
+    def _body(self) -> tuple[str, int]:
+        """Return the rows that have room, and how many have none."""
+        drawn: list[str] = []
+        n_bytes = 0
+        for key, fields in self.rows:
+            row = _row(self.row_names, key, fields)
+            n_bytes += len(row.encode("utf-8", "replace"))
+            if n_bytes > MAX_BYTES:
+                break
+            drawn.append(row)
+        return "".join(drawn), len(self.rows) - len(drawn)
+
+    def _plain(self) -> str:
+        lines = [self.title] if self.title else []
+        n_chars = 0
+        n_left = 0
+        for key, fields in self.rows:
+            block = self._block(key, fields)
+            n_chars += sum(map(len, block))
+            if n_chars > MAX_BYTES:
+                n_left += 1
+                continue
+            lines += block
+        return to_terminal("\n".join((*lines, *self._left_out(n_left))).strip("\n"))
+
+    def _block(self, key: Key, fields: Sequence[Sequence[Entry]]) -> list[str]:
+        lines = ["", _in_words(self.row_names, key)]
+        for head, entries in zip(self.heads, fields, strict=True):
+            for entry in entries:
+                lines.append(f"  {_in_words(self.column_names, head)}{_marks(entry)}")
+                for line in _shortened(entry.text, SHOWN_CHARS).split("\n"):
+                    lines += [f"    {part}" for part in wrap(line, _LINE_CHARS) or [""]]
+        return lines
+
+    def _left_out(self, n_left: int) -> list[str]:
+        n_rows = self.n_more_rows + n_left
+        lines = [f"{n_rows} more rows are not shown"] if n_rows else []
+        if self.n_more_columns:
+            lines.append(f"{self.n_more_columns} more columns are not shown")
+        return lines
+
+
+def _row(names: Key, key: Key, fields: Sequence[Sequence[Entry]]) -> str:
+    drawn = "".join(
+        f'<td style="{_FIELD}">{"<hr>".join(map(_entry, entries))}</td>'
+        for entries in fields
+    )
+    return f'<tr><th style="{_FIELD}">{_key(names, key)}</th>{drawn}</tr>'
+
+
+def _entry(entry: Entry) -> str:
+    marks = "".join(
+        f'<span style="{_MARK}">{to_text(mark)}</span> ' for mark in entry.marks
+    )
+    return f"{marks}<span>{to_text(_shortened(entry.text, SHOWN_CHARS))}</span>"
+
+
+def _key(names: Key, key: Key) -> str:
+    if not key:
+        return "".join(f"<div>{to_text(name)}</div>" for name in names)
+    return "".join(f"<div>{to_text(_shortened(each, KEY_CHARS))}</div>" for each in key)
+
+
+def _in_words(names: Key, key: Key) -> str:
+    return ", ".join(
+        f"{name}: {' '.join(_shortened(each, KEY_CHARS).split())}"
+        for name, each in zip(names, key, strict=True)
+    )
+
+
+def _marks(entry: Entry) -> str:
+    return "".join(f" [{mark}]" for mark in entry.marks)
+
+
+def _shortened(text: str, n_chars: int) -> str:
+    if len(text) <= n_chars:
+        return text
+    return f"{text[:n_chars]}... ({len(text) - n_chars} more characters)"

@@ -1,0 +1,158 @@
+r"""The Markdown that replies are read as: CommonMark, tables, strike-through, math.
+
+What it is not: it makes no HTML; `markup` does, from the tokens made here.
+
+Rules for this file: raw HTML is text; a link goes to the web, to a mail
+address or within the page, or it is text; a block rule never looks ahead, so
+that blocks which are closed stay as they are when more text comes (`blocks`
+relies on it).
+
+Math is only marked, never understood: `$x^2$`, `$$..$$`, `\(..\)` and `\[..\]`
+reach the host unchanged, and a dollar that is money does not.
+"""
+
+import re
+from collections.abc import Sequence
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+
+_LINK = re.compile(r"(?:https?://[^/\\]|mailto:|#)", re.IGNORECASE)
+_CLOSERS = {"$$": "$$", "$": "$", "\\(": "\\)", "\\[": "\\]"}
+_MATHEMATICAL = re.compile(r"[\\^_=+<>{}]")
+# Macros that make links, classes or ids, or that define others: hosts are
+# meant to filter them, and a reply gains nothing by them.
+_REFUSED = re.compile(
+    r"\\(?:href|url|class|cssId|style|data|html\w*|mmlToken|require|unicode"
+    r"|includegraphics|def|gdef|edef|let|newcommand|renewcommand|newenvironment"
+    r"|csname|catcode|bbox|texttip|toggle|mathtip)(?![a-zA-Z])"
+)
+# Far above what people write. The parser leaves out what is nested deeper.
+MAX_NESTING = 100
+
+
+def is_allowed_link(url: str) -> bool:
+    """Say whether a link may be followed from a reply.
+
+    Args:
+        url: The address after Markdown's own decoding and percent-encoding.
+
+    Returns:
+        True for http, https and mailto, and for places within the page.
+    """
+    return _LINK.match(url) is not None
+
+
+def is_math(content: str, opener: str, following: str) -> bool:
+    """Say whether text between two delimiters reads as math, not as money.
+
+    Args:
+        content: What stands between the delimiters.
+        opener: The delimiter before it.
+        following: The character after the closing delimiter, or "".
+
+    Returns:
+        True if a host may typeset it.
+    """
+    if not content.strip() or _REFUSED.search(content):
+        return False
+    if opener == "\\[":
+        return content[0].isspace() or _MATHEMATICAL.search(content) is not None
+    if opener != "$":
+        return True
+    if content[0].isspace() or content[-1].isspace() or following.isalnum():
+        return False
+    return not content[0].isdigit() or _MATHEMATICAL.search(content) is not None
+
+
+def _opener_at(text: str, position: int) -> str | None:
+    """Name the math delimiter that begins here."""
+    two = text[position : position + 2]
+    if two in _CLOSERS:
+        return two
+    return "$" if two[:1] == "$" else None
+
+
+def _inline_math(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the parser's signature
+    opener = _opener_at(state.src, state.pos)
+    if opener is None:
+        return False
+    start = state.pos + len(opener)
+    end = state.src.find(_CLOSERS[opener], start, state.posMax)
+    if end < 0:
+        return False
+    after = end + len(opener)
+    if not is_math(state.src[start:end], opener, state.src[after : after + 1]):
+        return False
+    if not silent:
+        state.push("math", "", 0).content = state.src[state.pos : after]
+    state.pos = after
+    return True
+
+
+def _line(state: StateBlock, number: int) -> str:
+    start = state.bMarks[number] + state.tShift[number]
+    return state.src[start : state.eMarks[number]].rstrip()
+
+
+def _block_math(state: StateBlock, first: int, last: int, silent: bool) -> bool:  # noqa: FBT001 - the parser's signature
+    text = _line(state, first)
+    opener = text[:2]
+    if state.is_code_block(first) or opener not in ("$$", "\\["):
+        return False
+    closer = _CLOSERS[opener]
+    rest = text[2:]
+    is_closed = len(rest) >= len(closer) and rest.endswith(closer)
+    if closer in (rest.removesuffix(closer) if is_closed else rest):
+        return False  # a sentence that begins with math
+    if silent:
+        return True
+    lines, number = [text], first + 1
+    while not is_closed and number < last:
+        text = _line(state, number)
+        if not text or state.sCount[number] < state.blkIndent:
+            break
+        lines.append(text)
+        is_closed = text.endswith(closer)
+        number += 1
+    token = state.push("math_block", "", 0)
+    token.content, token.markup = "\n".join(lines), opener
+    token.map = [first, number]
+    token.info = "closed" if is_closed else ""
+    state.line = number
+    return True
+
+
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt(
+        "commonmark", {"html": False, "maxNesting": MAX_NESTING}
+    ).enable(["table", "strikethrough"])
+    parser.validateLink = is_allowed_link  # type: ignore[method-assign]  # the library's own way to set it
+    parser.inline.ruler.before("escape", "math", _inline_math)
+    parser.block.ruler.before(
+        "fence",
+        "math_block",
+        _block_math,
+        {"alt": ["paragraph", "reference", "blockquote", "list"]},
+    )
+    return parser
+
+
+PARSER = _parser()
+
+
+def block_tokens(markdown: str) -> Sequence[Token]:
+    """Read only the blocks of a text, which is cheap, with their line numbers.
+
+    Args:
+        markdown: Text whose lines end in a line feed, the last one perhaps not.
+
+    Returns:
+        The parser's tokens; inline content is not parsed.
+    """
+    tokens: list[Token] = []
+    whole = markdown if markdown.endswith("\n") else f"{markdown}\n"
+    PARSER.block.parse(whole.replace("\0", "\ufffd"), PARSER, {}, tokens)
+    return tokens

@@ -1,0 +1,200 @@
+"""What showing a growing reply costs: messages, bytes, and time of the processor.
+
+Run `python tests/benchmarks/display_bench.py` for a table. Messages and bytes
+are exact and the same on every machine: the messages are built and serialised
+as a kernel does, envelope included, under a clock that only the replay moves.
+`tests/display/test_display_cost.py` holds them against their limits.
+"""
+
+import random
+import time
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from jupyter_client.session import Session
+
+from svc_notebook.display.reply import Final
+from svc_notebook.display.screen import Screen
+from svc_notebook.display.stream import Growing, Mode
+
+CHUNKS_PER_S = 200
+_FLUSH_GAP_S = 0.05
+
+_MIXED = """## Step {n}: clean the table
+
+The column `price` holds **text**, since some rows say "n/a". Turn it into numbers
+first, and look at what was lost; see [the manual](https://example.org/to_numeric?n={n}).
+In *most* files fewer than 1 % of rows change, and $x^2 + y_{n}$ stays as it is.
+
+- read the file with the right encoding
+- turn `price` into numbers, errors into missing values
+  - keep the old column for comparison
+- count the missing values before and after
+
+```python
+import pandas as pd
+
+def clean(df: pd.DataFrame, column: str = "price") -> pd.DataFrame:
+    # "n/a" and the like become <NA>
+    numbers = pd.to_numeric(df[column], errors="coerce")
+    return df.assign(**{{column: numbers}}).dropna(subset=[column])[: {n} * 100]
+```
+
+| step | rows | lost |
+|:-----|-----:|-----:|
+| read | 10{n}0 | 0 |
+| clean | 9{n}7 | 1{n} |
+
+> Check the result by eye before you go on.
+
+1. Save the table as `clean_{n}.csv`.
+2. Write down how many rows were lost, and why.
+
+"""
+_CODE = '''    def step_{n}(self, rows: list[dict[str, object]]) -> int:
+        """Count the rows whose "value" is above {n}."""
+        total = 0
+        for row in rows:  # one pass
+            if row.get("value") is not None and int(row["value"]) > {n}:
+                total += 1
+        return total
+
+'''
+_THAI = (
+    "การทำความสะอาดข้อมูลเริ่มจากการอ่านไฟล์ด้วยรหัสอักขระที่ถูกต้อง แล้วแปลงคอลัมน์ราคาเป็นตัวเลข "
+    "แถวที่แปลงไม่ได้จะกลายเป็นค่าว่าง ควรนับจำนวนก่อนและหลัง **ขั้นที่ {n}** เสมอ\n\n"
+    "- อ่านไฟล์\n- แปลงค่า\n- ตรวจผลลัพธ์\n\n"
+)
+_SENTENCE = "In step {n} the rows are read, and each value is compared with the last. "
+
+
+def _repeated(part: str, n_bytes: int) -> str:
+    text, n = "", 0
+    while len(text.encode()) < n_bytes:
+        n += 1
+        text += part.format(n=n)
+    return text.encode()[:n_bytes].decode(errors="ignore")
+
+
+def replies(n_bytes: int) -> dict[str, str]:
+    """Write one reply of each kind.
+
+    Args:
+        n_bytes: Size of each in UTF-8, one character less at most.
+
+    Returns:
+        Markdown by the name of its kind.
+    """
+    items = "- " + _SENTENCE
+    return {
+        "mixed": _repeated(_MIXED, n_bytes),
+        "code": f"```python\nclass Steps:\n{_repeated(_CODE, n_bytes - 40)}\n```\n",
+        "thai": _repeated(_THAI, n_bytes),
+        "paragraph": _repeated(_SENTENCE, n_bytes),
+        "list": _repeated(items + "\n", n_bytes),
+        "table": "| a | b |\n|--|--|\n" + _repeated("| {n} | word |\n", n_bytes),
+        "line": _repeated("{n}ab", n_bytes),
+    }
+
+
+def chunks(text: str) -> Iterator[str]:
+    """Cut a reply into pieces of 2 to 7 characters, the same each time."""
+    sizes = random.Random(7)  # noqa: S311 - no secret
+    at = 0
+    while at < len(text):
+        size = sizes.randint(2, 7)
+        yield text[at : at + size]
+        at += size
+
+
+class Cost(NamedTuple):
+    """What one replay cost."""
+
+    n_messages: int
+    n_bytes: int
+    stream_s: float
+    n_reply_bytes: int
+
+    @property
+    def messages_per_s(self) -> float:
+        """Display messages in a second of stream."""
+        return self.n_messages / self.stream_s
+
+    @property
+    def bytes_per_byte(self) -> float:
+        """Bytes sent for a byte of the reply, the final output included."""
+        return self.n_bytes / self.n_reply_bytes
+
+
+class Wire:
+    """Counts what a kernel would send."""
+
+    def __init__(self) -> None:
+        self._session = Session(key=b"0" * 36, username="user")
+        self._parent = self._session.msg("execute_request", {"code": ""})
+        self.n_messages = 0
+        self.n_bytes = 0
+
+    def _send(self, kind: str, content: Mapping[str, object]) -> None:
+        message = self._session.msg(kind, dict(content), parent=self._parent)
+        self.n_messages += 1
+        self.n_bytes += sum(len(frame) for frame in self._session.serialize(message))
+
+    def _show(
+        self, kind: str, bundle: Mapping[str, str], display_id: str | None
+    ) -> None:
+        transient = {"display_id": display_id} if display_id else {}
+        content = {"data": dict(bundle), "metadata": {}, "transient": transient}
+        self._send(kind, content)
+
+    def screen(self) -> Screen:
+        """Make a screen whose every act is one message."""
+        return Screen(
+            publish=lambda bundle, name: self._show("display_data", bundle, name),
+            update=lambda bundle, name: self._show("update_display_data", bundle, name),
+            clear=lambda: self._send("clear_output", {"wait": True}),
+            erase=lambda: self._send("clear_output", {"wait": False}),
+            write=lambda text: self._send("stream", {"name": "stdout", "text": text}),
+        )
+
+
+def replay(text: str, *, own_output: bool = True) -> Cost:
+    """Show a reply as it would come at 200 chunks a second.
+
+    Args:
+        text: The whole reply.
+        own_output: As in `Growing.open`.
+
+    Returns:
+        The exact cost.
+    """
+    wire, now_s, flushed_s = Wire(), 0.0, 0.0
+    growing = Growing.open(
+        Mode.LIVE, own_output=own_output, screen=wire.screen(), clock=lambda: now_s
+    )
+    for piece in chunks(text):
+        now_s += 1 / CHUNKS_PER_S
+        growing.add(piece)
+        if now_s - flushed_s >= _FLUSH_GAP_S:
+            growing.flush()
+            flushed_s = now_s
+    growing.settle(Final(texts=(text,), footer="svc-v2-8b-instruct · 512 tokens · 4 s"))
+    return Cost(wire.n_messages, wire.n_bytes, now_s, len(text.encode()))
+
+
+def main() -> None:
+    """Print the table."""
+    print(f"{'kind':10} {'bytes':>6} {'msg/s':>6} {'ratio':>6} {'cpu %':>6}")  # noqa: T201 - a report
+    for n_bytes in (6_000, 24_000):
+        for kind, text in replies(n_bytes).items():
+            begun_s = time.process_time()
+            cost = replay(text)
+            cpu_s = time.process_time() - begun_s
+            print(  # noqa: T201 - a report
+                f"{kind:10} {n_bytes:6} {cost.messages_per_s:6.1f} "
+                f"{cost.bytes_per_byte:6.1f} {100 * cpu_s / cost.stream_s:6.1f}"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Progress bars, told what to show."""
+
+import io
+import sys
+from typing import Any
+
+import pytest
+
+from svc_notebook.display.progress import Bars, Part, Watched, watched
+
+PARTS = [
+    Part(name="m", n_done=3, n_total=10, note="1 failed · 20 tokens", is_bad=True),
+    Part(name="o", n_done=0, n_total=5, note="waits 12 s: minute limit"),
+]
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def _terminal(monkeypatch: pytest.MonkeyPatch) -> _Terminal:
+    """Put a terminal in the place of standard error."""
+    stream = _Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    return stream
+
+
+def test_a_terminal_gets_a_line_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Done, total and the note stand in a part's line."""
+    terminal = _terminal(monkeypatch)
+    bars = Bars(Watched.TERMINAL, clock=lambda: 0.0)
+
+    bars.show(PARTS)
+    bars.show(PARTS, is_last=True)
+
+    text = terminal.getvalue()
+    assert "m 3/10" in text
+    assert "1 failed · 20 tokens" in text
+    assert "waits 12 s: minute limit" in text
+
+
+def test_nothing_is_drawn_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two updates lies a gap, except before the last."""
+    now_s = 0.0
+    terminal = _terminal(monkeypatch)
+    bars = Bars(Watched.TERMINAL, clock=lambda: now_s)
+    bars.show(PARTS)
+    n_before = len(terminal.getvalue())
+
+    bars.show(PARTS)
+    n_at_once = len(terminal.getvalue())
+    now_s = 1.0
+    bars.show(PARTS)
+
+    assert n_at_once == n_before
+    assert len(terminal.getvalue()) > n_before
+    bars.close()
+
+
+def test_nobody_sees_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where nobody watches nothing is written."""
+    Bars(Watched.NOBODY).show(PARTS, is_last=True)
+
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_notebook_gets_widgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a notebook each part is a bar of widgets."""
+    shown: list[Any] = []
+    monkeypatch.setattr("tqdm.notebook.display", shown.append)
+
+    Bars(Watched.NOTEBOOK).show(PARTS, is_last=True)
+
+    assert len(shown) == 2
+
+
+def test_what_cannot_be_drawn_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal that went away is no reason to stop."""
+    stream = _Terminal()
+    stream.close()
+    monkeypatch.setattr(sys, "stderr", stream)
+
+    Bars(Watched.TERMINAL).show(PARTS, is_last=True)
+
+
+@pytest.mark.parametrize(
+    ("display", "is_terminal", "expected"),
+    [
+        ("auto", True, Watched.TERMINAL),
+        ("auto", False, Watched.NOBODY),
+        ("settled", True, Watched.NOBODY),
+        ("plain", True, Watched.TERMINAL),
+    ],
+)
+def test_knows_who_watches_a_program(
+    display: str, is_terminal: bool, expected: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outside a notebook a terminal watches, unless the user said otherwise."""
+    monkeypatch.setattr(sys, "stderr", _Terminal() if is_terminal else io.StringIO())
+    monkeypatch.delitem(sys.modules, "IPython", raising=False)
+
+    assert watched(display) is expected
