@@ -1,0 +1,1 @@
+"""The store of exchanges and its frames."""

@@ -1,0 +1,134 @@
+"""What `svc-notebook ledger` does: where it is, how large, and forget it.
+
+Rules: each returns what to say; looking makes no file; forgetting leaves a ledger
+that other kernels can go on with, and no trace of what was in it.
+"""
+
+import sqlite3
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+
+from svc_notebook.errors import ParameterError
+
+from .explain import explained
+from .opening import open_file
+from .place import MEMORY
+from .query import since_sql
+
+_BUSY_S = 5.0
+_FILES = ("", "-wal", "-shm", "-journal")
+
+
+def path(place: str, *, source: str = "default") -> str:
+    """Say where the ledger is, and who said so.
+
+    Args:
+        place: The ledger, as in the settings.
+        source: Who named it.
+    """
+    if place == MEMORY:
+        return f"in memory: nothing is kept ({source})"
+    file = Path(place).expanduser().absolute()
+    state = "" if file.exists() else "; not made yet"
+    return f"{file} ({source}{state})"
+
+
+def size(place: str) -> str:
+    """Say how many exchanges the ledger holds, since when, and how many bytes.
+
+    Raises:
+        LedgerError: It cannot be read.
+    """
+    if not _exists(place):
+        return "nothing is kept"
+    with explained(place), closing(open_file(place, busy_s=_BUSY_S)) as connection:
+        n, first, last, n_sessions = connection.execute(
+            "SELECT count(*), min(started_at), max(started_at), "
+            "count(DISTINCT session_id) FROM exchanges"
+        ).fetchone()
+        n_bytes = _n_bytes(place)
+    if not n:
+        return f"no exchanges, {in_words(n_bytes)}"
+    return (
+        f"{n} exchanges of {n_sessions} sessions, {in_words(n_bytes)}, from "
+        f"{first[:10]} to {last[:10]}"
+    )
+
+
+def forget(place: str, *, before: datetime | str | None = None) -> str:
+    """Delete exchanges, so that nothing of them is left in the file.
+
+    The file itself stays, empty: a kernel that has it open goes on with it.
+
+    Args:
+        place: The ledger, as in the settings.
+        before: Only exchanges that started before this instant; all if None.
+
+    Raises:
+        ParameterError: `before` is not an instant.
+        LedgerError: The file is not a ledger, or another program holds it.
+    """
+    condition, values = "1", tuple[str, ...]()
+    if before is not None:
+        condition, values = "started_at < ?", (since_sql(before, name="before"),)
+    if not _exists(place):
+        return "nothing was kept"
+    with explained(place), closing(open_file(place, busy_s=_BUSY_S)) as connection:
+        n = _delete(connection, condition, values)
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return f"{n} exchanges were deleted from {place}"
+
+
+def check_confirmed(*, is_confirmed: bool, place: str) -> None:
+    """Refuse to forget what nobody said twice should be forgotten.
+
+    Raises:
+        ParameterError: It was not confirmed; the message says how.
+    """
+    if not is_confirmed:
+        raise ParameterError(
+            f"This deletes exchanges from {place} for good ({size(place)}). Say so "
+            "with --yes.",
+            param="yes",
+        )
+
+
+def _delete(
+    connection: sqlite3.Connection, condition: str, values: tuple[str, ...]
+) -> int:
+    connection.execute("PRAGMA secure_delete = ON")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        which = f"IN (SELECT exchange_id FROM exchanges WHERE {condition})"  # noqa: S608 - our own
+        connection.execute(f"DELETE FROM scores WHERE exchange_id {which}", values)  # noqa: S608 - our own
+        done = connection.execute(f"DELETE FROM exchanges WHERE {condition}", values)  # noqa: S608 - our own
+        n = done.rowcount
+        connection.execute("DELETE FROM requests")  # numbers are given out again
+        # sessions stay: a kernel that runs has said only once when it began
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    return n
+
+
+def _exists(place: str) -> bool:
+    return place != MEMORY and Path(place).expanduser().exists()
+
+
+def _n_bytes(place: str) -> int:
+    file = Path(place).expanduser()
+    found = (file.with_name(file.name + ending) for ending in _FILES)
+    return sum(each.stat().st_size for each in found if each.exists())
+
+
+def in_words(n_bytes: int) -> str:
+    """Say a number of bytes."""
+    size = float(n_bytes)
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:  # noqa: PLR2004 - as the units say
+            return f"{size:.0f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"

@@ -1,0 +1,115 @@
+"""Which exchanges to read: filters checked and turned into SQL.
+
+Rules: pure; every value is bound, never pasted into the statement; a filter that
+cannot be meant is refused, since an empty answer would look like a true one.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, get_args
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.exchange import Door, Status
+
+from .record import to_sortable
+
+Scope = Literal["session", "all"]
+Wanted = str | Collection[str] | None
+"""One value, several, or None for any."""
+_ALLOWED = {"door": get_args(Door), "status": get_args(Status)}
+_SINCE_SESSION = (
+    "started_at >= (SELECT first_started_at FROM sessions WHERE session_id = ?)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A condition and the values it binds."""
+
+    sql: str
+    values: tuple[Any, ...]
+
+
+def where(
+    *,
+    scope: str,
+    session_id: str,
+    since: datetime | str | None = None,
+    **wanted: Wanted,
+) -> Where:
+    """Build the condition.
+
+    Args:
+        scope: `session` for this session's exchanges, `all` for everybody's.
+        session_id: This session.
+        since: Only exchanges started at or after this instant; text is ISO 8601; an
+            instant without a zone is this machine's local time.
+        **wanted: Column name -> a value, several, or None for any.
+
+    Raises:
+        ParameterError: A filter is not one of those allowed.
+    """
+    if scope not in get_args(Scope):
+        raise ParameterError(
+            f"scope={scope!r} is not known; use 'session' for what this kernel asked "
+            "or 'all' for the whole ledger.",
+            param="scope",
+        )
+    filters = dict(wanted)
+    parts, values = ["1"], []
+    if scope == "session":
+        filters["session_id"] = session_id
+        # no index has the session; what began before it began need not be looked at
+        parts.append(_SINCE_SESSION)
+        values.append(session_id)
+    for column, want in filters.items():
+        if want is not None:
+            allowed = _several(column, want)
+            parts.append(f"{column} IN ({', '.join('?' * len(allowed))})")
+            values += allowed
+    if since is not None:
+        parts.append("started_at >= ?")
+        values.append(since_sql(since))
+    return Where(" AND ".join(parts), tuple(values))
+
+
+def _several(column: str, want: str | Collection[str]) -> list[str]:
+    found: list[Any] = [want] if isinstance(want, str) else list(want)
+    wrong = [each for each in found if not isinstance(each, str)]
+    if wrong:
+        raise ParameterError(
+            f"{column}={wrong[0]!r} is not text; give a name or a list of names.",
+            param=column,
+        )
+    allowed = _ALLOWED.get(column, found)
+    unknown = [each for each in found if each not in allowed]
+    if unknown:
+        raise ParameterError(
+            f"{column}={unknown[0]!r} is not known; use one of {', '.join(allowed)}.",
+            param=column,
+        )
+    return found
+
+
+def since_sql(instant: datetime | str, *, name: str = "since") -> str:
+    """Return an instant as `started_at` holds it.
+
+    Args:
+        instant: A datetime, or ISO 8601; without a zone it is this machine's time.
+        name: Of the argument, for the message.
+
+    Raises:
+        ParameterError: It is no instant.
+    """
+    try:
+        is_text = isinstance(instant, str)
+        found = datetime.fromisoformat(instant) if is_text else instant  # type: ignore[arg-type]  # just tested
+        return to_sortable(found)  # type: ignore[arg-type]  # just tested
+    except (AttributeError, TypeError, ValueError, OverflowError):
+        pass  # the error below says it, without a foreign one behind it
+    raise ParameterError(
+        f"{name}={instant!r} is not an instant; give a datetime, or text such as "
+        "'2026-01-31' or '2026-01-31T09:00:00+00:00'.",
+        param=name,
+    )

@@ -1,0 +1,126 @@
+"""From a ledger to frames: what to read of it, and by which rules to sum up.
+
+Loads pandas. Rules: filters work in the database; texts are read only where a
+column or an estimate needs them.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import pandas as pd
+
+from .estimate import MAX_ROWS, Estimates
+from .frames import replies_df as replies_frame
+from .frames import usage_df as usage_frame
+from .prices import Prices
+from .query import Scope, Wanted
+from .replies import TEXTS
+from .store import Ledger, Texts
+
+
+def replies_df(  # noqa: PLR0913 - one argument a filter
+    ledger: Ledger,
+    *,
+    scope: Scope = "session",
+    since: datetime | str | None = None,
+    conversation: Wanted = None,
+    run: Wanted = None,
+    model: Wanted = None,
+    texts: bool = True,
+    prices: Prices | None = None,
+) -> pd.DataFrame:
+    """List the replies that a ledger holds.
+
+    Args:
+        ledger: To read.
+        scope: `session` for this kernel's, `all` for the whole ledger.
+        since: Only exchanges started at or after this instant.
+        conversation: Only this conversation, or any of several.
+        run: Only this run, or any of several.
+        model: Only this model, or any of several.
+        texts: False leaves the texts unread and out: the columns `TEXTS` and
+            template columns.
+        prices: The price table for `cost`; unknown without one.
+
+    Returns:
+        One row a choice, the exchange that started first coming first; columns
+        `REPLIES`.
+
+    Raises:
+        ParameterError: A filter is not one that could be meant.
+        LedgerError: The ledger cannot be read.
+    """
+    exchanges = ledger.read(
+        scope=scope,
+        since=since,
+        conversation=conversation,
+        run=run,
+        model=model,
+        texts=texts,
+    )
+    return replies_frame(exchanges, texts=texts, prices=prices)
+
+
+def usage_df(  # noqa: PLR0913 - one argument a filter
+    ledger: Ledger,
+    *,
+    by: str | Sequence[str] = ("model",),
+    scope: Scope = "session",
+    since: datetime | str | None = None,
+    conversation: Wanted = None,
+    run: Wanted = None,
+    model: Wanted = None,
+    include_emulated: bool = False,
+    include_reused: bool = False,
+    prices: Prices | None = None,
+) -> pd.DataFrame:
+    """Sum up what the exchanges of a ledger used.
+
+    Args:
+        ledger: To read.
+        by: Columns of `REPLIES` to group by; none for one row over all.
+        scope: As for `replies_df`.
+        since: As for `replies_df`.
+        conversation: As for `replies_df`.
+        run: As for `replies_df`.
+        model: As for `replies_df`.
+        include_emulated: Count answers of the emulator, which cost nothing.
+        include_reused: Count replies that were read from the ledger.
+        prices: The price table for `cost`; unknown without one.
+
+    Returns:
+        One row a group: the columns grouped by, then `USAGE`. Tokens that were not
+        reported are estimated by a rule fitted on what the whole ledger has reported
+        for the model, or by the fixed rule.
+
+    Raises:
+        ParameterError: A filter or a column is not one that could be meant.
+        LedgerError: The ledger cannot be read.
+    """
+    needed = TEXTS & ({by} if isinstance(by, str) else set(by))
+    texts: Texts = True if needed else "estimated"
+    exchanges = ledger.read(
+        scope=scope,
+        since=since,
+        conversation=conversation,
+        run=run,
+        model=model,
+        texts=texts,
+    )
+    return usage_frame(
+        exchanges,
+        by=by,
+        include_emulated=include_emulated,
+        include_reused=include_reused,
+        estimates=estimates_of(ledger),
+        prices=prices,
+    )
+
+
+def estimates_of(ledger: Ledger) -> Estimates:
+    """Return the rules that a ledger's reported tokens give, fitted when asked for."""
+    return Estimates(
+        lambda model, is_emulated: ledger.reported(
+            model, is_emulated=is_emulated, n=MAX_ROWS
+        )
+    )

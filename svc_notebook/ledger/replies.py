@@ -1,0 +1,339 @@
+"""The one schema of replies: a row a choice, for the ledger and for sweeps.
+
+What it is not: the rows (see `reply`), or the frame (see `frames`). Rules: column
+names are API; numbers of the request stand on its first choice only, so that sums
+and means are both right; reported tokens are the service's alone, estimates never
+mix with them.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from svc_notebook.exchange import Exchange, Failure
+from svc_notebook.service.completion import Choice, CompletionBody
+from svc_notebook.service.request import CompletionRequest
+
+from .columns import Column, Dtype, Scalar
+from .reply import Reply
+
+
+def _of_row(
+    name: str, dtype: Dtype, read: Callable[[Reply], Scalar], doc: str
+) -> Column[Reply]:
+    return Column(name=name, dtype=dtype, read=read, doc=doc)
+
+
+def _of_part(
+    name: str,
+    dtype: Dtype,
+    read: Callable[[Any], Scalar],
+    doc: str,
+    part: str,
+) -> Column[Reply]:
+    """Make a column of one part of a row; it is missing where the part is."""
+    part_of = attrgetter(part)
+
+    def value_of(row: Reply) -> Scalar:
+        found = part_of(row)
+        return read(found) if found else None
+
+    return Column(
+        name=name,
+        dtype=dtype,
+        unit=_unit(name, dtype),
+        read=value_of,
+        doc=doc,
+        read_all=lambda batch: batch.of_part(part, read),
+    )
+
+
+def _unit(name: str, dtype: Dtype) -> str | None:
+    if name.endswith("_tokens"):
+        return "tokens"
+    if name.endswith("_s"):
+        return "s"
+    return "UTC" if dtype.startswith("datetime") else None
+
+
+def _of_exchange(
+    name: str, dtype: Dtype, read: Callable[[Exchange], Scalar], doc: str
+) -> Column[Reply]:
+    return _of_part(name, dtype, read, doc, "exchange")
+
+
+def _number(
+    name: str, dtype: Dtype, read: Callable[[Exchange], Scalar], doc: str
+) -> Column[Reply]:
+    """Make a column of numbers of the request: on its first row only."""
+    return _of_part(name, dtype, read, doc, "of_request")
+
+
+def _param(name: str, dtype: Dtype) -> Column[Reply]:
+    def value_of(params: dict[str, Any]) -> Scalar:
+        value = params.get(name)
+        return float(value) if dtype == "Float64" and value is not None else value
+
+    doc = "as sent; missing = not sent, so the service's default applied"
+    return _of_part(name, dtype, value_of, doc, "request.params")
+
+
+def _of_choice(
+    name: str, dtype: Dtype, read: Callable[[Choice], Scalar], doc: str
+) -> Column[Reply]:
+    return _of_part(name, dtype, read, doc, "choice")
+
+
+def _of_failure(
+    name: str, dtype: Dtype, read: Callable[[Failure], Scalar], doc: str
+) -> Column[Reply]:
+    return _of_part(name, dtype, read, doc, "failure")
+
+
+def _usage(name: str) -> Column[Reply]:
+    doc = "as the service reported it, else missing"
+    return _of_part(name, "Int64", attrgetter(name), doc, "usage")
+
+
+def _of_body(
+    name: str, dtype: Dtype, read: Callable[[CompletionBody], Scalar], doc: str
+) -> Column[Reply]:
+    return _of_part(name, dtype, read, doc, "body")
+
+
+def _created_at(body: CompletionBody) -> datetime | None:
+    created = body.created
+    try:
+        return None if created is None else datetime.fromtimestamp(created, UTC)
+    except (OverflowError, OSError, ValueError):  # no time of this calendar
+        return None
+
+
+def _is_cut(row: Reply) -> bool | None:
+    exchange, choice = row.exchange, row.choice
+    return None if exchange is None or choice is None else exchange.is_cut(choice)
+
+
+def _tool_calls(choice: Choice) -> str | None:
+    return _to_json(choice.tool_calls) if choice.tool_calls else None
+
+
+def _prompt(request: CompletionRequest) -> str:
+    newest = request.messages[-1]  # of a million requests nearly every one
+    return newest.content or "" if newest.role == "user" else request.prompt
+
+
+def _stop(params: dict[str, Any]) -> str | None:
+    stop = params.get("stop")
+    return None if stop is None else _to_json(stop)
+
+
+def _to_json(value: Any) -> str:  # noqa: ANN401 - anything that JSON knows
+    return msgspec.json.encode(value).decode()
+
+
+IDENTITY: tuple[Column[Reply], ...] = (
+    _of_exchange(
+        "exchange_id", "string", attrgetter("exchange_id"), "ours, sorts by time"
+    ),
+    _of_body(
+        "completion_id",
+        "string",
+        attrgetter("id"),
+        "the service's identifier of the completion",
+    ),
+    _of_row(
+        "door",
+        "string",
+        attrgetter("origin.door"),
+        "who asked: magic, panel, sweep, frame or python",
+    ),
+    _of_row(
+        "conversation",
+        "string",
+        attrgetter("origin.conversation"),
+        "name of the conversation, if it was part of one",
+    ),
+    _of_row("run", "string", attrgetter("origin.run"), "the sweep's run, if any"),
+    _of_row(
+        "cell_id",
+        "string",
+        attrgetter("origin.cell_id"),
+        "hash of all that affects the reply: the same combination has the same one",
+    ),
+    _of_row(
+        "repeat", "Int64", attrgetter("origin.repeat"), "repetition of the cell, from 0"
+    ),
+    _of_row(
+        "choice_index", "Int64", attrgetter("choice_index"), "position of the choice"
+    ),
+)
+SOURCE: tuple[Column[Reply], ...] = (
+    _of_exchange("endpoint", "string", attrgetter("endpoint"), "base address asked"),
+    _of_exchange(
+        "is_emulated", "boolean", attrgetter("is_emulated"), "answered by the emulator"
+    ),
+    _of_exchange(
+        "is_reused",
+        "boolean",
+        attrgetter("is_reused"),
+        "read from the ledger, not asked",
+    ),
+    _of_exchange(
+        "is_streamed", "boolean", attrgetter("is_streamed"), "asked as a stream"
+    ),
+)
+MODEL: tuple[Column[Reply], ...] = (
+    _of_row("model", "string", attrgetter("request.model"), "model id asked for"),
+    _of_body(
+        "model_returned",
+        "string",
+        attrgetter("model"),
+        "model id that the service says it used",
+    ),
+    _of_body(
+        "created_at",
+        "datetime64[us, UTC]",
+        _created_at,
+        "creation time that the service says",
+    ),
+)
+PARAMS: tuple[Column[Reply], ...] = (
+    _param("temperature", "Float64"),
+    _param("top_p", "Float64"),
+    _param("max_tokens", "Int64"),
+    _param("n", "Int64"),
+    _of_part(
+        "stop",
+        "string",
+        _stop,
+        "as sent, as JSON text; missing = not sent",
+        "request.params",
+    ),
+    _param("presence_penalty", "Float64"),
+    _param("frequency_penalty", "Float64"),
+    _param("repetition_penalty", "Float64"),
+    _param("user", "string"),
+)
+PROMPT: tuple[Column[Reply], ...] = (
+    _of_row(
+        "system",
+        "string",
+        attrgetter("request.system"),
+        "the system message, if the first message is one",
+    ),
+    _of_part("prompt", "string", _prompt, "the newest user message", "request"),
+)
+ANSWER: tuple[Column[Reply], ...] = (
+    _of_choice(
+        "text",
+        "string",
+        attrgetter("text"),
+        'the reply, a partial one too; "" is an empty reply, missing is none',
+    ),
+    _of_choice(
+        "finish_reason",
+        "string",
+        attrgetter("finish_reason"),
+        "as sent; `stop` is a normal end",
+    ),
+    _of_row(
+        "is_cut",
+        "boolean",
+        _is_cut,
+        "ended for want of tokens: finish reason `length`, or max_tokens reached",
+    ),
+    _of_choice(
+        "n_tool_calls", "Int64", lambda c: len(c.tool_calls), "tool calls asked for"
+    ),
+    _of_choice("tool_calls", "string", _tool_calls, "the tool calls, as JSON text"),
+)
+OUTCOME: tuple[Column[Reply], ...] = (
+    _of_row(
+        "status",
+        "string",
+        attrgetter("status"),
+        "planned, ok, error, cancelled, or not_run (in a run, but not asked)",
+    ),
+    _of_failure(
+        "error_type",
+        "string",
+        attrgetter("type"),
+        "class of our error; missing when ok",
+    ),
+    _of_failure(
+        "http_status", "Int64", attrgetter("http_status"), "status of the error"
+    ),
+    _of_failure("error_code", "string", attrgetter("code"), "the error body's code"),
+    _of_failure("error_param", "string", attrgetter("param"), "the error body's param"),
+    _of_failure(
+        "error_message", "string", attrgetter("message"), "our error's message"
+    ),
+    _number("n_attempts", "Int64", attrgetter("n_attempts"), "requests sent for it"),
+    _number("n_refused", "Int64", attrgetter("n_refused"), "of these, answered by 429"),
+)
+USAGE: tuple[Column[Reply], ...] = (
+    _usage("prompt_tokens"),
+    _usage("completion_tokens"),
+    _usage("total_tokens"),
+    Column(
+        name="est_prompt_tokens",
+        dtype="Int64",
+        unit="tokens",
+        read=attrgetter("est_prompt_tokens"),
+        doc="estimated for every request, also where tokens were reported",
+    ),
+    _number(
+        "est_completion_tokens",
+        "Int64",
+        attrgetter("est_completion_tokens"),
+        "estimated for every reply, also where tokens were reported",
+    ),
+    _of_exchange(
+        "usage_source",
+        "string",
+        attrgetter("usage_source"),
+        "reported, estimated (none was reported) or missing (nothing came)",
+    ),
+)
+TIMES: tuple[Column[Reply], ...] = (
+    _number("queue_s", "Float64", attrgetter("queue_s"), "waited for our own limit"),
+    _number(
+        "retry_wait_s", "Float64", attrgetter("retry_wait_s"), "waited for retries"
+    ),
+    _number("first_text_s", "Float64", attrgetter("first_text_s"), "to the first text"),
+    _number(
+        "latency_s",
+        "Float64",
+        attrgetter("latency_s"),
+        "from sending the last attempt to its end; no waiting for limits in it",
+    ),
+    _number("n_chunks", "Int64", attrgetter("n_chunks"), "chunks of a stream, else 0"),
+    _of_exchange(
+        "started_at", "datetime64[us, UTC]", attrgetter("started_at"), "asked at"
+    ),
+    _of_exchange("ended_at", "datetime64[us, UTC]", attrgetter("ended_at"), "ended at"),
+)
+COST: tuple[Column[Reply], ...] = (
+    _of_row(
+        "cost",
+        "Float64",
+        lambda _: None,
+        "by your price table, in its currency; missing = unknown, or nothing was paid",
+    ),
+    _of_row(
+        "cost_source",
+        "string",
+        lambda _: None,
+        "whether of reported or estimated tokens, and the price table with its date",
+    ),
+)
+BEFORE_TEMPLATE = (*IDENTITY, *SOURCE, *MODEL, *PARAMS, *PROMPT)
+REPLIES = (*BEFORE_TEMPLATE, *ANSWER, *OUTCOME, *USAGE, *TIMES, *COST)
+"""Every column of `replies_df`, in order; template columns come after `prompt`."""
+
+TEXTS = frozenset({"system", "prompt", "text", "tool_calls"})
+"""Columns that need the texts; a frame read without texts does not have them."""

@@ -1,0 +1,143 @@
+"""`svc-notebook ledger`: where it is, how large, and forget it."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from svc_notebook.errors import LedgerError, ParameterError
+from svc_notebook.exchange import Exchange
+from svc_notebook.ledger import command
+from svc_notebook.ledger.store import Ledger
+from svc_notebook.service.request import build_request
+
+MakeExchange = Callable[..., Exchange]
+
+
+def _fill(path: Path, make: MakeExchange, n: int = 3) -> None:
+    with Ledger(path) as ledger:
+        for number in range(n):
+            request = build_request(f"secret {number}", model="m")
+            ledger.add(make(86400 * number, exchange_id=f"x{number}", request=request))
+
+
+def test_says_where_it_is(path: Path, make: MakeExchange) -> None:
+    """The path is whole, with who named it and whether it is there."""
+    assert command.path(str(path)) == f"{path} (default; not made yet)"
+    assert command.path(":memory:", source="SVC_LEDGER").startswith("in memory")
+
+    _fill(path, make)
+
+    assert command.path(str(path), source="SVC_LEDGER") == f"{path} (SVC_LEDGER)"
+
+
+def test_says_how_large_it_is(path: Path, make: MakeExchange) -> None:
+    """The size is exchanges, sessions, bytes and days; looking makes no file."""
+    assert command.size(str(path)) == "nothing is kept"
+    assert not path.parent.exists()
+    Ledger(path).check()
+    assert command.size(str(path)).startswith("no exchanges")
+
+    _fill(path, make)
+    with Ledger(path) as other:
+        other.add(make(9))
+
+    said = command.size(str(path))
+    assert said.startswith("4 exchanges of 2 sessions, ")
+    assert said.endswith(" kB, from 2026-01-01 to 2026-01-03")
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "words"),
+    [(0, "0 bytes"), (1500, "2 kB"), (25 * 10**6, "25 MB"), (3 * 10**9, "3.0 GB")],
+)
+def test_says_bytes_in_words(n_bytes: int, words: str) -> None:
+    """Sizes are said in the unit that fits."""
+    assert command.in_words(n_bytes) == words
+
+
+def test_a_deletion_that_fails_deletes_nothing(path: Path, make: MakeExchange) -> None:
+    """If anything is wrong half-way, everything is as it was."""
+    _fill(path, make)
+    connection = sqlite3.connect(path)
+    connection.execute("DROP TABLE requests")
+    connection.close()
+
+    with pytest.raises(LedgerError):
+        command.forget(str(path))
+
+    with Ledger(path) as ledger:
+        assert ledger.count() == 3
+
+
+def test_forgets_without_a_trace(path: Path, make: MakeExchange) -> None:
+    """Afterwards no file holds anything of what was said."""
+    _fill(path, make)
+
+    said = command.forget(str(path))
+
+    assert said == f"3 exchanges were deleted from {path}"
+    left = b"".join(each.read_bytes() for each in path.parent.iterdir())
+    assert b"secret" not in left
+
+
+def test_a_kernel_goes_on_after_forgetting(path: Path, make: MakeExchange) -> None:
+    """A ledger that is open elsewhere keeps what is asked from then on."""
+    with Ledger(path) as ledger:
+        ledger.add(make(1))
+        command.forget(str(path))
+        ledger.add(make(2))
+
+        assert [each.exchange_id for each in ledger.read()] == ["x0002"]
+
+
+def test_forgets_what_is_old(path: Path, make: MakeExchange) -> None:
+    """With a day, what started before it is forgotten, the rest stays."""
+    _fill(path, make)
+
+    command.forget(str(path), before="2026-01-02T00:00:00+00:00")
+
+    with Ledger(path) as ledger:
+        assert [each.exchange_id for each in ledger.read(scope="all")] == ["x1", "x2"]
+
+
+def test_forgetting_nothing_makes_no_file(path: Path) -> None:
+    """Where nothing was kept there is nothing to forget."""
+    assert command.forget(str(path)) == "nothing was kept"
+    assert command.forget(":memory:") == "nothing was kept"
+    assert not path.parent.exists()
+
+
+def test_refuses_a_day_that_is_none(path: Path, make: MakeExchange) -> None:
+    """A word that is no instant deletes nothing."""
+    _fill(path, make)
+
+    with pytest.raises(ParameterError, match="before='yesterday'"):
+        command.forget(str(path), before="yesterday")
+
+    with Ledger(path) as ledger:
+        assert ledger.count() == 3
+
+
+def test_leaves_another_programs_file_alone(tmp_path: Path) -> None:
+    """What is no ledger is neither measured nor forgotten."""
+    path = tmp_path / "notes.txt"
+    path.write_text("my notes " * 100, encoding="utf-8")
+
+    with pytest.raises(LedgerError, match="not a ledger"):
+        command.size(str(path))
+    with pytest.raises(LedgerError, match="not a ledger"):
+        command.forget(str(path))
+
+    assert path.read_text(encoding="utf-8") == "my notes " * 100
+
+
+def test_forgetting_must_be_confirmed(path: Path, make: MakeExchange) -> None:
+    """Without a second word the error says what would be lost, and how to say so."""
+    _fill(path, make)
+
+    with pytest.raises(ParameterError, match=r"3 exchanges.*--yes"):
+        command.check_confirmed(is_confirmed=False, place=str(path))
+
+    command.check_confirmed(is_confirmed=True, place=str(path))

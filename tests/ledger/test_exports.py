@@ -1,0 +1,230 @@
+"""Frames as files: identical from Parquet, harmless and whole in a spreadsheet."""
+
+import csv
+import importlib
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
+
+from svc_notebook.errors import ConfigError, ParameterError
+from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.ledger.cells import MAX_CELL_CHARS
+from svc_notebook.ledger.exports import export, read_parquet
+from svc_notebook.ledger.frames import replies_df, usage_df
+from svc_notebook.service.completion import Choice, CompletionBody
+from svc_notebook.service.request import build_request
+
+openpyxl: Any = pytest.importorskip("openpyxl")
+pytest.importorskip("pyarrow")
+
+MakeExchange = Callable[..., Exchange]
+
+TEXTS = [
+    '=HYPERLINK("http://evil.test")',
+    "  +1+cmd|' /C calc'!A0",
+    "\uff1d1+1",
+    "\t=1",
+    "สวัสดีครับ\nบรรทัดที่สอง",
+    'quotes " and, commas; and 👩‍🚀',
+    "carriage\r\nreturn",
+    "-5",
+    "\x00\x1b[31mred",
+    "_x0041_",
+    "",
+]
+
+
+def _frame(make: MakeExchange) -> pd.DataFrame:
+    columns = {"word": "=a", "size": 3, "share": 0.5, "is_new": True}
+    asked = [
+        make(
+            at,
+            body=CompletionBody(choices=(Choice(text=text, finish_reason="stop"),)),
+            origin=Origin(columns=columns if at % 2 else {}),
+            request=build_request(text or "Hi", model="m"),
+        )
+        for at, text in enumerate(TEXTS)
+    ]
+    return replies_df([*asked, make(99, body=None, status="error")])
+
+
+def _rows(path: Path) -> list[list[str]]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        return list(csv.reader(file))
+
+
+def _cells(path: Path) -> Any:  # noqa: ANN401 - openpyxl has no types
+    return openpyxl.load_workbook(path)["svc"]
+
+
+@pytest.mark.parametrize("n", [0, 12])
+def test_parquet_comes_back_identical(
+    make: MakeExchange, tmp_path: Path, n: int
+) -> None:
+    """Values, dtypes and template columns come back, also of no rows."""
+    frame = _frame(make).iloc[:n]
+
+    got = read_parquet(export(frame, tmp_path / "r.parquet"))
+
+    assert_frame_equal(got, frame)
+
+
+def test_usage_comes_back_identical(make: MakeExchange, tmp_path: Path) -> None:
+    """A frame of sums comes back too."""
+    frame = usage_df([make(0), make(1, body=None)], by=["model", "door"])
+
+    assert_frame_equal(read_parquet(export(frame, tmp_path / "u.parquet")), frame)
+
+
+def test_reads_what_pandas_wrote(make: MakeExchange, tmp_path: Path) -> None:
+    """A file that pandas wrote by itself gets the stated dtypes."""
+    frame = _frame(make)
+    frame.to_parquet(tmp_path / "r.parquet")
+
+    assert_frame_equal(read_parquet(tmp_path / "r.parquet"), frame)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no parquet at all"])
+def test_refuses_what_is_no_parquet(tmp_path: Path, content: bytes | None) -> None:
+    """A file that cannot be read is refused as ours."""
+    path = tmp_path / "r.parquet"
+    if content is not None:
+        path.write_bytes(content)
+
+    with pytest.raises(ParameterError, match=r"r\.parquet' cannot be read"):
+        read_parquet(path)
+
+
+def test_no_cell_of_a_csv_is_a_formula(make: MakeExchange, tmp_path: Path) -> None:
+    """In CSV every text that looks like a formula has a quote in front."""
+    rows = _rows(export(_frame(make), tmp_path / "r.csv"))
+
+    at = rows[0].index("text")
+    texts = [row[at] for row in rows[1:-1]]
+    assert texts == ["'" + text for text in TEXTS[:4]] + TEXTS[4:8] + [
+        "\x00\x1b[31mred",
+        "_x0041_",
+        "",
+    ]
+    assert {row[rows[0].index("word")] for row in rows[1:]} == {"'=a", ""}
+
+
+def test_a_csv_is_opened_rightly(make: MakeExchange, tmp_path: Path) -> None:
+    """It begins with the mark of UTF-8, its lines end as a spreadsheet's do."""
+    content = export(_frame(make), tmp_path / "r.csv").read_bytes()
+
+    assert content.startswith(b"\xef\xbb\xbfexchange_id,completion_id,")
+    assert content.endswith(b"\r\n")
+    assert "สวัสดีครับ\nบรรทัดที่สอง".encode() in content
+
+
+def test_names_of_columns_are_neutralised_too(
+    make: MakeExchange, tmp_path: Path
+) -> None:
+    """A template column may be called anything, and is no formula either."""
+    frame = replies_df([make(origin=Origin(columns={"=x": 1}))])
+
+    assert "'=x" in _rows(export(frame, tmp_path / "r.csv"))[0]
+
+
+def test_numbers_of_a_csv_are_left_alone(tmp_path: Path) -> None:
+    """A negative number is a number."""
+    frame = pd.DataFrame({"a": pd.array([-5, None], dtype="Int64"), "b": [-0.5, 1.0]})
+
+    assert _rows(export(frame, tmp_path / "r.csv"))[1:] == [["-5", "-0.5"], ["", "1.0"]]
+
+
+def test_a_workbook_holds_texts_as_texts(make: MakeExchange, tmp_path: Path) -> None:
+    """In Excel no cell is a formula, and every text is as it was."""
+    sheet = _cells(export(_frame(make), tmp_path / "r.xlsx"))
+
+    names = [cell.value for cell in sheet[1]]
+    column = [row[names.index("text")] for row in sheet.iter_rows(min_row=2)]
+    assert {cell.data_type for cell in column} <= {"s", "inlineStr", "n"}  # n: empty
+    unescape = importlib.import_module("openpyxl.utils.escape").unescape
+    got = [unescape(cell.value or "") for cell in column][: len(TEXTS)]
+    assert got == TEXTS
+    assert [cell.quotePrefix for cell in column[:5]] == [True] * 4 + [False]
+
+
+def test_a_workbook_has_instants_and_numbers(
+    make: MakeExchange, tmp_path: Path
+) -> None:
+    """Instants are dates of UTC, numbers numbers, what is missing is empty."""
+    sheet = _cells(export(_frame(make), tmp_path / "r.xlsx"))
+
+    names = [cell.value for cell in sheet[1]]
+    row = dict(zip(names, (cell.value for cell in sheet[2]), strict=True))
+    assert row["started_at"] == datetime(2026, 1, 1)  # noqa: DTZ001 - Excel's are naive
+    assert (row["est_prompt_tokens"], row["latency_s"], row["run"]) == (8, 0.5, None)
+
+
+def test_a_number_too_large_for_a_workbook_is_text(tmp_path: Path) -> None:
+    """An integer that a spreadsheet would round is written as text."""
+    frame = pd.DataFrame({"a": pd.array([2**60], dtype="Int64")})
+
+    assert _cells(export(frame, tmp_path / "r.xlsx"))["A2"].value == str(2**60)
+
+
+@pytest.mark.parametrize("ending", ["csv", "xlsx"])
+def test_warns_of_cells_that_are_cut(tmp_path: Path, ending: str) -> None:
+    """A text longer than a cell is warned about, with its column and how many."""
+    frame = pd.DataFrame({"text": pd.array(["a" * 40_000, "b"], dtype="string")})
+
+    with pytest.warns(UserWarning, match=r"in text \(1\)"):
+        path = export(frame, tmp_path / f"r.{ending}")
+
+    if ending == "csv":
+        assert len(_rows(path)[1][0]) == 40_000
+    else:
+        assert len(_cells(path)["A2"].value) == MAX_CELL_CHARS
+
+
+def test_json_lines_hold_everything_as_it_is(
+    make: MakeExchange, tmp_path: Path
+) -> None:
+    """Texts are exact, missing values null, instants ISO, Thai readable."""
+    path = export(_frame(make), tmp_path / "r.jsonl")
+
+    content = path.read_text(encoding="utf-8")
+    rows = [json.loads(line) for line in content.split("\n")[:-1]]
+    assert [row["text"] for row in rows] == [*TEXTS, None]
+    assert datetime.fromisoformat(rows[0]["started_at"]) == datetime(
+        2026, 1, 1, tzinfo=UTC
+    )
+    assert "สวัสดีครับ" in content
+
+
+def test_a_name_without_a_kind_is_refused(tmp_path: Path) -> None:
+    """A file name must say what to write."""
+    with pytest.raises(ParameterError, match=r"\.parquet, \.csv, \.jsonl, \.xlsx"):
+        export(pd.DataFrame(), tmp_path / "r.doc")
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "xlsx", "parquet"])
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, ending: str) -> None:
+    """A folder that is not there is refused as ours."""
+    with pytest.raises(ParameterError, match="cannot be written: No such file"):
+        export(pd.DataFrame({"a": [1]}), tmp_path / "no" / f"r.{ending}")
+
+
+@pytest.mark.parametrize(
+    ("package", "ending"), [("pyarrow", "parquet"), ("openpyxl", "xlsx")]
+)
+def test_a_missing_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, ending: str
+) -> None:
+    """Without the package the error names it and the command that installs it."""
+    monkeypatch.setitem(sys.modules, package, None)
+
+    with pytest.raises(ConfigError, match=rf"{package}.*'svc-notebook\[files\]'"):
+        export(pd.DataFrame({"a": [1]}), tmp_path / f"r.{ending}")
+
+    assert list(tmp_path.iterdir()) == []

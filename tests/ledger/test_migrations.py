@@ -1,0 +1,142 @@
+"""Files of earlier versions become those of this one, whole."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from svc_notebook.errors import LedgerError
+from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.ledger.migrations import MIGRATIONS
+from svc_notebook.ledger.record import to_row
+from svc_notebook.ledger.schema import APPLICATION_ID, migrate
+from svc_notebook.ledger.store import Ledger
+from svc_notebook.service.completion import Choice, CompletionBody
+
+MakeExchange = Callable[..., Exchange]
+
+# what version 1 wrote, typed out: its columns must not follow those of today
+_KEYS_1 = (
+    "exchange_id",
+    "session_id",
+    "door",
+    "conversation",
+    "run",
+    "cell_id",
+    "repeat",
+    "model",
+    "endpoint",
+    "status",
+    "is_emulated",
+    "is_reused",
+    "started_at",
+    "record",
+    "record_crc32",
+)
+_INSERT_1 = (
+    f"INSERT INTO exchanges ({', '.join(_KEYS_1)}) "  # noqa: S608 - names above
+    f"VALUES ({', '.join(':' + key for key in _KEYS_1)})"
+)
+
+
+def _exchanges(make: MakeExchange) -> list[Exchange]:
+    streamed = CompletionBody(choices=(Choice(text="สวัสดี", finish_reason="stop"),))
+    return [
+        make(0, origin=Origin(conversation="plan")),
+        make(1, body=streamed, is_streamed=True),
+        make(2, body=None, status="cancelled"),
+    ]
+
+
+def _write_version_1(path: Path, exchanges: list[Exchange]) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    for statement in MIGRATIONS[0]:
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute("PRAGMA user_version = 1")
+    for exchange in exchanges:
+        connection.execute(_INSERT_1, to_row(exchange, "before"))
+    connection.execute("INSERT INTO scores VALUES ('x0000', 0, 'good', 1, '2026')")
+    connection.close()
+
+
+def test_a_file_of_version_1_is_read_whole(tmp_path: Path, make: MakeExchange) -> None:
+    """Every exchange of a first-version file is there, and more can be added."""
+    path = tmp_path / "ledger.sqlite"
+    _write_version_1(path, _exchanges(make))
+
+    with Ledger(path, session_id="before") as ledger:
+        ledger.add(make(3))
+        got = list(ledger.read(scope="session"))
+
+    assert got == [*_exchanges(make), make(3)]
+
+
+def test_a_file_of_version_1_keeps_scores_and_sources(
+    tmp_path: Path, make: MakeExchange
+) -> None:
+    """Scores stay, and where the usage of each exchange came from is filled in."""
+    path = tmp_path / "ledger.sqlite"
+    _write_version_1(path, _exchanges(make))
+    Ledger(path).check()
+
+    connection = sqlite3.connect(path)
+    scores = connection.execute("SELECT * FROM scores").fetchall()
+    sources = connection.execute("SELECT usage_source FROM exchanges").fetchall()
+    version = connection.execute("PRAGMA user_version").fetchone()
+    connection.close()
+    assert scores == [("x0000", 0, "good", 1, "2026")]
+    assert sources == [("reported",), ("estimated",), ("missing",)]
+    assert version == (len(MIGRATIONS),)
+
+
+class _Stops(sqlite3.Connection):
+    """A connection that dies after so many statements."""
+
+    n_left = 0
+
+    def execute(self, *args: object) -> sqlite3.Cursor:
+        if self.n_left == 0:
+            raise KeyboardInterrupt
+        self.n_left -= 1
+        return super().execute(*args)  # type: ignore[arg-type]  # passed on
+
+
+def test_a_stop_while_migrating_loses_nothing(
+    tmp_path: Path, make: MakeExchange
+) -> None:
+    """Stopped after any statement, an old file is as it was, and is read whole."""
+    n_stops = 0
+    is_done = False
+    while not is_done:
+        path = tmp_path / f"{n_stops}.sqlite"
+        _write_version_1(path, _exchanges(make))
+        connection = sqlite3.connect(path, isolation_level=None, factory=_Stops)
+        connection.n_left = n_stops
+        try:
+            migrate(connection)
+            is_done = True
+        except KeyboardInterrupt:
+            n_stops += 1
+        finally:
+            connection.close()
+        with Ledger(path) as ledger:
+            assert list(ledger.read(scope="all")) == _exchanges(make)
+
+    assert n_stops > len(MIGRATIONS[1])
+
+
+def test_an_older_file_that_is_damaged_is_left_as_it_is(
+    tmp_path: Path, make: MakeExchange
+) -> None:
+    """A first-version file that lost its end is refused, not brought up to date."""
+    path = tmp_path / "ledger.sqlite"
+    _write_version_1(path, [make(number) for number in range(50)])
+    path.write_bytes(path.read_bytes()[:-4096])
+    before = path.read_bytes()
+
+    with pytest.raises(LedgerError, match="damaged"):
+        Ledger(path).check()
+
+    assert path.read_bytes() == before

@@ -1,0 +1,158 @@
+"""Costs come from the user's own price table, and from nothing else."""
+
+from collections.abc import Callable
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from svc_notebook.errors import SettingsError
+from svc_notebook.exchange import Exchange
+from svc_notebook.ledger.cost import Cost, cost_of
+from svc_notebook.ledger.frames import replies_df
+from svc_notebook.ledger.prices import Price, Prices
+from svc_notebook.service.completion import Choice, CompletionBody, Usage
+from svc_notebook.service.request import build_request
+
+MakeExchange = Callable[..., Exchange]
+
+MODEL = "svc-v2-8b-instruct"
+TABLE: dict[str, Any] = {
+    "as_of": "2026-01-31",
+    "currency": "USD",
+    "models": {MODEL: {"prompt": 1, "completion": 2.5}},
+}
+PRICES = Prices(
+    models={MODEL: Price(prompt=1.0, completion=2.5)},
+    currency="USD",
+    as_of=date(2026, 1, 31),
+    source="given table",
+)
+TOML = """
+as_of = 2026-01-31
+currency = "USD"
+[models."svc-v2-8b-instruct"]
+prompt = 1
+completion = 2.5
+"""
+
+
+def test_reads_a_mapping() -> None:
+    """A table given as a mapping is read."""
+    assert Prices.from_mapping(TABLE) == PRICES
+
+
+@pytest.mark.parametrize("as_of", [date(2026, 1, 31), datetime(2026, 1, 31, 9)])  # noqa: DTZ001 - as TOML gives it
+def test_takes_a_day_in_any_form(as_of: object) -> None:
+    """The day may be a date, or an instant of that day."""
+    assert Prices.from_mapping({**TABLE, "as_of": as_of}) == PRICES
+
+
+@pytest.mark.parametrize("name", ["prices.toml", "prices.json"])
+def test_reads_a_file(tmp_path: Path, name: str) -> None:
+    """TOML and JSON files are read, and give the table its name."""
+    text = TOML
+    if name.endswith("json"):
+        text = str(TABLE).replace("'", '"')
+    (tmp_path / name).write_text(text, encoding="utf-8")
+
+    prices = Prices.from_file(tmp_path / name)
+
+    assert prices.models == PRICES.models
+    assert prices.stamp == f"{name}, USD, 2026-01-31"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"as_of": None}, "since when"),
+        ({"as_of": "soon"}, "since when"),
+        ({"currency": " "}, "currency"),
+        ({"models": []}, "no models"),
+        ({"model": {}}, "'model' means nothing"),
+        ({"models": {"m": {"prompt": 1}}}, "m needs prompt and completion"),
+        ({"models": {"m": 3}}, "m needs prompt and completion"),
+        ({"models": {"m": {"prompt": -1, "completion": 1}}}, "-1 is no price of m"),
+        ({"models": {"m": {"prompt": 1, "completion": "x"}}}, "'x' is no price"),
+        ({"models": {"m": {"prompt": 1, "completion": True}}}, "True is no price"),
+        ({"models": {"m": {"prompt": 1, "completion": float("nan")}}}, "nan is no"),
+    ],
+)
+def test_refuses_a_table_that_is_not_one(changes: dict[str, Any], reason: str) -> None:
+    """A table that lacks or doubles something is refused, and a right one shown."""
+    with pytest.raises(SettingsError, match=reason) as caught:
+        Prices.from_mapping({**TABLE, **changes})
+
+    assert "as_of = 2026-01-31" in str(caught.value)
+
+
+def test_refuses_what_is_no_table() -> None:
+    """Something else altogether is refused as ours."""
+    with pytest.raises(SettingsError, match="no models"):
+        Prices.from_mapping(5)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("p.toml", b"a = ", "not TOML"),
+        ("p.json", b"{", "not JSON"),
+        ("p.toml", b"\xff", "not TOML"),
+        ("p.toml", None, "cannot be read"),
+    ],
+)
+def test_refuses_a_file_that_cannot_be_read(
+    tmp_path: Path, name: str, content: bytes | None, reason: str
+) -> None:
+    """A broken or missing file is named with the reason."""
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+
+    with pytest.raises(SettingsError, match=reason):
+        Prices.from_file(path)
+
+
+def test_reckons_with_reported_tokens(make: MakeExchange) -> None:
+    """Reported tokens cost what a million of them cost, in proportion."""
+    assert cost_of(make(), PRICES) == Cost((10 * 1 + 2 * 2.5) / 1e6, "reported")
+
+
+def test_reckons_with_estimates_where_none_were_reported(make: MakeExchange) -> None:
+    """A stream's cost is that of its estimates, and says so."""
+    streamed = make(body=CompletionBody(choices=(Choice(text="Hi"),)))
+
+    assert cost_of(streamed, PRICES) == Cost((8 * 1 + 3 * 2.5) / 1e6, "estimated")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"body": None, "status": "error"},
+        {"request": build_request("Hi", model="other")},
+        {"body": CompletionBody(choices=(), usage=Usage(total_tokens=3))},
+    ],
+)
+def test_what_is_unknown_stays_unknown(
+    make: MakeExchange, changes: dict[str, Any]
+) -> None:
+    """Without tokens or without a price there is no cost, not a cost of nothing."""
+    assert cost_of(make(**changes), PRICES) is None
+
+
+def test_replies_have_costs_with_their_source(make: MakeExchange) -> None:
+    """Rows have costs by the table; what was not paid for has none."""
+    asked = [make(0), make(1, is_emulated=True), make(2, is_reused=True)]
+
+    frame = replies_df(asked, prices=PRICES)
+
+    assert frame["cost"].tolist()[0] == pytest.approx(15e-6)
+    assert frame["cost"].isna().tolist() == [False, True, True]
+    assert frame["cost_source"][0] == "reported tokens; given table, USD, 2026-01-31"
+    assert str(frame["cost"].dtype) == "Float64"
+
+
+def test_without_a_table_nothing_has_a_cost(make: MakeExchange) -> None:
+    """The package has no prices of its own."""
+    assert replies_df([make()])["cost"].isna().all()

@@ -1,0 +1,316 @@
+"""The frame of replies: one schema, stated dtypes, a row a choice."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
+
+from svc_notebook.exchange import Exchange, Failure, Origin
+from svc_notebook.ledger.frames import describe, replies_df
+from svc_notebook.ledger.replies import REPLIES
+from svc_notebook.service.completion import Choice, CompletionBody, Usage
+from svc_notebook.service.request import build_request
+from svc_notebook.service.tool import FunctionCall, ToolCall
+
+MakeExchange = Callable[..., Exchange]
+
+SCHEMA = {
+    "exchange_id": "string",
+    "completion_id": "string",
+    "door": "string",
+    "conversation": "string",
+    "run": "string",
+    "cell_id": "string",
+    "repeat": "Int64",
+    "choice_index": "Int64",
+    "endpoint": "string",
+    "is_emulated": "boolean",
+    "is_reused": "boolean",
+    "is_streamed": "boolean",
+    "model": "string",
+    "model_returned": "string",
+    "created_at": "datetime64[us, UTC]",
+    "temperature": "Float64",
+    "top_p": "Float64",
+    "max_tokens": "Int64",
+    "n": "Int64",
+    "stop": "string",
+    "presence_penalty": "Float64",
+    "frequency_penalty": "Float64",
+    "repetition_penalty": "Float64",
+    "user": "string",
+    "system": "string",
+    "prompt": "string",
+    "text": "string",
+    "finish_reason": "string",
+    "is_cut": "boolean",
+    "n_tool_calls": "Int64",
+    "tool_calls": "string",
+    "status": "string",
+    "error_type": "string",
+    "http_status": "Int64",
+    "error_code": "string",
+    "error_param": "string",
+    "error_message": "string",
+    "n_attempts": "Int64",
+    "n_refused": "Int64",
+    "prompt_tokens": "Int64",
+    "completion_tokens": "Int64",
+    "total_tokens": "Int64",
+    "est_prompt_tokens": "Int64",
+    "est_completion_tokens": "Int64",
+    "usage_source": "string",
+    "queue_s": "Float64",
+    "retry_wait_s": "Float64",
+    "first_text_s": "Float64",
+    "latency_s": "Float64",
+    "n_chunks": "Int64",
+    "started_at": "datetime64[us, UTC]",
+    "ended_at": "datetime64[us, UTC]",
+    "cost": "Float64",
+    "cost_source": "string",
+}
+
+
+def _failed(make: MakeExchange) -> Exchange:
+    failure = Failure(
+        type="BadRequestError", message="No.", http_status=400, code="c", param="p"
+    )
+    return make(1, body=None, status="error", failure=failure, latency_s=None)
+
+
+def _cancelled(make: MakeExchange) -> Exchange:
+    body = CompletionBody(choices=(Choice(text="Hel"),))
+    return make(2, body=body, status="cancelled", failure=Failure(type="Cancelled"))
+
+
+def _dtypes(frame: pd.DataFrame) -> dict[str, str]:
+    return {str(name): str(dtype) for name, dtype in frame.dtypes.items()}
+
+
+def _row(frame: pd.DataFrame) -> dict[str, Any]:
+    """Return what a row holds, without its missing values."""
+    row = frame.iloc[0]
+    return {
+        str(name): value for name, value in row.to_dict().items() if not pd.isna(value)
+    }
+
+
+@pytest.mark.parametrize("kinds", ["", "o", "f", "c", "ofc", "ff"])
+def test_has_the_same_dtypes_whatever_is_in_it(make: MakeExchange, kinds: str) -> None:
+    """No rows, only good, only failed, only cancelled ones: the dtypes are the same."""
+    one = {"o": make(), "f": _failed(make), "c": _cancelled(make)}
+
+    frame = replies_df(one[kind] for kind in kinds)
+
+    assert _dtypes(frame) == SCHEMA
+    assert len(frame) == len(kinds)
+
+
+def test_shows_a_good_exchange_whole(make: MakeExchange) -> None:
+    """A good exchange fills the columns of what was asked and what came."""
+    request = build_request(
+        "Say hello.",
+        model="svc-v2-8b-instruct",
+        system="Be brief.",
+        params={"temperature": 0, "stop": ["a", "b"], "max_tokens": 20, "user": "u"},
+    )
+    origin = Origin(door="sweep", run="r", cell_id="c", repeat=1)
+
+    row = _row(replies_df([make(request=request, origin=origin)]))
+
+    assert row == {
+        "exchange_id": "x0000",
+        "completion_id": "c0",
+        "door": "sweep",
+        "run": "r",
+        "cell_id": "c",
+        "repeat": 1,
+        "choice_index": 0,
+        "endpoint": "https://service.test/v1",
+        "is_emulated": False,
+        "is_reused": False,
+        "is_streamed": False,
+        "model": "svc-v2-8b-instruct",
+        "model_returned": "svc-v2-8b-instruct",
+        "created_at": datetime(2026, 1, 1, tzinfo=UTC),
+        "temperature": 0.0,
+        "max_tokens": 20,
+        "stop": '["a","b"]',
+        "user": "u",
+        "system": "Be brief.",
+        "prompt": "Say hello.",
+        "text": "Hello.",
+        "finish_reason": "stop",
+        "is_cut": False,
+        "n_tool_calls": 0,
+        "status": "ok",
+        "n_attempts": 1,
+        "n_refused": 0,
+        "prompt_tokens": 10,
+        "completion_tokens": 2,
+        "total_tokens": 12,
+        "est_prompt_tokens": 8,
+        "est_completion_tokens": 3,
+        "usage_source": "reported",
+        "queue_s": 0.0,
+        "retry_wait_s": 0.0,
+        "latency_s": 0.5,
+        "n_chunks": 0,
+        "started_at": datetime(2026, 1, 1, tzinfo=UTC),
+        "ended_at": datetime(2026, 1, 1, 0, 0, 0, 500_000, tzinfo=UTC),
+    }
+
+
+def test_shows_why_a_request_failed(make: MakeExchange) -> None:
+    """A failed exchange has one row with the error and no text."""
+    row = _row(replies_df([_failed(make)]))
+
+    names = ("status", "error_type", "http_status", "error_code", "error_param")
+    assert [row[name] for name in names] == ["error", "BadRequestError", 400, "c", "p"]
+    assert row["error_message"] == "No."
+    assert row["usage_source"] == "missing"
+    assert row["choice_index"] == 0
+    assert "text" not in row
+
+
+def test_keeps_partial_text(make: MakeExchange) -> None:
+    """An interrupted exchange keeps the text that had come, and is not cut."""
+    row = _row(replies_df([_cancelled(make)]))
+
+    assert (row["status"], row["text"], row["is_cut"]) == ("cancelled", "Hel", False)
+
+
+def test_tells_an_empty_reply_from_none(make: MakeExchange) -> None:
+    """An empty reply is "", a reply with tool calls alone has no text."""
+    call = ToolCall(id="t", function=FunctionCall(name="f", arguments="{}"))
+    choices = (
+        Choice(index=0, text="", finish_reason="stop"),
+        Choice(index=1, text=None, tool_calls=(call,), finish_reason="stop"),
+    )
+
+    frame = replies_df([make(body=CompletionBody(choices=choices))])
+
+    assert frame["text"].isna().tolist() == [False, True]
+    assert frame["text"][0] == ""
+    assert frame["n_tool_calls"].tolist() == [0, 1]
+    assert frame["tool_calls"][1] == (
+        '[{"id":"t","type":"function","function":{"name":"f","arguments":"{}"}}]'
+    )
+
+
+def test_numbers_of_the_request_stand_on_its_first_choice(make: MakeExchange) -> None:
+    """Sums and means over choices are those over requests."""
+    choices = tuple(Choice(index=at, text="t", finish_reason="stop") for at in range(3))
+    usage = Usage(prompt_tokens=10, completion_tokens=6, total_tokens=16)
+    many = make(1, body=CompletionBody(choices=choices, usage=usage), latency_s=2.0)
+
+    frame = replies_df([make(0), many])
+
+    assert frame["choice_index"].tolist() == [0, 0, 1, 2]
+    assert frame["total_tokens"].sum() == 12 + 16
+    assert frame["latency_s"].mean() == (0.5 + 2.0) / 2
+    assert frame["est_prompt_tokens"].count() == 2
+    assert frame["model"].count() == 4
+
+
+def test_marks_a_cut_reply(make: MakeExchange) -> None:
+    """A finish reason of length, or as many tokens as allowed, is a cut reply."""
+    long = CompletionBody(choices=(Choice(text="t", finish_reason="length"),))
+    full = CompletionBody(
+        choices=(Choice(text="t", finish_reason="stop"),),
+        usage=Usage(completion_tokens=150),
+    )
+
+    frame = replies_df([make(body=long), make(body=full), make()])
+
+    assert frame["is_cut"].tolist() == [True, True, False]
+
+
+def test_puts_template_columns_behind_the_prompt(make: MakeExchange) -> None:
+    """Template columns come after prompt, with a dtype that holds their values."""
+    first: dict[str, Any] = {
+        "word": "a",
+        "size": 1,
+        "share": 1,
+        "is_new": True,
+        "text": "b",
+    }
+    second = {"size": None, "share": 0.5, "mixed": 3}
+    rows = [
+        make(0, origin=Origin(columns=first)),
+        make(1, origin=Origin(columns=second)),
+        make(2, origin=Origin(columns={"mixed": "three"})),
+    ]
+
+    frame = replies_df(rows)
+
+    at = frame.columns.get_loc("prompt")
+    assert isinstance(at, int)
+    expected = pd.DataFrame(
+        {
+            "word": pd.array(["a", None, None], dtype="string"),
+            "size": pd.array([1, None, None], dtype="Int64"),
+            "share": pd.array([1.0, 0.5, None], dtype="Float64"),
+            "is_new": pd.array([True, None, None], dtype="boolean"),
+            "var_text": pd.array(["b", None, None], dtype="string"),
+            "mixed": pd.array([None, "3", "three"], dtype="string"),
+        }
+    )
+    assert_frame_equal(frame.iloc[:, at + 1 : at + 7], expected)
+    assert frame.columns[at + 7] == "text"
+
+
+def test_a_clash_never_makes_two_columns_of_one_name(make: MakeExchange) -> None:
+    """A template column var_text beside text leaves every name unique."""
+    columns = {"text": "one", "var_text": "two"}
+
+    frame = replies_df([make(origin=Origin(columns=columns))])
+
+    assert frame.columns.is_unique
+    assert frame["var_text"][0] == "two"
+    assert frame["var_var_text"][0] == "one"
+
+
+def test_takes_the_columns_that_are_wanted(make: MakeExchange) -> None:
+    """A tuple of columns makes a frame of just these."""
+    wanted = [column for column in REPLIES if column.name in {"model", "text"}]
+
+    frame = replies_df([make(origin=Origin(columns={"a": "b"}))], columns=wanted)
+
+    assert list(frame.columns) == ["model", "text"]
+
+
+@pytest.mark.parametrize("created", [10**18, -(10**18), None])
+def test_leaves_out_what_no_column_can_hold(
+    make: MakeExchange, created: int | None
+) -> None:
+    """A creation time or a count that is out of this world is missing, not a crash."""
+    body = CompletionBody(
+        created=created,
+        choices=(Choice(text="\ud83d", finish_reason="stop"),),
+        usage=Usage(prompt_tokens=2**64),
+    )
+
+    row = _row(replies_df([make(body=body)]))
+
+    assert "created_at" not in row
+    assert "prompt_tokens" not in row
+    assert row["text"] == "?"
+
+
+def test_describes_every_column() -> None:
+    """Each column of the schema has a dtype, and words for what it means."""
+    frame = describe()
+
+    assert dict(zip(frame["name"], frame["dtype"], strict=True)) == SCHEMA
+    assert (frame["doc"].str.len() > 0).all()
+    units = dict(zip(frame["name"], frame["unit"], strict=True))
+    assert [units[name] for name in ("latency_s", "max_tokens", "started_at")] == [
+        "s",
+        "tokens",
+        "UTC",
+    ]

@@ -1,0 +1,362 @@
+"""The ledger keeps every exchange once and gives it back."""
+
+import gc
+import multiprocessing
+import os
+import stat
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.ledger.opening import open_file
+from svc_notebook.ledger.store import PAGE_ROWS, Ledger
+from svc_notebook.service.request import build_request
+
+MakeExchange = Callable[..., Exchange]
+
+WEST = timezone(timedelta(hours=-7))
+
+
+def test_gives_back_what_was_added(ledger: Ledger, make: MakeExchange) -> None:
+    """An exchange is read back equal to what was added."""
+    params = {"stop": ["a", "b"], "temperature": 1, "max_tokens": 9}
+    request = build_request("Hi\0 สวัสดี 👩‍🚀", model="m", params=params)
+    told = make(request=request, origin=Origin(door="magic", columns={"a": 1}))
+
+    ledger.add(told)
+
+    assert list(ledger.read()) == [told]
+
+
+def test_is_on_disk_at_once(ledger: Ledger, path: Path, make: MakeExchange) -> None:
+    """What one ledger added, another ledger on the same file reads."""
+    ledger.add(make())
+
+    with Ledger(path) as other:
+        assert list(other.read(scope="all")) == [make()]
+
+
+def test_keeps_an_exchange_once(ledger: Ledger, make: MakeExchange) -> None:
+    """Telling the same exchange twice changes nothing."""
+    ledger.add(make())
+    ledger.add(make())
+
+    assert ledger.count() == 1
+
+
+def test_reads_in_the_order_of_starting(ledger: Ledger, make: MakeExchange) -> None:
+    """The exchange that started first comes first, whichever ended first."""
+    for number in (3, 1, 2):
+        ledger.add(make(number))
+
+    assert [each.exchange_id for each in ledger.read()] == ["x0001", "x0002", "x0003"]
+
+
+def test_reads_page_after_page(ledger: Ledger, make: MakeExchange) -> None:
+    """More exchanges than a page holds are all read, also those of one instant."""
+    numbers = range(2 * PAGE_ROWS + 1)
+    for number in numbers:
+        ledger.add(make(0, exchange_id=f"y{number:05}"))
+
+    got = [each.exchange_id for each in ledger.read()]
+
+    assert got == [f"y{number:05}" for number in numbers]
+
+
+def test_may_be_told_while_it_is_read(ledger: Ledger, make: MakeExchange) -> None:
+    """Adding from within a loop over what is read does no harm."""
+    ledger.add(make(0))
+    for _ in ledger.read():
+        ledger.add(make(1))
+        break
+
+    assert ledger.count() == 2
+
+
+def test_a_reader_that_stops_holds_up_nobody(
+    ledger: Ledger, path: Path, make: MakeExchange
+) -> None:
+    """A half-read ledger can be written by another at once."""
+    for number in range(3):
+        ledger.add(make(number))
+    reading = ledger.read()
+    next(reading)
+
+    with Ledger(path, busy_s=0) as other:
+        other.add(make(9))
+
+    assert ledger.count() == 4
+
+
+def test_tells_sessions_apart(ledger: Ledger, path: Path, make: MakeExchange) -> None:
+    """A session reads its own exchanges unless it asks for all."""
+    ledger.add(make(1))
+    with Ledger(path, session_id="there") as other:
+        other.add(make(2))
+
+        assert [each.exchange_id for each in other.read()] == ["x0002"]
+        assert [each.exchange_id for each in other.read(scope="all")] == [
+            "x0001",
+            "x0002",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({"model": "m"}, ["x0001", "x0002"]),
+        ({"model": ["m", "svc-v2-8b-instruct"]}, ["x0000", "x0001", "x0002"]),
+        ({"model": []}, []),
+        ({"run": "r"}, ["x0002"]),
+        ({"cell_id": "c"}, ["x0002"]),
+        ({"door": "sweep", "model": "m"}, ["x0002"]),
+        ({"conversation": "plan"}, ["x0000"]),
+        ({"status": "cancelled"}, ["x0001"]),
+        ({"since": datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)}, ["x0001", "x0002"]),
+        ({"since": "2026-01-01T00:00:02+00:00"}, ["x0002"]),
+        ({"since": "2026-01-01T07:00:02+07:00"}, ["x0002"]),
+        ({"run": "' OR 1 --"}, []),
+    ],
+)
+def test_filters(
+    ledger: Ledger,
+    make: MakeExchange,
+    filters: dict[str, object],
+    expected: list[str],
+) -> None:
+    """Filters narrow what is read, and several narrow together."""
+    request = build_request("Hi", model="m")
+    ledger.add(make(0, origin=Origin(conversation="plan")))
+    ledger.add(make(1, request=request, status="cancelled"))
+    origin = Origin(door="sweep", run="r", cell_id="c")
+    ledger.add(make(2, request=request, origin=origin))
+
+    got = ledger.read(**filters)  # type: ignore[arg-type]  # names above
+
+    assert [each.exchange_id for each in got] == expected
+
+
+@pytest.mark.parametrize(
+    ("filters", "remedy"),
+    [
+        ({"scope": "everything"}, "'session'"),
+        ({"since": "yesterday"}, "2026-01-31"),
+        ({"since": 5}, "2026-01-31"),
+        ({"since": datetime(9999, 12, 31, 23, tzinfo=WEST)}, "2026-01-31"),
+        ({"model": [5]}, "a name or a list of names"),
+        ({"door": "magik"}, "magic, panel, sweep, frame, python"),
+        ({"status": ["ok", "planned"]}, "ok, error, cancelled"),
+    ],
+)
+def test_refuses_what_cannot_be_meant(
+    ledger: Ledger, filters: dict[str, object], remedy: str
+) -> None:
+    """A filter that cannot be meant is refused at the call, with what can."""
+    with pytest.raises(ParameterError, match=remedy):
+        ledger.read(**filters)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_knows_the_newest(ledger: Ledger, make: MakeExchange) -> None:
+    """The last exchange is the one that started last; an empty ledger has none."""
+    assert ledger.last() is None
+
+    ledger.add(make(2))
+    ledger.add(make(1))
+
+    assert ledger.last() == make(2)
+
+
+def test_opens_nothing_before_it_is_used(path: Path) -> None:
+    """Making a ledger and showing it touches no disk."""
+    shown = repr(Ledger(path))
+
+    assert shown == f"<Ledger {path}, not open>"
+    assert not path.parent.exists()
+
+
+def test_shows_its_place_and_count(
+    ledger: Ledger, path: Path, make: MakeExchange
+) -> None:
+    """An open ledger shows its file and how many exchanges there are."""
+    ledger.add(make())
+
+    assert repr(ledger) == f"<Ledger {path}: 1 exchanges, 1 of this session>"
+
+
+def test_is_for_its_owner_alone(ledger: Ledger, path: Path) -> None:
+    """Folder and file are made with modes 0700 and 0600."""
+    ledger.check()
+
+    modes = [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)]
+    assert modes == [0o700, 0o600]
+
+
+def test_leaves_the_mode_of_what_exists(ledger: Ledger, path: Path) -> None:
+    """A folder and a file that exist keep their modes."""
+    path.parent.mkdir(mode=0o755)
+    path.touch(mode=0o644)
+
+    ledger.check()
+
+    modes = [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)]
+    assert modes == [0o755, 0o644]
+
+
+def test_memory_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: MakeExchange
+) -> None:
+    """A ledger in memory keeps exchanges until it is closed, and no file."""
+    monkeypatch.chdir(tmp_path)
+    with Ledger(":memory:") as ledger:
+        ledger.check()
+        ledger.add(make())
+
+        assert list(ledger.read()) == [make()]
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_opens_again_after_close(ledger: Ledger, make: MakeExchange) -> None:
+    """A late exchange after close is kept too."""
+    ledger.add(make(1))
+    ledger.close()
+    ledger.add(make(2))
+
+    assert ledger.count() == 2
+
+
+def test_leaves_one_file_behind(ledger: Ledger, path: Path, make: MakeExchange) -> None:
+    """After close there is the ledger's file and no other."""
+    ledger.add(make())
+    ledger.close()
+
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_forgotten_ledger_is_closed(path: Path, make: MakeExchange) -> None:
+    """A ledger that nobody holds any more closes its file without a warning."""
+    ledger = Ledger(path)
+    ledger.add(make())
+    del ledger
+    gc.collect()
+
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_takes_tildes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: MakeExchange
+) -> None:
+    """A path that begins with ~ lies in the user's home."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with Ledger("~/here/l.sqlite") as ledger:
+        ledger.add(make())
+
+    assert (tmp_path / "here" / "l.sqlite").exists()
+
+
+@pytest.mark.parametrize("name", ["a b", "a?mode=ro", "a%20b", "a#b", "ไทย"])
+def test_takes_any_name(tmp_path: Path, make: MakeExchange, name: str) -> None:
+    """A file may have any name, also one that means something in an address."""
+    with Ledger(tmp_path / name) as ledger:
+        ledger.add(make())
+
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+def test_sixteen_threads_add_and_read(ledger: Ledger, make: MakeExchange) -> None:
+    """Threads that add and read at once lose nothing and raise nothing."""
+
+    def work(thread: int) -> None:
+        for number in range(20):
+            ledger.add(make(100 * thread + number))
+            list(ledger.read())
+
+    threads = [threading.Thread(target=work, args=(each,)) for each in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert ledger.count() == 320
+
+
+@pytest.mark.parametrize(("is_shared", "mode"), [(True, "delete"), (False, "wal")])
+def test_chooses_its_journal_by_the_disk(
+    path: Path, is_shared: bool, mode: str
+) -> None:
+    """On a disk that other machines use the journal is one that works there."""
+    connection = open_file(str(path), busy_s=1, is_shared=is_shared)
+
+    found = connection.execute("PRAGMA journal_mode").fetchone()
+    connection.close()
+    assert found == (mode,)
+
+
+def test_takes_either_journal_while_another_reads(
+    path: Path, make: MakeExchange
+) -> None:
+    """A ledger whose journal cannot be changed just now is used as it is."""
+    other = open_file(str(path), busy_s=0, is_shared=True)
+    other.execute("BEGIN")
+    other.execute("SELECT * FROM exchanges").fetchall()
+    ledger = Ledger(path, busy_s=0)
+    ledger.check()
+
+    other.execute("COMMIT")
+    ledger.add(make())
+    assert ledger.count() == 1
+    ledger.close()
+    other.close()
+
+
+@pytest.mark.parametrize("is_memory", [True, False])
+def test_a_child_goes_on_with_what_was_added(
+    path: Path, make: MakeExchange, monkeypatch: pytest.MonkeyPatch, is_memory: bool
+) -> None:
+    """In another process, told by its id, what was added before is there."""
+    ledger = Ledger(":memory:" if is_memory else path)
+    ledger.add(make(0))
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    ledger.add(make(1))
+
+    assert ledger.count() == 2
+    ledger.close()
+
+
+def test_a_child_does_not_close_its_parents_connection(
+    path: Path, make: MakeExchange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ledger forgotten in a child closes nothing of its parent's."""
+    ledger = Ledger(path)
+    ledger.add(make(0))
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    del ledger
+    gc.collect()
+
+    assert path.exists()
+
+
+def _add_in_child(ledger: Ledger, exchange: Exchange) -> None:
+    ledger.add(exchange)
+    ledger.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # the point
+def test_survives_a_fork(ledger: Ledger, make: MakeExchange) -> None:
+    """A forked child adds through a connection of its own; its parent goes on."""
+    ledger.add(make(0))
+    context = multiprocessing.get_context("fork")
+    child = context.Process(target=_add_in_child, args=(ledger, make(1)))
+    child.start()
+    child.join()
+    ledger.add(make(2))
+
+    assert [each.exchange_id for each in ledger.read(scope="all")] == [
+        "x0000",
+        "x0001",
+        "x0002",
+    ]

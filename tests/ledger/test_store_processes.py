@@ -1,0 +1,90 @@
+"""Several programs use one ledger, and any of them may die."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from svc_notebook.exchange import Exchange
+from svc_notebook.ledger.store import Ledger
+
+MakeExchange = Callable[..., Exchange]
+
+_WRITER = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from conftest import _exchange
+from svc_notebook.ledger.store import Ledger
+ledger = Ledger(sys.argv[1], session_id=sys.argv[3])
+first, n_exchanges = int(sys.argv[4]), int(sys.argv[5])
+for number in range(first, first + n_exchanges):
+    ledger.add(_exchange(number))
+    print(f"x{number:04}", flush=True)
+"""
+
+
+def _start(path: Path, first: int, n_exchanges: int) -> "subprocess.Popen[str]":
+    here = Path(__file__).parent
+    arguments = [str(path), str(here), f"writer{first}", str(first), str(n_exchanges)]
+    return subprocess.Popen(  # noqa: S603 - our own program
+        [sys.executable, "-W", "error", "-c", _WRITER, *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=here.parents[1],
+    )
+
+
+def test_two_programs_write_at_once(path: Path) -> None:
+    """Two programs that make and fill one ledger at once lose nothing."""
+    with _start(path, 1000, 200) as one, _start(path, 5000, 200) as two:
+        one.communicate()
+        two.communicate()
+
+    with Ledger(path) as ledger:
+        kept = [each.exchange_id for each in ledger.read(scope="all")]
+    assert kept == [f"x{n:04}" for n in (*range(1000, 1200), *range(5000, 5200))]
+
+
+@pytest.mark.parametrize("n_before", [1, 7, 60])
+def test_a_kill_loses_nothing(path: Path, n_before: int) -> None:
+    """After kill -9 every exchange that was added is there, and adding goes on."""
+    with _start(path, 0, 100_000) as writer:
+        assert writer.stdout is not None
+        told = [writer.stdout.readline().strip() for _ in range(n_before)]
+        writer.kill()
+        told += writer.stdout.read().split()
+    # a line that was cut by the kill names an exchange that was added all the same
+    told = [line for line in told if len(line) >= len("x0000")]
+
+    with Ledger(path) as ledger:
+        kept = {each.exchange_id for each in ledger.read(scope="all")}
+    assert set(told) <= kept
+    assert len(kept) <= len(told) + 2
+
+
+def test_many_kills_lose_nothing(path: Path) -> None:
+    """Writers killed at random moments, two at once, lose no finished exchange."""
+    chance = Random(6)  # noqa: S311 - moments to kill at
+    told: set[str] = set()
+    for kill in range(6):
+        first = 100_000 * (2 * kill + 1)
+        with (
+            _start(path, first, 9999) as one,
+            _start(path, first + 10_000, 9999) as two,
+        ):
+            for writer, n_before in ((one, chance.randint(0, 80)), (two, 3)):
+                assert writer.stdout is not None
+                told.update(writer.stdout.readline() for _ in range(n_before))
+            for writer in (two, one):
+                writer.kill()
+                told.update(writer.communicate()[0].splitlines(keepends=True))
+
+    with Ledger(path) as ledger:
+        kept = {each.exchange_id for each in ledger.read(scope="all")}
+    # a line without its end was cut by the kill
+    finished = {line.strip() for line in told if line.endswith("\n")}
+    assert len(finished) > 100
+    assert finished <= kept

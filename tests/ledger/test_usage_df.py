@@ -1,0 +1,249 @@
+"""Usage: sums by group, reported and estimated apart."""
+
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.exchange import Exchange, Failure
+from svc_notebook.ledger.estimate import Estimates
+from svc_notebook.ledger.frames import describe, usage_df
+from svc_notebook.ledger.prices import Price, Prices
+from svc_notebook.ledger.usage import USAGE
+from svc_notebook.service.completion import Choice, CompletionBody
+from svc_notebook.service.request import build_request
+from svc_notebook.tokens import Rule
+
+MakeExchange = Callable[..., Exchange]
+
+SCHEMA = {
+    "model": "string",
+    "n_requests": "Int64",
+    "n_failed": "Int64",
+    "n_cancelled": "Int64",
+    "n_cut": "Int64",
+    "n_refused": "Int64",
+    "n_reported": "Int64",
+    "prompt_tokens": "Int64",
+    "completion_tokens": "Int64",
+    "total_tokens": "Int64",
+    "n_estimated": "Int64",
+    "estimated_prompt_tokens": "Int64",
+    "estimated_completion_tokens": "Int64",
+    "estimated_low_tokens": "Int64",
+    "estimated_high_tokens": "Int64",
+    "n_missing": "Int64",
+    "queue_s": "Float64",
+    "retry_wait_s": "Float64",
+    "median_first_text_s": "Float64",
+    "median_latency_s": "Float64",
+    "cost": "Float64",
+    "estimated_cost": "Float64",
+    "n_unpriced": "Int64",
+    "cost_source": "string",
+    "n_left_out": "Int64",
+}
+
+
+PRICES = Prices(
+    models={"svc-v2-8b-instruct": Price(prompt=2.0, completion=4.0)},
+    currency="THB",
+    as_of=date(2026, 1, 31),
+    source="list",
+)
+
+
+def _streamed(make: MakeExchange, number: int, **changes: Any) -> Exchange:  # noqa: ANN401 - fields
+    body = CompletionBody(choices=(Choice(text="Hi", finish_reason="length"),))
+    return make(number, body=body, is_streamed=True, first_text_s=0.1, **changes)
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows without their missing values and zeros."""
+    rows = frame.to_dict("records")
+    return [
+        {str(name): value for name, value in row.items() if pd.notna(value) and value}
+        for row in rows
+    ]
+
+
+@pytest.mark.parametrize("n_exchanges", [0, 1])
+def test_has_the_same_dtypes_when_empty(make: MakeExchange, n_exchanges: int) -> None:
+    """No exchange gives the same columns and dtypes as many."""
+    frame = usage_df([make()] * n_exchanges)
+
+    dtypes = {str(name): str(dtype) for name, dtype in frame.dtypes.items()}
+    assert dtypes == SCHEMA
+    assert len(frame) == n_exchanges
+
+
+def test_sums_by_model(make: MakeExchange) -> None:
+    """Each model has a row; reported and estimated tokens are never added."""
+    failure = Failure(type="ServerFaultError", http_status=500)
+    other = build_request("Hi", model="other")
+    asked = [
+        make(0),
+        make(1, latency_s=1.5),
+        _streamed(make, 2, latency_s=9.0),
+        make(
+            3,
+            body=None,
+            status="error",
+            failure=failure,
+            n_refused=2,
+            queue_s=0.25,
+            retry_wait_s=4.0,
+        ),
+        make(4, request=other, status="cancelled"),
+    ]
+
+    assert _records(usage_df(asked)) == [
+        {
+            "model": "svc-v2-8b-instruct",
+            "n_requests": 4,
+            "n_failed": 1,
+            "n_cut": 1,
+            "n_refused": 2,
+            "n_reported": 2,
+            "prompt_tokens": 20,
+            "completion_tokens": 4,
+            "total_tokens": 24,
+            "n_estimated": 1,
+            "estimated_prompt_tokens": 8,
+            "estimated_completion_tokens": 3,
+            "estimated_low_tokens": 3,
+            "estimated_high_tokens": 11,
+            "n_missing": 1,
+            "queue_s": 0.25,
+            "retry_wait_s": 4.0,
+            "median_first_text_s": 0.1,
+            "median_latency_s": 1.5,
+            "n_unpriced": 3,
+        },
+        {
+            "model": "other",
+            "n_requests": 1,
+            "n_cancelled": 1,
+            "n_reported": 1,
+            "prompt_tokens": 10,
+            "completion_tokens": 2,
+            "total_tokens": 12,
+            "n_unpriced": 1,
+        },
+    ]
+
+
+def test_leaves_emulated_and_reused_replies_out_and_says_so(
+    make: MakeExchange,
+) -> None:
+    """What cost nothing is not counted, but its number is told."""
+    asked = [make(0, is_emulated=True), make(1, is_reused=True)]
+
+    assert _records(usage_df(asked)) == [
+        {"model": "svc-v2-8b-instruct", "n_left_out": 2}
+    ]
+
+
+def test_counts_emulated_replies_when_asked(make: MakeExchange) -> None:
+    """The emulator's tokens are counted when they are asked for."""
+    asked = [make(0, is_emulated=True), make(1, is_reused=True)]
+
+    both = usage_df(asked, include_emulated=True, include_reused=True)
+
+    assert both["total_tokens"].tolist() == [24]
+    assert both["n_left_out"].tolist() == [0]
+
+
+def test_an_estimate_has_an_interval_by_its_rule(make: MakeExchange) -> None:
+    """By the fixed rule the tokens are a third of the estimate to all of it."""
+    frame = usage_df([_streamed(make, each) for each in range(3)])
+
+    names = ["estimated_low_tokens", "estimated_high_tokens"]
+    assert frame[names].to_dict("records") == [
+        {"estimated_low_tokens": 11, "estimated_high_tokens": 33}
+    ]
+
+
+def test_estimates_by_the_models_own_rule(make: MakeExchange) -> None:
+    """Where tokens were reported for a model, its streams are estimated from them."""
+    rule = Rule(weights=(0.25, 1.0, 1.0, 1.0, 3.0), low=0.9, high=1.1, n_rows=20)
+    estimates = Estimates(lambda *_: [])
+    estimates.fitted["svc-v2-8b-instruct", False] = rule
+
+    frame = usage_df([_streamed(make, 0)], estimates=estimates)
+
+    names = [
+        "estimated_prompt_tokens",
+        "estimated_completion_tokens",
+        "estimated_low_tokens",
+        "estimated_high_tokens",
+    ]
+    # "Say hello." has 9 letters and a sign, "Hi" has two letters
+    assert frame[names].iloc[0].tolist() == [7, 1, 7, 9]
+
+
+def test_a_cost_needs_a_table(make: MakeExchange) -> None:
+    """With a price table there are costs, reported and estimated ones apart."""
+    asked = [make(0), make(1), _streamed(make, 2), make(3, is_emulated=True)]
+
+    frame = usage_df(asked, prices=PRICES)
+
+    names = ["cost", "estimated_cost", "n_unpriced", "cost_source"]
+    assert frame[names].to_dict("records") == [
+        {
+            "cost": pytest.approx(2 * (10 * 2 + 2 * 4) / 1e6),
+            "estimated_cost": pytest.approx((8 * 2 + 3 * 4) / 1e6),
+            "n_unpriced": 0,
+            "cost_source": "list, THB, 2026-01-31",
+        }
+    ]
+
+
+def test_a_cost_that_lacks_a_part_is_unknown(make: MakeExchange) -> None:
+    """A model without a price makes the sum unknown, and says how many it was."""
+    other = make(1, request=build_request("Hi", model="other"))
+
+    frame = usage_df([make(0), other], by=(), prices=PRICES)
+
+    assert frame["cost"].isna().tolist() == [True]
+    assert frame["n_unpriced"].tolist() == [1]
+
+
+@pytest.mark.parametrize("by", ["door", ["door"], ("door", "model")])
+def test_groups_by_any_columns(make: MakeExchange, by: str | list[str]) -> None:
+    """The columns to group by come first, one name or several."""
+    frame = usage_df([make()], by=by)
+
+    names = [by] if isinstance(by, str) else list(by)
+    assert list(frame.columns) == [*names, *(column.name for column in USAGE)]
+    assert frame["n_requests"].tolist() == [1]
+
+
+def test_sums_over_all_without_groups(make: MakeExchange) -> None:
+    """With nothing to group by there is one row, also for no exchanges."""
+    assert usage_df([make(0), make(1)], by=())["total_tokens"].tolist() == [24]
+    assert usage_df([], by=())["n_requests"].tolist() == [0]
+
+
+def test_groups_what_has_no_value_together(make: MakeExchange) -> None:
+    """Exchanges without a conversation are a group of their own, not dropped."""
+    frame = usage_df([make(0), make(1)], by="conversation")
+
+    assert frame["n_requests"].tolist() == [2]
+
+
+def test_refuses_an_unknown_column_with_the_nearest(make: MakeExchange) -> None:
+    """A name that is no column is refused with the nearest one."""
+    with pytest.raises(ParameterError, match="did you mean 'model'"):
+        usage_df([make()], by="modle")
+
+
+def test_describes_every_column() -> None:
+    """Each sum says what it is a sum of."""
+    frame = describe(USAGE)
+
+    assert frame["name"].tolist() == list(SCHEMA)[1:]
+    assert (frame["doc"].str.len() > 0).all()
