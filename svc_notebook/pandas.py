@@ -1,0 +1,126 @@
+r"""`df.svc`: a column from a template, asked row by row.
+
+    import svc_notebook.pandas
+
+    df["summary"] = df.svc.complete("Summarise: {{text}}", max_tokens=60)
+
+What it is not: a sweep; one reply a row comes back, in the frame's own order and with
+its own index, duplicates included. Rules: importing this file registers `df.svc` with
+pandas, as pandas' own convention is; everything else is a sweep's doing.
+"""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.frames import rows_df
+from svc_notebook.session import current
+from svc_notebook.sweeps.planning import plan
+from svc_notebook.sweeps.run import Run
+
+EXPANDED = (
+    "text",
+    "finish_reason",
+    "is_cut",
+    "status",
+    "error_type",
+    "error_message",
+    "model",
+    "prompt_tokens",
+    "completion_tokens",
+    "latency_s",
+    "exchange_id",
+)
+"""Columns of `complete(..., expand=True)`; they mean what they mean in `replies_df`."""
+
+
+@pd.api.extensions.register_dataframe_accessor("svc")
+class FrameAccessor:
+    """The verbs of the service on a DataFrame: `df.svc`.
+
+    Args:
+        frame: The DataFrame; it is only read.
+    """
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self._frame = frame
+
+    def complete(  # noqa: PLR0913 - as `sweep`
+        self,
+        template: str,
+        *,
+        model: str | None = None,
+        system: str | None = None,
+        expand: bool = False,
+        name: str | None = None,
+        retry: bool = False,
+        confirm_above: int | None = None,
+        extra: Mapping[str, Any] | None = None,
+        **params: Any,  # noqa: ANN401 - any parameter of the service
+    ) -> pd.Series | pd.DataFrame:
+        r"""Ask for a reply to each row.
+
+        Args:
+            template: The prompt; `{{name}}` is a column of the frame, `\{{name}}`
+                the plain text.
+            model: One model id; the session's model if None.
+            system: A text put in front as a system message; a template too.
+            expand: Whether to return more than the texts.
+            name: Name of the run: under the same name only rows without a reply are
+                asked, also after a restart. Without one every call asks all rows.
+            retry: Whether rows that failed under this name are asked again.
+            confirm_above: Ask before sending more requests than this.
+            extra: Fields the document does not show, sent with every request.
+            **params: Parameters by the document's names, one value each.
+
+        Returns:
+            The texts as a Series of dtype `string` with the frame's index; missing
+            where a row failed, which is warned about. With expand a DataFrame with
+            that index and the columns `EXPANDED`.
+
+        Raises:
+            ParameterError: A name is no column, a row has a gap, or a parameter is
+                not allowed; nothing was sent.
+            SvcError: No further request could succeed; see `Run.run`.
+        """
+        if self._frame.empty:
+            found = rows_df([])
+        else:
+            run = plan(
+                current(),
+                template,
+                rows=self._frame,
+                model=model,
+                system=system,
+                name=name,
+                confirm_above=confirm_above,
+                door="frame",
+                extra=extra,
+                varied=params,
+            )
+            found = _asked(run, self._frame, is_retried=retry)
+        aligned = found.set_axis(self._frame.index, axis="index")
+        return aligned[list(EXPANDED)] if expand else aligned["text"]
+
+
+def _asked(run: Run, frame: pd.DataFrame, *, is_retried: bool) -> pd.DataFrame:
+    is_one_each = len(run) == len(frame)
+    if not is_one_each or run.grid[0].request.params.get("n", 1) != 1:
+        raise ParameterError(
+            "df.svc.complete gives one reply a row; give each parameter one value, "
+            "and n=1. For several, use svc.sweep(..., rows=df)."
+        )
+    (run.retry if is_retried else run.run)()
+    replies = run.replies_df()
+    bad = replies[replies["status"] != "ok"]
+    if len(bad):
+        first = bad["error_message"].iloc[0]
+        warnings.warn(
+            f"{len(bad)} of {len(replies)} rows have no reply; the first says: {first} "
+            "See expand=True; with a name, retry=True asks them again.",
+            stacklevel=3,
+        )
+    return replies

@@ -1,0 +1,1 @@
+"""Grids of cells, their runs and frames."""

@@ -1,0 +1,226 @@
+"""Building a grid: what was given is read and checked, whole, before anything is sent.
+
+Rules: pure; every value of every list is checked with the others' first ones, and
+the error names it; templates are checked against the columns, and all rows for gaps.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from svc_notebook.errors import ParameterError
+
+from .axis import Axis, axis_of, has_many, prompts_of
+from .cell import cell_id_of
+from .dimension import (
+    ASKED,
+    Dimension,
+    Tied,
+    cells_of,
+    check_names,
+    check_params,
+    tie,
+)
+from .filling import check_columns, check_rows, columns_in
+from .grid import Grid, Where, keep
+from .source import Source, source_of
+
+
+def build_grid(  # noqa: PLR0913 - what a grid is made of
+    prompt: object = None,
+    *,
+    varied: Mapping[str, object],
+    rows: object = None,
+    cells: object = None,
+    tied: Tied = (),
+    where: Where | None = None,
+    extra: Mapping[str, Any] | None = None,
+    repeats: int = 1,
+    is_raw: bool = False,
+) -> Grid:
+    r"""Make a grid and check all of it.
+
+    Args:
+        prompt: A text, or messages; or a list of such prompts. `{{name}}` is a column
+            of the rows, `\{{name}}` the plain text. None if `cells` has prompts.
+        varied: `model`, `system` and parameters by the document's names, each one
+            value or a list of values, in the order in which they vary: the last one
+            fastest. A list of texts is one value of `stop`, a list of definitions
+            one value of `tools`; a list that holds lists (or None) varies them.
+        rows: A DataFrame, a Series, a list of mappings or texts: what prompts are
+            filled from. Every prompt is asked for every row.
+        cells: Combinations that are not a product: a DataFrame or a list of mappings
+            whose names are `prompt`, `model`, `system`, parameters, or columns.
+        tied: Names whose lists go side by side instead of being multiplied, or
+            several such groups.
+        where: Whether to keep a combination, told by a mapping of its values and
+            its row's columns.
+        extra: Fields the document does not show, sent with every request.
+        repeats: How many times each combination is asked, at least 1.
+        is_raw: Whether prompts are sent as they are, without templates.
+
+    Raises:
+        ParameterError: A name or a combination is not allowed (it is named), a list
+            is empty, a column is not there or has gaps, or two combinations are the
+            same request.
+    """
+    check_params(varied)
+    _check_repeats(repeats)
+    source = None if rows is None else source_of(rows)
+    dimensions = _dimensions(prompt, varied, cells=cells, tied=tied)
+    check_names(dimensions, () if source is None else source.columns)
+    if not any("prompt" in dimension.names for dimension in dimensions):
+        raise ParameterError(
+            "There is no prompt; give one, or cells with a column 'prompt'.",
+            param="prompt",
+        )
+    grid = Grid(
+        dimensions=dimensions,
+        source=source,
+        repeats=int(repeats),
+        extra=dict(extra or {}),
+        is_raw=is_raw,
+    )
+    _check_templates(grid)
+    _check_points(grid)
+    return grid if where is None else _narrowed(grid, where)
+
+
+def _dimensions(
+    prompt: object, varied: Mapping[str, object], *, cells: object, tied: Tied
+) -> tuple[Dimension, ...]:
+    axes = [axis_of(name, value) for name, value in varied.items()]
+    if prompt is not None or cells is None:
+        values = prompts_of(prompt)
+        axes.insert(0, Axis(name="prompt", values=values, is_varied=has_many(prompt)))
+    if cells is None:
+        return tie(axes, tied)
+    given = cells_of(cells)
+    # the session's model stands in only where the cells have none
+    rest = [
+        axis for axis in axes if axis.is_varied or axis.name not in _whole_names(given)
+    ]
+    return (given, *tie(rest, tied))
+
+
+def _whole_names(cells: Dimension) -> set[str]:
+    whole = {
+        name for name in cells.names if all(name in point for point in cells.points)
+    }
+    return whole & {"model"}
+
+
+def _check_templates(grid: Grid) -> None:
+    own = [
+        name
+        for dimension in grid.dimensions
+        for name in dimension.names
+        if name not in ASKED
+    ]
+    columns = [*(grid.source.columns if grid.source else ()), *own]
+    prompts = list(_given(grid, "prompt")) + list(_given(grid, "system"))
+    if grid.is_raw:
+        named: set[str] = set()
+    else:
+        check_columns(prompts, columns)
+        named = {name for prompt in prompts for name in columns_in(prompt)}
+    if grid.source is not None:
+        _check_use(grid.source, named)
+    for name in own:
+        _check_own(grid, name, is_named=name in named)
+
+
+def _check_use(source: Source, named: set[str]) -> None:
+    used = [name for name in source.columns if name in named]
+    if not used:
+        raise ParameterError(
+            "No prompt names a column of the rows, so all rows would be asked the "
+            f"same. Write {{{{{next(iter(source.columns))}}}}} where the column goes, "
+            "or leave rows out and use repeats.",
+            param="rows",
+        )
+    check_rows(source, used)
+
+
+def _check_own(grid: Grid, name: str, *, is_named: bool) -> None:
+    """Refuse a cell without a column that a prompt names."""
+    gaps = [
+        at
+        for dimension in grid.dimensions
+        if name in dimension.names
+        for at, point in enumerate(dimension.points)
+        if name not in point
+    ]
+    if gaps and is_named:
+        raise ParameterError(
+            f"Cell {gaps[0]} has no value for {name!r}, which a prompt names.",
+            param="cells",
+        )
+
+
+def _given(grid: Grid, name: str) -> Iterable[object]:
+    return (
+        point[name]
+        for dimension in grid.dimensions
+        if name in dimension.names
+        for point in dimension.points
+        if point.get(name) is not None
+    )
+
+
+def _check_points(grid: Grid) -> None:
+    """Check every point of every dimension, with the first of the others."""
+    first: dict[str, Any] = {}
+    for dimension in grid.dimensions:
+        first |= dimension.points[0]
+    for dimension in grid.dimensions:
+        seen: dict[str, str] = {}
+        others = {k: v for k, v in first.items() if k not in dimension.names}
+        for at, point in enumerate(dimension.points):
+            words = dimension.in_words(at) if dimension.is_varied else ""
+            same = _checked(grid, {**others, **point}, words)
+            if same in seen:
+                raise ParameterError(
+                    f"Two combinations are the same request: {seen[same]} and {words}. "
+                    "Take one of them out; to ask the same more than once, use "
+                    "repeats=2."
+                )
+            seen[same] = words
+
+
+def _checked(grid: Grid, point: Mapping[str, Any], words: str) -> str:
+    """Return what tells a request from others."""
+    if point.get("model") is None:
+        raise ParameterError(
+            "A cell has no model; give each one, or leave the column out.",
+            param="model",
+        )
+    try:
+        request = grid.request_at(0, point)
+        own = {name: str(point[name]) for name in point if name not in ASKED}
+        templates = [str(point.get("prompt")), str(point.get("system")), own]
+        return cell_id_of(request, templates=templates)
+    except ParameterError as problem:
+        found = problem
+    where = f" This was the combination {words}; nothing was sent." if words else ""
+    raise ParameterError(f"{found}{where}", param=found.param)
+
+
+def _narrowed(grid: Grid, where: Where) -> Grid:
+    kept: Sequence[int] = keep(grid, where)
+    if not kept:
+        raise ParameterError(
+            f"where leaves none of {grid.n_product} combinations, so there would be "
+            "nothing to ask.",
+            param="where",
+        )
+    return replace(grid, kept=kept)
+
+
+def _check_repeats(repeats: object) -> None:
+    is_number = isinstance(repeats, int) and not isinstance(repeats, bool)
+    if not is_number or repeats < 1:  # type: ignore[operator]  # just tested
+        raise ParameterError(
+            f"repeats={repeats!r} is not allowed; give an integer of at least 1.",
+            param="repeats",
+        )

@@ -1,0 +1,79 @@
+"""Replies side by side: which reply stands in which field.
+
+What it is not: the drawing (see `display.comparison`). Rules: pure; every reply
+has its place or is counted as not shown; what a cell has instead of a reply is said.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from svc_notebook.display.comparison import Comparison, Entry
+from svc_notebook.ledger.columns import Column, Scalar
+from svc_notebook.ledger.reply import Reply
+
+MAX_ROWS = 50
+MAX_COLUMNS = 12
+
+_INSTEAD = {
+    "planned": "not asked yet",
+    "not_run": "not run",
+    "cancelled": "interrupted",
+}
+
+
+def comparison_of(
+    replies: Iterable[Reply],
+    *,
+    rows: Sequence[Column[Reply]],
+    columns: Sequence[Column[Reply]],
+    title: str = "",
+) -> Comparison:
+    """Lay replies out.
+
+    Args:
+        replies: Rows of a run, in the order of the plan.
+        rows: What tells the rows apart.
+        columns: What tells the columns apart.
+        title: Stands above.
+    """
+    fields: dict[tuple[str, ...], dict[tuple[str, ...], list[Entry]]] = {}
+    heads: dict[tuple[str, ...], None] = {}
+    for reply in replies:
+        at = tuple(_shown(each.read(reply)) for each in rows)
+        head = tuple(_shown(each.read(reply)) for each in columns)
+        heads[head] = None
+        fields.setdefault(at, {}).setdefault(head, []).append(_entry(reply))
+    shown = list(heads)[:MAX_COLUMNS]
+    return Comparison(
+        title=title,
+        row_names=tuple(each.name for each in rows),
+        column_names=tuple(each.name for each in columns),
+        heads=tuple(shown),
+        rows=tuple(
+            (at, tuple(tuple(found.get(head, ())) for head in shown))
+            for at, found in list(fields.items())[:MAX_ROWS]
+        ),
+        n_more_rows=max(len(fields) - MAX_ROWS, 0),
+        n_more_columns=len(heads) - len(shown),
+    )
+
+
+def _entry(reply: Reply) -> Entry:
+    text = reply.choice.text if reply.choice else None
+    exchange, choice = reply.exchange, reply.choice
+    marks = []
+    if exchange is not None and choice is not None and exchange.is_cut(choice):
+        marks.append("cut")
+    if reply.status == "error":
+        failure = reply.failure
+        marks.append(failure.type if failure else "error")
+    elif reply.status in _INSTEAD:
+        marks.append(_INSTEAD[reply.status])
+    elif choice is not None and choice.tool_calls:
+        marks.append("tool calls")
+    return Entry(text=text or "", marks=tuple(marks))
+
+
+def _shown(value: Scalar) -> str:
+    if value is None:
+        return "not sent"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,185 @@
+"""Dimensions: what varies together, as the points it takes.
+
+One list is a dimension, lists that are tied are one, a list of cells is one; the
+grid is the product of its dimensions. Rules: pure; a name belongs to one dimension;
+None is a value that is not sent.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.service.check import unknown_param
+from svc_notebook.service.params import PARAM_NAMES, PARAMS
+
+from .axis import Axis
+from .source import is_missing, source_of
+
+ASKED = ("prompt", "model", "system", "tools", *PARAM_NAMES)
+"""Names of what is sent; any other name in a list of cells is a column."""
+_INTEGERS = frozenset(param.name for param in PARAMS if param.kind == "integer")
+_SHOWN_CHARS = 60
+
+Tied = Sequence[str] | Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dimension:
+    """What varies together.
+
+    Attributes:
+        names: What it gives values to.
+        points: The values, by name; a name that a point lacks is not sent.
+        is_varied: Whether it was given as a list.
+    """
+
+    names: tuple[str, ...]
+    points: tuple[Mapping[str, Any], ...]
+    is_varied: bool
+
+    def in_words(self, position: int) -> str:
+        """Return what one point stands for, for people."""
+        point = self.points[position]
+        return ", ".join(f"{name}={short(point.get(name))}" for name in self.names)
+
+
+def short(value: object) -> str:
+    """Return a value for people: its beginning, if it is long."""
+    shown = repr(value)
+    return shown if len(shown) <= _SHOWN_CHARS else shown[: _SHOWN_CHARS - 3] + "..."
+
+
+def dimension_of(axis: Axis) -> Dimension:
+    """Return one list, or one value, as a dimension."""
+    points = tuple({axis.name: value} for value in axis.values)
+    return Dimension(names=(axis.name,), points=points, is_varied=axis.is_varied)
+
+
+def tie(axes: Iterable[Axis], tied: Tied) -> tuple[Dimension, ...]:
+    """Return the dimensions of axes, some of them tied together.
+
+    Args:
+        axes: In the order in which they vary.
+        tied: Names whose lists go side by side; or several such groups.
+
+    Raises:
+        ParameterError: A name is no list that was given, is tied twice, or two lists
+            that are tied differ in length.
+    """
+    by_name = {axis.name: axis for axis in axes}
+    groups = _groups(tied)
+    _check_groups(groups, by_name)
+    first = {group[0]: group for group in groups}
+    others = {name for group in groups for name in group[1:]}
+    return tuple(
+        _zipped([by_name[each] for each in first[name]])
+        if name in first
+        else dimension_of(axis)
+        for name, axis in by_name.items()
+        if name not in others
+    )
+
+
+def cells_of(cells: object) -> Dimension:
+    """Read a list, or a DataFrame, of cells as one dimension.
+
+    Args:
+        cells: One cell a row; what is missing in a row is not sent.
+
+    Raises:
+        ParameterError: It is no such list.
+    """
+    source = source_of(cells)
+    points = tuple(
+        {
+            name: _mended(name, value)
+            for name, value in source.row(position).items()
+            if _is_given(value)
+        }
+        for position in range(len(source))
+    )
+    return Dimension(names=tuple(source.columns), points=points, is_varied=True)
+
+
+def check_names(dimensions: Sequence[Dimension], columns: Iterable[str]) -> None:
+    """Refuse a name that is given twice, or that a parameter and a column share.
+
+    Raises:
+        ParameterError: The name is named.
+    """
+    seen: set[str] = set()
+    for name in (name for dimension in dimensions for name in dimension.names):
+        if name in seen:
+            raise ParameterError(
+                f"{name} is given twice, by its own name and in cells; give it once.",
+                param=name,
+            )
+        seen.add(name)
+    for name in columns:
+        if name in seen - set(ASKED):
+            raise ParameterError(
+                f"The column {name!r} is in rows and in cells; rename one of them.",
+                param="cells",
+            )
+
+
+def check_params(names: Iterable[str]) -> None:
+    """Refuse a name that is no parameter of the service.
+
+    Raises:
+        ParameterError: The nearest name is named.
+    """
+    for name in names:
+        if name not in ASKED:
+            raise unknown_param(name)
+
+
+def _is_given(value: object) -> bool:
+    return not is_missing(value)
+
+
+def _mended(name: str, value: object) -> object:
+    # a column of integers with a gap comes as floats
+    is_whole = isinstance(value, float) and value.is_integer()
+    return int(value) if name in _INTEGERS and is_whole else value  # type: ignore[call-overload]  # a float
+
+
+def _groups(tied: Tied) -> list[tuple[str, ...]]:
+    each = list(tied)
+    if not each:
+        return []
+    if all(isinstance(name, str) for name in each):
+        return [tuple(str(name) for name in each)]
+    return [tuple(str(name) for name in group) for group in each]
+
+
+def _check_groups(groups: Sequence[Sequence[str]], by_name: Mapping[str, Axis]) -> None:
+    names = [name for group in groups for name in group]
+    for name in names:
+        axis = by_name.get(name)
+        if axis is None or not axis.is_varied or names.count(name) > 1:
+            varied = ", ".join(each.name for each in by_name.values() if each.is_varied)
+            raise ParameterError(
+                f"tied names {name!r}, which must be one of the lists given, once; "
+                f"those are: {varied or 'none'}.",
+                param="tied",
+            )
+    for group in groups:
+        sizes = {name: len(by_name[name].values) for name in group}
+        if len(set(sizes.values())) > 1:
+            said = ", ".join(f"{name} has {size}" for name, size in sizes.items())
+            raise ParameterError(
+                f"Lists that are tied have one length, since their values go side by "
+                f"side; {said}.",
+                param="tied",
+            )
+
+
+def _zipped(axes: Sequence[Axis]) -> Dimension:
+    names = tuple(axis.name for axis in axes)
+    points = tuple(
+        dict(zip(names, values, strict=True))
+        for values in zip(*(axis.values for axis in axes), strict=True)
+    )
+    return Dimension(names=names, points=points, is_varied=True)

@@ -1,0 +1,232 @@
+"""The grid: every combination of what was given as a list, as numbered cells.
+
+What it is not: it sends nothing and keeps nothing. Rules: pure; a cell is made when
+it is looked at, so that a million of them need no room; whatever could be refused is
+found before the first is sent; two cells are never the same request by accident.
+"""
+
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from svc_notebook.service.request import CompletionRequest, build_request
+
+from .cell import Cell, cell_id_of
+from .dimension import ASKED, Dimension
+from .filling import columns_in, filled
+from .source import Source
+
+Where = Callable[[Mapping[str, Any]], object]
+"""Whether to keep a combination, by its values and its row's columns."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """All combinations that were asked for.
+
+    Cells are numbered in the order of the plan: rows vary slowest, then the
+    dimensions in their order; repetitions stand next to one another.
+
+    Attributes:
+        dimensions: What was given; the last varies fastest.
+        source: The rows, if there are any.
+        repeats: How many times each combination is asked.
+        extra: Fields the document does not show, sent with every request.
+        is_raw: Whether prompts are sent as they are, marks and all.
+        kept: Numbers of the combinations that `where` kept; None for all.
+    """
+
+    dimensions: tuple[Dimension, ...]
+    source: Source | None = None
+    repeats: int = 1
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    is_raw: bool = False
+    kept: Sequence[int] | None = None
+
+    def __len__(self) -> int:
+        return self.n_combinations * self.repeats
+
+    def __iter__(self) -> Iterator[Cell]:
+        return (self[position] for position in range(len(self)))
+
+    def __getitem__(self, position: int) -> Cell:
+        """Return a cell by its number.
+
+        Raises:
+            IndexError: There is none of this number.
+        """
+        if not 0 <= position < len(self):
+            raise IndexError(position)
+        combination, repeat = divmod(position, self.repeats)
+        return self.cell(combination, repeat)
+
+    @property
+    def n_combinations(self) -> int:
+        """How many combinations are kept."""
+        return self.n_product if self.kept is None else len(self.kept)
+
+    @property
+    def n_product(self) -> int:
+        """How many combinations there are, those left out included."""
+        n_rows = 1 if self.source is None else len(self.source)
+        return n_rows * prod(len(each.points) for each in self.dimensions)
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """The names that take more than one value, columns of rows not counted."""
+        return tuple(
+            name
+            for dimension in self.dimensions
+            if len(dimension.points) > 1
+            for name in dimension.names
+        )
+
+    def cell(self, combination: int, repeat: int) -> Cell:
+        """Return a cell by its combination, counted among those kept."""
+        row, point = self._point(self._number(combination))
+        columns = self._columns_in(point)
+        values = {} if self.is_raw else self._row_of(row, point)
+        request = self._request(point, values)
+        return Cell(
+            cell_id=self._cell_id(request, point, row=row, columns=columns),
+            repeat=repeat,
+            request=request,
+            row=row,
+            columns=self._kept_columns(point, values, columns),
+        )
+
+    def model_of(self, combination: int) -> str:
+        """Return whom a combination asks, without making its request."""
+        number = self._number(combination)
+        for dimension in reversed(self.dimensions):
+            number, digit = divmod(number, len(dimension.points))
+            if "model" in dimension.names:
+                return str(dimension.points[digit]["model"]).strip()
+        raise KeyError("model")
+
+    def factors(self, combination: int) -> dict[str, Any]:
+        """Return the values of a combination, with all columns of its row."""
+        row, point = self._point(self._number(combination))
+        names = (name for dimension in self.dimensions for name in dimension.names)
+        return {**dict.fromkeys(names), **self._row_of(row, point), **point}
+
+    def source_columns(self, cell: Cell) -> dict[str, Any]:
+        """Return what a cell's row of a frame shows beside the request."""
+        row = {} if cell.row is None or not self.source else self.source.row(cell.row)
+        return {**cell.columns, **row}
+
+    def request_at(self, row: int, point: Mapping[str, Any]) -> CompletionRequest:
+        """Return the request of a point that need not be one of the grid.
+
+        Raises:
+            ParameterError: It is not allowed.
+        """
+        at = None if self.source is None else row
+        return self._request(point, {} if self.is_raw else self._row_of(at, point))
+
+    def _number(self, combination: int) -> int:
+        return combination if self.kept is None else self.kept[combination]
+
+    def _point(self, number: int) -> tuple[int | None, dict[str, Any]]:
+        point: dict[str, Any] = {}
+        for dimension in reversed(self.dimensions):
+            number, digit = divmod(number, len(dimension.points))
+            point = {**dimension.points[digit], **point}
+        return (None if self.source is None else number), point
+
+    def _row_of(self, row: int | None, point: Mapping[str, Any]) -> dict[str, Any]:
+        own = {name: point[name] for name in point if name not in ASKED}
+        if self.source is None or row is None:
+            return own
+        return {**self.source.row(row), **own}
+
+    def _request(
+        self, point: Mapping[str, Any], values: Mapping[str, Any]
+    ) -> CompletionRequest:
+        prompt: Any = point.get("prompt")
+        system = point.get("system")
+        if not self.is_raw:
+            prompt, system = filled(prompt, values), filled(system, values)
+        skipped = {"prompt", "model", "system"}
+        return build_request(
+            prompt,
+            model=point["model"],
+            system=system,
+            extra=self.extra,
+            params={
+                name: value
+                for name, value in point.items()
+                if name in ASKED and name not in skipped
+            },
+        )
+
+    def _columns_in(self, point: Mapping[str, Any]) -> tuple[str, ...]:
+        if self.is_raw:
+            return ()
+        named = (*columns_in(point.get("prompt")), *columns_in(point.get("system")))
+        return tuple(dict.fromkeys(named))
+
+    def _kept_columns(
+        self,
+        point: Mapping[str, Any],
+        values: Mapping[str, Any],
+        columns: Sequence[str],
+    ) -> dict[str, Any]:
+        own = {name: value for name, value in point.items() if name not in ASKED}
+        templates = {
+            f"{name}_template": point.get(name)
+            for name in ("prompt", "system")
+            if columns and name in self.varied and isinstance(point.get(name), str)
+        }
+        return {**templates, **{name: values[name] for name in columns}, **own}
+
+    def _cell_id(
+        self,
+        request: CompletionRequest,
+        point: Mapping[str, Any],
+        *,
+        row: int | None,
+        columns: tuple[str, ...],
+    ) -> str:
+        own = {name: str(value) for name, value in point.items() if name not in ASKED}
+        if row is None and not columns and not own:
+            return cell_id_of(request)
+        templates = (point.get("prompt"), point.get("system"), *([own] if own else []))
+        n_before = self._n_before(columns).get(row or 0, 0)
+        return cell_id_of(request, templates=templates, n_before=n_before)
+
+    def _n_before(self, columns: tuple[str, ...]) -> Mapping[int, int]:
+        """Return how many earlier rows read the same, for rows where some do."""
+        if columns not in self._again:
+            self._again[columns] = _repeated(self.source, columns)
+        return self._again[columns]
+
+    @cached_property
+    def _again(self) -> dict[tuple[str, ...], Mapping[int, int]]:
+        return {}
+
+
+def keep(grid: Grid, where: Where) -> Sequence[int]:
+    """Return the numbers of the combinations that `where` keeps."""
+    return array(
+        "Q", (at for at in range(grid.n_product) if bool(where(grid.factors(at))))
+    )
+
+
+def _repeated(source: Source | None, columns: Sequence[str]) -> Mapping[int, int]:
+    if source is None:
+        return {}
+    n_seen: dict[int, int] = {}
+    found: dict[int, int] = {}
+    values = [source.columns[name] for name in columns if name in source.columns]
+    for row in range(len(source)):
+        # hashes, not texts: a million rows must not be held twice
+        mark = hash(tuple(str(each[row]) for each in values))
+        n_before = n_seen.get(mark, 0)
+        n_seen[mark] = n_before + 1
+        if n_before:
+            found[row] = n_before
+    return found

@@ -1,0 +1,294 @@
+"""What can be read of a run: frames, a comparison, its plan in words.
+
+What it is not: asking (see `run`). Rules: the ledger is the only record, and is read
+anew each time, so that a frame can be looked at while the run is on; planning reads
+nothing and sends nothing.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from svc_notebook.display.comparison import Comparison
+from svc_notebook.errors import LedgerError
+from svc_notebook.exchange import Door, Exchange
+from svc_notebook.ledger.columns import Column
+from svc_notebook.ledger.prices import Prices
+from svc_notebook.ledger.reply import Reply
+from svc_notebook.ledger.store import Ledger
+
+from .asking import Note
+from .compare import comparison_of
+from .grid import Grid
+from .manifest import manifest_of
+from .rows import CellKey, by_cell, plan_rows, reply_rows
+from .size import Size, size_of
+from .standing import Known, Standing, standing_of
+from .summary import (
+    SUMMARY,
+    column_name,
+    groups_of,
+    key_columns,
+    picked,
+    reply_columns,
+)
+
+if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
+    import pandas as pd
+
+
+class Readings:
+    """A run as it can be read.
+
+    Attributes:
+        grid: What was planned.
+        name: As given, or None.
+        run_id: Marks its exchanges in the ledger: the column `run`.
+        seed: Of the order of asking.
+        door: Who asks.
+        prices: The price table for costs, if there is one.
+        notes: Why requests have no reply, where the ledger does not say.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        *,
+        name: str | None,
+        run_id: str,
+        seed: int,
+        door: Door = "sweep",
+        prices: Prices | None = None,
+    ) -> None:
+        self.grid = grid
+        self.name = name
+        self.run_id = run_id
+        self.seed = seed
+        self.door: Door = door
+        self.prices = prices
+        self.notes: dict[CellKey, Note] = {}
+        self._ledger: Ledger | None = None
+        self._size: Size | None = None
+
+    @property
+    def size(self) -> Size:
+        """How large the plan is: requests, tokens, cost."""
+        if self._size is None:
+            self._size = size_of(self.grid, prices=self.prices)
+        return self._size
+
+    @property
+    def n_todo(self) -> int:
+        """How many requests are missing: what `run` would ask.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+        """
+        return len(self.grid) - len(self._standing().settled())
+
+    @property
+    def n_failed(self) -> int:
+        """How many requests failed: what `retry` would ask besides.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+        """
+        return self._standing().counts["error"]
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """All that is needed to repeat the run, as JSON values; never a key.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+        """
+        standing = self._standing()
+        counts = standing.counts
+        counts["not_run"] = len(self.grid) - sum(
+            counts[mark] for mark in ("ok", "error", "cancelled")
+        )
+        counts.pop("missing", None)
+        return manifest_of(
+            self.grid,
+            name=self.name,
+            run_id=self.run_id,
+            seed=self.seed,
+            counts=counts,
+            endpoint=standing.place.endpoint if standing.place else None,
+            prices=self.prices,
+        )
+
+    def plan_df(self) -> "pd.DataFrame":
+        """List what is planned.
+
+        Returns:
+            One row a request, in the order of the plan, with the columns of
+            `replies_df`; status is `planned` throughout.
+        """
+        from svc_notebook.ledger.frames import rows_df  # noqa: PLC0415 - loads pandas
+
+        return rows_df(plan_rows(self.grid, self.run_id, door=self.door))
+
+    def replies_df(self) -> "pd.DataFrame":
+        """List the replies, and what has none yet; also while the run is on.
+
+        Returns:
+            One row a choice, in the order of the plan, with the columns of
+            `svc.replies_df`, and those of the rows after `prompt`. A request without
+            an answer has one row, whose status says why: error, cancelled, not_run,
+            or planned before the first run.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+        """
+        from svc_notebook.ledger.cost import priced_columns  # noqa: PLC0415
+        from svc_notebook.ledger.frames import rows_df  # noqa: PLC0415 - loads pandas
+
+        return rows_df(self.replies(), columns=priced_columns(self.prices))
+
+    def usage_df(
+        self,
+        *,
+        by: str | Sequence[str] = ("model",),
+        include_emulated: bool = False,
+    ) -> "pd.DataFrame":
+        """Sum up what the run used, failed and repeated requests included.
+
+        Args:
+            by: Columns of `replies_df` to group by.
+            include_emulated: Count answers of the emulator too; they cost nothing.
+
+        Returns:
+            One row a group; reported and estimated tokens stand apart.
+
+        Raises:
+            ParameterError: `by` names what is no column of replies.
+            LedgerError: The ledger cannot be read.
+        """
+        from svc_notebook.ledger.frames import usage_df  # noqa: PLC0415 - loads pandas
+
+        return usage_df(
+            self._found(),
+            by=by,
+            include_emulated=include_emulated,
+            prices=self.prices,
+        )
+
+    def summary_df(self, by: str | Sequence[str] | None = None) -> "pd.DataFrame":
+        """Sum up the cells by what varies.
+
+        Args:
+            by: Columns of `replies_df` to group by, those of the rows included; what
+                varies if None.
+
+        Returns:
+            One row a group, in the order of the plan: the columns grouped by, then
+            counts of cells and replies, reported tokens, and quantiles of latency_s.
+
+        Raises:
+            ParameterError: `by` names what is no column of replies.
+            LedgerError: The ledger cannot be read.
+        """
+        from svc_notebook.ledger.frames import to_frame  # noqa: PLC0415 - loads pandas
+
+        rows = list(self.replies())
+        wanted = self._varied() if by is None else by
+        columns = picked(reply_columns(rows), wanted, param="by")
+        return to_frame(groups_of(rows, columns), (*key_columns(columns), *SUMMARY))
+
+    def compare(
+        self,
+        *,
+        rows: str | Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
+    ) -> Comparison:
+        """Lay replies side by side.
+
+        Args:
+            rows: Columns of `replies_df` that tell the rows apart; the prompt, or
+                the columns put into it, if None.
+            columns: Those that tell the columns apart; what else varies if None.
+
+        Returns:
+            A table that draws itself, static and escaped; long texts are shown by
+            their beginning, and what has no room is counted.
+
+        Raises:
+            ParameterError: A name is no column of replies.
+            LedgerError: The ledger cannot be read.
+        """
+        found = list(self.replies())
+        known = reply_columns(found)
+        down = picked(known, rows or self._down(), param="rows")
+        across = picked(known, columns or self._across(down), param="columns")
+        title = headline_of(self)
+        return comparison_of(found, rows=down, columns=across, title=title)
+
+    def __len__(self) -> int:
+        return len(self.grid)
+
+    def _varied(self) -> tuple[str, ...]:
+        """Return the columns that what varies is seen in."""
+        names = []
+        for name in self.grid.varied or ("model",):
+            is_filled = self.grid.source is not None and name in {"prompt", "system"}
+            names.append(f"{name}_template" if is_filled else name)
+        known = {column.name for column in self._reply_columns()}
+        return tuple(name for name in names if name in known) or ("model",)
+
+    def _reply_columns(self) -> tuple[Column[Reply], ...]:
+        return reply_columns(list(_first(plan_rows(self.grid, self.run_id))))
+
+    def _down(self) -> tuple[str, ...]:
+        filled = self.grid[0].columns if self.grid.source else {}
+        names = (name for name in filled if not name.endswith("_template"))
+        return tuple(map(column_name, names)) or ("prompt",)
+
+    def _across(self, down: Sequence[Column[Reply]]) -> tuple[str, ...]:
+        taken = {column.name for column in down}
+        return tuple(name for name in self._varied() if name not in taken) or ("model",)
+
+    def replies(self) -> Iterator[Reply]:
+        """Return the rows of `replies_df`, one by one."""
+        return reply_rows(
+            self.grid,
+            by_cell(self._found()),
+            run_id=self.run_id,
+            failures={key: note.failure for key, note in self.notes.items()},
+            is_begun=self._ledger is not None,
+            door=self.door,
+        )
+
+    def _found(self) -> Iterable[Exchange]:
+        return self._read(texts=True)
+
+    def _read(self, *, texts: bool) -> Iterable[Exchange]:
+        if self._ledger is None:
+            return ()
+        return self._ledger.read(scope="all", run=self.run_id, texts=texts)
+
+    def _standing(self) -> Standing:
+        notes = {
+            key: Known("error", note.model)
+            for key, note in self.notes.items()
+            if note.failure.type != "RateLimitError"
+        }
+        return standing_of(self._read(texts=False)).noting(notes)
+
+
+def headline_of(run: Readings) -> str:
+    """Return a line that says where a run stands, also if that cannot be read."""
+    from .words import headline  # noqa: PLC0415 - below, with the rest of the words
+
+    name = f"Run {run.name}: " if run.name else "Run: "
+    try:
+        counts = run._standing().counts  # noqa: SLF001 - of this file
+    except LedgerError:
+        return name + "its ledger cannot be read."
+    is_begun = run._ledger is not None  # noqa: SLF001 - of this file
+    return name + headline(run.grid, counts, is_begun=is_begun)
+
+
+def _first(rows: Iterator[Reply]) -> Iterator[Reply]:
+    for row in rows:
+        yield row
+        return

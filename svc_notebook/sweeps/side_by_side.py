@@ -1,0 +1,149 @@
+"""A small run shown while it comes: its replies side by side, streamed.
+
+What it is not: the run (see `run`). Rules: the run is the only one that asks; what is
+shown at the end is read from the ledger, so that it is what was kept; a run with more
+cells than a screen can show is not streamed, and shows its beginning.
+"""
+
+import time
+from collections.abc import Callable
+from itertools import islice
+from uuid import uuid4
+
+from svc_notebook.completion import footer, marks
+from svc_notebook.display.cards import Card, cards_bundle, cards_text
+from svc_notebook.display.screen import Screen
+from svc_notebook.display.stream import Mode
+from svc_notebook.ledger.reply import Reply
+from svc_notebook.service.chunk import Delta
+
+from .cell import Cell
+from .rows import CellKey
+from .run import Run
+
+MAX_CARDS = 24
+GAP_S = 0.25
+_SHOWN_CHARS = 60
+
+
+def run_side_by_side(
+    run: Run,
+    *,
+    mode: Mode,
+    screen: Screen | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Run:
+    """Ask what is missing of a run, and show its replies side by side as they come.
+
+    Args:
+        run: Planned; most useful with a few cells.
+        mode: How the cell shows replies.
+        screen: Where; IPython's display and standard output if None.
+        clock: Seconds that only grow.
+
+    Returns:
+        The run.
+
+    Raises:
+        KeyboardInterrupt: It was interrupted; what had come is shown and kept.
+        SvcError: As for `Run.run`.
+    """
+    growing = _Growing(run, mode=mode, screen=screen or Screen(), clock=clock)
+    is_small = len(run) <= MAX_CARDS
+    try:
+        run.start(show=growing.add if is_small else None, is_drawn=not is_small)
+        run.wait(tick=growing.draw)
+    finally:
+        growing.settle()
+    return run
+
+
+class _Growing:
+    """The cards of a run while they grow."""
+
+    def __init__(
+        self, run: Run, *, mode: Mode, screen: Screen, clock: Callable[[], float]
+    ) -> None:
+        self._run = run
+        self._mode = mode
+        self._screen = screen
+        self._clock = clock
+        self._display_id = f"svc-{uuid4().hex[:12]}"
+        self._drawn_s: float | None = None
+        self._texts: dict[CellKey, list[str]] = {}
+        self._shown = tuple(islice(run.grid, MAX_CARDS))
+
+    def add(self, cell: Cell, delta: Delta) -> None:
+        """Add a piece; called on the loop's thread."""
+        if delta.text and delta.index == 0:
+            self._texts.setdefault(cell.key, []).append(delta.text)
+
+    def draw(self) -> None:
+        """Show what has come, if it is time and somebody watches."""
+        now_s = self._clock()
+        is_early = self._drawn_s is not None and now_s - self._drawn_s < GAP_S
+        if self._mode is not Mode.LIVE or is_early:
+            return
+        self._publish([self._card(cell) for cell in self._shown], "")
+        self._drawn_s = now_s
+
+    def settle(self) -> None:
+        """Show the final form: what the ledger has."""
+        rows = list(islice(self._run.replies(), MAX_CARDS))
+        ended = [_ended(self._run, reply) for reply in rows]
+        n_more = len(self._run) - len(self._shown)
+        note = f"{n_more} more are in the frame: replies_df()" if n_more > 0 else ""
+        if self._mode is Mode.PLAIN:
+            self._screen.write(cards_text(ended, note=note) + "\n")
+        else:
+            self._publish(ended, note)
+
+    def _publish(self, cards: list[Card], note: str) -> None:
+        bundle = cards_bundle(cards, note=note)
+        if self._drawn_s is not None:
+            self._screen.update(bundle, self._display_id)
+        elif self._mode is Mode.LIVE:
+            self._screen.publish(bundle, self._display_id)
+        else:
+            self._screen.publish(bundle, None)
+
+    def _card(self, cell: Cell) -> Card:
+        text = "".join(self._texts.get(cell.key, ()))
+        heading = _heading(self._run, cell.request, cell.repeat)
+        return Card(heading=heading, text=text, footer="" if text else "waiting")
+
+
+def _ended(run: Run, reply: Reply) -> Card:
+    exchange = reply.exchange
+    text = (reply.choice.text or "") if reply.choice else ""
+    found = marks(exchange) if exchange else (reply.status.replace("_", " "),)
+    if reply.failure is not None and reply.status == "error":
+        found = (*found, reply.failure.type)
+        text = text or reply.failure.message
+    return Card(
+        heading=_heading(run, reply.request, reply.origin.repeat or 0),
+        text=text,
+        footer=footer(exchange) if exchange and exchange.choices else "",
+        marks=found,
+        is_ended=True,
+    )
+
+
+def _heading(run: Run, request: object, repeat: int) -> str:
+    parts = []
+    for name in run.grid.varied or ("model",):
+        params = getattr(request, "params", {})
+        value = params.get(name, getattr(request, name, None))
+        if name in {"model", "prompt"}:
+            parts.append(_short(str(value)))
+        else:
+            said = "not sent" if value is None else _short(str(value))
+            parts.append(f"{name} {said}")
+    if run.grid.repeats > 1:
+        parts.append(f"{repeat + 1} of {run.grid.repeats}")
+    return " · ".join(parts)
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN_CHARS else line[: _SHOWN_CHARS - 3] + "..."

@@ -1,0 +1,173 @@
+"""The summary of a run: one row a group of cells.
+
+What it is not: usage (see `ledger.usage`), which counts requests, repeated ones
+included; here each cell counts once, by the exchange that stands for it. Rules: pure;
+rows are looked at once; a sum is missing where nothing went into it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.columns import Column, Scalar, pick, template_columns
+from svc_notebook.ledger.replies import REPLIES
+from svc_notebook.ledger.reply import Reply
+
+
+@dataclass(slots=True)
+class Group:
+    """What the cells of a group have come to.
+
+    Attributes:
+        key: What they have in common.
+        others: As the columns of `SUMMARY`.
+    """
+
+    key: tuple[Scalar, ...]
+    n_cells: int = 0
+    n_ok: int = 0
+    n_failed: int = 0
+    n_replies: int = 0
+    n_cut: int = 0
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    total_tokens: int | None = None
+    latencies_s: list[float] = field(default_factory=list)
+
+    def add(self, row: Reply) -> None:
+        """Count a row in."""
+        exchange = row.exchange
+        if exchange is not None and row.choice is not None:
+            self.n_replies += exchange.status == "ok"
+            self.n_cut += exchange.is_cut(row.choice)
+        if not row.is_first:
+            return
+        self.n_cells += 1
+        self.n_ok += row.status == "ok"
+        self.n_failed += row.status == "error"
+        if row.usage is not None:
+            usage = row.usage
+            self.prompt_tokens = _sum(self.prompt_tokens, usage.prompt_tokens)
+            self.completion_tokens = _sum(
+                self.completion_tokens, usage.completion_tokens
+            )
+            self.total_tokens = _sum(self.total_tokens, usage.total_tokens)
+        if row.status == "ok" and exchange and exchange.latency_s is not None:
+            self.latencies_s.append(exchange.latency_s)
+
+    def latency_s(self, share: float) -> float | None:
+        """Return a quantile of the latencies of good cells."""
+        return quantile(self.latencies_s, share)
+
+
+def quantile(values: Sequence[float], share: float) -> float | None:
+    """Return the value below which this share lies, between two if need be."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    position = share * (len(ordered) - 1)
+    below = int(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+
+
+def _count(name: str, doc: str) -> Column[Group]:
+    return Column(name=name, dtype="Int64", read=attrgetter(name), doc=doc)
+
+
+def _tokens(name: str) -> Column[Group]:
+    doc = "sum of what the service reported; missing if it reported none"
+    read = attrgetter(name)
+    return Column(name=name, dtype="Int64", unit="tokens", read=read, doc=doc)
+
+
+def _latency(name: str, share: float) -> Column[Group]:
+    def read(group: Group) -> Scalar:
+        return group.latency_s(share)
+
+    doc = f"quantile {share:g} of latency_s of the cells that are ok"
+    return Column(name=name, dtype="Float64", unit="s", read=read, doc=doc)
+
+
+SUMMARY: tuple[Column[Group], ...] = (
+    _count("n_cells", "cells, asked or not"),
+    _count("n_ok", "cells with a good answer"),
+    _count("n_failed", "cells whose answer is an error"),
+    _count("n_replies", "choices of good answers"),
+    _count("n_cut", "of all choices, those that ended for want of tokens"),
+    _tokens("prompt_tokens"),
+    _tokens("completion_tokens"),
+    _tokens("total_tokens"),
+    _latency("latency_p50_s", 0.5),
+    _latency("latency_p90_s", 0.9),
+    _latency("latency_max_s", 1.0),
+)
+"""What `summary_df` says of each group, after the columns it was grouped by."""
+
+
+def reply_columns(rows: Sequence[Reply]) -> tuple[Column[Reply], ...]:
+    """Return the columns of these rows, those of their source included."""
+    found: tuple[Column[Reply], ...] = template_columns(
+        (row.origin.columns for row in rows),
+        lambda row: row.origin.columns,
+        [column.name for column in REPLIES],
+    )
+    return (*REPLIES, *found)
+
+
+def column_name(name: str) -> str:
+    """Return what a column of the source is called among those of replies."""
+    taken = {column.name for column in REPLIES}
+    while name in taken:
+        name = f"var_{name}"
+    return name
+
+
+def groups_of(rows: Iterable[Reply], by: Sequence[Column[Reply]]) -> list[Group]:
+    """Return a group for each combination of values, in the order they first come."""
+    found: dict[tuple[Scalar, ...], Group] = {}
+    for row in rows:
+        key = tuple(column.read(row) for column in by)
+        if key not in found:
+            found[key] = Group(key)
+        found[key].add(row)
+    return list(found.values())
+
+
+def picked(
+    columns: Sequence[Column[Reply]], by: str | Sequence[str], *, param: str
+) -> tuple[Column[Reply], ...]:
+    """Return the columns of these names.
+
+    Raises:
+        ParameterError: A name is unknown; the nearest is named.
+    """
+    try:
+        return pick(columns, by)
+    except ParameterError as problem:
+        message = str(problem)
+    raise ParameterError(message, param=param)
+
+
+def key_columns(by: Sequence[Column[Reply]]) -> tuple[Column[Group], ...]:
+    """Return the columns that hold a group's key, with their dtypes of replies."""
+    return tuple(
+        Column(
+            name=column.name,
+            dtype=column.dtype,
+            unit=column.unit,
+            read=_nth(position),
+            doc=column.doc,
+        )
+        for position, column in enumerate(by)
+    )
+
+
+def _nth(position: int) -> Callable[[Group], Any]:
+    return lambda group: group.key[position]
+
+
+def _sum(before: int | None, more: int | None) -> int | None:
+    return before if more is None else (before or 0) + more

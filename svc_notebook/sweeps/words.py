@@ -1,0 +1,179 @@
+"""A plan and its run in words, before and after it is run.
+
+Rules: pure; numbers that are estimates are called so; what the service's default
+will do is said before anything is spent; no time of day and no id is in it, so that
+the same plan reads the same everywhere.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from svc_notebook.service.catalogue import BUDGET_TOKENS
+from svc_notebook.service.params import DEFAULT_MAX_TOKENS
+
+from .dimension import Dimension
+from .forecast import Forecast, forecast
+from .grid import Grid
+from .order import by_model
+from .size import Size
+
+_SHOWN_VALUES = 6
+_SHOWN_CHARS = 40
+_SHOWN_MODELS = 4
+_MINUTE_S = 60
+_MINUTES_S = 120
+_HOURS_S = 7200
+
+
+def in_words(
+    grid: Grid, counts: Mapping[str, int], *, size: Size, is_begun: bool
+) -> str:
+    """Return the plan and how far it has come, as Markdown that reads as text.
+
+    Args:
+        grid: What was planned.
+        counts: How many cells of each mark there are.
+        size: Of the plan.
+        is_begun: Whether anything was asked yet.
+    """
+    lines = [
+        headline(grid, counts, is_begun=is_begun),
+        *([f"rows: {_rows(grid)}"] if grid.source else []),
+        *(_values(each) for each in grid.dimensions),
+        *([f"repeats: {grid.repeats}"] if grid.repeats > 1 else []),
+        *_left_out(grid),
+        _tokens(size),
+        *pace(forecast(n_by_model(grid))),
+        *_cost(size),
+        *_warnings(size),
+    ]
+    return lines[0] + "\n\n" + "\n".join(f"- {line}" for line in lines[1:])
+
+
+def headline(grid: Grid, counts: Mapping[str, int], *, is_begun: bool) -> str:
+    """Return one line: how many requests, and what became of them."""
+    n_cells = len(grid)
+    requests = f"{n_cells} request{'' if n_cells == 1 else 's'}"
+    if not is_begun:
+        return f"{requests} planned, nothing sent yet."
+    known = Counter(counts)
+    known["not_run"] = n_cells - sum(
+        known[mark] for mark in ("ok", "error", "cancelled")
+    )
+    parts = [
+        f"{known[mark]} {word}"
+        for mark, word in _MARK_WORDS.items()
+        if known[mark] or mark == "ok"
+    ]
+    return f"{requests}: {', '.join(parts)}."
+
+
+_MARK_WORDS = {
+    "ok": "ok",
+    "error": "failed",
+    "cancelled": "interrupted",
+    "not_run": "not run",
+}
+
+
+def n_by_model(grid: Grid) -> dict[str, int]:
+    """Return how many requests each model gets."""
+    return {
+        model: len(combinations) * grid.repeats
+        for model, combinations in by_model(grid).items()
+    }
+
+
+def pace(forecasts: Sequence[Forecast]) -> list[str]:
+    """Say when the last request can be sent, and what decides that."""
+    known = [each for each in forecasts if each.last_sent_s is not None]
+    lines = []
+    if known and (known[0].last_sent_s or 0.0) > 0:
+        slowest = known[0]
+        lines.append(
+            f"the last request can be sent after {duration(slowest.last_sent_s or 0)}, "
+            f"by the documented limits; the {slowest.binds} of {slowest.model} decides"
+        )
+    unknown = [each.model for each in forecasts if each.last_sent_s is None]
+    if unknown:
+        shown = ", ".join(unknown[:_SHOWN_MODELS])
+        lines.append(f"no limit is documented for {shown}, so its pace is not known")
+    return lines
+
+
+def duration(length_s: float) -> str:
+    """Return a length of time for people."""
+    if length_s < _MINUTES_S:
+        return f"{length_s:.0f} s"
+    if length_s < _HOURS_S:
+        minutes, rest_s = divmod(round(length_s), _MINUTE_S)
+        return f"{minutes} min {rest_s} s"
+    hours, minutes = divmod(round(length_s / _MINUTE_S), _MINUTE_S)
+    return f"{hours} h {minutes} min"
+
+
+def _rows(grid: Grid) -> str:
+    if grid.source is None:
+        return ""
+    return f"{len(grid.source)} ({', '.join(grid.source.columns)})"
+
+
+def _left_out(grid: Grid) -> list[str]:
+    n_out = grid.n_product - grid.n_combinations
+    return [f"where leaves out {n_out} of {grid.n_product}"] if n_out else []
+
+
+def _tokens(size: Size) -> str:
+    how = "estimated from a sample" if size.is_sampled else "estimated"
+    return (
+        f"about {size.prompt_tokens} prompt tokens in all ({how}; at least "
+        f"{size.prompt_tokens_low}), and replies of at most {size.completion_tokens}"
+    )
+
+
+def _cost(size: Size) -> list[str]:
+    if size.cost_low is None or size.cost_high is None:
+        return []
+    return [
+        f"cost between {size.cost_low:.4g} and {size.cost_high:.4g}, by your prices"
+    ]
+
+
+def _warnings(size: Size) -> list[str]:
+    lines = []
+    if size.n_default:
+        is_all = size.n_default == size.n_cells
+        whose = "" if is_all else f" for {size.n_default} of them"
+        lines.append(
+            f"max_tokens is not set{whose}: the service's default of "
+            f"{DEFAULT_MAX_TOKENS} will apply and cut longer replies"
+        )
+    if size.n_over:
+        lines.append(
+            f"{size.n_over} may not fit: prompt (estimated) and max_tokens together "
+            f"exceed the {BUDGET_TOKENS} tokens of one request"
+        )
+    return lines
+
+
+def _values(dimension: Dimension) -> str:
+    points = dimension.points
+    shown = [_point(dimension, point) for point in points[:_SHOWN_VALUES]]
+    n_more = len(points) - len(shown)
+    rest = f" and {n_more} more" if n_more else ""
+    return f"{' + '.join(dimension.names)}: {', '.join(shown)}{rest}"
+
+
+def _point(dimension: Dimension, point: Mapping[str, Any]) -> str:
+    return " + ".join(_short(point.get(name)) for name in dimension.names)
+
+
+def _short(value: object) -> str:
+    if value is None:
+        return "not sent"
+    text = " ".join(str(value).split())
+    text = text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "..."
+    fence = "``" if "`" in text else "`"
+    pad = " " if fence == "``" else ""
+    return f"{fence}{pad}{text}{pad}{fence}"

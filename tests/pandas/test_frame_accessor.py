@@ -1,0 +1,107 @@
+"""`df.svc`: a column from a template."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import svc_notebook.pandas  # noqa: F401 - registers df.svc
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import ParameterError
+from svc_notebook.session import isolated
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator without limits that refuses whatever says bad."""
+    refusal = {"when": {"contains": "bad"}, "status": 400, "error": {"message": "No."}}
+    with Emulator(
+        tokens_per_s=None, first_token_s=0, limits=False, script=[refusal]
+    ) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _session(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
+    monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
+    with isolated():
+        yield
+
+
+def _frame(texts: list[str], index: list[int]) -> Any:  # noqa: ANN401 - df.svc is no stub's
+    return pd.DataFrame({"text": texts, "n": range(len(texts))}, index=index)
+
+
+def test_gives_a_series_with_the_frames_own_index(emulator: Emulator) -> None:
+    """Replies stand at their rows, also where the index has duplicates."""
+    frame = _frame(["one", "two", "one"], [7, 7, 3])
+
+    found = frame.svc.complete("Say {{text}}!", max_tokens=20)
+
+    assert found.index.tolist() == [7, 7, 3]
+    assert found.dtype == "string"
+    assert found.notna().all()
+    asked = [each.json["messages"][-1]["content"] for each in emulator.requests]
+    assert sorted(asked) == ["Say one!", "Say one!", "Say two!"]
+
+
+def test_expands_to_a_frame() -> None:
+    """With expand the outcome of each row comes too."""
+    frame = _frame(["one", "bad"], [1, 0])
+
+    with pytest.warns(UserWarning, match="1 of 2 rows have no reply"):
+        found = frame.svc.complete("{{text}}", expand=True)
+
+    assert found.index.tolist() == [1, 0]
+    assert found["status"].tolist() == ["ok", "error"]
+    assert found["error_type"].tolist()[1] == "BadRequestError"
+
+
+def test_a_name_asks_only_what_is_missing(emulator: Emulator) -> None:
+    """Under a name the same call sends nothing again; retry asks what failed."""
+    frame = _frame(["one", "bad"], [0, 1])
+    with pytest.warns(UserWarning, match="no reply"):
+        frame.svc.complete("{{text}}", name="n")
+    with pytest.warns(UserWarning, match="no reply"):
+        frame.svc.complete("{{text}}", name="n")
+    n_before = len(emulator.requests)
+
+    found = frame.svc.complete("{{text}}", name="n", retry=True)
+
+    assert (n_before, len(emulator.requests)) == (2, 3)
+    assert found.notna().all()
+
+
+def test_a_frame_without_rows_gives_none(emulator: Emulator) -> None:
+    """An empty frame gives an empty Series, and nothing is sent."""
+    frame = _frame([], [])
+
+    found = frame.svc.complete("{{text}}")
+
+    assert (len(found), found.dtype) == (0, "string")
+    assert len(emulator.requests) == 0
+
+
+@pytest.mark.parametrize(
+    ("template", "params", "said"),
+    [
+        ("{{txt}}", {}, "Did you mean text?"),
+        ("{{text}}", {"temperature": [0, 1]}, "one reply a row"),
+        ("{{text}}", {"n": 2}, "one reply a row"),
+        ("{{text}}", {"temperature": 3}, "temperature=3 is not allowed"),
+        ("text", {}, "No prompt names a column"),
+    ],
+)
+def test_refuses_before_anything_is_sent(
+    emulator: Emulator, template: str, params: dict[str, Any], said: str
+) -> None:
+    """What is wrong is said, with the way on, and nothing is sent."""
+    frame = _frame(["one", "two"], [0, 1])
+
+    with pytest.raises(ParameterError) as caught:
+        frame.svc.complete(template, **params)
+
+    assert said in str(caught.value)
+    assert len(emulator.requests) == 0

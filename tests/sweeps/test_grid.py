@@ -1,0 +1,244 @@
+"""The grid: the product of all lists, checked before anything is sent."""
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.service.message import user
+from svc_notebook.service.request import build_request
+from svc_notebook.sweeps.building import build_grid
+from svc_notebook.sweeps.cell import cell_id_of
+from svc_notebook.sweeps.grid import Grid
+
+MODEL = "svc-v2-8b-instruct"
+TOOL = {"type": "function", "function": {"name": "add", "parameters": {}}}
+
+axes = st.fixed_dictionaries(
+    {"model": st.lists(st.sampled_from("abcd"), min_size=1, unique=True)},
+    optional={
+        "system": st.lists(st.sampled_from(["x", "y", None]), min_size=1, unique=True),
+        "temperature": st.lists(st.floats(0, 2), min_size=1, max_size=4, unique=True),
+        "n": st.lists(st.integers(1, 9), min_size=1, max_size=3, unique=True),
+        "user": st.just("u"),
+    },
+)
+
+
+def _asked(grid: Grid) -> list[dict[str, Any]]:
+    """Return what varies, cell by cell."""
+    return [
+        {
+            "prompt": cell.request.prompt,
+            "model": cell.request.model,
+            **({"system": cell.request.system} if cell.request.system else {}),
+            **cell.request.params,
+        }
+        for cell in grid
+    ]
+
+
+@given(axes, st.lists(st.sampled_from("pqr"), min_size=1, unique=True))
+def test_is_the_product_in_the_order_as_written(
+    varied: dict[str, Any], prompts: list[str]
+) -> None:
+    """Every combination is there once; the last list varies fastest."""
+    grid = build_grid(prompts, varied=varied)
+
+    expected: list[dict[str, Any]] = [{"prompt": prompt} for prompt in prompts]
+    for name, values in varied.items():
+        several = values if isinstance(values, list) else [values]
+        expected = [
+            each | ({} if value is None else {name: value})
+            for each in expected
+            for value in several
+        ]
+    assert _asked(grid) == expected
+
+
+@given(axes, st.integers(1, 4))
+def test_repeats_stand_side_by_side(varied: dict[str, Any], repeats: int) -> None:
+    """Each combination comes so many times, with one cell_id and numbers from 0."""
+    once = build_grid("p", varied=varied)
+
+    grid = build_grid("p", varied=varied, repeats=repeats)
+
+    assert [cell.key for cell in grid] == [
+        (cell.cell_id, repeat) for cell in once for repeat in range(repeats)
+    ]
+
+
+@given(axes)
+def test_no_two_cells_have_the_same_key(varied: dict[str, Any]) -> None:
+    """What tells cells apart is unique in a grid."""
+    grid = build_grid(["p", "q"], varied=varied, repeats=2)
+
+    assert len({cell.key for cell in grid}) == len(grid)
+
+
+@given(axes, st.randoms())
+def test_cell_ids_do_not_depend_on_the_grid(
+    varied: dict[str, Any], random: Random
+) -> None:
+    """A combination has the same cell_id in whatever grid and order it stands."""
+    names = list(varied)
+    random.shuffle(names)
+
+    one = build_grid(["p", "q"], varied=varied)
+    other = build_grid(["q", "p"], varied={name: varied[name] for name in names})
+
+    assert {cell.cell_id for cell in one} == {cell.cell_id for cell in other}
+
+
+def test_the_cell_id_stays_what_it_is() -> None:
+    """A cell_id means the same tomorrow: ledgers are full of them."""
+    request = build_request("Hi", model=MODEL, params={"temperature": 0, "n": 2})
+
+    assert cell_id_of(request) == "c0bc42ff61d0b0d4"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ({"temperature": 0}, {"temperature": 0.0}, True),
+        ({"temperature": 0, "n": 2}, {"n": 2, "temperature": 0}, True),
+        ({"stop": ["a"]}, {"stop": ("a",)}, True),
+        ({"stop": ["a"]}, {"stop": "a"}, False),
+        ({}, {"temperature": 0.7}, False),
+        ({"n": 1}, {"n": 2}, False),
+        ({"tools": [TOOL]}, {}, False),
+    ],
+)
+def test_the_cell_id_is_of_what_is_sent(
+    one: dict[str, Any], other: dict[str, Any], is_same: bool
+) -> None:
+    """The same request has the same cell_id, however it was written; others differ."""
+    ids = [
+        cell_id_of(build_request("Hi", model=MODEL, params=params))
+        for params in (one, other)
+    ]
+
+    assert (ids[0] == ids[1]) is is_same
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("stop", "END", ["END"]),
+        ("stop", ["a", "b"], [("a", "b")]),
+        ("stop", [["a", "b"], ["c"]], [("a", "b"), ("c",)]),
+        ("stop", [None, ["c"], "d"], [None, ("c",), "d"]),
+        ("temperature", 0.5, [0.5]),
+        ("temperature", [0, None], [0, None]),
+        ("temperature", (0, 1), [0, 1]),
+        ("temperature", np.array([0.0, 0.5]), [0.0, 0.5]),
+        ("temperature", pd.Series([0.0, 0.5]), [0.0, 0.5]),
+        ("temperature", np.float64(0.5), [0.5]),
+        ("n", range(1, 3), [1, 2]),
+    ],
+)
+def test_tells_a_list_of_values_from_a_value(
+    name: str, value: object, expected: list[object]
+) -> None:
+    """A list varies a parameter; a list of texts is one value of stop."""
+    grid = build_grid("p", varied={"model": MODEL, name: value})
+
+    assert [cell.request.params.get(name) for cell in grid] == expected
+
+
+@pytest.mark.parametrize(
+    ("tools", "expected"),
+    [
+        ([TOOL], [(TOOL,)]),
+        ([[TOOL], []], [(TOOL,), ()]),
+        ([None, [TOOL]], [(), (TOOL,)]),
+    ],
+)
+def test_tells_tools_from_lists_of_tools(
+    tools: object, expected: list[tuple[object, ...]]
+) -> None:
+    """A list of definitions is one value of tools; a list of lists varies it."""
+    grid = build_grid("p", varied={"model": MODEL, "tools": tools})
+
+    assert [cell.request.tools for cell in grid] == expected
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [
+        ("one", ["one"]),
+        (["one", "two"], ["one", "two"]),
+        (pd.Series(["one", "two"]), ["one", "two"]),
+        ([user("one")], ["one"]),
+        ([{"role": "user", "content": "one"}], ["one"]),
+        ([[user("one")], "two"], ["one", "two"]),
+    ],
+)
+def test_tells_prompts_from_messages(prompt: object, expected: list[str]) -> None:
+    """A list of texts is several prompts, a list of messages is one."""
+    grid = build_grid(prompt, varied={"model": MODEL})
+
+    assert [cell.request.prompt for cell in grid] == expected
+
+
+def test_sends_extra_fields_with_every_cell() -> None:
+    """Extra fields are part of every request."""
+    grid = build_grid("p", varied={"model": ["a", "b"]}, extra={"seed": 1})
+
+    assert [cell.request.extra for cell in grid] == [{"seed": 1}] * 2
+
+
+@pytest.mark.parametrize(
+    ("varied", "said"),
+    [
+        ({"temperature": [0, 3]}, "temperature=3 is not allowed"),
+        ({"temperature": [0, 3]}, "combination temperature=3; nothing was sent"),
+        ({"model": ["a", ""], "n": [1]}, "combination model=''"),
+        ({"temperature": []}, "temperature is an empty list"),
+        ({"temperature": {0, 1}}, "a set, which has no order"),
+        ({"temprature": [0]}, "did you mean 'temperature'"),
+        ({"temperature": [0, 0.0]}, "temperature=0 and temperature=0.0"),
+        ({"temperature": [0, 0.0]}, "use repeats=2"),
+        ({"stop": [["a"] * 5, "b"]}, "up to 4 texts"),
+        ({"tools": "add"}, "tools is str"),
+    ],
+)
+def test_refuses_before_anything_is_sent(varied: dict[str, Any], said: str) -> None:
+    """What is not allowed is refused, with the combination and the way on."""
+    with pytest.raises(ParameterError) as caught:
+        build_grid("p", varied={"model": MODEL, **varied})
+
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("prompt", [[], 5, None, "half \ud83d", [[]]])
+def test_refuses_what_is_no_prompt(prompt: object) -> None:
+    """A prompt that cannot be sent is refused."""
+    with pytest.raises(ParameterError):
+        build_grid(prompt, varied={"model": MODEL})
+
+
+@pytest.mark.parametrize("repeats", [0, -1, 1.5, True, "2", None])
+def test_refuses_repeats_that_are_no_count(repeats: Any) -> None:  # noqa: ANN401 - wrong on purpose
+    """Repeats is an integer of at least 1."""
+    with pytest.raises(ParameterError, match="at least 1"):
+        build_grid("p", varied={"model": MODEL}, repeats=repeats)
+
+
+def test_refuses_extra_that_json_cannot_carry() -> None:
+    """A field without a JSON form is found when planning."""
+    with pytest.raises(ParameterError, match="extra"):
+        build_grid("p", varied={"model": MODEL}, extra={"seed": float("nan")})
+
+
+def test_a_long_text_is_not_shown_whole() -> None:
+    """An error names a long value by its beginning."""
+    with pytest.raises(ParameterError) as caught:
+        build_grid(["p" * 5000, "q"], varied={"model": MODEL, "temperature": 3})
+
+    assert len(str(caught.value)) < 500

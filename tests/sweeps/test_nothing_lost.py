@@ -1,0 +1,290 @@
+"""Whatever happens to a kernel, its disk or its ledger, no paid reply is lost."""
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import LedgerError
+from svc_notebook.ledger.migrations import MIGRATIONS
+from svc_notebook.ledger.store import Ledger
+from svc_notebook.session import Session
+from svc_notebook.settings import Settings
+from svc_notebook.sweeps.planning import plan
+
+OpenSession = Callable[[Emulator], Session]
+
+N_CELLS = 120
+IN_FLIGHT = 8
+MODEL = "svc-instruct"  # no limit is shown for it, so nothing waits
+_SWEEPER = """
+import json, os, resource, sys
+given = json.loads(sys.argv[1])
+if limit := given.get("max_bytes"):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+from svc_notebook.errors import SvcError
+from svc_notebook.session import Session
+from svc_notebook.sweeps.planning import plan
+import svc_notebook.client.http, svc_notebook.ledger.opening  # while they can be read
+if given.get("is_nobody") and os.geteuid() == 0:
+    os.setuid(65534)
+try:
+    run = plan(
+        Session(), "Say {{text}}", rows=[str(n) for n in range(given["n_cells"])],
+        model="svc-instruct", name="n", varied={"max_tokens": 200},
+    )
+    run.in_flight = 8
+    print("planned", flush=True)
+    print(run.run())
+except SvcError as error:
+    print(f"{type(error).__name__}: {error}")
+    sys.exit(3)
+"""
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator without rate limits that takes some milliseconds for a reply."""
+    with Emulator(tokens_per_s=None, first_token_s=0.01, limits=False) as running:
+        yield running
+
+
+def _sweep(
+    emulator: Emulator, ledger: Path, **given: object
+) -> "subprocess.Popen[str]":
+    env = {
+        **os.environ,
+        "SVC_BASE_URL": emulator.base_url,
+        "SVC_API_KEY": emulator.api_key,
+        "SVC_LEDGER": str(ledger),
+    }
+    arguments = json.dumps({"n_cells": N_CELLS, **given})
+    return subprocess.Popen(  # noqa: S603 - our own program
+        [sys.executable, "-W", "error", "-c", _SWEEPER, arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=env,
+        cwd=Path(__file__).parents[2],
+    )
+
+
+def _ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    with process:
+        said, _ = process.communicate(timeout=60)
+    return process.returncode, said
+
+
+def _asked(emulator: Emulator) -> Counter[str]:
+    return Counter(each.json["messages"][-1]["content"] for each in emulator.requests)
+
+
+def _kept(ledger: Path) -> set[str]:
+    if not ledger.exists():
+        return set()
+    with Ledger(ledger) as opened:
+        found = opened.read(scope="all", run="n", status="ok")
+        return {exchange.request.prompt for exchange in found}
+
+
+def test_kills_lose_no_finished_reply(emulator: Emulator, tmp_path: Path) -> None:
+    """Killed at any moment, again and again: only what was in flight is asked again."""
+    path = tmp_path / "ledger.sqlite"
+    chance = random.Random(7)  # noqa: S311 - no secret
+    pause = threading.Event()
+    n_kills = 0
+    while len(_kept(path)) < N_CELLS and n_kills < 6:
+        before, kept = _asked(emulator), _kept(path)
+        process = _sweep(emulator, path)
+        with process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            pause.wait(chance.uniform(0.05, 0.4))
+            process.kill()
+        n_kills += 1
+        again = _asked(emulator) - before
+        assert set(again).isdisjoint(kept), "a reply that was kept was asked again"
+        emulator.wait_idle()
+
+    code, said = _ended(_sweep(emulator, path))
+
+    assert (code, said.splitlines()[-1]) == (0, f"<Run n: {N_CELLS} requests: 120 ok.>")
+    assert len(_kept(path)) == N_CELLS
+    assert sum(_asked(emulator).values()) <= N_CELLS + n_kills * IN_FLIGHT
+
+
+def test_an_interrupt_stops_in_five_seconds(open_session: OpenSession) -> None:
+    """Interrupted while the service is silent, it ends in time, keeps and resumes."""
+    silent = {"end": "silent", "body": ["{"], "when": {"contains": "slow"}}
+    with Emulator(
+        tokens_per_s=None, first_token_s=0, limits=False, script=[silent]
+    ) as stuck:
+        session = open_session(stuck)
+        run = plan(session, ["quick", "slow"])
+        main = threading.get_ident()
+        interrupted_s: list[float] = []
+        pause = threading.Event()
+
+        def interrupt() -> None:
+            while not session.ledger.count():
+                pause.wait(0.01)
+            interrupted_s.append(time.monotonic())
+            signal.pthread_kill(main, signal.SIGINT)
+
+        stopper = threading.Thread(target=interrupt)
+        stopper.start()
+        with pytest.raises(KeyboardInterrupt):
+            run.run()
+        stopper.join()
+        took_s = time.monotonic() - interrupted_s[0]
+        resumed = run.run().replies_df()
+
+    assert took_s < 5
+    assert resumed["status"].tolist() == ["ok", "ok"]
+
+
+def test_a_full_disk_is_said_and_the_run_resumes_whole(
+    emulator: Emulator, tmp_path: Path
+) -> None:
+    """On a full disk the run stops with a clear error, and later goes on."""
+    path = tmp_path / "ledger.sqlite"
+
+    code, said = _ended(_sweep(emulator, path, max_bytes=150_000))
+    kept = _kept(path)
+    n_before = sum(_asked(emulator).values())
+    again, whole = _ended(_sweep(emulator, path))
+
+    assert (code, again) == (3, 0), (said, whole)
+    assert "LedgerError" in said
+    assert "disk" in said
+    assert 0 < len(kept) < N_CELLS
+    assert n_before <= len(kept) + 2 * IN_FLIGHT
+    assert f"{N_CELLS} ok" in whole
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda path: path.write_bytes(b"garbage " * 999),
+        lambda path: path.write_bytes(path.read_bytes()[: 3 * 4096]),
+        lambda path: path.write_bytes(
+            path.read_bytes().replace(b"Emulated reply", b"Emulated rePly", 1)
+        ),
+    ],
+    ids=["garbage", "truncated", "flipped"],
+)
+def test_a_damaged_ledger_is_refused_and_left_as_it_is(
+    open_session: OpenSession,
+    emulator: Emulator,
+    tmp_path: Path,
+    spoil: Callable[[Path], None],
+) -> None:
+    """A store that is damaged is named, not overwritten, and nothing is sent."""
+    path = tmp_path / "ledger.sqlite"
+    first = open_session(emulator)
+    prompts = [str(number) for number in range(30)]
+    plan(first, prompts, model=MODEL, name="n").run()
+    first.close()
+    spoil(path)
+    before, n_before = path.read_bytes(), len(emulator.requests)
+
+    with pytest.raises(LedgerError) as caught:
+        plan(open_session(emulator), prompts, model=MODEL, name="n").run()
+
+    assert str(path) in str(caught.value)
+    assert path.read_bytes() == before
+    assert len(emulator.requests) == n_before
+
+
+def test_an_empty_ledger_is_begun(
+    open_session: OpenSession, emulator: Emulator, tmp_path: Path
+) -> None:
+    """A store without a byte in it is a new one."""
+    (tmp_path / "ledger.sqlite").touch()
+
+    frame = plan(open_session(emulator), ["a"], name="n").run().replies_df()
+
+    assert frame["status"].tolist() == ["ok"]
+
+
+def test_a_newer_ledger_is_refused_by_name(
+    open_session: OpenSession, emulator: Emulator, tmp_path: Path
+) -> None:
+    """A store of a newer version is left alone, and nothing is sent."""
+    session = open_session(emulator)
+    session.ledger.check()
+    session.close()
+    path = tmp_path / "ledger.sqlite"
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    connection.close()
+
+    with pytest.raises(LedgerError, match="newer version"):
+        plan(open_session(emulator), ["a"]).run()
+
+    assert len(emulator.requests) == 0
+
+
+def test_a_read_only_folder_is_told_at_the_start(emulator: Emulator) -> None:
+    """Where nothing can be kept, nothing is asked."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o555)
+
+        code, said = _ended(_sweep(emulator, folder / "l.sqlite", is_nobody=True))
+
+        folder.chmod(0o755)
+    assert code == 3
+    assert said.startswith("LedgerError")
+    assert len(emulator.requests) == 0
+
+
+def test_a_ledger_that_is_no_file_is_told_at_the_start(
+    emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store whose place is a folder is refused before anything is sent."""
+    monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
+    session = Session(Settings(base_url=emulator.base_url, ledger=str(tmp_path)))
+
+    with pytest.raises(LedgerError, match="SVC_LEDGER"):
+        plan(session, ["a"], name="n").run()
+
+    session.close()
+    assert len(emulator.requests) == 0
+
+
+def test_replies_that_could_not_be_kept_are_kept_later(
+    open_session: OpenSession, emulator: Emulator, tmp_path: Path
+) -> None:
+    """What came while the store could not be written is kept when the run goes on."""
+    session = open_session(emulator)
+    run = plan(session, [str(number) for number in range(20)], model=MODEL)
+    run.in_flight = 4
+    session.ledger.check()
+    path = tmp_path / "ledger.sqlite"
+    with sqlite3.connect(path) as spoiler:
+        spoiler.execute(
+            "CREATE TRIGGER spoil BEFORE INSERT ON exchanges "
+            "BEGIN SELECT RAISE(ABORT, 'spoilt'); END"
+        )
+    with pytest.raises(LedgerError, match="spoilt"):
+        run.run()
+    emulator.wait_idle()
+    spoiler.execute("DROP TRIGGER spoil")
+    spoiler.close()
+
+    frame = run.run().replies_df()
+
+    assert frame["status"].tolist() == ["ok"] * 20
+    assert len(emulator.requests) == 20

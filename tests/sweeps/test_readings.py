@@ -1,0 +1,183 @@
+"""What can be read of a run: summary, comparison, manifest, prices."""
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import date
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.prices import Price, Prices
+from svc_notebook.session import Session
+from svc_notebook.sweeps.planning import plan
+from svc_notebook.sweeps.summary import SUMMARY, quantile
+
+OpenSession = Callable[[Emulator], Session]
+
+SMALL = "svc-v2-8b-instruct"
+LARGE = "svc-v2-70b-instruct"
+USAGE = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
+ROWS = pd.DataFrame({"text": ["a", "b"], "label": ["x", "y"], "at": [1.5, None]})
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator that refuses b once, and answers the rest in one way."""
+    script: list[dict[str, Any]] = [
+        {"when": {"contains": "b"}, "status": 400, "error": {"message": "No b."}},
+        {"text": "<b>Hi</b>", "usage": USAGE, "times": None},
+    ]
+    with Emulator(
+        tokens_per_s=None, first_token_s=0, limits=False, script=script
+    ) as running:
+        yield running
+
+
+def _swept(session: Session) -> Any:  # noqa: ANN401 - a run
+    return plan(session, "{{text}}", rows=ROWS, model=[SMALL, LARGE], repeats=2)
+
+
+def test_the_sources_columns_join_back(session: Session) -> None:
+    """Every column of the rows is in the frame, in its place and with its kind."""
+    frame = _swept(session).run().replies_df()
+
+    names = frame.columns.tolist()
+    assert names[names.index("prompt") + 1 :][:3] == ["var_text", "label", "at"]
+    assert frame["label"].tolist() == ["x"] * 4 + ["y"] * 4
+    assert frame["at"].dtype == "Float64"
+    assert frame["at"].isna().tolist() == [False] * 4 + [True] * 4
+
+
+def test_the_summary_counts_cells_by_what_varies(session: Session) -> None:
+    """Each group has its cells, failures, cut replies, tokens and latencies."""
+    summary = _swept(session).run().summary_df()
+
+    assert summary.columns.tolist() == ["model", *(each.name for each in SUMMARY)]
+    assert summary["model"].tolist() == [SMALL, LARGE]
+    assert summary["n_cells"].tolist() == [4, 4]
+    assert summary["n_failed"].sum() == 1
+    assert summary["n_ok"].sum() == 7
+    assert summary["total_tokens"].sum() == 7 * 7
+    assert summary["latency_p50_s"].notna().all()
+
+
+def test_the_summary_groups_by_columns_of_the_source(session: Session) -> None:
+    """Columns of the rows can be grouped by; a mistyped one is named."""
+    run = _swept(session).run()
+
+    summary = run.summary_df(by=["label", "model"])
+
+    assert summary[["label", "model"]].to_dict("split")["data"] == [
+        ["x", SMALL],
+        ["x", LARGE],
+        ["y", SMALL],
+        ["y", LARGE],
+    ]
+    with pytest.raises(ParameterError, match="did you mean 'label'"):
+        run.summary_df(by="lable")
+
+
+def test_the_summary_has_its_kinds_before_the_run(session: Session) -> None:
+    """Before anything is asked, sums are missing and dtypes are what they will be."""
+    before = _swept(session).summary_df()
+    after = _swept(session).run().summary_df()
+
+    assert before.dtypes.equals(after.dtypes)
+    assert before["n_ok"].tolist() == [0, 0]
+    assert before["total_tokens"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("values", "share", "expected"),
+    [([], 0.5, None), ([3.0], 0.9, 3.0), ([1, 2, 3, 4], 0.5, 2.5), ([1, 9], 1.0, 9)],
+)
+def test_quantiles(values: list[float], share: float, expected: float | None) -> None:
+    """A quantile lies between two values if need be; of none there is none."""
+    assert quantile(values, share) == expected
+
+
+def test_replies_stand_side_by_side(session: Session) -> None:
+    """Rows are what was put in, columns what varies; failures are said in place."""
+    bundle = _swept(session).run().compare()._repr_mimebundle_()
+
+    plain = bundle["text/plain"].splitlines()
+    assert plain[0].startswith("Run: 8 requests: 7 ok, 1 failed.")
+    assert [line for line in plain if line.startswith("var_text")] == [
+        "var_text: a",
+        "var_text: b",
+    ]
+    assert f"  model: {LARGE}" in plain
+    assert any("[BadRequestError]" in line for line in plain)
+
+
+def test_the_comparison_is_escaped_and_capped(session: Session) -> None:
+    """What a model wrote is text in the table, and long texts are cut and counted."""
+    long = "x" * 5000
+    run = plan(session, [long, "short"], model=[SMALL, LARGE]).run()
+
+    table = run.compare(rows="prompt", columns=["model"])
+    html = table._repr_mimebundle_()["text/html"]
+
+    assert "<b>Hi</b>" not in html
+    assert "&lt;b&gt;Hi&lt;/b&gt;" in html
+    assert "more characters" in html
+    assert len(html) < 10_000
+
+
+def test_the_comparison_counts_what_it_leaves_out(session: Session) -> None:
+    """Beyond so many rows and columns the rest is counted."""
+    prompts = [str(number) for number in range(60)]
+    run = plan(session, prompts, varied={"max_tokens": list(range(1, 15))})
+
+    text = str(run.compare())
+
+    assert "10 more rows are not shown" in text
+    assert "2 more columns are not shown" in text
+    assert "not asked yet" in text
+
+
+def test_refuses_unknown_names_in_a_comparison(session: Session) -> None:
+    """Rows and columns are columns of replies."""
+    with pytest.raises(ParameterError, match="did you mean 'model'"):
+        plan(session, "p").compare(columns="modle")
+
+
+def test_the_manifest_repeats_the_run(session: Session, emulator: Emulator) -> None:
+    """It is JSON, holds the grid, seed, limits, versions and counts, and no key."""
+    run = _swept(session).run()
+
+    manifest = json.loads(json.dumps(run.manifest))
+
+    assert manifest["counts"] == {"ok": 7, "error": 1, "not_run": 0}
+    assert manifest["rows"][0] == {"text": "a", "label": "x", "at": 1.5}
+    assert manifest["seed"] == run.seed
+    assert manifest["fixed"] == {"prompt": "{{text}}"}
+    assert manifest["dimensions"][1]["points"] == [{"model": SMALL}, {"model": LARGE}]
+    assert manifest["limits"][SMALL] == {"per_second": 5, "per_minute": 50}
+    assert manifest["endpoint"] == emulator.base_url
+    assert emulator.api_key not in json.dumps(manifest)
+
+
+def test_what_varies_has_its_column_unset_is_missing(session: Session) -> None:
+    """A factor that is not sent in some cells is missing there."""
+    frame = plan(session, "p", varied={"temperature": [None, 0.5]}).run().replies_df()
+
+    assert frame["temperature"].isna().tolist() == [True, False]
+
+
+def test_prices_give_an_interval_before_and_costs_after(session: Session) -> None:
+    """With a price table the plan says between what, and the frame what it was."""
+    table = {SMALL: Price(prompt=1_000_000.0, completion=2_000_000.0)}
+    prices = Prices(
+        models=table, currency="USD", as_of=date(2026, 1, 31), source="mine"
+    )
+    run = plan(session, "Hi", prices=prices, varied={"max_tokens": 10})
+
+    words = run._repr_mimebundle_()["text/plain"]
+
+    assert "- cost between 1 and 25, by your prices" in words
+    assert run.manifest["prices"]["currency"] == "USD"
+    assert run.run().replies_df()["cost"].isna().all()  # the emulator costs nothing

@@ -1,0 +1,102 @@
+"""Cells and their exchanges."""
+
+from datetime import UTC, datetime
+from typing import get_args
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from svc_notebook.exchange import Exchange, Failure, Origin, Status
+from svc_notebook.service.completion import Choice, CompletionBody
+from svc_notebook.sweeps.building import build_grid
+from svc_notebook.sweeps.cell import Cell
+from svc_notebook.sweeps.rows import by_cell, plan_rows, reply_rows
+from svc_notebook.sweeps.standing import standing_of
+
+GRID = build_grid("p", varied={"model": ["a", "b"]}, repeats=2)
+CELLS = tuple(GRID)
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def _exchange(cell: Cell, status: Status, number: int = 0) -> Exchange:
+    return Exchange(
+        exchange_id=f"{number}",
+        origin=Origin(door="sweep", cell_id=cell.cell_id, repeat=cell.repeat),
+        endpoint="e",
+        request=cell.request,
+        body=CompletionBody(choices=(Choice(index=0), Choice(index=1))),
+        status=status,
+        failure=Failure(type="E") if status == "error" else None,
+        started_at=NOON,
+        ended_at=NOON,
+    )
+
+
+told = st.lists(
+    st.tuples(st.sampled_from(CELLS), st.sampled_from(get_args(Status))), max_size=20
+)
+
+
+@given(told)
+def test_the_newest_good_exchange_stands_for_its_cell(
+    asked: list[tuple[Cell, Status]],
+) -> None:
+    """A cell's exchange is its newest good one, or else its newest."""
+    exchanges = [_exchange(*each, number) for number, each in enumerate(asked)]
+
+    found = by_cell(exchanges)
+
+    for cell in CELLS:
+        mine = [each for each in exchanges if each.origin.cell_id == cell.cell_id]
+        mine = [each for each in mine if each.origin.repeat == cell.repeat]
+        good = [each for each in mine if each.status == "ok"]
+        newest = good or mine
+        assert found.get(cell.key) == (newest[-1] if newest else None)
+
+
+@given(told)
+def test_a_good_answer_and_a_failure_are_settled(
+    asked: list[tuple[Cell, Status]],
+) -> None:
+    """What has a good answer is not asked again; what failed only on demand."""
+    good = {cell.key for cell, status in asked if status == "ok"}
+    newest = {cell.key: status for cell, status in asked}
+    bad = {key for key, status in newest.items() if status == "error"}
+
+    standing = standing_of(_exchange(*each) for each in asked)
+
+    assert set(standing.settled(is_retried=True)) == good
+    assert set(standing.settled()) == good | bad
+
+
+def test_rows_stand_in_the_order_of_the_plan() -> None:
+    """Each cell has its rows in place, whether it was asked, failed or was not run."""
+    failure = Failure(type="OverBudgetError")
+    found = by_cell([_exchange(CELLS[2], "ok"), _exchange(CELLS[0], "error")])
+
+    rows = list(
+        reply_rows(
+            GRID,
+            found,
+            run_id="r",
+            failures={CELLS[1].key: failure},
+            is_begun=True,
+        )
+    )
+
+    assert [(row.status, row.choice_index) for row in rows] == [
+        ("error", 0),
+        ("error", 1),
+        ("error", 0),
+        ("ok", 0),
+        ("ok", 1),
+        ("not_run", 0),
+    ]
+    assert rows[2].failure == failure
+
+
+def test_before_a_run_the_rows_are_the_plan() -> None:
+    """Before anything was asked, the rows of replies are those of the plan."""
+    rows = reply_rows(GRID, {}, run_id="r", failures={}, is_begun=False)
+
+    assert list(rows) == list(plan_rows(GRID, "r"))

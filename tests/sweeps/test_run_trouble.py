@@ -1,0 +1,273 @@
+"""What goes wrong in a run is a row, or ends it with nothing lost."""
+
+import signal
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from svc_notebook.client.waiting import Waiting
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import (
+    AuthError,
+    LedgerError,
+    MissingKeyError,
+    SettingsError,
+)
+from svc_notebook.session import Session
+from svc_notebook.settings import Settings
+from svc_notebook.sweeps.planning import plan
+
+OpenSession = Callable[[Emulator], Session]
+
+SMALL = "svc-v2-8b-instruct"
+
+
+@pytest.fixture
+def unlimited() -> Iterator[Emulator]:
+    """An emulator without rate limits."""
+    with Emulator(tokens_per_s=None, first_token_s=0, limits=False) as running:
+        yield running
+
+
+def _scripted(*entries: dict[str, Any]) -> Emulator:
+    return Emulator(
+        tokens_per_s=None, first_token_s=0, limits=False, script=list(entries)
+    )
+
+
+def test_failures_are_rows_in_place(open_session: OpenSession) -> None:
+    """A request that fails has its error in its row; the others go on."""
+    refusal = {
+        "when": {"contains": "b"},
+        "status": 400,
+        "error": {"message": "No b.", "type": "t", "param": "messages", "code": "c"},
+    }
+    with _scripted(refusal) as emulator:
+        run = plan(open_session(emulator), ["a", "b", "c"])
+
+        frame = run.run().replies_df()
+
+    row = frame.loc[1]
+    assert frame["status"].tolist() == ["ok", "error", "ok"]
+    assert (row["error_type"], row["http_status"]) == ("BadRequestError", 400)
+    assert (row["error_code"], row["error_param"]) == ("c", "messages")
+    assert "No b." in row["error_message"]
+
+
+def test_what_failed_is_asked_again_on_demand_only(open_session: OpenSession) -> None:
+    """Running again leaves a failed row as it is; `retry` asks it, and only it."""
+    refusal = {"when": {"contains": "b"}, "status": 400, "error": {"message": "No."}}
+    with _scripted(refusal) as emulator:
+        run = plan(open_session(emulator), ["a", "b", "c"]).run()
+        assert (run.n_todo, run.n_failed) == (0, 1)
+
+        left = run.run().replies_df()
+        retried = run.retry().replies_df()
+        n_requests = len(emulator.requests)
+
+    assert left["status"].tolist() == ["ok", "error", "ok"]
+    assert retried["status"].tolist() == ["ok"] * 3
+    assert n_requests == 4
+
+
+def test_a_request_that_cannot_be_sent_is_a_row(session: Session) -> None:
+    """A prompt far over the budget fails by itself, without being sent."""
+    frame = plan(session, ["a", "b " * 30_000]).run().replies_df()
+
+    assert frame["status"].tolist() == ["ok", "error"]
+    assert frame["error_type"].tolist()[1] == "OverBudgetError"
+
+
+def test_limits_are_absorbed(open_session: OpenSession) -> None:
+    """Refusals for a limit (429) lose no row."""
+    refusal = {"status": 429, "error": {"message": "Slow down."}, "times": 3}
+    refusal["headers"] = {"retry-after": "0"}
+    with _scripted(refusal) as emulator:
+        frame = plan(open_session(emulator), "p").run().replies_df()
+
+    assert frame["status"].tolist() == ["ok"]
+
+
+def test_a_refused_key_stops_the_run(
+    session: Session, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An invalid key (401) is raised, and not tried for every row."""
+    monkeypatch.setenv("SVC_API_KEY", "wrong")
+    run = plan(session, [str(number) for number in range(50)])
+    run.in_flight = 4
+
+    with pytest.raises(AuthError):
+        run.run()
+
+    statuses = run.replies_df()["status"].value_counts().to_dict()
+    assert statuses["not_run"] >= 50 - run.in_flight
+    assert len(emulator.requests) <= run.in_flight
+
+
+def test_a_missing_key_is_raised(
+    session: Session, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a key nothing is sent."""
+    monkeypatch.delenv("SVC_API_KEY")
+
+    with pytest.raises(MissingKeyError, match="SVC_API_KEY"):
+        plan(session, "p").run()
+
+    assert len(emulator.requests) == 0
+
+
+def test_a_missing_address_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a base address the error says how to set one, and it can be set."""
+    session = Session(Settings(ledger=str(tmp_path / "ledger.sqlite")))
+    monkeypatch.setenv("SVC_API_KEY", "key")
+    run = plan(session, "p")
+
+    with pytest.raises(SettingsError, match="SVC_BASE_URL"):
+        run.run()
+
+    assert run.replies_df()["status"].tolist() == ["planned"]
+    session.close()
+
+
+def test_never_mixes_two_addresses(session: Session, emulator: Emulator) -> None:
+    """A run that was begun at one address is not continued at another."""
+    run = plan(session, ["a", "b"]).run()
+    other = session.use_emulator()
+
+    with pytest.raises(SettingsError, match="mixed"):
+        run.retry()
+
+    assert (len(emulator.requests), len(other.requests)) == (2, 0)
+
+
+def test_a_ledger_that_cannot_be_written_stops_before_asking(
+    emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ledger that cannot be used is raised before anything is sent."""
+    (tmp_path / "ledger").mkdir()
+    monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
+    session = Session(
+        Settings(base_url=emulator.base_url, ledger=str(tmp_path / "ledger"))
+    )
+
+    with pytest.raises(LedgerError, match="SVC_LEDGER"):
+        plan(session, "p").run()
+
+    assert len(emulator.requests) == 0
+    session.close()
+
+
+def _interrupt_when(is_time: Callable[[], bool]) -> threading.Thread:
+    """Send Ctrl-C to the main thread as soon as something is so."""
+    main = threading.get_ident()
+    pause = threading.Event()
+
+    def look() -> None:
+        while not is_time():
+            pause.wait(0.01)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    return thread
+
+
+def test_an_interrupt_keeps_what_had_come(open_session: OpenSession) -> None:
+    """Stopped half-way, a run keeps its rows, and goes on with what is missing."""
+    slow = {"when": {"contains": "slow"}, "end": "silent", "body": ["{"]}
+    with _scripted(slow) as emulator:
+        session = open_session(emulator)
+        run = plan(session, ["quick", "slow", "late"])
+        stopper = _interrupt_when(lambda: session.ledger.count() == 2)
+
+        with pytest.raises(KeyboardInterrupt):
+            run.run()
+
+        stopper.join()
+        frame = run.replies_df()
+        resumed = run.run().replies_df()
+        n_requests = len(emulator.requests)
+
+    assert frame["status"].tolist() == ["ok", "cancelled", "ok"]
+    assert resumed["status"].tolist() == ["ok"] * 3
+    assert n_requests == 4
+
+
+def test_a_ledger_that_fails_half_way_stops_the_run(
+    session: Session, emulator: Emulator, tmp_path: Path
+) -> None:
+    """When replies can no longer be kept, nothing more is asked."""
+    run = plan(session, [str(number) for number in range(40)], model="svc-instruct")
+    run.in_flight = 2
+    session.ledger.check()
+    spoiler = sqlite3.connect(tmp_path / "ledger.sqlite")
+    spoiler.execute(
+        "CREATE TRIGGER spoil BEFORE INSERT ON exchanges "
+        "BEGIN SELECT RAISE(ABORT, 'spoilt'); END"
+    )
+    spoiler.close()
+
+    with pytest.raises(LedgerError, match="spoilt"):
+        run.run()
+
+    n_asked = len(emulator.requests)
+    assert n_asked <= 2 * run.in_flight
+    mended = sqlite3.connect(tmp_path / "ledger.sqlite")
+    mended.execute("DROP TRIGGER spoil")
+    mended.close()
+    assert run.run().replies_df()["status"].tolist() == ["ok"] * 40
+    assert len(emulator.requests) == 40
+
+
+def test_says_a_long_pause(
+    open_session: OpenSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model that refuses for minutes is told, and the wait can be interrupted."""
+    refusal: dict[str, Any] = {"status": 429, "error": {"message": "Later."}}
+    refusal["headers"] = {"retry-after": "3600"}
+    with _scripted(refusal) as emulator:
+        session = open_session(emulator)
+        run = plan(session, "p")
+        stopper = _interrupt_when(lambda: bool(run.notes))
+
+        with pytest.raises(KeyboardInterrupt):
+            run.run()
+
+        stopper.join()
+
+    assert "The run waits 3600 s" in capsys.readouterr().err
+    assert run.replies_df()["error_type"].tolist() == ["RateLimitError"]
+
+
+def test_an_error_of_who_watches_is_raised_as_it_is(open_session: OpenSession) -> None:
+    """A watching function that fails ends the run with its own error."""
+
+    def watch(_: Waiting) -> None:
+        raise ZeroDivisionError
+
+    refusal: dict[str, Any] = {"status": 500, "error": {"message": "Oh."}}
+    with _scripted(refusal) as emulator:
+        run = plan(open_session(emulator), "p")
+
+        with pytest.raises(ZeroDivisionError):
+            run.run(watch=watch)
+
+
+def test_tells_waits_to_who_watches(open_session: OpenSession) -> None:
+    """Waits for another try are told to the function given."""
+    waits: list[Waiting] = []
+    refusal: dict[str, Any] = {"status": 429, "error": {"message": "Slow down."}}
+    refusal |= {"headers": {"retry-after": "0"}, "times": 3}
+    with _scripted(refusal) as emulator:
+        plan(open_session(emulator), "p").run(watch=waits.append)
+
+    assert "trying again after RateLimitError" in {each.reason for each in waits}
+    assert f"{SMALL} refuses more requests for now (429)" in {
+        each.reason for each in waits
+    }

@@ -1,0 +1,247 @@
+"""Grids over rows, tied lists, lists of cells, and what `where` leaves out."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.service.message import system, user
+from svc_notebook.sweeps.building import build_grid
+from svc_notebook.sweeps.grid import Grid
+
+MODEL = {"model": "m"}
+ROWS = [{"text": "one", "label": "a"}, {"text": "สอง", "label": "b"}]
+
+
+def _prompts(grid: Grid) -> list[str]:
+    return [cell.request.prompt for cell in grid]
+
+
+def test_every_prompt_is_asked_for_every_row() -> None:
+    """Rows vary slowest, so that the replies to one row stand together."""
+    grid = build_grid(["A {{text}}", "B {{text}}"], varied=MODEL, rows=ROWS)
+
+    assert _prompts(grid) == ["A one", "B one", "A สอง", "B สอง"]
+    assert [cell.row for cell in grid] == [0, 0, 1, 1]
+
+
+def test_keeps_the_columns_that_were_put_in() -> None:
+    """A cell has its template's columns, and which template it was if several."""
+    one = build_grid("{{text}}", varied=MODEL, rows=ROWS)[0]
+    other = build_grid(["{{text}}", "!{{text}}"], varied=MODEL, rows=ROWS)[1]
+
+    assert one.columns == {"text": "one"}
+    assert other.columns == {"prompt_template": "!{{text}}", "text": "one"}
+
+
+def test_fills_systems_and_messages_too() -> None:
+    """Marks are filled wherever text is sent."""
+    grid = build_grid(
+        [[system("{{label}}"), {"role": "user", "content": "{{text}}"}]],
+        varied=MODEL,
+        rows=ROWS,
+    )
+    other = build_grid("Hi", varied={**MODEL, "system": "Be {{label}}"}, rows=ROWS)
+
+    assert [each.content for each in grid[1].request.messages] == ["b", "สอง"]
+    assert [each.content for each in other[0].request.messages] == ["Be a", "Hi"]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(1, "1"), (1.5, "1.5"), (True, "True"), ("", ""), ("{{text}}", "{{text}}")],
+)
+def test_values_read_as_they_are(value: object, expected: str) -> None:
+    """A value is put in as it reads, and never expanded again."""
+    grid = build_grid("<{{x}}>", varied=MODEL, rows=[{"x": value}])
+
+    assert _prompts(grid) == [f"<{expected}>"]
+
+
+def test_raw_prompts_are_sent_as_they_are() -> None:
+    """With raw, marks are text; an escaped mark is text without it, too."""
+    raw = build_grid("{{x}} \\{{y}}", varied=MODEL, is_raw=True)
+    escaped = build_grid("\\{{y}}", varied=MODEL)
+
+    assert (_prompts(raw), _prompts(escaped)) == (["{{x}} \\{{y}}"], ["{{y}}"])
+
+
+def test_rows_that_read_the_same_are_cells_of_their_own() -> None:
+    """Each row is asked, also where another reads the same; earlier ids stay."""
+    few = build_grid("{{text}}", varied=MODEL, rows=["a", "b", "a"])
+    more = build_grid("{{text}}", varied=MODEL, rows=["a", "b", "a", "a"])
+
+    ids = [cell.cell_id for cell in few]
+    assert len(set(ids)) == 3
+    assert ids[2] == f"{ids[0]}-2"
+    assert [cell.cell_id for cell in more][:3] == ids
+
+
+def test_two_templates_that_read_the_same_are_two_cells() -> None:
+    """Where two columns hold one text, both prompts are asked all the same."""
+    grid = build_grid(["{{a}}", "{{b}}"], varied=MODEL, rows=[{"a": "x", "b": "x"}])
+
+    assert len({cell.cell_id for cell in grid}) == 2
+
+
+@pytest.mark.parametrize(
+    ("prompt", "rows", "said"),
+    [
+        ("{{txt}}", ROWS, "Did you mean text?"),
+        ("{{text}}", None, "no rows were given"),
+        ("text", ROWS, "No prompt names a column of the rows"),
+        ("{{x}}", [{"x": "a"}, {"x": None}], "has no value in row 1,"),
+        ("{{x}}", [{"x": None}] * 9, "rows 0, 1, 2, 3, 4 and 4 more"),
+        (
+            "{{x}}",
+            pd.DataFrame({"x": ["a", np.nan]}, index=["p", "q"]),
+            "has no value in row 'q',",
+        ),
+        ("{{x}}", [{"x": "\ud83d"}], "x of row 0 holds half of a surrogate pair"),
+    ],
+)
+def test_templates_are_checked_before_anything_is_sent(
+    prompt: str, rows: object, said: str
+) -> None:
+    """Unknown columns, gaps and texts that cannot be sent are named."""
+    with pytest.raises(ParameterError) as caught:
+        build_grid(prompt, varied=MODEL, rows=rows)
+
+    assert said in str(caught.value)
+
+
+def test_tied_lists_go_side_by_side() -> None:
+    """Lists that are tied are not multiplied; the others are."""
+    varied = {"model": ["a", "b"], "temperature": [0, 1], "max_tokens": [10, 20]}
+    grid = build_grid("p", varied=varied, tied=["model", "max_tokens"])
+
+    assert [
+        (c.model, c.request.params["temperature"], c.request.params["max_tokens"])
+        for c in grid
+    ] == [("a", 0, 10), ("a", 1, 10), ("b", 0, 20), ("b", 1, 20)]
+
+
+@pytest.mark.parametrize(
+    ("tied", "said"),
+    [
+        (["model", "n"], "have one length"),
+        (["model", "user"], "tied names 'user'"),
+        (["model", "model"], "once"),
+        ([["model", "temperature"], ["model", "n"]], "once"),
+    ],
+)
+def test_refuses_lists_that_cannot_be_tied(tied: Any, said: str) -> None:  # noqa: ANN401 - both forms
+    """Lists are tied once, and have one length."""
+    varied = {"model": ["a", "b"], "temperature": [0, 1], "n": [1, 2, 3]}
+
+    with pytest.raises(ParameterError) as caught:
+        build_grid("p", varied=varied, tied=tied)
+
+    assert said in str(caught.value)
+
+
+def test_an_explicit_list_of_cells_is_asked_as_it_is() -> None:
+    """A frame of cells is no product; a gap is a parameter that is not sent."""
+    cells = pd.DataFrame(
+        {
+            "model": ["a", "b", "b"],
+            "max_tokens": [10, None, 30],
+            "note": list("xyz"),
+        }
+    )
+    grid = build_grid("p", varied={"temperature": 0, "model": "unused"}, cells=cells)
+
+    assert [(c.model, c.request.params, c.columns) for c in grid] == [
+        ("a", {"max_tokens": 10, "temperature": 0}, {"note": "x"}),
+        ("b", {"temperature": 0}, {"note": "y"}),
+        ("b", {"max_tokens": 30, "temperature": 0}, {"note": "z"}),
+    ]
+
+
+def test_cells_may_have_prompts_and_columns() -> None:
+    """Cells may bring their own prompts, filled from their own columns."""
+    cells = [
+        {"prompt": "Say {{x}}", "x": 1},
+        {"prompt": "Sing {{x}}", "x": 2, "model": "o"},
+    ]
+    with pytest.raises(ParameterError, match="A cell has no model"):
+        build_grid(varied={}, cells=cells)
+
+    bare = [{name: cell[name] for name in ("prompt", "x")} for cell in cells]
+    grid = build_grid(varied=MODEL, cells=bare)
+
+    assert _prompts(grid) == ["Say 1", "Sing 2"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"prompt": "p", "cells": [{"prompt": "q"}]}, "prompt is given twice"),
+        ({"cells": [{"temperature": 1}]}, "There is no prompt"),
+        ({"prompt": "p", "cells": [{"temperature": 3}]}, "temperature=3"),
+        (
+            {"prompt": "{{text}}", "cells": [{"text": "x"}], "rows": ROWS},
+            "in rows and in cells",
+        ),
+        ({"prompt": "{{x}}", "cells": [{"x": 1}, {"y": 1}]}, "no value for 'x'"),
+        ({"prompt": "p", "cells": [{"n": 1}, {"n": 1}]}, "the same request"),
+    ],
+)
+def test_refuses_cells_that_cannot_be_meant(given: dict[str, Any], said: str) -> None:
+    """Cells are checked like everything else, before anything is sent."""
+    with pytest.raises(ParameterError) as caught:
+        build_grid(varied=MODEL, **given)
+
+    assert said in str(caught.value)
+
+
+def test_where_leaves_combinations_out() -> None:
+    """`where` is told a combination's values and its row, and decides."""
+
+    def where(cell: Mapping[str, Any]) -> bool:
+        return cell["label"] == "b" or cell["temperature"] is None
+
+    grid = build_grid(
+        "{{text}}",
+        varied={**MODEL, "temperature": [0, None]},
+        rows=ROWS,
+        where=where,
+        repeats=2,
+    )
+
+    assert len(grid) == 6
+    assert [(c.request.prompt, c.request.params.get("temperature")) for c in grid][
+        ::2
+    ] == [("one", None), ("สอง", 0), ("สอง", None)]
+
+
+def test_where_that_leaves_nothing_is_refused() -> None:
+    """A plan without cells would ask nothing."""
+    with pytest.raises(ParameterError, match="leaves none of 1"):
+        build_grid("p", varied=MODEL, where=lambda _: False)
+
+
+def test_messages_keep_their_kind() -> None:
+    """A message that is filled keeps its role, and text without marks is the same."""
+    grid = build_grid([user("{{text}}")], varied=MODEL, rows=ROWS)
+
+    assert grid[0].request.messages == (user("one"),)
+
+
+def test_a_million_cells_need_no_room() -> None:
+    """Cells are made when they are looked at; the last is as near as the first."""
+    grid = build_grid(
+        "{{text}}",
+        varied={"model": ["a", "b"], "temperature": [0, 1]},
+        rows=[str(number) for number in range(1000)],
+        repeats=250,
+    )
+
+    assert len(grid) == 1_000_000
+    assert grid[999_999].request.prompt == "999"
+    assert grid[999_999].repeat == 249
+    with pytest.raises(IndexError):
+        grid[1_000_000]

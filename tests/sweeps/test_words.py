@@ -1,0 +1,132 @@
+"""A plan in words."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from svc_notebook.sweeps.building import build_grid
+from svc_notebook.sweeps.forecast import forecast
+from svc_notebook.sweeps.grid import Grid
+from svc_notebook.sweeps.size import size_of
+from svc_notebook.sweeps.words import duration, headline, in_words, n_by_model, pace
+
+SMALL = "svc-v2-8b-instruct"
+DEFAULT_LINE = (
+    "- max_tokens is not set: the service's default of 150 will apply and cut longer "
+    "replies"
+)
+
+
+def _planned(grid: Grid) -> str:
+    return in_words(grid, {}, size=size_of(grid), is_begun=False)
+
+
+def test_says_what_will_be_asked() -> None:
+    """A plan names what varies, its size, and what the service's default will do."""
+    varied: dict[str, Any] = {
+        "model": [SMALL, "svc-instruct"],
+        "temperature": [0, None],
+        "stop": ["a", "b"],
+    }
+    grid = build_grid("Say\n`hi`.", varied=varied, repeats=2)
+
+    assert _planned(grid).splitlines() == [
+        "8 requests planned, nothing sent yet.",
+        "",
+        "- prompt: `` Say `hi`. ``",
+        "- model: `svc-v2-8b-instruct`, `svc-instruct`",
+        "- temperature: `0`, not sent",
+        "- stop: `['a', 'b']`",
+        "- repeats: 2",
+        (
+            "- about 80 prompt tokens in all (estimated; at least 26), and replies of "
+            "at most 1200"
+        ),
+        "- no limit is documented for svc-instruct, so its pace is not known",
+        DEFAULT_LINE,
+    ]
+
+
+def test_says_how_many_use_the_default() -> None:
+    """Where max_tokens is set for some only, the others are counted."""
+    varied = {"model": SMALL, "max_tokens": [None, 500]}
+    words = _planned(build_grid("p", varied=varied))
+
+    assert "max_tokens is not set for 1 of them" in words
+
+
+def test_says_what_may_not_fit() -> None:
+    """Requests whose prompt and max_tokens exceed the budget are counted."""
+    varied = {"model": SMALL, "max_tokens": [10, 8192]}
+    words = _planned(build_grid("p", varied=varied))
+
+    assert "1 may not fit" in words
+    assert "8192" in words
+    assert "is not set" not in words
+
+
+def test_shortens_what_is_long() -> None:
+    """Long texts and long lists are named by their beginning."""
+    prompts = ["long " * 50, *(str(number) for number in range(9))]
+    words = _planned(build_grid(prompts, varied={"model": SMALL})).splitlines()
+
+    assert words[2] == (
+        "- prompt: `long long long long long long long lo...`, `0`, `1`, `2`, `3`, `4` "
+        "and 4 more"
+    )
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected"),
+    [
+        (["ok", "ok", "ok"], "3 requests: 3 ok."),
+        (["ok", "error", "not_run"], "3 requests: 1 ok, 1 failed, 1 not run."),
+        (["cancelled"] * 3, "3 requests: 0 ok, 3 interrupted."),
+    ],
+)
+def test_says_what_became_of_them(statuses: list[str], expected: str) -> None:
+    """After a run the first line counts what came of it."""
+    grid = build_grid("p", varied={"model": SMALL}, repeats=3)
+
+    assert headline(grid, Counter(statuses), is_begun=True) == expected
+
+
+def test_one_is_one_request() -> None:
+    """One request is not called several."""
+    grid = build_grid("p", varied={"model": SMALL})
+
+    assert headline(grid, {}, is_begun=False) == "1 request planned, nothing sent yet."
+
+
+@pytest.mark.parametrize(
+    ("model", "n_requests", "expected"),
+    [
+        (SMALL, 5, []),
+        (SMALL, 6, ["after 1 s", "second limit of svc-v2-8b-instruct"]),
+        (SMALL, 50, ["after 10 s", "second limit of svc-v2-8b-instruct"]),
+        (SMALL, 51, ["after 60 s", "minute limit of svc-v2-8b-instruct"]),
+        (SMALL, 200, ["after 3 min 10 s", "minute limit of svc-v2-8b-instruct"]),
+        ("svc-v1.5-instruct", 150, ["after 8 s", "second limit"]),
+        ("svc-instruct", 1000, ["no limit is documented for svc-instruct"]),
+    ],
+)
+def test_knows_what_the_limits_make_of_it(
+    model: str, n_requests: int, expected: list[str]
+) -> None:
+    """The documented limits say when the last goes; no limit is invented."""
+    grid = build_grid("p", varied={"model": model}, repeats=n_requests)
+
+    [line] = pace(forecast(n_by_model(grid))) or [""]
+
+    assert [each for each in expected if each not in line] == []
+    assert bool(line) is bool(expected)
+
+
+@pytest.mark.parametrize(
+    ("length_s", "expected"),
+    [(0, "0 s"), (119.4, "119 s"), (190, "3 min 10 s"), (7300, "2 h 2 min")],
+)
+def test_says_lengths_for_people(length_s: float, expected: str) -> None:
+    """A length of time is said in the units that people use for it."""
+    assert duration(length_s) == expected
