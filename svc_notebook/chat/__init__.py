@@ -1,0 +1,1 @@
+"""Tokens, the budget and, later, conversations."""

@@ -1,0 +1,55 @@
+r"""The one template mark: `{{name}}`, and nothing else.
+
+What it is not: it knows no variables and no rows; who fills a template says what a
+name stands for. Rules: pure; one pass, plain names without blanks, what is put in is
+never looked at again; `\{{name}}` is the plain text `{{name}}`; all other text,
+braces and dollars included, goes byte for byte.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+
+_MARK = re.compile(r"(\\?)\{\{([^\s{}]+)\}\}")
+
+
+def names_in(template: str) -> tuple[str, ...]:
+    r"""Return the names that a template's marks name, each once, in order.
+
+    Args:
+        template: The text; `\{{name}}` is no mark.
+    """
+    found = (
+        name
+        for escaped, name in _MARK.findall(template)
+        if _is_plain(name) and not escaped
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def fill(template: str, text_of: Callable[[str], str]) -> str:
+    r"""Put texts in the place of the marks.
+
+    Args:
+        template: The text; `\{{name}}` becomes `{{name}}`.
+        text_of: Returns the text that a name stands for; what it raises is raised.
+    """
+
+    def put(mark: re.Match[str]) -> str:
+        escaped, name = mark.groups()
+        if not _is_plain(name):
+            return mark.group()
+        return mark.group()[1:] if escaped else text_of(name)
+
+    return _MARK.sub(put, template)
+
+
+def _is_plain(name: str) -> bool:
+    # as Python has it: \w alone would leave out the vowel and tone signs of Thai
+    return name.isidentifier()
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a sentence with the nearest known names; empty if none is near."""
+    near = get_close_matches(name, list(known), n=3)
+    return f" Did you mean {', '.join(near)}?" if near else ""

@@ -1,0 +1,1 @@
+"""The cell magic: options, help and the shell's edge."""

@@ -1,0 +1,199 @@
+"""Tab: options, values, models, commands and `{{variables}}`.
+
+Rules: `suggest` is pure and asks no network; it acts only on lines that begin
+with `%svc` or `%%svc`, and in the body of a `%%svc` cell only behind `{{`; it is
+read from the same tables as the parser and the help.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from IPython.core.completer import (
+    CompletionContext,
+    SimpleCompletion,
+    SimpleMatcherResult,
+    context_matcher,
+)
+
+from svc_notebook.service.catalogue import MODELS, Model
+
+from .options import OPTIONS, Option
+from .words import ASK, COMMANDS
+
+Matcher = Callable[[CompletionContext], SimpleMatcherResult]
+
+MATCHER_ID = "svc_notebook"
+_NOTE_CHARS = 36
+_LINE = re.compile(r"\s*%{1,2}svc(?:\s|$)")
+_CELL = re.compile(r"\s*%%svc(?:\s|$)")
+_MARK = re.compile(r"\{\{(\w*)$")
+_NAMING = [
+    [command.name] for command in COMMANDS if "NAME" in command.arguments.split()[:1]
+] + [["restore"]]
+_FLAGS = {flag: option for option in OPTIONS for flag in option.flags}
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """Something to put in, and a word on what it is."""
+
+    text: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suggestions:
+    """What fits at the cursor, in the order to show it.
+
+    Attributes:
+        fragment: The text before the cursor that an item replaces.
+        items: At least one.
+    """
+
+    fragment: str
+    items: tuple[Suggestion, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What this kernel knows that can be typed.
+
+    Attributes:
+        variables: Names and types of the notebook's variables.
+        conversations: Names of the conversations.
+        models: Ids used so far besides the documented ones.
+    """
+
+    variables: tuple[tuple[str, str], ...] = ()
+    conversations: tuple[str, ...] = ()
+    models: tuple[str, ...] = field(default=())
+
+
+def suggest(
+    lines: Sequence[str], known: Known, *, after: str = ""
+) -> Suggestions | None:
+    """Say what fits at the cursor; None leaves the line to IPython.
+
+    Args:
+        lines: The cell's lines up to the cursor, where the last one ends.
+        known: What this kernel knows.
+        after: What follows the cursor on its line.
+    """
+    line = lines[-1]
+    is_line = _LINE.match(line) is not None
+    is_body = len(lines) > 1 and _CELL.match(lines[0]) is not None
+    if not (is_line or is_body):
+        return None
+    mark = _MARK.search(line)
+    if mark:
+        closing = "" if after.startswith("}}") else "}}"
+        return _matching(mark[1], _variables(known), closing=closing)
+    return _on_line(line, known) if is_line else None
+
+
+def _on_line(line: str, known: Known) -> Suggestions | None:
+    *before, fragment = re.split(r"\s+", line.lstrip())
+    flag, has_value, value = fragment.partition("=")
+    if has_value and flag in _FLAGS:
+        return _matching(value, _values(_FLAGS[flag], known))
+    return _matching(fragment, _behind(before, fragment, known))
+
+
+def _behind(before: list[str], fragment: str, known: Known) -> Iterable[Suggestion]:
+    """Return what may stand behind these words."""
+    option = _FLAGS.get(before[-1]) if before else None
+    if option and option.value:
+        return _values(option, known)
+    if before == ["%svc"] and not fragment.startswith("-"):
+        names = (*(command.name for command in COMMANDS), ASK)
+        return (Suggestion(name, "command") for name in names)
+    if before == ["%svc", "use"]:
+        places = [Suggestion("emulator", "offline"), Suggestion("service", "SVC_*")]
+        return [*places, *_models(known)]
+    if before[:1] == ["%svc"] and before[1:] in _NAMING:
+        return (Suggestion(name, "conversation") for name in known.conversations)
+    is_open = before and (fragment.startswith("-") or not fragment)
+    return _flags() if is_open else ()
+
+
+def _matching(
+    fragment: str, items: Iterable[Suggestion], *, closing: str = ""
+) -> Suggestions | None:
+    found = tuple(
+        Suggestion(item.text + closing, item.note)
+        for item in items
+        if item.text.startswith(fragment)
+    )
+    return Suggestions(fragment=fragment, items=found) if found else None
+
+
+def _flags() -> Iterable[Suggestion]:
+    return (
+        Suggestion(option.flags[-1], f"{option.value} {option.doc}".strip())
+        for option in OPTIONS
+    )
+
+
+def _values(option: Option, known: Known) -> Iterable[Suggestion]:
+    name = option.flags[-1]
+    if name == "--model":
+        return _models(known)
+    if name == "--max-tokens":
+        notes = {"fit": "what 8192 leaves", "service": "send none: 150"}
+        return (Suggestion(word, note) for word, note in notes.items())
+    if name == "--conversation":
+        return (Suggestion(name, "conversation") for name in known.conversations)
+    return ()
+
+
+def _models(known: Known) -> Iterable[Suggestion]:
+    listed = [Suggestion(model.id, _note(model)) for model in MODELS]
+    ids = {model.id for model in MODELS}
+    return [
+        *listed,
+        *(Suggestion(m, "used here") for m in known.models if m not in ids),
+    ]
+
+
+def _note(model: Model) -> str:
+    if model.limit is None:
+        return "no limit shown"
+    return f"{model.size} · {model.limit.per_second}/s {model.limit.per_minute}/min"
+
+
+def _variables(known: Known) -> Iterable[Suggestion]:
+    return (Suggestion(name, kind) for name, kind in known.variables)
+
+
+def _menu_note(item: Suggestion) -> str:
+    """Fit a note into a menu's row, which would break it at blanks."""
+    return item.note[:_NOTE_CHARS].replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def matcher(known: Callable[[], Known]) -> Matcher:
+    """Return the matcher that IPython asks at every Tab.
+
+    Args:
+        known: Called at every Tab for what the kernel knows.
+    """
+
+    @context_matcher(identifier=MATCHER_ID)
+    def svc(context: CompletionContext) -> SimpleMatcherResult:
+        lines = context.full_text.split("\n")[: context.cursor_line + 1]
+        column = context.cursor_position
+        lines[-1], after = lines[-1][:column], lines[-1][column:]
+        found = suggest(lines, known(), after=after)
+        if found is None:
+            return SimpleMatcherResult(completions=[])
+        return SimpleMatcherResult(
+            completions=[
+                SimpleCompletion(i.text, type=_menu_note(i)) for i in found.items
+            ],
+            matched_fragment=found.fragment,
+            suppress=True,
+            ordered=True,
+        )
+
+    matches: Matcher = svc
+    return matches

@@ -1,0 +1,48 @@
+"""The edge of the notebook: how a failure looks in a cell.
+
+Rules: the only place that shortens; a `SvcError` becomes one short box and stays
+an error, so that the cell fails and Run All stops; an interrupt stays a
+KeyboardInterrupt for the same reason; nothing is swallowed.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from svc_notebook.completion import Completion
+from svc_notebook.display.reply import error_lines
+from svc_notebook.errors import SvcError
+
+
+class Interrupted(KeyboardInterrupt):
+    """An interrupt that was dealt with: one line instead of a traceback.
+
+    Attributes:
+        partial: What had come; None if nothing had.
+    """
+
+    def __init__(self, partial: Completion | None = None) -> None:
+        super().__init__()
+        self.partial = partial
+
+    def _render_traceback_(self) -> list[str]:
+        has_text = self.partial is not None and self.partial.choices
+        kept = " - what had come is kept: svc.last()" if has_text else ""
+        return [f"(interrupted{kept})"]
+
+
+@contextmanager
+def short_errors(*, is_on: bool = True) -> Iterator[None]:
+    """Show our own errors as one box; everything else keeps its traceback.
+
+    Args:
+        is_on: Whether to; else our own errors keep theirs too.
+    """
+    try:
+        yield
+    except SvcError as error:
+        if not is_on:
+            raise
+        lines = error_lines(type(error).__name__, [str(error)])
+        # IPython asks the instance; the class stays free of any notebook.
+        error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
+        raise

@@ -1,0 +1,63 @@
+"""The help of the magic, written from the one table of options.
+
+Rules: pure; what it says of an option stands in `options.OPTIONS`.
+"""
+
+from collections.abc import Mapping
+from itertools import groupby
+from textwrap import fill
+
+from .options import OPTIONS, Option
+from .words import COMMANDS, Command
+
+_OPENING = """\
+%%svc [options]
+prompt
+
+Ask the service and stream its reply into the cell. {{name}} puts a variable in.
+`%svc [options] question` asks in one line; `%svc ask ...` always asks."""
+_EXAMPLES = """\
+Examples
+  %%svc -t 0.2 -o answer
+  Explain server-sent events in two sentences.
+
+  %%svc --model svc-v2-70b-instruct --system "Answer in Thai."
+  Summarise for a child: {{article}}
+
+  %%svc -n 3 --stop "\\n\\n" --max-tokens 60
+  A name for a tea shop"""
+_INDENT = 26
+_COMMAND_INDENT = 35
+_WIDTH = 88
+
+
+def help_text(defaults: Mapping[str, object]) -> str:
+    """Return the help page.
+
+    Args:
+        defaults: What applies where a line does not say, by option name.
+    """
+    groups = groupby(OPTIONS, key=lambda option: option.group)
+    sections = [
+        "\n".join([group, *(_line(option, defaults) for option in options)])
+        for group, options in groups
+    ]
+    commands = "\n".join(["Commands", *map(_command, COMMANDS)])
+    return "\n\n".join([_OPENING, *sections, commands, _EXAMPLES])
+
+
+def _command(command: Command) -> str:
+    return f"  {command.usage}".ljust(_COMMAND_INDENT) + f" {command.doc}"
+
+
+def _line(option: Option, defaults: Mapping[str, object]) -> str:
+    flags = ", ".join(option.flags) + (f" {option.value}" if option.value else "")
+    now = defaults.get(option.flags[-1].lstrip("-").replace("-", "_"))
+    # A blank that a line break respects, so that the value stays beside its word.
+    text = option.doc + (f" [now:\N{NO-BREAK SPACE}{now}]" if now is not None else "")
+    gap = " " * _INDENT
+    has_room = len(flags) <= _INDENT - 4
+    head = f"  {flags}".ljust(_INDENT) if has_room else gap
+    filled = fill(text, _WIDTH, initial_indent=head, subsequent_indent=gap)
+    filled = filled.replace("\N{NO-BREAK SPACE}", " ")
+    return filled if has_room else f"  {flags}\n{filled}"

@@ -1,0 +1,67 @@
+r"""Notebook variables in a prompt: `{{name}}`, and nothing else.
+
+Rules: pure; one pass, plain names only, values never expanded again; a name that
+is unknown is refused with near misses before anything is sent; `\{{name}}` is
+literal; all other text, braces and dollars included, goes byte for byte.
+"""
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from svc_notebook.errors import ParameterError
+
+from .context import Item, to_item
+
+_SPACED = re.compile(r"\{\{(?:\s+([^\W\d]\w*)\s*|([^\W\d]\w*)\s+)\}\}")
+_MARK = re.compile(r"(\\?)\{\{([^\W\d]\w*)\}\}")
+
+
+def interpolate(
+    template: str, names: Mapping[str, object]
+) -> tuple[str, tuple[Item, ...]]:
+    r"""Put values in the place of `{{name}}` marks.
+
+    Args:
+        template: The text as typed.
+        names: Values by name; see `context` for how each kind looks.
+
+    Returns:
+        The text, in which `\{{name}}` has become `{{name}}`, and what was put in,
+        each name once.
+
+    Raises:
+        ParameterError: A name is not there; near ones are named.
+    """
+    items: dict[str, Item] = {}
+
+    def put(mark: re.Match[str]) -> str:
+        escaped, name = mark.groups()
+        if escaped:
+            return mark.group()[1:]
+        if name not in names:
+            raise _unknown(name, names)
+        if name not in items:
+            items[name] = to_item(name, names[name])
+        return items[name].text
+
+    text = _MARK.sub(put, template)
+    return text, tuple(items.values())
+
+
+def near_marks(template: str, names: Mapping[str, object]) -> tuple[str, ...]:
+    """Return marks with blanks that would be variables without, sent as typed."""
+    marks = _SPACED.finditer(template)
+    found = (mark[0] for mark in marks if (mark[1] or mark[2]) in names)
+    return tuple(dict.fromkeys(found))
+
+
+def _unknown(name: str, names: Mapping[str, object]) -> ParameterError:
+    public = [known for known in names if not known.startswith("_")]
+    near = get_close_matches(name, public, n=3)
+    hint = f" Did you mean {', '.join(near)}?" if near else ""
+    return ParameterError(
+        f"{{{{{name}}}}} names no variable of this notebook.{hint} Define it first, "
+        f"write \\{{{{{name}}}}} for the plain text, or use --raw.",
+        param="messages",
+    )

@@ -1,0 +1,267 @@
+"""`%%svc` and `%svc`: the edge between IPython and the package.
+
+Rules: a magic reads its line, asks and shows; what an option means, what is sent
+and how it looks is decided elsewhere. The Completion is returned, so that `_`
+holds it, and is drawn by the cell that streamed it only once.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.magic import (
+    Magics,
+    line_cell_magic,
+    magics_class,
+    no_var_expand,
+)
+from traitlets import All, observe
+
+from svc_notebook.chat.advice import on_params, on_reply
+from svc_notebook.completion import Completion
+from svc_notebook.display.reply import Final
+from svc_notebook.display.screen import Screen
+from svc_notebook.display.stream import Growing
+from svc_notebook.errors import ConfigError, CutError, ParameterError, SvcError
+from svc_notebook.session import Session, current
+
+from . import commands
+from .ask import Step, Wanted, alone, continued, to_wanted
+from .completions import MATCHER_ID, Known, matcher
+from .dry_run import DryRun
+from .edge import Interrupted, short_errors
+from .help import help_text
+from .layout import lay_out
+from .mode import mode_of
+from .once import DrawnOnce
+from .options import SvcOptions
+from .parse import parse_options
+from .places import Places
+from .show import show
+from .traits import SvcTraits
+from .verbatim import KeepBody, KeepQuestion
+from .words import ASK, Said, parse_words
+
+
+@magics_class
+class SvcMagics(SvcTraits, Magics):
+    """Ask a chat-completion service from a cell; `%config SvcMagics` lists defaults."""
+
+    shell: InteractiveShell
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        super().__init__(shell=shell)
+        self._places = Places(shell)
+        self._has_advised = False
+        if "model" in self.config.get("SvcMagics", {}):
+            self.session.use_model(self.model, source="configuration")
+        self.model = self.session.settings.model
+        self._on_change(None)
+
+    @property
+    def session(self) -> Session:
+        """This kernel's session."""
+        return current()
+
+    @observe(All)
+    def _on_change(self, _: object) -> None:
+        """Keep what `%svc?` and `%%svc?` show in step with the defaults."""
+        SvcMagics.svc.__doc__ = help_text(self.defaults())
+
+    @observe("model")
+    def _on_model(self, change: Any) -> None:  # noqa: ANN401 - a traitlets bunch
+        if change["new"] != self.session.settings.model:
+            self.session.use_model(change["new"], source="%config SvcMagics.model")
+
+    @no_var_expand
+    @line_cell_magic
+    def svc(self, line: str, cell: str | None = None) -> object:
+        """Ask the service, or tell it how to answer; `%svc help` lists the options."""
+        with short_errors(is_on=not self.show_traceback):
+            options = parse_options(line)
+            if cell is not None:
+                return self._cell(options, cell)
+            said = parse_words(options.text)
+            if said.command == ASK:
+                return self._ask(options, said.text, own_output=False)
+            return self._command(said)
+
+    def _cell(self, options: SvcOptions, cell: str) -> object:
+        if options.text:
+            raise ParameterError(
+                f"{options.text!r} stands on the line of options and would not be "
+                "sent. Put the prompt below that line, ask in one line with %svc, or "
+                "put quotes around an option's value that has blanks.",
+                param="line",
+            )
+        return self._ask(options, cell, own_output=self._owns_output())
+
+    def _owns_output(self) -> bool:
+        """Say whether the cell is this magic's alone, so that it may be cleared."""
+        parent: dict[str, Any] = getattr(self.shell, "get_parent", dict)() or {}
+        code = parent.get("content", {}).get("code", "")
+        return str(code).lstrip().startswith("%%svc")
+
+    def _ask(self, options: SvcOptions, text: str, *, own_output: bool) -> object:
+        self._check_output(options)
+        step = self._step(options, text)
+        if options.is_dry:
+            return DryRun(request=step.request, notes=step.notes, wait=self._wait(step))
+        stream = self.session.client.start(
+            step.request, origin=step.origin, is_streamed=options.is_streamed
+        )
+        growing = Growing.open(
+            mode_of(self.session.settings.display, self.shell),
+            own_output=own_output,
+            is_verbatim=options.layout in {"text", "json"},
+        )
+        try:
+            completion = show(stream, growing, draw=partial(_draw, options, step))
+        except (SvcError, Interrupted) as stopped:
+            self._keep(options, step, stopped.partial)
+            raise
+        self._keep(options, step, completion)
+        DrawnOnce(self.shell, completion)
+        if options.is_strict and completion.is_cut:
+            raise _cut_error(completion)
+        return completion
+
+    def _wait(self, step: Step) -> str:
+        """Say how long a limit would make this wait now."""
+        try:
+            due = self.session.client.due(step.request.model)
+        except ConfigError:
+            return "no service is chosen yet, so no limit is known"
+        return f"would wait {due.wait_s:.0f} s: {due.reason}" if due.wait_s > 0 else ""
+
+    def _step(self, options: SvcOptions, cell: str) -> Step:
+        wanted = to_wanted(options, cell, names=self._names(), defaults=self.defaults())
+        wanted = replace(wanted, notes=(*wanted.notes, *self._advise(wanted)))
+        if options.conversation is None:
+            return alone(wanted)
+        conversation = self.session.conversations.named(options.conversation)
+        return continued(wanted, conversation, place=self._places.next())
+
+    def _names(self) -> dict[str, object]:
+        """Return the notebook's variables, with the cells as they were typed."""
+        cells = getattr(self.shell.history_manager, "input_hist_raw", [])
+        return {**self.shell.user_ns, "In": cells[: self.shell.execution_count]}
+
+    def _advise(self, wanted: Wanted) -> tuple[str, ...]:
+        """Say what the document advises about parameters, once a kernel."""
+        advice = on_params(wanted.params)
+        if advice is None or self._has_advised:
+            return ()
+        self._has_advised = True
+        return (advice,)
+
+    def _check_output(self, options: SvcOptions) -> None:
+        """Refuse a name whose loss would hurt, before anything is sent."""
+        name = options.output or ""
+        is_shells = name in self.shell.user_ns_hidden
+        if is_shells or isinstance(self.shell.user_ns.get(name), ModuleType):
+            what = "belongs to the shell" if is_shells else "is a module"
+            raise ParameterError(
+                f"-o {name}: this name {what} and would be lost. Use another, as in "
+                "-o answer.",
+                param="output",
+            )
+
+    def _keep(self, options: SvcOptions, step: Step, completion: object) -> None:
+        """Keep an answer, a partial one too: nothing that came is lost."""
+        if not isinstance(completion, Completion):
+            return
+        step.keep(completion)
+        if options.output:
+            self.shell.push({options.output: completion})
+
+    def _command(self, said: Said) -> object:
+        answer = self._answer(said)
+        self.model = self.session.settings.model
+        if isinstance(answer, str):
+            Screen().write(answer + "\n")
+            return None
+        return answer
+
+    def _answer(self, said: Said) -> object:
+        session, arguments = self.session, said.arguments
+        answers: dict[str, Callable[[], object]] = {
+            "use": lambda: commands.use(session, arguments),
+            "models": lambda: commands.models_df(session),
+            "usage": lambda: commands.usage_df(session),
+            "conversations": lambda: commands.conversations_df(session),
+            "history": lambda: session.conversations.known(arguments[0]),
+            "reset": lambda: commands.reset(session, arguments[0]),
+            "pin": lambda: commands.mark(session, arguments, "pin"),
+            "hide": lambda: commands.mark(session, arguments, "hide"),
+            "version": lambda: commands.choose(session, arguments),
+            "restore": lambda: commands.restore(session, arguments),
+            "help": lambda: help_text(self.defaults()),
+        }
+        return answers[said.command]()
+
+
+def _cut_error(completion: Completion) -> CutError:
+    is_sure = any(each.finish_reason == "length" for each in completion.choices)
+    error = CutError(
+        f"The reply was {'cut' if is_sure else 'probably cut'} and --strict asks for a "
+        "whole one. Give it more room with --max-tokens, or ask for less; svc.last() "
+        "holds what came (doc: Limits)."
+    )
+    error.partial = completion
+    error.exchange_id = completion.exchange.exchange_id
+    return error
+
+
+def _draw(options: SvcOptions, step: Step, completion: Completion) -> Final:
+    """Make the final form: the footer with its notes, drawn as asked for."""
+    final = completion.final()
+    advice = on_reply(completion.text, completion.request.params)
+    notes = (*step.notes, advice) if advice else step.notes
+    footer = " · ".join([final.footer, *notes])
+    return lay_out(replace(final, footer=footer), options.layout)
+
+
+def load(shell: InteractiveShell) -> None:
+    """Register the magics and what they need of the shell, once."""
+    unload(shell)
+    shell.register_magics(SvcMagics)
+    shell.input_transformers_cleanup.insert(0, KeepBody())
+    shell.input_transformer_manager.token_transformers.insert(0, KeepQuestion)
+    shell.Completer.custom_matchers.insert(0, matcher(partial(_known, shell)))
+
+
+def unload(shell: InteractiveShell) -> None:
+    """Take away what `load` registered."""
+    for kind in ("line", "cell"):
+        shell.magics_manager.magics[kind].pop("svc", None)
+    kept = [
+        each
+        for each in shell.input_transformers_cleanup
+        if not isinstance(each, KeepBody)
+    ]
+    shell.input_transformers_cleanup[:] = kept
+    transforms = shell.input_transformer_manager.token_transformers
+    transforms[:] = [each for each in transforms if each is not KeepQuestion]
+    shell.Completer.custom_matchers[:] = [
+        each
+        for each in shell.Completer.custom_matchers
+        if getattr(each, "matcher_identifier", "") != MATCHER_ID
+    ]
+
+
+def _known(shell: InteractiveShell) -> Known:
+    hidden = shell.user_ns_hidden
+    return Known(
+        variables=tuple(
+            (name, type(value).__name__)
+            for name, value in shell.user_ns.items()
+            if not name.startswith("_")
+            and name not in hidden
+            and not isinstance(value, ModuleType)
+        ),
+        conversations=tuple(each.name for each in current().conversations),
+    )

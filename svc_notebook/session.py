@@ -1,0 +1,207 @@
+"""The session: the parts of this kernel, wired together in one place.
+
+What it is not: behaviour. Each part works by itself; this file decides which
+ones are joined, and keeps them until the settings change. Rules: parts are made
+when they are first needed, so that importing the package stays light.
+"""
+
+import atexit
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import RLock
+from uuid import uuid4
+
+from svc_notebook.chat.conversations import Conversations
+from svc_notebook.client.keys import wanted_key
+from svc_notebook.client.sync import Client
+from svc_notebook.client.waiting import say
+from svc_notebook.completion import Completion
+from svc_notebook.credentials import Key, key_mark
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import MissingKeyError, SettingsError
+from svc_notebook.ledger.store import Ledger
+from svc_notebook.settings import (
+    ENV_NAMES,
+    WAYS_ON,
+    Settings,
+    mark_of_env,
+    read_env,
+)
+
+
+class Session:
+    """What one kernel holds: settings, the ledger, a client, perhaps an emulator.
+
+    Attributes:
+        session_id: Marks this kernel's exchanges in the ledger.
+        conversations: By name; shared by magic, panel and Python.
+    """
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.session_id = uuid4().hex
+        self.conversations = Conversations(
+            ask=lambda request, origin: self.client.ask(
+                request, origin=origin, watch=say
+            ),
+            model=lambda: self.settings.model,
+        )
+        self._lock = RLock()
+        self._ledger: Ledger | None = None
+        self._client: Client | None = None
+        self._emulator: Emulator | None = None
+        self._is_following = settings is None
+        self._settings = settings or Settings()
+        self._problems: dict[str, SettingsError] = {}
+        self._seen: object = None
+        atexit.register(self.close)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force: the environment's, now, and what was set here."""
+        with self._lock:
+            seen = (mark_of_env(os.environ), key_mark(os.environ))
+            if self._is_following and seen != self._seen:
+                self._seen = seen
+                self._follow()
+            return self._settings
+
+    @property
+    def ledger(self) -> Ledger:
+        """The store of exchanges of this session's settings."""
+        with self._lock:
+            settings = self.settings
+            if self._ledger is None:
+                self._ledger = Ledger(settings.ledger, session_id=self.session_id)
+            return self._ledger
+
+    @property
+    def client(self) -> Client:
+        """The client for the service, or the emulator, that is in use.
+
+        Raises:
+            MissingKeyError: There is no API key.
+            SettingsError: There is no base address, or a setting cannot be used.
+        """
+        with self._lock:
+            settings = self.settings
+            for name, problem in self._problems.items():
+                if not (settings.is_emulated and name == ENV_NAMES["base_url"]):
+                    raise SettingsError(f"{name}: {problem}")
+            if self._client is None:
+                self.ledger.check()
+                self._client = Client(settings, key=self.key(), sinks=(self.ledger,))
+            return self._client
+
+    def key(self) -> Key:
+        """The key for the endpoint in use: the emulator's own, or the user's."""
+        if self._emulator and self.settings.is_emulated:
+            return Key(self._emulator.api_key, source="the emulator")
+        found = wanted_key()
+        if isinstance(found, MissingKeyError):
+            raise found
+        return found
+
+    @property
+    def last(self) -> Completion | None:
+        """The newest Completion of this kernel, partial ones included."""
+        exchange = self.ledger.last()
+        return Completion(exchange) if exchange else None
+
+    def use_emulator(self) -> Emulator:
+        """Send from now on to an emulator that lives as long as this kernel."""
+        with self._lock:
+            if self._emulator is None:
+                self._emulator = Emulator().start()
+            self._renew(
+                self.settings.setting(
+                    "use emulator",
+                    base_url=self._emulator.base_url,
+                    is_emulated=True,
+                )
+            )
+            return self._emulator
+
+    def use_service(self) -> None:
+        """Send from now on to the service that the environment names.
+
+        Raises:
+            MissingKeyError: SVC_API_KEY is missing or cannot be sent.
+            SettingsError: SVC_BASE_URL is missing or cannot be used.
+        """
+        found = Settings.from_env()
+        if isinstance(key := wanted_key(), MissingKeyError):
+            raise key
+        if found.base_url is None:
+            raise SettingsError(f"No base address: SVC_BASE_URL is not set. {WAYS_ON}")
+        with self._lock:
+            source = found.sources["base_url"]
+            self._renew(
+                self.settings.setting(
+                    source, base_url=found.base_url, is_emulated=False
+                )
+            )
+
+    def use_model(self, model: str, *, source: str) -> None:
+        """Use this model from now on where none is named."""
+        with self._lock:
+            self._settings = self.settings.setting(source, model=model)
+
+    def _follow(self) -> None:
+        """Take over what the environment says, but for what was set here."""
+        found, self._problems = read_env(os.environ)
+        sources = {
+            name: source
+            for name, source in self._settings.sources.items()
+            if source not in ENV_NAMES.values()
+        }
+        values = {name: getattr(self._settings, name) for name in sources}
+        self._renew(replace(found, **values, sources={**found.sources, **sources}))
+
+    def _renew(self, settings: Settings) -> None:
+        """Put settings in force; what was made from others is made anew."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+        if self._ledger is not None and settings.ledger != self._settings.ledger:
+            self._ledger.close()
+            self._ledger = None
+        self._settings = settings
+
+    def close(self) -> None:
+        """Close connections, ledger and emulator; the session can be used again."""
+        with self._lock:
+            atexit.unregister(self.close)
+            for part in (self._client, self._ledger, self._emulator):
+                if part is not None:
+                    part.close()
+            self._client = self._ledger = self._emulator = None
+
+
+_lock = RLock()
+_current: list[Session] = []
+
+
+def current() -> Session:
+    """Return this kernel's session, made at the first call."""
+    with _lock:
+        if not _current:
+            _current.append(Session())
+        return _current[0]
+
+
+@contextmanager
+def isolated() -> Iterator[None]:
+    """Use a session of its own inside; the one before is in use again afterwards."""
+    with _lock:
+        before = _current[:]
+        _current.clear()
+    try:
+        yield
+    finally:
+        with _lock:
+            inside = _current[:]
+            _current[:] = before
+        for session in inside:
+            session.close()

@@ -1,0 +1,85 @@
+"""Tab knows options, values, models, commands and `{{variables}}`."""
+
+import pytest
+
+from svc_notebook.magics.completions import Known, Suggestions, suggest
+from svc_notebook.magics.options import OPTIONS
+from svc_notebook.magics.words import COMMANDS
+from svc_notebook.service.catalogue import MODELS
+
+KNOWN = Known(
+    variables=(("article", "str"), ("articles", "DataFrame"), ("x", "int")),
+    conversations=("plan",),
+    models=("svc-new",),
+)
+
+
+def texts(found: Suggestions | None) -> list[str]:
+    """Return what would be put in."""
+    return [item.text for item in found.items] if found else []
+
+
+@pytest.mark.parametrize(
+    ("line", "fragment", "expected"),
+    [
+        ("%%svc --te", "--te", ["--temperature"]),
+        ("%%svc --repetition-penalty 1.1 --pres", "--pres", ["--presence-penalty"]),
+        ("%%svc --model svc-v2-7", "svc-v2-7", ["svc-v2-70b-instruct"]),
+        ("%%svc -m svc-v2-7", "svc-v2-7", ["svc-v2-70b-instruct"]),
+        ("%%svc --model=svc-v2-7", "svc-v2-7", ["svc-v2-70b-instruct"]),
+        ("%%svc -m svc-n", "svc-n", ["svc-new"]),
+        ("%%svc --max-tokens f", "f", ["fit"]),
+        ("%svc use e", "e", ["emulator"]),
+        ("%svc mo", "mo", ["models"]),
+        ("%svc history p", "p", ["plan"]),
+        ("%%svc -c p", "p", ["plan"]),
+        ("%%svc --system {{art", "art", ["article}}", "articles}}"]),
+    ],
+)
+def test_completes_on_a_magic_line(
+    line: str, fragment: str, expected: list[str]
+) -> None:
+    """Options, values, models, commands and variables are completed."""
+    found = suggest([line], KNOWN)
+
+    assert texts(found) == expected
+    assert found is not None
+    assert found.fragment == fragment
+
+
+def test_offers_everything_behind_a_blank() -> None:
+    """Where nothing is typed yet, everything that fits is offered."""
+    assert texts(suggest(["%%svc "], KNOWN)) == [o.flags[-1] for o in OPTIONS]
+    assert texts(suggest(["%svc "], KNOWN)) == [
+        *(command.name for command in COMMANDS),
+        "ask",
+    ]
+    assert texts(suggest(["%%svc -m "], KNOWN)) == [
+        *(model.id for model in MODELS),
+        "svc-new",
+    ]
+
+
+def test_models_have_a_note() -> None:
+    """A model's note tells its size and limits, as far as they are documented."""
+    found = suggest(["%%svc -m svc-v2-8b"], KNOWN)
+
+    assert found is not None
+    assert found.items[0].note == "8B · 5/s 50/min"
+
+
+def test_completes_variables_in_the_body() -> None:
+    """In the body of a cell only a variable's mark is completed."""
+    assert texts(suggest(["%%svc -t 1", "Sum up {{arti"], KNOWN)) == [
+        "article}}",
+        "articles}}",
+    ]
+    assert suggest(["%%svc", "--te"], KNOWN) is None
+
+
+@pytest.mark.parametrize(
+    "line", ["--te", "%svcx --te", "x = 1", "{{art", "print(%svc "]
+)
+def test_leaves_other_lines_alone(line: str) -> None:
+    """Lines that are not ours are left to IPython."""
+    assert suggest([line], KNOWN) is None

@@ -1,0 +1,124 @@
+"""A magic line becomes options, or an error that says what to type instead."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.magics.help import help_text
+from svc_notebook.magics.options import (
+    OPTIONS,
+    SvcOptions,
+    decode_escapes,
+)
+from svc_notebook.magics.parse import parse_options
+from svc_notebook.service.params import PARAMS
+
+
+def test_reads_every_kind_of_option() -> None:
+    """Flags, their short forms, `=` and quotes are all read."""
+    options = parse_options(
+        "-m svc-v2-70b-instruct -t 0.2 --top-p=0.9 -n 2 --max-tokens 20 "
+        "--system 'Answer in Thai.' -o answer --no-stream --raw"
+    )
+
+    assert options == SvcOptions(
+        model="svc-v2-70b-instruct",
+        system="Answer in Thai.",
+        params={"temperature": 0.2, "top_p": 0.9, "n": 2},
+        max_tokens=20,
+        output="answer",
+        is_streamed=False,
+        is_raw=True,
+    )
+
+
+def test_reads_negative_numbers() -> None:
+    """A number with a minus is a value and not an option."""
+    options = parse_options("--presence-penalty -1.5 --frequency-penalty=-2")
+
+    assert options.params == {"presence_penalty": -1.5, "frequency_penalty": -2}
+
+
+def test_collects_stops_and_decodes_them() -> None:
+    r"""`--stop` may be repeated; \n means a line end."""
+    options = parse_options(r"--stop '\n\n' --stop END --stop='a\\b'")
+
+    assert options.params == {"stop": ("\n\n", "END", "a\\b")}
+
+
+@pytest.mark.parametrize("word", ["fit", "service"])
+def test_max_tokens_takes_words(word: str) -> None:
+    """`--max-tokens` takes `fit` and `service` besides numbers."""
+    assert parse_options(f"--max-tokens {word}").max_tokens == word
+
+
+def test_every_parameter_of_the_document_is_an_option() -> None:
+    """No parameter of the table lacks its flag."""
+    flags = {flag for option in OPTIONS for flag in option.flags}
+
+    assert {param.flag for param in PARAMS} - flags == {"--n"}
+    assert "-n" in flags
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("--temprature 1", "did you mean --temperature"),
+        ("--modle x", "did you mean --model"),
+        ("--model", "--model needs a value"),
+        ("--model -t 1", "--model needs a value"),
+        ("--no-stream=1", "takes no value"),
+        ("--system 'open", "close it"),
+        ("--max-tokens many", "fit"),
+        ("-o 2x", "-o answer"),
+        ("--xyzzy", "%svc help"),
+    ],
+)
+def test_refusals_say_what_to_type(line: str, remedy: str) -> None:
+    """A refused line names the remedy."""
+    with pytest.raises(ParameterError) as refused:
+        parse_options(line)
+
+    assert remedy in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("-t 1 what's a monad?", "what's a monad?"),
+        ("use emulator", "use emulator"),
+        ("--raw a  b -t 2", "a  b -t 2"),
+        ("-5 apples", "-5 apples"),
+    ],
+)
+def test_the_rest_of_the_line_is_text(line: str, text: str) -> None:
+    """From the first word that is no option on, the line stays as typed."""
+    assert parse_options(line).text == text
+
+
+@given(st.text(alphabet=st.characters(exclude_characters="\\")))
+def test_text_without_backslash_has_no_escapes(text: str) -> None:
+    """Only a backslash begins an escape."""
+    assert decode_escapes(text) == text
+
+
+@given(st.text())
+def test_any_line_is_read_or_refused(line: str) -> None:
+    """No line ends in anything but options or our error."""
+    try:
+        options = parse_options(line)
+    except ParameterError as refused:
+        assert str(refused)  # noqa: PT017 - both ends are right
+    else:
+        assert isinstance(options, SvcOptions)
+
+
+def test_help_shows_every_flag_and_what_applies_now() -> None:
+    """The help page lists every option, with the defaults in force."""
+    page = help_text({"model": "svc-v2-70b-instruct", "max_tokens": "fit"})
+
+    assert [f for o in OPTIONS for f in o.flags if f not in page] == []
+    assert "[now: svc-v2-70b-instruct]" in page
+    assert "[now: fit]" in page
+    assert max(len(line) for line in page.splitlines()) <= 100

@@ -1,0 +1,213 @@
+"""`-c NAME`: a cell continues a conversation that Python sees too."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import svc_notebook as svc
+from svc_notebook.emulator.server import Emulator
+from tests.magics.conftest import Shell
+
+Named = Callable[[str, str], str]
+"""Runs a cell of that name and returns what it showed."""
+
+
+def contents(emulator: Emulator) -> list[str]:
+    """Return the texts of the newest request's messages."""
+    messages: list[dict[str, Any]] = emulator.requests[-1].json["messages"]
+    return [message["content"] for message in messages]
+
+
+@pytest.fixture
+def named_cells(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Named:
+    """Run cells as a front end that names them does."""
+    count = iter(range(100))
+
+    def run(cell_id: str, code: str) -> str:
+        parent = {
+            "header": {"msg_id": f"execution-{next(count)}"},
+            "metadata": {"cellId": cell_id},
+        }
+        monkeypatch.setattr(shell.ipython, "get_parent", lambda: parent, raising=False)
+        return shell.run(code).shown
+
+    return run
+
+
+def test_a_conversation_grows(shell: Shell, emulator: Emulator) -> None:
+    """Each ask sends what was said before."""
+    first = shell.run("%%svc -c plan -o one\nFirst")
+    shell.run("%%svc -c plan\nSecond")
+
+    assert "conversation plan" in first.shown
+    assert contents(emulator) == ["First", str(shell.names["one"]), "Second"]
+
+
+def test_python_sees_the_same_conversation(shell: Shell, emulator: Emulator) -> None:
+    """`svc.conversation` is what the cells continue."""
+    plan = svc.conversation("plan", system="Be brief")
+    answer = plan.ask("From Python", max_tokens=5)
+
+    shell.run("%%svc -c plan\nFrom a cell")
+
+    assert contents(emulator) == [
+        "Be brief",
+        "From Python",
+        answer.text,
+        "From a cell",
+    ]
+    assert [turn.prompt.content for turn in plan.turns] == [
+        "From Python",
+        "From a cell",
+    ]
+
+
+def test_a_cell_run_again_replaces_its_turn(
+    emulator: Emulator, named_cells: Named
+) -> None:
+    """The turn keeps its place, the old answer is a version, later turns are stale."""
+    named_cells("a", "%%svc -c plan\nFirst")
+    named_cells("b", "%%svc -c plan\nSecond")
+
+    shown = named_cells("a", "%%svc -c plan\nFirst, better")
+
+    plan = svc.conversation("plan")
+    assert contents(emulator) == ["First, better"]
+    assert [turn.prompt.content for turn in plan.turns] == ["First, better", "Second"]
+    assert [len(turn.versions) for turn in plan.turns] == [2, 1]
+    assert [turn.is_stale for turn in plan.turns] == [False, True]
+    assert "asked again, the earlier answer is kept as a version" in shown
+    assert "1 later turn is now stale" in shown
+
+
+def test_two_asks_of_one_execution_both_stay(named_cells: Named) -> None:
+    """A loop that asks twice makes two turns, and so it does when run again."""
+    code = "for n in (1, 2):\n    get_ipython().run_cell_magic('svc','-c plan', f'{n}')"
+    named_cells("a", code)
+
+    named_cells("a", code)
+
+    plan = svc.conversation("plan")
+    assert [turn.prompt.content for turn in plan.turns] == ["1", "2"]
+    assert [len(turn.versions) for turn in plan.turns] == [2, 2]
+
+
+def test_without_cell_names_turns_are_appended(shell: Shell) -> None:
+    """A terminal names no cells: the same text twice is two turns."""
+    shell.run("%%svc -c plan\nSame")
+    shell.run("%%svc -c plan\nSame")
+
+    assert len(svc.conversation("plan").turns) == 2
+
+
+def test_what_does_not_fit_is_left_out_and_said(
+    shell: Shell, emulator: Emulator
+) -> None:
+    """The oldest turns make room; the cell says how many and how large."""
+    plan = svc.conversation("plan", system="Be brief")
+    for n in range(4):
+        plan.ask(f"{n} " + "word " * 1200, max_tokens=5)
+
+    cell = shell.run("%%svc -c plan\nLast")
+
+    assert "left out for room: the oldest" in cell.shown
+    assert contents(emulator)[0] == "Be brief"
+    assert contents(emulator)[-1] == "Last"
+
+
+def test_a_failed_turn_leaves_the_history_as_it_was(shell: Shell) -> None:
+    """A refused request adds no turn."""
+    shell.run("%%svc -c plan\nFirst")
+    shell.run("%%svc -c plan -m svc-nope\nSecond")
+
+    assert len(svc.conversation("plan").turns) == 1
+
+
+def test_a_reply_that_broke_off_is_kept_and_marked(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What had come stays in the history, marked, and the next turn can be sent."""
+    broken = {"text": ["Half ", "an answer"], "cut_after": 2, "end": "cut"}
+    with Emulator(script=[broken]) as emulator:
+        monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
+        shell.run("%svc use service")
+        failed = shell.run("%%svc -c plan\nFirst")
+        history = shell.run("%svc history plan").shown
+        shell.run("%%svc -c plan\nSecond")
+
+        assert isinstance(failed.error, svc.StreamBrokenError)
+        assert "[incomplete]" in failed.shown
+        assert "interrupted" in history
+        assert contents(emulator)[0] == "First"
+        assert contents(emulator)[1].startswith("Half ")
+        assert contents(emulator)[2] == "Second"
+
+
+def test_turns_are_pinned_hidden_and_chosen(
+    shell: Shell, emulator: Emulator, named_cells: Named
+) -> None:
+    """The commands change what is sent, and say so."""
+    for name in ("a", "b", "a"):
+        named_cells(name, f"%%svc -c plan\nCell {name}")
+    first = svc.conversation("plan").turns[0].versions[0].replies[0].content
+
+    pinned = shell.run("%svc pin plan 1").shown
+    hidden = shell.run("%svc hide plan 2").shown
+    chosen = shell.run("%svc version plan 1 1").shown
+    named_cells("c", "%%svc -c plan\nCell c")
+
+    assert "pinned" in pinned
+    assert "hidden" in hidden
+    assert "Version 1 of turn 1" in chosen
+    assert contents(emulator) == ["Cell a", first, "Cell c"]
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("%svc history nothing", "there are: plan"),
+        ("%svc pin plan 7", "%svc history plan"),
+        ("%svc pin plan one", "count from 1"),
+        ("%svc version plan 1 9", "%svc history plan"),
+    ],
+)
+def test_what_is_not_there_is_named(shell: Shell, line: str, remedy: str) -> None:
+    """A turn, version or conversation that is not there is refused with a way on."""
+    shell.run("%%svc -c plan\nFirst")
+
+    assert remedy in shell.run(line).shown
+
+
+def test_history_and_list_show_what_was_said(shell: Shell) -> None:
+    """A conversation is shown with its turns, the list with their number."""
+    shell.run("%%svc -c plan\nFirst question")
+
+    history = shell.run("%svc history plan").shown
+    listed = shell.run("%svc conversations").shown
+
+    assert "First question" in history
+    assert "plan" in listed
+
+
+def test_restored_after_a_restart(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A new kernel finds the turns in the ledger, those before a reset left out."""
+    from svc_notebook.session import isolated  # noqa: PLC0415 - a second kernel
+
+    monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
+    with isolated():
+        shell.run("%%svc -c plan\nForgotten")
+        shell.run("%svc reset plan")
+        shell.run("%%svc -c plan -s 'Be brief'\nKept")
+        svc.conversation("other").ask("Elsewhere")
+        before = svc.conversation("plan").history
+    with isolated():
+        said = shell.run("%svc restore").shown
+        after = svc.conversation("plan").history
+
+    assert "plan (1 turns)" in said
+    assert "other (1 turns)" in said
+    assert after == before

@@ -1,0 +1,409 @@
+"""`%%svc` and `%svc` in a plain IPython shell, against the emulator."""
+
+import copy
+import json
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import svc_notebook as svc
+from svc_notebook.emulator.server import Emulator
+from tests.magics.conftest import Shell
+
+
+def sent(emulator: Emulator) -> dict[str, Any]:
+    """Return the newest request's body."""
+    body: dict[str, Any] = emulator.requests[-1].json
+    return body
+
+
+def test_a_cell_prints_the_reply_and_returns_it(
+    shell: Shell, emulator: Emulator
+) -> None:
+    """The reply is printed once; `answer`, `_` and `svc.last()` hold it."""
+    cell = shell.run("%%svc -m svc-v2-70b-instruct -t 0.2 -o answer\nHello")
+
+    answer = shell.names["answer"]
+    assert isinstance(answer, svc.Completion)
+    assert cell.shown.count(answer.text) == 1
+    assert "Out[" not in cell.shown
+    assert "[emulator] svc-v2-70b-instruct · stop" in cell.shown
+    assert cell.value == answer == shell.names["_"] == svc.last()
+    assert sent(emulator)["temperature"] == 0.2
+
+
+def test_the_value_shown_later_is_drawn(shell: Shell) -> None:
+    """Only the cell that showed the reply does not show its value again."""
+    shell.run("%%svc -o answer\nHello")
+
+    shown = shell.run("answer").shown
+
+    assert str(shell.names["answer"]) in shown
+
+
+def test_max_tokens_is_what_8192_leaves(shell: Shell, emulator: Emulator) -> None:
+    """Unless said otherwise a cell asks for the room beside the prompt."""
+    shell.run("%%svc\n" + "word " * 600)
+    fitted = sent(emulator)["max_tokens"]
+    shell.run("%%svc --max-tokens service\nHello")
+    service = sent(emulator).get("max_tokens")
+    shell.run("%%svc --max-tokens 7\nHello")
+    number = sent(emulator)["max_tokens"]
+
+    assert fitted == 8192 - 1000 - 4 - 32
+    assert service is None
+    assert number == 7
+
+
+def test_a_cut_reply_is_marked(shell: Shell) -> None:
+    """A reply that ended for want of tokens says so; --strict makes it a failure."""
+    cut = shell.run("%%svc --max-tokens 5\nHello")
+    strict = shell.run("%%svc --max-tokens 5 --strict -o kept\nHello")
+
+    assert "[cut]" in cut.shown
+    assert isinstance(strict.error, svc.SvcError)
+    assert "--max-tokens" in str(strict.error)
+    assert isinstance(shell.names["kept"], svc.Completion)
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        ("%%svc -t 3\nHello", "a number from 0 to 2"),
+        ("%%svc -t warm\nHello", "a number from 0 to 2"),
+        ("%%svc --stop a --stop b --stop c --stop d --stop e\nx", "up to 4 texts"),
+        ("%%svc --max-tokens 9000\nHello", "from 1 to 8192"),
+        ("%%svc hello there\nHello", "below that line"),
+        ("%%svc\n{{undefined_name}}", "names no variable"),
+        ("%%svc\n" + "ก" * 20_000, "8192"),
+        ("%%svc --max-tokens 8192\n" + "word " * 60, "max_tokens=8192"),
+        ("%%svc -m svc-nope\nHello", "%svc models"),
+        ("%%svc -c 'two words'\nHello", "without blanks"),
+    ],
+)
+def test_a_refusal_is_a_short_box_and_the_cell_fails(
+    shell: Shell, code: str, remedy: str
+) -> None:
+    """What was refused, what is allowed and what to do are said in a few lines."""
+    cell = shell.run(code)
+
+    assert isinstance(cell.error, svc.SvcError)
+    assert remedy in cell.shown
+    assert "Traceback" not in cell.shown
+    assert len(cell.shown) <= 600
+
+
+def test_the_full_traceback_is_there_on_demand(shell: Shell) -> None:
+    """A trait brings the traceback back."""
+    shell.run("%config SvcMagics.show_traceback = True")
+
+    cell = shell.run("%%svc -t 3\nHello")
+
+    assert "Traceback" in cell.shown
+
+
+def test_without_key_and_address_two_ways_are_shown(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A newcomer is told of the service and of the emulator; nothing is answered."""
+    monkeypatch.delenv("SVC_API_KEY")
+    monkeypatch.delenv("SVC_BASE_URL")
+
+    cell = shell.run("%%svc\nHello")
+
+    assert isinstance(cell.error, svc.ConfigError)
+    assert "SVC_BASE_URL" in cell.shown
+    assert "%svc use emulator" in cell.shown
+
+
+def test_variables_are_put_in_and_listed(shell: Shell, emulator: Emulator) -> None:
+    """`{{name}}` puts a variable in; the footer lists it."""
+    shell.names["dish"] = "ต้มยำ {{dish}} $x"
+
+    cell = shell.run("%%svc\nAbout {{dish}}, not {dish} or \\{{dish}}")
+
+    assert sent(emulator)["messages"] == [
+        {
+            "role": "user",
+            "content": "About ต้มยำ {{dish}} $x, not {dish} or {{dish}}",
+        }
+    ]
+    assert "put in: dish (text, about" in cell.shown
+
+
+def test_a_frame_goes_in_as_a_compact_table(shell: Shell, emulator: Emulator) -> None:
+    """A DataFrame states its shape and where it was cut."""
+    shell.run("import pandas as pd\ndf = pd.DataFrame({'a': range(5000), 'b': 'x'})")
+
+    cell = shell.run("%%svc\n{{df}}")
+
+    content = json.dumps(sent(emulator)["messages"])
+    assert "DataFrame df, 5000 rows x 2 columns; the first" in content
+    assert "cut to" in cell.shown
+    assert len(content) < 6000
+
+
+def test_context_is_added_by_name(shell: Shell, emulator: Emulator) -> None:
+    """`--with` adds what it names below the prompt, and nothing else."""
+    shell.run("secret = 'never sent'")
+    shell.run("1/0")
+    shell.names["note"] = "a note"
+
+    cell = shell.run("%%svc --with note,In[1],Err\nExplain")
+
+    content = sent(emulator)["messages"][0]["content"]
+    assert content.startswith("Explain\n\nnote:\n```\na note\n```\n\nIn[1]:\n```\n")
+    assert "ZeroDivisionError" in content
+    assert "put in: note (text" in cell.shown
+
+
+def test_unknown_context_is_refused(shell: Shell) -> None:
+    """A name that is not there is refused with near ones."""
+    shell.names["article"] = "x"
+
+    cell = shell.run("%%svc --with artcle\nExplain")
+
+    assert "Did you mean article?" in cell.shown
+
+
+def test_a_line_asks_and_the_question_mark_survives(
+    shell: Shell, emulator: Emulator
+) -> None:
+    """`%svc …?` asks with every character as typed."""
+    cell = shell.run("%svc -t 0 what's {a} monad?")
+
+    assert sent(emulator)["messages"] == [
+        {"role": "user", "content": "what's {a} monad?"}
+    ]
+    assert isinstance(cell.value, svc.Completion)
+
+
+def test_a_dry_run_sends_nothing(shell: Shell, emulator: Emulator) -> None:
+    """The exact messages and the sizes are shown; nothing is sent."""
+    cell = shell.run("%%svc --dry-run -s 'Be brief' -t 0\nHello")
+
+    assert emulator.requests == ()
+    assert "Be brief" in cell.shown
+    assert "Hello" in cell.shown
+    assert "room left in 8192" in cell.shown
+    assert "no limit would make it wait now" in cell.shown
+
+
+def test_json_is_set_out(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`-f json` sets JSON out, and says so where it is none."""
+    with Emulator(script=[{"text": '{"ก":[1,2]}'}, {"text": "no"}]) as scripted:
+        monkeypatch.setenv("SVC_BASE_URL", scripted.base_url)
+        shell.run("%svc use service")
+        good = shell.run("%%svc -f json --no-stream\nx")
+        bad = shell.run("%%svc -f json --no-stream\nx")
+
+    assert '"ก": [' in good.shown
+    assert "not JSON" in bad.shown
+
+
+def test_advice_is_given_once(shell: Shell) -> None:
+    """Both temperature and top_p changed is said, the first time only."""
+    first = shell.run("%%svc -t 1 --top-p 0.5\nHello")
+    second = shell.run("%%svc -t 1 --top-p 0.5\nHello")
+
+    assert "advises to change one" in first.shown
+    assert "advises" not in second.shown
+
+
+def test_defaults_are_traits(shell: Shell, emulator: Emulator) -> None:
+    """What `%config` sets applies where the line does not say."""
+    shell.run("%config SvcMagics.temperature = 0.1")
+    shell.run("%config SvcMagics.system = 'Answer in Thai.'")
+    shell.run("%config SvcMagics.model = 'svc-v1.5-instruct'")
+
+    shell.run("%%svc --top-p 1\nHello")
+
+    body = sent(emulator)
+    assert body["temperature"] == 0.1
+    assert body["model"] == "svc-v1.5-instruct"
+    assert body["messages"] == [
+        {"role": "system", "content": "Answer in Thai."},
+        {"role": "user", "content": "Hello"},
+    ]
+
+
+def test_the_model_can_be_chosen(shell: Shell, emulator: Emulator) -> None:
+    """`%svc use MODEL` holds until something nearer says otherwise."""
+    shell.run("%svc use svc-v1.5-instruct")
+
+    shell.run("%%svc\nHello")
+    first = sent(emulator)["model"]
+    svc.complete("Hello")
+    second = sent(emulator)["model"]
+
+    assert (first, second) == ("svc-v1.5-instruct", "svc-v1.5-instruct")
+
+
+def test_the_commands_answer(shell: Shell, emulator: Emulator) -> None:
+    """What is in use, the models and the usage are told, never a key."""
+    shell.run("%%svc --no-stream\nHello")
+
+    use = shell.run("%svc use").shown
+    models = shell.run("%svc models").shown
+    usage = shell.run("%svc usage").shown
+
+    assert emulator.base_url in use
+    assert "SVC_API_KEY" in use
+    assert emulator.api_key not in use + models + usage
+    assert "svc-v2.5-30b-a3b-instruct" in models
+    assert "svc-v2-8b-instruct" in usage
+
+
+def test_an_emulator_for_this_kernel(shell: Shell) -> None:
+    """`%svc use emulator` answers from one of its own, and marks the answers."""
+    used = shell.run("%svc use emulator")
+    cell = shell.run("%%svc --max-tokens 3\nHello")
+
+    assert "made up" in used.shown
+    assert "[emulator]" in cell.shown
+
+
+def test_choices_are_all_shown(shell: Shell) -> None:
+    """`-n 2` shows both choices, and `_` holds them."""
+    cell = shell.run("%%svc -n 2 --max-tokens 8\nHello")
+
+    assert isinstance(cell.value, svc.Completion)
+    assert len(cell.value.choices) == 2
+    assert "[2 of 2]" in cell.shown
+
+
+@given(text=st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_pasted_text_is_sent_byte_for_byte(
+    shell: Shell, emulator: Emulator, text: str
+) -> None:
+    """A body without `{{name}}` reaches the service as it was typed."""
+    if "{{" in text or not text.strip() or text.endswith(("\n", "\r")):
+        return
+
+    # a model without documented limits, so that nothing waits
+    shell.run("%%svc -m svc-instruct --max-tokens 1 --no-stream\n" + text)
+
+    assert sent(emulator)["messages"] == [{"role": "user", "content": text}]
+
+
+@pytest.mark.parametrize("line", ["%svc?", "%%svc?", "%svc help"])
+def test_help_shows_what_applies_now(shell: Shell, line: str) -> None:
+    """All ways to help show the options with the defaults in force, and examples."""
+    shell.run("%config SvcMagics.temperature = 0.3")
+
+    shown = shell.run(line).shown
+
+    assert "--repetition-penalty" in shown
+    assert "[now: 0.3]" in shown
+    assert "Examples" in shown
+
+
+def test_the_environment_is_read_when_it_is_needed(
+    shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an error advises works: the key and address set afterwards are used."""
+    key = emulator.api_key
+    monkeypatch.delenv("SVC_BASE_URL")
+    monkeypatch.setenv("SVC_API_KEY", "svc-wrong-key")
+    no_address = shell.run("%%svc\nHello")
+    monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
+    refused = shell.run("%%svc\nHello")
+    monkeypatch.setenv("SVC_API_KEY", key)
+
+    answered = shell.run("%%svc\nHello")
+
+    assert isinstance(no_address.error, svc.SettingsError)
+    assert isinstance(refused.error, svc.AuthError)
+    assert answered.error is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("SVC_BASE_URL", "HOST/v1"), ("SVC_DISPLAY", "livee")]
+)
+def test_a_wrong_setting_leaves_the_magic_there(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    """A setting that cannot be used fails the cell that needs it, by name."""
+    monkeypatch.setenv(name, value)
+    loaded = shell.run("%reload_ext svc_notebook")
+
+    cell = shell.run("%%svc\nHello")
+    helped = shell.run("%svc help")
+
+    assert loaded.error is None
+    assert isinstance(cell.error, svc.SettingsError)
+    assert name in cell.shown
+    assert "--temperature" in helped.shown
+
+
+def test_the_emulator_needs_no_right_address(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong address does not keep the emulator from answering."""
+    monkeypatch.setenv("SVC_BASE_URL", "HOST/v1")
+    shell.run("%svc use emulator")
+
+    assert shell.run("%%svc --max-tokens 3\nHello").error is None
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("%svc use emulater", "%svc use emulator"),
+        ("%svc use Emulator", "%svc use emulator"),
+        ("%%svc -o class\nHello", "-o answer"),
+        ("%%svc -o get_ipython\nHello", "-o answer"),
+        ("%%svc -o json\nHello", "is a module"),
+        ("%%svc\n   \n", "The prompt is empty"),
+        ("%%svc --system You are terse\nHello", "quotes around"),
+    ],
+)
+def test_slips_cost_nothing(
+    shell: Shell, emulator: Emulator, line: str, remedy: str
+) -> None:
+    """A slip is refused with the remedy; nothing is sent and nothing is lost."""
+    shell.run("import json")
+
+    cell = shell.run(line)
+
+    assert isinstance(cell.error, svc.SvcError)
+    assert remedy in cell.shown
+    assert emulator.requests == ()
+
+
+def test_marks_with_blanks_are_pointed_out(shell: Shell) -> None:
+    """`{{ name }}` is sent as typed, and the footer says so."""
+    shell.names["topic"] = "tea"
+
+    cell = shell.run("%%svc\nAbout {{ topic }} and {{ other }}")
+
+    assert "{{ topic }} has blanks and was sent as typed" in cell.shown
+    assert "{{ other }} has blanks" not in cell.shown
+
+
+def test_a_completion_is_a_value_that_travels(shell: Shell) -> None:
+    """It can be copied, pickled and formatted."""
+    completion = shell.run("%%svc --max-tokens 5\nHello").value
+
+    assert copy.deepcopy(completion) == completion
+    assert pickle.loads(pickle.dumps(completion)) == completion  # noqa: S301 - our own
+    assert f"{completion:>3}" == str(completion)
+
+
+def test_a_wide_frame_and_a_long_cell_stay_within_the_cap(
+    shell: Shell, emulator: Emulator
+) -> None:
+    """A table of 3000 columns or with a very long text is cut, and says so."""
+    shell.run("import pandas as pd\nwide = pd.DataFrame([range(3000)] * 3)")
+    shell.run("long = pd.DataFrame({'text': ['word ' * 20000, 'short']})")
+
+    shell.run("%%svc --no-stream\n{{wide}}\n{{long}}")
+
+    content = sent(emulator)["messages"][0]["content"]
+    assert "the first 40 columns follow" in content
+    assert "of 100" in content
+    assert len(content) < 6000
