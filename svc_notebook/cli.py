@@ -1,0 +1,197 @@
+"""The command `svc-notebook`: what can be asked of it, and how it ends.
+
+What it is not: it does none of the work; each command is a call of the part that
+does. Rules: a failure is one short message on stderr and an exit status (2: the
+command or a setting is wrong; 1: it did not work; 130: stopped with Ctrl-C);
+there is no traceback, and nothing is left running.
+"""
+
+import argparse
+import contextlib
+import io
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import ConfigError, SvcError
+
+STOPPED = 130
+WRONG = 2
+FAILED = 1
+_PORT_MAX = 65535
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit status.
+
+    Args:
+        argv: The words behind the command's name; the program's own if None.
+    """
+    _mend_output()
+    arguments = _parser().parse_args(argv)
+    try:
+        status: int = arguments.run(arguments)
+    except KeyboardInterrupt:
+        return STOPPED
+    except BrokenPipeError:
+        # The reader has gone; the interpreter's last flush must not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except SvcError as error:
+        _complain(str(error))
+        return WRONG if isinstance(error, ConfigError) else FAILED
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="svc-notebook",
+        description="A hosted chat-completion service in Jupyter notebooks.",
+        epilog="Start with: svc-notebook demo",
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_demo(commands.add_parser("demo", help="run the quickstart and watch it"))
+    _add_emulate(
+        commands.add_parser("emulate", help="serve an emulator of the service")
+    )
+    _add_lab(commands.add_parser("lab", help="open JupyterLab on the tour"))
+    return parser
+
+
+def _add_demo(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Run the quickstart notebook in a kernel of its own and show its outputs as "
+        "they come. The emulator on this machine answers, unless --service is given."
+    )
+    parser.add_argument(
+        "--service",
+        action="store_true",
+        help="ask the real service (SVC_BASE_URL, SVC_API_KEY); this spends tokens",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="folder for the executed notebook (default: a new svc-notebook-demo)",
+    )
+    parser.add_argument("--no-color", action="store_true", help="use no colours")
+    parser.set_defaults(run=_demo)
+
+
+def _add_emulate(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Serve an emulator of the service on this machine (127.0.0.1) until Ctrl-C. "
+        "Its replies are made up; any client of the service can be pointed at it."
+    )
+    parser.add_argument(
+        "--port", type=_port, default=0, help="port to serve on (default: a free one)"
+    )
+    parser.add_argument(
+        "--tokens-per-s",
+        type=_speed,
+        metavar="N",
+        help="speed of a reply; 0 for no waiting (default: that of a reader)",
+    )
+    parser.add_argument(
+        "--script",
+        type=Path,
+        metavar="FILE",
+        default=(),
+        help="JSON file of answers to give (see svc_notebook.emulator.script)",
+    )
+    parser.set_defaults(run=_emulate)
+
+
+def _add_lab(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Open JupyterLab on a copy of the tour's notebooks, answered by an emulator on "
+        "this machine. What follows -- goes to JupyterLab."
+    )
+    parser.add_argument(
+        "--dir",
+        type=Path,
+        metavar="DIR",
+        help="folder for the copy (default: svc-notebook-tour)",
+    )
+    parser.add_argument(
+        "options", nargs="*", metavar="OPTION", help="for JupyterLab, behind --"
+    )
+    parser.set_defaults(run=_lab)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > _PORT_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: 0 to {_PORT_MAX}")
+    return int(text)
+
+
+def _speed(text: str) -> float:
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = -1.0
+    if not 0 <= speed < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a speed: 0 or more")
+    return speed
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from svc_notebook.demo.show import Demo, show  # noqa: PLC0415 - nbclient is heavy
+
+    return show(
+        Demo(
+            is_service=arguments.service,
+            out=arguments.out,
+            is_coloured=not arguments.no_color and may_colour(os.environ),
+        )
+    )
+
+
+def _lab(arguments: argparse.Namespace) -> int:
+    from svc_notebook.demo.lab import open_lab  # noqa: PLC0415 - for this command only
+
+    return open_lab(arguments.dir, arguments.options)
+
+
+def _emulate(arguments: argparse.Namespace) -> int:
+    with _emulator(arguments) as emulator:
+        print(  # noqa: T201 - the command's answer
+            "An emulator of the service: its replies are made up, on this machine.\n\n"
+            f"  export SVC_BASE_URL={emulator.base_url}\n"
+            f"  export SVC_API_KEY={emulator.api_key}\n\n"
+            "Ctrl-C ends it.",
+            flush=True,
+        )
+        with contextlib.suppress(KeyboardInterrupt):
+            while True:
+                time.sleep(3600)
+    return 0
+
+
+def _emulator(arguments: argparse.Namespace) -> Emulator:
+    port, script, speed = arguments.port, arguments.script, arguments.tokens_per_s
+    if speed is None:
+        return Emulator(port=port, script=script)
+    if speed:
+        return Emulator(port=port, script=script, tokens_per_s=speed)
+    return Emulator(port=port, script=script, tokens_per_s=None, first_token_s=0)
+
+
+def may_colour(environ: Mapping[str, str]) -> bool:
+    """Say whether colours are wanted and can be shown (see no-color.org)."""
+    is_wanted = not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+    return is_wanted and sys.stdout.isatty()
+
+
+def _mend_output() -> None:
+    """Let a terminal that cannot show a letter show its number instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _complain(message: str) -> None:
+    print(f"svc-notebook: {message}", file=sys.stderr)  # noqa: T201 - stderr

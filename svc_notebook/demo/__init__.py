@@ -1,0 +1,1 @@
+"""The demo: the quickstart notebook, run before a newcomer's eyes."""

@@ -1,0 +1,100 @@
+"""`svc-notebook lab`: JupyterLab on the tour, with an emulator to answer it.
+
+Rules: JupyterLab is an extra, and its absence is named with the command that
+installs it; the tour is a copy, and a copy that is there is not written over; the
+emulator ends with JupyterLab; nobody's service is asked.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import SettingsError
+
+from . import notebook as book
+
+FOLDER = "svc-notebook-tour"
+
+
+def open_lab(folder: Path | None = None, options: Sequence[str] = ()) -> int:
+    """Open JupyterLab on the tour until it is ended; return its exit status.
+
+    Args:
+        folder: Where the tour is copied to; `svc-notebook-tour` here if None.
+        options: For JupyterLab, such as --no-browser.
+
+    Raises:
+        SettingsError: JupyterLab is not installed, or the folder cannot be written.
+    """
+    if find_spec("jupyterlab") is None:
+        raise SettingsError(
+            "JupyterLab is not installed. Install it with "
+            "`python -m pip install 'svc-notebook[lab]'`, or run `svc-notebook demo`, "
+            "which needs only a terminal."
+        )
+    tour = copy_tour(folder or Path(FOLDER))
+    with Emulator() as emulator:
+        say(tour)
+        command = [sys.executable, "-m", "jupyterlab", *options, str(tour)]
+        with subprocess.Popen(  # noqa: S603 - our own command
+            command, env=lab_env(os.environ, emulator)
+        ) as lab:
+            signal.signal(signal.SIGTERM, lambda *_: lab.terminate())
+            return _wait(lab)
+
+
+def copy_tour(folder: Path) -> Path:
+    """Copy the notebooks into a folder; return the one to begin with.
+
+    Raises:
+        SettingsError: The folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "images").mkdir(exist_ok=True)
+        tour = book.folder()
+        for source in (*tour.glob("*.ipynb"), *tour.glob("images/*.png")):
+            target = folder / source.relative_to(tour)
+            if not target.exists():
+                shutil.copyfile(source, target)
+    except OSError as error:
+        reason = error.strerror
+    else:
+        return folder / book.NAME
+    raise SettingsError(
+        f"The folder {folder} cannot be written ({reason}); name another with --dir."
+    )
+
+
+def lab_env(environ: Mapping[str, str], emulator: Emulator) -> dict[str, str]:
+    """Return JupyterLab's environment: the emulator in the service's place."""
+    return {
+        **environ,
+        "SVC_BASE_URL": emulator.base_url,
+        "SVC_API_KEY": emulator.api_key,
+    }
+
+
+def say(tour: Path) -> None:
+    """Say what is about to happen."""
+    print(  # noqa: T201 - the command's answer
+        f"JupyterLab opens on {tour}, a copy that is yours to change.\n"
+        "An emulator of the service answers on this machine: its replies are made up "
+        "and marked.\nCtrl-C twice ends both.",
+        flush=True,
+    )
+
+
+def _wait(lab: "subprocess.Popen[bytes]") -> int:
+    """Wait for JupyterLab, which asks by itself what Ctrl-C means."""
+    while True:
+        try:
+            return lab.wait()
+        except KeyboardInterrupt:
+            continue

@@ -1,0 +1,116 @@
+"""The demo's notebook: where it is found, what is changed in it, how it is marked.
+
+What it is not: it runs nothing. Rules: functions of a notebook give a new one;
+against the emulator the quickstart runs as it stands; for the service one cell is
+changed, the one tagged `service`.
+"""
+
+from copy import deepcopy
+from datetime import datetime
+from importlib.resources import files
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from svc_notebook.errors import SettingsError
+
+NAME = "quickstart.ipynb"
+FOLDER = "svc-notebook-demo"
+_TAG = "service"
+_N_FOLDERS = 1000
+
+
+def folder() -> Path:
+    """Return where the notebooks lie: in the wheel, or else in the checkout.
+
+    Raises:
+        SettingsError: They lie in neither place.
+    """
+    package = Path(str(files("svc_notebook")))
+    for found in (package / "notebooks", package.parent / "notebooks"):
+        if (found / NAME).is_file():
+            return found
+    raise SettingsError(
+        f"The demo's notebook, {NAME}, was not installed with the package. Install "
+        "it again: python -m pip install --force-reinstall svc-notebook."
+    )
+
+
+def find() -> NotebookNode:
+    """Read the quickstart.
+
+    Raises:
+        SettingsError: It was not installed.
+    """
+    return _read(folder() / NAME)
+
+
+def _read(path: Path) -> NotebookNode:
+    read: NotebookNode = nbformat.reads(path.read_text("utf-8"), as_version=4)
+    return read
+
+
+def for_service(notebook: NotebookNode) -> NotebookNode:
+    """Return the notebook asking the real service instead of the emulator."""
+    changed = deepcopy(notebook)
+    for cell in changed.cells:
+        if _TAG in cell.metadata.get("tags", []):
+            cell.source = "%svc use service"
+    return changed
+
+
+def marked(notebook: NotebookNode, *, who: str, now: datetime) -> NotebookNode:
+    """Return the notebook with a first cell that says who answered, and when.
+
+    Args:
+        notebook: The notebook as it ran.
+        who: Who answered: "the emulator" or the service's address.
+        now: When it ran (aware).
+    """
+    when = now.strftime("%Y-%m-%d %H:%M %Z").strip()
+    text = f"> This copy was run by `svc-notebook demo` on {when}.\n> "
+    text += (
+        "**Every reply and every number below comes from the emulator**, a program "
+        "on this machine; no service was asked and nothing was spent."
+        if who == "the emulator"
+        else f"The replies below come from the service at {who}."
+    )
+    changed = deepcopy(notebook)
+    note = nbformat.v4.new_markdown_cell(text)
+    note["id"] = "demo-note"
+    changed.cells.insert(0, note)
+    changed.metadata["svc_notebook"] = {"answered_by": who}
+    return changed
+
+
+def place(out: Path | None, *, here: Path) -> Path:
+    """Make the folder that the executed notebook is written to.
+
+    Args:
+        out: The folder asked for; None for a new one.
+        here: Where a new one is made.
+
+    Raises:
+        SettingsError: It cannot be made, or it already holds such a notebook.
+    """
+    if out is not None and (out / NAME).exists():
+        raise SettingsError(
+            f"{out / NAME} is there already and may hold your own work; name another "
+            "folder with --out, or move that file."
+        )
+    made = out or _free(here)
+    try:
+        made.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(
+            f"The folder {made} cannot be made ({error.strerror}); name one that "
+            "can be written with --out DIR."
+        ) from None
+    return made
+
+
+def _free(here: Path) -> Path:
+    names = [FOLDER, *(f"{FOLDER}-{n}" for n in range(2, _N_FOLDERS))]
+    free = (here / name for name in names if not (here / name).exists())
+    return next(free, here / FOLDER)

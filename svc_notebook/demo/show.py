@@ -1,0 +1,235 @@
+"""`svc-notebook demo`: what it says before, between and after the cells.
+
+What it is not: it runs no cell (see `play`) and parses no command line. Rules:
+without the flag it never asks the service and its kernel never sees the key;
+whatever comes from the emulator stands behind the word; it ends with what to do
+next.
+"""
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from svc_notebook.credentials import find_key
+from svc_notebook.errors import SettingsError
+from svc_notebook.settings import Settings
+
+from . import notebook as book
+from .play import Ended, Stage, play
+from .terminal import COLOURED, PLAIN, Gutter, Palette
+
+STOPPED = 130  # what a shell reports after Ctrl-C
+_NEVER_WIDER = 132
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demo:
+    """What was asked for.
+
+    Attributes:
+        is_service: Whether the real service is asked.
+        out: The folder for the executed notebook; None for a new one.
+        is_coloured: Whether colours may be used.
+    """
+
+    is_service: bool = False
+    out: Path | None = None
+    is_coloured: bool = True
+
+
+def show(demo: Demo) -> int:
+    """Run the quickstart and show it; return the exit status.
+
+    Raises:
+        SettingsError: The folder, the notebook or the service's address is wrong.
+        MissingKeyError: `is_service` without a key that can be sent.
+    """
+    who = _service() if demo.is_service else "the emulator"
+    notebook = book.find()
+    if demo.is_service:
+        notebook = book.for_service(notebook)
+    folder = book.place(demo.out, here=Path.cwd())
+    page = Page(who, palette=COLOURED if demo.is_coloured else PLAIN)
+    page.begin()
+    ended = play(
+        notebook,
+        page.stage,
+        env=kernel_env(os.environ, folder=folder, is_service=demo.is_service),
+        cwd=str(folder),
+        columns=page.room,
+    )
+    _write(ended.notebook, folder / book.NAME, who)
+    page.end(ended, folder)
+    if ended.is_stopped:
+        return STOPPED
+    return 1 if ended.reason else 0
+
+
+def kernel_env(
+    environ: Mapping[str, str], *, folder: Path, is_service: bool
+) -> dict[str, str]:
+    """Return the kernel's environment: a ledger of its own, and no more of ours.
+
+    Args:
+        environ: This program's environment.
+        folder: Where the ledger is kept.
+        is_service: Whether the kernel may know the service's address and key.
+    """
+    kept = {"SVC_BASE_URL", "SVC_API_KEY", "SVC_MODEL"} if is_service else set()
+    env = {
+        name: value
+        for name, value in environ.items()
+        if name in kept or not name.startswith("SVC_")
+    }
+    # A breakpoint's warning about frozen modules is no part of a demo.
+    env["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
+    env["SVC_LEDGER"] = str(folder.resolve() / "ledger.sqlite")
+    env["SVC_DISPLAY"] = "plain"
+    return env
+
+
+def _service() -> str:
+    base_url = Settings.from_env().base_url
+    if base_url is None:
+        raise SettingsError(
+            "The service's address is not known: set SVC_BASE_URL, such as "
+            "https://HOST/v1. Without --service the demo needs neither address nor "
+            "key."
+        )
+    find_key()
+    return base_url
+
+
+def _write(notebook: NotebookNode, path: Path, who: str) -> None:
+    noted = book.marked(notebook, who=who, now=datetime.now(UTC).astimezone())
+    try:
+        path.write_text(nbformat.writes(noted), encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(
+            f"{path} cannot be written ({error.strerror}); name another folder with "
+            "--out DIR."
+        ) from None
+
+
+class Page:
+    """The demo in the terminal.
+
+    Args:
+        who: Who answers: "the emulator", or the service's address.
+        palette: Its looks.
+    """
+
+    def __init__(self, who: str, *, palette: Palette) -> None:
+        self.palette = palette
+        self._who = who
+        self._is_emulated = who == "the emulator"
+        columns = min(shutil.get_terminal_size().columns, _NEVER_WIDER)
+        self._gutter = Gutter(
+            "emulator" if self._is_emulated else "service",
+            columns=columns,
+            bar="│" if _can_show("│") else "|",
+            palette=palette,
+        )
+        self.room = self._gutter.room
+        self._titles: list[str] = []
+        self.stage = Stage(cell=self._cell, text=self._text, done=self._done)
+
+    def begin(self) -> None:
+        """Say what will happen, and what it costs."""
+        if self._is_emulated:
+            told = [
+                "The quickstart notebook, run in a kernel of its own against an",
+                "emulator of the service on this machine. Every reply behind the",
+                "word `emulator` is made up; nothing is asked of the service and",
+                "nothing is spent.",
+            ]
+        else:
+            told = [
+                "The quickstart notebook, run in a kernel of its own against",
+                f"{self._who} with your key: this spends tokens.",
+            ]
+        _say("", *(f"  {line}" for line in told))
+
+    def _cell(self, cell: NotebookNode) -> None:
+        lines = cell.source.splitlines()
+        if cell.cell_type == "markdown":
+            self._titles = [line.lstrip("# ") for line in lines if line[:1] == "#"]
+        elif cell.cell_type == "code":
+            _say(*(f"\n  {self.palette.strong(title)}" for title in self._titles))
+            self._titles = []
+            _say(
+                "",
+                *(f"  {self.palette.dimmed(line)}" if line else "" for line in lines),
+            )
+
+    def _text(self, text: str) -> None:
+        _write_now(self._gutter.feed(text))
+
+    def _done(self) -> None:
+        _write_now(self._gutter.close())
+
+    def end(self, ended: Ended, folder: Path) -> None:
+        """Say what was written, and what to do next."""
+        self._done()
+        if ended.reason:
+            _say("", f"  {self.palette.bad(ended.reason + '.')}")
+        path = _shown(folder / book.NAME)
+        _say(
+            "",
+            f"  {self.palette.strong('Written')}",
+            f"    {path}  (answered by {self._who}, and says so)",
+            f"    {_shown(folder / 'ledger.sqlite')}  (each exchange of this run)",
+        )
+        if not ended.reason:
+            self._next(path)
+
+    def _next(self, path: str) -> None:
+        title = self.palette.strong
+        _say("", f"  {title('Next: open it in JupyterLab')}")
+        if find_spec("jupyterlab") is None:
+            python = shlex.quote(sys.executable)
+            _say(f"    {python} -m pip install jupyterlab")
+        _say(f"    jupyter lab {shlex.quote(path)}")
+        if self._is_emulated:
+            _say(
+                "",
+                f"  {title('Next: ask the real service')}  (this spends tokens)",
+                "    export SVC_BASE_URL=https://HOST/v1",
+                "    read -rs SVC_API_KEY && export SVC_API_KEY"
+                "   # typed or pasted, not shown",
+                "    svc-notebook demo --service",
+            )
+        _say("")
+
+
+def _shown(path: Path) -> str:
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _say(*lines: str) -> None:
+    _write_now("".join(f"{line}\n" for line in lines))
+
+
+def _write_now(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _can_show(text: str) -> bool:
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,91 @@
+"""What holds for every test: this machine only, nobody's settings, no chance.
+
+What it is not: a store of fixtures. A folder's own fixtures lie in its own
+conftest. Rules: no test connects beyond this machine, no test reads the settings,
+the key or the ledger of whoever runs it, and hypothesis repeats itself.
+"""
+
+import ipaddress
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import hypothesis
+import pytest
+
+from svc_notebook.emulator.server import Emulator
+
+hypothesis.settings.register_profile(
+    "repeatable", deadline=None, derandomize=True, database=None
+)
+hypothesis.settings.load_profile("repeatable")
+
+_HOME = TemporaryDirectory(prefix="svc-notebook-tests-", ignore_cleanup_errors=True)
+
+
+class BeyondThisMachineError(Exception):
+    """A test tried to reach the network; it may use loopback only."""
+
+
+def _is_here(host: object) -> bool:
+    name = host.decode() if isinstance(host, bytes) else str(host or "")
+    try:
+        return ipaddress.ip_address(name.split("%")[0]).is_loopback
+    except ValueError:
+        return name in {"", "localhost", socket.gethostname()}
+
+
+def _is_address(host: object) -> bool:
+    try:
+        ipaddress.ip_address(str(host).split("%", maxsplit=1)[0])
+    except ValueError:
+        return False
+    return True
+
+
+def _guard(event: str, args: tuple[Any, ...]) -> None:
+    """Refuse connections beyond loopback, and names that only a network knows."""
+    if event == "socket.connect":
+        _, address = args
+        if isinstance(address, tuple) and not _is_here(address[0]):
+            raise BeyondThisMachineError(
+                f"A test connects to {address[0]}; tests may use this machine only."
+            )
+    elif event == "socket.getaddrinfo":
+        host = args[0]
+        if not (_is_here(host) or _is_address(host)):
+            raise socket.gaierror(
+                socket.EAI_NONAME, f"tests look up no names beyond this machine: {host}"
+            )
+
+
+def pytest_configure() -> None:
+    """Set the environment that tests, and the kernels they start, are given."""
+    for name in [name for name in os.environ if name.startswith("SVC_")]:
+        if name not in {"SVC_CHROMIUM", "SVC_REQUIRE_BROWSER"}:
+            del os.environ[name]
+    os.environ.update(
+        XDG_DATA_HOME=str(Path(_HOME.name) / "data"),
+        IPYTHONDIR=str(Path(_HOME.name) / "ipython"),
+        JUPYTER_CONFIG_DIR=str(Path(_HOME.name) / "jupyter"),
+        PIP_NO_INDEX="1",
+    )
+    # A patched socket class could be walked around; an audit hook cannot.
+    sys.addaudithook(_guard)
+
+
+@pytest.fixture(autouse=True)
+def _own_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give each test a ledger's place of its own."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "xdg"))
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """The service on this machine, answering without waiting."""
+    with Emulator(tokens_per_s=None, first_token_s=0) as running:
+        yield running

@@ -1,0 +1,123 @@
+"""A real kernel, spoken to as a front end does."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from queue import Empty
+from typing import Any
+
+import pytest
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import KernelManager
+
+from svc_notebook.emulator.server import Emulator
+
+TIMEOUT_S = 30.0
+
+
+@dataclass
+class Ran:
+    """A cell that was run.
+
+    Attributes:
+        status: ok, error or aborted.
+        messages: What the kernel published for it: (type, content), in order.
+    """
+
+    status: str = ""
+    messages: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    def all(self, kind: str) -> list[dict[str, Any]]:
+        """Return the contents of one type of message."""
+        return [content for each, content in self.messages if each == kind]
+
+    @property
+    def shown(self) -> str:
+        """Everything that was shown, updates included, as one text."""
+        return "\n".join(
+            str(content.get("data") or content.get("text") or "")
+            for _, content in self.messages
+        )
+
+
+class Kernel:
+    """A kernel of this Python.
+
+    Args:
+        env: What its environment holds besides this one's.
+    """
+
+    def __init__(self, env: dict[str, str]) -> None:
+        self.manager = KernelManager(
+            kernel_spec_manager=KernelSpecManager(kernel_dirs=[]), kernel_name="python3"
+        )
+        self.manager.start_kernel(env={**os.environ, **env})
+        client = self.manager.client()
+        assert isinstance(client, BlockingKernelClient)
+        self.client = client
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=TIMEOUT_S)
+
+    def begin(self, code: str, *, is_watched: bool = True) -> str:
+        """Send a cell; somebody watches it, or nobody does as in nbclient."""
+        cell: str = self.client.execute(code, allow_stdin=is_watched)
+        return cell
+
+    def read(self, cell: str, ran: Ran, *, until: str = "") -> Ran:
+        """Read what a cell publishes until a text shows, or until it is idle."""
+        while True:
+            try:
+                message = self.client.get_iopub_msg(timeout=TIMEOUT_S)
+            except Empty:
+                raise AssertionError(f"nothing came; so far: {ran.messages}") from None
+            if message["parent_header"].get("msg_id") != cell:
+                continue
+            kind, content = message["msg_type"], message["content"]
+            if kind == "status" and content["execution_state"] == "idle":
+                ran.status = self.reply(cell)
+                return ran
+            if kind not in {"status", "execute_input"}:
+                ran.messages.append((kind, content))
+            if until and until in ran.shown:
+                return ran
+
+    def reply(self, cell: str) -> str:
+        """Return how a cell ended."""
+        while True:
+            message = self.client.get_shell_msg(timeout=TIMEOUT_S)
+            if message["parent_header"].get("msg_id") == cell:
+                status: str = message["content"]["status"]
+                return status
+
+    def run(self, code: str, *, is_watched: bool = True) -> Ran:
+        """Run a cell to its end."""
+        return self.read(self.begin(code, is_watched=is_watched), Ran())
+
+    def value(self, expression: str) -> str:
+        """Return what an expression prints as."""
+        ran = self.run(f"print({expression})", is_watched=False)
+        return "".join(each["text"] for each in ran.all("stream")).strip()
+
+    def close(self) -> None:
+        """End the kernel."""
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+        self.manager.cleanup_resources()
+
+
+@pytest.fixture
+def kernel(emulator: Emulator) -> Iterator[Kernel]:
+    """A kernel with the extension loaded, whose service is the emulator."""
+    env = {
+        "SVC_BASE_URL": emulator.base_url,
+        "SVC_API_KEY": emulator.api_key,
+        "SVC_LEDGER": ":memory:",
+    }
+    kernel = Kernel(env)
+    try:
+        loaded = kernel.run("%load_ext svc_notebook\nimport svc_notebook as svc")
+        assert loaded.status == "ok", loaded.messages
+        yield kernel
+    finally:
+        kernel.close()

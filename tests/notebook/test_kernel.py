@@ -1,0 +1,128 @@
+"""`%%svc` in a real kernel: live, settled, interrupted."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from svc_notebook.emulator.server import Emulator
+from tests.notebook.conftest import Kernel, Ran
+
+PIECES = [f"word{n} " for n in range(40)]
+STUCK: dict[str, Any] = {
+    "when": {"contains": "stuck"},
+    "text": ["Partial ", "answer"],
+    "cut_after": 2,
+    "end": "silent",
+}
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator whose replies come word by word, and one that never ends."""
+    slow = {"text": PIECES, "gap_s": 0.05, "times": None}
+    key = "svc-key-of-this-test-5f2d"
+    with Emulator(script=[STUCK, slow], keys=[key], limits=False) as running:
+        yield running
+
+
+def test_text_shows_before_the_reply_is_complete(
+    kernel: Kernel, emulator: Emulator
+) -> None:
+    """In a watched cell the first words show while the service is still writing."""
+    ran = Ran()
+    cell = kernel.begin("%%svc\nTell me something")
+
+    kernel.read(cell, ran, until="word3")
+    is_running = emulator.requests[-1].ended == "running"
+    kernel.read(cell, ran)
+
+    assert is_running
+    assert ran.status == "ok"
+    assert "word39" in ran.all("display_data")[-1]["data"]["text/plain"]
+
+
+def test_an_unwatched_cell_draws_once(kernel: Kernel) -> None:
+    """Where stdin is forbidden, as in nbclient, the cell has one output, no updates."""
+    ran = kernel.run("%%svc\nTell me something", is_watched=False)
+
+    assert [kind for kind, _ in ran.messages] == ["display_data"]
+    assert sorted(ran.messages[0][1]["data"]) == ["text/html", "text/plain"]
+
+
+def test_an_interrupt_ends_the_cell_and_the_request(
+    kernel: Kernel, emulator: Emulator
+) -> None:
+    """Interrupted: idle in a second, connection closed, text kept, later cells stop."""
+    ran = Ran()
+    cell = kernel.begin("%%svc -o answer\nGet stuck")
+    following = kernel.begin("print('ran on')")
+    kernel.read(cell, ran, until="Partial answer")
+
+    began_at = time.monotonic()
+    kernel.manager.interrupt_kernel()
+    kernel.read(cell, ran)
+    idle_s = time.monotonic() - began_at
+
+    assert idle_s < 1
+    assert (ran.status, kernel.reply(following)) == ("error", "aborted")
+    assert emulator.wait_idle()
+    assert emulator.requests[-1].is_cut_by_client
+    [error] = ran.all("error")
+    assert len(error["traceback"]) == 1
+    last = ran.all("display_data")[-1]["data"]
+    assert "Partial answer" in last["text/plain"]
+    assert "interrupted" in last["text/plain"]
+    assert kernel.value("repr((svc.last().text, answer.is_partial))") == (
+        "('Partial answer', True)"
+    )
+
+
+def test_after_an_interrupt_the_next_cell_asks_again(
+    kernel: Kernel, emulator: Emulator
+) -> None:
+    """The kernel that was interrupted answers its next cell."""
+    ran = Ran()
+    cell = kernel.begin("%%svc\nGet stuck")
+    kernel.read(cell, ran, until="Partial answer")
+    kernel.manager.interrupt_kernel()
+    kernel.read(cell, ran)
+
+    got = kernel.run("%%svc\nTell me something", is_watched=False)
+
+    assert got.status == "ok"
+    assert [each.ended for each in emulator.requests] == ["client_left", "whole"]
+
+
+def test_no_message_holds_the_key(kernel: Kernel, emulator: Emulator) -> None:
+    """Neither a reply, nor what is in use, nor a failure shows the key."""
+    cells = ["%%svc\nTell me", "%svc use", "svc.last()", "%%svc --model other\nTell me"]
+
+    shown = [str(kernel.run(code).messages) for code in cells]
+
+    assert all(shown)
+    assert [emulator.api_key in each for each in shown] == [False] * len(cells)
+
+
+def test_a_failure_is_one_short_box(kernel: Kernel) -> None:
+    """A refused parameter is no traceback, and the cell has failed."""
+    ran = kernel.run("%%svc --temperature 3\nTell me")
+
+    [error] = ran.all("error")
+    assert ran.status == "error"
+    assert "temperature" in "".join(error["traceback"])
+    assert "Traceback" not in "".join(error["traceback"])
+    assert len("\n".join(error["traceback"]).splitlines()) <= 6
+
+
+def test_a_loop_over_the_magic_clears_nothing(kernel: Kernel) -> None:
+    """A cell that asks several times keeps its other output and every reply."""
+    code = "get_ipython().run_cell_magic('svc', '-m svc-instruct', f'ask {n}')"
+
+    ran = kernel.run(f"for n in (1, 2):\n    print('before', n)\n    {code}")
+
+    assert ran.status == "ok"
+    assert ran.all("clear_output") == []
+    assert "".join(each["text"] for each in ran.all("stream")) == "before 1\nbefore 2\n"
+    assert len(ran.all("display_data")) == 2

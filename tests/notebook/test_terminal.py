@@ -1,0 +1,208 @@
+"""`%%svc` in plain IPython in a terminal: the same cells, as text."""
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from svc_notebook.emulator.server import Emulator
+
+fcntl = pytest.importorskip("fcntl", reason="a terminal needs Unix")
+termios = pytest.importorskip("termios", reason="a terminal needs Unix")
+
+TIMEOUT_S = 30.0
+CTRL_C, TAB, ENTER = "\x03", "\t", "\r"
+END = ENTER * 3  # a cell of several lines ends with two that are empty
+# What a child does to own the terminal that it is given; then it is IPython.
+TAKE = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+)
+IPYTHON = ("-m", "IPython", "--no-banner", "--no-confirm-exit", "--ext=svc_notebook")
+ESCAPES = re.compile(r"\x1b\][^\x07]*\x07|\x1b[\[(][0-9;?]*[A-Za-z]|\x1b[=>]")
+BOLD = "\x1b[1m"
+HOSTILE = "\x1b]0;owned\x07\x1b[35;7Hmoved\x9b8mhidden\x08\x08 and back\r!"
+SCRIPT: list[dict[str, Any]] = [
+    {
+        "when": {"contains": "stuck"},
+        "text": ["Partial ", "answer"],
+        "cut_after": 2,
+        "end": "silent",
+    },
+    {
+        "when": {"contains": "slowly"},
+        "text": [f"word{n} " for n in range(30)],
+        "gap_s": 0.05,
+    },
+    {"when": {"contains": "hostile"}, "text": HOSTILE},
+    {"text": "A reply.", "times": None},
+]
+
+
+class Terminal:
+    """IPython in a terminal of 40 lines and 100 columns.
+
+    Args:
+        env: What its environment holds besides this one's.
+    """
+
+    def __init__(self, env: dict[str, str]) -> None:
+        self._fd, child = os.openpty()
+        termios.tcsetwinsize(child, (40, 100))
+        kept = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+        self._ipython = subprocess.Popen(  # noqa: S603 - our own command
+            [sys.executable, "-c", TAKE, *IPYTHON],
+            stdin=child,
+            stdout=child,
+            stderr=child,
+            env={**kept, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **env},
+            start_new_session=True,
+        )
+        os.close(child)
+        self.raw = ""
+        self.until("In [1]:")
+
+    @property
+    def shown(self) -> str:
+        """What came since the last `type`, without what steers the terminal."""
+        return ESCAPES.sub("", self.raw).replace("\r", "")
+
+    def until(self, text: str) -> str:
+        """Read until a text shows; return what was shown."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while text not in self.shown:
+            left_s = deadline - time.monotonic()
+            ready, _, _ = select.select([self._fd], [], [], max(left_s, 0))
+            assert ready, f"{text!r} does not show; so far: {self.raw!r}"
+            self.raw += os.read(self._fd, 65536).decode("utf-8", "replace")
+        return self.shown
+
+    def type(self, keys: str) -> None:
+        """Type keys; what was shown before is forgotten."""
+        self.raw = ""
+        os.write(self._fd, keys.encode())
+
+    def run(self, cell: str, *, prompt: int) -> str:
+        """Run a cell; return what is shown up to the prompt of that number."""
+        self.type(cell.replace("\n", ENTER) + (END if "\n" in cell else ENTER))
+        return self.until(f"In [{prompt}]:")
+
+    def close(self) -> None:
+        """End IPython."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._ipython.pid, signal.SIGKILL)
+        self._ipython.wait()
+        os.close(self._fd)
+
+
+@pytest.fixture(scope="module")
+def emulator() -> Iterator[Emulator]:
+    """An emulator that answers word by word, gets stuck, or attacks."""
+    with Emulator(script=SCRIPT, limits=False) as running:
+        yield running
+
+
+@pytest.fixture
+def begin(emulator: Emulator) -> Iterator[Callable[..., Terminal]]:
+    """Begins IPython, whose service is the emulator."""
+    begun: list[Terminal] = []
+
+    def begin(**env: str) -> Terminal:
+        service = {
+            "SVC_BASE_URL": emulator.base_url,
+            "SVC_API_KEY": emulator.api_key,
+            "SVC_LEDGER": ":memory:",
+        }
+        begun.append(Terminal({**service, **env}))
+        return begun[-1]
+
+    yield begin
+    for terminal in begun:
+        terminal.close()
+
+
+def test_a_reply_is_printed_as_it_comes(
+    begin: Callable[..., Terminal], emulator: Emulator
+) -> None:
+    """Words show while the service writes; then one footer, and no `Out[1]:`."""
+    terminal = begin()
+    terminal.type("%%svc\rSpeak slowly" + END)
+
+    terminal.until("word3 ")
+    is_running = emulator.requests[-1].ended == "running"
+    shown = terminal.until("In [2]:")
+
+    assert is_running
+    assert shown.count("word29") == 1
+    assert "\n[emulator] svc-v2-8b-instruct · stop · " in shown
+    assert "Out[" not in shown
+
+
+def test_ctrl_c_is_calm(begin: Callable[..., Terminal], emulator: Emulator) -> None:
+    """The prompt is back in a second; one line says that the text is kept."""
+    terminal = begin()
+    terminal.type("%%svc\rGet stuck" + END)
+    terminal.until("Partial answer")
+
+    began_at = time.monotonic()
+    terminal.type(CTRL_C)
+    shown = terminal.until("In [2]:")
+    ended_s = time.monotonic() - began_at
+
+    assert ended_s < 1
+    assert emulator.wait_idle()
+    assert emulator.requests[-1].is_cut_by_client
+    assert "[interrupted]" in shown
+    assert "(interrupted - what had come is kept: svc.last())" in shown
+    assert "Traceback" not in shown
+    kept = terminal.run("import svc_notebook; svc_notebook.last().text", prompt=3)
+    assert "'Partial answer'" in kept
+
+
+def test_what_steers_a_terminal_is_not_obeyed(begin: Callable[..., Terminal]) -> None:
+    """Escapes, bells and backspaces of a reply do not reach the terminal."""
+    terminal = begin()
+
+    terminal.run("%%svc\nBe hostile", prompt=2)
+
+    assert "moved" in terminal.raw
+    steering = ("\x1b]0;owned", "\x1b[35;7H", "\x9b", "\x08\x08", "back\r!")
+    assert [each for each in steering if each in terminal.raw] == []
+
+
+def test_tab_completes_an_option(begin: Callable[..., Terminal]) -> None:
+    """`%%svc --te` and Tab is `--temperature`."""
+    terminal = begin()
+
+    terminal.type("%%svc --te" + TAB)
+
+    assert "--temperature" in terminal.until("mperature")
+
+
+def test_a_failure_is_a_short_box(begin: Callable[..., Terminal]) -> None:
+    """A refused parameter is no traceback; its title is red."""
+    terminal = begin()
+
+    shown = terminal.run("%svc --temperature 3 Hello", prompt=2)
+
+    assert "temperature=3 is not allowed" in shown
+    assert "Traceback" not in shown
+    assert BOLD + "ParameterError" in terminal.raw
+
+
+def test_no_color_is_kept_to(begin: Callable[..., Terminal]) -> None:
+    """With NO_COLOR the box is the same, without colour."""
+    terminal = begin(NO_COLOR="1")
+
+    shown = terminal.run("%svc --temperature 3 Hello", prompt=2)
+
+    assert "ParameterError\n  temperature=3 is not allowed" in shown
+    assert BOLD not in terminal.raw

@@ -1,0 +1,90 @@
+"""The layers, which `lint-imports` checks, and what importing costs."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HEAVY = ("httpx", "pandas", "ipywidgets", "starlette", "uvicorn", "nbclient")
+
+
+def _loaded_after(program: str) -> list[str]:
+    """Return which heavy packages a fresh Python holds after a program."""
+    report = (
+        f"import json, sys; print(json.dumps([n for n in {HEAVY} if n in sys.modules]))"
+    )
+    ended = subprocess.run(  # noqa: S603 - a Python of our own
+        [sys.executable, "-c", f"{program}\n{report}"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
+    )
+    loaded: list[str] = json.loads(ended.stdout.splitlines()[-1])
+    return loaded
+
+
+def test_every_import_runs_downwards() -> None:
+    """The contracts in pyproject.toml hold."""
+    command = str(Path(sys.executable).with_name("lint-imports"))
+
+    ended = subprocess.run(  # noqa: S603 - installed with the tests
+        [command, "--no-cache"], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+
+    assert ended.returncode == 0, ended.stdout[-3000:]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import svc_notebook",
+        "import svc_notebook.cli",
+        (
+            "from IPython.core.interactiveshell import InteractiveShell\n"
+            "shell = InteractiveShell.instance()\n"
+            "shell.run_line_magic('load_ext', 'svc_notebook')\n"
+            "assert 'svc' in shell.magics_manager.magics['cell']"
+        ),
+    ],
+    ids=["import", "command", "load_ext"],
+)
+def test_nothing_heavy_is_loaded_before_it_is_used(program: str) -> None:
+    """Neither the package, its command nor its extension loads what it may not need."""
+    assert _loaded_after(program) == []
+
+
+def test_plain_python_needs_no_notebook() -> None:
+    """Importing the package outside a notebook loads no IPython."""
+    program = "import svc_notebook, sys; assert 'IPython' not in sys.modules"
+
+    assert _loaded_after(program) == []
+
+
+def test_folders_hold_a_docstring_and_nothing_else() -> None:
+    """A folder's `__init__.py` has no code: names are imported where they are made."""
+    folders = (ROOT / "svc_notebook").glob("*/**/__init__.py")
+
+    with_code = [
+        str(path.relative_to(ROOT))
+        for path in folders
+        if len(compile(path.read_text("utf-8"), path, "exec").co_names) > 1
+    ]
+
+    assert with_code == []
+
+
+def test_no_file_hides_two_concepts() -> None:
+    """No file of the package is longer than 400 lines."""
+    files = (ROOT / "svc_notebook").rglob("*.py")
+
+    too_long = [
+        str(path.relative_to(ROOT))
+        for path in files
+        if len(path.read_text("utf-8").splitlines()) > 400
+    ]
+
+    assert too_long == []

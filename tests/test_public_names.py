@@ -1,0 +1,65 @@
+"""The public names, written down: adding one is a decision that somebody reviews."""
+
+import inspect
+
+import svc_notebook
+
+NAMES = [
+    "AskError",
+    "AsyncClient",
+    "AsyncCompletionStream",
+    "AuthError",
+    "BadRequestError",
+    "Client",
+    "Completion",
+    "CompletionStream",
+    "ConfigError",
+    "Conversation",
+    "DocumentError",
+    "Emulator",
+    "LedgerError",
+    "Message",
+    "MissingKeyError",
+    "NoConnectionError",
+    "OverBudgetError",
+    "ParameterError",
+    "RateLimitError",
+    "Run",
+    "ServerFaultError",
+    "ServiceError",
+    "SettingsError",
+    "StreamBrokenError",
+    "SvcError",
+    "TimedOutError",
+    "TransportError",
+    "UnknownModelError",
+    "complete",
+    "conversation",
+    "last",
+    "load_ipython_extension",
+    "replies_df",
+    "stream",
+    "sweep",
+    "unload_ipython_extension",
+    "usage_df",
+    "use",
+]
+
+
+def test_the_public_names_are_these() -> None:
+    """`svc_notebook.__all__` is sorted and holds the names listed here."""
+    assert svc_notebook.__all__ == NAMES
+
+
+def test_every_public_name_is_there_and_explains_itself() -> None:
+    """Each public name can be had and has a docstring that `?` shows."""
+    silent = [name for name in NAMES if not inspect.getdoc(getattr(svc_notebook, name))]
+
+    assert silent == []
+
+
+def test_parameters_are_listed_by_name() -> None:
+    """Tab and `?` show the service's parameters, not `**params`."""
+    shown = list(inspect.signature(svc_notebook.complete).parameters)
+
+    assert {"model", "temperature", "max_tokens", "stop"} <= set(shown)
