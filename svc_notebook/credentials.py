@@ -1,12 +1,13 @@
 """The API key: find it, hold it, never show it (doc: Authentication).
 
 Rules: the value leaves a `Key` only through `authorization()`, which the request
-path calls where it writes headers; nothing here prints, logs or raises a value;
-what is said of a key is where it came from.
+path calls where it writes headers; nothing here prints, logs or raises a value, and
+no frame that raises holds one; what is said of a key is where it came from.
 """
 
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import NoReturn
 
@@ -16,7 +17,15 @@ from svc_notebook.settings import WAYS_ON
 ENV_NAME = "SVC_API_KEY"
 _SHOWN = "API key (hidden)"
 _BLOT = "[key]"
-_PART_CHARS = 8
+_PART_CHARS = 8  # fewer are an ordinary word, and give nothing away
+# How a text may carry a letter: as itself, %-quoted, or escaped as in JSON.
+_QUOTED = re.compile(
+    r"%(?:25)*(?P<percent>[0-9a-f]{2})|\\+u00(?P<json>[0-9a-f]{2})|\\+(?P<bare>.)",
+    re.IGNORECASE | re.DOTALL,
+)
+_LOWER = {ord(each): each.lower() for each in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
+
+Span = tuple[int, int]
 
 
 class Key:
@@ -36,6 +45,9 @@ class Key:
     def __init__(self, value: str, *, source: str) -> None:
         self.source = source
         cleaned = _clean(value, source)
+        value = ""  # a traceback may show what is here
+        if isinstance(cleaned, MissingKeyError):
+            raise cleaned
         # Held by a function, so that nothing that lists attributes shows it.
         self._reveal: Callable[[], str] = lambda: cleaned
 
@@ -44,22 +56,33 @@ class Key:
         return f"Bearer {self._reveal()}"
 
     def is_in(self, text: str) -> bool:
-        """Say whether a text shows the key, so that it can be kept back."""
-        return self._reveal() in text
+        """Say whether a text shows the whole key, so that it can be kept back.
+
+        A key of fewer than 8 characters is taken for an ordinary word.
+        """
+        is_word = len(self._reveal()) < _PART_CHARS
+        return not is_word and any(_whole(_Plain(text), self._reveal()))
 
     def hide(self, text: str) -> str:
         """Return the text with the key blotted out, should a service echo it.
 
-        The beginning of a key is blotted out too, where the text was cut.
+        Every part of 8 characters or more is blotted out too, in upper or lower case,
+        %-quoted or escaped as in JSON. Takes time linear in the text's length.
         """
-        value = self._reveal()
-        text = text.replace(value, _BLOT)
-        start = value[:_PART_CHARS]
-        while len(start) == _PART_CHARS and (at := text.find(start)) >= 0:
-            pairs = enumerate(zip(text[at:] + "\0", value + "\n", strict=False))
-            n_same = next(n for n, (left, right) in pairs if left != right)
-            text = text[:at] + _BLOT + text[at + n_same :]
-        return text
+        plain, value = _Plain(text), self._reveal()
+        is_word = len(value) < _PART_CHARS
+        return plain.without(_whole(plain, value) if is_word else _parts(plain, value))
+
+    def hide_whole(self, text: str) -> str:
+        """Return the text with the key blotted out where all of it stands.
+
+        For texts that must stay as they came but for a key; a key of fewer than 8
+        characters is taken for an ordinary word and stays.
+        """
+        if len(self._reveal()) < _PART_CHARS:
+            return text
+        plain = _Plain(text)
+        return plain.without(_whole(plain, self._reveal()))
 
     def digest(self, salt: str) -> str:
         """Return a short one-way mark of the key, to share its limits by."""
@@ -103,23 +126,93 @@ def find_key(environ: Mapping[str, str] = os.environ) -> Key:
         MissingKeyError: None is set, or the one set cannot be sent; the message
             names the two ways on.
     """
+    found = _find(environ)
+    environ = {}  # a traceback may show what is here
+    if isinstance(found, MissingKeyError):
+        raise found
+    return found
+
+
+def _find(environ: Mapping[str, str]) -> Key | MissingKeyError:
     value = environ.get(ENV_NAME)
     if value is None:
-        raise MissingKeyError(f"No API key: {ENV_NAME} is not set. {WAYS_ON}")
-    return Key(value, source=ENV_NAME)
+        return MissingKeyError(f"No API key: {ENV_NAME} is not set. {WAYS_ON}")
+    cleaned = _clean(value, ENV_NAME)
+    if isinstance(cleaned, MissingKeyError):
+        return cleaned
+    return Key(cleaned, source=ENV_NAME)
 
 
-def _clean(value: str, source: str) -> str:
+def _clean(value: str, source: str) -> str | MissingKeyError:
+    """Return the key itself, or why it cannot be sent."""
     cleaned = value.strip().strip("\"'").strip()
     scheme, _, rest = cleaned.partition(" ")
     if scheme.lower() == "bearer":
         cleaned = rest.strip()
     if not cleaned:
-        raise MissingKeyError(f"The API key from {source} is empty. {WAYS_ON}")
+        return MissingKeyError(f"The API key from {source} is empty. {WAYS_ON}")
     if not all("!" <= letter <= "~" for letter in cleaned):
-        raise MissingKeyError(
+        return MissingKeyError(
             f"The API key from {source} holds a blank, a control character or a "
             "letter that no key has; it was not sent. Copy it again from the key "
             f"section of the service's dashboard and set {ENV_NAME}."
         )
     return cleaned
+
+
+class _Plain:
+    """A text without its quoting, in lower case, and where each letter came from.
+
+    Attributes:
+        text: The letters.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        letters: list[str] = []
+        starts: list[int] = []
+        end = 0
+        for found in _QUOTED.finditer(text):
+            starts += range(end, found.start() + 1)
+            letters += (text[end : found.start()], _unquoted(found))
+            end = found.end()
+        letters.append(text[end:])
+        if end:
+            starts += range(end, len(text) + 1)
+        self._starts: Sequence[int] = starts if end else range(len(text) + 1)
+        # `lower` would change the length of some texts; keys are ASCII.
+        self.text = "".join(letters).translate(_LOWER)
+
+    def without(self, spans: Iterator[Span]) -> str:
+        """Return the text as it came, with spans of its letters blotted out."""
+        pieces: list[str] = []
+        shown_from = blotted_to = 0
+        for start, end in spans:
+            if start > blotted_to or not pieces:
+                pieces += (self._text[shown_from : self._starts[start]], _BLOT)
+            blotted_to = end
+            shown_from = self._starts[end]
+        return "".join([*pieces, self._text[shown_from:]])
+
+
+def _unquoted(found: re.Match[str]) -> str:
+    code = found["percent"] or found["json"]
+    return chr(int(code, 16)) if code else found["bare"]
+
+
+def _whole(plain: _Plain, value: str) -> Iterator[Span]:
+    """Find where all of a key stands; a short one only where it stands alone."""
+    pattern = re.escape(_Plain(value).text)
+    if len(value) < _PART_CHARS:
+        pattern = rf"(?<!\w){pattern}(?!\w)"
+    return (found.span() for found in re.finditer(pattern, plain.text))
+
+
+def _parts(plain: _Plain, value: str) -> Iterator[Span]:
+    """Find every stretch of letters that is a part of a key; they may overlap."""
+    key, text = _Plain(value).text, plain.text
+    n = min(_PART_CHARS, len(key))
+    parts = {key[at : at + n] for at in range(len(key) - n + 1)}
+    for at in range(len(text) - n + 1):
+        if text[at : at + n] in parts:
+            yield at, at + n

@@ -21,6 +21,8 @@ ENV_NAMES = {
     "model": "SVC_MODEL",
     "ledger": "SVC_LEDGER",
     "display": "SVC_DISPLAY",
+    "answers": "SVC_ANSWERS",
+    "prices": "SVC_PRICES",
     "timeouts": "SVC_TIMEOUTS",
 }
 WAYS_ON = """\
@@ -124,6 +126,8 @@ class Settings:
         base_url: The service's base address, ending with /v1; None if nobody said.
         model: The model used where none is named.
         ledger: Where exchanges are kept: a path, or `:memory:`.
+        answers: A file of recorded answers to answer from, instead of a service.
+        prices: A file with a price table; None for no costs.
         display: How cells show replies: auto, live, settled or plain.
         is_emulated: Whether base_url is the emulator of this kernel.
         timeouts: How long things may take.
@@ -134,6 +138,8 @@ class Settings:
     model: str = DEFAULT_MODEL
     ledger: str = ""
     display: str = "auto"
+    answers: str | None = None
+    prices: str | None = None
     is_emulated: bool = False
     timeouts: Timeouts = field(default_factory=Timeouts)
     sources: Mapping[str, str] = field(default_factory=dict)

@@ -13,17 +13,18 @@ from typing import Self, Unpack
 
 from svc_notebook.completion import Completion
 from svc_notebook.credentials import Key
-from svc_notebook.errors import MissingKeyError, OverBudgetError, SettingsError
+from svc_notebook.errors import MissingKeyError, SettingsError
 from svc_notebook.exchange import Origin, Sink
-from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.message import Prompt
 from svc_notebook.service.params import Params
 from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.settings import Settings
-from svc_notebook.tokens import estimate_prompt_tokens
 from svc_notebook.wire.encode import encode
 
+from .ambient import ambient
+from .answered import Answered, Answerer, Run
 from .asking import Asking, Parts
+from .echoes import refuse_key
 from .gates import Gates
 from .journal import Journal
 from .keys import to_key, wanted_key
@@ -36,9 +37,8 @@ from .sinks import Sinks
 from .stream import AsyncCompletionStream
 from .transport import Transport
 from .waiting import Watch
+from .weighing import within_budget
 from .world import REAL, World
-
-_SURE = 0.5  # estimates err high, but not by more than half
 
 
 class AsyncClient:
@@ -48,13 +48,15 @@ class AsyncClient:
     or close it with `aclose()`.
 
     Args:
-        settings: Where to, and how long things may take; read from the environment
-            if None.
+        settings: Where to, and how long things may take; the session's if None, so
+            that `%svc use` and the environment hold here too.
         base_url: The service's base address, instead of the settings' one.
         api_key: The API key; found in the environment at the first request if None.
         key: The same, as a `Key`.
-        sinks: Told about each exchange when it has ended.
+        sinks: Told about each exchange when it has ended; the session's ledger if None.
         gates: The limits to keep; those of this process if None.
+        answers: Looks for an answer before anything is sent; none is looked for if
+            None. With one that always answers no key and no address are needed.
         world: Where time, chance and ids come from.
 
     Raises:
@@ -73,20 +75,25 @@ class AsyncClient:
         base_url: str | None = None,
         api_key: str | None = None,
         key: Key | str | None = None,
-        sinks: Sequence[Sink] = (),
+        sinks: Sequence[Sink] | None = None,
         gates: Gates | None = None,
+        answers: Answerer | None = None,
         world: World = REAL,
     ) -> None:
         found = to_key(api_key if key is None else key)
         api_key = key = None  # nothing below may show them in a traceback
-        self.settings = settings or Settings.from_env()
+        given = ambient()
+        self.settings = settings or given.settings()
         if isinstance(found, MissingKeyError):
             raise found
         if base_url is not None:
-            self.settings = self.settings.setting("argument", base_url=base_url)
-        self._key = found
-        self._sinks = Sinks(sinks)
+            self.settings = self.settings.setting(
+                "argument", base_url=base_url, is_emulated=False
+            )
+        self._key = found or (given.key() if self.settings.is_emulated else None)
+        self._sinks = Sinks(given.sinks() if sinks is None else sinks)
         self._gates = gates
+        self._answers = answers
         self._world = world
         self._lock = Lock()
         self._transport: Transport | None = None
@@ -100,6 +107,7 @@ class AsyncClient:
         system: str | None = None,
         origin: Origin | None = None,
         watch: Watch | None = None,
+        answers: Answerer | None = None,
         **params: Unpack[Params],
     ) -> Completion:
         """Ask for a reply in one piece (doc: Response, not streamed).
@@ -110,6 +118,8 @@ class AsyncClient:
             system: A text put in front as a system message.
             origin: Who asks, for the record.
             watch: Told about each wait.
+            answers: Looks for an answer before anything is sent, instead of the
+                client's own.
             **params: Parameters by the document's names; what is left out is not
                 sent. `extra` sends fields the document does not show.
 
@@ -121,7 +131,7 @@ class AsyncClient:
             DocumentError: An answer came that the document does not allow.
         """
         request = self.build(prompt, model=model, system=system, **params)
-        return await self.ask(request, origin=origin, watch=watch)
+        return await self.ask(request, origin=origin, watch=watch, answers=answers)
 
     @with_params
     def stream(
@@ -132,6 +142,7 @@ class AsyncClient:
         system: str | None = None,
         origin: Origin | None = None,
         watch: Watch | None = None,
+        answers: Answerer | None = None,
         **params: Unpack[Params],
     ) -> AsyncCompletionStream:
         """Ask for a reply that comes as it is generated (doc: Response, streamed).
@@ -142,6 +153,7 @@ class AsyncClient:
             system: As for `complete`.
             origin: As for `complete`.
             watch: As for `complete`.
+            answers: As for `complete`.
             **params: As for `complete`.
 
         Returns:
@@ -152,7 +164,7 @@ class AsyncClient:
             ConfigError: The API key or the base address is missing.
         """
         request = self.build(prompt, model=model, system=system, **params)
-        return self.start(request, origin=origin, watch=watch)
+        return self.start(request, origin=origin, watch=watch, answers=answers)
 
     async def ask(
         self,
@@ -162,6 +174,7 @@ class AsyncClient:
         origin: Origin | None = None,
         watch: Watch | None = None,
         policy: Policy = INTERACTIVE,
+        answers: Answerer | None = None,
     ) -> Completion:
         """Ask with a request that is ready, and wait for the whole reply.
 
@@ -171,12 +184,18 @@ class AsyncClient:
             origin: Who asks, for the record.
             watch: Told about each wait.
             policy: When to ask again.
+            answers: As for `complete`.
 
         Raises:
             SvcError: As for `complete`.
         """
         asking = self.prepare(
-            request, is_streamed=is_streamed, origin=origin, watch=watch, policy=policy
+            request,
+            is_streamed=is_streamed,
+            origin=origin,
+            watch=watch,
+            policy=policy,
+            answers=answers,
         )
         return Completion(await asking.run(lambda _: None))
 
@@ -188,6 +207,7 @@ class AsyncClient:
         origin: Origin | None = None,
         watch: Watch | None = None,
         policy: Policy = INTERACTIVE,
+        answers: Answerer | None = None,
     ) -> AsyncCompletionStream:
         """Begin with a request that is ready.
 
@@ -198,13 +218,19 @@ class AsyncClient:
             origin: Who asks, for the record.
             watch: Told about each wait.
             policy: When to ask again.
+            answers: As for `complete`.
 
         Raises:
             AskError: The request cannot be sent.
             ConfigError: The API key or the base address is missing.
         """
         asking = self.prepare(
-            request, is_streamed=is_streamed, origin=origin, watch=watch, policy=policy
+            request,
+            is_streamed=is_streamed,
+            origin=origin,
+            watch=watch,
+            policy=policy,
+            answers=answers,
         )
         return AsyncCompletionStream(asking)
 
@@ -216,7 +242,8 @@ class AsyncClient:
         origin: Origin | None,
         watch: Watch | None,
         policy: Policy,
-    ) -> Asking:
+        answers: Answerer | None = None,
+    ) -> Run:
         """Return the exchange that a request begins; nothing is sent before it runs.
 
         Args:
@@ -225,23 +252,37 @@ class AsyncClient:
             origin: As for `start`.
             watch: As for `start`.
             policy: As for `start`.
+            answers: As for `start`.
 
         Raises:
             AskError: The request cannot be sent.
             ConfigError: The API key or the base address is missing.
         """
         body = encode(request, is_streamed=is_streamed)
+        look_up = answers or self._answers
+        recorded = look_up(request, origin or Origin()) if look_up else None
+        if recorded is not None:
+            return Answered(
+                recorded,
+                request=request,
+                origin=origin or Origin(),
+                is_streamed=is_streamed,
+                sinks=self._sinks,
+                world=self._world,
+            )
+        base_url, parts = self._base_url(), self._parts()
+        refuse_key(body, parts.key)
         journal = Journal(
             exchange_id=self._world.new_id(),
             request=request,
             origin=origin or Origin(),
-            endpoint=self._base_url(),
+            endpoint=base_url,
             is_streamed=is_streamed,
             is_emulated=self.settings.is_emulated,
             started_at=self._world.now(),
-            est_prompt_tokens=_within_budget(request),
+            est_prompt_tokens=within_budget(request),
         )
-        return Asking(journal, body, parts=self._parts(), policy=policy, watch=watch)
+        return Asking(journal, body, parts=parts, policy=policy, watch=watch)
 
     def build(
         self,
@@ -338,24 +379,3 @@ class AsyncClient:
             if self._transport is None:
                 self._transport = HttpTransport(base_url, now=self._world.now)
             return self._transport
-
-
-def _within_budget(request: CompletionRequest) -> int:
-    """Return the estimated tokens of the prompt, if it may fit one request."""
-    prompt_tokens = estimate_prompt_tokens(request.messages, request.tools)
-    max_tokens = int(request.params.get("max_tokens", 0))
-    if prompt_tokens * _SURE + max_tokens <= BUDGET_TOKENS:
-        return prompt_tokens
-    is_prompt_over = prompt_tokens * _SURE > BUDGET_TOKENS
-    remedy = (
-        "Shorten the prompt, or split it over several requests"
-        if is_prompt_over
-        else f"max_tokens={max_tokens} leaves it no room; ask for at most "
-        f"{BUDGET_TOKENS - prompt_tokens}"
-    )
-    raise OverBudgetError(
-        f"The prompt has about {prompt_tokens} tokens (estimated); prompt and reply "
-        f"together may have {BUDGET_TOKENS}. It was not sent. {remedy} (doc: Limits).",
-        prompt_tokens=prompt_tokens,
-        budget_tokens=BUDGET_TOKENS,
-    )

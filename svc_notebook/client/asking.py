@@ -20,12 +20,14 @@ from svc_notebook.service.chunk import Delta
 from svc_notebook.settings import Timeouts
 
 from .clocks import Clocks, timed_out
+from .echoes import hide_in_error, without_key
 from .gates import Gates
 from .journal import CANCELLED, Journal, to_failure
 from .limits import Slot
 from .receiving import Receiving
 from .retry import GiveUp, Policy, Wait, decide
 from .sinks import Sinks
+from .ticking import ticking
 from .transport import Lost, Transport
 from .unforeseen import unforeseen
 from .waiting import Waiting, Watch
@@ -96,7 +98,8 @@ class Asking:
             SvcError: It failed; the error carries attempts, exchange and partial.
         """
         try:
-            await self._tries(show)
+            with ticking():
+                await self._tries(show)
         except (asyncio.CancelledError, KeyboardInterrupt):
             self._record("cancelled", CANCELLED)
             raise
@@ -105,7 +108,7 @@ class Asking:
         error = self._lost.error if self._lost else None
         if error is None:
             return self._record("ok", None)
-        _hide(error, self._parts.key)
+        hide_in_error(error, self._parts.key)
         exchange = self._record("error", to_failure(error))
         raise _completed(error, exchange)
 
@@ -167,10 +170,14 @@ class Asking:
             clock=self._world.clock,
         )
         try:
-            lost = await receiving.refusal(self._parts.key, sent_s=sent_s)
+            lost = await receiving.refusal(sent_s=sent_s)
             return lost or await receiving.receive(show, sent_s=sent_s)
         finally:
-            self._journal.body = receiving.body()
+            self._journal.body = without_key(
+                receiving.body(),
+                self._parts.key,
+                model=self._journal.request.model,
+            )
             self._journal.n_chunks = receiving.n_chunks
             await receiving.close()
 
@@ -238,16 +245,6 @@ def _closed_s(error: RateLimitError, step: Wait | GiveUp) -> float:
     if isinstance(step, Wait):
         return step.wait_s
     return _CLOSED_S if error.retry_after_s is None else error.retry_after_s
-
-
-def _hide(error: SvcError, key: Key) -> None:
-    """Blot the key out of everything an error says, should the service echo it."""
-    error.args = tuple(
-        key.hide(each) if isinstance(each, str) else each for each in error.args
-    )
-    for name, value in vars(error).items():
-        if isinstance(value, str):
-            setattr(error, name, key.hide(value))
 
 
 def _completed(error: SvcError, exchange: Exchange) -> SvcError:

@@ -97,6 +97,7 @@ class Windows:
             Window(per_second, SECOND_S + margin_s, "second limit"),
         )
         self._others = others
+        self._held_until_s, self._held_by = float("-inf"), ""
         self._keep_s = MINUTE_S + margin_s
         self._clock = clock
         self._lock = Lock()
@@ -151,11 +152,15 @@ class Windows:
             self._others.drop(ticket)
 
     def _ask_others(self, slot: Slot, now_s: float) -> Due:
-        if self._others is not None:
-            found = self._others.take(now_s, self._windows)
-            if isinstance(found, Due):
-                return found
-            slot.ticket = found
+        if self._others is None:
+            return Due(0.0)
+        if now_s < self._held_until_s:  # known already, and asking costs time
+            return Due(self._held_until_s - now_s, self._held_by)
+        found = self._others.take(now_s, self._windows)
+        if isinstance(found, Due):
+            self._held_until_s, self._held_by = now_s + found.wait_s, found.reason
+            return found
+        slot.ticket = found
         return Due(0.0)
 
     def _earliest(self, at: int, now_s: float) -> tuple[float, str]:

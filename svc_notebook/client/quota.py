@@ -7,7 +7,8 @@ last minute, under a one-way mark of address, key and model.
 What it is not: a record; it holds no key, no prompt and no address. Rules for this
 file: it is opened for each step and closed after it, so that nothing is stuck when a
 kernel is killed and nothing is carried over a fork; whatever goes wrong with it, a
-kernel goes on with its own count; a step waits a few milliseconds at most.
+kernel goes on with its own count; a step takes about a millisecond, and never waits
+long for another kernel's.
 """
 
 import platform
@@ -21,6 +22,7 @@ from typing import TypeVar
 from .limits import Due, Window
 
 BUSY_S = 0.02
+MAX_BUSY_S = 1.0  # a kernel that holds the file longer has been stopped
 PAUSE_S = 5.0  # after a failure the others are not asked for a while
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sent (
@@ -49,10 +51,13 @@ class SharedQuota:
         self._quota = blake2b(marked, digest_size=16).hexdigest()
         self._clock = clock
         self._paused_until_s = float("-inf")
+        self._busy_since_s: float | None = None
 
     def take(self, now_s: float, windows: Sequence[Window]) -> Due | int | None:
         """Count a request that is let out now; see `limits.Others`."""
-        return self._step(lambda file: _take(file, self._quota, now_s, windows))
+        found = self._step(lambda file: _take(file, self._quota, now_s, windows))
+        is_busy = found is None and self._busy_since_s is not None
+        return Due(BUSY_S, windows[-1].name) if is_busy else found
 
     def stamp(self, ticket: int, at_s: float) -> None:
         """Note when a request was really sent."""
@@ -70,14 +75,26 @@ class SharedQuota:
             with closing(self._open()) as file:
                 result = work(file)
                 file.execute("COMMIT")
+                self._busy_since_s = None
                 return result
-        except _UNUSABLE:
-            pass
+        except _UNUSABLE as problem:
+            if self._is_busy(problem):
+                return None
         except sqlite3.DatabaseError:
             with suppress(OSError):  # garbage: the next step begins a new one
                 self._path.unlink()
+        self._busy_since_s = None
         self._paused_until_s = self._clock() + PAUSE_S
         return None
+
+    def _is_busy(self, problem: Exception) -> bool:
+        """Say whether another kernel has the file, and not for too long."""
+        if getattr(problem, "sqlite_errorcode", None) != sqlite3.SQLITE_BUSY:
+            return False
+        now_s = self._clock()
+        if self._busy_since_s is None:
+            self._busy_since_s = now_s
+        return now_s < self._busy_since_s + MAX_BUSY_S
 
     def _open(self) -> sqlite3.Connection:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

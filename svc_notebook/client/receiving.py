@@ -7,7 +7,6 @@ wrong.
 
 from collections.abc import Callable
 
-from svc_notebook.credentials import Key
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.completion import CompletionBody
 from svc_notebook.service.fault import to_error
@@ -86,11 +85,10 @@ class Receiving:
             return Lost(error=reading.error, is_lasting=True)
         return None
 
-    async def refusal(self, key: Key, *, sent_s: float) -> Lost | None:
+    async def refusal(self, *, sent_s: float) -> Lost | None:
         """Read the error that a status stands for; None if it is a success.
 
         Args:
-            key: Blotted out, should the service have sent it back.
             sent_s: When the request was sent, by the clock.
         """
         head = self._answer.head
@@ -99,8 +97,7 @@ class Receiving:
         if is_redirect(head.status):
             return Lost(error=redirected(head), is_lasting=True)
         within_s = min(self._left(sent_s).left_s, _FAULT_S)
-        text = (await self._fault_body(within_s)).decode("utf-8", "replace")
-        fault = decode_fault(key.hide(text).encode())
+        fault = decode_fault(await self._fault_body(within_s))
         error = to_error(fault, status=head.status, retry_after_s=head.retry_after_s)
         return Lost(error=error)
 

@@ -32,16 +32,20 @@ class Policy:
         cap_s: Longest wait of our own choosing.
         is_timeout_retried: Whether to ask again after a time-out of a request that
             was sent, and so was probably paid for.
+        is_refusal_retried: Whether to ask again after a 429; a sweep puts the cell
+            back into its queue instead, so that no try is used up.
     """
 
     n_tries: int = 3
     max_wait_s: float = 60.0
     cap_s: float = 8.0
     is_timeout_retried: bool = False
+    is_refusal_retried: bool = True
 
 
 INTERACTIVE = Policy()
 ONCE = Policy(n_tries=1)
+QUEUED = Policy(is_refusal_retried=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +112,9 @@ def _may_pass(error: SvcError, policy: Policy) -> bool:
     if isinstance(error, TimedOutError):
         return policy.is_timeout_retried or error.deadline == "connect"
     if isinstance(error, ServiceError):
-        is_limit = isinstance(error, RateLimitError)
-        return is_limit or error.status in {_TIMEOUT_STATUS} | _SERVER_STATUSES
+        if isinstance(error, RateLimitError):
+            return policy.is_refusal_retried
+        return error.status in {_TIMEOUT_STATUS} | _SERVER_STATUSES
     return isinstance(error, (NoConnectionError, StreamBrokenError))
 
 

@@ -18,17 +18,27 @@ def retry_after_s(headers: Mapping[str, str], *, now_at: datetime) -> float | No
         headers: By name, in lower case.
         now_at: The present (aware), against which a date counts.
     """
-    in_ms = _seconds(headers.get("retry-after-ms"))
+    in_ms = _longest(headers.get("retry-after-ms"))
     if in_ms is not None:
         return in_ms / 1000
     text = headers.get("retry-after")
-    seconds = _seconds(text)
+    seconds = _longest(text)
     return _until(text, now_at) if seconds is None else seconds
 
 
-def _seconds(text: str | None) -> float | None:
+def _longest(text: str | None) -> float | None:
+    """Read seconds; of several, as a repeated header gives them, the longest."""
+    found = [_seconds(part) for part in (text or "").split(",")]
+    if any(each is None for each in found):
+        return None
+    return max(each for each in found if each is not None)
+
+
+def _seconds(text: str) -> float | None:
+    if "_" in text:  # a number for Python alone
+        return None
     try:
-        seconds = float(text or "nan")
+        seconds = float(text)
     except ValueError:
         return None
     return seconds if math.isfinite(seconds) and seconds >= 0 else None

@@ -16,7 +16,7 @@ from svc_notebook.completion import Completion
 from svc_notebook.errors import SvcError
 from svc_notebook.service.chunk import Delta
 
-from .asking import Asking
+from .answered import Run
 from .waiting import Waiting
 
 __all__ = ["AsyncCompletionStream", "Waiting"]
@@ -37,7 +37,7 @@ class AsyncCompletionStream:
         >>> stream.completion.finish_reason  # doctest: +SKIP
     """
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Run) -> None:
         self._asking = asking
         self._queue: Queue = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
@@ -117,7 +117,7 @@ class AsyncCompletionStream:
         await self.aclose()
 
 
-async def _hand_over(asking: Asking, queue: Queue) -> None:
+async def _hand_over(asking: Run, queue: Queue) -> None:
     try:
         await asking.run(queue.put_nowait)
     finally:

@@ -22,6 +22,7 @@ from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import Settings
 
 from .aio import AsyncClient
+from .answered import Answerer
 from .gates import Gates
 from .keys import to_key
 from .limits import Due
@@ -42,13 +43,15 @@ class Client:
     fork. An interrupt stops the request and closes its connection.
 
     Args:
-        settings: Where to, and how long things may take; read from the environment
-            if None.
+        settings: Where to, and how long things may take; the session's if None, so
+            that `%svc use` and the environment hold here too.
         base_url: The service's base address, instead of the settings' one.
         api_key: The API key; found in the environment at the first request if None.
         key: The same, as a `Key`.
-        sinks: Told about each exchange when it has ended, on a thread of ours.
+        sinks: Told about each exchange when it has ended, on a thread of ours; the
+            session's ledger if None.
         gates: The limits to keep; those of this process if None.
+        answers: As `AsyncClient`.
         world: Where time, chance and ids come from.
 
     Raises:
@@ -66,8 +69,9 @@ class Client:
         base_url: str | None = None,
         api_key: str | None = None,
         key: Key | str | None = None,
-        sinks: Sequence[Sink] = (),
+        sinks: Sequence[Sink] | None = None,
         gates: Gates | None = None,
+        answers: Answerer | None = None,
         world: World = REAL,
     ) -> None:
         found = to_key(api_key if key is None else key)
@@ -80,6 +84,7 @@ class Client:
             key=found,
             sinks=sinks,
             gates=gates,
+            answers=answers,
             world=world,
         )
         self._finalizer = finalize(self, _release, self._client)
@@ -99,6 +104,7 @@ class Client:
         system: str | None = None,
         origin: Origin | None = None,
         watch: Watch | None = None,
+        answers: Answerer | None = None,
         **params: Unpack[Params],
     ) -> Completion:
         """Ask for a reply in one piece (doc: Response, not streamed).
@@ -109,6 +115,8 @@ class Client:
             system: A text put in front as a system message.
             origin: Who asks, for the record.
             watch: Told about each wait.
+            answers: Looks for an answer before anything is sent, instead of the
+                client's own.
             **params: Parameters by the document's names; what is left out is not
                 sent. `extra` sends fields the document does not show.
 
@@ -120,7 +128,7 @@ class Client:
             DocumentError: An answer came that the document does not allow.
         """
         request = self._client.build(prompt, model=model, system=system, **params)
-        return self.ask(request, origin=origin, watch=watch)
+        return self.ask(request, origin=origin, watch=watch, answers=answers)
 
     @with_params
     def stream(
@@ -131,6 +139,7 @@ class Client:
         system: str | None = None,
         origin: Origin | None = None,
         watch: Watch | None = None,
+        answers: Answerer | None = None,
         **params: Unpack[Params],
     ) -> CompletionStream:
         """Ask for a reply that comes as it is generated (doc: Response, streamed).
@@ -141,6 +150,7 @@ class Client:
             system: As for `complete`.
             origin: As for `complete`.
             watch: As for `complete`.
+            answers: As for `complete`.
             **params: As for `complete`.
 
         Returns:
@@ -151,7 +161,7 @@ class Client:
             ConfigError: The API key or the base address is missing.
         """
         request = self._client.build(prompt, model=model, system=system, **params)
-        return self.start(request, origin=origin, watch=watch)
+        return self.start(request, origin=origin, watch=watch, answers=answers)
 
     def ask(
         self,
@@ -161,6 +171,7 @@ class Client:
         origin: Origin | None = None,
         watch: Watch | None = None,
         policy: Policy = INTERACTIVE,
+        answers: Answerer | None = None,
     ) -> Completion:
         """Ask with a request that is ready, and wait for the whole reply.
 
@@ -170,12 +181,18 @@ class Client:
             origin: Who asks, for the record.
             watch: Told about each wait.
             policy: When to ask again.
+            answers: As for `complete`.
 
         Raises:
             SvcError: As for `complete`.
         """
         asking = self._client.prepare(
-            request, is_streamed=is_streamed, origin=origin, watch=watch, policy=policy
+            request,
+            is_streamed=is_streamed,
+            origin=origin,
+            watch=watch,
+            policy=policy,
+            answers=answers,
         )
         return Completion(portal().run(asking.run(lambda _: None)))
 
@@ -187,6 +204,7 @@ class Client:
         origin: Origin | None = None,
         watch: Watch | None = None,
         policy: Policy = INTERACTIVE,
+        answers: Answerer | None = None,
     ) -> CompletionStream:
         """Begin with a request that is ready.
 
@@ -197,6 +215,7 @@ class Client:
             origin: Who asks, for the record.
             watch: Told about each wait, beside the stream's `poll`.
             policy: When to ask again.
+            answers: As for `complete`.
 
         Raises:
             AskError: The request cannot be sent.
@@ -215,6 +234,7 @@ class Client:
             origin=origin,
             watch=told,
             policy=policy,
+            answers=answers,
         )
         return CompletionStream(asking, queue)
 

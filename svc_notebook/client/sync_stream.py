@@ -15,7 +15,7 @@ from svc_notebook.completion import Completion
 from svc_notebook.errors import SvcError
 from svc_notebook.service.chunk import Delta
 
-from .asking import Asking
+from .answered import Run
 from .portal import Job, portal
 from .waiting import Waiting
 
@@ -32,8 +32,9 @@ Queue = SimpleQueue[Delta | Waiting | End]
 
 
 class CompletionStream:
-    """A streamed reply, under way since it was made (doc: Response, streamed).
+    """A streamed reply (doc: Response, streamed).
 
+    Its request is sent at once, when it is made, and not only when it is read.
     Iterate it for the pieces of text of the first choice, then read `completion`;
     or call `poll` again and again. `cancel` stops it. Use it in `with`, or iterate
     it to its end.
@@ -45,13 +46,14 @@ class CompletionStream:
         >>> stream.completion.finish_reason  # doctest: +SKIP
     """
 
-    def __init__(self, asking: Asking, queue: Queue) -> None:
+    def __init__(self, asking: Run, queue: Queue) -> None:
         self._asking = asking
         self._queue = queue
         self._error: BaseException | None = None
         self._is_ended = False
         self._is_done = False
-        self._job: Job[None] = portal().submit(_hand_over(asking, queue))
+        self._arrived = _Arrived()
+        self._job: Job[None] = portal().submit(_hand_over(asking, queue, self._arrived))
         self._finalizer = finalize(self, self._job.stop)
         self._finalizer.atexit = False  # the portal stops everything at exit
 
@@ -125,6 +127,13 @@ class CompletionStream:
         exchange = self._asking.exchange
         return Completion(exchange) if exchange else None
 
+    def __repr__(self) -> str:
+        exchange = self._asking.exchange
+        is_over = exchange is not None or self._is_done
+        state = _STATES[exchange.status if exchange else "cancelled"]
+        so_far = f"{state if is_over else 'under way'}, {self._arrived.n_chars}"
+        return f"<{type(self).__name__}: {so_far} characters so far>"
+
     def __enter__(self) -> Self:
         return self
 
@@ -163,11 +172,26 @@ class CompletionStream:
             raise error
 
 
-async def _hand_over(asking: Asking, queue: Queue) -> None:
+_STATES = {"ok": "ended", "error": "failed", "cancelled": "stopped"}
+
+
+class _Arrived:
+    """How much text of the first choice has come; the portal's thread counts."""
+
+    n_chars = 0
+
+
+async def _hand_over(asking: Run, queue: Queue, arrived: _Arrived) -> None:
     """Run a request and hand over what comes; the end is always told."""
+
+    def show(delta: Delta) -> None:
+        if delta.index == 0:
+            arrived.n_chars += len(delta.text or "")
+        queue.put(delta)
+
     end = End(SvcError("The request was stopped before it was over."))
     try:
-        await asking.run(queue.put)
+        await asking.run(show)
         end = End(None)
     except Exception as problem:  # noqa: BLE001 - raised where it is waited for
         end = End(problem)

@@ -1,7 +1,8 @@
 """Checks of parameters before anything is sent (doc: Request body, Limits).
 
-Rules: a refusal says the name, the allowed range and the next step; the values
-pass through unchanged, since what the user asked for is what is sent.
+Rules: a refusal says the name, the allowed range and the next step, and shows no
+value but numbers and short words, since any text may be a secret; the values pass
+through unchanged, since what the user asked for is what is sent.
 """
 
 import math
@@ -17,7 +18,8 @@ from .tool import check_definition
 
 _BY_NAME = {param.name: param for param in PARAMS}
 _OTHER_NAMES = ("model", "messages", "system", "tools", "extra")
-_SHOWN_CHARS = 60
+_SHOWN_CHARS = 24
+_SHOWN_BITS = 64
 _PROMPT_FIRST = (
     "The prompt goes first, without a name: complete('...') or complete([...]) with "
     "messages (doc: Request body)."
@@ -134,13 +136,26 @@ def _check_tools(value: object) -> tuple[Mapping[str, Any], ...]:
 
 
 def _refused(param: Param, value: object) -> ParameterError:
-    shown = repr(value)
-    shown = shown if len(shown) <= _SHOWN_CHARS else shown[:_SHOWN_CHARS] + "..."
     has_default = param.default is not None
     return ParameterError(
-        f"{param.name}={shown} is not allowed; {param.name} takes {param.allowed}. "
+        f"{param.name}={_shown(value)} is not allowed; {param.name} takes "
+        f"{param.allowed}. "
         "Choose such a value, or leave it out"
         + (f" for the service's default, {param.default:g}" if has_default else "")
         + " (doc: Request body).",
         param=param.name,
     )
+
+
+def _shown(value: object) -> str:
+    """Return a number or a short word as it is, anything else by its kind."""
+    if isinstance(value, str):
+        is_number = value.lstrip("+-").replace(".", "", 1).isdigit()
+        is_word = value.isalpha() or is_number or not value
+        is_shown = is_word and len(value) <= _SHOWN_CHARS
+        return repr(value) if is_shown else f"(a text of {len(value)} characters)"
+    number = _as_number(value)
+    if isinstance(number, int) and number.bit_length() > _SHOWN_BITS:
+        return f"(an integer of {number.bit_length()} bits)"
+    is_plain = number is not None or isinstance(value, bool) or value is None
+    return repr(value) if is_plain else f"(of type {type(value).__name__})"

@@ -54,6 +54,8 @@ class _OpenChoice:
     pieces: list[str] = field(default_factory=list)
     has_text: bool = False
     calls: list[_OpenCall] = field(default_factory=list)
+    newest: dict[int | None, _OpenCall] = field(default_factory=dict)  # by index
+    by_id: dict[str, _OpenCall] = field(default_factory=dict)
     finish_reason: str | None = None
 
     def add(self, delta: Delta) -> None:
@@ -67,23 +69,27 @@ class _OpenChoice:
     def _add_call(self, piece: CallPiece) -> None:
         call = self._call_of(piece)
         if call is None:
-            self.calls.append(
-                _OpenCall(piece.index, piece.id, piece.name or "", [piece.arguments])
-            )
+            call = _OpenCall(piece.index, piece.id, piece.name or "", [piece.arguments])
+            self.calls.append(call)
+            self._note(call)
             return
         call.id = call.id or piece.id
+        self._note(call)
         call.name = call.name or (piece.name or "")
         call.arguments.append(piece.arguments)
 
+    def _note(self, call: _OpenCall) -> None:
+        self.newest[call.index] = call
+        if call.id:
+            self.by_id[call.id] = call
+
     def _call_of(self, piece: CallPiece) -> _OpenCall | None:
         """Find the call a piece belongs to; None starts a new one."""
-        same = [call for call in self.calls if call.index == piece.index]
+        newest = self.newest.get(piece.index)
         if piece.index is None:
-            same = self.calls[-1:]
-        newest = same[-1] if same else None
+            newest = self.calls[-1] if self.calls else None
         if newest and piece.id and newest.id and piece.id != newest.id:
-            known = [call for call in self.calls if call.id == piece.id]
-            return known[-1] if known else None
+            return self.by_id.get(piece.id)
         return newest
 
     def close(self, index: int) -> Choice:

@@ -1,7 +1,8 @@
 """Faults: the service's error body and its statuses (doc: Errors, Error body).
 
-Rules: pure; what the service said stays verbatim in the attributes; the message
-adds what is allowed and the next step; a message stays under 4 kB.
+Rules: pure; what the service said stays verbatim in the attributes, up to 1000
+characters each; the message adds what is allowed and the next step; a message stays
+under 4 kB.
 """
 
 import msgspec
@@ -18,6 +19,7 @@ from svc_notebook.errors import (
 from .text import printable
 
 SHOWN_CHARS = 700
+FIELD_CHARS = 1000
 _SHOWN_PARAM_CHARS = 100
 _TIMEOUT_STATUS = 408
 _SERVER_STATUS = 500
@@ -84,9 +86,9 @@ def to_error(
         f"The service answered with status {status}{where}: {said}\n{next_step} "
         f"(doc: Errors).{wait}",
         status=status,
-        type=fault.type,
-        param=fault.param,
-        code=fault.code,
+        type=_bounded(fault.type),
+        param=_bounded(fault.param),
+        code=_bounded(fault.code),
         retry_after_s=retry_after_s,
     )
 
@@ -96,6 +98,10 @@ def _shown(text: str, n_chars: int) -> str:
     lines = text[: n_chars + 1].splitlines()
     shown = "\n".join(printable(line) for line in lines)
     return shown if len(shown) <= n_chars else shown[:n_chars] + " ..."
+
+
+def _bounded(field: str | None) -> str | None:
+    return None if field is None else field[:FIELD_CHARS]
 
 
 def _by_class(status: int) -> type[ServiceError]:

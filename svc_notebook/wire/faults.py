@@ -69,7 +69,9 @@ def _details(each_said: list[Any]) -> str:
     lines = []
     for said in each_said:
         if isinstance(said, dict) and "msg" in said:
-            place = ".".join(str(part) for part in said.get("loc") or ())
+            where = said.get("loc")
+            parts = where if isinstance(where, list) else [where]
+            place = ".".join(str(part) for part in parts if part is not None)
             lines.append(f"{place}: {said['msg']}" if place else str(said["msg"]))
         else:
             lines.append(_text(said) or "")

@@ -236,6 +236,22 @@ def test_cancel_closes_the_connection(
     assert stream.poll(0) == []
 
 
+def test_a_stream_says_how_far_it_is(serve: Serve, client_of: ClientOf) -> None:
+    """A stream shows its state and the characters so far, and neither text nor key."""
+    server = serve([HEAD, SOME, "silence"])
+    stream = client_of(server.base_url).stream("Hi")
+    next(iter(stream))
+
+    shown = [repr(stream)]
+    stream.cancel()
+    shown.append(repr(stream))
+
+    assert shown == [
+        "<CompletionStream: under way, 4 characters so far>",
+        "<CompletionStream: stopped, 4 characters so far>",
+    ]
+
+
 def test_stream_that_nobody_holds_is_stopped(serve: Serve, client_of: ClientOf) -> None:
     """A stream that was dropped does not go on in the background."""
     server = serve([HEAD, SOME, "silence"])

@@ -196,12 +196,29 @@ def test_a_file_that_is_held_is_not_waited_for(path: Path, now: Now) -> None:
     holder.execute("BEGIN EXCLUSIVE")
     began_s = time.perf_counter()
 
-    got = [quota.take(now.s, WINDOWS) for _ in range(100)]
+    got = []
+    for _ in range(100):
+        got.append(quota.take(now.s, WINDOWS))
+        now.s += 0.125
 
     took_s = time.perf_counter() - began_s
     holder.close()
-    assert got == [None] * 100
+    assert got[:8] == [Due(0.02, "second limit")] * 8
+    assert got[8:20] == [None] * 12
     assert took_s < 1.0
+
+
+def test_what_is_known_is_not_asked_for_again(path: Path, now: Now) -> None:
+    """While the others' count says wait, a kernel's own waiters leave the file be."""
+    one, two = kernels(path, now)
+    for _ in range(5):
+        let_out(one)
+    first = let_out(two)
+    path.unlink()
+    now.s += 0.5
+
+    assert round(first.wait_s - let_out(two).wait_s, 2) == 0.5
+    assert not path.exists()
 
 
 def test_a_step_is_quick(path: Path, now: Now) -> None:

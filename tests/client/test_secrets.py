@@ -14,7 +14,7 @@ import pytest
 
 from svc_notebook.client.aio import AsyncClient
 from svc_notebook.client.sync import Client
-from svc_notebook.credentials import Key
+from svc_notebook.credentials import Key, find_key
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import MissingKeyError, SvcError
 
@@ -185,6 +185,25 @@ def test_a_bad_key_of_the_environment_is_not_shown(
 
     with pytest.raises(MissingKeyError) as caught:
         client.complete("Hi")
+
+    assert "secret" not in told(caught.value)
+
+
+@pytest.mark.parametrize("value", BAD_KEYS)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda value: Key(value, source="test"),
+        lambda value: find_key({"SVC_API_KEY": value}),
+    ],
+    ids=["key", "find_key"],
+)
+def test_no_frame_holds_a_key_that_cannot_be_used(
+    value: str, make: Callable[[str], Key]
+) -> None:
+    """A verbose traceback shows no local variable with the key that was refused."""
+    with pytest.raises(MissingKeyError) as caught:
+        make(value)
 
     assert "secret" not in told(caught.value)
 

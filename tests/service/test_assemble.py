@@ -123,3 +123,18 @@ def test_any_interleaving_keeps_choices_apart(pieces: list[tuple[int, str]]) -> 
         want[index] = want.get(index, "") + text
     assert got == want
     assert [choice.index for choice in choices] == sorted(want)
+
+
+def test_a_flood_of_calls_is_joined_by_index() -> None:
+    """Thousands of calls in pieces stay apart, each with its own arguments."""
+    pieces = [
+        CallPiece(index=n % 5000, id=f"c{n % 5000}", name="f", arguments=str(n // 5000))
+        for n in range(15_000)
+    ]
+    assembly = Assembly()
+
+    assembly.add(Chunk(deltas=(Delta(calls=tuple(pieces), finish_reason="stop"),)))
+
+    calls = assembly.body().choices[0].tool_calls
+    assert [call.id for call in calls] == [f"c{n}" for n in range(5000)]
+    assert {call.function.arguments for call in calls} == {"012"}

@@ -68,3 +68,12 @@ def test_long_texts_are_cut() -> None:
 def test_an_error_without_words() -> None:
     """Where the service says nothing, so it is told."""
     assert "no message" in str(to_error(Fault(message=" "), status=500))
+
+
+def test_the_fields_of_an_error_are_bounded() -> None:
+    """Type, parameter and code are kept to their first 1000 characters."""
+    long = "x" * 200_000
+
+    error = to_error(Fault(type=long, param=long, code=long), status=400)
+
+    assert (error.type, error.param, error.code) == (long[:1000],) * 3

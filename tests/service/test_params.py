@@ -81,6 +81,29 @@ def test_numpy_scalars_are_numbers() -> None:
         check("temperature", numpy.array([0.5]))
 
 
+SHOWN = [
+    (3, "temperature=3 "),
+    (True, "temperature=True "),
+    ("0.5", "temperature='0.5' "),
+    ("hot", "temperature='hot' "),
+    ("sk-1 of a user", "temperature=(a text of 14 characters) "),
+    ("x" * 25, "temperature=(a text of 25 characters) "),
+    (10**5000, "temperature=(an integer of 16610 bits) "),
+    (["sk-1"], "temperature=(of type list) "),
+]
+
+
+@pytest.mark.parametrize(("value", "shown"), SHOWN, ids=range(len(SHOWN)))
+def test_a_refusal_shows_numbers_and_short_words_only(
+    value: object, shown: str
+) -> None:
+    """A text that may be a key or a prompt is told by its length."""
+    with pytest.raises(ParameterError) as caught:
+        check("temperature", value)
+
+    assert str(caught.value).startswith(shown)
+
+
 STOPS = [("x", "x"), (["x"], ("x",)), (("a", "b", "c", "d"), ("a", "b", "c", "d"))]
 
 

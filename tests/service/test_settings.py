@@ -85,11 +85,22 @@ def test_a_missing_key_names_both_ways_on(environ: dict[str, str]) -> None:
 
 def test_a_key_is_blotted_out() -> None:
     """A text that holds the key can be shown without it."""
+    key = Key("sk-1234567", source="test")
+    text = "a sk-1234567 b"
+
+    assert (key.is_in(text), key.hide(text)) == (True, "a [key] b")
+    assert key.hide_whole(f"{text} sk-12345") == "a [key] b sk-12345"
+    assert key.digest("a") == Key("sk-1234567", source="x").digest("a")
+    assert key.digest("a") != key.digest("b")
+    assert "sk-1" not in key.digest("a")
+
+
+def test_a_key_as_short_as_a_word_is_one() -> None:
+    """A key of a few letters keeps no text back; alone, it is still blotted out."""
     key = Key("sk-1", source="test")
 
-    assert (key.is_in("a sk-1 b"), key.hide("a sk-1 b")) == (True, "a [key] b")
-    assert key.digest("a") == Key("sk-1", source="x").digest("a") != key.digest("b")
-    assert "sk-1" not in key.digest("a")
+    assert (key.is_in("a sk-1 b"), key.hide_whole("sk-1")) == (False, "sk-1")
+    assert key.hide("a sk-1 task-12") == "a [key] task-12"
 
 
 @pytest.mark.parametrize(

@@ -229,3 +229,11 @@ def _answer(read: Callable[[], object]) -> object:
         return read()
     except DocumentError as error:
         return error, error.head.isprintable() or pytest.fail("the head is not")
+
+
+@pytest.mark.parametrize("place", [5, True, None, {"a": 1}, ["body", 0], "body"])
+def test_a_complaint_may_name_its_place_in_any_way(place: object) -> None:
+    """A list of complaints is read whatever stands where the place should."""
+    body = json.dumps({"detail": [{"loc": place, "msg": "busy"}]}).encode()
+
+    assert decode_fault(body).message.endswith("busy")

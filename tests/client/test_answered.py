@@ -1,0 +1,79 @@
+"""An answer that was recorded is given back before anything is sent."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import AskError
+from svc_notebook.ledger.answers import export_answers
+from svc_notebook.session import Session
+from svc_notebook.settings import Settings
+
+SCRIPT: list[dict[str, Any]] = [{"text": "One."}, {"text": "Two."}]
+
+
+@pytest.fixture
+def session() -> Any:  # noqa: ANN401 - a generator
+    """Return a session that asks an emulator, with a ledger in memory."""
+    with Emulator(script=SCRIPT, tokens_per_s=None, first_token_s=0) as emulator:
+        opened = Session(
+            Settings(base_url=emulator.base_url, ledger=":memory:", is_emulated=True)
+        )
+        opened._emulator = emulator  # noqa: SLF001 - the one with a script
+        yield opened, emulator
+        opened.close()
+
+
+def test_reuse_sends_nothing_the_second_time(session: Any) -> None:  # noqa: ANN401 - a pair
+    """An identical request is answered from the ledger, marked, and counted once."""
+    opened, emulator = session
+    first = opened.client.complete("Count.")
+    again = opened.client.complete("Count.", answers=opened.reused)
+
+    assert (first.text, again.text) == ("One.", "One.")
+    assert len(emulator.requests) == 1
+    assert again.exchange.is_reused
+    assert "re-used" in " ".join(again.final().marks)
+    kept = [exchange.is_reused for exchange in opened.ledger.read()]
+    assert kept == [False, True]
+
+
+def test_without_reuse_it_is_asked_again(session: Any) -> None:  # noqa: ANN401 - a pair
+    """Who does not ask for re-use gets a new answer."""
+    opened, emulator = session
+    texts = [opened.client.complete("Count.").text for _ in range(2)]
+
+    assert texts == ["One.", "Two."]
+    assert len(emulator.requests) == 2
+
+
+def test_a_stream_is_answered_too(session: Any) -> None:  # noqa: ANN401 - a pair
+    """A streamed request gets the recorded text and ends."""
+    opened, emulator = session
+    opened.client.complete("Count.")
+
+    with opened.client.stream("Count.", answers=opened.reused) as stream:
+        pieces = list(stream)
+
+    assert pieces == ["One."]
+    assert stream.completion.exchange.is_streamed
+    assert len(emulator.requests) == 1
+
+
+def test_recorded_answers_need_no_key_and_no_address(
+    session: Any,  # noqa: ANN401 - a pair
+    tmp_path: Path,
+) -> None:
+    """With a file of answers nothing is sent; what was not recorded is an error."""
+    opened, _ = session
+    opened.client.complete("Count.")
+    file = tmp_path / "answers.jsonl"
+    export_answers(file, opened.ledger.read())
+    offline = Session(Settings(ledger=":memory:", answers=str(file)))
+
+    assert offline.client.complete("Count.").text == "One."
+    with pytest.raises(AskError, match="nearest recorded"):
+        offline.client.complete("Count to three.")
+    offline.close()

@@ -1,0 +1,40 @@
+"""The tick that lets an interrupt into a loop that waits."""
+
+import asyncio
+import threading
+
+from svc_notebook.client.ticking import ticking
+
+
+def scheduled(loop: asyncio.AbstractEventLoop) -> int:
+    """Return how many timers of a loop are to come."""
+    timers = loop._scheduled  # type: ignore[attr-defined]  # noqa: SLF001 - no public way
+    return len([timer for timer in timers if not timer.cancelled()])
+
+
+async def counts() -> list[int]:
+    """Return the timers before, in one request, in two, after one, and after all."""
+    loop = asyncio.get_running_loop()
+    seen = [scheduled(loop)]
+    with ticking():
+        seen.append(scheduled(loop))
+        with ticking():
+            seen.append(scheduled(loop))
+        seen.append(scheduled(loop))
+    return [*seen, scheduled(loop)]
+
+
+def test_a_loop_has_one_tick_while_requests_are_under_way() -> None:
+    """Several requests share a tick, and the last one takes it away."""
+    assert asyncio.run(counts()) == [0, 1, 1, 1, 0]
+
+
+def test_loops_of_other_threads_have_none() -> None:
+    """Interrupts arrive on the main thread, so other loops are left alone."""
+    seen: list[int] = []
+
+    thread = threading.Thread(target=lambda: seen.extend(asyncio.run(counts())))
+    thread.start()
+    thread.join()
+
+    assert seen == [0, 0, 0, 0, 0]
