@@ -5,16 +5,18 @@ What it is not: it makes no HTML; `markup` does, from the tokens made here.
 Rules for this file: raw HTML is text; a link goes to the web, to a mail
 address or within the page, or it is text; a block rule never looks ahead, so
 that blocks which are closed stay as they are when more text comes (`blocks`
-relies on it).
+relies on it); reading costs time in proportion to the text, whatever the text.
 
 Math is only marked, never understood: `$x^2$`, `$$..$$`, `\(..\)` and `\[..\]`
 reach the host unchanged, and a dollar that is money does not.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
+from types import SimpleNamespace
+from typing import Any
 
-from markdown_it import MarkdownIt
+from markdown_it import MarkdownIt, helpers
 from markdown_it.rules_block import StateBlock
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
@@ -31,6 +33,14 @@ _REFUSED = re.compile(
 )
 # Far above what people write. The parser leaves out what is nested deeper.
 MAX_NESTING = 100
+# An opener whose end is further away is text.
+MAX_MATH_CHARS = 2000
+# The parser reads to the end of a paragraph behind each bracket that nothing
+# closes, so that many such brackets would take minutes. Past this many
+# characters, and as many again for each character of the text, they are text.
+LABEL_CHARS = 100_000
+LABEL_CHARS_PER_CHAR = 8
+_LABEL_CHARS_LEFT = "label_chars_left"
 
 
 def is_allowed_link(url: str) -> bool:
@@ -80,7 +90,8 @@ def _inline_math(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - th
     if opener is None:
         return False
     start = state.pos + len(opener)
-    end = state.src.find(_CLOSERS[opener], start, state.posMax)
+    last = min(state.posMax, start + MAX_MATH_CHARS)
+    end = state.src.find(_CLOSERS[opener], start, last)
     if end < 0:
         return False
     after = end + len(opener)
@@ -125,11 +136,41 @@ def _block_math(state: StateBlock, first: int, last: int, silent: bool) -> bool:
     return True
 
 
+def reading_bounds(text: str) -> MutableMapping[str, Any]:
+    """Say how much may be read in search of the ends of links, for one parse.
+
+    Args:
+        text: What will be parsed.
+
+    Returns:
+        The parser's environment to begin with.
+    """
+    return {_LABEL_CHARS_LEFT: LABEL_CHARS + LABEL_CHARS_PER_CHAR * len(text)}
+
+
+def _label_end(state: StateInline, start: int, disableNested: bool = False) -> int:  # noqa: FBT001, FBT002, N803 - the parser's signature
+    """Find the end of a link's text, or give up: then the bracket is text."""
+    left = state.env.get(_LABEL_CHARS_LEFT, LABEL_CHARS)
+    if left <= 0:
+        return -1
+    # Taken before the search, which comes back here for brackets within.
+    state.env[_LABEL_CHARS_LEFT] = left - (state.posMax - start)
+    end = helpers.parseLinkLabel(state, start, disableNested)
+    if end >= 0:
+        state.env[_LABEL_CHARS_LEFT] += state.posMax - end
+    return end
+
+
 def _parser() -> MarkdownIt:
     parser = MarkdownIt(
         "commonmark", {"html": False, "maxNesting": MAX_NESTING}
     ).enable(["table", "strikethrough"])
     parser.validateLink = is_allowed_link  # type: ignore[method-assign]  # the library's own way to set it
+    parser.helpers = SimpleNamespace(  # type: ignore[assignment]  # the library's own way to change one
+        parseLinkDestination=helpers.parseLinkDestination,
+        parseLinkLabel=_label_end,
+        parseLinkTitle=helpers.parseLinkTitle,
+    )
     parser.inline.ruler.before("escape", "math", _inline_math)
     parser.block.ruler.before(
         "fence",

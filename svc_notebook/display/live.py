@@ -5,8 +5,8 @@ What it is not: it neither reads a clock nor waits; `stream` passes the time in.
 `LiveCell` owns the output of its cell. It shows finished blocks once and
 updates only the open tail, so that bytes grow with the reply and not with its
 square; at the end the cell is cleared and drawn once. `LiveDisplay` owns one
-display among other output: it draws the whole text each time, more and more
-rarely, and clears nothing.
+display among other output: it sends the whole text each time, more and more
+rarely, and clears nothing; each finished block is rendered once.
 
 Rules for this file: at most one message in 50 ms on average; the tail is HTML
 without colours; whatever is shown comes from `markup` or `reply`.
@@ -36,10 +36,10 @@ def note_html(note: str) -> str:
     return f'<div style="{QUIET_LINE}">{to_text(note)}</div>' if note else ""
 
 
-def _block_html(block: Block) -> str:
+def _block_html(block: Block, *, is_coloured: bool = True) -> str:
     # Colours need the whole code: a part of it would be read as something else.
     is_whole = not block.is_cut and block.markdown == block.source
-    html = to_html(block.markdown, highlight=is_whole)
+    html = to_html(block.markdown, highlight=is_whole and is_coloured)
     # A negative margin cancels the gap below a block that goes on.
     return f"<div style=margin-bottom:-1em>{html}</div>" if block.is_cut else html
 
@@ -130,7 +130,9 @@ class LiveDisplay:
     def __init__(self, screen: Screen, display_id: str) -> None:
         self._screen = screen
         self._display_id = display_id
-        self._text = ""
+        self._blocks = Blocks()
+        self._finished = ""  # HTML
+        self._n_chars = 0
         self._note = ""
         self._is_stale = False
         self._due_at = 0.0
@@ -138,7 +140,8 @@ class LiveDisplay:
 
     def add(self, text: str) -> None:
         """Take a piece of the reply."""
-        self._text += text
+        self._blocks.feed(text)
+        self._n_chars += len(text)
         self._note = ""
         self._is_stale = True
 
@@ -152,9 +155,12 @@ class LiveDisplay:
         if not self._is_stale or now_s < self._due_at:
             return
         self._is_stale = False
-        html = to_html(self._text, highlight=False) + note_html(self._note)
+        for block in self._blocks.take():
+            self._finished += _block_html(block, is_coloured=False)
+        tail = to_html(self._blocks.tail.markdown, highlight=False)
+        html = self._finished + tail + note_html(self._note)
         self._screen.update({"text/html": f"<div>{html}</div>"}, self._display_id)
-        gap_s = GAP_S + _GAP_S_PER_CHAR * len(self._text)
+        gap_s = GAP_S + _GAP_S_PER_CHAR * self._n_chars
         self._due_at = now_s + min(gap_s, MAX_GAP_S)
 
     def settle(self, final: Final | None) -> None:

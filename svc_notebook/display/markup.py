@@ -4,7 +4,8 @@ What it is not: it shows nothing and knows no notebook; it answers strings.
 
 Rules for this file: text that a model wrote reaches HTML through `to_text` or
 `to_spans` and in no other way; the tags and attributes written here are all
-there are; pictures are links, since fetching one tells its address to someone.
+there are; pictures are links, since fetching one tells its address to someone; what
+a text costs grows with its length, whatever the text (`dialect`, `colours`).
 """
 
 from collections.abc import Sequence
@@ -17,8 +18,14 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
 from .characters import to_terminal, visible
-from .colours import to_spans
-from .dialect import MAX_NESTING, PARSER, is_allowed_link, is_math
+from .colours import MAX_COLOURED_CHARS, to_spans
+from .dialect import (
+    MAX_NESTING,
+    PARSER,
+    is_allowed_link,
+    is_math,
+    reading_bounds,
+)
 
 __all__ = ["to_html", "to_terminal", "to_text"]
 
@@ -30,6 +37,9 @@ _PRE = (
 )
 _PRE_END = "</pre></div>\n"
 _AWAY = ' rel="noopener noreferrer" target=_blank'
+# Two and more times what a reply can be; what is longer is shown as written.
+MAX_MARKDOWN_CHARS = 150_000
+_N_LINKS_OPEN, _N_COLOURED_CHARS = "n_links_open", "n_coloured_chars"
 # Hosts typeset a string between delimiters unless a tag comes between: so a
 # dollar or a backslash that is not math stands in an element of its own.
 _NOT_MATH = str.maketrans({"$": "<span>$</span>", "\\": "<span>\\</span>"})
@@ -92,16 +102,29 @@ class _SafeRenderer(RendererHTML):
     def fence(
         self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
     ) -> str:
-        del options, env
+        del options
+        code = tokens[idx].content
         words = unescapeAll(tokens[idx].info).split(maxsplit=1)
         language = words[0] if words and self.is_coloured else ""
-        return _code(tokens[idx].content, language)
+        n_chars = env.get(_N_COLOURED_CHARS, 0) + len(code)
+        if not language or n_chars > MAX_COLOURED_CHARS:
+            return _code(code, "")
+        env[_N_COLOURED_CHARS] = n_chars
+        return _code(code, language)
 
     def link_open(
         self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
     ) -> str:
-        del options, env
+        del options
+        env[_N_LINKS_OPEN] = env.get(_N_LINKS_OPEN, 0) + 1
         return _link_tag(str(tokens[idx].attrs.get("href", "")))
+
+    def link_close(
+        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
+    ) -> str:
+        del tokens, idx, options
+        env[_N_LINKS_OPEN] -= 1
+        return "</a>"
 
     def image(
         self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
@@ -110,8 +133,7 @@ class _SafeRenderer(RendererHTML):
         alt = self.renderInlineAsText(token.children, options, env)
         url = str(token.attrs.get("src", ""))
         label = to_text(alt or url or "image")
-        inside = sum(t.nesting for t in tokens[:idx] if t.tag == "a")
-        if inside or not is_allowed_link(url):
+        if env.get(_N_LINKS_OPEN) or not is_allowed_link(url):
             return label
         return f"{_link_tag(url)}{label}</a>"
 
@@ -149,6 +171,10 @@ def _link_tag(url: str) -> str:
     return f'<a href="{escape(visible(url))}"{away}>'
 
 
+def _as_written(source: str) -> str:
+    return f"<pre style=white-space:pre-wrap>{to_text(source)}</pre>"
+
+
 _COLOURED = _SafeRenderer(PARSER)
 _PLAIN = _PlainRenderer(PARSER)
 
@@ -165,12 +191,15 @@ def to_html(markdown: str, *, highlight: bool = True) -> str:
 
     Returns:
         HTML with inline styles only; empty for an empty text. Text nested
-        deeper than the parser goes is shown as it was written.
+        deeper than the parser goes, or far longer than a reply, is shown as it
+        was written.
     """
     source = markdown.replace("\r\n", "\n").replace("\r", "\n")
-    env: EnvType = {}
+    if len(source) > MAX_MARKDOWN_CHARS:
+        return _as_written(source)
+    env: EnvType = reading_bounds(source)
     tokens = PARSER.parse(visible(source), env)
     if any(token.level >= MAX_NESTING - 1 for token in tokens):
-        return f"<pre style=white-space:pre-wrap>{to_text(source)}</pre>"
+        return _as_written(source)
     renderer = _COLOURED if highlight else _PLAIN
     return renderer.render(tokens, PARSER.options, env)

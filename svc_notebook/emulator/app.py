@@ -7,17 +7,18 @@ Rules for this file:
   limits; a refused request uses no limit up;
 - the kth identical request since the start is answered by the kth sample, so that
   two runs of the same program read the same replies;
-- no answer of its own has a status of 500 or more; a script may send one.
+- no request draws a status of 500 or more: a script may send one, and it is the
+  last resort where what the emulator was given, such as its clock, fails.
 """
 
 import hashlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from . import language
-from .ask import Ask
+from .ask import Ask, Call
 from .choice import Choice, cut_choice
 from .completion import Head
 from .delivery import JSON, Pace, deliver
@@ -35,6 +36,7 @@ from .tools import calls_for, told_results
 
 PATH = "/v1/chat/completions"
 _UNAUTHORIZED = 401
+_NOT_ALLOWED = 405
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +78,20 @@ class Service:
         self._lock = threading.Lock()
 
     def reply(self, request: Request) -> Reply:
+        """Answer a request; never raises."""
+        try:
+            return self._answered(request)
+        except Exception as error:  # noqa: BLE001 - the last resort
+            return _refusal(_broken(error))
+
+    def _answered(self, request: Request) -> Reply:
         """Answer a request."""
         if request.path == "/":
             return _front_page(request)
         ask = self._admitted(request)
         if isinstance(ask, Fault):
-            return _refusal(ask)
+            allow = "POST" if ask.status == _NOT_ALLOWED else ""
+            return _refusal(ask, allow)
         with self._lock:
             entry = self._script.next_entry(ask)
             full = self._quota.take(ask.model) if entry is None else None
@@ -125,10 +135,8 @@ class Service:
 
     def _choices(self, ask: Ask, nth: int) -> list[Choice]:
         """Write the choices: calls of tools that the prompt names, else texts."""
-        calls = calls_for(ask)
-        if calls:
-            n_tokens = sum(count_tokens(call.name + call.arguments) for call in calls)
-            return [Choice(tool_calls=calls, n_tokens=n_tokens)] * ask.n
+        if calls_for(ask):
+            return [_calling(calls_for(ask, index)) for index in range(ask.n)]
         told = told_results(ask)
         return [
             cut_choice(
@@ -144,6 +152,12 @@ class Service:
         return ask.seed(emulator_seed=self._setup.seed, nth=nth, choice_index=index)
 
 
+def _calling(calls: tuple[Call, ...]) -> Choice:
+    """Make a choice of tool calls."""
+    n_tokens = sum(count_tokens(call.name + call.arguments) for call in calls)
+    return Choice(tool_calls=calls, n_tokens=n_tokens)
+
+
 def _misdirected(request: Request) -> Fault | None:
     """Refuse what is not the one operation (doc: Endpoints)."""
     if request.path != PATH:
@@ -151,7 +165,7 @@ def _misdirected(request: Request) -> Fault | None:
             status=404, message=f"There is only one operation here: POST {PATH}."
         )
     if request.method != "POST":
-        return Fault(status=405, message=f"Use POST for {PATH}.")
+        return Fault(status=_NOT_ALLOWED, message=f"Use POST for {PATH}.")
     return None
 
 
@@ -172,13 +186,24 @@ def _too_many(window: str) -> Fault:
     )
 
 
-def _refusal(fault: Fault) -> Reply:
-    """Send a fault."""
-    return whole(fault.status, fault.to_bytes(), content_type=JSON)
+def _broken(error: Exception) -> Fault:
+    """Say that the emulator itself failed, in the document's shape (doc: Errors)."""
+    return Fault(
+        status=500,
+        message=f"The emulator could not answer ({type(error).__name__}); look at "
+        "the clock and the script it was given.",
+    )
+
+
+def _refusal(fault: Fault, allow: str = "") -> Reply:
+    """Send a fault; HTTP wants the allowed methods told with a 405."""
+    reply = whole(fault.status, fault.to_bytes(), content_type=JSON)
+    return replace(reply, headers={**reply.headers, "allow": allow}) if allow else reply
 
 
 def _front_page(request: Request) -> Reply:
     """Say in words what this is."""
     if request.method not in ("GET", "HEAD"):
-        return _refusal(Fault(status=405, message="Only GET is answered here."))
+        fault = Fault(status=_NOT_ALLOWED, message="Only GET is answered here.")
+        return _refusal(fault, "GET, HEAD")
     return whole(200, write_page(), content_type="text/plain; charset=utf-8")

@@ -4,8 +4,9 @@ What it is not: it decides no answer. Starlette is imported here, so this module
 is imported only when a server is started.
 
 Rules for this file: every response carries the mark; a body longer than this
-emulator keeps is read to its end but not kept; a client that leaves is noticed
-while a reply is waiting, and nothing more is sent for it.
+emulator keeps is read to its end but not kept, and one that says it is far longer
+is not even read; a client that leaves is noticed while a reply is waiting, and
+nothing more is sent for it.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ import os
 import socket
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 from starlette.requests import ClientDisconnect
@@ -24,6 +26,8 @@ from .reply import MARK, End, Reply, Request
 
 # Far more than 8192 tokens can be; what is longer is refused.
 BODY_KEPT_BYTES = 4 * 2**20
+# Past this the rest of a body is not waited for: the connection ends instead.
+BODY_READ_BYTES = 64 * 2**20
 # With no pause between pieces, others get their turn after so many.
 TURN_PIECES = 32
 # A socket closed with this option sends a reset instead of an end.
@@ -38,31 +42,48 @@ def build(reply: Callable[[Request], Reply], record: Record) -> ASGIApp:
         record: Is told about every request.
     """
 
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        http = HttpRequest(scope, receive)
+        is_huge = _n_told_bytes(http) > BODY_READ_BYTES
         try:
-            request = await _read(HttpRequest(scope, receive))
+            request = _request(http, None if is_huge else await _body(http))
         except ClientDisconnect:
             return
         delivery = _Delivery(record, record.begin(request), scope, send)
         # In a thread: writing a long text must not hold up other streams.
-        await delivery.run(await asyncio.to_thread(reply, request), receive)
+        answer = await asyncio.to_thread(reply, request)
+        if is_huge:
+            headers = {**answer.headers, "connection": "close"}
+            answer = replace(answer, headers=headers)
+        await delivery.run(answer, receive)
 
-    return answer
+    return serve
 
 
-async def _read(http: HttpRequest) -> Request:
-    """Read a request to its end; a body that is too long is not kept."""
+def _n_told_bytes(http: HttpRequest) -> int:
+    """Read how long a body says it is; 0 if it does not say."""
+    told = http.headers.get("content-length", "")
+    return int(told) if told.isdecimal() else 0
+
+
+async def _body(http: HttpRequest) -> bytes | None:
+    """Read a body to its end; None if it is too long to keep."""
     body: bytearray | None = bytearray()
     async for part in http.stream():
         if body is not None:
             body += part
             if len(body) > BODY_KEPT_BYTES:
                 body = None
+    return None if body is None else bytes(body)
+
+
+def _request(http: HttpRequest, body: bytes | None) -> Request:
+    """Make the value that is answered."""
     return Request(
         method=http.method,
         path=http.scope["path"],
         headers=dict(http.headers),
-        body=None if body is None else bytes(body),
+        body=body,
         client_port=http.client.port if http.client else 0,
     )
 

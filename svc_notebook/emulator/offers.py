@@ -21,7 +21,10 @@ def read_tools(value: object) -> tuple[Tool, ...]:
         raise RuleError("'tools' has to be an array.")
     tools = tuple(_tool(each, f"tools[{at}]") for at, each in enumerate(value))
     if len({tool.name for tool in tools}) < len(tools):
-        raise RuleError("'tools' holds one function name twice.")
+        raise RuleError(
+            "'tools' holds one function name twice, which this emulator does not "
+            "take (a bound of its own)."
+        )
     return tools
 
 

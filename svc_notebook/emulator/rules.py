@@ -134,7 +134,7 @@ def _checked(sent: JsonObject) -> Ask:
     floats = {name: _float(fields, name) for name in _FLOATS}
     tools = read_tools(fields.get("tools", []))
     n_prompt_tokens = _n_prompt_tokens(messages, fields)
-    _check_budget(n_prompt_tokens, integers["max_tokens"])
+    _check_budget(n_prompt_tokens, fields.get("max_tokens"))
     return Ask(
         model=model or "",
         messages=messages,
@@ -177,7 +177,10 @@ def _integer(fields: Mapping[str, Any], name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise RuleError(f"'{name}' has to be an integer.")
     if not span.low <= value <= span.high:
-        raise RuleError(f"'{name}' has to be from {span.low:g} to {span.high:g}.")
+        whose = ", the last a bound of this emulator only" if name == "n" else ""
+        raise RuleError(
+            f"'{name}' has to be from {span.low:g} to {span.high:g}{whose}."
+        )
     return value
 
 
@@ -218,10 +221,12 @@ def _n_prompt_tokens(messages: tuple[Message, ...], fields: JsonObject) -> int:
     return total
 
 
-def _check_budget(n_prompt_tokens: int, max_tokens: int) -> None:
+def _check_budget(n_prompt_tokens: int, max_tokens: int | None) -> None:
     """Hold prompt and completion to the shared budget (doc: Request body)."""
-    if n_prompt_tokens + max_tokens > TOKENS_PER_REQUEST:
+    wanted = MAX_TOKENS_DEFAULT if max_tokens is None else max_tokens
+    if n_prompt_tokens + wanted > TOKENS_PER_REQUEST:
+        default = "the default of " if max_tokens is None else ""
         raise RuleError(
             f"The prompt takes {n_prompt_tokens} tokens and 'max_tokens' asks for "
-            f"{max_tokens}; together they may be at most {TOKENS_PER_REQUEST}."
+            f"{default}{wanted}; together they may be at most {TOKENS_PER_REQUEST}."
         )

@@ -1,7 +1,7 @@
 """Scripts: entries that say what the emulator answers instead of writing a text.
 
-What it is not: `play` makes the replies. A script changes no rule: a request that
-the document refuses is refused, and uses no entry up.
+What it is not: `entry` checks entries, `play` makes the replies. A script changes
+no rule: a request that the document refuses is refused, and uses no entry up.
 
 Rules for this file: an entry is plain JSON, so that a script can be a file (bytes
 may stand for texts in Python); a wrong entry is found when the script is read, not
@@ -39,53 +39,8 @@ from typing import Any
 
 from svc_notebook.errors import SettingsError
 
-from .ask import Ask, JsonObject, Message
-from .completion import Head
-from .play import MAKERS, play
-from .reply import End
-
-_TEXT = (str, bytes)
-_NUMBER = (int, float)
-_NONE = type(None)
-# What each key may hold.
-_KINDS: Mapping[str, tuple[type, ...]] = {
-    "when": (Mapping,),
-    "times": (int, _NONE),
-    "text": (str, Sequence),
-    "tool_calls": (Sequence,),
-    "choices": (Sequence,),
-    "finish_reason": (str, _NONE),
-    "usage": (Mapping,),
-    "error": (object,),
-    "json": (object,),
-    "body": (*_TEXT, Sequence),
-    "events": (Sequence,),
-    "raw": (*_TEXT, Sequence),
-    "status": (int, _NONE),
-    "headers": (Mapping,),
-    "before_s": _NUMBER,
-    "gap_s": _NUMBER,
-    "cut_after": (int,),
-    "end": (str,),
-}
-# An ask to play every entry for once, when the script is read.
-_REHEARSAL = Ask(
-    model="svc",
-    messages=(Message(role="user"),),
-    max_tokens=1,
-    temperature=0.0,
-    top_p=1.0,
-    n=1,
-    is_streamed=False,
-    stop=(),
-    presence_penalty=0.0,
-    frequency_penalty=0.0,
-    repetition_penalty=1.0,
-    user=None,
-    tools=(),
-    n_prompt_tokens=0,
-)
-_WHEN_KEYS = frozenset(("contains", "model", "is_streamed", "role"))
+from .ask import Ask, JsonObject
+from .entry import check_entry
 
 
 def read_script(path: str | Path) -> list[JsonObject]:
@@ -115,12 +70,15 @@ class Script:
         entries: As the docstring of this module says.
 
     Raises:
-        SettingsError: An entry cannot be played; its number is named.
+        SettingsError: An entry cannot be played; entry and field are named.
     """
 
     def __init__(self, entries: Sequence[Mapping[str, Any]] = ()) -> None:
+        given: object = entries
+        if not isinstance(given, list | tuple):
+            raise SettingsError("A script has to be a list of entries, or a path.")
         for at, entry in enumerate(entries):
-            _check(entry, at)
+            check_entry(entry, at)
         self._entries = [dict(entry) for entry in entries]
         self._left = [entry.get("times", 1) for entry in self._entries]
 
@@ -132,48 +90,6 @@ class Script:
                 self._left[at] = None if left is None else left - 1
                 return entry
         return None
-
-
-def _check(entry: object, at: int) -> None:
-    """Find out now whether an entry can be played."""
-    where = f"Entry {at} of the script"
-    if not isinstance(entry, Mapping):
-        raise SettingsError(f"{where} is no object; write {{...}}.")
-    for key, value in entry.items():
-        if key not in _KINDS:
-            raise SettingsError(
-                f"{where} holds {key!r}, which is not known; known are "
-                f"{', '.join(sorted(_KINDS))}."
-            )
-        if not isinstance(value, _KINDS[key]):
-            raise SettingsError(f"{where} holds a {key!r} that cannot be played.")
-    unknown = sorted(set(entry.get("when", {})) - _WHEN_KEYS)
-    if unknown:
-        raise SettingsError(
-            f"{where} asks in 'when' for {unknown[0]!r}, which is not known; known "
-            f"are {', '.join(sorted(_WHEN_KEYS))}."
-        )
-    _check_content(entry, where)
-
-
-def _check_content(entry: Mapping[str, Any], where: str) -> None:
-    """Check that an entry says one thing, and that it can be played."""
-    contents = [key for key in MAKERS if key in entry]
-    if len(contents) > 1 and contents != ["text", "tool_calls"]:
-        raise SettingsError(
-            f"{where} holds both {contents[0]!r} and {contents[1]!r}; keep one."
-        )
-    if entry.get("end", End.WHOLE) not in list(End):
-        raise SettingsError(
-            f"{where} ends in {entry['end']!r}; known are {', '.join(End)}."
-        )
-    try:
-        reply = play(entry, _REHEARSAL, Head(id="cmpl-0", created=0, model="svc"))
-        "".join([*reply.headers, *reply.headers.values()]).encode("latin-1")
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise SettingsError(
-            f"{where} cannot be played ({error!r}); see the keys in this module."
-        ) from None
 
 
 def _fits(when: Mapping[str, Any], ask: Ask) -> bool:

@@ -24,8 +24,17 @@ from svc_notebook.errors import SettingsError
 
 from .app import Service, Setup
 from .delivery import Pace
-from .keys import FORBIDDEN_KEY, KEY, REVOKED_KEY, Keys
-from .models import LIMITS
+from .keys import FORBIDDEN_KEY, KEY, REVOKED_KEY
+from .options import (
+    read_clock,
+    read_keys,
+    read_limits,
+    read_models,
+    read_port,
+    read_seconds,
+    read_seed,
+    read_speed,
+)
 from .record import Asked, Record
 from .script import Script, read_script
 
@@ -57,13 +66,13 @@ class Emulator:
         script: Answers given instead of its own: entries, or a JSON file of them;
             see `svc_notebook.emulator.script`.
         seed: Another seed writes other texts.
-        keep_alive_s: How long an idle connection is kept.
+        keep_alive_s: How long a connection is kept on which nothing comes.
         clock: Seconds that never run backwards; decides the rate limits.
         now: Unix time; written as `created`.
 
     Raises:
-        SettingsError: A script or the keys cannot be used, or, when started, the
-            port is taken.
+        SettingsError: An argument cannot be used, or an entry of the script cannot
+            be played; when started, that the port is taken.
 
     Example:
         >>> with Emulator(tokens_per_s=None, first_token_s=0) as emulator:
@@ -89,22 +98,25 @@ class Emulator:
         now: Callable[[], float] = time.time,
     ) -> None:
         entries = read_script(script) if isinstance(script, str | Path) else script
-        if not keys or not all(keys):
-            raise SettingsError("Give the emulator at least one key, none empty.")
-        known = Keys(tuple(keys), tuple(revoked), tuple(forbidden))
-        setup = Setup(
-            keys=known,
-            pace=Pace(first_token_s=first_token_s, tokens_per_s=tokens_per_s),
-            models=tuple(models),
-            limits=_limits(limits),
-            seed=seed,
-            clock=clock,
-            now=now,
+        self._keys = read_keys(keys, revoked, forbidden)
+        pace = Pace(
+            first_token_s=read_seconds("first_token_s", first_token_s),
+            tokens_per_s=read_speed(tokens_per_s),
         )
-        self._keys = known
-        self._port = port
-        self._keep_alive_s = keep_alive_s
-        self._record = Record(known, clock)
+        setup = Setup(
+            keys=self._keys,
+            pace=pace,
+            models=read_models(models),
+            limits=read_limits(limits, read_models(models)),
+            seed=read_seed(seed),
+            clock=read_clock("clock", clock),
+            now=read_clock("now", now),
+        )
+        self._port = read_port(port)
+        self._keep_alive_s = read_seconds(
+            "keep_alive_s", keep_alive_s, is_zero_allowed=False
+        )
+        self._record = Record(self._keys, clock)
         self._service = Service(setup, Script(entries))
         self._running: _Server | None = None
 
@@ -222,12 +234,3 @@ def _listen(port: int) -> socket.socket:
         ) from None
     wire.setblocking(False)  # noqa: FBT003 - the socket's own signature
     return wire
-
-
-def _limits(
-    limits: bool | Mapping[str, tuple[int, int]],  # noqa: FBT001 - checked by its caller
-) -> Mapping[str, tuple[int, int]]:
-    """Read the `limits` of an emulator."""
-    if isinstance(limits, bool):
-        return LIMITS if limits else {}
-    return limits

@@ -7,12 +7,13 @@ Rules for this file: the pieces of a text joined are the text, byte for byte.
 
 import re
 
-# One token: line breaks with a list or heading mark, a word with the blank
-# before it (long words are cut at eight letters), up to three digits, a Thai
-# consonant with its vowels and tone, or one other character.
+# One token: up to four line breaks with a list or heading mark, up to sixteen
+# blanks, a word with the blank before it (long words are cut at eight letters), up
+# to three digits, a Thai consonant with its vowels and tone, or one other character.
 _TOKEN = re.compile(
     r"""
-    \n+(?:-\ |\#+\ |>\ |\d\.\ )?
+    (?:\r?\n){1,4}(?:-\ |\#{1,6}\ |>\ |\d\.\ )?
+    |[ ]{1,16}(?=[ ])|[^\S\n ]{1,16}
     |[ ]?[A-Za-z\u00c0-\u024f]{1,8}(?:['\u2019][a-z]{1,2}\b)?
     |[ ]?\d{1,3}
     |[ ]?[\u0e40-\u0e44]?[\u0e01-\u0e2e][\u0e30-\u0e3a\u0e45-\u0e4e]*

@@ -28,15 +28,20 @@ _QUOTED = re.compile(r"[\"\u201c']([^\"\u201c\u201d']{1,200})[\"\u201d']")
 _RESULT_LETTERS_AT_MOST = 400
 
 
-def calls_for(ask: Ask) -> tuple[Call, ...]:
-    """Decide which of the offered tools to call, and with which arguments."""
+def calls_for(ask: Ask, choice_index: int = 0) -> tuple[Call, ...]:
+    """Decide which of the offered tools to call, and with which arguments.
+
+    Args:
+        ask: What was asked.
+        choice_index: Which choice calls; ids are of one choice only.
+    """
     if ask.messages[-1].role != "user":
         return ()
     named = [tool for tool in ask.tools if _is_named(tool, ask.question)]
     n_before = sum(len(message.tool_calls) for message in ask.messages)
     return tuple(
         Call(
-            id=f"call_{ask.identity()[:12]}_{n_before + at}",
+            id=f"call_{ask.identity()[:12]}_{choice_index}_{n_before + at}",
             name=tool.name,
             arguments=_arguments(tool, ask.question),
         )

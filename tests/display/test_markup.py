@@ -291,10 +291,3 @@ def test_text_nested_too_deep_is_shown_as_written(text: str) -> None:
     html = to_html(text)
 
     assert (_inspected(html).text.strip(), _inspected(html).faults) == (text, [])
-
-
-def test_very_long_code_is_plain() -> None:
-    """Past a limit code is not coloured, so that it is always quick."""
-    html = to_html("```python\n" + "def f(): pass\n" * 8000 + "```")
-
-    assert "<span" not in html

@@ -159,6 +159,14 @@ def test_max_tokens_and_stop_do_not_change_the_words(make_ask: MakeAsk) -> None:
             "Compare Chiang Mai with the Isan.",
             Brief(subjects=("Chiang Mai", "Isan"), is_thai=False, wanted_tokens=None),
         ),
+        (
+            "What makes a good cup of tea? Say it in one sentence, and keep it short.",
+            Brief(subjects=("cup", "tea"), is_thai=False, wanted_tokens=None),
+        ),
+        (
+            "What goes up must come down",
+            Brief(subjects=("this",), is_thai=False, wanted_tokens=None),
+        ),
         ("Hi?", Brief(subjects=("this",), is_thai=False, wanted_tokens=None)),
         (
             "ขอ 10 ประโยค เรื่องข้าวหอม",

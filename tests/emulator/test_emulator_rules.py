@@ -9,6 +9,7 @@ import pytest
 from svc_notebook.emulator.ask import Ask, Message, Tool
 from svc_notebook.emulator.fault import Fault
 from svc_notebook.emulator.rules import read_ask
+from svc_notebook.emulator.tokens import split_tokens
 
 Fields = Callable[..., dict[str, Any]]
 
@@ -107,7 +108,8 @@ def test_an_integer_outside_its_range_is_refused(
     """Below and above the range the message names parameter and range."""
     messages = {_message(fields(**{name: value})) for value in (low - 1, high + 1, -5)}
 
-    assert messages == {f"'{name}' has to be from {low} to {high}."}
+    whose = ", the last a bound of this emulator only" if name == "n" else ""
+    assert messages == {f"'{name}' has to be from {low} to {high}{whose}."}
 
 
 @pytest.mark.parametrize("name", [name for name, *_ in FLOATS + INTEGERS])
@@ -215,7 +217,10 @@ def test_the_default_of_150_counts_against_the_budget(fields: Fields) -> None:
     """A prompt that leaves less than 150 tokens is refused where none are named."""
     question = "a " * 8100
 
-    assert "'max_tokens' asks for 150" in _message(fields(question))
+    assert _message(fields(question)) == (
+        "The prompt takes 8108 tokens and 'max_tokens' asks for the default of 150; "
+        "together they may be at most 8192."
+    )
     assert isinstance(_read(fields(question, max_tokens=50)), Ask)
 
 
@@ -306,5 +311,24 @@ def test_a_tool_name_is_used_once(fields: Fields) -> None:
     tool = {"type": "function", "function": {"name": "a"}}
 
     assert _message(fields(tools=[tool, tool])) == (
-        "'tools' holds one function name twice."
+        "'tools' holds one function name twice, which this emulator does not take (a "
+        "bound of its own)."
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "n_tokens"),
+    [
+        ("\n" * 30_000, 7500),
+        ("\r\n" * 30_000, 7500),
+        (" " * 100_000, 6251),
+        ("\t" * 1600, 100),
+        ("def f():\n    return 1", 9),
+        ("One.\n\n- two", 4),
+    ],
+)
+def test_whitespace_counts_in_proportion(text: str, n_tokens: int) -> None:
+    """Runs of blanks and line breaks are neither free nor a token each."""
+    tokens = split_tokens(text)
+
+    assert ("".join(tokens), len(tokens)) == (text, n_tokens)

@@ -9,7 +9,7 @@ import pytest
 
 from svc_notebook.emulator.app import Service
 from svc_notebook.emulator.reply import End, Piece, Reply
-from svc_notebook.emulator.script import Script, read_script
+from svc_notebook.emulator.script import read_script
 from svc_notebook.errors import SettingsError
 
 Fields = Callable[..., dict[str, Any]]
@@ -265,31 +265,6 @@ def test_scripted_answers_count_against_no_limit(
     )
 
     assert {post(service, fields()).status for _ in range(9)} == {200}
-
-
-@pytest.mark.parametrize(
-    ("entry", "words"),
-    [
-        (7, "Entry 0 of the script is no object"),
-        ({"txt": "x"}, "holds 'txt', which is not known; known are before_s, body"),
-        ({"when": {"modle": "x"}}, "'modle', which is not known; known are contains"),
-        ({"text": 7}, "holds a 'text' that cannot be played"),
-        ({"status": "200"}, "holds a 'status' that cannot be played"),
-        ({"text": "x", "raw": "y"}, "holds both 'raw' and 'text'; keep one."),
-        ({"end": "bang"}, "ends in 'bang'; known are whole, cut, reset, silent."),
-        ({"tool_calls": [{}]}, "cannot be played (KeyError('name')"),
-        ({"text": "x", "headers": {"x": "ก"}}, "cannot be played (UnicodeEncodeError"),
-    ],
-)
-def test_a_wrong_entry_is_found_when_the_script_is_read(
-    entry: Any,  # noqa: ANN401 - wrong on purpose
-    words: str,
-) -> None:
-    """The error names the entry, what is wrong, and what is known."""
-    with pytest.raises(SettingsError) as caught:
-        Script([entry])
-
-    assert words in str(caught.value)
 
 
 def test_a_script_can_be_a_file(tmp_path: Path) -> None:

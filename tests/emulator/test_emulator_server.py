@@ -112,13 +112,6 @@ def test_a_taken_port_is_a_clear_error(emulator: Emulator) -> None:
         assert client.get("/").status_code == 404
 
 
-@pytest.mark.parametrize("keys", [[], ["a", ""]])
-def test_an_emulator_has_keys(keys: list[str]) -> None:
-    """None, or an empty one, would let nobody in."""
-    with pytest.raises(SettingsError, match="at least one key, none empty"):
-        Emulator(keys=keys)
-
-
 def test_its_keys_can_be_asked_for() -> None:
     """One that is served, one revoked, one without permission."""
     emulator = Emulator(keys=["a", "b"], revoked=["c"], forbidden=[])

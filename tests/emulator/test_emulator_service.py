@@ -135,6 +135,25 @@ def test_other_operations_are_refused(
     assert _fault(reply) == (status, "invalid_request_error", None)
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("GET", "/v1/chat/completions", "POST"),
+        ("POST", "/", "GET, HEAD"),
+        ("GET", "/v1/models", None),
+    ],
+)
+def test_a_method_refused_names_those_allowed(
+    service: Service, method: str, path: str, allow: str | None
+) -> None:
+    """A 405 has the header Allow, as HTTP wants it."""
+    headers = {"authorization": "Bearer svc-emulator"}
+
+    reply = service.reply(Request(method=method, path=path, headers=headers))
+
+    assert reply.headers.get("allow") == allow
+
+
 def test_the_root_says_what_this_is(service: Service) -> None:
     """Anyone who opens the address in a browser reads that it is an emulator."""
     reply = service.reply(Request(method="GET", path="/"))

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from svc_notebook.emulator.app import Service, Setup
+from svc_notebook.emulator.protocol import QuietProtocol
 from svc_notebook.emulator.reply import Request
 from svc_notebook.emulator.server import Emulator
 
@@ -139,6 +140,57 @@ def test_huge_bodies_are_refused_and_survived(emulator: Emulator) -> None:
     assert response.status_code == 400
     assert response.json()["error"]["message"] == "The request body is too long."
     assert _is_alive(emulator)
+
+
+def test_a_body_that_says_it_is_endless_is_refused_at_once(emulator: Emulator) -> None:
+    """Nothing of it is waited for; the connection ends with the refusal."""
+    asking = POST + b"Content-Length: 99999999999999999999\r\n\r\n"
+    with _wire(emulator) as wire:
+        wire.sendall(asking)
+        received = b""
+        while piece := wire.recv(65536):
+            received += piece
+
+    assert received.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert b"The request body is too long." in received
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET / HT",
+        POST + b"Content-Length: 9\r\n\r\n{",
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HT",
+    ],
+)
+def test_a_connection_without_a_whole_request_ends(sent: bytes) -> None:
+    """Where nothing more comes, it is closed as an idle one is."""
+    with Emulator(keep_alive_s=0.05) as emulator, _wire(emulator) as wire:
+        wire.sendall(sent)
+        while wire.recv(65536):
+            pass
+
+        assert wire.recv(1) == b""
+
+
+def test_a_request_that_trickles_in_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte now and then keeps no connection open past the time of a request."""
+    monkeypatch.setattr(QuietProtocol, "request_timeout_s", 0.1)
+    begun_s = time.monotonic()
+    with Emulator(keep_alive_s=30) as emulator, _wire(emulator) as wire:
+        wire.settimeout(0.02)
+        while time.monotonic() - begun_s < WIRE_TIMEOUT_S:
+            try:
+                wire.sendall(b"G")
+                if not wire.recv(1):
+                    break
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+
+    assert time.monotonic() - begun_s < WIRE_TIMEOUT_S
 
 
 def test_huge_headers_are_survived(emulator: Emulator) -> None:

@@ -56,6 +56,23 @@ def test_named_tools_are_called(
     assert [call.name for call in calls_for(ask)] == names
 
 
+def test_no_two_choices_share_the_id_of_a_call(
+    make_service: Callable[..., Service], post: Callable[..., Reply], fields: Fields
+) -> None:
+    """A result says by its id alone which choice it belongs to."""
+    asked = fields("get_time and get_weather", n=2)
+    asked["tools"] = [_tool("get_weather", WEATHER), _tool("get_time")]
+
+    body = json.loads(post(make_service(), asked).body[0].data)
+
+    ids = [
+        call["id"]
+        for choice in body["choices"]
+        for call in choice["message"]["tool_calls"]
+    ]
+    assert len(ids) == len(set(ids)) == 4
+
+
 @pytest.mark.parametrize(
     ("schema", "arguments"),
     [
