@@ -81,6 +81,7 @@ class Ledger:
         self._lock = RLock()
         self._pid = os.getpid()
         self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
         self._first: str | None = None  # when the session began, as the file knows it
         self._finalizer: weakref.finalize[[sqlite3.Connection, int], Ledger] | None = (
             None
@@ -301,13 +302,30 @@ class Ledger:
         return self._lock
 
     def _open(self) -> sqlite3.Connection:
+        if self._connection is not None and self._file != _file_at(self.path):
+            # Somebody deleted or replaced the file: what is written to the old one
+            # would be gone with this process.
+            self._connection.close()
+            self._connection = None
         if self._connection is None:
             self._connection = open_file(self.path, busy_s=self._busy_s)
+            self._file = _file_at(self.path)
             self._first = None
             self._finalizer = weakref.finalize(
                 self, _close, self._connection, self._pid
             )
         return self._connection
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    """Tell one file from another that took its name; None where there is none."""
+    if path == MEMORY:
+        return None
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a Path costs many times as much at each add
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _close(connection: sqlite3.Connection, pid: int) -> None:

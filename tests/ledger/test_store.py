@@ -360,3 +360,17 @@ def test_survives_a_fork(ledger: Ledger, make: MakeExchange) -> None:
         "x0001",
         "x0002",
     ]
+
+
+def test_a_file_that_was_deleted_is_made_again(
+    ledger: Ledger, path: Path, make: MakeExchange
+) -> None:
+    """What is added after the file was deleted is in the new file, not lost."""
+    ledger.add(make(1))
+    for file in path.parent.glob("ledger.sqlite*"):
+        file.unlink()
+
+    ledger.add(make(2))
+
+    with Ledger(path) as other:
+        assert list(other.read(scope="all")) == [make(2)]
