@@ -14,6 +14,7 @@ from threading import RLock
 from uuid import uuid4
 
 from svc_notebook.chat.conversations import Conversations
+from svc_notebook.client.answered import Answerer
 from svc_notebook.client.keys import wanted_key
 from svc_notebook.client.sync import Client
 from svc_notebook.client.waiting import say
@@ -21,7 +22,12 @@ from svc_notebook.completion import Completion
 from svc_notebook.credentials import Key, key_mark
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import MissingKeyError, SettingsError
+from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.ledger.answers import Answers
+from svc_notebook.ledger.prices import Prices
+from svc_notebook.ledger.reuse import find_answer
 from svc_notebook.ledger.store import Ledger
+from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import (
     ENV_NAMES,
     WAYS_ON,
@@ -91,7 +97,13 @@ class Session:
                     raise SettingsError(f"{name}: {problem}")
             if self._client is None:
                 self.ledger.check()
-                self._client = Client(settings, key=self.key(), sinks=(self.ledger,))
+                answers = self.answers
+                self._client = Client(
+                    settings,
+                    key=self.key() if answers is None else None,
+                    sinks=(self.ledger,),
+                    answers=answers,
+                )
             return self._client
 
     def key(self) -> Key:
@@ -102,6 +114,34 @@ class Session:
         if isinstance(found, MissingKeyError):
             raise found
         return found
+
+    @property
+    def answers(self) -> Answerer | None:
+        """Looks answers up in the file that the settings name; None if they name none.
+
+        Raises:
+            SettingsError: The file cannot be read.
+        """
+        if self.settings.answers is None:
+            return None
+        return Answers.from_file(self.settings.answers).find
+
+    def reused(self, request: CompletionRequest, origin: Origin) -> Exchange | None:
+        """Look for the answer to an identical request in the ledger."""
+        endpoint = self.settings.base_url
+        if endpoint is None:
+            return None
+        return find_answer(self.ledger, request, endpoint=endpoint, origin=origin)
+
+    @property
+    def prices(self) -> Prices | None:
+        """The price table that the settings name; None if they name none.
+
+        Raises:
+            SettingsError: It cannot be read.
+        """
+        path = self.settings.prices
+        return None if path is None else Prices.from_file(path)
 
     @property
     def last(self) -> Completion | None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from svc_notebook.client.aio import AsyncClient
 from svc_notebook.client.limits import Due
-from svc_notebook.client.retry import INTERACTIVE
+from svc_notebook.client.retry import QUEUED
 from svc_notebook.client.waiting import Waiting, Watch
 from svc_notebook.errors import (
     AuthError,
@@ -89,7 +89,7 @@ class Asker:
                 is_streamed=show is not None,
                 origin=origin_of(cell, self.run_id, door=self.door),
                 watch=self._tell,
-                policy=INTERACTIVE,
+                policy=QUEUED,
             )
             exchange = await asking.run(
                 lambda delta: None if show is None else show(cell, delta)

@@ -60,7 +60,7 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
         confirm_above: Ask before sending more requests than this; never if None.
         raw: Whether prompts are sent as they are, without templates.
         door: Who asks, for the record.
-        prices: The price table for costs.
+        prices: The price table for costs; the session's, if it has one, if None.
         extra: Fields the document does not show, sent with every request.
         varied: Parameters, each one value or a list of values. `stop` as a list of
             texts is one value; a list of lists varies it; so for `tools`.
@@ -69,6 +69,7 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
         ParameterError: Something or some combination is not allowed; it is named. Or
             a run of this name asked what this grid has not.
         LedgerError: A name was given and the ledger cannot be read.
+        SettingsError: The session's price table cannot be used.
     """
     model = session.settings.model if model is None else model
     given = {"model": model, "system": system, **(varied or {})}
@@ -92,7 +93,7 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
         run_id=found or f"run-{uuid4().hex[:12]}",
         seed=_seed(seed, found),
         door=door,
-        prices=prices,
+        prices=session.prices if prices is None else prices,
     )
     run.confirm_above = confirm_above
     if found:

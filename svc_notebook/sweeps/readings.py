@@ -31,6 +31,7 @@ from .summary import (
     picked,
     reply_columns,
 )
+from .words import headline
 
 if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
     import pandas as pd
@@ -277,8 +278,6 @@ class Readings:
 
 def headline_of(run: Readings) -> str:
     """Return a line that says where a run stands, also if that cannot be read."""
-    from .words import headline  # noqa: PLC0415 - below, with the rest of the words
-
     name = f"Run {run.name}: " if run.name else "Run: "
     try:
         counts = run._standing().counts  # noqa: SLF001 - of this file

@@ -9,10 +9,8 @@ when that is asked for.
 
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator
 from datetime import datetime
-from importlib import import_module
 from threading import RLock
 from typing import Any, Self
 
@@ -20,24 +18,23 @@ from svc_notebook.client.aio import AsyncClient
 from svc_notebook.client.waiting import Waiting, Watch
 from svc_notebook.display.progress import Bars, watched
 from svc_notebook.display.reply import Final
+from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Door
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.session import Session
 
 from .asking import Asker, Show
-from .cell import Cell
 from .confirm import confirmed
 from .forecast import forecast
 from .going import Going, Tick
 from .grid import Grid
 from .keeping import Keeper
-from .lane import Cells
 from .lanes import Lanes
-from .order import blocks, by_model
+from .order import by_model
 from .progress import parts
 from .readings import Readings, headline_of
-from .rows import CellKey
-from .standing import Place, check_place, check_same_grid, standing_of
+from .standing import Place, Standing, check_place, check_same_grid, standing_of
+from .todo import todo_of
 from .words import duration, in_words
 
 SAID_S = 60.0
@@ -204,15 +201,19 @@ class Run(Readings):
         return f"<{headline_of(self)}>"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
-        standing = self._standing()
+        name = f"**Run {self.name}** · " if self.name else "**Run** · "
+        try:
+            standing = self._standing()
+        except LedgerError as problem:
+            return Final(texts=(f"{name}{problem}",)).bundle()
         text = in_words(
             self.grid,
             standing.counts,
             size=self.size,
             is_begun=self._ledger is not None,
         )
-        name = f"**Run {self.name}** · " if self.name else "**Run** · "
-        return Final(texts=(name + text,), footer=self._next_step()).bundle()
+        footer = self._next_step(standing)
+        return Final(texts=(name + text,), footer=footer).bundle()
 
     def bind(self) -> None:
         """Go on with what the ledger has under this run's name.
@@ -234,6 +235,7 @@ class Run(Readings):
                 self._going = self._begin(watch=watch, is_retried=is_retried)
             going = self._going
         if going is not None:
+            going.lanes.resume()
             bars = Bars(watched(self._session.settings.display))
             try:
                 going.wait(lambda: self._draw(bars))
@@ -284,7 +286,7 @@ class Run(Readings):
             show=show,
         )
         lanes = Lanes(
-            _todo(self.grid, settled, seed=self.seed),
+            todo_of(self.grid, settled, seed=self.seed),
             asker,
             in_flight=self.in_flight,
             clock=time.monotonic,
@@ -335,11 +337,12 @@ class Run(Readings):
         )
         bars.show(shown, is_last=is_last or going.is_over)
 
-    def _next_step(self) -> str:
+    def _next_step(self, standing: Standing) -> str:
         if self.is_running:
             return "running; .pause(), .cancel(), .replies_df() at any time"
-        steps = [".run() asks what is missing"] if self.n_todo else []
-        if n_failed := self.n_failed:
+        n_todo = len(self.grid) - len(standing.settled())
+        steps = [".run() asks what is missing"] if n_todo else []
+        if n_failed := standing.counts["error"]:
             steps.append(f".retry() asks the {n_failed} that failed again")
         given_up = self._given_up()
         return " · ".join([*steps, *given_up])
@@ -353,30 +356,6 @@ class Run(Readings):
         ]
 
 
-def _todo(grid: Grid, settled: Mapping[CellKey, str], *, seed: int) -> dict[str, Cells]:
-    """Return what is left to ask of each model."""
-    n_settled = Counter(settled.values())
-    return {
-        model: Cells(
-            pull=_pull(
-                grid,
-                blocks(combinations, repeats=grid.repeats, seed=seed, model=model),
-                settled,
-            ),
-            n_cells=len(combinations) * grid.repeats - n_settled[model],
-        )
-        for model, combinations in by_model(grid).items()
-    }
-
-
-def _pull(
-    grid: Grid, numbers: Iterator[tuple[int, int]], settled: Mapping[CellKey, str]
-) -> Iterator[Cell | None]:
-    for combination, repeat in numbers:
-        cell = grid.cell(combination, repeat)
-        yield None if cell.key in settled else cell
-
-
 def _say(waiting: Waiting) -> None:
     """Say that the run waits, when it does for long."""
     if waiting.wait_s >= SAID_S:
@@ -384,14 +363,3 @@ def _say(waiting: Waiting) -> None:
             f"The run waits {waiting.wait_s:.0f} s: {waiting.reason}. Interrupt "
             "to stop; run again to go on.\n"
         )
-
-
-def plan(*args: Any, **given: Any) -> Run:  # noqa: ANN401 - see `planning`
-    """Plan a sweep: as `planning.plan`, under its earlier name."""
-    varied = dict(given.pop("varied", None) or {})
-    for name in ("rows", "cells", "tied", "where", "seed", "confirm_above", "raw"):
-        if name in varied:
-            given[name] = varied.pop(name)
-    given["varied"] = varied
-    run: Run = import_module("svc_notebook.sweeps.planning").plan(*args, **given)
-    return run

@@ -181,3 +181,16 @@ def test_prices_give_an_interval_before_and_costs_after(session: Session) -> Non
     assert "- cost between 1 and 25, by your prices" in words
     assert run.manifest["prices"]["currency"] == "USD"
     assert run.run().replies_df()["cost"].isna().all()  # the emulator costs nothing
+
+
+def test_the_manifest_writes_what_json_has_not_as_text(session: Session) -> None:
+    """Instants, and what else JSON has no value for, are text."""
+    rows = pd.DataFrame(
+        {"text": ["a"], "at": pd.to_datetime(["2026-01-31"]), "of": [{1}]}
+    )
+
+    manifest = plan(session, "{{text}}", rows=rows).manifest
+
+    assert json.loads(json.dumps(manifest))["rows"] == [
+        {"text": "a", "at": "2026-01-31 00:00:00", "of": [1]}
+    ]

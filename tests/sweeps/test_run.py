@@ -147,6 +147,7 @@ def test_is_shown_when_its_ledger_cannot_be_read(
     (tmp_path / "ledger.sqlite").write_bytes(b"garbage " * 100)
 
     assert repr(run) == "<Run: its ledger cannot be read.>"
+    assert "SVC_LEDGER" in run._repr_mimebundle_()["text/plain"]
 
 
 @pytest.mark.parametrize("name", ["", " "])

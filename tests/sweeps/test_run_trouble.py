@@ -16,6 +16,7 @@ from svc_notebook.errors import (
     LedgerError,
     MissingKeyError,
     SettingsError,
+    UnknownModelError,
 )
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
@@ -260,14 +261,36 @@ def test_an_error_of_who_watches_is_raised_as_it_is(open_session: OpenSession) -
 
 
 def test_tells_waits_to_who_watches(open_session: OpenSession) -> None:
-    """Waits for another try are told to the function given."""
+    """A closed gate is told to the function given; the cell uses up no try."""
     waits: list[Waiting] = []
     refusal: dict[str, Any] = {"status": 429, "error": {"message": "Slow down."}}
     refusal |= {"headers": {"retry-after": "0"}, "times": 3}
     with _scripted(refusal) as emulator:
         plan(open_session(emulator), "p").run(watch=waits.append)
 
-    assert "trying again after RateLimitError" in {each.reason for each in waits}
-    assert f"{SMALL} refuses more requests for now (429)" in {
-        each.reason for each in waits
+    assert {each.reason for each in waits} == {
+        f"{SMALL} refuses more requests for now (429)"
     }
+
+
+def test_a_dead_service_ends_the_run(open_session: OpenSession) -> None:
+    """After failures in a row the rest is not run, and the error says why."""
+    fault: dict[str, Any] = {
+        "status": 404,
+        "error": {"message": "Oh."},
+        "times": None,
+    }
+    with _scripted(fault) as dead:
+        run = plan(
+            open_session(dead), [str(n) for n in range(60)], model="svc-instruct"
+        )
+
+        with pytest.raises(UnknownModelError, match="Oh"):
+            run.run()
+
+        n_asked = len(dead.requests)
+
+    counts = run.replies_df()["status"].value_counts().to_dict()
+    assert counts == {"error": n_asked, "not_run": 60 - n_asked}
+    assert n_asked <= 10 + 8
+    assert "was given up: UnknownModelError" in run._repr_mimebundle_()["text/plain"]

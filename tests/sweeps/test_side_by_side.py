@@ -1,0 +1,113 @@
+"""A small run shown while it comes."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from svc_notebook.display.screen import Screen
+from svc_notebook.display.stream import Mode
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.session import Session
+from svc_notebook.sweeps.planning import plan
+from svc_notebook.sweeps.run import Run
+from svc_notebook.sweeps.side_by_side import MAX_CARDS, run_side_by_side
+
+MODELS = ["svc-instruct", "svc-v2.1-12b-instruct"]
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator whose replies come in pieces, some seconds of a second apart."""
+    slow: dict[str, Any] = {
+        "text": ["**one** ", "<b>two</b> ", "three"],
+        "gap_s": 0.3,
+        "times": None,
+    }
+    with Emulator(limits=False, script=[slow]) as running:
+        yield running
+
+
+class _Seen:
+    """A screen that remembers what was shown on it."""
+
+    def __init__(self) -> None:
+        self.published: list[tuple[dict[str, str], str | None]] = []
+        self.updated: list[dict[str, str]] = []
+        self.written: list[str] = []
+
+    @property
+    def screen(self) -> Screen:
+        return Screen(
+            publish=lambda bundle, name: self.published.append((dict(bundle), name)),
+            update=lambda bundle, _: self.updated.append(dict(bundle)),
+            write=self.written.append,
+        )
+
+
+def _plan(session: Session, **given: Any) -> Run:  # noqa: ANN401 - as plan
+    return plan(session, "p", model=MODELS, raw=True, door="magic", **given)
+
+
+def test_grows_in_one_output_and_ends_rendered(session: Session) -> None:
+    """Live, one output is updated; growing text is escaped, the end is Markdown."""
+    seen = _Seen()
+
+    run = run_side_by_side(_plan(session), mode=Mode.LIVE, screen=seen.screen)
+
+    assert len(seen.published) == 1
+    growing = [each["text/html"] for each in seen.updated[:-1]]
+    assert any("**one**" in html and "three" not in html for html in growing)
+    assert all("<b>two" not in html for html in growing)
+    last = seen.updated[-1]
+    assert last["text/html"].count("<strong>one</strong>") == 2
+    assert all(model in last["text/plain"] for model in MODELS)
+    assert run.replies_df()["is_streamed"].tolist() == [True, True]
+    assert run.replies_df()["door"].tolist() == ["magic", "magic"]
+
+
+def test_settled_draws_once(session: Session) -> None:
+    """Where nobody watches there is one output, at the end."""
+    seen = _Seen()
+
+    run_side_by_side(_plan(session), mode=Mode.SETTLED, screen=seen.screen)
+
+    assert [name for _, name in seen.published] == [None]
+    assert seen.updated == []
+
+
+def test_a_terminal_gets_text(session: Session) -> None:
+    """In a terminal the replies are printed one below the other."""
+    seen = _Seen()
+
+    run_side_by_side(_plan(session), mode=Mode.PLAIN, screen=seen.screen)
+
+    [text] = seen.written
+    assert text.count("**one** <b>two</b> three") == 2
+    assert f"--- {MODELS[0]}" in text
+
+
+def test_cards_say_what_differs(session: Session) -> None:
+    """A card is headed by what varies, and by its repetition if there are more."""
+    seen = _Seen()
+    run = _plan(session, varied={"temperature": [0, None]}, repeats=2)
+
+    run_side_by_side(run, mode=Mode.PLAIN, screen=seen.screen)
+
+    heads = [line for line in seen.written[0].splitlines() if line.startswith("---")]
+    assert heads[:3] == [
+        f"--- {MODELS[0]} · temperature 0 · 1 of 2",
+        f"--- {MODELS[0]} · temperature 0 · 2 of 2",
+        f"--- {MODELS[0]} · temperature not sent · 1 of 2",
+    ]
+
+
+def test_too_many_are_not_streamed(session: Session) -> None:
+    """More than a screen can show are asked whole, and the rest is counted."""
+    seen = _Seen()
+    run = _plan(session, repeats=MAX_CARDS)
+
+    run_side_by_side(run, mode=Mode.SETTLED, screen=seen.screen)
+
+    assert f"{MAX_CARDS} more are in the frame" in seen.published[0][0]["text/plain"]
+    assert run.replies_df()["is_streamed"].tolist() == [False] * 2 * MAX_CARDS
