@@ -17,6 +17,8 @@ from pathlib import Path
 
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ConfigError, SvcError
+from svc_notebook.ledger import command as ledger
+from svc_notebook.settings import Settings
 
 STOPPED = 130
 WRONG = 2
@@ -58,7 +60,47 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser("emulate", help="serve an emulator of the service")
     )
     _add_lab(commands.add_parser("lab", help="open JupyterLab on the tour"))
+    _add_ledger(commands.add_parser("ledger", help="where it is, how large; forget it"))
     return parser
+
+
+def _add_ledger(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "The ledger holds every prompt and reply (SVC_LEDGER names it; :memory: keeps "
+        "nothing)."
+    )
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    path = verbs.add_parser("path", help="say where it is")
+    path.set_defaults(run=_ledger_path)
+    size = verbs.add_parser("size", help="say how much it holds")
+    size.set_defaults(run=_ledger_size)
+    forget = verbs.add_parser("forget", help="delete what it holds")
+    forget.add_argument(
+        "--before", metavar="DAY", help="only what started before, such as 2026-01-31"
+    )
+    forget.add_argument("--yes", action="store_true", help="really do so")
+    forget.set_defaults(run=_ledger_forget)
+
+
+def _ledger_path(_: argparse.Namespace) -> int:
+    settings = Settings.from_env()
+    source = settings.sources.get("ledger", "default")
+    return _say(ledger.path(settings.ledger, source=source))
+
+
+def _ledger_size(_: argparse.Namespace) -> int:
+    return _say(ledger.size(Settings.from_env().ledger))
+
+
+def _ledger_forget(arguments: argparse.Namespace) -> int:
+    place = Settings.from_env().ledger
+    ledger.check_confirmed(is_confirmed=arguments.yes, place=place)
+    return _say(ledger.forget(place, before=arguments.before))
+
+
+def _say(text: str) -> int:
+    sys.stdout.write(text + "\n")
+    return 0
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:

@@ -4,6 +4,7 @@ A face, not a record: it reads an `Exchange` and draws it. Rules: frozen; its
 HTML comes from `display` alone; it shows where its numbers come from.
 """
 
+from datetime import UTC, datetime
 from typing import Any
 
 from svc_notebook.display.markup import to_terminal
@@ -154,7 +155,19 @@ def marks(exchange: Exchange) -> tuple[str, ...]:
         found.append("incomplete")
     if exchange.is_emulated:
         found.append("emulator")
+    if exchange.is_reused:
+        found.append(_reused(exchange))
     return tuple(found)
+
+
+def _reused(exchange: Exchange) -> str:
+    """Say of when a re-used answer is, by the service's own clock (doc: Completion)."""
+    created = exchange.body.created if exchange.body else None
+    try:
+        day = "" if created is None else datetime.fromtimestamp(created, UTC).date()
+    except (OverflowError, OSError, ValueError):  # no time of this calendar
+        day = ""
+    return f"re-used {day}".rstrip()
 
 
 def footer(exchange: Exchange) -> str:

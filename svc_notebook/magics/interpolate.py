@@ -7,14 +7,14 @@ literal; all other text, braces and dollars included, goes byte for byte.
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
+from unicodedata import normalize
 
+from svc_notebook.chat.template import did_you_mean, fill
 from svc_notebook.errors import ParameterError
 
 from .context import Item, to_item
 
-_SPACED = re.compile(r"\{\{(?:\s+([^\W\d]\w*)\s*|([^\W\d]\w*)\s+)\}\}")
-_MARK = re.compile(r"(\\?)\{\{([^\W\d]\w*)\}\}")
+_SPACED = re.compile(r"\{\{(?:\s+([^\s{}]+)\s*|([^\s{}]+)\s+)\}\}")
 
 
 def interpolate(
@@ -35,17 +35,15 @@ def interpolate(
     """
     items: dict[str, Item] = {}
 
-    def put(mark: re.Match[str]) -> str:
-        escaped, name = mark.groups()
-        if escaped:
-            return mark.group()[1:]
+    def text_of(typed: str) -> str:
+        name = normalize("NFKC", typed)  # as Python keeps names
         if name not in names:
-            raise _unknown(name, names)
+            raise _unknown(typed, names)
         if name not in items:
             items[name] = to_item(name, names[name])
         return items[name].text
 
-    text = _MARK.sub(put, template)
+    text = fill(template, text_of)
     return text, tuple(items.values())
 
 
@@ -57,9 +55,7 @@ def near_marks(template: str, names: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _unknown(name: str, names: Mapping[str, object]) -> ParameterError:
-    public = [known for known in names if not known.startswith("_")]
-    near = get_close_matches(name, public, n=3)
-    hint = f" Did you mean {', '.join(near)}?" if near else ""
+    hint = did_you_mean(name, (each for each in names if not each.startswith("_")))
     return ParameterError(
         f"{{{{{name}}}}} names no variable of this notebook.{hint} Define it first, "
         f"write \\{{{{{name}}}}} for the plain text, or use --raw.",

@@ -30,8 +30,10 @@ class SvcOptions:
         is_raw: Whether `{{name}}` stays as it is.
         context: Names of what is added to the prompt, as typed.
         layout: How the reply is drawn: markdown, text or json; None for markdown.
+        repeats: How many times each combination is asked.
         is_dry: Whether to show what would be sent, and send nothing.
         is_strict: Whether a cut reply is a failure.
+        is_reused: Whether the ledger may answer an identical request.
         text: What stood on the line behind the options, as typed.
     """
 
@@ -45,8 +47,10 @@ class SvcOptions:
     is_raw: bool = False
     context: tuple[str, ...] = ()
     layout: str | None = None
+    repeats: int = 1
     is_dry: bool = False
     is_strict: bool = False
+    is_reused: bool = False
     text: str = ""
 
 
@@ -98,11 +102,31 @@ def _param_option(param: Param) -> Option:
 
 def _taker(param: Param) -> Callable[[SvcOptions, str], SvcOptions]:
     def take(options: SvcOptions, text: str) -> SvcOptions:
-        number = None if param.kind == "string" else to_number(text)
-        value = text if number is None else number  # the check refuses a wrong text
+        value = text if param.kind == "string" else _numbers(text)
         return replace(options, params={**options.params, param.name: value})
 
     return take
+
+
+def _numbers(text: str) -> object:
+    """Read a number, or several behind commas; the check refuses a wrong text."""
+    parts = [part.strip() for part in text.split(",")]
+    found = [to_number(part) for part in parts]
+    values = [
+        part if number is None else number
+        for part, number in zip(parts, found, strict=True)
+    ]
+    return values if len(values) > 1 else values[0]
+
+
+def _take_repeats(options: SvcOptions, text: str) -> SvcOptions:
+    number = to_number(text)
+    if not isinstance(number, int) or number < 1:
+        raise ParameterError(
+            f"--repeats {text} is not allowed; it takes an integer of at least 1.",
+            param="repeats",
+        )
+    return replace(options, repeats=number)
 
 
 def _take_stop(options: SvcOptions, text: str) -> SvcOptions:
@@ -153,7 +177,7 @@ OPTIONS = (
         flags=("-m", "--model"),
         group="Ask",
         value="ID",
-        doc="model to ask; `%svc models` lists the documented ones",
+        doc="model to ask; `%svc models` lists the documented ones; a,b asks several",
         take=lambda options, text: replace(options, model=text),
     ),
     Option(
@@ -183,7 +207,20 @@ OPTIONS = (
         doc="send the cell as it is, without {{name}}",
         take=lambda options, _: replace(options, is_raw=True),
     ),
+    Option(
+        flags=("--reuse",),
+        group="Ask",
+        doc="give back the ledger's answer to this very request, if it has one",
+        take=lambda options, _: replace(options, is_reused=True),
+    ),
     *(_param_option(param) for param in PARAMS),
+    Option(
+        flags=("--repeats",),
+        group="Parameters",
+        value="N",
+        doc="ask each combination so often; several values behind commas make a grid",
+        take=_take_repeats,
+    ),
     Option(
         flags=("-o", "--output"),
         group="Show",

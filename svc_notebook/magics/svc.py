@@ -27,6 +27,7 @@ from svc_notebook.display.screen import Screen
 from svc_notebook.display.stream import Growing
 from svc_notebook.errors import ConfigError, CutError, ParameterError, SvcError
 from svc_notebook.session import Session, current
+from svc_notebook.sweeps.side_by_side import run_side_by_side
 
 from . import commands
 from .ask import Step, Wanted, alone, continued, to_wanted
@@ -40,6 +41,7 @@ from .once import DrawnOnce
 from .options import SvcOptions
 from .parse import parse_options
 from .places import Places
+from .several import is_several, to_run
 from .show import show
 from .traits import SvcTraits
 from .verbatim import KeepBody, KeepQuestion
@@ -107,11 +109,16 @@ class SvcMagics(SvcTraits, Magics):
 
     def _ask(self, options: SvcOptions, text: str, *, own_output: bool) -> object:
         self._check_output(options)
+        if is_several(options):
+            return self._ask_several(options, text)
         step = self._step(options, text)
         if options.is_dry:
             return DryRun(request=step.request, notes=step.notes, wait=self._wait(step))
         stream = self.session.client.start(
-            step.request, origin=step.origin, is_streamed=options.is_streamed
+            step.request,
+            origin=step.origin,
+            is_streamed=options.is_streamed,
+            answers=self.session.reused if options.is_reused else None,
         )
         growing = Growing.open(
             mode_of(self.session.settings.display, self.shell),
@@ -129,6 +136,16 @@ class SvcMagics(SvcTraits, Magics):
             raise _cut_error(completion)
         return completion
 
+    def _ask_several(self, options: SvcOptions, text: str) -> object:
+        run = to_run(self.session, options, self._wanted(options, text))
+        if options.output:
+            self.shell.push({options.output: run})
+        if options.is_dry:
+            return run
+        mode = mode_of(self.session.settings.display, self.shell)
+        run_side_by_side(run, mode=mode)
+        return None
+
     def _wait(self, step: Step) -> str:
         """Say how long a limit would make this wait now."""
         try:
@@ -137,9 +154,12 @@ class SvcMagics(SvcTraits, Magics):
             return "no service is chosen yet, so no limit is known"
         return f"would wait {due.wait_s:.0f} s: {due.reason}" if due.wait_s > 0 else ""
 
-    def _step(self, options: SvcOptions, cell: str) -> Step:
+    def _wanted(self, options: SvcOptions, cell: str) -> Wanted:
         wanted = to_wanted(options, cell, names=self._names(), defaults=self.defaults())
-        wanted = replace(wanted, notes=(*wanted.notes, *self._advise(wanted)))
+        return replace(wanted, notes=(*wanted.notes, *self._advise(wanted)))
+
+    def _step(self, options: SvcOptions, cell: str) -> Step:
+        wanted = self._wanted(options, cell)
         if options.conversation is None:
             return alone(wanted)
         conversation = self.session.conversations.named(options.conversation)

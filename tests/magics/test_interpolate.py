@@ -18,6 +18,13 @@ def test_puts_values_in() -> None:
     assert [item.name for item in items] == ["a", "b"]
 
 
+def test_thai_names_are_names() -> None:
+    """A variable may be named in Thai, vowel and tone signs included."""
+    text, _ = interpolate("{{ข้อความ}} {{สระอำ}}", {"ข้อความ": "ก", "สระอํา": "ข"})
+
+    assert text == "ก ข"
+
+
 def test_escaped_mark_is_literal() -> None:
     """A backslash keeps a mark as plain text."""
     assert interpolate(r"\{{a}}", {"a": 1}) == ("{{a}}", ())
@@ -44,7 +51,7 @@ def test_unknown_name_is_refused_with_near_ones() -> None:
 @given(st.text())
 def test_text_without_marks_is_unchanged(text: str) -> None:
     """Any text without a mark comes back as it is."""
-    if re.search(r"\{\{[^\W\d]\w*\}\}", text):
+    if any(name.isidentifier() for name in re.findall(r"\{\{([^{}]*)\}\}", text)):
         return
 
     assert interpolate(text, {}) == (text, ())

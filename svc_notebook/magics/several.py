@@ -1,0 +1,49 @@
+"""Several values on one line: the same cell asked for every combination.
+
+Rules: the machinery is the sweep's; the line only says which lists there are; the
+variables are put in once, before.
+"""
+
+from svc_notebook.chat.budget import in_force
+from svc_notebook.errors import ParameterError
+from svc_notebook.service.message import to_messages
+from svc_notebook.session import Session
+from svc_notebook.sweeps.planning import plan
+from svc_notebook.sweeps.run import Run
+from svc_notebook.tokens import estimate_prompt_tokens
+
+from .ask import Wanted
+from .options import SvcOptions
+
+
+def is_several(options: SvcOptions) -> bool:
+    """Say whether a line asks for more than one combination."""
+    has_list = any(isinstance(value, list) for value in options.params.values())
+    return has_list or options.repeats > 1 or "," in (options.model or "")
+
+
+def to_run(session: Session, options: SvcOptions, wanted: Wanted) -> Run:
+    """Plan what a line with several values asks for; nothing is sent.
+
+    Raises:
+        ParameterError: A combination is not allowed, or a conversation is to go on
+            in several ways.
+    """
+    if options.conversation:
+        raise ParameterError(
+            f"-c {options.conversation} continues one conversation and cannot take "
+            "several answers. Leave -c out, or give one value each.",
+            param="conversation",
+        )
+    messages = to_messages(wanted.text, system=wanted.system)
+    max_tokens = in_force(wanted.max_tokens, estimate_prompt_tokens(messages))
+    return plan(
+        session,
+        wanted.text,
+        model=[each.strip() for each in wanted.model.split(",")],
+        system=wanted.system,
+        repeats=options.repeats,
+        raw=True,
+        door="magic",
+        varied={**wanted.params, "max_tokens": max_tokens},
+    )

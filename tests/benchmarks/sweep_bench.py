@@ -1,0 +1,131 @@
+"""What a sweep costs, and whether it ends when it said it would.
+
+`python tests/benchmarks/sweep_bench.py` asks four models at the emulator's real
+limits and prints how long it took beside the computed time, and how many refusals
+(429) there were; then what planning and asking cost in CPU and memory for very many
+cells. `--quick` leaves the real limits out, which take over two minutes. It is no
+test: nothing fails, but the last line of each part says whether the target was met.
+"""
+
+import asyncio
+import os
+import sys
+import time
+import tracemalloc
+from collections.abc import Iterator
+from tempfile import TemporaryDirectory
+
+from svc_notebook.client.limits import Due
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.session import Session
+from svc_notebook.settings import Settings
+from svc_notebook.sweeps.building import build_grid
+from svc_notebook.sweeps.cell import Cell
+from svc_notebook.sweeps.forecast import forecast
+from svc_notebook.sweeps.grid import Grid
+from svc_notebook.sweeps.lane import Cells
+from svc_notebook.sweeps.lanes import Lanes
+from svc_notebook.sweeps.order import blocks, by_model
+from svc_notebook.sweeps.outcome import Answered, Outcome
+from svc_notebook.sweeps.planning import plan
+from svc_notebook.sweeps.words import n_by_model
+
+MODELS = [
+    "svc-v1.5-instruct",
+    "svc-v1.5x-70b-instruct",
+    "svc-v2-8b-instruct",
+    "svc-v2-70b-instruct",
+]
+PER_MODEL = 130
+SLACK = 1.03
+
+
+def say(line: str) -> None:
+    """Print a line of the report."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def at_real_limits() -> None:
+    """Ask four models as fast as their limits allow."""
+    with (
+        TemporaryDirectory() as folder,
+        Emulator(tokens_per_s=None, first_token_s=0.3) as emulator,
+    ):
+        os.environ.update(XDG_DATA_HOME=folder, SVC_API_KEY=emulator.api_key)
+        session = Session(
+            Settings(base_url=emulator.base_url, ledger=f"{folder}/ledger.sqlite")
+        )
+        run = plan(session, "Hi", model=MODELS, repeats=PER_MODEL)
+        computed_s = forecast(n_by_model(run.grid))[0].last_sent_s or 0.0
+        say(f"{len(run)} requests to {len(MODELS)} models: {computed_s:.1f} s computed")
+        began_s, began_cpu_s = time.monotonic(), time.process_time()
+        run.run()
+        took_s = time.monotonic() - began_s
+        cpu_s = time.process_time() - began_cpu_s
+        frame = run.replies_df()
+        n_refused = int(frame["n_refused"].sum())
+        session.close()
+    say(f"took {took_s:.1f} s ({took_s / computed_s:.3f}), {cpu_s:.1f} s of CPU")
+    is_met = took_s <= SLACK * computed_s and not n_refused
+    n_ok = int((frame["status"] == "ok").sum())
+    say(f"{n_ok} ok, {n_refused} refusals: {'met' if is_met else 'NOT MET'}")
+
+
+class _AtOnce:
+    """Answers at once, without a client."""
+
+    def due(self, _model: str) -> Due:
+        return Due(0.0)
+
+    async def ask(self, _cell: Cell) -> Outcome:
+        return Answered()
+
+
+def _pulled(grid: Grid) -> dict[str, Cells]:
+    def pull(model: str, combinations: object) -> Iterator[Cell]:
+        order = blocks(combinations, repeats=grid.repeats, seed=1, model=model)  # type: ignore[arg-type]  # as by_model gives them
+        return (grid.cell(*number) for number in order)
+
+    return {
+        model: Cells(
+            pull=pull(model, combinations), n_cells=len(combinations) * grid.repeats
+        )
+        for model, combinations in by_model(grid).items()
+    }
+
+
+def many_cells(n_rows: int) -> None:
+    """Ask very many cells with nobody behind, and see what that takes."""
+    tracemalloc.start()
+    rows = [f"text number {number}" for number in range(n_rows)]
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    began_s = time.process_time()
+    grid = build_grid(
+        "{{text}}", varied={"model": ["a", "b"], "temperature": [0, 1]}, rows=rows
+    )
+    cells = _pulled(grid)
+    planned_s = time.process_time() - began_s
+    lanes = Lanes(cells, _AtOnce(), clock=time.monotonic)
+    asyncio.run(lanes.run())
+    asked_s = time.process_time() - began_s - planned_s
+    peak = tracemalloc.get_traced_memory()[1] - before
+    tracemalloc.stop()
+    us = asked_s / len(grid) * 1e6
+    say(
+        f"{len(grid):8} cells: planned in {planned_s:.1f} s, {us:.0f} us of CPU each "
+        f"(traced), {peak / 2**20:.1f} MB, {peak / len(grid):.0f} bytes a cell"
+    )
+
+
+def main() -> None:
+    """Measure and print."""
+    for n_rows in (1_000, 25_000):
+        many_cells(n_rows)
+    if "--quick" not in sys.argv:
+        at_real_limits()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""A sweep in a real kernel: planned, run, interrupted, restarted, resumed, retried."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from svc_notebook.emulator.server import Emulator
+from tests.notebook.conftest import Kernel, Ran
+
+MODEL = "svc-instruct"  # no limit is shown for it, so nothing waits
+PLAN = f"""
+import pandas as pd
+rows = pd.DataFrame({{"text": [f"text {{n}}" for n in range(60)], "half": [0, 1] * 30}})
+run = svc.sweep("Repeat: {{{{text}}}}", rows=rows, model="{MODEL}", name="life")
+run.in_flight = 2
+"""
+QUICK = PLAN.replace('f"text', 'f"word')
+FAILING: dict[str, Any] = {
+    "when": {"contains": "text 7"},
+    "status": 400,
+    "error": {"message": "Not this one."},
+}
+STUCK: dict[str, Any] = {"when": {"contains": "text 3"}, "end": "silent", "body": ["{"]}
+
+Open = Callable[[], Kernel]
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator that fails one text, and once does not answer another."""
+    with Emulator(
+        tokens_per_s=None,
+        first_token_s=0.02,
+        limits=False,
+        script=[FAILING, STUCK],
+        keys=["svc-key-of-this-test-77aa"],
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def open_kernel(emulator: Emulator, tmp_path: Path) -> Iterator[Open]:
+    """Return a function that opens a kernel; all of them share one ledger's file."""
+    with ExitStack() as stack:
+
+        def opened() -> Kernel:
+            env = {
+                "SVC_BASE_URL": emulator.base_url,
+                "SVC_API_KEY": emulator.api_key,
+                "SVC_LEDGER": str(tmp_path / "ledger.sqlite"),
+            }
+            kernel = Kernel(env)
+            stack.callback(kernel.close)
+            loaded = kernel.run("import svc_notebook as svc")
+            assert loaded.status == "ok", loaded.messages
+            return kernel
+
+        yield opened
+
+
+def _counts(kernel: Kernel) -> str:
+    counting = "sorted(run.replies_df()['status'].value_counts().to_dict().items())"
+    return kernel.value(counting)
+
+
+def test_the_whole_life_of_a_run(open_kernel: Open, emulator: Emulator) -> None:
+    """Planned, interrupted, killed, resumed, retried: 60 rows, no reply asked twice."""
+    first = open_kernel()
+    planned = first.run(PLAN + "run", is_watched=False)
+    assert "60 requests planned, nothing sent yet" in planned.shown
+    assert not list(emulator.requests)
+
+    ran = Ran()
+    cell = first.begin("run.run()")
+    following = first.begin("print('ran on')")
+    first.read(cell, ran, until="tokens")
+    pause = threading.Event()
+    while not emulator.requests[3:]:
+        pause.wait(0.01)
+    first.manager.interrupt_kernel()
+    first.read(cell, ran)
+    assert (ran.status, first.reply(following)) == ("error", "aborted")
+    [error] = ran.all("error")
+    assert error["traceback"] == ["(interrupted - what had come is kept)"]
+    kept = int(first.value("(run.replies_df()['status'] == 'ok').sum()"))
+    assert 0 < kept < 60
+
+    assert first.run("run.start()").status == "ok"
+    while int(first.value("run.n_todo")) > 40:
+        pass
+    os.kill(int(first.value("__import__('os').getpid()")), signal.SIGKILL)
+    assert emulator.wait_idle()
+    n_before = len(emulator.requests)
+
+    second = open_kernel()
+    assert second.run(PLAN).status == "ok"
+    n_todo = int(second.value("run.n_todo"))
+    assert 0 < n_todo <= 40
+    assert second.run("run.run()", is_watched=False).status == "ok"
+    assert len(emulator.requests) - n_before == n_todo
+    assert _counts(second) == "[('error', 1), ('ok', 59)]"
+
+    assert second.run("run.retry()", is_watched=False).status == "ok"
+    assert _counts(second) == "[('ok', 60)]"
+    n_whole = len(emulator.requests)
+    assert second.run("run.run(); run.retry()", is_watched=False).status == "ok"
+    assert len(emulator.requests) == n_whole
+    frame = (
+        "run.replies_df()[['var_text', 'half']].values.tolist() == rows.values.tolist()"
+    )
+    assert second.value(frame) == "True"
+
+
+def test_progress_is_widgets_where_somebody_watches(open_kernel: Open) -> None:
+    """A watched cell gets bars; an unwatched one gets its result and nothing else."""
+    kernel = open_kernel()
+    kernel.run(QUICK)
+
+    watched = kernel.run("_ = run.run()")
+    kernel.run(QUICK.replace('name="life"', 'name="other"'))
+    alone = kernel.run("_ = run.run()", is_watched=False)
+
+    assert "60/60" in watched.shown or "HBox" in watched.shown
+    assert alone.messages == []
+
+
+def test_the_kernel_is_free_while_a_run_is_on(open_kernel: Open) -> None:
+    """After `start` the next cell runs at once, and may `await` the end."""
+    kernel = open_kernel()
+    kernel.run(QUICK)
+
+    begun = kernel.run("run.start(); print('free', run.is_running)", is_watched=False)
+    ended = kernel.run("await run\nprint(run.n_todo)", is_watched=False)
+
+    assert "free True" in begun.shown
+    assert "0" in ended.shown
+
+
+def test_no_message_of_a_run_holds_the_key(
+    open_kernel: Open, emulator: Emulator
+) -> None:
+    """Plan, manifest, frame and errors of a run show no key."""
+    kernel = open_kernel()
+    cells = [
+        QUICK + "run",
+        "run.run()",
+        "run.manifest",
+        "vars(run)",
+        "run.replies_df().to_dict()",
+        "svc.sweep('{{nothing}}')",
+    ]
+
+    shown = [str(kernel.run(code).messages) for code in cells]
+
+    assert all(shown)
+    assert [emulator.api_key in each for each in shown] == [False] * len(cells)
