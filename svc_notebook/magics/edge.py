@@ -42,7 +42,8 @@ def short_errors(*, is_on: bool = True) -> Iterator[None]:
     except SvcError as error:
         if not is_on:
             raise
-        lines = error_lines(type(error).__name__, [str(error)])
+        said = [str(error), *getattr(error, "__notes__", ())]
+        lines = error_lines(type(error).__name__, said)
         # IPython asks the instance; the class stays free of any notebook.
         error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
         raise

@@ -7,6 +7,7 @@ holds it, and is drawn by the cell that streamed it only once.
 
 from collections.abc import Callable
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -25,7 +26,14 @@ from svc_notebook.completion import Completion
 from svc_notebook.display.reply import Final
 from svc_notebook.display.screen import Screen
 from svc_notebook.display.stream import Growing
-from svc_notebook.errors import ConfigError, CutError, ParameterError, SvcError
+from svc_notebook.errors import (
+    ConfigError,
+    CutError,
+    ParameterError,
+    SvcError,
+    UnknownModelError,
+)
+from svc_notebook.service.catalogue import MODELS
 from svc_notebook.session import Session, current
 from svc_notebook.sweeps.side_by_side import run_side_by_side
 
@@ -129,6 +137,8 @@ class SvcMagics(SvcTraits, Magics):
             completion = show(stream, growing, draw=partial(_draw, options, step))
         except (SvcError, Interrupted) as stopped:
             self._keep(options, step, stopped.partial)
+            if isinstance(stopped, UnknownModelError):
+                _hint_at_model(stopped, step.request.model)
             raise
         self._keep(options, step, completion)
         DrawnOnce(self.shell, completion)
@@ -222,6 +232,13 @@ class SvcMagics(SvcTraits, Magics):
             "help": lambda: help_text(self.defaults()),
         }
         return answers[said.command]()
+
+
+def _hint_at_model(error: UnknownModelError, model: str) -> None:
+    """Name the documented model that a misspelt one may have meant."""
+    near = get_close_matches(model, [each.id for each in MODELS], n=1)
+    if near and near[0] != model:
+        error.add_note(f"The model asked for is {model!r}; did you mean {near[0]}?")
 
 
 def _cut_error(completion: Completion) -> CutError:

@@ -80,6 +80,7 @@ def test_a_cut_reply_is_marked(shell: Shell) -> None:
         ("%%svc --max-tokens 8192\n" + "word " * 60, "max_tokens=8192"),
         ("%%svc -m svc-nope\nHello", "%svc models"),
         ("%%svc -c 'two words'\nHello", "without blanks"),
+        ("%%svc -m svc-v2-8b\nHello", "did you mean svc-v2-8b-instruct?"),
     ],
 )
 def test_a_refusal_is_a_short_box_and_the_cell_fails(
