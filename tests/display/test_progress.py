@@ -81,7 +81,10 @@ def test_what_cannot_be_drawn_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     stream.close()
     monkeypatch.setattr(sys, "stderr", stream)
 
-    Bars(Watched.TERMINAL).show(PARTS, is_last=True)
+    bars = Bars(Watched.TERMINAL)
+    bars.show(PARTS, is_last=True)
+
+    assert stream.closed
 
 
 @pytest.mark.parametrize(

@@ -99,4 +99,6 @@ def test_the_number_of_a_wrong_entry_is_told() -> None:
 )
 def test_odd_entries_that_can_be_played_are_taken(entry: dict[str, Any]) -> None:
     """Faults of every kind can be scripted; nothing is raised."""
-    Script([entry])
+    made = Script([entry])
+
+    assert isinstance(made, Script)
