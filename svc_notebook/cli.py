@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import io
 import os
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -199,7 +200,8 @@ def _lab(arguments: argparse.Namespace) -> int:
 
 
 def _emulate(arguments: argparse.Namespace) -> int:
-    with _emulator(arguments) as emulator:
+    _end_as_with_ctrl_c()
+    with contextlib.suppress(KeyboardInterrupt), _emulator(arguments) as emulator:
         print(  # noqa: T201 - the command's answer
             "An emulator of the service: its replies are made up, on this machine.\n\n"
             f"  export SVC_BASE_URL={emulator.base_url}\n"
@@ -207,10 +209,22 @@ def _emulate(arguments: argparse.Namespace) -> int:
             "Ctrl-C ends it.",
             flush=True,
         )
-        with contextlib.suppress(KeyboardInterrupt):
-            while True:
-                time.sleep(3600)
+        while True:
+            time.sleep(3600)
     return 0
+
+
+def _end_as_with_ctrl_c() -> None:
+    """Let a closed terminal or a plain `kill` end the command as Ctrl-C does."""
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
+        number = getattr(signal, name, None)
+        # What nohup has set to be ignored stays ignored.
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
 
 
 def _emulator(arguments: argparse.Namespace) -> Emulator:
