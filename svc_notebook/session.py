@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from secrets import token_hex
 from threading import RLock
 from uuid import uuid4
 
@@ -153,7 +154,8 @@ class Session:
         """Send from now on to an emulator that lives as long as this kernel."""
         with self._lock:
             if self._emulator is None:
-                self._emulator = Emulator().start()
+                # A key of no words, so that hiding it hides nothing else.
+                self._emulator = Emulator(keys=(token_hex(),)).start()
             self._renew(
                 self.settings.setting(
                     "use emulator",
