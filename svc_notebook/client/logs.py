@@ -17,7 +17,7 @@ class _Blotter(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self.keys: dict[int, Key] = {}
+        self.keys: dict[str, Key] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Let every record pass, without keys."""
@@ -35,8 +35,9 @@ _blotter = _Blotter()
 
 def keep_out_of_logs(key: Key) -> None:
     """See to it that this key shows in no log."""
-    if id(key) in _blotter.keys:
+    mark = key.digest("logs")  # one key is looked for once, however many hold it
+    if mark in _blotter.keys:
         return
-    _blotter.keys[id(key)] = key
+    _blotter.keys[mark] = key
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_blotter)
