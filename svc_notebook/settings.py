@@ -28,8 +28,8 @@ ENV_NAMES = {
 WAYS_ON = """\
 Two ways on:
 - the service: set SVC_BASE_URL to its address, such as https://HOST/v1, and \
-SVC_API_KEY to a key. Keys are made in the key section of the service's dashboard, are \
-shown once, and are for server-side use only.
+SVC_API_KEY to a key, or type the key after `%svc login`. Keys are made in the key \
+section of the service's dashboard, are shown once, and are for server-side use only.
 - without a key: `%svc use emulator` starts an emulator of the service, for this \
 kernel."""
 """What to do where a key or an address is missing (doc: Authentication)."""

@@ -73,6 +73,7 @@ def pytest_configure() -> None:
         IPYTHONDIR=str(Path(_HOME.name) / "ipython"),
         JUPYTER_CONFIG_DIR=str(Path(_HOME.name) / "jupyter"),
         PIP_NO_INDEX="1",
+        PYTHON_KEYRING_BACKEND="keyring.backends.null.Keyring",
     )
     # A patched socket class could be walked around; an audit hook cannot.
     sys.addaudithook(_guard)

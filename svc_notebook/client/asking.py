@@ -10,18 +10,26 @@ those may hold what the service sent back; whatever is opened is closed.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from svc_notebook.completion import Completion
 from svc_notebook.credentials import Key
-from svc_notebook.errors import RateLimitError, SvcError
+from svc_notebook.errors import (
+    NoConnectionError,
+    RateLimitError,
+    ServerFaultError,
+    StreamBrokenError,
+    SvcError,
+    TimedOutError,
+)
 from svc_notebook.exchange import Exchange, Failure, Status
 from svc_notebook.service.chunk import Delta
 from svc_notebook.settings import Timeouts
 
-from .clocks import Clocks, timed_out
+from .clocks import Clocks, timed_out, with_earlier
 from .echoes import hide_in_error, without_key
 from .gates import Gates
+from .hiding import Hiding
 from .journal import CANCELLED, Journal, to_failure
 from .limits import Slot
 from .receiving import Receiving
@@ -100,11 +108,16 @@ class Asking:
         try:
             with ticking():
                 await self._tries(show)
-        except (asyncio.CancelledError, KeyboardInterrupt):
+        except (asyncio.CancelledError, KeyboardInterrupt) as stop:
             self._record("cancelled", CANCELLED)
-            raise
+            stopped: type[BaseException] | None = type(stop)
         except Exception as problem:  # noqa: BLE001 - nothing foreign reaches a user
             self._lost = Lost(error=unforeseen(problem))
+            stopped = None
+        else:
+            stopped = None
+        if stopped:  # anew, without the frames in which the reply came
+            raise stopped
         error = self._lost.error if self._lost else None
         if error is None:
             return self._record("ok", None)
@@ -114,14 +127,17 @@ class Asking:
 
     async def _tries(self, show: Show) -> None:
         """Ask until it is over; `_lost` says how."""
+        hiding = Hiding(self._parts.key)
 
         def noted(delta: Delta) -> None:
             self._note(delta)
-            show(delta)
+            show(hiding.take(delta))
 
         while True:
             slot = await self._pace()
-            self._lost = await self._try(slot, noted)
+            self._lost = _after(self._lost, await self._try(slot, noted))
+            for delta in hiding.flush():
+                show(delta)
             wait_s = self._within_total(self._next_step(slot, self._lost))
             if wait_s is None:
                 return
@@ -214,8 +230,8 @@ class Asking:
     async def _wait(self, wait_s: float) -> None:
         """Wait between two tries."""
         began_s = self._world.clock()
-        kind = type(self._lost.error).__name__ if self._lost else ""
-        self._tell(Waiting(wait_s, f"trying again after {kind}"))
+        why = _WHY.get(type(self._lost.error), "a failure") if self._lost else ""
+        self._tell(Waiting(wait_s, f"trying again after {why}"))
         try:
             await self._world.sleep(wait_s)
         finally:
@@ -237,6 +253,20 @@ class Asking:
         return self.exchange
 
 
+def _after(earlier: Lost | None, lost: Lost | None) -> Lost | None:
+    """Return how a try ended, with what the one before it met."""
+    if lost is None or earlier is None:
+        return lost
+    return replace(lost, error=with_earlier(lost.error, earlier.error))
+
+
+_WHY: dict[type[SvcError], str] = {
+    RateLimitError: "a 429: too many requests",
+    ServerFaultError: "a fault of the service",
+    NoConnectionError: "no connection",
+    StreamBrokenError: "a broken connection",
+    TimedOutError: "no answer in time",
+}
 _CLOSED_S = 1.0
 
 

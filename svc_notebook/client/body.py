@@ -24,6 +24,8 @@ class HttpAnswer:
         pieces: The body as it comes, still encoded.
         encoding: The Content-Encoding.
         broken: What to say when the body breaks off.
+        is_framed: Whether HTTP itself tells where the body ends, so that an end is
+            no break.
         release: Called once at the end, with whether the whole body was read.
     """
 
@@ -34,12 +36,14 @@ class HttpAnswer:
         *,
         encoding: str,
         broken: Callable[[], Lost],
+        is_framed: bool,
         release: Callable[[bool], Awaitable[None]],
     ) -> None:
         self.head = head
         self._pieces = pieces
         self._encoding = encoding
         self._broken = broken
+        self._is_framed = is_framed
         self._release = release
         self._inflater: Inflater | None = None
         self._opened: Iterator[bytes] = iter(())
@@ -100,7 +104,11 @@ class HttpAnswer:
 
     def _end(self) -> bytes | Lost:
         is_whole = self._inflater is None or self._inflater.is_whole
-        return b"" if is_whole else self._broken()
+        if is_whole:
+            return b""
+        if self._is_framed:
+            return self._refused("with a body that cannot be decompressed whole", b"")
+        return self._broken()
 
     def _refused(self, reason: str, body: bytes) -> Lost:
         error = not_documented(

@@ -8,7 +8,7 @@ limit moves the last deadline.
 import math
 from dataclasses import dataclass
 
-from svc_notebook.errors import TimedOutError
+from svc_notebook.errors import SvcError, TimedOutError
 from svc_notebook.service.params import DEFAULT_MAX_TOKENS
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import Timeouts
@@ -105,4 +105,23 @@ def timed_out(left: Left) -> TimedOutError:
         "tokens, or allow more time (SVC_TIMEOUTS, or Settings.timeouts).",
         deadline=left.name,
         deadline_s=left.length_s,
+    )
+
+
+def with_earlier(error: SvcError, earlier: SvcError | None) -> SvcError:
+    """Say with a deadline what the try before it met, which may be the reason.
+
+    Args:
+        error: How the newest try ended.
+        earlier: How the one before it ended, if there was one.
+    """
+    if earlier is None or not isinstance(error, TimedOutError):
+        return error
+    status = getattr(earlier, "status", None)
+    shown = f" (status {status})" if status else ""
+    kind = type(earlier).__name__
+    return TimedOutError(
+        f"{error} The try before this one ended with {kind}{shown}.",
+        deadline=error.deadline,
+        deadline_s=error.deadline_s,
     )

@@ -51,7 +51,7 @@ def explain(problem: BaseException, route: Route, *, is_sent: bool) -> Lost:
     causes = tuple(_causes(problem))
     if isinstance(problem, httpx.ProxyError):
         return Lost(
-            error=_no_connection(route, "the proxy refused"),
+            error=_no_connection(route, _why_refused(problem)),
             is_lasting=True,
             is_sent=False,
         )
@@ -77,6 +77,15 @@ def is_unanswered(problem: BaseException) -> bool:
     if isinstance(problem, httpx.RemoteProtocolError):
         return "disconnected without sending" in str(problem)
     return isinstance(problem, (httpx.ReadError, httpx.WriteError))
+
+
+def _why_refused(problem: httpx.ProxyError) -> str:
+    if not str(problem).startswith("407"):
+        return "the proxy refused"
+    return (
+        "the proxy wants a login (status 407). Set HTTPS_PROXY to "
+        "http://USER:PASSWORD@HOST:PORT"
+    )
 
 
 def _closed_or_foreign(problem: BaseException, route: Route) -> Lost:

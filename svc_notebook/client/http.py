@@ -11,13 +11,13 @@ bytes nobody asked for is closed, not lent again; no exception of httpx leaves.
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import httpx
 
@@ -41,6 +41,13 @@ for _name in ("httpcore", "anyio", "anyio._backends._asyncio"):
 IDLE_S = 15.0
 _CLOSE_S = 1.0
 _EMULATOR_HEADER = "x-svc-emulator"
+
+
+class Closable(Protocol):
+    """A connection, or what it stands on."""
+
+    async def aclose(self) -> None:
+        """Close it."""
 
 
 class HttpTransport:
@@ -79,7 +86,7 @@ class HttpTransport:
             found = await self._ask(connection, request, progress)
             if isinstance(found, httpx.Response):
                 return self._answer(found, connection, stack)
-            await _shut(connection)
+            await _shut(connection, progress.tcp)
             if idle is None or not is_unanswered(found):
                 return self._explained(found, progress)
             idle = None  # it was closed while it was idle: nobody heard us
@@ -160,18 +167,22 @@ class HttpTransport:
         )
 
         async def release(is_ended: bool) -> None:  # noqa: FBT001 - the one fact
-            with suppress(Exception):
-                async with asyncio.timeout(_CLOSE_S):
-                    await response.aclose()
-            is_kept = is_ended and _is_clean(connection) and stack.put(connection)
-            if not is_kept:
-                await _shut(connection)
+            is_kept = False
+            try:
+                with suppress(Exception):
+                    async with asyncio.timeout(_CLOSE_S):
+                        await response.aclose()
+                is_kept = is_ended and _is_clean(connection) and stack.put(connection)
+            finally:  # also when it is cancelled here
+                if not is_kept:
+                    await _shut(connection)
 
         return HttpAnswer(
             head,
             aiter(cast(AsyncIterator[bytes], response.stream)),
             encoding=headers.get("content-encoding", ""),
             broken=partial(explain_break, self._route),
+            is_framed="content-length" in headers or "transfer-encoding" in headers,
             release=release,
         )
 
@@ -198,12 +209,15 @@ class _Progress:
     ) -> None:
         self.connect_s = connect_s
         self.is_sent = False
+        self.tcp: Closable | None = None  # what TLS or a proxy begins with
         self._on_sent = on_sent
         self.clock: asyncio.Timeout | None = None
         self._within_s = within_s
 
     async def trace(self, event: str, values: Mapping[str, Any]) -> None:
         """Take one of httpx's trace events; a proxy's CONNECT is not ours."""
+        if event == "connection.connect_tcp.complete":
+            self.tcp = values["return_value"]
         if event != "http11.send_request_headers.started" or self.is_sent:
             return
         if values["request"].method == b"POST" and self.clock is not None:
@@ -231,10 +245,23 @@ def _is_clean(connection: httpx.AsyncHTTPTransport) -> bool:
         return False
 
 
-async def _shut(connection: httpx.AsyncHTTPTransport) -> None:
-    with suppress(Exception):  # it is being closed; the other side may be gone
-        async with asyncio.timeout(_CLOSE_S):
-            await connection.aclose()
+async def _shut(*connections: Closable | None) -> None:
+    """Close a connection; who is cancelled meanwhile does not leave it half closed."""
+    closing = asyncio.ensure_future(_close(connections))
+    _closings.add(closing)
+    closing.add_done_callback(_closings.discard)
+    await asyncio.shield(closing)
+
+
+_closings: set[asyncio.Future[None]] = set()
+
+
+async def _close(connections: Sequence[Closable | None]) -> None:
+    for connection in connections:
+        with suppress(Exception):  # it is being closed; the other side may be gone
+            async with asyncio.timeout(_CLOSE_S):
+                if connection is not None:
+                    await connection.aclose()
 
 
 @cache

@@ -14,6 +14,7 @@ PIECE_BYTES = 256 * 1024
 _ANY_HEADER = zlib.MAX_WBITS | 32  # gzip or zlib, told by the first bytes
 _GZIP = b"\x1f\x8b"
 _NO_HEADER = -zlib.MAX_WBITS
+_START_BYTES = 64 * 1024  # by then a body has shown what it is
 
 
 class InflateError(Exception):
@@ -48,6 +49,7 @@ class Zipped:
         self._member = zlib.decompressobj(_ANY_HEADER)
         self._n_in_bytes = 0
         self._is_over = False
+        self._start: bytes | None = b""  # what came while nothing was opened yet
 
     @property
     def is_whole(self) -> bool:
@@ -81,17 +83,25 @@ class Zipped:
             rest = self._member.unconsumed_tail or self._member.unused_data
 
     def _open(self, rest: bytes) -> bytes:
+        if self._start is not None:
+            self._start += rest
         try:
-            return self._member.decompress(rest, PIECE_BYTES)
+            opened = self._member.decompress(rest, PIECE_BYTES)
         except zlib.error:
-            if self._n_in_bytes:
-                raise InflateError from None
-        # Some servers send deflate without its header.
+            opened = self._open_headless()
+        if opened or self._start is None or len(self._start) > _START_BYTES:
+            self._start = None
+        return opened
+
+    def _open_headless(self) -> bytes:
+        """Begin anew: some servers send deflate without its header."""
+        start, self._start = self._start, None
+        if start is None:
+            raise InflateError
         self._member = zlib.decompressobj(_NO_HEADER)
-        try:
-            return self._member.decompress(rest, PIECE_BYTES)
-        except zlib.error:
-            raise InflateError from None
+        with suppress(zlib.error):
+            return self._member.decompress(start, PIECE_BYTES)
+        raise InflateError
 
 
 def _rescued(member: "zlib._Decompress", rest: bytes) -> Iterator[bytes]:

@@ -27,6 +27,7 @@ class Job(Generic[Result]):
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._pid = os.getpid()
         self._ended = Event()
         self._task: asyncio.Task[Result] | None = None
         self._is_cancelled = False
@@ -38,16 +39,27 @@ class Job(Generic[Result]):
         if self._is_cancelled:
             self._task.cancel()
 
+    @property
+    def is_left_behind(self) -> bool:
+        """Whether it goes on in the process that this one was forked from."""
+        return self._pid != os.getpid()
+
     def stop(self) -> None:
         """Ask the work to stop, and do not wait for it."""
         self._is_cancelled = True
+        if self.is_left_behind:
+            return
         with suppress(RuntimeError):  # the loop may be closed, which ends it too
             self._loop.call_soon_threadsafe(self._stop)
 
     def cancel(self, *, within_s: float = CLEAN_UP_S) -> bool:
         """Stop the work and wait a moment; say whether it has ended."""
         self.stop()
-        return self._ended.wait(within_s)
+        return not self.is_left_behind and self.is_over_within(within_s)
+
+    def is_over_within(self, wait_s: float) -> bool:
+        """Wait for the end, at most so long; say whether it has come."""
+        return self._ended.wait(wait_s)
 
     def wait(self) -> Result:
         """Wait for the end and return the result.
@@ -120,6 +132,12 @@ class Portal:
             )
         return self.submit(work).wait()
 
+    def settle(self) -> None:
+        """Stop what is under way, and wait a moment until it is recorded."""
+        if self.is_open and current_thread() is not self._thread:
+            with suppress(SvcError):
+                self.submit(_end_tasks()).is_over_within(CLEAN_UP_S)
+
     def close(self) -> None:
         """Stop everything, close every connection, and end the thread."""
         if not self.is_open:
@@ -131,14 +149,20 @@ class Portal:
             self._loop.close()
 
 
-async def _end_all() -> None:
-    loop = asyncio.get_running_loop()
+async def _end_tasks() -> None:
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
     with suppress(Exception):
         async with asyncio.timeout(CLEAN_UP_S / 2):
             await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _end_all() -> None:
+    loop = asyncio.get_running_loop()
+    await _end_tasks()
+    with suppress(Exception):
+        async with asyncio.timeout(CLEAN_UP_S / 2):
             await loop.shutdown_asyncgens()
     loop.stop()
 
@@ -163,6 +187,9 @@ def portal() -> Portal:
             if _only.is_over:
                 raise SvcError("Python is shutting down; nothing more can be asked.")
             _only.portal = Portal()
+            atexit.unregister(_settle)
+            atexit.register(_settle)  # before what the ledger registered, so that
+            # nothing is written to it while it is being closed
         return _only.portal
 
 
@@ -177,6 +204,11 @@ def _forget() -> None:
     _left_to_the_parent.append(_only.portal)
     _only.lock = Lock()
     _only.portal = None
+
+
+def _settle() -> None:
+    if _only.portal is not None:
+        _only.portal.settle()
 
 
 def _close() -> None:

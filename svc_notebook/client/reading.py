@@ -2,7 +2,8 @@
 
 What it is not: no sockets and no clock; `receiving` feeds it. How a body is read
 follows from what came, not from what was asked for: a stream may be answered by one
-piece of JSON, or by a page of HTML.
+piece of JSON, or by a page of HTML. A reply in one piece is whole like a stream: when
+each choice that was asked for has its finish reason (doc: Completion, choices).
 """
 
 from collections.abc import Iterator
@@ -12,8 +13,9 @@ from svc_notebook.service.chunk import CallPiece, Delta
 from svc_notebook.service.completion import CompletionBody
 from svc_notebook.service.fault import Fault, to_error
 from svc_notebook.wire.answer import not_documented
-from svc_notebook.wire.decode import decode_completion
+from svc_notebook.wire.decode import decode_completion, decode_refusal
 
+from .numbering import from_zero, no_reply, too_few, unfinished
 from .streamed import StreamReading
 
 _STREAM_TYPE = "text/event-stream"
@@ -35,9 +37,12 @@ class WholeReading:
     n_chunks = 0
     is_finished = False
 
-    def __init__(self, *, status: int = 200, content_type: str = "") -> None:
+    def __init__(
+        self, *, status: int = 200, content_type: str = "", n_choices: int = 1
+    ) -> None:
         self.error: SvcError | None = None
         self.is_done = False
+        self._n_choices = n_choices
         self._status = status
         self._content_type = content_type
         self._pieces: list[bytes] = []
@@ -51,22 +56,36 @@ class WholeReading:
     def end(self) -> list[Delta]:
         """Read the whole and return its choices as deltas."""
         self.is_done = True
+        body = b"".join(self._pieces)
+        self._pieces.clear()
         try:
             found = decode_completion(
-                b"".join(self._pieces),
+                body,
                 status=self._status,
                 content_type=self._content_type,
             )
         except DocumentError as problem:
             self.error = problem
             return []
-        finally:
-            self._pieces.clear()
         if isinstance(found, Fault):
             self.error = to_error(found, status=self._status)
             return []
-        self._body = found
-        return list(_deltas_of(found))
+        self._body = self._numbered(found, refusal=decode_refusal(body))
+        return list(_deltas_of(self._body))
+
+    def _numbered(self, found: CompletionBody, *, refusal: str) -> CompletionBody:
+        """Return the reply, counted from 0; note what it lacks."""
+        n_came = len(found.choices)
+        if n_came < self._n_choices:
+            self.error = too_few(
+                n_came, self._n_choices, self._content_type, status=self._status
+            )
+            return found
+        if not all(each.finish_reason for each in found.choices):
+            self.error = unfinished(self._content_type, status=self._status)
+        else:
+            self.error = no_reply(found, self._content_type, refusal=refusal)
+        return from_zero(found)
 
     def body(self) -> CompletionBody | None:
         """Return the reply; None before its end."""
@@ -109,7 +128,9 @@ class BodyReading:
         self._content_type = content_type
         self._is_stream_type = _STREAM_TYPE in content_type.lower()
         self._stream = StreamReading(content_type=content_type, n_choices=n_choices)
-        self._whole = WholeReading(status=status, content_type=content_type)
+        self._whole = WholeReading(
+            status=status, content_type=content_type, n_choices=n_choices
+        )
         self._start = b""
         self._chosen: StreamReading | WholeReading | None = None
 
@@ -118,8 +139,9 @@ class BodyReading:
         if self._chosen is not None:
             return self._chosen.feed(piece)
         self._start += piece
-        first = self._start[:_LOOK_BYTES].lstrip(_BLANK)[:1]
-        if not first and len(self._start) < _LOOK_BYTES:
+        first = self._start.lstrip(_BLANK)[:1]
+        if not first:  # one blank stands for many
+            self._start = self._start[-_LOOK_BYTES:]
             return []
         self._chosen = self._choose(first)
         return self._chosen.feed(self._start)

@@ -118,4 +118,5 @@ def _may_pass(error: SvcError, policy: Policy) -> bool:
     return isinstance(error, (NoConnectionError, StreamBrokenError))
 
 
-_SERVER_STATUSES = frozenset(range(_SERVER_STATUS, 600))
+# 511: the network itself wants a login first, which asking again does not give.
+_SERVER_STATUSES = frozenset(range(_SERVER_STATUS, 600)) - {511}

@@ -16,22 +16,25 @@ def retry_after_s(headers: Mapping[str, str], *, now_at: datetime) -> float | No
 
     Args:
         headers: By name, in lower case.
-        now_at: The present (aware), against which a date counts.
+        now_at: The present (aware); a date counts from the service's own clock, if
+            its answer says what that shows, since ours may be wrong.
     """
     in_ms = _longest(headers.get("retry-after-ms"))
     if in_ms is not None:
         return in_ms / 1000
     text = headers.get("retry-after")
     seconds = _longest(text)
-    return _until(text, now_at) if seconds is None else seconds
+    if seconds is not None:
+        return seconds
+    return _until(text, _date(headers.get("date")) or now_at)
 
 
 def _longest(text: str | None) -> float | None:
     """Read seconds; of several, as a repeated header gives them, the longest."""
-    found = [_seconds(part) for part in (text or "").split(",")]
+    found = [_seconds(part) for part in (text or "").split(",") if part.strip()]
     if any(each is None for each in found):
         return None
-    return max(each for each in found if each is not None)
+    return max((each for each in found if each is not None), default=None)
 
 
 def _seconds(text: str) -> float | None:
@@ -45,13 +48,18 @@ def _seconds(text: str) -> float | None:
 
 
 def _until(text: str | None, now_at: datetime) -> float | None:
-    try:
-        at = parsedate_to_datetime(text or "")
-    except (ValueError, TypeError, IndexError, OverflowError):
+    at = _date(text)
+    if at is None:
         return None
-    if at.tzinfo is None:
-        at = at.replace(tzinfo=UTC)
     try:
         return max((at - now_at).total_seconds(), 0.0)
     except OverflowError:
         return None
+
+
+def _date(text: str | None) -> datetime | None:
+    try:
+        at = parsedate_to_datetime(text or "")
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)

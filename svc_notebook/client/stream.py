@@ -17,6 +17,7 @@ from svc_notebook.errors import SvcError
 from svc_notebook.service.chunk import Delta
 
 from .answered import Run
+from .front import Front, shown
 from .waiting import Waiting
 
 __all__ = ["AsyncCompletionStream", "Waiting"]
@@ -27,7 +28,8 @@ Queue = asyncio.Queue[Delta | None]
 class AsyncCompletionStream:
     """A streamed reply (doc: Response, streamed).
 
-    Iterate it for the pieces of text of the first choice, then read `completion`.
+    Iterate it for the pieces of text of the first choice, which is choice 0, or the
+    lowest that came, at the end, if there is no choice 0; then read `completion`.
     Use it in `async with`, or iterate it to its end.
 
     Example:
@@ -42,6 +44,8 @@ class AsyncCompletionStream:
         self._queue: Queue = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
         self._is_over = False
+        self._front = Front()
+        self._n_chars = 0
 
     async def deltas(self) -> AsyncGenerator[Delta]:
         """Iterate the new content of all choices, each with its choice's index.
@@ -57,8 +61,10 @@ class AsyncCompletionStream:
 
     async def __anext__(self) -> str:
         while (delta := await self._next()) is not None:
-            if delta.index == 0 and delta.text:
-                return delta.text
+            if text := self._front.take(delta):
+                return text
+        if rest := self._front.rest():
+            return rest
         raise StopAsyncIteration
 
     @property
@@ -78,32 +84,54 @@ class AsyncCompletionStream:
     async def aclose(self) -> None:
         """Stop: the connection is closed, and what had come is recorded."""
         self._is_over = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        if self._task is None:
+            return
+        if self._is_elsewhere(self._task):
+            _stop(self._task.get_loop(), self._task)
+            return
+        self._task.cancel()
+        await asyncio.wait([self._task])
 
     async def _next(self) -> Delta | None:
         """Return the next delta, None at the end."""
         if self._is_over:
             return None
         task = self._task or self._begin()
+        if self._is_elsewhere(task):
+            raise SvcError(
+                "This stream belongs to another event loop, on which it was begun; it "
+                "can be read only there. Ask again on this one."
+            )
         try:
             delta = await self._queue.get()
         except asyncio.CancelledError:
             await self.aclose()
             raise
+        if delta is not None and delta.index == 0:
+            self._n_chars += len(delta.text or "")
         if delta is None:
+            self._queue.put_nowait(None)  # for another task that waits, too
             self._is_over = True
             await asyncio.wait([task])
             if not task.cancelled():
                 task.result()
         return delta
 
+    @staticmethod
+    def _is_elsewhere(task: asyncio.Task[None]) -> bool:
+        return task.get_loop() is not asyncio.get_running_loop()
+
     def _begin(self) -> asyncio.Task[None]:
         loop = asyncio.get_running_loop()
         self._task = loop.create_task(_hand_over(self._asking, self._queue))
         finalize(self, _stop, loop, self._task).atexit = False
         return self._task
+
+    def __repr__(self) -> str:
+        exchange, n_chars = self._asking.exchange, self._n_chars
+        if exchange is None and self._task is None and not self._is_over:
+            return f"<{type(self).__name__}: not begun>"
+        return shown(self, exchange, n_chars=n_chars, is_over=self._is_over)
 
     async def __aenter__(self) -> Self:
         return self

@@ -3,20 +3,28 @@
 What it is not: no sockets and no clock. Rules for this file: what went wrong is kept
 beside what came before it, so that nothing that arrived is lost; nothing after [DONE]
 is looked at; a stream is whole only when a finish reason was seen on every choice
-(doc: Response, streamed).
+that was asked for (doc: Response, streamed); where one choice was asked for, the one
+that comes is choice 0, whatever its index says.
 """
+
+from collections.abc import Sequence
 
 import msgspec
 
 from svc_notebook.errors import DocumentError, StreamBrokenError, SvcError
 from svc_notebook.service.chunk import Assembly, CallPiece, Chunk, Delta
-from svc_notebook.service.completion import CompletionBody
+from svc_notebook.service.completion import Choice, CompletionBody
 from svc_notebook.service.fault import Fault, to_error
+from svc_notebook.wire.answer import not_documented
 from svc_notebook.wire.decode import decode_event
 from svc_notebook.wire.sse import Decoder, Event
 from svc_notebook.wire.surrogates import Joiner
 
+from .agreement import Agreement
+from .numbering import from_zero, no_reply, too_few
+
 _DONE = "[DONE]"  # doc: Response, streamed
+_OURS = frozenset({"", "message", "error"})
 
 
 class StreamReading:
@@ -37,15 +45,20 @@ class StreamReading:
         self._decoder = Decoder()
         self._joiner = Joiner()
         self._assembly = Assembly()
+        self._agreement = Agreement()
         self._seen: set[int] = set()
+        self._refusal: list[str] = []
+        self._first: int | None = None  # index of what came first
 
     def feed(self, piece: bytes) -> list[Delta]:
         """Take the next bytes and return what they add."""
         deltas: list[Delta] = []
         try:
-            for event in self._decoder.feed(piece):
+            for event in self._decoder.events(piece):
                 if self.is_done:
                     break
+                if _is_ping(event):
+                    continue
                 self.n_events += 1
                 deltas += self._take(event)
         except DocumentError as found:
@@ -54,7 +67,7 @@ class StreamReading:
 
     def end(self) -> list[Delta]:
         """Take note that the body has ended and return what was held back."""
-        return self._close(is_whole=self.is_finished)
+        return self._close(has_done=False)
 
     @property
     def is_finished(self) -> bool:
@@ -68,29 +81,84 @@ class StreamReading:
 
     def body(self) -> CompletionBody | None:
         """Return what has come so far; None if no choice has begun."""
-        return self._assembly.body() if self._seen else None
+        if not self._seen:
+            return None
+        body = self._assembly.body()
+        return from_zero(body) if self.is_finished else body
 
     def _take(self, event: Event) -> list[Delta]:
-        if event.data.strip() == _DONE:
-            # A service may give fewer choices than were asked for, if it says so.
-            return self._close(is_whole=self._assembly.is_finished)
+        if _is_done(event, is_finished=self.is_finished):
+            return self._close(has_done=True)
         found = decode_event(event, content_type=self._content_type)
         if isinstance(found, Fault):
             self._fail(to_error(found, status=200))
             return self._flush()
-        deltas = tuple(self._joined(delta) for delta in found.deltas)
-        self._add(msgspec.structs.replace(found, deltas=deltas))
-        return list(deltas)
+        chunk = self._numbered(found)
+        reason = self._agreement.problem_of(chunk)
+        if reason:
+            raise self._contradiction(reason, event)
+        deltas = tuple(self._joined(delta) for delta in chunk.deltas)
+        self._add(msgspec.structs.replace(chunk, deltas=deltas, wholes=()))
+        return [*deltas, *self._settle(chunk.wholes, event)]
 
-    def _close(self, *, is_whole: bool) -> list[Delta]:
+    def _settle(self, wholes: Sequence[Delta], event: Event) -> list[Delta]:
+        """Take whole messages, which may say again what the deltas said."""
+        added = []
+        for whole in wholes:
+            found = self._agreement.settled(whole, self._choice(whole.index))
+            if found is None:
+                reason = "with a whole message that is not what its deltas said"
+                raise self._contradiction(reason, event)
+            added.append(self._joined(found))
+            self._add(Chunk(deltas=(added[-1],)))
+        return added
+
+    def _choice(self, index: int) -> Choice | None:
+        choices = self._assembly.body().choices
+        return next((each for each in choices if each.index == index), None)
+
+    def _numbered(self, chunk: Chunk) -> Chunk:
+        """Return a chunk in which the one choice that was asked for is choice 0."""
+        deltas = (*chunk.deltas, *chunk.wholes)
+        if self._n_choices > 1 or not deltas:
+            return chunk
+        if self._first is None:
+            self._first = deltas[0].index
+        if self._first == 0:
+            return chunk
+        swapped = {self._first: 0, 0: self._first}
+        return msgspec.structs.replace(
+            chunk,
+            deltas=tuple(_renumbered(each, swapped) for each in chunk.deltas),
+            wholes=tuple(_renumbered(each, swapped) for each in chunk.wholes),
+        )
+
+    def _contradiction(self, reason: str, event: Event) -> DocumentError:
+        return not_documented(
+            reason, event.data.encode(), status=200, content_type=self._content_type
+        )
+
+    def _close(self, *, has_done: bool) -> list[Delta]:
         deltas = self._flush()
         self.is_done = True
-        if self.error is None and not is_whole:
-            self.error = _cut_short(has_text=bool(self._seen))
+        if self.error is None and self.is_finished:
+            self.error = no_reply(
+                self._assembly.body(),
+                self._content_type,
+                refusal="".join(self._refusal),
+            )
+        elif self.error is None:
+            is_ended = has_done and self._assembly.is_finished
+            self.error = (
+                too_few(len(self._seen), self._n_choices, self._content_type)
+                if is_ended
+                else _cut_short(has_text=bool(self._seen))
+            )
         return deltas
 
     def _add(self, chunk: Chunk) -> None:
         self._seen.update(delta.index for delta in chunk.deltas)
+        self._refusal += [delta.refusal for delta in chunk.deltas if delta.refusal]
         self._assembly.add(chunk)
 
     def _joined(self, delta: Delta) -> Delta:
@@ -122,6 +190,27 @@ class StreamReading:
     def _fail(self, error: SvcError) -> None:
         self.error = error
         self.is_done = True
+
+
+def _is_done(event: Event, *, is_finished: bool) -> bool:
+    """Say whether an event is the last, behind a whole reply also if ill written."""
+    data = event.data.strip()
+    return data == _DONE or (is_finished and data.strip('"').upper() == _DONE)
+
+
+def _is_ping(event: Event) -> bool:
+    """Say whether an event only keeps the connection alive; it is as good as none.
+
+    Events are data-only (doc: Response, streamed), so a named one is not the reply's
+    unless it looks like a chunk.
+    """
+    start = event.data.lstrip()[:1]
+    return not start or (event.type not in _OURS and start not in "{[")
+
+
+def _renumbered(delta: Delta, numbers: dict[int, int]) -> Delta:
+    index = numbers.get(delta.index, delta.index)
+    return msgspec.structs.replace(delta, index=index)
 
 
 def _cut_short(*, has_text: bool) -> StreamBrokenError:

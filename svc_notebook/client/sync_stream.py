@@ -16,6 +16,7 @@ from svc_notebook.errors import SvcError
 from svc_notebook.service.chunk import Delta
 
 from .answered import Run
+from .front import Front, shown
 from .portal import Job, portal
 from .waiting import Waiting
 
@@ -35,8 +36,9 @@ class CompletionStream:
     """A streamed reply (doc: Response, streamed).
 
     Its request is sent at once, when it is made, and not only when it is read.
-    Iterate it for the pieces of text of the first choice, then read `completion`;
-    or call `poll` again and again. `cancel` stops it. Use it in `with`, or iterate
+    Iterate it for the pieces of text of the first choice, which is choice 0, or the
+    lowest that came, at the end, if there is no choice 0; then read `completion`. Or
+    call `poll` again and again. `cancel` stops it. Use it in `with`, or iterate
     it to its end.
 
     Example:
@@ -53,6 +55,7 @@ class CompletionStream:
         self._is_ended = False
         self._is_done = False
         self._arrived = _Arrived()
+        self._front = Front()
         self._job: Job[None] = portal().submit(_hand_over(asking, queue, self._arrived))
         self._finalizer = finalize(self, self._job.stop)
         self._finalizer.atexit = False  # the portal stops everything at exit
@@ -75,7 +78,10 @@ class CompletionStream:
         Raises:
             SvcError: The request failed; raised once, after all that had come.
             KeyboardInterrupt: The user stopped it; the request is stopped too.
+            SvcError: This process was forked while the request was under way.
         """
+        if not self._is_ended and self._job.is_left_behind:
+            raise _left_behind()
         items: list[Delta | Waiting] = []
         try:
             item = self._next(timeout_s)
@@ -95,8 +101,10 @@ class CompletionStream:
         try:
             while not self._is_done:
                 for item in self.poll():
-                    if isinstance(item, Delta) and item.index == 0 and item.text:
-                        yield item.text
+                    if isinstance(item, Delta) and (text := self._front.take(item)):
+                        yield text
+            if text := self._front.rest():
+                yield text
         except KeyboardInterrupt:
             self.cancel()
             raise
@@ -128,11 +136,12 @@ class CompletionStream:
         return Completion(exchange) if exchange else None
 
     def __repr__(self) -> str:
-        exchange = self._asking.exchange
-        is_over = exchange is not None or self._is_done
-        state = _STATES[exchange.status if exchange else "cancelled"]
-        so_far = f"{state if is_over else 'under way'}, {self._arrived.n_chars}"
-        return f"<{type(self).__name__}: {so_far} characters so far>"
+        return shown(
+            self,
+            self._asking.exchange,
+            n_chars=self._arrived.n_chars,
+            is_over=self._is_done,
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -151,6 +160,7 @@ class CompletionStream:
             return None
         item = self._take(timeout_s)
         if isinstance(item, End):
+            self._queue.put(item)  # for another thread that waits, too
             self._is_ended, self._error = True, item.error
             return None
         return item
@@ -172,7 +182,11 @@ class CompletionStream:
             raise error
 
 
-_STATES = {"ok": "ended", "error": "failed", "cancelled": "stopped"}
+def _left_behind() -> SvcError:
+    return SvcError(
+        "This stream belongs to the process that began it, and goes on there; a "
+        "forked process cannot read it. Ask again here."
+    )
 
 
 class _Arrived:

@@ -2,9 +2,11 @@
 
 Rules: pure; text is joined exactly and never normalised; choices are kept apart
 by index; pieces of tool calls are joined by index and never glued to another
-call; an answer is finished when a finish reason was seen on every choice.
+call; what is said again is not added again; an answer is finished when a finish
+reason was seen on every choice.
 """
 
+import json
 from dataclasses import dataclass, field
 
 import msgspec
@@ -29,15 +31,24 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     calls: tuple[CallPiece, ...] = ()
     finish_reason: str | None = None
+    refusal: str = ""  # no field of the document, but nothing to overlook
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
-    """One event of a streamed answer, in our names (doc: Stream chunk)."""
+    """One event of a streamed answer, in our names (doc: Stream chunk).
+
+    Attributes:
+        id, created, model, usage: As sent; None where left out.
+        deltas: New content.
+        wholes: Content that is no addition: the whole message of a choice, which the
+            document shows for answers in one piece only.
+    """
 
     id: str | None = None
     created: int | None = None
     model: str | None = None
     deltas: tuple[Delta, ...] = ()
+    wholes: tuple[Delta, ...] = ()
     usage: Usage | None = None
 
 
@@ -47,6 +58,27 @@ class _OpenCall:
     id: str | None
     name: str
     arguments: list[str]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the arguments so far are an object from beginning to end."""
+        if not self.arguments or not self.arguments[-1].rstrip().endswith("}"):
+            return False
+        try:
+            return isinstance(json.loads("".join(self.arguments)), dict)
+        except (ValueError, RecursionError):
+            return False
+
+    def take(self, piece: CallPiece) -> None:
+        """Add a piece, or nothing of it that was said before."""
+        name, arguments = piece.name or "", piece.arguments
+        # Two letters alike may begin a name; only more than that is a repetition.
+        is_more = len(name) > 1 or bool(arguments) or any(self.arguments)
+        if not (is_more and name == self.name):
+            self.name += name
+        is_object = arguments.startswith("{") and self.is_whole
+        if not (is_object and arguments == "".join(self.arguments)):
+            self.arguments.append(arguments)
 
 
 @dataclass(slots=True)
@@ -75,8 +107,7 @@ class _OpenChoice:
             return
         call.id = call.id or piece.id
         self._note(call)
-        call.name = call.name or (piece.name or "")
-        call.arguments.append(piece.arguments)
+        call.take(piece)
 
     def _note(self, call: _OpenCall) -> None:
         self.newest[call.index] = call
@@ -90,6 +121,8 @@ class _OpenChoice:
             newest = self.calls[-1] if self.calls else None
         if newest and piece.id and newest.id and piece.id != newest.id:
             return self.by_id.get(piece.id)
+        if newest and piece.name and not newest.id and newest.is_whole:
+            return None  # without ids, a name behind whole arguments begins a call
         return newest
 
     def close(self, index: int) -> Choice:

@@ -9,7 +9,7 @@ import msgspec
 from .tool import ToolCall
 
 
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
+class Usage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Tokens of one request, counted by the service (doc: Completion)."""
 
     prompt_tokens: int | None = None
@@ -17,7 +17,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     total_tokens: int | None = None
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True):
+class Choice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One generated answer (doc: Completion, choices).
 
     Attributes:
@@ -33,7 +33,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     finish_reason: str | None = None
 
 
-class CompletionBody(msgspec.Struct, frozen=True, kw_only=True):
+class CompletionBody(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What came back for one request (doc: Completion).
 
     Attributes:

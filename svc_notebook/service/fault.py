@@ -58,6 +58,9 @@ ones) or the base address is wrong (it ends with /v1). Check both""",
     429: """\
 A rate limit was exceeded. Wait and ask again, or send fewer requests per second and \
 minute (doc: Rate limits per model)""",
+    511: """\
+The network wants a login before it lets anything through, as in a hotel. Open a page \
+in a browser and log in there, then ask again; the service was not reached""",
 }
 _REFUSED = """\
 The request was refused and would be refused again. Change what the message names"""

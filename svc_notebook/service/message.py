@@ -17,7 +17,7 @@ from .tool import ToolCall
 ROLES = ("system", "user", "assistant", "tool")  # doc: Message
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One message of a conversation (doc: Message).
 
     Attributes:

@@ -139,5 +139,5 @@ class Params(TypedDict, total=False):
     frequency_penalty: float | None
     repetition_penalty: float | None
     user: str | None
-    tools: Sequence[Mapping[str, Any]] | None
+    tools: Any  # definitions; the verbs take functions and toolboxes too
     extra: Mapping[str, Any] | None

@@ -18,7 +18,7 @@ from .params import PARAM_NAMES
 from .text import check_text
 
 
-class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
+class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is asked of the service.
 
     Attributes:

@@ -12,14 +12,14 @@ import msgspec
 from svc_notebook.errors import ParameterError
 
 
-class FunctionCall(msgspec.Struct, frozen=True, kw_only=True):
+class FunctionCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The name of the tool to use and its arguments as JSON text."""
 
     name: str
     arguments: str
 
 
-class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One call of a tool that the model asks for (doc: Tool call).
 
     Attributes:

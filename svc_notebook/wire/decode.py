@@ -21,7 +21,7 @@ from svc_notebook.service.tool import FunctionCall, ToolCall
 
 from .answer import not_documented
 from .faults import decode_fault, fault_of, is_complaint
-from .raw import LABELS, RawCall, RawChoice, RawReply, RawUsage
+from .raw import LABELS, RawCall, RawChoice, RawReply, RawText, RawUsage
 from .sse import Event
 from .surrogates import mend
 
@@ -59,6 +59,20 @@ def decode_completion(
     )
 
 
+def decode_refusal(body: bytes) -> str:
+    """Return in what words a reply in one piece declines to answer, "" if it does not.
+
+    Args:
+        body: One that `decode_completion` reads as a reply.
+    """
+    if b"refusal" not in body:
+        return ""
+    raw = _read(body, status=_OK, content_type="")
+    choices = [] if isinstance(raw, Fault) else raw.choices or []
+    said = [_words(each.message.refusal) for each in choices if each.message]
+    return " ".join(each for each in said if each)
+
+
 def decode_event(event: Event, *, content_type: str = "") -> Chunk | Fault:
     """Read one event of a stream (doc: Stream chunk).
 
@@ -76,11 +90,25 @@ def decode_event(event: Event, *, content_type: str = "") -> Chunk | Fault:
         return raw
     if raw.choices is None and raw.usage is None and is_complaint(body):
         return decode_fault(body)
+    choices = list(enumerate(raw.choices or ()))
+    if any(each.text and not (each.delta or each.message) for _, each in choices):
+        raise not_documented(
+            "with text outside of a delta", body, status=_OK, content_type=content_type
+        )
     return Chunk(
         id=raw.id,
         created=raw.created,
         model=raw.model,
-        deltas=tuple(_delta(each, at) for at, each in enumerate(raw.choices or ())),
+        deltas=tuple(
+            _delta(each, at, each.delta, is_last=each.message is None)
+            for at, each in choices
+            if each.delta is not None or each.message is None
+        ),
+        wholes=tuple(
+            _delta(each, at, each.message, is_last=True)
+            for at, each in choices
+            if each.message is not None
+        ),
         usage=_usage(raw.usage),
     )
 
@@ -90,10 +118,12 @@ def _read(body: bytes, *, status: int, content_type: str) -> RawReply | Fault:
         raw = _FAST.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raw = None
-    if raw is not None and not _is_fault(raw.error, raw.choices, raw.object):
-        return raw
     try:
-        return _read_patiently(body)
+        if raw is None or _is_fault(raw.error, raw.choices, raw.object):
+            found = _read_patiently(body)
+        else:
+            found = raw
+        return found if isinstance(found, Fault) else _without_oddities(found)
     except _UnreadableError as problem:
         reason = str(problem)
     raise not_documented(reason, body, status=status, content_type=content_type)
@@ -103,6 +133,18 @@ def _is_fault(error: object, choices: object, kind: object) -> bool:
     """Say whether a body tells of an error; `"error": ""` beside choices does not."""
     is_empty = error is None or (not error and bool(choices))
     return not is_empty or kind == "error"
+
+
+def _without_oddities(raw: RawReply) -> RawReply | Fault:
+    """Return a reply whose choices neither fail nor call in another's way."""
+    for choice in raw.choices or ():
+        said = choice.message or choice.delta
+        error = choice.error or (said and said.error)
+        if error:
+            return fault_of({"error": error})
+        if said and said.function_call:
+            raise _UnreadableError("with a call in another interface's function_call")
+    return raw
 
 
 class _UnreadableError(Exception):
@@ -117,8 +159,8 @@ def _read_patiently(body: bytes) -> RawReply | Fault:
         return fault_of(value)
     try:
         kept = {
-            name: _mended(each)
-            for name, each in value.items()
+            name: each
+            for name, each in _mended(value).items()
             if name not in LABELS or _is_a(each, LABELS[name])
         }
         return msgspec.convert(kept, RawReply)
@@ -150,7 +192,7 @@ def _mended(value: Any) -> Any:  # noqa: ANN401 - JSON
         return [_mended(each) for each in value]
     if isinstance(value, dict):
         return {
-            name: each
+            mend(name): each
             if name in _IN_PIECES and isinstance(each, str)
             else _mended(each)
             for name, each in value.items()
@@ -198,11 +240,11 @@ def _calls(raws: Sequence[RawCall]) -> tuple[ToolCall, ...]:
     )
 
 
-def _delta(raw: RawChoice, at: int) -> Delta:
-    piece = raw.delta or raw.message
+def _delta(raw: RawChoice, at: int, piece: RawText | None, *, is_last: bool) -> Delta:
     index = at if raw.index is None else raw.index
+    finish_reason = raw.finish_reason if is_last else None
     if piece is None:
-        return Delta(index=index, finish_reason=raw.finish_reason)
+        return Delta(index=index, finish_reason=finish_reason)
     return Delta(
         index=index,
         text=piece.content,
@@ -215,8 +257,15 @@ def _delta(raw: RawChoice, at: int) -> Delta:
             )
             for call in piece.tool_calls or ()
         ),
-        finish_reason=raw.finish_reason,
+        finish_reason=finish_reason,
+        refusal=_words(piece.refusal),
     )
+
+
+def _words(said: object) -> str:
+    if isinstance(said, str):
+        return mend(said)
+    return json.dumps(said) if said else ""
 
 
 def _usage(raw: RawUsage | None) -> Usage | None:

@@ -33,7 +33,9 @@ def is_complaint(body: bytes) -> bool:
         value = json.loads(body.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return False
-    return isinstance(value, dict) and any(value.get(name) for name in _MESSAGES)
+    if not isinstance(value, dict):
+        return False
+    return value.get("type") == "error" or any(map(value.get, ("errors", *_MESSAGES)))
 
 
 def fault_of(value: object) -> Fault:
@@ -42,9 +44,11 @@ def fault_of(value: object) -> Fault:
         value = next((each for each in value if isinstance(each, dict)), str(value))
     if not isinstance(value, dict):
         return Fault(message=_text(value) or "")
-    error = value.get("error")
+    error = value.get("error") or value.get("errors")
     if error is None or isinstance(error, bool):
         error = value
+    if isinstance(error, list):
+        error = next((each for each in error if isinstance(each, dict)), str(error))
     if not isinstance(error, dict):
         error = {"message": error}
     said = next((error[name] for name in _MESSAGES if error.get(name)), None)

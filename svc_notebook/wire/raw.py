@@ -29,18 +29,31 @@ class RawCall(msgspec.Struct):
 
 
 class RawText(msgspec.Struct):
-    """A message of a whole reply, or a delta of a stream."""
+    """A message of a whole reply, or a delta of a stream.
+
+    The last three are where other interfaces decline, call and fail; they are not
+    read as a reply, but not overlooked.
+    """
 
     content: str | None = None
     tool_calls: list[RawCall] | None = None
+    refusal: Any = None
+    function_call: Any = None
+    error: Any = None
 
 
 class RawChoice(msgspec.Struct):
-    """One choice: `message` in a whole reply, `delta` in a stream."""
+    """One choice: `message` in a whole reply, `delta` in a stream.
+
+    `text` and `error` are where other interfaces put them; they are not read as a
+    reply, but not overlooked.
+    """
 
     index: Count | None = None
     message: RawText | None = None
     delta: RawText | None = None
+    text: Any = None
+    error: Any = None
     finish_reason: str | None = None
 
 

@@ -3,19 +3,25 @@
 What it is not: it knows neither JSON nor what an event means. The rules are the
 ones of the HTML standard's event stream: lines end with CR, LF or CRLF and with
 nothing else; a BOM at the very start is dropped; an event is what a blank line
-ends, and one without data is none.
+ends, and one without data is none. One rule is stricter: a name that no field can
+have, such as one with a control character in it, is a damaged line and not an
+unknown field, since what it held would be missing from the reply.
 
 Rules for this file: an event is out as soon as its last byte is in, so a CR ends
 its line at once and the LF that may follow is dropped later; every byte is looked
 at a bounded number of times; what is kept is bounded.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from svc_notebook.errors import DocumentError
 
+from .answer import head_of
+
 MAX_EVENT_BYTES = 64 * 1024 * 1024
+_FIELD = re.compile(rb"[\w-]+")
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -46,7 +52,18 @@ class Decoder:
         """Take the next bytes and return the events that are whole with them.
 
         Raises:
-            DocumentError: An event is larger than anything the document allows.
+            DocumentError: As for `events`.
+        """
+        return list(self.events(piece))
+
+    def events(self, piece: bytes) -> Iterator[Event]:
+        """Take the next bytes, and give the events that are whole with them.
+
+        Those before what is wrong are given first. Take them all.
+
+        Raises:
+            DocumentError: An event is larger than anything the document allows, or a
+                line is damaged.
         """
         if self._start is not None:
             piece = self._without_bom(piece)
@@ -54,14 +71,13 @@ class Decoder:
             self._is_after_cr = False
             piece = piece.removeprefix(b"\n")
         if not piece:
-            return []
+            return
         self._is_after_cr = piece.endswith(b"\r")
         *ended, rest = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-        events = list(self._take_lines(ended))
+        yield from self._take_lines(ended)
         if rest:
             self._rest.append(rest)
             self._hold(len(rest))
-        return events
 
     @property
     def has_rest(self) -> bool:
@@ -76,7 +92,7 @@ class Decoder:
         self._start = None
         return start.removeprefix(_BOM)
 
-    def _take_lines(self, ended: list[bytes]) -> Iterable[Event]:
+    def _take_lines(self, ended: list[bytes]) -> Iterator[Event]:
         for piece in ended:
             line = piece
             if self._rest:
@@ -93,6 +109,8 @@ class Decoder:
         """Read one line; comments and fields nobody asked for leave no trace."""
         name, _, value = line.partition(b":")
         if name not in {b"data", b"event"}:
+            if name and not _FIELD.fullmatch(name):
+                raise _no_field(line)
             return
         text = value.removeprefix(b" ").decode("utf-8", "replace")
         if name == b"event":
@@ -110,3 +128,13 @@ class Decoder:
                 "the service sends no such events (doc: Stream chunk). Check that the "
                 "base address is the service's."
             )
+
+
+def _no_field(line: bytes) -> DocumentError:
+    head = head_of(line)
+    return DocumentError(
+        f"The stream holds a line that is no part of an event: {head}\nAsk again; if "
+        "it stays so, check that no proxy changes what the service sends "
+        "(doc: Response, streamed).",
+        head=head,
+    )

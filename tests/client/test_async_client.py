@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 from svc_notebook.client.aio import AsyncClient
+from svc_notebook.client.body import HttpAnswer
 from svc_notebook.client.gates import Gates
+from svc_notebook.client.http import HttpTransport
 from svc_notebook.client.retry import ONCE
+from svc_notebook.client.world import utc_now
+from svc_notebook.credentials import Key
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import RateLimitError, ServerFaultError, SvcError
 from svc_notebook.service.chunk import Delta
@@ -163,3 +167,97 @@ def test_failing_calls_are_bounded(serve: Serve, virtual: Any) -> None:  # noqa:
 
     assert asyncio.run(ask()) == 30
     assert len(server.requests) == 90
+
+
+def test_a_stream_shows_how_far_it_is(emulator: Emulator) -> None:
+    """Before, during and after, a stream's repr is its state and a count."""
+
+    async def ask() -> list[str]:
+        async with client_of(emulator) as client:
+            ended, stopped = client.stream("Hello"), client.stream("Hello")
+            shown = [repr(ended)]
+            text = "".join([piece async for piece in ended])
+            await stopped.aclose()
+            shown += [repr(ended).replace(str(len(text)), "all"), repr(stopped)]
+            stream = client.stream("Hello")
+            await anext(stream)
+            shown.append(repr(stream).partition(",")[0])
+            await stream.aclose()
+            return [*shown, repr(stream).partition(",")[0]]
+
+    shown = [
+        each.removeprefix("<AsyncCompletionStream: ") for each in asyncio.run(ask())
+    ]
+
+    assert shown == [
+        "not begun>",
+        "ended, all characters so far>",
+        "stopped, 0 characters so far>",
+        "under way",
+        "stopped",
+    ]
+
+
+def test_two_tasks_read_one_stream(emulator: Emulator) -> None:
+    """Tasks that share a stream share its text, and both come to its end."""
+
+    async def ask() -> tuple[int, int]:
+        async with client_of(emulator) as client, client.stream("Hello") as stream:
+
+            async def read() -> int:
+                return sum([len(piece) async for piece in stream])
+
+            async with asyncio.timeout(10):
+                shown = await asyncio.gather(read(), read())
+            return sum(shown), len(stream.completion.text)
+
+    n_shown, n_chars = asyncio.run(ask())
+
+    assert n_shown == n_chars > 0
+
+
+def test_a_stream_stays_on_its_loop(emulator: Emulator) -> None:
+    """On another loop a stream is refused by name, and can be closed."""
+    stream = client_of(emulator).stream("Hello")
+
+    async def read() -> str:
+        return await anext(stream)
+
+    asyncio.run(read())
+    with pytest.raises(SvcError, match="another event loop"):
+        asyncio.run(read())
+    asyncio.run(stream.aclose())
+
+    assert "stopped" in repr(stream)
+
+
+def test_an_answer_stopped_while_it_is_let_go(serve: Serve) -> None:
+    """Cancelled at any step of letting go of an answer, its connection is closed."""
+    body = b'{"choices":[{"index":0,"message":{"content":"a"},"finish_reason":"stop"}]}'
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
+    server = serve([head + body, "keep"])
+    key = Key("k", source="the test")
+
+    async def ask(n_steps: int) -> None:
+        transport = HttpTransport(server.base_url, now=utc_now)
+        answer = await transport.send(
+            b"{}", key=key, is_streamed=False, connect_s=9, within_s=9
+        )
+        assert isinstance(answer, HttpAnswer)
+        while await answer.read(within_s=9):
+            pass
+        closing = asyncio.create_task(answer.close())
+        for _ in range(n_steps):
+            await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        await transport.aclose()
+
+    async def ask_all() -> None:
+        for n_steps in range(1, 9):
+            await ask(n_steps)
+
+    asyncio.run(ask_all())
+    gc.collect()  # an open connection would be warned of here
+
+    assert server.n_connections == 8

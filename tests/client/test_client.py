@@ -98,6 +98,22 @@ def test_only_what_was_asked_is_sent(serve: Serve, client_of: ClientOf) -> None:
     assert b"\r\nAuthorization: Bearer sk-secret-of-the-test\r\n" in head
 
 
+def test_changing_both_of_a_pair_is_warned_of(
+    serve: Serve, client_of: ClientOf
+) -> None:
+    """The pair temperature and top_p is warned of at the call, and sent."""
+    server = serve([b"HTTP/1.1 400 X\r\nContent-Length: 0\r\n\r\n"])
+
+    with (
+        pytest.warns(UserWarning, match="change one of them") as warned,
+        pytest.raises(SvcError),
+    ):
+        client_of(server.base_url).complete("Hi", temperature=1, top_p=0.5)
+
+    assert b'"temperature":1,"top_p":0.5}' in server.requests[0]
+    assert [each.filename for each in warned] == [__file__]
+
+
 def test_every_exchange_is_told_once(
     emulator: Emulator, client_of: ClientOf, kept: Kept
 ) -> None:
@@ -201,7 +217,7 @@ def test_poll_tells_waits_and_content(serve: Serve, client_of: ClientOf) -> None
     while not stream.is_done:
         items += stream.poll(0.5)
 
-    assert items[0] == Waiting(5.5, "trying again after RateLimitError")
+    assert items[0] == Waiting(5.5, "trying again after a 429: too many requests")
     assert items[-2:] == [Delta(text="some"), Delta(finish_reason="stop")]
 
 
@@ -337,3 +353,14 @@ def test_changing_temperature_and_top_p_is_warned_of(
 
     assert caught[0].filename == __file__
     assert b'"temperature":1,"top_p":0.5' in server.requests[0]
+
+
+def test_two_threads_read_one_stream(serve: Serve, client_of: ClientOf) -> None:
+    """Threads that share a stream share its text, and both come to its end."""
+    end = b'data: {"choices":[{"index":0,"finish_reason":"stop"}]}\n\n'
+    stream = client_of(serve([HEAD, SOME, 0.3, SOME, end]).base_url).stream("Hi")
+
+    with ThreadPoolExecutor(2) as pool:
+        shown = list(pool.map(lambda _: "".join(stream), range(2), timeout=10))
+
+    assert "".join(shown) == "somesome"

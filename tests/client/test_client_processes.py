@@ -67,3 +67,51 @@ print("end")
     # On a busy machine asyncio's debug mode tells of steps that took long.
     noise = [line for line in ended.stderr.splitlines() if "Executing <" not in line]
     assert (ended.stdout, noise, ended.returncode) == ("end\n", [], 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_stream_stays_where_it_was_begun() -> None:
+    """A forked child is refused its parent's stream at once, and may ask anew."""
+    program = f"""{START}
+import os
+from svc_notebook.errors import SvcError
+stream = client.stream("Hello", max_tokens=40, model="svc-instruct")
+next(iter(stream))
+child = os.fork()
+if child == 0:
+    try:
+        list(stream)
+    except SvcError as problem:
+        is_told = "belongs to the process" in str(problem)
+    stream.cancel()
+    again = client.complete("Hello", model="svc-instruct").text
+    os._exit(0 if is_told and again else 1)
+_, status = os.waitpid(child, 0)
+print(status, bool("".join(stream)))
+client.close()
+emulator.close()
+"""
+
+    ended = _run(program)
+
+    assert (ended.stdout, ended.stderr) == ("0 True\n", "")
+
+
+def test_exit_in_a_stream_ends_it_before_its_ledger() -> None:
+    """What an exit stops is recorded before the ledger is closed, each time."""
+    program = f"""{START}
+import sys, weakref
+class Sink:
+    def __init__(self):
+        self.kept = []
+        weakref.finalize(self, lambda kept: print(len(kept)), self.kept)
+    def add(self, exchange):
+        self.kept.append(exchange.status)
+client = Client(base_url=emulator.base_url, api_key=emulator.api_key, sinks=[Sink()])
+for text in client.stream("Hello", max_tokens=4000):
+    sys.exit(3)
+"""
+
+    ended = _run(program)
+
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("1\n", "", 3)

@@ -100,6 +100,39 @@ def test_an_echo_in_a_reply_reaches_no_record(
     assert parts_in(f"{kept.exchanges} {completion!r} {completion.text}") == []
 
 
+CALL_CUT = [
+    {"index": 0, "id": "1", "function": {"name": "f", "arguments": KEY[:7]}},
+    {"index": 0, "function": {"arguments": KEY[7:] + " sk-"}},
+]
+
+
+def test_an_echo_is_in_no_delta() -> None:
+    """A key cut over several deltas, in text or arguments, shows in none of them."""
+    events = [
+        {"choices": [{"index": 0, "delta": {"content": text, "tool_calls": [call]}}]}
+        for text, call in zip(
+            (f"It is {KEY[:9]}", KEY[9:] + "."), CALL_CUT, strict=True
+        )
+    ]
+    events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    script = [{"events": [*map(json.dumps, events), "[DONE]"]}]
+    deltas: list[Any] = []
+
+    with (
+        Emulator(script=script, keys=[KEY]) as emulator,
+        Client(base_url=emulator.base_url, api_key=KEY) as client,
+    ):
+        stream = client.stream("Hi")
+        while not stream.is_done:
+            deltas += stream.poll()
+        completion = stream.completion
+
+    said = "".join(delta.text or "" for delta in deltas)
+    calls = "".join(call.arguments for delta in deltas for call in delta.calls)
+    assert (said, calls) == ("It is [key].", "[key] sk-")
+    assert completion.tool_calls[0].function.arguments == calls
+
+
 ASKS: list[tuple[object, dict[str, Any]]] = [
     (f"My key is {KEY}", {}),
     ([{"role": "user", "content": json.dumps({"key": KEY})}], {}),

@@ -1,6 +1,7 @@
 """What a user sees when the network is wrong, and what is asked again."""
 
 import json
+import logging
 import shutil
 import socket
 import ssl
@@ -22,7 +23,9 @@ from svc_notebook.errors import (
     RateLimitError,
     SettingsError,
     StreamBrokenError,
+    TimedOutError,
 )
+from svc_notebook.settings import Timeouts
 
 Serve = Callable[..., Any]
 ClientOf = Callable[..., Client]
@@ -234,3 +237,71 @@ def test_certificates_that_cannot_be_read(
 
     with pytest.raises(SettingsError, match="SSL_CERT_FILE"):
         client_of("https://127.0.0.1:1/v1").complete("Hi")
+
+
+def test_half_open_connections_are_asked_whether_they_live(
+    serve: Serve, client_of: ClientOf, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every connection is made with TCP keep-alive: lost after less than a minute."""
+    caplog.set_level(logging.DEBUG, "httpcore.connection")
+    wanted = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+    tcp = [
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        for name, value in wanted.items()
+        if hasattr(socket, name)
+    ]
+
+    client_of(serve([GOOD]).base_url).complete("Hi")
+
+    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *tcp]
+    assert [
+        each for each in options if f"{tuple(map(int, each))}" not in caplog.text
+    ] == []
+
+
+def test_every_deadline_has_an_end_of_its_own() -> None:
+    """Left alone, no part of an exchange waits longer than a quarter of an hour."""
+    assert Timeouts() == Timeouts(
+        connect_s=10,
+        first_byte_s=60,
+        idle_s=60,
+        whole_s=60,
+        whole_token_s=0.1,
+        total_s=900,
+    )
+
+
+@pytest.mark.parametrize("place", ["https://127.0.0.1:{}/v1", "https://svc.example/v1"])
+def test_a_handshake_that_never_ends(
+    place: str, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TLS or a proxy that stays silent is given up, and its connection closed."""
+    for name in ("no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
+        client = client_of(place.format(port), connect_s=0.3)
+
+        with pytest.raises(TimedOutError, match=str(port)):
+            client.complete("Hi")
+
+        with listener.accept()[0] as connection:
+            connection.settimeout(5)
+            while connection.recv(9999):  # ends when the client has left
+                pass
+
+
+def test_a_proxy_that_wants_a_login(
+    serve: Serve, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy's 407 is named, with where its name and password belong."""
+    for name in ("no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    server = serve([http(b"", status=407)])
+    monkeypatch.setenv("https_proxy", server.base_url.removesuffix("/v1"))
+
+    with pytest.raises(NoConnectionError, match="USER:PASSWORD@") as caught:
+        client_of("https://svc.example/v1").complete("Hi")
+
+    assert caught.value.n_attempts == 1

@@ -145,6 +145,14 @@ HEADERS: list[tuple[dict[str, str], float | None]] = [
     ({"retry-after": "Wed, 01 Jan 2025 00:01:00 GMT"}, 60.0),
     ({"retry-after": "Wed, 01 Jan 2025 00:01:00 -0000"}, 60.0),
     ({"retry-after": "Tue, 31 Dec 2024 00:00:00 GMT"}, 0.0),
+    (
+        {
+            "retry-after": "Wed, 01 Jan 2025 01:00:05 GMT",
+            "date": "Wed, 01 Jan 2025 01:00:00 GMT",  # an hour ahead of ours
+        },
+        5.0,
+    ),
+    ({"retry-after": "Wed, 01 Jan 2025 00:01:00 GMT", "date": "soon"}, 60.0),
     ({"retry-after": "Wed, 01 Jan 99999 00:00:00 GMT"}, None),
     ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
     ({"retry-after-ms": "soon", "retry-after": "9"}, 9.0),
@@ -166,7 +174,8 @@ def test_retry_after_of_any_text(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wait_s"), [("3, 3", 3.0), ("2, 7", 7.0), ("1_0", None), ("3, soon", None)]
+    ("text", "wait_s"),
+    [("3, 3", 3.0), ("5,", 5.0), ("2, 7", 7.0), ("1_0", None), ("3, soon", None)],
 )
 def test_of_several_waits_the_longest_counts(text: str, wait_s: float | None) -> None:
     """A header that came twice is never obeyed too early."""

@@ -104,7 +104,10 @@ def test_connection_errors_never_show_the_key(
     assert KEY not in caplog.text
 
 
-@pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\n\r\n"])
+@pytest.mark.parametrize(
+    "head",
+    [b"", b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n{" + KEY.encode()],
+)
 def test_a_cancelled_request_never_shows_the_key(head: bytes, serve: Serve) -> None:
     """Cancelling while headers or body are awaited leaves no frame with headers."""
     arrived = threading.Event()

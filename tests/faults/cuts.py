@@ -64,6 +64,14 @@ CUT = [
     ),
     brief(
         cut(
+            "empty events and nothing else",
+            *slowly(0.03, b"data:\n\n"),
+            kind=TimedOutError,
+        ),
+        idle_s=0.3,
+    ),
+    brief(
+        cut(
             "half an event, then silence",
             chunk("x")[:20],
             "silence",

@@ -30,7 +30,15 @@ SECTIONS = {
     ),
     "E": ("Parameters", ()),
     "F": ("Unicode", ()),
-    "I": ("Secrets", ("client/test_secrets.py", "faults/test_fault_keys.py")),
+    "I": (
+        "Secrets",
+        (
+            "client/test_secrets.py",
+            "client/test_hiding.py",
+            "client/test_key_sources.py",
+            "faults/test_fault_keys.py",
+        ),
+    ),
 }
 HEAD = """\
 # What goes wrong, and what a user sees

@@ -1,19 +1,60 @@
 """A server of raw bytes: it answers each request with the steps of a case.
 
 What it is not: it knows no HTTP beyond where a request ends. Rules: it never waits
-longer than a test may take, and it tells how many connections are open.
+longer than a test may take, and never in one long call that nothing could wake; after
+its last step it ends its own half of a connection and waits for the other side to
+leave, so that one that is left open is seen; whoever does not speak HTTP is sent away
+and not counted, since programs on a machine now and then call at ports of others.
 """
 
 import socket
 import struct
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from tests.faults.case import Step
 
 WAIT_S = 20.0
+LEFT_S = 10.0
+_LOOK_S = 0.5
 _RESET = struct.pack("ii", 1, 0)
+_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@dataclass(eq=False)
+class Call:
+    """One connection, as its server sees it.
+
+    Attributes:
+        socket: It.
+        state: What its server did last.
+        n_requests: Requests that came on it.
+        is_stranger: Whether what came first was no HTTP.
+    """
+
+    socket: socket.socket
+    state: str = "made"
+    n_requests: int = 0
+    is_stranger: bool = False
+
+    def receive(self, state: str, *, within_s: float = WAIT_S) -> bytes:
+        """Return the next bytes, b"" when the other side has left.
+
+        Raises:
+            OSError: The connection is lost, or nothing came in time.
+        """
+        self.state = state
+        until_s = time.monotonic() + within_s
+        while time.monotonic() < until_s:
+            with suppress(TimeoutError):
+                return self.socket.recv(65536)
+        raise TimeoutError
+
+    def __repr__(self) -> str:
+        return f"<after {self.n_requests} requests: {self.state}>"
 
 
 class RawServer:
@@ -21,15 +62,15 @@ class RawServer:
 
     Attributes:
         requests: What came, head and body.
-        n_connections: Connections that were made.
+        calls: Connections that were made.
     """
 
     def __init__(self, answers: Sequence[Sequence[Step]]) -> None:
         self.requests: list[bytes] = []
-        self.n_connections = 0
+        self.calls: list[Call] = []
         self._answers = list(answers) or [[]]
         self._changed = threading.Condition()
-        self._open: set[socket.socket] = set()
+        self._open: set[Call] = set()
         self._threads: list[threading.Thread] = []
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=100)
         self._start(self._accept)
@@ -39,20 +80,27 @@ class RawServer:
         """Where it listens."""
         return f"http://127.0.0.1:{self._listener.getsockname()[1]}/v1"
 
+    @property
+    def n_connections(self) -> int:
+        """Connections that were made by whoever speaks HTTP."""
+        return sum(not call.is_stranger for call in self.calls)
+
     def then(self, answer: Sequence[Step]) -> None:
         """Answer from now on with these steps."""
         with self._changed:
             self._answers = [answer]
 
-    def wait_until_left(self) -> int:
-        """Wait until the other side has left; return how many connections remain."""
+    def wait_until_left(self) -> list[Call]:
+        """Wait until the other side has left; return the connections that remain."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._open, WAIT_S / 4)
-            return len(self._open)
+            self._changed.wait_for(lambda: not self._open, LEFT_S)
+            return sorted(self._open, key=self.calls.index)
 
     def close(self) -> None:
         """Close everything and wait for the threads."""
-        for each in (self._listener, *self._open):
+        with self._changed:
+            sockets = [self._listener, *(call.socket for call in self._open)]
+        for each in sockets:
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -68,53 +116,77 @@ class RawServer:
         with suppress(OSError):
             while True:
                 connection, _ = self._listener.accept()
+                connection.settimeout(_LOOK_S)
+                call = Call(connection)
                 with self._changed:
-                    self.n_connections += 1
-                    self._open.add(connection)
-                self._start(self._serve, connection)
+                    self.calls.append(call)
+                    self._open.add(call)
+                self._start(self._serve, call)
 
-    def _serve(self, connection: socket.socket) -> None:
-        connection.settimeout(WAIT_S)
-        with suppress(OSError):
-            while (request := _read(connection)) and self._answer(connection, request):
-                pass
-        with self._changed:
-            connection.close()
-            self._open.discard(connection)
-            self._changed.notify_all()
+    def _serve(self, call: Call) -> None:
+        try:
+            with suppress(OSError):
+                while (request := _read(call)) and self._answer(call, request):
+                    pass
+                if not call.is_stranger:
+                    _see_off(call)
+        finally:
+            with self._changed:
+                call.socket.close()
+                self._open.discard(call)
+                self._changed.notify_all()
 
-    def _answer(self, connection: socket.socket, request: bytes) -> bool:
+    def _answer(self, call: Call, request: bytes) -> bool:
         with self._changed:
             self.requests.append(request)
+            call.n_requests += 1
             steps = self._answers.pop(0) if self._answers[1:] else self._answers[0]
-        return any([_do(connection, step) for step in steps])  # noqa: C419 - every one
+        return any([_do(call, step) for step in steps])  # noqa: C419 - every one
 
 
-def _do(connection: socket.socket, step: Step) -> bool:
+def _do(call: Call, step: Step) -> bool:
     """Take one step; say whether the connection goes on after the last one."""
+    call.state = f"at {step[:40] if isinstance(step, bytes) else step!r}"
     if isinstance(step, bytes):
-        connection.sendall(step)
+        _send(call.socket, step)
     elif isinstance(step, float):
         threading.Event().wait(step)
     elif step == "reset":
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        connection.close()
+        call.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        call.socket.close()
     elif step == "silence":
-        while connection.recv(65536):
+        while call.receive("silent"):
             pass
     return step == "keep"
 
 
-def _read(connection: socket.socket) -> bytes:
-    """Read one request; nothing if the other side has left."""
+def _send(connection: socket.socket, body: bytes) -> None:
+    connection.settimeout(WAIT_S)
+    connection.sendall(body)
+    connection.settimeout(_LOOK_S)
+
+
+def _see_off(call: Call) -> None:
+    """End our half, and wait for the other side to leave."""
+    call.socket.shutdown(socket.SHUT_WR)
+    while call.receive("waiting for the other side to leave"):
+        pass
+
+
+def _read(call: Call) -> bytes:
+    """Read one request; nothing if the other side has left or speaks no HTTP."""
     request = b""
     while b"\r\n\r\n" not in request:
-        piece = connection.recv(65536)
-        if not piece:
-            return b""
+        piece = call.receive("waiting for a request")
         request += piece
+        call.is_stranger = bool(request) and request[:1] not in _LETTERS
+        if not piece or call.is_stranger:
+            return b""
     head, _, body = request.partition(b"\r\n\r\n")
     length = int(head.lower().partition(b"content-length:")[2].split()[0])
     while len(body) < length:
-        body += connection.recv(65536)
+        piece = call.receive(f"inside a body, {len(body)} of {length} bytes in")
+        if not piece:
+            return b""
+        body += piece
     return head + b"\r\n\r\n" + body

@@ -237,3 +237,10 @@ def test_a_complaint_may_name_its_place_in_any_way(place: object) -> None:
     body = json.dumps({"detail": [{"loc": place, "msg": "busy"}]}).encode()
 
     assert decode_fault(body).message.endswith("busy")
+
+
+def test_a_number_that_python_does_not_read_is_no_complaint() -> None:
+    """An event without choices that only the fast decoder reads adds nothing."""
+    found = decode_event(Event(f'{{"x": {"1" * 5000}}}'))
+
+    assert found == Chunk()

@@ -1,6 +1,7 @@
 """Server-sent events, fed in every way they can be split."""
 
 import time
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -120,3 +121,25 @@ def test_an_event_is_bounded(piece: bytes) -> None:
 
     with pytest.raises(DocumentError, match="100 bytes"):
         decoder.feed(piece * 3)
+
+
+def every_event(decoder: Decoder, *pieces: bytes) -> Iterator[Event]:
+    """Feed pieces, and give the events one by one."""
+    for piece in pieces:
+        yield from decoder.events(piece)
+
+
+@pytest.mark.parametrize(
+    "line", [b"\0data: b", b" data: b", b"\xef\xbb\xbfdata: b", b"!"]
+)
+def test_a_damaged_line_is_no_unknown_field(line: bytes) -> None:
+    """What cannot be a field's name is refused, behind the events before it."""
+    body = b"data: a\n\n" + line + b"\n\n"
+    for at in range(len(body) + 1):
+        decoder = Decoder()
+        events: list[Event] = []
+
+        with pytest.raises(DocumentError, match="no part of an event"):
+            events.extend(every_event(decoder, body[:at], body[at:]))
+
+        assert events == [Event("a")]

@@ -1,0 +1,117 @@
+"""Where the key comes from: typed, the environment, the system's keyring."""
+
+import sys
+from collections.abc import Iterator
+
+import keyring
+import pytest
+from keyring.backend import KeyringBackend
+from keyring.errors import KeyringLocked
+
+from svc_notebook.credentials import Key, find_key, forget, key_mark, remember
+from svc_notebook.errors import MissingKeyError
+
+VALUE = "sk-secret-of-the-keyring"
+
+
+class Ring(KeyringBackend):
+    """A keyring in memory."""
+
+    priority = 1
+
+    def __init__(self, *, is_locked: bool = False) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # keyring's
+        self.entries: dict[tuple[str, str], str] = {}
+        self.is_locked = is_locked
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return "Ring of the test"
+
+    def get_password(self, service: str, username: str) -> str | None:
+        """Look an entry up."""
+        self._unlock()
+        return self.entries.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        """Keep an entry."""
+        self._unlock()
+        self.entries[service, username] = password
+
+    def _unlock(self) -> None:
+        if self.is_locked:
+            raise KeyringLocked(f"would not open for {VALUE}")
+
+
+@pytest.fixture
+def ring() -> Iterator[Ring]:
+    """The keyring of this test's machine."""
+    before = keyring.get_keyring()
+    found = Ring()
+    keyring.set_keyring(found)
+    yield found
+    keyring.set_keyring(before)
+    forget()
+
+
+def test_the_keyring_is_the_second_source(ring: Ring) -> None:
+    """Without a key in the environment the keyring's is taken, and said so."""
+    ring.entries["svc-notebook", "SVC_API_KEY"] = f" {VALUE}\n"
+
+    found = find_key({})
+
+    assert (found.source, found.authorization()) == ("the keyring", f"Bearer {VALUE}")
+    assert find_key({"SVC_API_KEY": "sk-other"}).source == "SVC_API_KEY"
+
+
+@pytest.mark.parametrize("is_locked", [True, False])
+def test_a_keyring_without_a_key_is_no_failure(ring: Ring, is_locked: bool) -> None:
+    """A keyring that is locked or empty has no key; the ways on are named."""
+    ring.is_locked = is_locked
+
+    with pytest.raises(MissingKeyError, match="%svc login") as caught:
+        find_key({})
+
+    assert caught.value.__context__ is None
+
+
+def test_what_the_keyring_holds_may_be_no_key(ring: Ring) -> None:
+    """An entry that cannot be sent is refused by its source, unseen."""
+    ring.entries["svc-notebook", "SVC_API_KEY"] = f"{VALUE} กุญแจ"
+
+    with pytest.raises(MissingKeyError, match="the keyring holds a blank") as caught:
+        find_key({})
+
+    assert VALUE not in str(caught.value)
+
+
+def test_a_typed_key_comes_first_and_is_kept(ring: Ring) -> None:
+    """A typed key is used from now on, before the environment's, and is kept."""
+    before = key_mark({})
+
+    kept_in = remember(Key(VALUE, source="a prompt"))
+
+    assert kept_in == "Ring of the test"
+    assert ring.entries == {("svc-notebook", "SVC_API_KEY"): VALUE}
+    assert find_key({"SVC_API_KEY": "sk-other"}).source == "a prompt"
+    assert key_mark({}) != before
+    forget()
+    assert find_key({}).source == "the keyring"
+
+
+def test_without_a_keyring_a_typed_key_is_in_memory(ring: Ring) -> None:
+    """Where no keyring takes it, a typed key is this process's alone."""
+    ring.is_locked = True
+
+    kept_in = remember(Key(VALUE, source="a prompt"))
+
+    assert (kept_in, find_key({}).source) == (None, "a prompt")
+
+
+def test_without_the_extra_there_is_no_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package works where `keyring` is not installed."""
+    monkeypatch.setitem(sys.modules, "keyring", None)
+
+    with pytest.raises(MissingKeyError):
+        find_key({})
