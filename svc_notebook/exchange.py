@@ -2,7 +2,8 @@
 
 It is the only record of the package: frames, re-use, resumed runs and restored
 conversations are readings of it. Rules: frozen, whole when it exists, told to
-every sink once; it holds no key and no header.
+every sink once; it holds no key and no header, and nothing that holds it: so the
+garbage collector need not look at it, which halves the reading of many.
 """
 
 from datetime import datetime
@@ -19,13 +20,14 @@ Status = Literal["ok", "error", "cancelled"]
 UsageSource = Literal["reported", "estimated", "missing"]
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
+class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Who asked, and as part of what.
 
     Attributes:
         door: The part of the package that asked.
         conversation: Name of the conversation, if any.
         turn_id: The turn of the conversation that this answers.
+        continues: The exchange whose text this goes on with, if it does.
         run, cell_id, repeat: The sweep's run, the cell's hash and the repetition.
         columns: Template columns as in the source, for the frame of replies.
     """
@@ -33,13 +35,14 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     door: Door = "python"
     conversation: str | None = None
     turn_id: str | None = None
+    continues: str | None = None
     run: str | None = None
     cell_id: str | None = None
     repeat: int | None = None
     columns: dict[str, Any] = {}
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
+class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Why an exchange is not ok: our error, and what the service said.
 
     Attributes:
@@ -56,7 +59,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     param: str | None = None
 
 
-class Exchange(msgspec.Struct, frozen=True, kw_only=True):
+class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One request and everything that came back.
 
     Attributes:
@@ -125,16 +128,18 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
         It did when its finish reason is `length`, or when the tokens, reported or
         else estimated, reach the max_tokens in force.
         """
-        return choice.finish_reason == "length" or self.is_probably_cut(choice)
+        reason = choice.finish_reason
+        return reason == "length" or (reason == "stop" and self.is_probably_cut(choice))
 
     def is_probably_cut(self, choice: Choice) -> bool:
         """Say whether only the token count tells that a choice was cut."""
-        if choice.finish_reason != "stop" or len(self.choices) != 1:
+        body = self.body  # no property is read here: frames ask this very often
+        if choice.finish_reason != "stop" or body is None or len(body.choices) != 1:
             return False
-        usage = self.body.usage if self.body else None
-        reported = usage.completion_tokens if usage else None
+        reported = body.usage.completion_tokens if body.usage else None
         n_tokens = self.est_completion_tokens if reported is None else reported
-        return n_tokens >= self.max_tokens
+        max_tokens = self.request.params.get("max_tokens", DEFAULT_MAX_TOKENS)
+        return n_tokens >= int(max_tokens)
 
 
 class Sink(Protocol):

@@ -5,7 +5,7 @@ through the package alone.
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of
 def replies_df(
     *,
     scope: Literal["session", "all"] = "session",
-    since: datetime | str | None = None,
+    since: date | str | None = None,
     conversation: str | Sequence[str] | None = None,
     run: str | Sequence[str] | None = None,
     model: str | Sequence[str] | None = None,
@@ -28,7 +28,7 @@ def replies_df(
 
     Args:
         scope: `session` for what this kernel asked, `all` for the whole ledger.
-        since: Only exchanges started at or after this instant; text is ISO 8601.
+        since: Only exchanges started at or after this instant or day; text is ISO 8601.
         conversation: Only this conversation, or any of several.
         run: Only this run of a sweep, or any of several.
         model: Only this model, or any of several.
@@ -62,7 +62,7 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
     *,
     by: str | Sequence[str] = ("model",),
     scope: Literal["session", "all"] = "session",
-    since: datetime | str | None = None,
+    since: date | str | None = None,
     conversation: str | Sequence[str] | None = None,
     run: str | Sequence[str] | None = None,
     model: str | Sequence[str] | None = None,
@@ -74,7 +74,7 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
     Args:
         by: Columns of `replies_df` to group by.
         scope: `session` for what this kernel asked, `all` for the whole ledger.
-        since: Only exchanges started at or after this instant; text is ISO 8601.
+        since: Only exchanges started at or after this instant or day; text is ISO 8601.
         conversation: Only this conversation, or any of several.
         run: Only this run of a sweep, or any of several.
         model: Only this model, or any of several.
@@ -103,6 +103,48 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
         include_emulated=include_emulated,
         include_reused=include_reused,
         prices=session.prices,
+    )
+
+
+def tool_calls_df(
+    *,
+    scope: Literal["session", "all"] = "session",
+    since: date | str | None = None,
+    conversation: str | Sequence[str] | None = None,
+    run: str | Sequence[str] | None = None,
+    model: str | Sequence[str] | None = None,
+    name: str | Sequence[str] | None = None,
+) -> "pd.DataFrame":
+    """List the tool calls in the ledger that were answered here.
+
+    Args:
+        scope: `session` for what this kernel asked, `all` for the whole ledger.
+        since: Only calls of exchanges started at or after this instant; text is
+            ISO 8601.
+        conversation: Only this conversation, or any of several.
+        run: Only this run of a sweep, or any of several.
+        model: Only this model, or any of several.
+        name: Only this tool, or any of several.
+
+    Returns:
+        One row a call, in the order in which they were run: arguments, result,
+        error, seconds. A call that was refused or denied has a row too. dtypes are
+        fixed, also for no rows.
+
+    Raises:
+        LedgerError: The ledger cannot be read.
+        ParameterError: A filter is not one that could be meant.
+    """
+    from svc_notebook.ledger.reading import tool_calls_df as frame  # noqa: PLC0415
+
+    return frame(
+        current().ledger,
+        scope=scope,
+        since=since,
+        conversation=conversation,
+        run=run,
+        model=model,
+        name=name,
     )
 
 

@@ -98,13 +98,15 @@ class Answers:
         Raises:
             SettingsError: It cannot be read, or is no file of answers.
         """
-        file = Path(path).expanduser()
         try:
+            file = Path(path).expanduser()
             head, *lines = file.read_bytes().splitlines()
             _check_format(msgspec.json.decode(head, type=_Head), str(path))
             answers = [_DECODER.decode(line) for line in lines if line.strip()]
         except OSError as problem:
             reason = f"cannot be read ({problem.strerror})"
+        except RuntimeError:  # of a home that nobody knows
+            reason = "cannot be read (there is no such home)"
         except ValueError as problem:  # msgspec's, or no line at all
             reason = f"is not a file of answers ({problem})"
         else:

@@ -7,7 +7,7 @@ one used everywhere, units included; renaming one breaks its users.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from operator import attrgetter
 from typing import Any, Generic, Literal, TypeVar
@@ -15,6 +15,7 @@ from typing import Any, Generic, Literal, TypeVar
 from svc_notebook.errors import ParameterError
 
 Row = TypeVar("Row")
+Found = TypeVar("Found")
 Row_contra = TypeVar("Row_contra", contravariant=True)
 Scalar = str | int | float | bool | datetime | None
 Dtype = Literal["string", "Int64", "Float64", "boolean", "datetime64[us, UTC]"]
@@ -30,7 +31,8 @@ class Column(Generic[Row_contra]):
         unit: s, tokens, UTC or None.
         read: Takes the value out of a row; None is a missing value.
         doc: What it means.
-        read_all: The same for many rows at once, where that is faster.
+        read_all: The same for many rows at once, where that is faster; instants may
+            also be whole seconds since 1970, which `to_instant` understands.
     """
 
     name: str
@@ -49,8 +51,14 @@ class Batch:
     """
 
     def __init__(self, rows: Sequence[Any]) -> None:
-        self.rows = rows
-        self._parts: dict[str, tuple[list[Any], int]] = {}
+        self.n_rows = len(rows)
+        self._rows = rows
+        self._once: dict[str, Any] = {}
+
+    @property
+    def rows(self) -> Sequence[Any]:
+        """The rows, one by one."""
+        return self._rows
 
     def values(self, column: Column[Any]) -> list[Scalar]:
         """Return what the rows hold in a column, one value a row."""
@@ -58,22 +66,61 @@ class Batch:
             return column.read_all(self)
         return list(map(column.read, self.rows))
 
+    def part(self, name: str) -> list[Any]:
+        """Return a part of each row; None where it, or what it is part of, is missing.
+
+        Args:
+            name: An attribute of a row, or with dots one of a part.
+        """
+        return self.once(name, lambda: self._part(name))
+
     def of_part(self, name: str, read: Callable[[Any], Scalar]) -> list[Scalar]:
         """Read a part of each row; where the part is missing, so is the value.
 
         Args:
-            name: The part, as an attribute of a row; an empty one is missing.
+            name: As for `part`.
             read: Takes the value out of the part.
         """
-        if name not in self._parts:
-            taken = [part or None for part in map(attrgetter(name), self.rows)]
-            self._parts[name] = taken, taken.count(None)
-        parts, n_missing = self._parts[name]
-        if n_missing == len(parts):
-            return [None] * n_missing
-        if not n_missing:
-            return list(map(read, parts))
-        return [None if part is None else read(part) for part in parts]
+        return _each(self.part(name), read, self._n_none(name))
+
+    def once(self, name: str, make: Callable[[], Found]) -> Found:
+        """Return what several columns read, made for the first of them.
+
+        Args:
+            name: Of what is made.
+            make: Makes it.
+        """
+        if name not in self._once:
+            self._once[name] = make()
+        found: Found = self._once[name]
+        return found
+
+    def _part(self, name: str) -> list[Any]:
+        whole, _, last = name.rpartition(".")
+        if not whole:
+            return list(map(attrgetter(last), self.rows))
+        return _each(self.part(whole), attrgetter(last), self._n_none(whole))
+
+    def _n_none(self, name: str) -> int:
+        return self.once(f"missing {name}", lambda: self.part(name).count(None))
+
+
+def _each(
+    parts: Sequence[Any], read: Callable[[Any], Any], n_missing: int
+) -> list[Any]:
+    if not n_missing:
+        return list(map(read, parts))
+    if n_missing == len(parts):
+        return [None] * n_missing
+    return [None if part is None else read(part) for part in parts]
+
+
+def to_instant(seconds: int | None) -> datetime | None:
+    """Return the instant of a Unix time; None for one outside the calendar."""
+    try:
+        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, OSError, ValueError):
+        return None
 
 
 def pick(
@@ -88,7 +135,9 @@ def pick(
     Raises:
         ParameterError: A name is unknown (with the nearest one).
     """
-    wanted = [names] if isinstance(names, str) else list(names)
+    given: Any = names  # None and numbers come too
+    wanted = list(given) if isinstance(given, Iterable) else [given]
+    wanted = [names] if isinstance(names, str) else list(dict.fromkeys(wanted))
     known = {column.name: column for column in columns}
     for name in wanted:
         if name not in known:

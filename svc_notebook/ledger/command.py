@@ -7,13 +7,12 @@ that other kernels can go on with, and no trace of what was in it.
 import sqlite3
 from contextlib import closing
 from datetime import datetime
-from pathlib import Path
 
 from svc_notebook.errors import ParameterError
 
 from .explain import explained
 from .opening import open_file
-from .place import MEMORY
+from .place import MEMORY, absolute
 from .query import since_sql
 
 _BUSY_S = 5.0
@@ -29,7 +28,7 @@ def path(place: str, *, source: str = "default") -> str:
     """
     if place == MEMORY:
         return f"in memory: nothing is kept ({source})"
-    file = Path(place).expanduser().absolute()
+    file = absolute(place)
     state = "" if file.exists() else "; not made yet"
     return f"{file} ({source}{state})"
 
@@ -50,10 +49,10 @@ def size(place: str) -> str:
         n_bytes = _n_bytes(place)
     if not n:
         return f"no exchanges, {in_words(n_bytes)}"
-    return (
-        f"{n} exchanges of {n_sessions} sessions, {in_words(n_bytes)}, from "
-        f"{first[:10]} to {last[:10]}"
-    )
+    since, until = first[:10], last[:10]
+    when = f"on {since}" if since == until else f"from {since} to {until}"
+    many = f"{_counted(n, 'exchange')} of {_counted(n_sessions, 'session')}"
+    return f"{many}, {in_words(n_bytes)}, {when}"
 
 
 def forget(place: str, *, before: datetime | str | None = None) -> str:
@@ -78,7 +77,7 @@ def forget(place: str, *, before: datetime | str | None = None) -> str:
         n = _delete(connection, condition, values)
         connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    return f"{n} exchanges were deleted from {place}"
+    return f"{_counted(n, 'exchange')} deleted from {place}"
 
 
 def check_confirmed(*, is_confirmed: bool, place: str) -> None:
@@ -87,12 +86,16 @@ def check_confirmed(*, is_confirmed: bool, place: str) -> None:
     Raises:
         ParameterError: It was not confirmed; the message says how.
     """
-    if not is_confirmed:
+    if not is_confirmed and _exists(place):
         raise ParameterError(
             f"This deletes exchanges from {place} for good ({size(place)}). Say so "
             "with --yes.",
             param="yes",
         )
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def _delete(
@@ -103,6 +106,7 @@ def _delete(
     try:
         which = f"IN (SELECT exchange_id FROM exchanges WHERE {condition})"  # noqa: S608 - our own
         connection.execute(f"DELETE FROM scores WHERE exchange_id {which}", values)  # noqa: S608 - our own
+        connection.execute(f"DELETE FROM tool_runs WHERE {condition}", values)  # noqa: S608 - our own
         done = connection.execute(f"DELETE FROM exchanges WHERE {condition}", values)  # noqa: S608 - our own
         n = done.rowcount
         connection.execute("DELETE FROM requests")  # numbers are given out again
@@ -115,11 +119,11 @@ def _delete(
 
 
 def _exists(place: str) -> bool:
-    return place != MEMORY and Path(place).expanduser().exists()
+    return place != MEMORY and absolute(place).exists()
 
 
 def _n_bytes(place: str) -> int:
-    file = Path(place).expanduser()
+    file = absolute(place)
     found = (file.with_name(file.name + ending) for ending in _FILES)
     return sum(each.stat().st_size for each in found if each.exists())
 

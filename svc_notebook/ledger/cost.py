@@ -5,12 +5,13 @@ cost is unknown; reported and estimated tokens are told apart; what the emulator
 answered or the ledger gave back was not paid for.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from svc_notebook.exchange import Exchange
 
-from .columns import Column
+from .columns import Column, Scalar
 from .prices import Prices
 from .replies import COST, REPLIES
 from .reply import Reply
@@ -67,24 +68,31 @@ def priced_columns(prices: Prices | None) -> tuple[Column[Reply], ...]:
         return REPLIES
     table = prices
 
-    def amount(row: Reply) -> float | None:
-        cost = _paid(row, table)
+    def amount(exchange: Exchange) -> float | None:
+        cost = _paid(exchange, table)
         return None if cost is None else cost.amount
 
-    def source(row: Reply) -> str | None:
-        cost = _paid(row, table)
+    def source(exchange: Exchange) -> str | None:
+        cost = _paid(exchange, table)
         return None if cost is None else f"{cost.of} tokens; {table.stamp}"
 
     reads = {"cost": amount, "cost_source": source}
-    priced = (
-        Column(name=each.name, dtype=each.dtype, read=reads[each.name], doc=each.doc)
-        for each in COST
-    )
+    priced = (_of_request(each, reads[each.name]) for each in COST)
     return (*REPLIES[: -len(COST)], *priced)
 
 
-def _paid(row: Reply, prices: Prices) -> Cost | None:
-    exchange = row.of_request
-    if exchange is None or exchange.is_emulated or exchange.is_reused:
+def _of_request(
+    column: Column[Reply], read: Callable[[Exchange], Scalar]
+) -> Column[Reply]:
+    """Return a column that is read of the exchange, on its first row."""
+    return replace(
+        column,
+        read=lambda row: read(row.of_request) if row.of_request else None,
+        read_all=lambda batch: batch.of_part("of_request", read),
+    )
+
+
+def _paid(exchange: Exchange, prices: Prices) -> Cost | None:
+    if exchange.is_emulated or exchange.is_reused:
         return None
     return cost_of(exchange, prices)

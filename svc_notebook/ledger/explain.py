@@ -5,8 +5,6 @@ the next step; no exception of sqlite3 gets past this file's users.
 """
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from svc_notebook.errors import LedgerError
 
@@ -53,14 +51,24 @@ def explain(problem: sqlite3.Error, place: str) -> LedgerError:
     return LedgerError(f"The ledger {place} {meaning} ({problem}).")
 
 
-@contextmanager
-def explained(place: str) -> Iterator[None]:
+class explained:  # noqa: N801 - used as a function is; a generator costs each append more
     """Turn errors of SQLite into our own.
+
+    Args:
+        place: The ledger's file.
 
     Raises:
         LedgerError: Whatever sqlite3 raised inside.
     """
-    try:
-        yield
-    except sqlite3.Error as problem:
-        raise explain(problem, place) from None
+
+    __slots__ = ("_place",)
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, problem: BaseException | None, __: object) -> None:
+        if isinstance(problem, sqlite3.Error):
+            raise explain(problem, self._place) from None

@@ -7,10 +7,12 @@ them; a file is written whole or not at all; a missing package is named.
 """
 
 import csv
+import sys
 import warnings
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from importlib import import_module
+from os import PathLike
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,6 +23,7 @@ import pandas as pd
 from svc_notebook.errors import ConfigError, ParameterError
 
 from .cells import cut, for_xml, is_cut, is_formula, neutralised
+from .nested import folded, refuse_unfit, unfolded
 from .replies import REPLIES
 from .usage import USAGE
 from .writing import write_whole
@@ -32,11 +35,17 @@ _KINDS: dict[str, Any] = {
 _SAFE_INTEGER = 2**53
 """A spreadsheet's numbers are floats: a larger integer is written as text."""
 
+_FIRST_YEAR = 1900
+"""A workbook has no earlier days: one is written as text."""
+
 _NO_TIME = timedelta(0)
+_OF_A_CELL = (str, bool, int, float, date, time, timedelta)
 
 
 def to_parquet(frame: pd.DataFrame, path: str | Path) -> Path:
     """Write a frame into a Parquet file; `read_parquet` gives it back identical.
+
+    Lists and dicts go in as JSON text, which other readers see.
 
     Args:
         frame: Such as `svc.replies_df()`.
@@ -44,10 +53,19 @@ def to_parquet(frame: pd.DataFrame, path: str | Path) -> Path:
 
     Raises:
         ConfigError: pyarrow is not installed.
-        ParameterError: The file cannot be written.
+        ParameterError: The file cannot be written, or a column holds what Parquet
+            cannot.
     """
     _needed("pyarrow", "Parquet files")
-    return write_whole(path, lambda file: frame.to_parquet(file, engine="pyarrow"))
+
+    def write(file: Path) -> None:
+        try:
+            folded(frame).to_parquet(file, engine="pyarrow")
+        except (RuntimeError, TypeError, ValueError, OverflowError):
+            refuse_unfit(frame)
+            raise
+
+    return write_whole(path, write)
 
 
 def read_parquet(path: str | Path) -> pd.DataFrame:
@@ -64,13 +82,13 @@ def read_parquet(path: str | Path) -> pd.DataFrame:
         ParameterError: The file cannot be read.
     """
     _needed("pyarrow", "Parquet files")
-    place = Path(path).expanduser()
     try:
+        place = Path(path).expanduser()
         frame = pd.read_parquet(place, engine="pyarrow")
-    except (OSError, ValueError) as problem:  # pyarrow's errors are ValueErrors
+    except (OSError, RuntimeError, TypeError, ValueError) as problem:  # pyarrow's too
         reason = getattr(problem, "strerror", None) or str(problem)
     else:
-        return frame.astype(_dtypes(frame))
+        return unfolded(frame.astype(_dtypes(frame)))
     raise ParameterError(
         f"{str(path)!r} cannot be read: {reason}. Name a Parquet file, such as "
         "svc.export wrote.",
@@ -179,7 +197,14 @@ def export(frame: pd.DataFrame, path: str | Path) -> Path:
         ConfigError: A package is missing; the message names the command.
         ParameterError: The name says no kind, or the file cannot be written.
     """
-    write = _WRITERS.get(Path(path).suffix.lower())
+    if not isinstance(frame, pd.DataFrame):
+        raise ParameterError(
+            f"What is to be exported is no DataFrame but {type(frame).__name__}; give "
+            "one such as svc.replies_df().",
+            param="frame",
+        )
+    is_path = isinstance(path, (str, PathLike))
+    write = _WRITERS.get(Path(path).suffix.lower()) if is_path else None
     if write is None:
         raise ParameterError(
             f"{str(path)!r} names no kind of file; end it with one of "
@@ -224,21 +249,38 @@ def _rows(frame: pd.DataFrame) -> Iterator[list[Any]]:
 def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a frame holds
     if isinstance(value, pd.Timestamp):
         return value.to_pydatetime(warn=False)
-    item = getattr(value, "item", None)
-    return item() if callable(item) else value
+    if hasattr(value, "dtype") and hasattr(value, "tolist"):
+        return value.tolist()  # of numpy, one value or many
+    return value
 
 
 def _as_texts(row: list[Any]) -> list[Any]:
-    return [neutralised(value) if isinstance(value, str) else value for value in row]
+    shown = map(_shown, row)
+    return [neutralised(each) if isinstance(each, str) else each for each in shown]
+
+
+def _shown(value: Any) -> Any:  # noqa: ANN401 - whatever a frame holds
+    """Return what a spreadsheet takes; lists and dicts as JSON, others as text."""
+    if isinstance(value, (list, dict, tuple)):
+        return _to_json(value)
+    return value if value is None or isinstance(value, _OF_A_CELL) else str(value)
+
+
+def _to_json(value: Any) -> str:  # noqa: ANN401 - whatever a frame holds
+    try:
+        return msgspec.json.encode(value, enc_hook=str).decode()
+    except (TypeError, ValueError, RecursionError):  # keys that JSON cannot hold
+        return str(value)
 
 
 def _to_cell(sheet: Any, cell_of: Any, value: Any) -> Any:  # noqa: ANN401 - openpyxl's
-    if isinstance(value, datetime):
+    if isinstance(value, datetime) and not _is_beyond_a_cell(value):
         zone_free = value.replace(tzinfo=None) - (value.utcoffset() or _NO_TIME)
         cell = cell_of(sheet, zone_free)
         cell.number_format = "yyyy-mm-dd hh:mm:ss"
         return cell
-    if isinstance(value, int) and abs(value) > _SAFE_INTEGER:
+    value = _shown(value)
+    if _is_beyond_a_cell(value):
         value = str(value)
     if not isinstance(value, str):
         return cell_of(sheet, value)
@@ -247,6 +289,16 @@ def _to_cell(sheet: Any, cell_of: Any, value: Any) -> Any:  # noqa: ANN401 - ope
     if is_formula(value):
         cell.quotePrefix = True  # so that it stays a text when it is edited
     return cell
+
+
+def _is_beyond_a_cell(value: Any) -> bool:  # noqa: ANN401 - whatever a frame holds
+    """Say whether a workbook has no number for it: a cell would show another value."""
+    if isinstance(value, date):
+        return value.year < _FIRST_YEAR
+    is_number = isinstance(value, (int, float))
+    return is_number and not abs(value) <= (
+        _SAFE_INTEGER if isinstance(value, int) else sys.float_info.max
+    )
 
 
 def _warn_of_cuts(frame: pd.DataFrame, what: str) -> None:

@@ -10,27 +10,25 @@ from itertools import islice
 from typing import Any
 
 import pandas as pd
+from pandas.api.extensions import ExtensionArray
 
 from svc_notebook.exchange import Exchange
 
-from .arrays import to_array
+from .arrays import joined, to_array
 from .columns import Batch, Column, Row, pick, template_columns
 from .cost import priced_columns
 from .estimate import Estimates
 from .prices import Prices
 from .replies import PROMPT, REPLIES, TEXTS
-from .reply import Reply, all_replies
+from .reply import Reply, to_batch
 from .usage import USAGE, key_columns, to_tallies
 
-CHUNK_ROWS = 4096
+CHUNK_ROWS = 8192
 
 
 def to_frame(rows: Iterable[Row], columns: Sequence[Column[Row]]) -> pd.DataFrame:
     """Make a frame: one row a row, one column a column, dtypes as stated."""
-    pieces = [_piece(chunk, columns) for chunk in _chunks(rows)]
-    if not pieces:
-        return _piece([], columns)
-    return pieces[0] if len(pieces) == 1 else pd.concat(pieces, ignore_index=True)
+    return _joined(map(Batch, _chunks(rows)), columns)
 
 
 def describe(columns: Sequence[Column[Any]] = REPLIES) -> pd.DataFrame:
@@ -69,24 +67,14 @@ def replies_df(
     wanted = priced_columns(prices) if columns is None else columns
     if not texts:
         wanted = [column for column in wanted if column.name not in TEXTS]
-    return rows_df(all_replies(exchanges), columns=wanted)
+    return _with_templates(map(to_batch, _chunks(exchanges)), wanted)
 
 
 def rows_df(
     rows: Iterable[Reply], *, columns: Sequence[Column[Reply]] = REPLIES
 ) -> pd.DataFrame:
     """List rows of replies, cells of a sweep that have none included."""
-    names = [column.name for column in columns]
-    if PROMPT[-1].name not in names:
-        return to_frame(rows, columns)
-    templates: list[dict[str, Any]] = []
-    frame = to_frame(_noting(rows, templates), columns)
-    if not any(templates):
-        return frame
-    found = template_columns(templates, lambda row: row, names)
-    here = names.index(PROMPT[-1].name) + 1
-    before, after = frame.iloc[:, :here], frame.iloc[:, here:]
-    return pd.concat([before, to_frame(templates, found), after], axis="columns")
+    return _with_templates(map(Batch, _chunks(rows)), columns)
 
 
 def usage_df(
@@ -114,8 +102,9 @@ def usage_df(
         out are there with n_requests 0 and their number in n_left_out.
 
     Raises:
-        ParameterError: `by` names what is no column of replies.
+        ParameterError: `by` names what is no column of replies, or one of `USAGE`.
     """
+    keys = key_columns(by)
     tallies = to_tallies(
         exchanges,
         by=pick(REPLIES, by),
@@ -124,7 +113,7 @@ def usage_df(
         estimates=estimates,
         prices=prices,
     )
-    return to_frame(tallies, (*key_columns(by), *USAGE))
+    return to_frame(tallies, (*keys, *USAGE))
 
 
 def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -133,19 +122,45 @@ def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
         yield chunk
 
 
-def _piece(rows: list[Row], columns: Sequence[Column[Row]]) -> pd.DataFrame:
-    batch = Batch(rows)
+def _joined(batches: Iterable[Batch], columns: Sequence[Column[Any]]) -> pd.DataFrame:
+    pieces: list[list[ExtensionArray]] = [[] for _ in columns]
+    n_rows = 0
+    for batch in batches:
+        n_rows += batch.n_rows
+        for column, found in zip(columns, pieces, strict=True):
+            found.append(to_array(batch.values(column), column.dtype))
     arrays = {
-        column.name: to_array(batch.values(column), column.dtype) for column in columns
+        column.name: joined(found or [to_array([], column.dtype)])
+        for column, found in zip(columns, pieces, strict=True)
     }
-    return pd.DataFrame(arrays, index=pd.RangeIndex(len(rows)), copy=False)
+    return pd.DataFrame(arrays, index=pd.RangeIndex(n_rows), copy=False)
 
 
-def _noting(rows: Iterable[Reply], templates: list[dict[str, Any]]) -> Iterator[Reply]:
+def _with_templates(
+    batches: Iterable[Batch], columns: Sequence[Column[Reply]]
+) -> pd.DataFrame:
+    """Make a frame of replies, with the template columns after the prompt."""
+    names = [column.name for column in columns]
+    if PROMPT[-1].name not in names:
+        return _joined(batches, columns)
+    templates: list[dict[str, Any]] = []
+    frame = _joined(_noting(batches, templates), columns)
+    if not any(templates):
+        return frame
+    found = template_columns(templates, lambda row: row, names)
+    here = names.index(PROMPT[-1].name) + 1
+    before, after = frame.iloc[:, :here], frame.iloc[:, here:]
+    return pd.concat([before, to_frame(templates, found), after], axis="columns")
+
+
+def _noting(
+    batches: Iterable[Batch], templates: list[dict[str, Any]]
+) -> Iterator[Batch]:
     """Pass rows on and keep their template columns, whose dtype all of them decide."""
-    for row in rows:
-        templates.append(row.origin.columns or _NO_COLUMNS)
-        yield row
+    for batch in batches:
+        found = batch.part("origin.columns")
+        templates += [each or _NO_COLUMNS for each in found]
+        yield batch
 
 
 _NO_COLUMNS: dict[str, Any] = {}  # one for all: a million empty ones take 60 MB

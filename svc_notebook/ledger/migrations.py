@@ -126,4 +126,44 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """,
         "CREATE INDEX requests_hash ON requests (request_hash)",
     ),
+    (
+        # One row a tool call, answered or refused. It repeats what calls are looked
+        # for by, since the exchange whose reply held it may be kept elsewhere.
+        """
+        CREATE TABLE tool_runs (
+            seq INTEGER PRIMARY KEY,
+            exchange_id TEXT NOT NULL,
+            session_id TEXT NOT NULL,
+            door TEXT NOT NULL,
+            conversation TEXT,
+            run TEXT,
+            model TEXT NOT NULL,
+            started_at TEXT NOT NULL,
+            call_id TEXT NOT NULL,
+            name TEXT NOT NULL,
+            arguments TEXT NOT NULL,
+            sent_arguments TEXT,
+            result TEXT NOT NULL,
+            error TEXT,
+            is_approved INTEGER,
+            n_cut_tokens INTEGER NOT NULL,
+            seconds_s REAL NOT NULL,
+            created_at TEXT NOT NULL
+        )
+        """,
+        "CREATE INDEX tool_runs_time ON tool_runs (started_at)",
+        # since when there is a run: an index of its exchanges costs each append
+        # an eighth, and a run is read far less often than it is written
+        """
+        CREATE TABLE runs (
+            run TEXT PRIMARY KEY,
+            first_started_at TEXT NOT NULL
+        ) WITHOUT ROWID
+        """,
+        """
+        INSERT INTO runs SELECT run, min(started_at) FROM exchanges
+        WHERE run IS NOT NULL GROUP BY run
+        """,
+        "DROP INDEX exchanges_run",
+    ),
 )

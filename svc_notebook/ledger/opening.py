@@ -6,9 +6,8 @@ known to be writable.
 """
 
 import sqlite3
-from pathlib import Path
 
-from .place import MEMORY, is_on_network, prepare
+from .place import MEMORY, absolute, is_on_network, prepare
 from .schema import check_is_ours, migrate, probe
 
 CHECKPOINT_PAGES = 4000  # 16 MB beside the file at most; a fifth off each append
@@ -32,7 +31,7 @@ def open_file(
         connection = _connect(MEMORY, busy_s)
         migrate(connection)
         return connection
-    file = Path(path).expanduser().absolute()
+    file = absolute(path)
     prepare(file)
     connection = _connect(file.as_uri() + "?mode=rw", busy_s)
     try:

@@ -20,6 +20,22 @@ _NETWORK_TYPES = (
 )
 
 
+def absolute(path: str) -> Path:
+    """Return the file that a path means now: `~` is a home, the rest this folder's.
+
+    Raises:
+        LedgerError: It lies in the home of somebody who is not known here.
+    """
+    try:
+        return Path(path).expanduser().absolute()
+    except RuntimeError:
+        pass  # the error below says it, without a foreign one behind it
+    raise LedgerError(
+        f"The ledger {path!r} cannot be made: there is no such home on this machine. "
+        "Nothing was sent. Name a file in a folder that you can write with SVC_LEDGER."
+    )
+
+
 def prepare(path: Path) -> None:
     """Make the folder (mode 0700) and an empty file (mode 0600) where none is.
 

@@ -76,16 +76,18 @@ class Prices:
             SettingsError: It cannot be read, or is not a price table; the message
                 shows one.
         """
-        file = Path(path).expanduser()
         try:
+            file = Path(path).expanduser()
             text = file.read_text(encoding="utf-8")
             is_json = file.suffix.lower() == ".json"
             table = json.loads(text) if is_json else tomllib.loads(text)
         except OSError as problem:
             reason = f"it cannot be read ({problem.strerror})"
+        except RuntimeError:  # of a home that nobody knows
+            reason = "it cannot be read (there is no such home)"
         except ValueError as problem:  # of JSON, TOML and UTF-8
             reason = (
-                f"it is not {'JSON' if file.suffix == '.json' else 'TOML'}: "
+                f"it is not {'JSON' if file.suffix.lower() == '.json' else 'TOML'}: "
                 + str(problem)
             )
         else:

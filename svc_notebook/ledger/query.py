@@ -4,9 +4,9 @@ Rules: pure; every value is bound, never pasted into the statement; a filter tha
 cannot be meant is refused, since an empty answer would look like a true one.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime, time
 from typing import Any, Literal, get_args
 
 from svc_notebook.errors import ParameterError
@@ -21,6 +21,7 @@ _ALLOWED = {"door": get_args(Door), "status": get_args(Status)}
 _SINCE_SESSION = (
     "started_at >= (SELECT first_started_at FROM sessions WHERE session_id = ?)"
 )
+_SINCE_RUN = "started_at >= (SELECT min(first_started_at) FROM runs WHERE {})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ def where(
     *,
     scope: str,
     session_id: str,
-    since: datetime | str | None = None,
+    since: date | str | None = None,
     **wanted: Wanted,
 ) -> Where:
     """Build the condition.
@@ -43,8 +44,8 @@ def where(
     Args:
         scope: `session` for this session's exchanges, `all` for everybody's.
         session_id: This session.
-        since: Only exchanges started at or after this instant; text is ISO 8601; an
-            instant without a zone is this machine's local time.
+        since: Only exchanges started at or after this instant or day; text is ISO
+            8601; one without a zone is this machine's local time.
         **wanted: Column name -> a value, several, or None for any.
 
     Raises:
@@ -66,8 +67,12 @@ def where(
     for column, want in filters.items():
         if want is not None:
             allowed = _several(column, want)
-            parts.append(f"{column} IN ({', '.join('?' * len(allowed))})")
+            one_of = f"{column} IN ({', '.join('?' * len(allowed))})"
+            parts.append(one_of)
             values += allowed
+            if column == "run":  # nor has one the run
+                parts.append(_SINCE_RUN.format(one_of))
+                values += allowed
     if since is not None:
         parts.append("started_at >= ?")
         values.append(since_sql(since))
@@ -75,7 +80,9 @@ def where(
 
 
 def _several(column: str, want: str | Collection[str]) -> list[str]:
-    found: list[Any] = [want] if isinstance(want, str) else list(want)
+    given: Any = want  # numbers come too
+    is_one = isinstance(given, (str, bytes)) or not isinstance(given, Iterable)
+    found: list[Any] = [given] if is_one else list(given)
     wrong = [each for each in found if not isinstance(each, str)]
     if wrong:
         raise ParameterError(
@@ -92,20 +99,19 @@ def _several(column: str, want: str | Collection[str]) -> list[str]:
     return found
 
 
-def since_sql(instant: datetime | str, *, name: str = "since") -> str:
+def since_sql(instant: date | str, *, name: str = "since") -> str:
     """Return an instant as `started_at` holds it.
 
     Args:
-        instant: A datetime, or ISO 8601; without a zone it is this machine's time.
+        instant: A datetime, a day, or ISO 8601; without a zone it is this machine's
+            time, and a day begins at midnight.
         name: Of the argument, for the message.
 
     Raises:
         ParameterError: It is no instant.
     """
     try:
-        is_text = isinstance(instant, str)
-        found = datetime.fromisoformat(instant) if is_text else instant  # type: ignore[arg-type]  # just tested
-        return to_sortable(found)  # type: ignore[arg-type]  # just tested
+        return to_sortable(_to_datetime(instant))
     except (AttributeError, TypeError, ValueError, OverflowError):
         pass  # the error below says it, without a foreign one behind it
     raise ParameterError(
@@ -113,3 +119,12 @@ def since_sql(instant: datetime | str, *, name: str = "since") -> str:
         "'2026-01-31' or '2026-01-31T09:00:00+00:00'.",
         param=name,
     )
+
+
+def _to_datetime(instant: Any) -> datetime:  # noqa: ANN401 - what a user gives
+    if isinstance(instant, str):
+        return datetime.fromisoformat(instant)
+    if not isinstance(instant, datetime):
+        return datetime.combine(instant, time())
+    # pandas' own kind of datetime does not take this machine's zone by itself
+    return datetime.combine(instant.date(), instant.timetz())

@@ -5,24 +5,27 @@ column or an estimate needs them.
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import date
 
 import pandas as pd
 
+from .columns import pick
 from .estimate import MAX_ROWS, Estimates
 from .frames import replies_df as replies_frame
+from .frames import to_frame
 from .frames import usage_df as usage_frame
 from .prices import Prices
 from .query import Scope, Wanted
-from .replies import TEXTS
+from .replies import REPLIES, TEXTS
 from .store import Ledger, Texts
+from .tool_runs import TOOL_CALLS
 
 
 def replies_df(  # noqa: PLR0913 - one argument a filter
     ledger: Ledger,
     *,
     scope: Scope = "session",
-    since: datetime | str | None = None,
+    since: date | str | None = None,
     conversation: Wanted = None,
     run: Wanted = None,
     model: Wanted = None,
@@ -66,7 +69,7 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
     *,
     by: str | Sequence[str] = ("model",),
     scope: Scope = "session",
-    since: datetime | str | None = None,
+    since: date | str | None = None,
     conversation: Wanted = None,
     run: Wanted = None,
     model: Wanted = None,
@@ -97,7 +100,7 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
         ParameterError: A filter or a column is not one that could be meant.
         LedgerError: The ledger cannot be read.
     """
-    needed = TEXTS & ({by} if isinstance(by, str) else set(by))
+    needed = TEXTS & {column.name for column in pick(REPLIES, by)}
     texts: Texts = True if needed else "estimated"
     exchanges = ledger.read(
         scope=scope,
@@ -115,6 +118,45 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
         estimates=estimates_of(ledger),
         prices=prices,
     )
+
+
+def tool_calls_df(  # noqa: PLR0913 - one argument a filter
+    ledger: Ledger,
+    *,
+    scope: Scope = "session",
+    since: date | str | None = None,
+    conversation: Wanted = None,
+    run: Wanted = None,
+    model: Wanted = None,
+    name: Wanted = None,
+) -> pd.DataFrame:
+    """List the tool calls that a ledger holds.
+
+    Args:
+        ledger: To read.
+        scope: As for `replies_df`.
+        since: As for `replies_df`.
+        conversation: As for `replies_df`.
+        run: As for `replies_df`.
+        model: As for `replies_df`.
+        name: Only this tool, or any of several.
+
+    Returns:
+        One row a call, the one that was run first coming first; columns `TOOL_CALLS`.
+
+    Raises:
+        ParameterError: A filter is not one that could be meant.
+        LedgerError: The ledger cannot be read.
+    """
+    rows = ledger.tool_runs(
+        scope=scope,
+        since=since,
+        conversation=conversation,
+        run=run,
+        model=model,
+        name=name,
+    )
+    return to_frame(rows, TOOL_CALLS)
 
 
 def estimates_of(ledger: Ledger) -> Estimates:

@@ -39,8 +39,8 @@ KEYS = (
 
 
 def to_row(exchange: Exchange, session_id: str) -> dict[str, Any]:
-    """Return the row of an exchange, by the names in `KEYS`."""
-    record = to_json(exchange)
+    """Return the row of an exchange, by the names in `KEYS` and in their order."""
+    record = _to_bytes(exchange)
     origin = exchange.origin
     return {
         "exchange_id": exchange.exchange_id,
@@ -57,27 +57,33 @@ def to_row(exchange: Exchange, session_id: str) -> dict[str, Any]:
         "is_reused": int(exchange.is_reused),
         "usage_source": exchange.usage_source,
         "started_at": to_sortable(exchange.started_at),
-        "record": record,
-        "record_crc32": zlib.crc32(record.encode()),
+        "record": record.decode(),
+        "record_crc32": zlib.crc32(record),
     }
 
 
 def to_sortable(instant: datetime) -> str:
     """Return an instant as text of one width, so that texts sort as instants do."""
-    return instant.astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z"
+    if instant.tzinfo is not UTC:
+        instant = instant.astimezone(UTC)
+    return instant.isoformat(timespec="microseconds")[:26] + "Z"
 
 
 def to_json(exchange: Exchange) -> str:
     """Return the whole exchange as JSON text."""
+    return _to_bytes(exchange).decode()
+
+
+def _to_bytes(exchange: Exchange) -> bytes:
     try:
-        return msgspec.json.encode(exchange, enc_hook=_to_plain).decode()
+        return _ENCODER.encode(exchange)
     except (TypeError, UnicodeEncodeError):
         # a template column with odd keys, or a surrogate half in some text
         columns = mended(exchange.origin.columns)
         origin = msgspec.structs.replace(exchange.origin, columns=columns)
         changed = msgspec.structs.replace(exchange, origin=origin)
         plain = msgspec.to_builtins(changed, enc_hook=_to_plain)
-        return msgspec.json.encode(mended(plain)).decode()
+        return msgspec.json.encode(mended(plain))
 
 
 def from_row(
@@ -177,3 +183,6 @@ def mended(value: object) -> Any:  # noqa: ANN401 - JSON
     if isinstance(value, (list, tuple)):
         return [mended(each) for each in value]
     return value
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_to_plain)

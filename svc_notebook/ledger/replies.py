@@ -7,24 +7,27 @@ mix with them.
 """
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any
 
-import msgspec
-
 from svc_notebook.exchange import Exchange, Failure
 from svc_notebook.service.completion import Choice, CompletionBody
-from svc_notebook.service.request import CompletionRequest
 
-from .columns import Column, Dtype, Scalar
+from . import many
+from .columns import Column, Dtype, Scalar, to_instant
 from .reply import Reply
 
 
-def _of_row(
-    name: str, dtype: Dtype, read: Callable[[Reply], Scalar], doc: str
-) -> Column[Reply]:
-    return Column(name=name, dtype=dtype, read=read, doc=doc)
+def _of_row(name: str, dtype: Dtype, part: str, doc: str) -> Column[Reply]:
+    """Make a column of a part of a row as it is."""
+    return Column(
+        name=name,
+        dtype=dtype,
+        unit=_unit(name, dtype),
+        read=attrgetter(part),
+        doc=doc,
+        read_all=lambda batch: batch.part(part),
+    )
 
 
 def _of_part(
@@ -73,12 +76,18 @@ def _number(
 
 
 def _param(name: str, dtype: Dtype) -> Column[Reply]:
-    def value_of(params: dict[str, Any]) -> Scalar:
-        value = params.get(name)
+    def value_of(row: Reply) -> Scalar:
+        value: Any = row.request.params.get(name)
         return float(value) if dtype == "Float64" and value is not None else value
 
-    doc = "as sent; missing = not sent, so the service's default applied"
-    return _of_part(name, dtype, value_of, doc, "request.params")
+    return Column(
+        name=name,
+        dtype=dtype,
+        unit=_unit(name, dtype),
+        read=value_of,
+        doc="as sent; missing = not sent, so the service's default applied",
+        read_all=lambda batch: many.sent(batch, name),
+    )
 
 
 def _of_choice(
@@ -104,37 +113,6 @@ def _of_body(
     return _of_part(name, dtype, read, doc, "body")
 
 
-def _created_at(body: CompletionBody) -> datetime | None:
-    created = body.created
-    try:
-        return None if created is None else datetime.fromtimestamp(created, UTC)
-    except (OverflowError, OSError, ValueError):  # no time of this calendar
-        return None
-
-
-def _is_cut(row: Reply) -> bool | None:
-    exchange, choice = row.exchange, row.choice
-    return None if exchange is None or choice is None else exchange.is_cut(choice)
-
-
-def _tool_calls(choice: Choice) -> str | None:
-    return _to_json(choice.tool_calls) if choice.tool_calls else None
-
-
-def _prompt(request: CompletionRequest) -> str:
-    newest = request.messages[-1]  # of a million requests nearly every one
-    return newest.content or "" if newest.role == "user" else request.prompt
-
-
-def _stop(params: dict[str, Any]) -> str | None:
-    stop = params.get("stop")
-    return None if stop is None else _to_json(stop)
-
-
-def _to_json(value: Any) -> str:  # noqa: ANN401 - anything that JSON knows
-    return msgspec.json.encode(value).decode()
-
-
 IDENTITY: tuple[Column[Reply], ...] = (
     _of_exchange(
         "exchange_id", "string", attrgetter("exchange_id"), "ours, sorts by time"
@@ -148,28 +126,24 @@ IDENTITY: tuple[Column[Reply], ...] = (
     _of_row(
         "door",
         "string",
-        attrgetter("origin.door"),
+        "origin.door",
         "who asked: magic, panel, sweep, frame or python",
     ),
     _of_row(
         "conversation",
         "string",
-        attrgetter("origin.conversation"),
+        "origin.conversation",
         "name of the conversation, if it was part of one",
     ),
-    _of_row("run", "string", attrgetter("origin.run"), "the sweep's run, if any"),
+    _of_row("run", "string", "origin.run", "the sweep's run, if any"),
     _of_row(
         "cell_id",
         "string",
-        attrgetter("origin.cell_id"),
+        "origin.cell_id",
         "hash of all that affects the reply: the same combination has the same one",
     ),
-    _of_row(
-        "repeat", "Int64", attrgetter("origin.repeat"), "repetition of the cell, from 0"
-    ),
-    _of_row(
-        "choice_index", "Int64", attrgetter("choice_index"), "position of the choice"
-    ),
+    _of_row("repeat", "Int64", "origin.repeat", "repetition of the cell, from 0"),
+    _of_row("choice_index", "Int64", "choice_index", "position of the choice"),
 )
 SOURCE: tuple[Column[Reply], ...] = (
     _of_exchange("endpoint", "string", attrgetter("endpoint"), "base address asked"),
@@ -187,18 +161,20 @@ SOURCE: tuple[Column[Reply], ...] = (
     ),
 )
 MODEL: tuple[Column[Reply], ...] = (
-    _of_row("model", "string", attrgetter("request.model"), "model id asked for"),
+    _of_row("model", "string", "request.model", "model id asked for"),
     _of_body(
         "model_returned",
         "string",
         attrgetter("model"),
         "model id that the service says it used",
     ),
-    _of_body(
-        "created_at",
-        "datetime64[us, UTC]",
-        _created_at,
-        "creation time that the service says",
+    Column(
+        name="created_at",
+        dtype="datetime64[us, UTC]",
+        unit="UTC",
+        read=lambda row: to_instant(row.body.created) if row.body else None,
+        doc="creation time that the service says",
+        read_all=lambda batch: batch.of_part("body", attrgetter("created")),
     ),
 )
 PARAMS: tuple[Column[Reply], ...] = (
@@ -206,12 +182,12 @@ PARAMS: tuple[Column[Reply], ...] = (
     _param("top_p", "Float64"),
     _param("max_tokens", "Int64"),
     _param("n", "Int64"),
-    _of_part(
-        "stop",
-        "string",
-        _stop,
-        "as sent, as JSON text; missing = not sent",
-        "request.params",
+    Column(
+        name="stop",
+        dtype="string",
+        read=lambda row: many.stop_text(row.request.params.get("stop")),
+        doc="as sent, as JSON text; missing = not sent",
+        read_all=lambda batch: list(map(many.stop_text, many.sent(batch, "stop"))),
     ),
     _param("presence_penalty", "Float64"),
     _param("frequency_penalty", "Float64"),
@@ -219,13 +195,20 @@ PARAMS: tuple[Column[Reply], ...] = (
     _param("user", "string"),
 )
 PROMPT: tuple[Column[Reply], ...] = (
-    _of_row(
-        "system",
-        "string",
-        attrgetter("request.system"),
-        "the system message, if the first message is one",
+    Column(
+        name="system",
+        dtype="string",
+        read=attrgetter("request.system"),
+        doc="the system message, if the first message is one",
+        read_all=many.systems,
     ),
-    _of_part("prompt", "string", _prompt, "the newest user message", "request"),
+    Column(
+        name="prompt",
+        dtype="string",
+        read=attrgetter("request.prompt"),
+        doc="the newest user message",
+        read_all=many.prompts,
+    ),
 )
 ANSWER: tuple[Column[Reply], ...] = (
     _of_choice(
@@ -240,22 +223,33 @@ ANSWER: tuple[Column[Reply], ...] = (
         attrgetter("finish_reason"),
         "as sent; `stop` is a normal end",
     ),
-    _of_row(
-        "is_cut",
-        "boolean",
-        _is_cut,
-        "ended for want of tokens: finish reason `length`, or max_tokens reached",
+    Column(
+        name="is_cut",
+        dtype="boolean",
+        read=many.is_cut,
+        doc="ended for want of tokens: finish reason `length`, or max_tokens reached",
+        read_all=many.cuts,
     ),
-    _of_choice(
-        "n_tool_calls", "Int64", lambda c: len(c.tool_calls), "tool calls asked for"
+    Column(
+        name="n_tool_calls",
+        dtype="Int64",
+        read=lambda row: len(row.choice.tool_calls) if row.choice else None,
+        doc="tool calls asked for",
+        read_all=many.call_counts,
     ),
-    _of_choice("tool_calls", "string", _tool_calls, "the tool calls, as JSON text"),
+    Column(
+        name="tool_calls",
+        dtype="string",
+        read=lambda row: many.calls_text(row.choice) if row.choice else None,
+        doc="the tool calls, as JSON text",
+        read_all=many.calls,
+    ),
 )
 OUTCOME: tuple[Column[Reply], ...] = (
     _of_row(
         "status",
         "string",
-        attrgetter("status"),
+        "status",
         "planned, ok, error, cancelled, or not_run (in a run, but not asked)",
     ),
     _of_failure(
@@ -279,12 +273,11 @@ USAGE: tuple[Column[Reply], ...] = (
     _usage("prompt_tokens"),
     _usage("completion_tokens"),
     _usage("total_tokens"),
-    Column(
-        name="est_prompt_tokens",
-        dtype="Int64",
-        unit="tokens",
-        read=attrgetter("est_prompt_tokens"),
-        doc="estimated for every request, also where tokens were reported",
+    _of_row(
+        "est_prompt_tokens",
+        "Int64",
+        "est_prompt_tokens",
+        "estimated for every request, also where tokens were reported",
     ),
     _number(
         "est_completion_tokens",
@@ -292,11 +285,12 @@ USAGE: tuple[Column[Reply], ...] = (
         attrgetter("est_completion_tokens"),
         "estimated for every reply, also where tokens were reported",
     ),
-    _of_exchange(
-        "usage_source",
-        "string",
-        attrgetter("usage_source"),
-        "reported, estimated (none was reported) or missing (nothing came)",
+    Column(
+        name="usage_source",
+        dtype="string",
+        read=lambda row: row.exchange.usage_source if row.exchange else None,
+        doc="reported, estimated (none was reported) or missing (nothing came)",
+        read_all=many.usage_sources,
     ),
 )
 TIMES: tuple[Column[Reply], ...] = (
@@ -318,17 +312,19 @@ TIMES: tuple[Column[Reply], ...] = (
     _of_exchange("ended_at", "datetime64[us, UTC]", attrgetter("ended_at"), "ended at"),
 )
 COST: tuple[Column[Reply], ...] = (
-    _of_row(
-        "cost",
-        "Float64",
-        lambda _: None,
-        "by your price table, in its currency; missing = unknown, or nothing was paid",
+    Column(
+        name="cost",
+        dtype="Float64",
+        read=lambda _: None,
+        doc="by your price table, in its currency; missing = unknown, or nothing paid",
+        read_all=many.unknown,
     ),
-    _of_row(
-        "cost_source",
-        "string",
-        lambda _: None,
-        "whether of reported or estimated tokens, and the price table with its date",
+    Column(
+        name="cost_source",
+        dtype="string",
+        read=lambda _: None,
+        doc="of reported or estimated tokens, and by which price table of what date",
+        read_all=many.unknown,
     ),
 )
 BEFORE_TEMPLATE = (*IDENTITY, *SOURCE, *MODEL, *PARAMS, *PROMPT)

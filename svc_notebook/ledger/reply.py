@@ -4,15 +4,17 @@ What it is not: the columns (see `replies`). Rules: pure; every choice that came
 has a row, and so has what brought none.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from svc_notebook.exchange import Exchange, Failure, Origin
 from svc_notebook.service.completion import Choice, CompletionBody, Usage
 from svc_notebook.service.request import CompletionRequest
+
+from .columns import Batch
 
 RowStatus = Literal["planned", "ok", "error", "cancelled", "not_run"]
 
@@ -72,6 +74,59 @@ def to_replies(exchange: Exchange) -> Iterator[Reply]:
             body=body,
             usage=body.usage if body and is_first else None,
         )
+
+
+class ExchangeBatch(Batch):
+    """The rows of exchanges of one choice at most: parts without the rows.
+
+    Args:
+        exchanges: Of which none has several choices.
+        bodies: Theirs.
+        choices: Theirs.
+    """
+
+    def __init__(
+        self,
+        exchanges: Sequence[Exchange],
+        bodies: Sequence[CompletionBody | None],
+        choices: Sequence[Choice | None],
+    ) -> None:
+        super().__init__(exchanges)
+        self._once |= {
+            "exchange": exchanges,
+            "of_request": exchanges,
+            "body": bodies,
+            "choice": choices,
+            "choice_index": [each.index if each else 0 for each in choices],
+        }
+
+    @property
+    def rows(self) -> Sequence[Reply]:
+        """The rows, made if they are needed one by one."""
+        return self.once("rows", lambda: list(all_replies(self._rows)))
+
+    def _part(self, name: str) -> list[Any]:
+        whole = _PARTS.get(name)
+        return super()._part(name if whole is None else f"{whole}.{name}")
+
+
+_PARTS = {
+    **dict.fromkeys(("request", "origin", "status", "failure"), "exchange"),
+    "est_prompt_tokens": "exchange",
+    "usage": "body",
+}
+"""Where the parts of a row are found that are parts of an exchange's."""
+
+
+def to_batch(exchanges: Sequence[Exchange]) -> Batch:
+    """Return the rows of exchanges for reading column by column."""
+    bodies = [exchange.body for exchange in exchanges]
+    found = [body.choices if body else () for body in bodies]
+    if max(map(len, found), default=0) > 1:
+        return Batch(list(all_replies(exchanges)))
+    return ExchangeBatch(
+        exchanges, bodies, [each[0] if each else None for each in found]
+    )
 
 
 def all_replies(exchanges: Iterable[Exchange]) -> Iterator[Reply]:

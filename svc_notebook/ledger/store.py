@@ -11,7 +11,7 @@ import os
 import sqlite3
 import weakref
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from threading import RLock
 from typing import Any, Literal, Self
@@ -21,11 +21,13 @@ from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange
 
 from .explain import explained
+from .forking import wait_at_forks
 from .opening import open_file
-from .place import MEMORY
+from .place import MEMORY, absolute
 from .query import Scope, Wanted, Where, where
 from .record import KEYS, from_row, to_row
 from .schema import probe
+from .tool_runs import ToolRow, insert, select
 
 BUSY_S = 30.0
 PAGE_ROWS = 256
@@ -33,13 +35,14 @@ PAGE_ROWS = 256
 # An exchange has one id and is told once; telling it again changes nothing.
 _INSERT = (
     f"INSERT INTO exchanges ({', '.join(KEYS)}) "  # noqa: S608 - our own names
-    f"VALUES ({', '.join(':' + key for key in KEYS)}) "
+    f"VALUES ({', '.join('?' * len(KEYS))}) "
     "ON CONFLICT (started_at, exchange_id) DO NOTHING"
 )
-_BEGIN_SESSION = (
-    "INSERT INTO sessions VALUES (?, ?) ON CONFLICT (session_id) DO UPDATE "
+_BEGIN = {
+    table: f"INSERT INTO {table} VALUES (?, ?) ON CONFLICT ({key}) DO UPDATE "  # noqa: S608 - our own names
     "SET first_started_at = min(first_started_at, excluded.first_started_at)"
-)
+    for table, key in (("sessions", "session_id"), ("runs", "run"))
+}
 _COLUMNS = (
     "SELECT started_at, seq, CAST(record AS BLOB), record_crc32, exchange_id, "
     "usage_source FROM exchanges "
@@ -54,7 +57,7 @@ _ASKED = (
 )
 Texts = bool | Literal["estimated"]
 """Which texts to read: all, none, or those of exchanges without reported usage."""
-_abandoned: list[sqlite3.Connection] = []  # of a parent process; see Ledger._guard
+_abandoned: list[sqlite3.Connection] = []  # of a parent process; see Ledger.guard
 
 
 class Ledger:
@@ -76,16 +79,21 @@ class Ledger:
         self, path: str | Path, *, session_id: str | None = None, busy_s: float = BUSY_S
     ) -> None:
         self.path = str(path)
+        # a notebook may change its folder; the ledger stays where it was
+        self._place = MEMORY if self.path == MEMORY else str(absolute(self.path))
         self.session_id = session_id or uuid4().hex
         self._busy_s = busy_s
         self._lock = RLock()
         self._pid = os.getpid()
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
-        self._first: str | None = None  # when the session began, as the file knows it
-        self._finalizer: weakref.finalize[[sqlite3.Connection, int], Ledger] | None = (
-            None
-        )
+        # when the session and its runs began, as the file knows it
+        self._begun: dict[tuple[str, str], str] = {}
+        self._finalizer: (
+            weakref.finalize[[sqlite3.Connection, RLock, int], Ledger] | None
+        ) = None
+        if self.path == MEMORY:
+            wait_at_forks(self)
 
     def check(self) -> None:
         """Find out now whether exchanges can be kept, before anything is spent.
@@ -93,7 +101,7 @@ class Ledger:
         Raises:
             LedgerError: They cannot; the message names the file and the way on.
         """
-        with self._guard(), explained(self.path):
+        with self.guard(), explained(self.path):
             probe(self._open())
 
     def add(self, exchange: Exchange) -> None:
@@ -103,19 +111,18 @@ class Ledger:
             LedgerError: It could not be kept.
         """
         row = to_row(exchange, self.session_id)
-        with self._guard(), explained(self.path):
+        with self.guard(), explained(self.path):
             connection = self._open()
-            started_at = row["started_at"]
-            if self._first is None or started_at < self._first:
-                connection.execute(_BEGIN_SESSION, (self.session_id, started_at))
-                self._first = started_at
-            connection.execute(_INSERT, row)
+            self._begin(connection, "sessions", self.session_id, row["started_at"])
+            if row["run"] is not None:
+                self._begin(connection, "runs", row["run"], row["started_at"])
+            connection.execute(_INSERT, tuple(row.values()))
 
     def read(  # noqa: PLR0913 - one argument a filter
         self,
         *,
         scope: Scope = "session",
-        since: datetime | str | None = None,
+        since: date | str | None = None,
         conversation: Wanted = None,
         run: Wanted = None,
         model: Wanted = None,
@@ -159,6 +166,43 @@ class Ledger:
         )
         return self._pages(condition, texts)
 
+    def add_tool_run(self, row: ToolRow, *, started_at: datetime) -> None:
+        """Keep a tool call; it is on disk when this returns.
+
+        Args:
+            row: The call.
+            started_at: When the exchange was asked whose reply held it.
+
+        Raises:
+            LedgerError: It could not be kept.
+        """
+        with self.guard(), explained(self.path):
+            insert(self._open(), row, session_id=self.session_id, started_at=started_at)
+
+    def tool_runs(
+        self,
+        *,
+        scope: Scope = "session",
+        since: date | str | None = None,
+        **wanted: Wanted,
+    ) -> list[ToolRow]:
+        """Read tool calls, the one that was run first coming first.
+
+        Args:
+            scope: As for `read`.
+            since: Only calls in replies to exchanges started at or after this instant.
+            **wanted: conversation, run, model, door or name: one, several, or None.
+
+        Raises:
+            ParameterError: A filter is not one that could be meant.
+            LedgerError: The ledger cannot be read.
+        """
+        condition = where(
+            scope=scope, session_id=self.session_id, since=since, **wanted
+        )
+        with self.guard(), explained(self.path):
+            return list(select(self._open(), condition))
+
     def reported(self, model: str, *, is_emulated: bool, n: int) -> list[Exchange]:
         """Return the newest good exchanges of a model whose usage was reported.
 
@@ -198,7 +242,7 @@ class Ledger:
         """
         while rows := self._rows(_NOT_INDEXED, ()):
             found = [(row[1], hash_of(self._to_exchange(row))) for row in rows]
-            with self._guard(), explained(self.path):
+            with self.guard(), explained(self.path):
                 self._index(found)
         for row in self._rows(_ASKED, (request_hash, endpoint)):
             yield self._to_exchange(row)
@@ -227,7 +271,7 @@ class Ledger:
 
     def close(self) -> None:
         """Close the file; what was added is there."""
-        with self._guard():
+        with self.guard():
             if self._finalizer is not None:
                 self._finalizer()
             self._connection = self._finalizer = None
@@ -246,6 +290,15 @@ class Ledger:
         except LedgerError:
             return f"<Ledger {self.path}, cannot be read>"
         return f"<Ledger {self.path}: {n_all} exchanges, {n_here} of this session>"
+
+    def _begin(
+        self, connection: sqlite3.Connection, table: str, name: str, started_at: str
+    ) -> None:
+        """Note since when there is a session or a run; cheaper than an index of it."""
+        known = self._begun.get((table, name))
+        if known is None or started_at < known:
+            connection.execute(_BEGIN[table], (name, started_at))
+            self._begun[table, name] = started_at
 
     def _pages(self, condition: Where, texts: Texts) -> Iterator[Exchange]:
         # Whole pages and no open cursor: a reader that stops half-way must not keep
@@ -278,7 +331,7 @@ class Ledger:
                 connection.execute("ROLLBACK")
 
     def _rows(self, sql: str, values: tuple[object, ...]) -> list[Any]:
-        with self._guard(), explained(self.path):
+        with self.guard(), explained(self.path):
             return self._open().execute(sql, values).fetchall()
 
     def _to_exchange(self, row: Any, texts: Texts = True) -> Exchange:  # noqa: ANN401, FBT002 - SQLite's types; as `read`
@@ -291,7 +344,7 @@ class Ledger:
             texts=usage_source == "estimated" if texts == "estimated" else texts,
         )
 
-    def _guard(self) -> RLock:
+    def guard(self) -> RLock:
         """Return the lock, a new one in a forked child: its parent may hold the old."""
         if self._pid != os.getpid():
             self._pid, self._lock = os.getpid(), RLock()
@@ -302,17 +355,19 @@ class Ledger:
         return self._lock
 
     def _open(self) -> sqlite3.Connection:
-        if self._connection is not None and self._file != _file_at(self.path):
+        if self._finalizer is not None and not self._finalizer.alive:
+            self._connection = self._finalizer = None  # Python ends; this is late
+        if self._connection is not None and self._file != _file_at(self._place):
             # Somebody deleted or replaced the file: what is written to the old one
             # would be gone with this process.
             self._connection.close()
             self._connection = None
         if self._connection is None:
-            self._connection = open_file(self.path, busy_s=self._busy_s)
-            self._file = _file_at(self.path)
-            self._first = None
+            self._connection = open_file(self._place, busy_s=self._busy_s)
+            self._file = _file_at(self._place)
+            self._begun.clear()
             self._finalizer = weakref.finalize(
-                self, _close, self._connection, self._pid
+                self, _close, self._connection, self._lock, self._pid
             )
         return self._connection
 
@@ -328,6 +383,7 @@ def _file_at(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _close(connection: sqlite3.Connection, pid: int) -> None:
+def _close(connection: sqlite3.Connection, lock: RLock, pid: int) -> None:
     if pid == os.getpid():
-        connection.close()
+        with lock:  # closed under another thread's statement, SQLite crashes Python
+            connection.close()

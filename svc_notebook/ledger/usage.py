@@ -8,6 +8,7 @@ an empty sum explains itself; a sum of costs that lacks one is unknown.
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
+from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange
 
 from .columns import Column, Scalar, pick
@@ -56,8 +57,16 @@ def key_columns(by: str | Sequence[str]) -> tuple[Column[Tally], ...]:
     """Return the columns that hold a group's key, with their dtypes of replies.
 
     Raises:
-        ParameterError: A name is no column of replies.
+        ParameterError: A name is no column of replies, or one that is summed up.
     """
+    picked = pick(REPLIES, by)
+    summed = [column.name for column in picked if column.name in _SUMMED]
+    if summed:
+        raise ParameterError(
+            f"{summed[0]!r} is summed up here and cannot be grouped by as well; group "
+            "the frame of replies_df() by it.",
+            param="by",
+        )
     return tuple(
         Column(
             name=column.name,
@@ -66,7 +75,7 @@ def key_columns(by: str | Sequence[str]) -> tuple[Column[Tally], ...]:
             read=_nth(position),
             doc=column.doc,
         )
-        for position, column in enumerate(pick(REPLIES, by))
+        for position, column in enumerate(picked)
     )
 
 
@@ -143,3 +152,5 @@ USAGE: tuple[Column[Tally], ...] = (
     ),
 )
 """What `usage_df` says of each group, after the columns it was grouped by."""
+
+_SUMMED = frozenset(column.name for column in USAGE)

@@ -25,9 +25,9 @@ def write_whole(path: str | Path, write: Callable[[Path], object]) -> Path:
     Raises:
         ParameterError: The file cannot be written.
     """
-    place = Path(path).expanduser()
-    part = place.with_name(f".{place.name}.{uuid4().hex[:8]}.part")
     try:
+        place = Path(path).expanduser()
+        part = place.with_name(f".{place.name}.{uuid4().hex[:8]}.part")
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         try:
             write(part)
@@ -39,7 +39,7 @@ def write_whole(path: str | Path, write: Callable[[Path], object]) -> Path:
             raise
     except SvcError:
         raise
-    except (OSError, ValueError) as problem:
+    except (OSError, RuntimeError, TypeError, ValueError) as problem:
         reason = getattr(problem, "strerror", None) or str(problem)
     else:
         return place

@@ -1,19 +1,22 @@
 """The defaults of the magic as traits, for `%config SvcMagics`.
 
 Rules: one trait a parameter of the document, made from the one table; a value is
-checked by the check that requests meet, when it is set.
+checked when it is set, a parameter by the check that requests meet, and is in force
+at once; a file's trait says what is in use, whoever said so.
 """
 
+from os import PathLike
 from typing import Any
 
 from traitlets import Any as AnyTrait
-from traitlets import Bool, HasTraits, TraitError, Unicode
+from traitlets import Bool, HasTraits, TraitError, TraitType, Unicode
 from traitlets.config import Configurable
 
-from svc_notebook.errors import ParameterError
+from svc_notebook.errors import ConfigError, LedgerError, ParameterError
 from svc_notebook.service.catalogue import DEFAULT_MODEL
 from svc_notebook.service.check import check
 from svc_notebook.service.params import PARAMS
+from svc_notebook.session import current
 
 KEYWORDS = {"fit", "service"}
 
@@ -32,6 +35,33 @@ class ParamTrait(AnyTrait):
         raise TraitError(reason)
 
 
+class PathTrait(TraitType[str, str | PathLike[str] | None]):
+    """A file of this kernel's session: reading it asks the session, setting it tells.
+
+    Empty, or None, is what the environment says.
+    """
+
+    info_text = "a path, or '' for what the environment says"
+
+    def get(self, _: HasTraits, cls: object = None) -> str:  # noqa: ARG002 - traitlets calls it so
+        """Return the file in use; empty for none."""
+        return getattr(current().settings, str(self.name)) or ""
+
+    def set(self, obj: HasTraits, value: str | PathLike[str] | None) -> None:
+        """Use another file from now on, once it is found to be one that can be used."""
+        if not isinstance(value, (str, PathLike, type(None))):
+            self.error(obj, value)
+        name, path = str(self.name), "" if value is None else str(value).strip()
+        try:
+            source = f"%config SvcMagics.{name}"
+            current().use_path(name, path or None, source=source)
+        except (ConfigError, LedgerError) as error:
+            reason = str(error)
+        else:
+            return
+        raise TraitError(reason)
+
+
 def _trait(name: str, text: str) -> ParamTrait:
     default = "fit" if name == "max_tokens" else None
     return ParamTrait(default, allow_none=True, help=text).tag(config=True)
@@ -45,6 +75,10 @@ class SvcTraits(Configurable):
     show_traceback = Bool(
         default_value=False, help="show the full traceback of an error"
     ).tag(config=True)
+    ledger = PathTrait(help="file that keeps every exchange, or ':memory:'").tag(
+        config=True
+    )
+    prices = PathTrait(help="file with your price table, for costs").tag(config=True)
     locals().update({param.name: _trait(param.name, param.doc) for param in PARAMS})
 
     def defaults(self) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 `python tests/benchmarks/ledger_bench.py [ROWS]` prints microseconds of CPU an append;
 how long exchanges take to become a frame, beside `pandas.DataFrame` on ready lists of
-the same columns; and reading with and without texts. It is no test: nothing fails.
+the same values in the same columns, whose dtypes pandas infers; and reading the file
+with and without texts. It is no test: nothing fails. Texts, tokens and times differ
+from row to row, as they do; model, run and parameters do not.
 """
 
 import resource
@@ -41,7 +43,11 @@ def say(line: str) -> None:
 def exchange(number: int) -> Exchange:
     """Make an exchange of a sweep as it comes from the service."""
     started_at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=number)
-    usage = Usage(prompt_tokens=10, completion_tokens=120, total_tokens=130)
+    n_tokens = 80 + number % 60
+    usage = Usage(
+        prompt_tokens=10, completion_tokens=n_tokens, total_tokens=10 + n_tokens
+    )
+    latency_s = 0.3 + number % 997 / 500
     return Exchange(
         exchange_id=f"{number:032x}",
         origin=Origin(door="sweep", run="run-1", cell_id=f"{number:016x}", repeat=0),
@@ -53,14 +59,14 @@ def exchange(number: int) -> Exchange:
             id=f"c{number}",
             created=1_767_225_600 + number,
             model=MODEL,
-            choices=(Choice(text=REPLY, finish_reason="stop"),),
+            choices=(Choice(text=f"{number}. {REPLY}", finish_reason="stop"),),
             usage=usage,
         ),
-        latency_s=0.5,
+        latency_s=latency_s,
         started_at=started_at,
-        ended_at=started_at + timedelta(seconds=0.5),
+        ended_at=started_at + timedelta(seconds=latency_s),
         est_prompt_tokens=9,
-        est_completion_tokens=200,
+        est_completion_tokens=200 + number % 9,
     )
 
 

@@ -77,7 +77,7 @@ def test_forgets_without_a_trace(path: Path, make: MakeExchange) -> None:
 
     said = command.forget(str(path))
 
-    assert said == f"3 exchanges were deleted from {path}"
+    assert said == f"3 exchanges deleted from {path}"
     left = b"".join(each.read_bytes() for each in path.parent.iterdir())
     assert b"secret" not in left
 
@@ -141,3 +141,21 @@ def test_forgetting_must_be_confirmed(path: Path, make: MakeExchange) -> None:
         command.check_confirmed(is_confirmed=False, place=str(path))
 
     command.check_confirmed(is_confirmed=True, place=str(path))
+
+
+def test_says_one_as_one(path: Path, make: MakeExchange) -> None:
+    """One exchange of one session and one day is told so."""
+    with Ledger(path) as ledger:
+        ledger.add(make(0))
+
+    said = command.size(str(path))
+    assert said.startswith("1 exchange of 1 session, ")
+    assert said.endswith(", on 2026-01-01")
+    assert command.forget(str(path)) == f"1 exchange deleted from {path}"
+
+
+def test_nothing_to_forget_needs_no_confirming(path: Path) -> None:
+    """Where nothing is kept nobody is asked to say so twice."""
+    command.check_confirmed(is_confirmed=False, place=str(path))
+
+    assert command.forget(str(path)) == "nothing was kept"

@@ -5,10 +5,12 @@ import importlib
 import json
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
@@ -226,5 +228,99 @@ def test_a_missing_extra_is_named(
 
     with pytest.raises(ConfigError, match=rf"{package}.*'svc-notebook\[files\]'"):
         export(pd.DataFrame({"a": [1]}), tmp_path / f"r.{ending}")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("frame", [[1], "text", None, pd.Series([1])])
+def test_what_is_no_frame_is_refused(tmp_path: Path, frame: Any) -> None:  # noqa: ANN401 - anything
+    """Only a DataFrame is exported."""
+    with pytest.raises(ParameterError, match="is no DataFrame"):
+        export(frame, tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("path", [None, 5, "~nobody-at-all/a.csv", "a\0.csv"])
+def test_what_is_no_place_is_refused(path: Any) -> None:  # noqa: ANN401 - anything
+    """A place that cannot be is refused as ours."""
+    with pytest.raises(ParameterError, match=r"no kind of file|cannot be written"):
+        export(pd.DataFrame({"a": [1]}), path)
+
+
+SOURCE = {
+    "month": pd.period_range("2024-01", periods=2, freq="M"),
+    "span": pd.interval_range(0, 2),
+    "tags": pd.Series([["a", "ก"], {"b": None}], dtype=object),
+    "share": pd.Series([Fraction(1, 3), 2], dtype=object),
+    "weights": pd.Series([np.array([1, 2]), np.array([3])], dtype=object),
+    "born": pd.Series([date(1800, 1, 2), date(2000, 1, 2)], dtype=object),
+    "most": [float("inf"), 1.5],
+    "raw": [b"\xff", b"a"],
+}
+"""Columns a source may have, and a spreadsheet has nothing for."""
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("month", ["2024-01", "2024-02"]),
+        ("span", ["(0, 1]", "(1, 2]"]),
+        ("tags", ['["a","ก"]', '{"b":null}']),
+        ("share", ["1/3", 2]),
+        ("weights", ["[1,2]", "[3]"]),
+        ("born", ["1800-01-02", datetime(2000, 1, 2)]),  # noqa: DTZ001 - no zones there
+        ("most", ["inf", 1.5]),
+        ("raw", ["b'\\xff'", "b'a'"]),
+    ],
+)
+def test_what_no_cell_holds_is_text(
+    tmp_path: Path, name: str, texts: list[object]
+) -> None:
+    """A workbook shows a value of a source as text where it has no kind for it."""
+    frame = pd.DataFrame({name: SOURCE[name]})
+
+    sheet = _cells(export(frame, tmp_path / "s.xlsx"))
+
+    assert [row[0].value for row in sheet.iter_rows(min_row=2)] == texts
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl"])
+def test_any_source_goes_into_lines(tmp_path: Path, ending: str) -> None:
+    """CSV and JSON lines take every kind of column a source may have."""
+    path = export(pd.DataFrame(SOURCE), tmp_path / f"s{ending}")
+
+    assert len(path.read_text("utf-8-sig").splitlines()) == (
+        3 if ending == ".csv" else 2
+    )
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [["a"], {"b": 1}],
+        [{"a": 1}, {"b": "ก"}],
+        [[1, 2], ["a"]],
+        [[1.5, None], None],
+        [],
+    ],
+)
+def test_lists_and_dicts_come_back_identical(
+    tmp_path: Path, values: list[object]
+) -> None:
+    """Parquet takes columns that mix lists and dicts, and no dict gains a key."""
+    frame = pd.DataFrame({"at": range(len(values))})
+    frame["nested"] = pd.Series(values, dtype=object)
+
+    got = read_parquet(export(frame, tmp_path / "n.parquet"))
+
+    assert_frame_equal(got, frame)
+    assert (got.attrs, frame.attrs) == ({}, {})
+
+
+def test_names_the_column_that_parquet_cannot_hold(tmp_path: Path) -> None:
+    """A mixture without a Parquet kind is refused by its column's name."""
+    frame = pd.DataFrame({"a": ["x", "y"], "b": pd.Series([1, "a"], dtype=object)})
+
+    with pytest.raises(ParameterError, match=r"Column 'b' .*int, str.*\.map\(str\)"):
+        export(frame, tmp_path / "m.parquet")
 
     assert list(tmp_path.iterdir()) == []

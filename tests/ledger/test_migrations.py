@@ -12,6 +12,7 @@ from svc_notebook.ledger.migrations import MIGRATIONS
 from svc_notebook.ledger.record import to_row
 from svc_notebook.ledger.schema import APPLICATION_ID, migrate
 from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.tool_runs import row_of
 from svc_notebook.service.completion import Choice, CompletionBody
 
 MakeExchange = Callable[..., Exchange]
@@ -61,6 +62,79 @@ def _write_version_1(path: Path, exchanges: list[Exchange]) -> None:
     connection.close()
 
 
+# what version 2 wrote besides, typed out likewise
+_KEYS_2 = (*_KEYS_1[:-3], "usage_source", *_KEYS_1[-3:])
+_INSERT_2 = (
+    f"INSERT INTO exchanges ({', '.join(_KEYS_2)}) "  # noqa: S608 - names above
+    f"VALUES ({', '.join(':' + key for key in _KEYS_2)})"
+)
+
+
+def _write_version_2(path: Path, exchanges: list[Exchange]) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    for statements in MIGRATIONS[:2]:
+        for statement in statements:
+            connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute("PRAGMA user_version = 2")
+    for exchange in exchanges:
+        connection.execute(_INSERT_2, to_row(exchange, "before"))
+    connection.execute(
+        "INSERT INTO sessions VALUES ('before', '2026-01-01T00:00:00.000000Z')"
+    )
+    connection.execute("INSERT INTO scores VALUES ('x0000', 0, 'good', 1, '2026')")
+    connection.execute("INSERT INTO requests VALUES (1, 'hash')")
+    connection.close()
+
+
+@pytest.mark.parametrize("write", [_write_version_1, _write_version_2])
+def test_an_older_file_takes_tool_calls(
+    tmp_path: Path, make: MakeExchange, write: Callable[[Path, list[Exchange]], None]
+) -> None:
+    """Files of both earlier versions are read whole, and keep tool calls from now."""
+    path = tmp_path / "ledger.sqlite"
+    write(path, _exchanges(make))
+    row = row_of(
+        make(3),
+        call_id="c",
+        name="weather",
+        arguments="{}",
+        result="rain",
+        created_at=make(3).ended_at,
+    )
+
+    with Ledger(path, session_id="before") as ledger:
+        ledger.add(make(3))
+        ledger.add_tool_run(row, started_at=make(3).started_at)
+        got = list(ledger.read(scope="session"))
+        calls = ledger.tool_runs(scope="session")
+
+    assert got == [*_exchanges(make), make(3)]
+    assert calls == [row]
+
+
+def test_a_file_of_version_2_keeps_its_tables(
+    tmp_path: Path, make: MakeExchange
+) -> None:
+    """Scores, sessions and the index of requests are as they were."""
+    path = tmp_path / "ledger.sqlite"
+    _write_version_2(path, _exchanges(make))
+    Ledger(path).check()
+
+    connection = sqlite3.connect(path)
+    kept = [
+        connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - names here
+        for table in ("scores", "sessions", "requests", "tool_runs")
+    ]
+    connection.close()
+    assert kept == [
+        [("x0000", 0, "good", 1, "2026")],
+        [("before", "2026-01-01T00:00:00.000000Z")],
+        [(1, "hash")],
+        [],
+    ]
+
+
 def test_a_file_of_version_1_is_read_whole(tmp_path: Path, make: MakeExchange) -> None:
     """Every exchange of a first-version file is there, and more can be added."""
     path = tmp_path / "ledger.sqlite"
@@ -103,15 +177,16 @@ class _Stops(sqlite3.Connection):
         return super().execute(*args)  # type: ignore[arg-type]  # passed on
 
 
+@pytest.mark.parametrize("write", [_write_version_1, _write_version_2])
 def test_a_stop_while_migrating_loses_nothing(
-    tmp_path: Path, make: MakeExchange
+    tmp_path: Path, make: MakeExchange, write: Callable[[Path, list[Exchange]], None]
 ) -> None:
     """Stopped after any statement, an old file is as it was, and is read whole."""
     n_stops = 0
     is_done = False
     while not is_done:
         path = tmp_path / f"{n_stops}.sqlite"
-        _write_version_1(path, _exchanges(make))
+        write(path, _exchanges(make))
         connection = sqlite3.connect(path, isolation_level=None, factory=_Stops)
         connection.n_left = n_stops
         try:
@@ -124,7 +199,7 @@ def test_a_stop_while_migrating_loses_nothing(
         with Ledger(path) as ledger:
             assert list(ledger.read(scope="all")) == _exchanges(make)
 
-    assert n_stops > len(MIGRATIONS[1])
+    assert n_stops > len(MIGRATIONS[-1])
 
 
 def test_an_older_file_that_is_damaged_is_left_as_it_is(

@@ -156,3 +156,9 @@ def test_replies_have_costs_with_their_source(make: MakeExchange) -> None:
 def test_without_a_table_nothing_has_a_cost(make: MakeExchange) -> None:
     """The package has no prices of its own."""
     assert replies_df([make()])["cost"].isna().all()
+
+
+def test_a_home_that_nobody_knows_is_refused() -> None:
+    """A table in the home of somebody who is not there is refused as ours."""
+    with pytest.raises(SettingsError, match="no such home"):
+        Prices.from_file("~nobody-at-all/prices.toml")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from svc_notebook.errors import ParameterError
+from svc_notebook.errors import LedgerError, ParameterError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.opening import open_file
 from svc_notebook.ledger.store import PAGE_ROWS, Ledger
@@ -374,3 +374,25 @@ def test_a_file_that_was_deleted_is_made_again(
 
     with Ledger(path) as other:
         assert list(other.read(scope="all")) == [make(2)]
+
+
+def test_stays_where_it_was_when_the_folder_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: MakeExchange
+) -> None:
+    """A path without a folder is that of the folder in which the ledger was named."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with Ledger("ledger.sqlite") as ledger:
+        ledger.add(make(0))
+        monkeypatch.chdir("elsewhere")
+        ledger.add(make(1))
+        n = ledger.count()
+
+    assert n == 2
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_home_that_nobody_knows_is_refused_as_ours() -> None:
+    """A path in the home of somebody who is not there is an error of ours."""
+    with pytest.raises(LedgerError, match="nobody-at-all"):
+        Ledger("~nobody-at-all/ledger.sqlite")

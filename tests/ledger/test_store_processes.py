@@ -1,5 +1,6 @@
 """Several programs use one ledger, and any of them may die."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -88,3 +89,77 @@ def test_many_kills_lose_nothing(path: Path) -> None:
     finished = {line.strip() for line in told if line.endswith("\n")}
     assert len(finished) > 100
     assert finished <= kept
+
+
+_ENDS = """
+import sys, threading
+sys.path.insert(0, sys.argv[2])
+from conftest import _exchange
+from svc_notebook.ledger.store import Ledger
+ledger = Ledger(sys.argv[1])
+under_way = threading.Event()
+def add():
+    for number in range(100_000):
+        ledger.add(_exchange(number))
+        if number == 20:
+            under_way.set()
+threading.Thread(target=add, daemon=True).start()
+under_way.wait()
+"""
+
+
+def test_python_may_end_while_a_thread_adds(path: Path) -> None:
+    """A thread that adds when the program ends makes it neither crash nor complain."""
+    here = Path(__file__).parent
+    command = [sys.executable, "-W", "error", "-c", _ENDS, str(path), str(here)]
+
+    ended = [
+        subprocess.run(  # noqa: S603 - our own program
+            command, capture_output=True, text=True, check=False, cwd=here.parents[1]
+        )
+        for _ in range(4)
+    ]
+
+    assert [(each.returncode, each.stderr) for each in ended] == [(0, "")] * 4
+
+
+_FORKS = """
+import os, sys, threading
+sys.path.insert(0, sys.argv[2])
+from conftest import _exchange
+from svc_notebook.ledger.store import Ledger
+ledger = Ledger(":memory:")
+ledger.add(_exchange(0))
+is_over = threading.Event()
+def add(first):
+    for number in range(first, first + 100_000):
+        if is_over.is_set():
+            return
+        ledger.add(_exchange(number))
+for first in (1, 200_000, 400_000):
+    threading.Thread(target=add, args=(first,), daemon=True).start()
+for number in range(200):
+    child = os.fork()
+    if child == 0:
+        ledger.add(_exchange(900_000 + number))
+        os._exit(0 if ledger.count() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+is_over.set()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_child_forked_in_the_middle_can_go_on(path: Path) -> None:
+    """A ledger in memory is whole in a child that is forked while threads add."""
+    here = Path(__file__).parent
+
+    ended = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-c", _FORKS, str(path), str(here)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=here.parents[1],
+        timeout=20,
+    )
+
+    assert (ended.returncode, ended.stderr) == (0, "")

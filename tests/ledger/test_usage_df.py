@@ -247,3 +247,27 @@ def test_describes_every_column() -> None:
 
     assert frame["name"].tolist() == list(SCHEMA)[1:]
     assert (frame["doc"].str.len() > 0).all()
+
+
+@pytest.mark.parametrize("by", ["cost", ["model", "prompt_tokens"]])
+def test_refuses_to_group_by_what_it_sums(
+    make: MakeExchange, by: str | list[str]
+) -> None:
+    """A column that is summed up would stand twice under one name."""
+    with pytest.raises(ParameterError, match="is summed up here"):
+        usage_df([make()], by=by)
+
+
+@pytest.mark.parametrize("by", [None, 5, [None]])
+def test_refuses_what_is_no_name_of_a_column(make: MakeExchange, by: Any) -> None:  # noqa: ANN401 - anything
+    """What is no text names no column."""
+    with pytest.raises(ParameterError, match="is not a column"):
+        usage_df([make()], by=by)
+
+
+def test_a_column_named_twice_counts_once(make: MakeExchange) -> None:
+    """Naming a column twice is naming it."""
+    frame = usage_df([make()], by=["model", "model"])
+
+    assert list(frame.columns[:2]) == ["model", "n_requests"]
+    assert frame["n_requests"].tolist() == [1]

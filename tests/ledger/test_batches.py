@@ -1,0 +1,173 @@
+"""Columns read for many rows at once are those read row by row."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+import pytest
+
+from svc_notebook.exchange import Exchange, Failure, Origin
+from svc_notebook.ledger.arrays import to_array
+from svc_notebook.ledger.columns import Batch, Column, Scalar, to_instant
+from svc_notebook.ledger.cost import priced_columns
+from svc_notebook.ledger.frames import replies_df
+from svc_notebook.ledger.prices import Prices
+from svc_notebook.ledger.reply import ExchangeBatch, Reply, all_replies, to_batch
+from svc_notebook.service.completion import Choice, CompletionBody, Usage
+from svc_notebook.service.request import build_request
+from svc_notebook.service.tool import FunctionCall, ToolCall
+
+MakeExchange = Callable[..., Exchange]
+
+PRICES = Prices.from_mapping(
+    {
+        "as_of": "2026-01-31",
+        "currency": "USD",
+        "models": {"svc-v2-8b-instruct": {"prompt": 1, "completion": 2}},
+    }
+)
+PARAMS: dict[str, list[Any]] = {
+    "temperature": [0, 0.5],
+    "max_tokens": [2, 150, 8000],
+    "stop": ["x", ("a", "b")],
+    "user": ["somebody"],
+}
+CALL = ToolCall(id="c", function=FunctionCall(name="f", arguments="{}"))
+MESSAGES = (
+    [{"role": "user", "content": "Hi"}],
+    [{"role": "system", "content": "ไทย"}, {"role": "user", "content": "Hi"}],
+    [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}],
+)
+
+
+def _choice(luck: Random, index: int) -> Choice:
+    return Choice(
+        index=index,
+        text=luck.choice([None, "", "Hello.", "half \ud83d"]),
+        tool_calls=luck.choice([(), (), (CALL,)]),
+        finish_reason=luck.choice([None, "stop", "stop", "length", "other"]),
+    )
+
+
+def _body(luck: Random, n_choices: int) -> CompletionBody:
+    tokens = luck.choice([None, 1, 2, 150])
+    usage = Usage(prompt_tokens=1, completion_tokens=tokens, total_tokens=9)
+    return CompletionBody(
+        id=luck.choice([None, "c1"]),
+        created=luck.choice([None, -5, 1_767_225_600, 10**18]),
+        choices=tuple(_choice(luck, index) for index in range(n_choices)),
+        usage=luck.choice([None, usage]),
+    )
+
+
+def _varied(make: MakeExchange, *, n_choices: int, seed: int) -> list[Exchange]:
+    """Make exchanges of many kinds, of so many choices at most."""
+    luck = Random(seed)  # noqa: S311 - no secret
+    found = []
+    for number in range(60):
+        params = {
+            name: luck.choice(values)
+            for name, values in PARAMS.items()
+            if luck.random() < 0.4
+        }
+        found.append(
+            make(
+                number,
+                origin=Origin(repeat=luck.choice([None, 0, 1])),
+                request=build_request(
+                    luck.choice(MESSAGES),
+                    model=luck.choice(["svc-v2-8b-instruct", "other"]),
+                    params=params,
+                ),
+                body=luck.choice([None, _body(luck, luck.randint(1, n_choices))]),
+                failure=luck.choice([None, Failure(type="BadRequestError")]),
+                is_emulated=luck.random() < 0.2,
+                est_completion_tokens=luck.choice([0, 2, 8000]),
+            )
+        )
+    return found
+
+
+def _as_read(column: Column[Reply], values: list[Scalar]) -> list[Scalar]:
+    if column.name != "created_at":
+        return values
+    return [to_instant(x) if isinstance(x, int) else x for x in values]
+
+
+@pytest.mark.parametrize("n_choices", [1, 3])
+@pytest.mark.parametrize("seed", range(5))
+def test_reading_at_once_is_reading_one_by_one(
+    make: MakeExchange, n_choices: int, seed: int
+) -> None:
+    """Every column holds what it reads of each row, however rows come together."""
+    exchanges = _varied(make, n_choices=n_choices, seed=seed)
+    rows = list(all_replies(exchanges))
+    expected = {
+        column.name: [column.read(row) for row in rows]
+        for column in priced_columns(PRICES)
+    }
+
+    for batch in (Batch(rows), to_batch(exchanges)):
+        for column in priced_columns(PRICES):
+            assert _as_read(column, batch.values(column)) == expected[column.name]
+
+
+def test_one_choice_each_makes_no_rows(make: MakeExchange) -> None:
+    """Rows are made where an exchange has several choices, or a column wants them."""
+    one, several = make(0), make(1, body=_body(Random(1), 2))  # noqa: S311 - no secret
+    asked: list[Reply] = []
+    own: Column[Reply] = Column(name="own", dtype="Int64", read=_noting(asked), doc="")
+
+    frame = replies_df([one], columns=[own])
+
+    assert isinstance(to_batch([one]), ExchangeBatch)
+    assert not isinstance(to_batch([one, several]), ExchangeBatch)
+    assert frame["own"].tolist() == [1]
+    assert asked == list(all_replies([one]))
+
+
+def _noting(asked: list[Reply]) -> Callable[[Reply], int]:
+    def read(row: Reply) -> int:
+        asked.append(row)
+        return len(asked)
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        ([3, 3, 3], "Int64"),
+        ([3, None, 3], "Int64"),
+        ([3, 4, 3], "Int64"),
+        ([2**70, 3, 2**70], "Int64"),
+        ([0.5, -0.0, None], "Float64"),
+        ([True, True], "boolean"),
+        ([True, None, False], "boolean"),
+        (["a", "a", "a"], "string"),
+        (["a", "b", "a"], "string"),
+        (["a\ud83d", "a\ud83d"], "string"),
+        ([None, "a\ud83d"], "string"),
+        ([None, None], "datetime64[us, UTC]"),
+        ([1, 10**18, None], "datetime64[us, UTC]"),
+        ([datetime(2026, 1, 1, tzinfo=UTC), None], "datetime64[us, UTC]"),
+    ],
+)
+def test_arrays_hold_what_they_can(values: list[Any], dtype: Any) -> None:  # noqa: ANN401 - one of several names
+    """Values that are all the same, or missing, or too large are no exception."""
+    array = to_array(values, dtype)
+
+    held = [
+        None if missing else x for x, missing in zip(array, array.isna(), strict=True)
+    ]
+    assert str(array.dtype) == dtype
+    assert held == [_held(value, dtype) for value in values]
+
+
+def _held(value: Any, dtype: str) -> Any:  # noqa: ANN401 - any value
+    if isinstance(value, str):
+        return value.replace("\ud83d", "?")
+    if isinstance(value, int) and dtype.startswith("datetime"):
+        return to_instant(value)
+    return None if value == 2**70 else value

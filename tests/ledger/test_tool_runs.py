@@ -1,0 +1,132 @@
+"""Tool calls in the ledger: one row a call, typed, filtered."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from svc_notebook.errors import LedgerError, ParameterError
+from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.ledger.command import forget
+from svc_notebook.ledger.reading import tool_calls_df
+from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.tool_runs import ToolRow, row_of
+
+MakeExchange = Callable[..., Exchange]
+AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
+SCHEMA = {
+    "exchange_id": "string",
+    "door": "string",
+    "conversation": "string",
+    "run": "string",
+    "model": "string",
+    "call_id": "string",
+    "name": "string",
+    "arguments": "string",
+    "sent_arguments": "string",
+    "result": "string",
+    "error": "string",
+    "is_approved": "boolean",
+    "n_cut_tokens": "Int64",
+    "seconds_s": "Float64",
+    "created_at": "datetime64[us, UTC]",
+}
+
+
+def add(ledger: Ledger, exchange: Exchange, **fields: object) -> ToolRow:
+    """Add an exchange and a call that its reply held."""
+    wanted = {
+        "call_id": "c1",
+        "name": "weather",
+        "arguments": '{"city": "ภูเก็ต"}',
+        "result": "31",
+        "created_at": AT,
+        **fields,
+    }
+    row = row_of(exchange, **wanted)
+    ledger.add(exchange)
+    ledger.add_tool_run(row, started_at=exchange.started_at)
+    return row
+
+
+def test_calls_come_back_as_they_were_added(ledger: Ledger, make: MakeExchange) -> None:
+    """Every field, in the order in which they were run."""
+    first = add(ledger, make(1), sent_arguments='{"city": "ภูเก็ต"}', seconds_s=0.25)
+    second = add(ledger, make(0), error="denied", is_approved=False, n_cut_tokens=5)
+
+    assert ledger.tool_runs() == [first, second]
+
+
+def test_what_utf8_cannot_carry_is_kept_readable(
+    ledger: Ledger, make: MakeExchange
+) -> None:
+    """Half a surrogate pair in a model's arguments is no failure."""
+    add(ledger, make(), arguments='{"a": "\ud800"}')
+
+    assert ledger.tool_runs()[0].arguments == '{"a": "?"}'
+
+
+def test_the_frame_has_fixed_types_also_without_rows(
+    ledger: Ledger, make: MakeExchange
+) -> None:
+    """No rows give the same columns and dtypes as many."""
+    empty = tool_calls_df(ledger)
+    add(ledger, make())
+    one = tool_calls_df(ledger)
+
+    assert {name: str(empty[name].dtype) for name in empty.columns} == SCHEMA
+    assert {name: str(one[name].dtype) for name in one.columns} == SCHEMA
+    assert (one["name"][0], one["result"][0]) == ("weather", "31")
+
+
+def test_calls_are_filtered_like_replies(ledger: Ledger, make: MakeExchange) -> None:
+    """By conversation, name, model, instant and session."""
+    add(ledger, make(0, origin=Origin(conversation="plan")), call_id="a")
+    add(ledger, make(60), call_id="b", name="lookup")
+
+    def ids(**wanted: object) -> list[str]:
+        return list(tool_calls_df(ledger, **wanted)["call_id"])  # type: ignore[arg-type]  # filters
+
+    assert ids(conversation="plan") == ["a"]
+    assert ids(name=["lookup", "other"]) == ["b"]
+    assert ids(model="svc-v2-8b-instruct") == ["a", "b"]
+    assert ids(since="2026-01-01T00:00:30+00:00") == ["b"]
+    with pytest.raises(ParameterError, match="scope"):
+        ids(scope="mine")
+
+
+def test_another_sessions_calls_are_its_own(path: Path, make: MakeExchange) -> None:
+    """`session` is what was added here, `all` is everything."""
+    with Ledger(path, session_id="one") as one:
+        add(one, make(0), call_id="a")
+    with Ledger(path, session_id="two") as two:
+        add(two, make(1), call_id="b")
+        here = [row.call_id for row in two.tool_runs()]
+        everything = [row.call_id for row in two.tool_runs(scope="all")]
+
+    assert (here, everything) == (["b"], ["a", "b"])
+
+
+def test_forgetting_exchanges_forgets_their_calls(
+    path: Path, make: MakeExchange
+) -> None:
+    """Nothing of a call is left in the file."""
+    with Ledger(path, session_id="one") as ledger:
+        add(ledger, make(0), result="secret-words")
+        add(ledger, make(3600), call_id="b")
+    forget(str(path), before="2026-01-01T00:30:00+00:00")
+
+    with Ledger(path, session_id="one") as ledger:
+        left = [row.call_id for row in ledger.tool_runs()]
+    assert left == ["b"]
+    assert b"secret-words" not in path.read_bytes()
+
+
+def test_a_ledger_that_cannot_be_read_says_so(tmp_path: Path) -> None:
+    """No foreign error reaches the user."""
+    place = tmp_path / "text.sqlite"
+    place.write_text("no ledger", encoding="utf-8")
+
+    with pytest.raises(LedgerError):
+        Ledger(place).tool_runs()

@@ -1,0 +1,154 @@
+"""The ledger and the price table as traits of the magic."""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import svc_notebook as svc
+from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.service.completion import Choice, CompletionBody, Usage
+from svc_notebook.service.request import build_request
+from svc_notebook.session import current
+
+Shell = Any
+
+PRICES = """\
+as_of = 2026-01-31
+currency = "USD"
+[models."svc-v2-8b-instruct"]
+prompt = 1000
+completion = 2000
+"""
+
+
+def answered(number: int, usage: Usage | None) -> Exchange:
+    """Make an exchange with the service."""
+    return Exchange(
+        exchange_id=f"x{number}",
+        origin=Origin(),
+        endpoint="https://service.test/v1",
+        request=build_request("Hello", model="svc-v2-8b-instruct"),
+        body=CompletionBody(
+            choices=(Choice(text="Hi", finish_reason="stop"),), usage=usage
+        ),
+        started_at=datetime(2026, 1, 1, tzinfo=UTC),
+        ended_at=datetime(2026, 1, 1, tzinfo=UTC),
+        est_prompt_tokens=8,
+        est_completion_tokens=3,
+    )
+
+
+@pytest.fixture
+def prices(tmp_path: Path) -> Path:
+    """Return a price table in a file."""
+    path = tmp_path / "prices.toml"
+    path.write_text(PRICES)
+    return path
+
+
+def test_another_ledger_is_in_force_at_once(shell: Shell, tmp_path: Path) -> None:
+    """What is asked after the line is kept in the new ledger, and `use` says so."""
+    place = tmp_path / "project" / "ledger.sqlite"
+
+    shell.run(f"%config SvcMagics.ledger = '{place}'")
+    shell.run("%svc -t 0 Hello")
+
+    assert place.exists()
+    assert len(svc.replies_df(scope="all")) == 1
+    assert shell.run("%config SvcMagics.ledger").value == str(place)
+    shown = shell.run("%svc use").shown
+    assert f"ledger   {place} (%config SvcMagics.ledger)" in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("ledger", "no database at all " * 99, "is not a ledger"),
+        ("prices", "as_of = 2026-01-31", "it has no models"),
+        ("prices", "models = ", "it is not TOML"),
+        ("prices", None, "it cannot be read"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(
+    shell: Shell,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    text: str | None,
+    reason: str,
+) -> None:
+    """The line says why, and what was in use stays in use."""
+    place, before = tmp_path / "file.toml", getattr(current().settings, name)
+    if text is not None:
+        place.write_text(text)
+
+    shell.run(f"%config SvcMagics.{name} = '{place}'")
+
+    assert reason in caplog.text
+    assert getattr(current().settings, name) == before
+    assert text is None or place.read_text() == text
+
+
+def test_prices_are_in_force_at_once(
+    shell: Shell, prices: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relative path is that of the folder at the time; `''` takes it back."""
+    monkeypatch.chdir(prices.parent)
+    shell.run("%config SvcMagics.prices = 'prices.toml'")
+    monkeypatch.chdir(os.sep)
+
+    table = current().prices
+    shell.run("%config SvcMagics.prices = ''")
+
+    assert table is not None
+    assert table.stamp == "prices.toml, USD, 2026-01-31"
+    assert current().prices is None
+    assert "prices" not in shell.run("%svc use").shown
+
+
+def test_takes_back_to_what_the_environment_says(
+    shell: Shell, tmp_path: Path, prices: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty path is what the environment says, its later changes included."""
+    monkeypatch.setenv("SVC_PRICES", "before.toml")
+    shell.run(f"%config SvcMagics.prices = '{prices}'")
+    shell.run("%config SvcMagics.prices = ''")
+    monkeypatch.setenv("SVC_PRICES", str(tmp_path / "after.toml"))
+
+    got = shell.run("%config SvcMagics.prices").value
+
+    assert got == str(tmp_path / "after.toml")
+    assert "(SVC_PRICES)" in shell.run("%svc use").shown
+
+
+def test_usage_shows_no_cost_of_made_up_replies(shell: Shell, prices: Path) -> None:
+    """`%svc usage` shows costs with a price table, none for the emulator's rows."""
+    shell.run("%svc use emulator")
+    shell.run("%svc -t 0 Hello")
+    before = shell.run("%svc usage").value
+    shell.run(f"%config SvcMagics.prices = '{prices}'")
+
+    got = shell.run("%svc usage").value
+
+    assert "cost" not in before
+    assert got["cost"].isna().all()
+    assert got["estimated_cost"].isna().all()
+    assert got["estimated_low_tokens"].notna().all()
+
+
+def test_usage_shows_what_replies_cost(shell: Shell, prices: Path) -> None:
+    """A reply of the service shows its cost, an estimate its interval."""
+    shell.run(f"%config SvcMagics.prices = '{prices}'")
+    for number, usage in enumerate(
+        (Usage(prompt_tokens=10, completion_tokens=5, total_tokens=15), None)
+    ):
+        current().ledger.add(answered(number, usage))
+
+    got = shell.run("%svc usage").value.iloc[0]
+
+    assert got[["n_requests", "cost", "estimated_cost"]].to_list() == [2, 0.02, 0.014]
+    assert got["cost_source"] == "prices.toml, USD, 2026-01-31"
+    assert got[["estimated_low_tokens", "estimated_high_tokens"]].to_list() == [3, 11]
