@@ -16,7 +16,6 @@ from typing import Any
 import pandas as pd
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.ledger.frames import rows_df
 from svc_notebook.session import current
 from svc_notebook.sweeps.planning import plan
 from svc_notebook.sweeps.run import Run
@@ -57,6 +56,7 @@ class FrameAccessor:
         expand: bool = False,
         name: str | None = None,
         retry: bool = False,
+        reuse: bool = False,
         confirm_above: int | None = None,
         extra: Mapping[str, Any] | None = None,
         **params: Any,  # noqa: ANN401 - any parameter of the service
@@ -72,6 +72,8 @@ class FrameAccessor:
             name: Name of the run: under the same name only rows without a reply are
                 asked, also after a restart. Without one every call asks all rows.
             retry: Whether rows that failed under this name are asked again.
+            reuse: Whether the ledger's answer to an identical request is given back
+                instead of asking.
             confirm_above: Ask before sending more requests than this.
             extra: Fields the document does not show, sent with every request.
             **params: Parameters by the document's names, one value each.
@@ -86,29 +88,27 @@ class FrameAccessor:
                 not allowed; nothing was sent.
             SvcError: No further request could succeed; see `Run.run`.
         """
-        if self._frame.empty:
-            found = rows_df([])
-        else:
-            run = plan(
-                current(),
-                template,
-                rows=self._frame,
-                model=model,
-                system=system,
-                name=name,
-                confirm_above=confirm_above,
-                door="frame",
-                extra=extra,
-                varied=params,
-            )
-            found = _asked(run, self._frame, is_retried=retry)
+        run = plan(
+            current(),
+            template,
+            rows=self._frame,
+            model=model,
+            system=system,
+            name=name,
+            confirm_above=confirm_above,
+            reuse=reuse,
+            door="frame",
+            extra=extra,
+            varied=params,
+        )
+        found = _asked(run, self._frame, is_retried=retry)
         aligned = found.set_axis(self._frame.index, axis="index")
         return aligned[list(EXPANDED)] if expand else aligned["text"]
 
 
 def _asked(run: Run, frame: pd.DataFrame, *, is_retried: bool) -> pd.DataFrame:
     is_one_each = len(run) == len(frame)
-    if not is_one_each or run.grid[0].request.params.get("n", 1) != 1:
+    if not is_one_each or _n_choices(run) != 1:
         raise ParameterError(
             "df.svc.complete gives one reply a row; give each parameter one value, "
             "and n=1. For several, use svc.sweep(..., rows=df)."
@@ -117,10 +117,14 @@ def _asked(run: Run, frame: pd.DataFrame, *, is_retried: bool) -> pd.DataFrame:
     replies = run.replies_df()
     bad = replies[replies["status"] != "ok"]
     if len(bad):
-        first = bad["error_message"].iloc[0]
+        reasons = "".join(f"\n  {each}" for each in run.reasons)
         warnings.warn(
-            f"{len(bad)} of {len(replies)} rows have no reply; the first says: {first} "
+            f"{len(bad)} of {len(replies)} rows have no reply:{reasons}\n"
             "See expand=True; with a name, retry=True asks them again.",
             stacklevel=3,
         )
     return replies
+
+
+def _n_choices(run: Run) -> int:
+    return int(run.grid[0].request.params.get("n", 1)) if len(run) else 1

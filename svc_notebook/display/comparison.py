@@ -115,10 +115,16 @@ class Comparison:
     def _block(self, key: Key, fields: Sequence[Sequence[Entry]]) -> list[str]:
         lines = ["", _in_words(self.row_names, key)]
         for head, entries in zip(self.heads, fields, strict=True):
-            for entry in entries:
-                lines.append(f"  {_in_words(self.column_names, head)}{_marks(entry)}")
-                for line in _shortened(entry.text, SHOWN_CHARS).split("\n"):
-                    lines += [f"    {part}" for part in wrap(line, _LINE_CHARS) or [""]]
+            words = f"  {_in_words(self.column_names, head)}"
+            if len(entries) == 1:
+                lines += [f"{words}{_marks(entries[0])}", *_lines(entries[0].text)]
+            elif entries:
+                lines.append(words)
+            for number, entry in enumerate(entries, start=1):
+                if len(entries) > 1:
+                    first, *rest = _lines(entry.text)
+                    lines.append(f"  {number:>3} {first.strip()}{_marks(entry)}")
+                    lines += [f"  {line}" for line in rest]
         return lines
 
     def _left_out(self, n_left: int) -> list[str]:
@@ -155,6 +161,15 @@ def _in_words(names: Key, key: Key) -> str:
         f"{name}: {' '.join(_shortened(each, KEY_CHARS).split())}"
         for name, each in zip(names, key, strict=True)
     )
+
+
+def _lines(text: str) -> list[str]:
+    """Return a text as lines of a terminal, set in."""
+    return [
+        f"    {part}"
+        for line in _shortened(text, SHOWN_CHARS).split("\n")
+        for part in wrap(line, _LINE_CHARS) or [""]
+    ]
 
 
 def _marks(entry: Entry) -> str:

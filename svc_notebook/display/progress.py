@@ -17,7 +17,7 @@ from typing import Any
 from .characters import to_terminal
 
 GAP_S = 0.25
-_FORMAT = "{desc} {n_fmt}/{total_fmt} |{bar}|{postfix}"
+_FORMAT = "{desc} {n_fmt}/{total_fmt} |{bar}| {unit}"  # tqdm's postfix has a comma
 
 
 class Watched(StrEnum):
@@ -80,6 +80,7 @@ class Bars:
         self._where = where
         self._clock = clock
         self._drawn_s = float("-inf")
+        self._is_over = False
         self._bars: dict[str, Any] = {}
 
     def show(self, parts: Sequence[Part], *, is_last: bool = False) -> None:
@@ -88,14 +89,14 @@ class Bars:
         Args:
             parts: All of them.
             is_last: Whether nothing will change any more: shown in any case, and
-                then the bars are left as they are.
+                then the bars are left as they are, whatever comes after.
         """
         now_s = self._clock()
-        if self._where is Watched.NOBODY or (
-            now_s - self._drawn_s < GAP_S and not is_last
-        ):
+        is_early = now_s - self._drawn_s < GAP_S and not is_last
+        if self._where is Watched.NOBODY or self._is_over or is_early:
             return
         self._drawn_s = now_s
+        self._is_over = is_last
         try:
             for at, part in enumerate(parts):
                 self._draw(part, at)
@@ -117,7 +118,7 @@ class Bars:
             bar = self._bars[part.name] = self._made(part, at)
         bar.n = part.n_done
         bar.total = part.n_total
-        bar.set_postfix_str(to_terminal(part.note), refresh=False)
+        bar.unit = to_terminal(part.note)
         if self._where is Watched.NOTEBOOK and part.is_bad:
             bar.colour = "orange"
         bar.refresh()
@@ -133,11 +134,16 @@ class Bars:
             from tqdm.std import tqdm  # noqa: PLC0415
 
             make = tqdm
-        return make(
+        bar: Any = make(
             initial=part.n_done,
             total=part.n_total,
             desc=to_terminal(part.name),
             position=at,
             bar_format=_FORMAT,
+            unit="",
             leave=True,
         )
+        if self._where is Watched.NOTEBOOK:
+            for text in bar.container.children[::2]:
+                text.layout.flex = "0 0 auto"  # it is the bar that gives way
+        return bar

@@ -44,6 +44,7 @@ def to_run(session: Session, options: SvcOptions, wanted: Wanted) -> Run:
         system=wanted.system,
         repeats=options.repeats,
         raw=True,
+        reuse=options.is_reused,
         door="magic",
         varied={**wanted.params, "max_tokens": max_tokens},
     )

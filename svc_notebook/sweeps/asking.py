@@ -65,6 +65,7 @@ class Asker:
         notes: Where failures are noted, for rows that the ledger does not have.
         watch: Told about each wait of a request, if anybody is.
         show: Told each piece of a reply; replies are streamed if there is one.
+        is_paced: Whether requests wait for limits; not where a file answers them.
     """
 
     run_id: str
@@ -74,11 +75,12 @@ class Asker:
     notes: dict[CellKey, Note] = field(default_factory=dict)
     watch: Watch | None = None
     show: Show | None = None
+    is_paced: bool = True
     _theirs: list[Exception] = field(default_factory=list)
 
     def due(self, model: str) -> Due:
         """Say how long a request to a model would have to wait now, and for what."""
-        return self.client.due(model)
+        return self.client.due(model) if self.is_paced else Due(0.0)
 
     async def ask(self, cell: Cell) -> Outcome:
         """Ask a cell and say what that means for the others."""

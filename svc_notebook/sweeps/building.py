@@ -18,11 +18,11 @@ from .dimension import (
     Tied,
     cells_of,
     check_names,
-    check_params,
     tie,
 )
 from .filling import check_columns, check_rows, columns_in
 from .grid import Grid, Where, keep
+from .names import check_label, check_params, marks_of
 from .source import Source, source_of
 
 
@@ -50,9 +50,10 @@ def build_grid(  # noqa: PLR0913 - what a grid is made of
         rows: A DataFrame, a Series, a list of mappings or texts: what prompts are
             filled from. Every prompt is asked for every row.
         cells: Combinations that are not a product: a DataFrame or a list of mappings
-            whose names are `prompt`, `model`, `system`, parameters, or columns.
+            whose names are `prompt`, `model`, `system`, parameters, or columns: those
+            that prompts name, and labels, which are kept beside the reply.
         tied: Names whose lists go side by side instead of being multiplied, or
-            several such groups.
+            several such groups; `rows` among them gives each row its own value.
         where: Whether to keep a combination, told by a mapping of its values and
             its row's columns.
         extra: Fields the document does not show, sent with every request.
@@ -65,15 +66,20 @@ def build_grid(  # noqa: PLR0913 - what a grid is made of
             same request.
     """
     check_params(varied)
+    if prompt is None and cells is None:
+        raise _without_prompt()
     _check_repeats(repeats)
     source = None if rows is None else source_of(rows)
-    dimensions = _dimensions(prompt, varied, cells=cells, tied=tied)
+    dimensions = _dimensions(
+        prompt,
+        varied,
+        cells=cells,
+        tied=tied,
+        n_rows=None if source is None else len(source),
+    )
     check_names(dimensions, () if source is None else source.columns)
     if not any("prompt" in dimension.names for dimension in dimensions):
-        raise ParameterError(
-            "There is no prompt; give one, or cells with a column 'prompt'.",
-            param="prompt",
-        )
+        raise _without_prompt()
     grid = Grid(
         dimensions=dimensions,
         source=source,
@@ -83,24 +89,35 @@ def build_grid(  # noqa: PLR0913 - what a grid is made of
     )
     _check_templates(grid)
     _check_points(grid)
-    return grid if where is None else _narrowed(grid, where)
+    return grid if where is None or not grid.n_product else _narrowed(grid, where)
+
+
+def _without_prompt() -> ParameterError:
+    return ParameterError(
+        "There is no prompt; give one, or cells with a column 'prompt'.", param="prompt"
+    )
 
 
 def _dimensions(
-    prompt: object, varied: Mapping[str, object], *, cells: object, tied: Tied
+    prompt: object,
+    varied: Mapping[str, object],
+    *,
+    cells: object,
+    tied: Tied,
+    n_rows: int | None,
 ) -> tuple[Dimension, ...]:
     axes = [axis_of(name, value) for name, value in varied.items()]
-    if prompt is not None or cells is None:
+    if prompt is not None:
         values = prompts_of(prompt)
         axes.insert(0, Axis(name="prompt", values=values, is_varied=has_many(prompt)))
     if cells is None:
-        return tie(axes, tied)
+        return tie(axes, tied, n_rows=n_rows)
     given = cells_of(cells)
     # the session's model stands in only where the cells have none
     rest = [
         axis for axis in axes if axis.is_varied or axis.name not in _whole_names(given)
     ]
-    return (given, *tie(rest, tied))
+    return (given, *tie(rest, tied, n_rows=n_rows))
 
 
 def _whole_names(cells: Dimension) -> set[str]:
@@ -117,17 +134,21 @@ def _check_templates(grid: Grid) -> None:
         for name in dimension.names
         if name not in ASKED
     ]
-    columns = [*(grid.source.columns if grid.source else ()), *own]
+    columns = [*(() if grid.source is None else grid.source.columns), *own]
     prompts = list(_given(grid, "prompt")) + list(_given(grid, "system"))
     if grid.is_raw:
         named: set[str] = set()
     else:
-        check_columns(prompts, columns)
+        if columns or grid.source is None:
+            check_columns(prompts, columns)
         named = {name for prompt in prompts for name in columns_in(prompt)}
-    if grid.source is not None:
+    if grid.source is not None and grid.source.columns:
         _check_use(grid.source, named)
     for name in own:
-        _check_own(grid, name, is_named=name in named)
+        if name in named:
+            _check_own(grid, name)
+        else:
+            check_label(name)
 
 
 def _check_use(source: Source, named: set[str]) -> None:
@@ -135,15 +156,14 @@ def _check_use(source: Source, named: set[str]) -> None:
     if not used:
         raise ParameterError(
             "No prompt names a column of the rows, so all rows would be asked the "
-            f"same. Write {{{{{next(iter(source.columns))}}}}} where the column goes, "
-            "or leave rows out and use repeats.",
+            f"same. {marks_of(source.columns)}, or leave rows out and use repeats.",
             param="rows",
         )
     check_rows(source, used)
 
 
-def _check_own(grid: Grid, name: str, *, is_named: bool) -> None:
-    """Refuse a cell without a column that a prompt names."""
+def _check_own(grid: Grid, name: str) -> None:
+    """Refuse a cell without a column that prompts name."""
     gaps = [
         at
         for dimension in grid.dimensions
@@ -151,7 +171,7 @@ def _check_own(grid: Grid, name: str, *, is_named: bool) -> None:
         for at, point in enumerate(dimension.points)
         if name not in point
     ]
-    if gaps and is_named:
+    if gaps:
         raise ParameterError(
             f"Cell {gaps[0]} has no value for {name!r}, which a prompt names.",
             param="cells",
@@ -172,14 +192,15 @@ def _check_points(grid: Grid) -> None:
     """Check every point of every dimension, with the first of the others."""
     first: dict[str, Any] = {}
     for dimension in grid.dimensions:
-        first |= dimension.points[0]
+        first |= next(iter(dimension.points), {})
     for dimension in grid.dimensions:
         seen: dict[str, str] = {}
         others = {k: v for k, v in first.items() if k not in dimension.names}
         for at, point in enumerate(dimension.points):
             words = dimension.in_words(at) if dimension.is_varied else ""
-            same = _checked(grid, {**others, **point}, words)
-            if same in seen:
+            row = at if dimension.is_by_row else 0
+            same = _checked(grid, {**others, **point}, words, row=row)
+            if same in seen and not dimension.is_by_row:
                 raise ParameterError(
                     f"Two combinations are the same request: {seen[same]} and {words}. "
                     "Take one of them out; to ask the same more than once, use "
@@ -188,7 +209,7 @@ def _check_points(grid: Grid) -> None:
             seen[same] = words
 
 
-def _checked(grid: Grid, point: Mapping[str, Any], words: str) -> str:
+def _checked(grid: Grid, point: Mapping[str, Any], words: str, *, row: int) -> str:
     """Return what tells a request from others."""
     if point.get("model") is None:
         raise ParameterError(
@@ -196,7 +217,7 @@ def _checked(grid: Grid, point: Mapping[str, Any], words: str) -> str:
             param="model",
         )
     try:
-        request = grid.request_at(0, point)
+        request = grid.request_at(row, point)
         own = {name: str(point[name]) for name in point if name not in ASKED}
         templates = [str(point.get("prompt")), str(point.get("system")), own]
         return cell_id_of(request, templates=templates)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.check import unknown_param
 from svc_notebook.service.params import PARAM_NAMES, PARAMS
 
 from .axis import Axis
@@ -18,6 +17,8 @@ from .source import is_missing, source_of
 
 ASKED = ("prompt", "model", "system", "tools", *PARAM_NAMES)
 """Names of what is sent; any other name in a list of cells is a column."""
+ROWS = "rows"
+"""What the rows are called among the lists that are tied."""
 _INTEGERS = frozenset(param.name for param in PARAMS if param.kind == "integer")
 _SHOWN_CHARS = 60
 
@@ -32,11 +33,13 @@ class Dimension:
         names: What it gives values to.
         points: The values, by name; a name that a point lacks is not sent.
         is_varied: Whether it was given as a list.
+        is_by_row: Whether each row has a point of its own: it is tied to the rows.
     """
 
     names: tuple[str, ...]
     points: tuple[Mapping[str, Any], ...]
     is_varied: bool
+    is_by_row: bool = False
 
     def in_words(self, position: int) -> str:
         """Return what one point stands for, for people."""
@@ -56,12 +59,16 @@ def dimension_of(axis: Axis) -> Dimension:
     return Dimension(names=(axis.name,), points=points, is_varied=axis.is_varied)
 
 
-def tie(axes: Iterable[Axis], tied: Tied) -> tuple[Dimension, ...]:
+def tie(
+    axes: Iterable[Axis], tied: Tied, *, n_rows: int | None = None
+) -> tuple[Dimension, ...]:
     """Return the dimensions of axes, some of them tied together.
 
     Args:
         axes: In the order in which they vary.
-        tied: Names whose lists go side by side; or several such groups.
+        tied: Names whose lists go side by side; or several such groups. `rows` among
+            them gives each row a value of its own.
+        n_rows: How many rows there are; None without rows.
 
     Raises:
         ParameterError: A name is no list that was given, is tied twice, or two lists
@@ -69,11 +76,14 @@ def tie(axes: Iterable[Axis], tied: Tied) -> tuple[Dimension, ...]:
     """
     by_name = {axis.name: axis for axis in axes}
     groups = _groups(tied)
-    _check_groups(groups, by_name)
-    first = {group[0]: group for group in groups}
+    sizes = {axis.name: len(axis.values) for axis in by_name.values() if axis.is_varied}
+    _check_groups(groups, sizes if n_rows is None else {ROWS: n_rows, **sizes})
+    by_row = {name for group in groups if ROWS in group for name in group}
+    groups = [tuple(name for name in group if name != ROWS) for group in groups]
+    first = {group[0]: group for group in groups if group}
     others = {name for group in groups for name in group[1:]}
     return tuple(
-        _zipped([by_name[each] for each in first[name]])
+        _zipped([by_name[each] for each in first[name]], is_by_row=name in by_row)
         if name in first
         else dimension_of(axis)
         for name, axis in by_name.items()
@@ -90,7 +100,7 @@ def cells_of(cells: object) -> Dimension:
     Raises:
         ParameterError: It is no such list.
     """
-    source = source_of(cells)
+    source = source_of(cells, called="cells")
     points = tuple(
         {
             name: _mended(name, value)
@@ -124,17 +134,6 @@ def check_names(dimensions: Sequence[Dimension], columns: Iterable[str]) -> None
             )
 
 
-def check_params(names: Iterable[str]) -> None:
-    """Refuse a name that is no parameter of the service.
-
-    Raises:
-        ParameterError: The nearest name is named.
-    """
-    for name in names:
-        if name not in ASKED:
-            raise unknown_param(name)
-
-
 def _is_given(value: object) -> bool:
     return not is_missing(value)
 
@@ -146,7 +145,7 @@ def _mended(name: str, value: object) -> object:
 
 
 def _groups(tied: Tied) -> list[tuple[str, ...]]:
-    each = list(tied)
+    each = [tied] if isinstance(tied, str) else list(tied)
     if not each:
         return []
     if all(isinstance(name, str) for name in each):
@@ -154,21 +153,25 @@ def _groups(tied: Tied) -> list[tuple[str, ...]]:
     return [tuple(str(name) for name in group) for group in each]
 
 
-def _check_groups(groups: Sequence[Sequence[str]], by_name: Mapping[str, Axis]) -> None:
+def _check_groups(groups: Sequence[Sequence[str]], sizes: Mapping[str, int]) -> None:
     names = [name for group in groups for name in group]
     for name in names:
-        axis = by_name.get(name)
-        if axis is None or not axis.is_varied or names.count(name) > 1:
-            varied = ", ".join(each.name for each in by_name.values() if each.is_varied)
+        if name not in sizes or names.count(name) > 1:
             raise ParameterError(
                 f"tied names {name!r}, which must be one of the lists given, once; "
-                f"those are: {varied or 'none'}.",
+                f"those are: {', '.join(sizes) or 'none'}.",
                 param="tied",
             )
     for group in groups:
-        sizes = {name: len(by_name[name].values) for name in group}
-        if len(set(sizes.values())) > 1:
-            said = ", ".join(f"{name} has {size}" for name, size in sizes.items())
+        if len(group) == 1:
+            raise ParameterError(
+                f"tied has {group[0]!r} alone; name the lists that go side by side, "
+                f"at least two of {', '.join(sizes)}.",
+                param="tied",
+            )
+        found = {name: sizes[name] for name in group}
+        if len(set(found.values())) > 1:
+            said = ", ".join(f"{name} has {size}" for name, size in found.items())
             raise ParameterError(
                 f"Lists that are tied have one length, since their values go side by "
                 f"side; {said}.",
@@ -176,10 +179,10 @@ def _check_groups(groups: Sequence[Sequence[str]], by_name: Mapping[str, Axis]) 
             )
 
 
-def _zipped(axes: Sequence[Axis]) -> Dimension:
+def _zipped(axes: Sequence[Axis], *, is_by_row: bool) -> Dimension:
     names = tuple(axis.name for axis in axes)
     points = tuple(
         dict(zip(names, values, strict=True))
         for values in zip(*(axis.values for axis in axes), strict=True)
     )
-    return Dimension(names=names, points=points, is_varied=True)
+    return Dimension(names=names, points=points, is_varied=True, is_by_row=is_by_row)

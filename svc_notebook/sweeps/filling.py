@@ -16,6 +16,10 @@ from svc_notebook.service.text import check_text
 from .source import Source, is_missing
 
 _SHOWN_ROWS = 5
+UNNAMEABLE = (
+    "A prompt names a column with a plain name that is no number and has no blanks; "
+    "rename the columns, for example with rows.rename(columns=...)."
+)
 
 
 def columns_in(prompt: object) -> tuple[str, ...]:
@@ -107,6 +111,7 @@ def _filled_message(message: Any, row: Mapping[str, Any]) -> Any:  # noqa: ANN40
 def _unknown(name: str, known: Sequence[str]) -> ParameterError:
     where = (
         f"is no column; the columns are {', '.join(known)}."
+        + ("" if any(map(str.isidentifier, known)) else f" {UNNAMEABLE}")
         if known
         else "stands for a column, but no rows were given."
     )

@@ -19,6 +19,8 @@ DRAIN_S = 2.5
 TICK_S = 0.1
 BEAT_S = 0.5
 
+INTERRUPTED = "(interrupted - what had come is kept)"
+
 Tick = Callable[[], None]
 
 
@@ -36,17 +38,26 @@ class Going:
         lanes: What is asked.
         asker: Asks; its client is closed at the end.
         tick: Called now and then on the loop's thread, if nobody waits.
+        on_over: Called when it has ended, once or more.
 
     Attributes:
         error: What ended it early; None if nothing did.
         is_over: Whether it has ended.
     """
 
-    def __init__(self, lanes: Lanes, asker: Asker, *, tick: Tick | None = None) -> None:
+    def __init__(
+        self,
+        lanes: Lanes,
+        asker: Asker,
+        *,
+        tick: Tick | None = None,
+        on_over: Tick = lambda: None,
+    ) -> None:
         self.lanes = lanes
         self.error: BaseException | None = None
         self._asker = asker
         self._tick = tick
+        self._on_over = on_over
         self._ended = Event()
         self._job: Job[None] = portal().submit(self._go())
 
@@ -69,7 +80,7 @@ class Going:
             self._wait(tick)
         except KeyboardInterrupt:
             self.stop(tick)
-            self.error = Interrupted("(interrupted - what had come is kept)")
+            self.error = Interrupted(INTERRUPTED)
         if self.error is not None:
             raise self.error
 
@@ -84,7 +95,7 @@ class Going:
         """Stop everything now; replies under way are kept as far as they came."""
         self.lanes.stop()
         self._job.cancel()
-        self._ended.set()  # also if it was stopped before it could begin
+        self._end()  # also if it was stopped before it could begin
 
     async def until_over(self, tick: Tick) -> None:
         """Wait for the end where a loop is running; it stays free meanwhile.
@@ -97,6 +108,11 @@ class Going:
                 tick()
                 # a wait without an end could not be interrupted in a notebook
                 await asyncio.sleep(TICK_S)
+        except asyncio.CancelledError as stopped:
+            self.stop()
+            # no class of our own: `asyncio.timeout` takes this very class only
+            setattr(stopped, "_render_traceback_", lambda: [INTERRUPTED])  # noqa: B010 - it has no such field
+            raise
         except BaseException:
             self.stop()
             raise
@@ -119,7 +135,6 @@ class Going:
             return await self.lanes.run()
         finally:
             beat.cancel()
-            self._tick()
 
     async def _go(self) -> None:
         try:
@@ -131,7 +146,13 @@ class Going:
         except Exception as problem:  # noqa: BLE001 - raised where it is waited for
             self.error = problem
         finally:
-            self._ended.set()
+            self._end()
+            if self._tick is not None:
+                self._tick()
+
+    def _end(self) -> None:
+        self._on_over()
+        self._ended.set()
 
 
 async def _beat(tick: Tick) -> None:

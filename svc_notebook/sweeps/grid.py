@@ -10,14 +10,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
+from textwrap import shorten
 from typing import Any
 
+from svc_notebook.chat.template import did_you_mean
+from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.service.request import CompletionRequest, build_request
 
 from .cell import Cell, cell_id_of
 from .dimension import ASKED, Dimension
 from .filling import columns_in, filled
-from .source import Source
+from .source import ROW, Source
+
+_SHOWN_CHARS = 60
 
 Where = Callable[[Mapping[str, Any]], object]
 """Whether to keep a combination, by its values and its row's columns."""
@@ -72,7 +77,25 @@ class Grid:
     def n_product(self) -> int:
         """How many combinations there are, those left out included."""
         n_rows = 1 if self.source is None else len(self.source)
-        return n_rows * prod(len(each.points) for each in self.dimensions)
+        return n_rows * prod(len(each.points) for each in self._multiplied)
+
+    @cached_property
+    def _multiplied(self) -> tuple[Dimension, ...]:
+        """The dimensions that are multiplied with the rows."""
+        return tuple(each for each in self.dimensions if not each.is_by_row)
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The names of all columns that frames of this grid have of their own."""
+        own = dict.fromkeys(
+            name
+            for dimension in self.dimensions
+            for name in dimension.names
+            if name not in ASKED
+        )
+        templates = [f"{name}_template" for name in self.templates]
+        joined = () if self.source is None else (ROW, *self.source.shown)
+        return tuple(dict.fromkeys((*templates, *own, *joined)))
 
     @property
     def varied(self) -> tuple[str, ...]:
@@ -89,7 +112,7 @@ class Grid:
         row, point = self._point(self._number(combination))
         columns = self._columns_in(point)
         values = {} if self.is_raw else self._row_of(row, point)
-        request = self._request(point, values)
+        request = self._request(point, None if self.is_raw else values)
         return Cell(
             cell_id=self._cell_id(request, point, row=row, columns=columns),
             repeat=repeat,
@@ -101,10 +124,13 @@ class Grid:
     def model_of(self, combination: int) -> str:
         """Return whom a combination asks, without making its request."""
         number = self._number(combination)
-        for dimension in reversed(self.dimensions):
+        for dimension in reversed(self._multiplied):
             number, digit = divmod(number, len(dimension.points))
             if "model" in dimension.names:
                 return str(dimension.points[digit]["model"]).strip()
+        for dimension in self.dimensions:
+            if dimension.is_by_row and "model" in dimension.names:
+                return str(dimension.points[number]["model"]).strip()
         raise KeyError("model")
 
     def factors(self, combination: int) -> dict[str, Any]:
@@ -115,8 +141,11 @@ class Grid:
 
     def source_columns(self, cell: Cell) -> dict[str, Any]:
         """Return what a cell's row of a frame shows beside the request."""
-        row = {} if cell.row is None or not self.source else self.source.row(cell.row)
-        return {**cell.columns, **row}
+        if cell.row is None or not self.source:
+            return cell.columns
+        mine = self.source.columns
+        kept = {name: each for name, each in cell.columns.items() if name not in mine}
+        return {**kept, **self.source.joined(cell.row)}
 
     def request_at(self, row: int, point: Mapping[str, Any]) -> CompletionRequest:
         """Return the request of a point that need not be one of the grid.
@@ -124,18 +153,25 @@ class Grid:
         Raises:
             ParameterError: It is not allowed.
         """
+        if self.source is not None and not self.source:
+            return self._request(point, None)  # no row to fill it from
         at = None if self.source is None else row
-        return self._request(point, {} if self.is_raw else self._row_of(at, point))
+        return self._request(point, None if self.is_raw else self._row_of(at, point))
 
     def _number(self, combination: int) -> int:
         return combination if self.kept is None else self.kept[combination]
 
     def _point(self, number: int) -> tuple[int | None, dict[str, Any]]:
         point: dict[str, Any] = {}
-        for dimension in reversed(self.dimensions):
+        for dimension in reversed(self._multiplied):
             number, digit = divmod(number, len(dimension.points))
             point = {**dimension.points[digit], **point}
-        return (None if self.source is None else number), point
+        if self.source is None:
+            return None, point
+        for dimension in self.dimensions:
+            if dimension.is_by_row:
+                point |= dimension.points[number]
+        return number, point
 
     def _row_of(self, row: int | None, point: Mapping[str, Any]) -> dict[str, Any]:
         own = {name: point[name] for name in point if name not in ASKED}
@@ -144,11 +180,12 @@ class Grid:
         return {**self.source.row(row), **own}
 
     def _request(
-        self, point: Mapping[str, Any], values: Mapping[str, Any]
+        self, point: Mapping[str, Any], values: Mapping[str, Any] | None
     ) -> CompletionRequest:
+        """Make a request; its templates stay as they are without values."""
         prompt: Any = point.get("prompt")
         system = point.get("system")
-        if not self.is_raw:
+        if values is not None:
             prompt, system = filled(prompt, values), filled(system, values)
         skipped = {"prompt", "model", "system"}
         return build_request(
@@ -162,6 +199,23 @@ class Grid:
                 if name in ASKED and name not in skipped
             },
         )
+
+    @cached_property
+    def templates(self) -> tuple[str, ...]:
+        """What varies and is filled: its templates have columns of their own."""
+        if self.is_raw:
+            return ()
+        return tuple(
+            name
+            for name in ("prompt", "system")
+            if name in self.varied
+            and any(columns_in(each) for each in self._given(name))
+        )
+
+    def _given(self, name: str) -> Iterator[Any]:
+        for dimension in self.dimensions:
+            if name in dimension.names:
+                yield from (point.get(name) for point in dimension.points)
 
     def _columns_in(self, point: Mapping[str, Any]) -> tuple[str, ...]:
         if self.is_raw:
@@ -178,8 +232,8 @@ class Grid:
         own = {name: value for name, value in point.items() if name not in ASKED}
         templates = {
             f"{name}_template": point.get(name)
-            for name in ("prompt", "system")
-            if columns and name in self.varied and isinstance(point.get(name), str)
+            for name in self.templates
+            if columns and isinstance(point.get(name), str)
         }
         return {**templates, **{name: values[name] for name in columns}, **own}
 
@@ -209,11 +263,47 @@ class Grid:
         return {}
 
 
+class Factors(dict[str, Any]):
+    """The values of a combination, as `where` is told them."""
+
+    def __missing__(self, name: str) -> object:
+        raise ParameterError(
+            f"where looks at {name!r}, which no combination has."
+            f"{did_you_mean(str(name), self)} There are {', '.join(self)}.",
+            param="where",
+        )
+
+
 def keep(grid: Grid, where: Where) -> Sequence[int]:
-    """Return the numbers of the combinations that `where` keeps."""
-    return array(
-        "Q", (at for at in range(grid.n_product) if bool(where(grid.factors(at))))
-    )
+    """Return the numbers of the combinations that `where` keeps.
+
+    Raises:
+        ParameterError: It looks at a name that a combination has not, or it is no
+            function. What it raises itself is left, with the combination as a note.
+    """
+    if not callable(where):
+        raise ParameterError(
+            f"where is {type(where).__name__}; give a function that is told a "
+            "combination, such as lambda c: c['temperature'] < 1.",
+            param="where",
+        )
+    return array("Q", (at for at in range(grid.n_product) if _is_kept(grid, at, where)))
+
+
+def _is_kept(grid: Grid, at: int, where: Where) -> bool:
+    factors = Factors(grid.factors(at))
+    try:
+        return bool(where(factors))
+    except SvcError:
+        raise
+    except Exception as problem:  # the user's own, which stays what it is
+        told = ", ".join(f"{name}={_brief(value)}" for name, value in factors.items())
+        problem.add_note(f"where was told the combination {told}; nothing was sent.")
+        raise
+
+
+def _brief(value: object) -> str:
+    return shorten(repr(value), _SHOWN_CHARS, placeholder="...")
 
 
 def _repeated(source: Source | None, columns: Sequence[str]) -> Mapping[int, int]:

@@ -47,7 +47,11 @@ def manifest_of(  # noqa: PLR0913 - what a run is
         "seed": seed,
         "repeats": grid.repeats,
         "dimensions": [
-            {"names": list(each.names), "points": [plain(p) for p in each.points]}
+            {
+                "names": list(each.names),
+                "points": [plain(p) for p in each.points],
+                "is_by_row": each.is_by_row,
+            }
             for each in grid.dimensions
         ],
         "rows": _rows(grid),
@@ -72,7 +76,7 @@ def fixed(grid: Grid) -> dict[str, Any]:
     return {
         name: plain(each.points[0].get(name))
         for each in grid.dimensions
-        if len(each.points) == 1
+        if len(each.points) == 1 and not each.is_by_row
         for name in each.names
     }
 

@@ -37,6 +37,7 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
     seed: int | None = None,
     confirm_above: int | None = None,
     raw: bool = False,
+    reuse: bool = False,
     door: Door = "sweep",
     prices: Prices | None = None,
     extra: Mapping[str, Any] | None = None,
@@ -52,13 +53,16 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
         system: One system text or a list; None is no system message.
         rows: A DataFrame, a Series, a list of mappings or texts to fill prompts from.
         cells: Combinations that are not a product: a DataFrame or a list of mappings.
-        tied: Names whose lists go side by side instead of being multiplied.
+        tied: Names whose lists go side by side instead of being multiplied; `rows`
+            among them gives each row a value of its own.
         where: Whether to keep a combination, told by a mapping of its values.
         repeats: How many times each combination is asked.
         name: Name of the run; a run of this name goes on, also after a restart.
         seed: Of the order; made from the name if None, or at random without one.
         confirm_above: Ask before sending more requests than this; never if None.
         raw: Whether prompts are sent as they are, without templates.
+        reuse: Whether the ledger's answer to an identical request, of the same
+            repetition, is given back instead of asking.
         door: Who asks, for the record.
         prices: The price table for costs; the session's, if it has one, if None.
         extra: Fields the document does not show, sent with every request.
@@ -96,6 +100,7 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
         prices=session.prices if prices is None else prices,
     )
     run.confirm_above = confirm_above
+    run.is_reusing = reuse
     if found:
         run.bind()
     return run

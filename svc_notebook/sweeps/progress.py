@@ -15,7 +15,12 @@ WAITS_S = 1.5  # a shorter wait is the usual gap between two requests
 
 
 def parts(
-    lanes: Iterable[Lane], *, now_s: float, now_at: datetime, is_paused: bool = False
+    lanes: Iterable[Lane],
+    *,
+    now_s: float,
+    now_at: datetime,
+    is_paused: bool = False,
+    is_stopped: bool = False,
 ) -> tuple[Part, ...]:
     """Return a part a model.
 
@@ -24,29 +29,29 @@ def parts(
         now_s: What the clock of the lanes shows.
         now_at: The wall clock, in the zone of whoever reads.
         is_paused: Whether the run was paused.
+        is_stopped: Whether nothing more will be sent.
     """
+    state = "stopped" if is_stopped else "paused" if is_paused else ""
     return tuple(
         Part(
             name=lane.model,
             n_done=lane.n_ok + lane.n_failed,
             n_total=lane.n_cells,
-            note=_note(lane, now_s=now_s, now_at=now_at, is_paused=is_paused),
+            note=_note(lane, now_s=now_s, now_at=now_at, state=state),
             is_bad=bool(lane.n_failed or lane.given_up),
         )
         for lane in lanes
     )
 
 
-def _note(lane: Lane, *, now_s: float, now_at: datetime, is_paused: bool) -> str:
+def _note(lane: Lane, *, now_s: float, now_at: datetime, state: str) -> str:
     words = [f"{lane.n_tokens:,} tokens"]
     if lane.n_failed:
         words.insert(0, f"{lane.n_failed} failed")
     if lane.given_up:
         words.append(f"given up: {type(lane.given_up).__name__}")
-    elif is_paused:
-        words.append("paused")
     elif lane.n_ok + lane.n_failed < lane.n_cells:
-        words += _outlook(lane, now_s=now_s, now_at=now_at)
+        words += [state] if state else _outlook(lane, now_s=now_s, now_at=now_at)
     return " · ".join(words)
 
 
@@ -58,5 +63,5 @@ def _outlook(lane: Lane, *, now_s: float, now_at: datetime) -> list[str]:
     left_s = lane.ends_after_s(now_s)
     if left_s is not None:
         ends_at = now_at + timedelta(seconds=left_s)
-        words.append(f"last sent about {ends_at:%H:%M:%S}")
+        words.append(f"ends about {ends_at:%H:%M:%S}")
     return words

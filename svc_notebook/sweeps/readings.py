@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from svc_notebook.display.comparison import Comparison
 from svc_notebook.errors import LedgerError
-from svc_notebook.exchange import Door, Exchange
+from svc_notebook.exchange import Door, Exchange, Failure
 from svc_notebook.ledger.columns import Column
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.reply import Reply
@@ -20,6 +20,7 @@ from .asking import Note
 from .compare import comparison_of
 from .grid import Grid
 from .manifest import manifest_of
+from .reasons import reasons_of
 from .rows import CellKey, by_cell, plan_rows, reply_rows
 from .size import Size, size_of
 from .standing import Known, Standing, standing_of
@@ -96,6 +97,15 @@ class Readings:
         return self._standing().counts["error"]
 
     @property
+    def reasons(self) -> list[str]:
+        """Why requests failed: a line an error, with how often it came.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+        """
+        return reasons_of(self._failures())
+
+    @property
     def manifest(self) -> dict[str, Any]:
         """All that is needed to repeat the run, as JSON values; never a key.
 
@@ -125,38 +135,38 @@ class Readings:
             One row a request, in the order of the plan, with the columns of
             `replies_df`; status is `planned` throughout.
         """
-        from svc_notebook.ledger.frames import rows_df  # noqa: PLC0415 - loads pandas
-
-        return rows_df(plan_rows(self.grid, self.run_id, door=self.door))
+        return self._frame_of(plan_rows(self.grid, self.run_id, door=self.door))
 
     def replies_df(self) -> "pd.DataFrame":
         """List the replies, and what has none yet; also while the run is on.
 
         Returns:
             One row a choice, in the order of the plan, with the columns of
-            `svc.replies_df`, and those of the rows after `prompt`. A request without
-            an answer has one row, whose status says why: error, cancelled, not_run,
-            or planned before the first run.
+            `svc.replies_df`. After `prompt` stand `row`, the position of its row in
+            the rows given, from 0; their index, if it is more than a count; and their
+            columns, with the dtypes they have there. A request without an answer has
+            one row, whose status says why: error, cancelled, not_run, or planned
+            before the first run.
 
         Raises:
             LedgerError: The ledger cannot be read.
         """
-        from svc_notebook.ledger.cost import priced_columns  # noqa: PLC0415
-        from svc_notebook.ledger.frames import rows_df  # noqa: PLC0415 - loads pandas
-
-        return rows_df(self.replies(), columns=priced_columns(self.prices))
+        return self._frame_of(self.replies())
 
     def usage_df(
         self,
         *,
         by: str | Sequence[str] = ("model",),
         include_emulated: bool = False,
+        include_reused: bool = False,
     ) -> "pd.DataFrame":
         """Sum up what the run used, failed and repeated requests included.
 
         Args:
             by: Columns of `replies_df` to group by.
             include_emulated: Count answers of the emulator too; they cost nothing.
+            include_reused: Count answers that were given back from the ledger, or
+                from a file, too.
 
         Returns:
             One row a group; reported and estimated tokens stand apart.
@@ -166,11 +176,15 @@ class Readings:
             LedgerError: The ledger cannot be read.
         """
         from svc_notebook.ledger.frames import usage_df  # noqa: PLC0415 - loads pandas
+        from svc_notebook.ledger.reading import estimates_of  # noqa: PLC0415
 
+        ledger = self._ledger
         return usage_df(
             self._found(),
             by=by,
             include_emulated=include_emulated,
+            include_reused=include_reused,
+            estimates=None if ledger is None else estimates_of(ledger),
             prices=self.prices,
         )
 
@@ -191,10 +205,17 @@ class Readings:
         """
         from svc_notebook.ledger.frames import to_frame  # noqa: PLC0415 - loads pandas
 
+        from .joining import final_names, retype  # noqa: PLC0415 - loads pandas
+
         rows = list(self.replies())
         wanted = self._varied() if by is None else by
-        columns = picked(reply_columns(rows), wanted, param="by")
-        return to_frame(groups_of(rows, columns), (*key_columns(columns), *SUMMARY))
+        columns = picked(self._columns_of(rows), wanted, param="by")
+        groups = groups_of(rows, columns)
+        frame = to_frame(groups, (*key_columns(columns), *SUMMARY))
+        if self.grid.source is not None:
+            positions = [group.row for group in groups]
+            retype(frame, self.grid.source, final_names(self.grid), positions)
+        return frame
 
     def compare(
         self,
@@ -206,7 +227,8 @@ class Readings:
 
         Args:
             rows: Columns of `replies_df` that tell the rows apart; the prompt, or
-                the columns put into it, if None.
+                the columns put into it, if None. A name that the source has, too,
+                such as `text`, is the source's.
             columns: Those that tell the columns apart; what else varies if None.
 
         Returns:
@@ -218,9 +240,11 @@ class Readings:
             LedgerError: The ledger cannot be read.
         """
         found = list(self.replies())
-        known = reply_columns(found)
-        down = picked(known, rows or self._down(), param="rows")
-        across = picked(known, columns or self._across(down), param="columns")
+        known = self._columns_of(found)
+        down = picked(known, self._own(rows) or self._down(), param="rows")
+        across = picked(
+            known, self._own(columns) or self._across(down), param="columns"
+        )
         title = headline_of(self)
         return comparison_of(found, rows=down, columns=across, title=title)
 
@@ -231,13 +255,30 @@ class Readings:
         """Return the columns that what varies is seen in."""
         names = []
         for name in self.grid.varied or ("model",):
-            is_filled = self.grid.source is not None and name in {"prompt", "system"}
+            is_filled = name in self.grid.templates
             names.append(f"{name}_template" if is_filled else name)
-        known = {column.name for column in self._reply_columns()}
+        known = {column.name for column in self._columns_of(())}
         return tuple(name for name in names if name in known) or ("model",)
 
-    def _reply_columns(self) -> tuple[Column[Reply], ...]:
-        return reply_columns(list(_first(plan_rows(self.grid, self.run_id))))
+    def _own(self, names: str | Sequence[str] | None) -> list[str] | None:
+        """Return names with the source's instead of the replies' of the same name."""
+        given = [names] if isinstance(names, str) else names
+        mine = () if self.grid.source is None else self.grid.source.columns
+        if not isinstance(given, Sequence):
+            return given  # refused by name where it is looked up
+        return [column_name(name) if name in mine else name for name in given]
+
+    def _columns_of(self, rows: Sequence[Reply]) -> tuple[Column[Reply], ...]:
+        return reply_columns(rows, names=self.grid.column_names)
+
+    def _frame_of(self, rows: Iterable[Reply]) -> "pd.DataFrame":
+        from svc_notebook.ledger.cost import priced_columns  # noqa: PLC0415
+        from svc_notebook.ledger.frames import rows_df  # noqa: PLC0415 - loads pandas
+
+        from .joining import join  # noqa: PLC0415 - loads pandas
+
+        frame = rows_df(rows, columns=priced_columns(self.prices))
+        return join(frame, self.grid)
 
     def _down(self) -> tuple[str, ...]:
         filled = self.grid[0].columns if self.grid.source else {}
@@ -267,6 +308,17 @@ class Readings:
             return ()
         return self._ledger.read(scope="all", run=self.run_id, texts=texts)
 
+    def _failures(self) -> list[Failure]:
+        """Return why requests failed, one a cell that has no answer."""
+        found = by_cell(self._read(texts=False))
+        kept = [
+            each.failure
+            for each in found.values()
+            if each.status == "error" and each.failure is not None
+        ]
+        noted = [note.failure for key, note in self.notes.items() if key not in found]
+        return [*kept, *noted]
+
     def _standing(self) -> Standing:
         notes = {
             key: Known("error", note.model)
@@ -285,9 +337,3 @@ def headline_of(run: Readings) -> str:
         return name + "its ledger cannot be read."
     is_begun = run._ledger is not None  # noqa: SLF001 - of this file
     return name + headline(run.grid, counts, is_begun=is_begun)
-
-
-def _first(rows: Iterator[Reply]) -> Iterator[Reply]:
-    for row in rows:
-        yield row
-        return

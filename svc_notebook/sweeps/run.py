@@ -9,38 +9,28 @@ when that is asked for.
 
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections import Counter
+from collections.abc import Generator
 from datetime import datetime
-from threading import RLock
 from typing import Any, Self
 
-from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.waiting import Waiting, Watch
+from svc_notebook.client.waiting import Watch
+from svc_notebook.display.markup import to_terminal
 from svc_notebook.display.progress import Bars, watched
-from svc_notebook.display.reply import Final
 from svc_notebook.errors import LedgerError
-from svc_notebook.exchange import Door
-from svc_notebook.ledger.prices import Prices
-from svc_notebook.session import Session
 
-from .asking import Asker, Show
-from .confirm import confirmed
-from .forecast import forecast
+from .asking import Show
+from .beginning import Beginning
 from .going import Going, Tick
-from .grid import Grid
-from .keeping import Keeper
-from .lanes import Lanes
-from .order import by_model
 from .progress import parts
-from .readings import Readings, headline_of
-from .standing import Place, Standing, check_place, check_same_grid, standing_of
-from .todo import todo_of
-from .words import duration, in_words
+from .standing import Standing
+from .telling import Told, tell
+from .words import n_by_model
 
-SAID_S = 60.0
+READ = ".replies_df(), .summary_df(), .compare()"
 
 
-class Run(Readings):
+class Run(Beginning):
     """A sweep: its plan, and after `run()` its replies.
 
     Shown in a cell it says what will be asked and what became of it. `await run` asks
@@ -49,30 +39,12 @@ class Run(Readings):
     Attributes:
         in_flight: Most requests in flight for one model; by its limit if None.
         confirm_above: Ask before sending more requests than this; never if None.
+        is_reusing: Whether the ledger may answer identical requests.
         others: As in `Readings`.
     """
 
-    def __init__(  # noqa: PLR0913 - what a run is
-        self,
-        grid: Grid,
-        *,
-        session: Session,
-        name: str | None,
-        run_id: str,
-        seed: int,
-        door: Door = "sweep",
-        prices: Prices | None = None,
-    ) -> None:
-        super().__init__(
-            grid, name=name, run_id=run_id, seed=seed, door=door, prices=prices
-        )
-        self.in_flight: int | None = None
-        self.confirm_above: int | None = None
-        self._session = session
-        self._place: Place | None = None
-        self._keeper: Keeper | None = None
-        self._going: Going | None = None
-        self._lock = RLock()
+    _said_in: int | None = None
+    """The cell that said why nothing was answered, which need not show it again."""
 
     def run(self, *, watch: Watch | None = None) -> Self:
         """Ask what is missing, and wait for the end.
@@ -91,6 +63,8 @@ class Run(Readings):
 
         Raises:
             ConfigError: The API key or the base address is missing.
+            ParameterError: Another kernel is asking the run of this name.
+            SettingsError: Something is missing, and it was begun at another address.
             LedgerError: Replies cannot be kept; what was kept before is safe, and
                 what came is in hand and kept when it is run again.
             AuthError: The key is invalid (401), so no request can succeed.
@@ -135,8 +109,9 @@ class Run(Readings):
 
         Raises:
             ConfigError: The API key or the base address is missing.
+            ParameterError: Another kernel is asking the run of this name.
             LedgerError: Replies cannot be kept.
-            SettingsError: It was begun at another address.
+            SettingsError: Something is missing, and it was begun at another address.
         """
         with self._lock:
             if not self.is_running:
@@ -198,131 +173,51 @@ class Run(Readings):
         return self._until_over().__await__()
 
     def __repr__(self) -> str:
-        return f"<{headline_of(self)}>"
+        return self._told().text
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
-        name = f"**Run {self.name}** · " if self.name else "**Run** · "
-        try:
-            standing = self._standing()
-        except LedgerError as problem:
-            return Final(texts=(f"{name}{problem}",)).bundle()
-        text = in_words(
-            self.grid,
-            standing.counts,
-            size=self.size,
-            is_begun=self._ledger is not None,
-        )
-        footer = self._next_step(standing)
-        return Final(texts=(name + text,), footer=footer).bundle()
-
-    def bind(self) -> None:
-        """Go on with what the ledger has under this run's name.
-
-        Raises:
-            ParameterError: It has what this grid has not.
-            LedgerError: It cannot be read.
-        """
-        ledger = self._session.ledger
-        asked = ledger.read(scope="all", run=self.run_id)
-        check_same_grid(self.grid, self.run_id, asked)
-        standing = standing_of(ledger.read(scope="all", run=self.run_id, texts=False))
-        if standing.place is not None:
-            self._ledger, self._place = ledger, standing.place
+        is_said = self._said_in is not None and self._said_in == _cell_number()
+        return self._told(is_said=is_said).bundle()
 
     def _wait(self, *, watch: Watch | None, is_retried: bool = False) -> Self:
+        while going := self._gone(watch=watch, is_retried=is_retried):
+            going.lanes.resume()
+            self._wait_for(going)
+            if self._is_own:
+                self._say_if_vain(going)
+                break
+        return self
+
+    def _wait_for(self, going: Going) -> None:
+        bars = Bars(watched(self._session.settings.display))
+        try:
+            going.wait(lambda: self._draw(bars))
+        finally:
+            self._draw(bars, is_last=True)
+
+    async def _until_over(self) -> Self:
+        while going := self._gone():
+            await self._until_over_of(going)
+            if self._is_own:
+                self._say_if_vain(going)
+                break
+        return self
+
+    async def _until_over_of(self, going: Going) -> None:
+        bars = Bars(watched(self._session.settings.display))
+        try:
+            await going.until_over(lambda: self._draw(bars))
+        finally:
+            self._draw(bars, is_last=True)
+
+    def _gone(
+        self, *, watch: Watch | None = None, is_retried: bool = False
+    ) -> Going | None:
+        """Return the go that is on, or begin one; None if there is nothing to ask."""
         with self._lock:
             if not self.is_running:
                 self._going = self._begin(watch=watch, is_retried=is_retried)
-            going = self._going
-        if going is not None:
-            going.lanes.resume()
-            bars = Bars(watched(self._session.settings.display))
-            try:
-                going.wait(lambda: self._draw(bars))
-            finally:
-                self._draw(bars, is_last=True)
-        return self
-
-    async def _until_over(self) -> Self:
-        with self._lock:
-            if not self.is_running:
-                self._going = self._begin(watch=None)
-            going = self._going
-        if going is not None:
-            bars = Bars(watched(self._session.settings.display))
-            try:
-                await going.until_over(lambda: self._draw(bars))
-            finally:
-                self._draw(bars, is_last=True)
-        return self
-
-    def _begin(
-        self,
-        *,
-        watch: Watch | None,
-        show: Show | None = None,
-        is_retried: bool = False,
-        tick: Callable[[], None] | None = None,
-    ) -> Going | None:
-        """Begin a go; None if there is nothing to ask."""
-        keeper = self._settle()
-        keeper.ledger.check()
-        keeper.flush()
-        settled = self._standing().settled(is_retried=is_retried)
-        n_todo = len(self.grid) - len(settled)
-        if n_todo == 0 or not self._is_agreed(n_todo):
-            return None
-        for key in [key for key in self.notes if key not in settled]:
-            del self.notes[key]
-        asker = Asker(
-            run_id=self.run_id,
-            door=self.door,
-            client=AsyncClient(
-                self._session.settings, key=self._session.key(), sinks=(keeper,)
-            ),
-            keeper=keeper,
-            notes=self.notes,
-            watch=watch,
-            show=show,
-        )
-        lanes = Lanes(
-            todo_of(self.grid, settled, seed=self.seed),
-            asker,
-            in_flight=self.in_flight,
-            clock=time.monotonic,
-            watch=watch or _say,
-        )
-        return Going(lanes, asker, tick=tick)
-
-    def _settle(self) -> Keeper:
-        """Bind the run to where it is first asked, so that it mixes no places.
-
-        Raises:
-            SettingsError: It was asked somewhere else before, or there is no address.
-        """
-        settings = self._session.settings
-        check_place(self._place, settings)
-        _ = self._session.client  # settings that cannot be used are told here
-        ledger = self._ledger or self._session.ledger
-        if self._keeper is None or self._keeper.ledger is not ledger:
-            self._keeper = Keeper(ledger)
-        if settings.base_url is not None:
-            ledger.check()
-            self._ledger = ledger
-            self._place = self._place or Place(
-                endpoint=settings.base_url, is_emulated=settings.is_emulated
-            )
-        return self._keeper
-
-    def _is_agreed(self, n_todo: int) -> bool:
-        if self.confirm_above is None or n_todo <= self.confirm_above:
-            return True
-        n_by = {model: len(each) for model, each in by_model(self.grid).items()}
-        share = n_todo / self.grid.n_combinations
-        longest = forecast({model: round(n * share) for model, n in n_by.items()})[0]
-        lasts = longest.last_sent_s
-        how_long = f", about {duration(lasts)}" if lasts else ""
-        return confirmed(f"This sends {n_todo} requests{how_long}. Go on?")
+            return self._going
 
     def _draw(self, bars: Bars, *, is_last: bool = False) -> None:
         going = self._going
@@ -334,32 +229,70 @@ class Run(Readings):
             now_s=time.monotonic(),
             now_at=datetime.now().astimezone(),
             is_paused=lanes.is_paused,
+            is_stopped=lanes.is_over,
         )
         bars.show(shown, is_last=is_last or going.is_over)
 
-    def _next_step(self, standing: Standing) -> str:
-        if self.is_running:
-            return "running; .pause(), .cancel(), .replies_df() at any time"
+    def _told(self, *, is_said: bool = False) -> Told:
+        try:
+            standing = self._standing()
+            is_told = standing.counts["error"] and not is_said
+            reasons = self.reasons if is_told else []
+        except LedgerError as problem:
+            return Told(name=self.name, head=f"its ledger cannot be read. {problem}")
+        return tell(
+            self.grid,
+            standing.counts,
+            name=self.name,
+            size=self.size,
+            is_begun=self._ledger is not None,
+            n_left=self._n_left(standing),
+            reasons=reasons,
+            is_running=self.is_running,
+            steps=self._next_steps(standing),
+        )
+
+    def _n_left(self, standing: Standing) -> dict[str, int]:
+        n_settled = Counter(standing.settled().values())
+        return {
+            model: n - n_settled[model] for model, n in n_by_model(self.grid).items()
+        }
+
+    def _next_steps(self, standing: Standing) -> list[str]:
+        if self._going is not None and self.is_running:
+            if self._going.lanes.is_paused:
+                return ["paused; .resume() goes on, .cancel() stops it"]
+            return ["running; .pause(), .cancel(), .replies_df() at any time"]
         n_todo = len(self.grid) - len(standing.settled())
-        steps = [".run() asks what is missing"] if n_todo else []
+        steps = [".run() asks what is missing"] if n_todo else [READ]
         if n_failed := standing.counts["error"]:
             steps.append(f".retry() asks the {n_failed} that failed again")
-        given_up = self._given_up()
-        return " · ".join([*steps, *given_up])
-
-    def _given_up(self) -> list[str]:
         lanes = self._going.lanes.lanes if self._going is not None else ()
-        return [
+        given_up = [
             f"{lane.model} was given up: {type(lane.given_up).__name__}"
             for lane in lanes
             if lane.given_up
         ]
+        return [*steps, *given_up]
 
-
-def _say(waiting: Waiting) -> None:
-    """Say that the run waits, when it does for long."""
-    if waiting.wait_s >= SAID_S:
+    def _say_if_vain(self, going: Going) -> None:
+        """Say why, if a go has ended and nothing of it was answered."""
+        n_ok = sum(lane.n_ok for lane in going.lanes.lanes)
+        n_failed = sum(lane.n_failed for lane in going.lanes.lanes)
+        if n_ok or not n_failed or self.door != "sweep":
+            return
+        self._said_in = _cell_number()
+        reasons = "".join(f"\n  {each}" for each in self.reasons)
         sys.stderr.write(
-            f"The run waits {waiting.wait_s:.0f} s: {waiting.reason}. Interrupt "
-            "to stop; run again to go on.\n"
+            to_terminal(
+                f"Nothing was answered; requests that failed: {n_failed}{reasons}\n"
+                "When that is mended, retry() asks them again.\n"
+            )
         )
+
+
+def _cell_number() -> int | None:
+    """Return the number of the cell or line that runs; None outside of IPython."""
+    module = sys.modules.get("IPython")
+    shell = module.get_ipython() if module else None
+    return None if shell is None else int(shell.execution_count)

@@ -14,6 +14,7 @@ from svc_notebook.completion import footer, marks
 from svc_notebook.display.cards import Card, cards_bundle, cards_text
 from svc_notebook.display.screen import Screen
 from svc_notebook.display.stream import Mode
+from svc_notebook.errors import SvcError
 from svc_notebook.ledger.reply import Reply
 from svc_notebook.service.chunk import Delta
 
@@ -46,7 +47,7 @@ def run_side_by_side(
 
     Raises:
         KeyboardInterrupt: It was interrupted; what had come is shown and kept.
-        SvcError: As for `Run.run`.
+        SvcError: As for `Run.run`; or nothing was answered, as the cards say.
     """
     growing = _Growing(run, mode=mode, screen=screen or Screen(), clock=clock)
     is_small = len(run) <= MAX_CARDS
@@ -55,6 +56,10 @@ def run_side_by_side(
         run.wait(tick=growing.draw)
     finally:
         growing.settle()
+    if run.n_failed == len(run) > 0:
+        raise SvcError(
+            f"Not one of the {len(run)} requests was answered; each says why above."
+        )
     return run
 
 

@@ -33,6 +33,8 @@ class Size:
         n_over: Requests whose prompt and max_tokens may exceed the budget.
         is_sampled: Whether the figures were scaled up from a sample.
         cost_low, cost_high: In the table's currency; None if a price is unknown.
+        prices: The price table, if there is one.
+        unpriced: Models that have no price in it.
     """
 
     n_cells: int
@@ -44,16 +46,18 @@ class Size:
     is_sampled: bool
     cost_low: float | None = None
     cost_high: float | None = None
+    prices: Prices | None = None
+    unpriced: tuple[str, ...] = ()
 
 
 def size_of(grid: Grid, *, prices: Prices | None = None) -> Size:
     """Size a plan."""
     cells = [_Sized(cell) for cell in _sample(grid)]
-    scale = grid.n_combinations / len(cells) * grid.repeats
-    costs = [each.cost(prices) for each in cells] if prices else [None]
+    scale = grid.n_combinations / max(len(cells), 1) * grid.repeats
+    costs = [each.cost(prices) for each in cells] if prices else []
     low = [cost[0] for cost in costs if cost is not None]
     high = [cost[1] for cost in costs if cost is not None]
-    is_priced = len(low) == len(cells)
+    is_priced = prices is not None and len(low) == len(cells)
     prompt_tokens = sum(each.prompt_tokens for each in cells) * scale
     return Size(
         n_cells=len(grid),
@@ -65,6 +69,14 @@ def size_of(grid: Grid, *, prices: Prices | None = None) -> Size:
         is_sampled=len(cells) < grid.n_combinations,
         cost_low=sum(low) * scale if is_priced else None,
         cost_high=sum(high) * scale if is_priced else None,
+        prices=prices,
+        unpriced=tuple(
+            dict.fromkeys(
+                each.model
+                for each, cost in zip(cells, costs, strict=False)
+                if cost is None
+            )
+        ),
     )
 
 
@@ -90,14 +102,12 @@ class _Sized:
 
     def cost(self, prices: Prices) -> tuple[float, float] | None:
         """Return the least and the most that it can cost."""
-        low = prices.cost(
-            self.model,
-            prompt_tokens=floor(self.prompt_tokens * FIXED.low),
-            completion_tokens=0,
+        of_prompt = prices.cost(
+            self.model, prompt_tokens=self.prompt_tokens, completion_tokens=0
         )
-        high = prices.cost(
-            self.model,
-            prompt_tokens=ceil(self.prompt_tokens * FIXED.high),
-            completion_tokens=self.completion_tokens,
+        of_reply = prices.cost(
+            self.model, prompt_tokens=0, completion_tokens=self.completion_tokens
         )
-        return None if low is None or high is None else (low, high)
+        if of_prompt is None or of_reply is None:
+            return None
+        return of_prompt * FIXED.low, of_prompt * FIXED.high + of_reply

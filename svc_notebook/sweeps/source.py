@@ -2,30 +2,37 @@
 
 What it is not: templates (see `filling`). Rules: pure, and pandas is not imported to
 recognise its own; values are plain Python ones; rows are told apart by their
-position, and named to people by their label.
+position, and named to people by their label; no rows are rows, too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from svc_notebook.errors import ParameterError
 
 DEFAULT_COLUMN = "text"
+ROW = "row"
+"""The column of a frame that says which row it was, by its position from 0."""
 _MISSING = frozenset({"NAType", "NaTType"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Source:
     """Rows, kept by column.
 
     Attributes:
         columns: Values of each column, by its name, in order.
         labels: What people call each row.
+        index: Values of each level of an index that is more than a count, by name.
+        frame: The DataFrame they came in, if it was one; it is only read.
     """
 
     columns: Mapping[str, Sequence[Any]]
     labels: Sequence[Any]
+    index: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    frame: Any = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -34,27 +41,46 @@ class Source:
         """Return one row: value by column."""
         return {name: values[position] for name, values in self.columns.items()}
 
+    def joined(self, position: int) -> dict[str, Any]:
+        """Return one row as a frame of replies shows it: its number, label, values."""
+        found: dict[str, Any] = {ROW: position}
+        for name, values in self.shown.items():
+            value = values[position]
+            found[name] = None if is_missing(value) else value
+        return found
 
-def source_of(rows: object) -> Source:
+    @cached_property
+    def shown(self) -> dict[str, Sequence[Any]]:
+        """Index and columns, by names that differ from one another and from `ROW`."""
+        index = {
+            _free(name, (ROW, *self.columns)): each for name, each in self.index.items()
+        }
+        own = {_free(name, (ROW,)): each for name, each in self.columns.items()}
+        return {**index, **own}
+
+
+def source_of(rows: object, *, called: str = "rows") -> Source:
     """Read rows.
 
     Args:
         rows: A DataFrame; a Series, whose name is the column, or `text` if it has
-            none; a list of mappings; or a list of texts, which are the column `text`.
+            none that a prompt can name; a list of mappings; or a list of texts, which
+            are the column `text`.
+        called: What they were given as.
 
     Raises:
-        ParameterError: They are none of these, there is none, or two columns have
+        ParameterError: They are none of these, have no column, or two columns have
             one name.
     """
     if hasattr(rows, "columns") and hasattr(rows, "iloc"):
-        return _of_frame(rows)
-    if hasattr(rows, "to_list") and hasattr(rows, "name"):
-        values = rows.to_list()
-        column = DEFAULT_COLUMN if rows.name is None else str(rows.name)
-        return _checked({column: values}, _labels_of(rows, len(values)))
+        return _of_frame(rows, called)
+    if hasattr(rows, "to_list") and hasattr(rows, "to_frame") and hasattr(rows, "name"):
+        is_plain = isinstance(rows.name, str) and rows.name.isidentifier()
+        named = rows.to_frame(rows.name if is_plain else DEFAULT_COLUMN)
+        return _of_frame(named, called)
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
-        raise _refused(f"rows is {type(rows).__name__}")
-    return _of_list(list(rows))
+        raise _refused(f"{called} is {type(rows).__name__}", called)
+    return _of_list(list(rows), called)
 
 
 def is_missing(value: object) -> bool:
@@ -64,43 +90,64 @@ def is_missing(value: object) -> bool:
     return isinstance(value, float) and value != value  # noqa: PLR0124 - NaN
 
 
-def _of_frame(frame: Any) -> Source:  # noqa: ANN401 - a DataFrame, without pandas
+def _of_frame(frame: Any, called: str) -> Source:  # noqa: ANN401 - a DataFrame, without pandas
     names = [str(name) for name in frame.columns]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise _refused(f"two columns are called {twice[0]!r}")
+        raise _refused(f"two columns are called {twice[0]!r}", called)
+    if len(frame) and not names:
+        raise _refused(f"{called} has no column", called)
     columns = {
         name: frame.iloc[:, position].tolist() for position, name in enumerate(names)
     }
-    return _checked(columns, _labels_of(frame, len(frame)))
+    # a shallow copy is pandas' own way to keep what may be written to later
+    return Source(
+        columns=columns,
+        labels=frame.index.tolist(),
+        index=_index_of(frame.index),
+        frame=frame.copy(deep=False),
+    )
 
 
-def _labels_of(rows: Any, n_rows: int) -> Sequence[Any]:  # noqa: ANN401 - as above
-    index = getattr(rows, "index", None)
-    to_list = getattr(index, "tolist", None)
-    return to_list() if callable(to_list) else range(n_rows)
+def _index_of(index: Any) -> dict[str, Sequence[Any]]:  # noqa: ANN401 - as above
+    """Return the levels of an index by the names `reset_index` would give them."""
+    is_count = type(index).__name__ == "RangeIndex" and index.name is None
+    if is_count and (index.start, index.step) == (0, 1):
+        return {}
+    bare = (
+        ["index"]
+        if index.nlevels == 1
+        else [f"level_{n}" for n in range(index.nlevels)]
+    )
+    names = [
+        plain if name is None else str(name)
+        for name, plain in zip(index.names, bare, strict=True)
+    ]
+    return {name: index.get_level_values(at).tolist() for at, name in enumerate(names)}
 
 
-def _of_list(rows: list[Any]) -> Source:
-    if all(isinstance(row, str) for row in rows):
-        return _checked({DEFAULT_COLUMN: rows}, range(len(rows)))
+def _free(name: str, taken: Sequence[str]) -> str:
+    while name in taken:
+        name = f"var_{name}"
+    return name
+
+
+def _of_list(rows: list[Any], called: str) -> Source:
+    if rows and all(isinstance(row, str) for row in rows):
+        return Source(columns={DEFAULT_COLUMN: rows}, labels=range(len(rows)))
     wrong = [row for row in rows if not isinstance(row, Mapping)]
     if wrong:
-        raise _refused(f"one of the rows is {type(wrong[0]).__name__}")
+        raise _refused(f"one of the {called} is {type(wrong[0]).__name__}", called)
     names = dict.fromkeys(str(name) for row in rows for name in row)
+    if rows and not names:
+        raise _refused(f"{called} has no column", called)
     plain = [{str(name): value for name, value in row.items()} for row in rows]
     columns = {name: [row.get(name) for row in plain] for name in names}
-    return _checked(columns, range(len(rows)))
+    return Source(columns=columns, labels=range(len(rows)))
 
 
-def _checked(columns: Mapping[str, Sequence[Any]], labels: Sequence[Any]) -> Source:
-    if not labels or not columns:
-        raise _refused("rows is empty, so there would be nothing to ask")
-    return Source(columns=columns, labels=labels)
-
-
-def _refused(reason: str) -> ParameterError:
+def _refused(reason: str, called: str) -> ParameterError:
     return ParameterError(
         f"{reason}. Give a DataFrame, a Series, a list of mappings or a list of texts.",
-        param="rows",
+        param=called,
     )

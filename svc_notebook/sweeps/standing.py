@@ -96,17 +96,24 @@ def standing_of(exchanges: Iterable[Exchange]) -> Standing:
     return Standing(known, place)
 
 
-def check_place(place: Place | None, settings: Settings) -> None:
+def check_place(place: Place | None, settings: Settings, *, n_todo: int) -> None:
     """Refuse to ask the rest of a run somewhere else.
+
+    Args:
+        place: Where it was begun; None if nowhere.
+        settings: Where requests go now.
+        n_todo: How many requests are missing.
 
     Raises:
         SettingsError: It was begun at another address.
     """
     if place is not None and place.is_other(settings):
         raise SettingsError(
-            f"This run was begun at {place.endpoint}, and requests now go to "
-            f"{settings.base_url}: its replies would be mixed. Plan a new sweep under "
-            "another name, or go back with use(...)."
+            f"This run was begun at {place.endpoint}, {n_todo} of its requests are "
+            f"missing, and requests now go to {settings.base_url}: its replies would "
+            "be mixed. Nothing was sent. Go back to that address (SVC_BASE_URL, or "
+            "use(...)), or plan the sweep under another name. What it has can be "
+            "read: replies_df()."
         )
 
 

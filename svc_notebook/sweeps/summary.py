@@ -7,6 +7,7 @@ rows are looked at once; a sum is missing where nothing went into it.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -15,6 +16,8 @@ from svc_notebook.ledger.columns import Column, Scalar, pick, template_columns
 from svc_notebook.ledger.replies import REPLIES
 from svc_notebook.ledger.reply import Reply
 
+from .source import ROW
+
 
 @dataclass(slots=True)
 class Group:
@@ -22,10 +25,12 @@ class Group:
 
     Attributes:
         key: What they have in common.
+        row: Position of the row that the first of them was filled from.
         others: As the columns of `SUMMARY`.
     """
 
     key: tuple[Scalar, ...]
+    row: int = 0
     n_cells: int = 0
     n_ok: int = 0
     n_failed: int = 0
@@ -107,10 +112,17 @@ SUMMARY: tuple[Column[Group], ...] = (
 """What `summary_df` says of each group, after the columns it was grouped by."""
 
 
-def reply_columns(rows: Sequence[Reply]) -> tuple[Column[Reply], ...]:
-    """Return the columns of these rows, those of their source included."""
+def reply_columns(
+    rows: Sequence[Reply], *, names: Iterable[str] = ()
+) -> tuple[Column[Reply], ...]:
+    """Return the columns of these rows, those of their source included.
+
+    Args:
+        rows: Of replies.
+        names: Of columns beside those of replies, also if no row has them.
+    """
     found: tuple[Column[Reply], ...] = template_columns(
-        (row.origin.columns for row in rows),
+        chain([dict.fromkeys(names)], (row.origin.columns for row in rows)),
         lambda row: row.origin.columns,
         [column.name for column in REPLIES],
     )
@@ -131,7 +143,7 @@ def groups_of(rows: Iterable[Reply], by: Sequence[Column[Reply]]) -> list[Group]
     for row in rows:
         key = tuple(column.read(row) for column in by)
         if key not in found:
-            found[key] = Group(key)
+            found[key] = Group(key, row=row.origin.columns.get(ROW, 0))
         found[key].add(row)
     return list(found.values())
 

@@ -18,6 +18,9 @@ from .grid import Grid
 from .order import by_model
 from .size import Size
 
+Line = tuple[str, str]
+"""A fact of a plan: its label and its text."""
+
 _SHOWN_VALUES = 6
 _SHOWN_CHARS = 40
 _SHOWN_MODELS = 4
@@ -26,29 +29,38 @@ _MINUTES_S = 120
 _HOURS_S = 7200
 
 
-def in_words(
-    grid: Grid, counts: Mapping[str, int], *, size: Size, is_begun: bool
-) -> str:
-    """Return the plan and how far it has come, as Markdown that reads as text.
+def plan_lines(
+    grid: Grid, *, size: Size, n_left: Mapping[str, int] | None = None
+) -> list[Line]:
+    """Return what a plan asks, and what it will take: a line a fact, with its label.
 
     Args:
         grid: What was planned.
-        counts: How many cells of each mark there are.
         size: Of the plan.
-        is_begun: Whether anything was asked yet.
+        n_left: How many requests of each model are still to be sent; all if None.
+            Of a plan that is through, what it will take is no longer said.
     """
+    n_left = n_by_model(grid) if n_left is None else n_left
+    is_through = len(grid) > 0 and not any(n_left.values())
     lines = [
-        headline(grid, counts, is_begun=is_begun),
-        *([f"rows: {_rows(grid)}"] if grid.source else []),
+        _cells(grid),
+        *([("rows", _rows(grid))] if grid.source is not None else []),
         *(_values(each) for each in grid.dimensions),
-        *([f"repeats: {grid.repeats}"] if grid.repeats > 1 else []),
+        *([("repeats", str(grid.repeats))] if grid.repeats > 1 else []),
         *_left_out(grid),
-        _tokens(size),
-        *pace(forecast(n_by_model(grid))),
-        *_cost(size),
-        *_warnings(size),
+        *([] if is_through else _outlook(size, n_left)),
     ]
-    return lines[0] + "\n\n" + "\n".join(f"- {line}" for line in lines[1:])
+    return [line for line in lines if line[1]]
+
+
+def _outlook(size: Size, n_left: Mapping[str, int]) -> list[Line]:
+    left = {model: n for model, n in n_left.items() if n}
+    return [
+        ("tokens", _tokens(size)),
+        *(("cost", line) for line in _cost(size)),
+        *(("time", line) for line in pace(forecast(left))),
+        *(("note", line) for line in _warnings(size)),
+    ]
 
 
 def headline(grid: Grid, counts: Mapping[str, int], *, is_begun: bool) -> str:
@@ -92,8 +104,9 @@ def pace(forecasts: Sequence[Forecast]) -> list[str]:
     if known and (known[0].last_sent_s or 0.0) > 0:
         slowest = known[0]
         lines.append(
-            f"the last request can be sent after {duration(slowest.last_sent_s or 0)}, "
-            f"by the documented limits; the {slowest.binds} of {slowest.model} decides"
+            f"the last request can be sent {duration(slowest.last_sent_s or 0)} after "
+            f"the first, by the documented limits; the {slowest.binds} of "
+            f"{slowest.model} decides"
         )
     unknown = [each.model for each in forecasts if each.last_sent_s is None]
     if unknown:
@@ -113,31 +126,47 @@ def duration(length_s: float) -> str:
     return f"{hours} h {minutes} min"
 
 
+def _cells(grid: Grid) -> Line:
+    n_rows = [] if grid.source is None else [f"rows ({len(grid.source)})"]
+    factors = [
+        f"{' + '.join(each.names)} ({len(each.points)})"
+        for each in grid.dimensions
+        if len(each.points) > 1 and not each.is_by_row
+    ]
+    repeats = [f"repeats ({grid.repeats})"] if grid.repeats > 1 else []
+    parts = [*n_rows, *factors, *repeats]
+    return "cells", " x ".join(parts) if len(parts) > 1 else ""
+
+
 def _rows(grid: Grid) -> str:
     if grid.source is None:
         return ""
-    return f"{len(grid.source)} ({', '.join(grid.source.columns)})"
+    names = ", ".join(grid.source.columns)
+    return f"{len(grid.source)} ({names})" if names else str(len(grid.source))
 
 
-def _left_out(grid: Grid) -> list[str]:
+def _left_out(grid: Grid) -> list[Line]:
     n_out = grid.n_product - grid.n_combinations
-    return [f"where leaves out {n_out} of {grid.n_product}"] if n_out else []
+    return [("where", f"leaves out {n_out} of {grid.n_product}")] if n_out else []
 
 
 def _tokens(size: Size) -> str:
     how = "estimated from a sample" if size.is_sampled else "estimated"
     return (
-        f"about {size.prompt_tokens} prompt tokens in all ({how}; at least "
-        f"{size.prompt_tokens_low}), and replies of at most {size.completion_tokens}"
+        f"{size.prompt_tokens_low:,} to {size.prompt_tokens:,} in prompts ({how}) and "
+        f"0 to {size.completion_tokens:,} in replies, by max_tokens"
     )
 
 
 def _cost(size: Size) -> list[str]:
-    if size.cost_low is None or size.cost_high is None:
+    if size.prices is None:
         return []
-    return [
-        f"cost between {size.cost_low:.4g} and {size.cost_high:.4g}, by your prices"
-    ]
+    if size.cost_low is None or size.cost_high is None:
+        unpriced = ", ".join(size.unpriced[:_SHOWN_MODELS])
+        return [f"not known: your price table has no price for {unpriced}"]
+    table = size.prices
+    interval = f"{size.cost_low:,.4g} to {size.cost_high:,.4g} {table.currency}"
+    return [f"{interval}, by your prices ({table.source}, {table.as_of.isoformat()})"]
 
 
 def _warnings(size: Size) -> list[str]:
@@ -157,12 +186,13 @@ def _warnings(size: Size) -> list[str]:
     return lines
 
 
-def _values(dimension: Dimension) -> str:
+def _values(dimension: Dimension) -> Line:
     points = dimension.points
     shown = [_point(dimension, point) for point in points[:_SHOWN_VALUES]]
     n_more = len(points) - len(shown)
     rest = f" and {n_more} more" if n_more else ""
-    return f"{' + '.join(dimension.names)}: {', '.join(shown)}{rest}"
+    names = ("rows", *dimension.names) if dimension.is_by_row else dimension.names
+    return " + ".join(names), f"{', '.join(shown)}{rest}"
 
 
 def _point(dimension: Dimension, point: Mapping[str, Any]) -> str:

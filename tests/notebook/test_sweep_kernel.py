@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -126,8 +127,30 @@ def test_progress_is_widgets_where_somebody_watches(open_kernel: Open) -> None:
     kernel.run(QUICK.replace('name="life"', 'name="other"'))
     alone = kernel.run("_ = run.run()", is_watched=False)
 
-    assert "60/60" in watched.shown or "HBox" in watched.shown
+    bars = [each for each in watched.all("display_data") if MODEL in str(each)]
+    assert len(bars) == 1
+    assert "60/60" in watched.shown.replace("\u2007", " ")
     assert alone.messages == []
+
+
+def test_bars_of_a_run_that_was_started_come_to_their_end(open_kernel: Open) -> None:
+    """What `start` drew is there once, and shows the end although nobody waits."""
+    kernel = open_kernel()
+    kernel.run(QUICK)
+
+    ran = Ran()
+    begun = kernel.begin("_ = run.start()")
+    kernel.read(begun, ran)
+    while kernel.value("run.is_running") == "True":
+        pass
+    shown = (
+        "[each.value for each in ipywidgets.widgets.widget._instances.values() "
+        "if hasattr(each, 'bar_style')]"
+    )
+    kernel.run("import ipywidgets")
+
+    assert kernel.value(shown) == "[60.0]"
+    assert len([each for each in ran.all("display_data") if MODEL in str(each)]) == 1
 
 
 def test_the_kernel_is_free_while_a_run_is_on(open_kernel: Open) -> None:
@@ -160,3 +183,48 @@ def test_no_message_of_a_run_holds_the_key(
 
     assert all(shown)
     assert [emulator.api_key in each for each in shown] == [False] * len(cells)
+
+
+def test_an_interrupted_await_is_one_line(
+    open_kernel: Open, emulator: Emulator
+) -> None:
+    """A cell that awaits a run and is interrupted fails with a line, and resumes."""
+    kernel = open_kernel()
+    kernel.run(QUICK)
+
+    ran = Ran()
+    cell = kernel.begin("await run")
+    pause = threading.Event()
+    while not emulator.requests[3:]:
+        pause.wait(0.01)
+    kernel.manager.interrupt_kernel()
+    kernel.read(cell, ran)
+
+    [error] = ran.all("error")
+    assert error["traceback"] == ["(interrupted - what had come is kept)"]
+    assert kernel.run("await run", is_watched=False).status == "ok"
+    assert _counts(kernel) == "[('ok', 60)]"
+
+
+def test_a_second_interrupt_waits_for_nothing(
+    open_kernel: Open, emulator: Emulator
+) -> None:
+    """Interrupted twice, a run whose reply does not come ends at once, and resumes."""
+    kernel = open_kernel()
+    kernel.run(PLAN)
+
+    ran = Ran()
+    cell = kernel.begin("run.run()")
+    pause = threading.Event()
+    while not any("text 3" in str(each.json) for each in emulator.requests):
+        pause.wait(0.01)
+    for _ in range(2):
+        kernel.manager.interrupt_kernel()
+        pause.wait(0.3)
+    began_s = time.monotonic()
+    kernel.read(cell, ran)
+
+    assert time.monotonic() - began_s < 2
+    assert [each["ename"] for each in ran.all("error")] == ["Interrupted"]
+    assert kernel.run("run.run().retry()", is_watched=False).status == "ok"
+    assert _counts(kernel) == "[('ok', 60)]"

@@ -47,7 +47,7 @@ try:
     )
     run.in_flight = 8
     print("planned", flush=True)
-    print(run.run())
+    print(str(run.run()).splitlines()[0])
 except SvcError as error:
     print(f"{type(error).__name__}: {error}")
     sys.exit(3)
@@ -119,7 +119,7 @@ def test_kills_lose_no_finished_reply(emulator: Emulator, tmp_path: Path) -> Non
 
     code, said = _ended(_sweep(emulator, path))
 
-    assert (code, said.splitlines()[-1]) == (0, f"<Run n: {N_CELLS} requests: 120 ok.>")
+    assert (code, said.splitlines()[-1]) == (0, f"Run n: {N_CELLS} requests: 120 ok.")
     assert len(_kept(path)) == N_CELLS
     assert sum(_asked(emulator).values()) <= N_CELLS + n_kills * IN_FLIGHT
 

@@ -25,8 +25,8 @@ def _lane(n_cells: int, outcomes: list[Outcome], model: str = SMALL) -> Lane:
     return lane
 
 
-def _note(lane: Lane, *, now_s: float = 0.0, is_paused: bool = False) -> str:
-    [part] = parts([lane], now_s=now_s, now_at=NOON, is_paused=is_paused)
+def _note(lane: Lane, *, now_s: float = 0.0, **how: bool) -> str:
+    [part] = parts([lane], now_s=now_s, now_at=NOON, **how)
     return part.note
 
 
@@ -39,7 +39,7 @@ def test_says_tokens_failures_and_the_computed_end() -> None:
     [part] = parts([_lane(101, outcomes)], now_s=0.0, now_at=NOON)
 
     assert (part.n_done, part.n_total, part.is_bad) == (2, 101, True)
-    assert part.note == "1 failed · 1,500 tokens · last sent about 12:02:00"
+    assert part.note == "1 failed · 1,500 tokens · ends about 12:02:00"
 
 
 def test_says_what_it_waits_for() -> None:
@@ -65,6 +65,7 @@ def test_says_pauses_and_ends() -> None:
     ] * FAILURES_IN_A_ROW
 
     assert _note(_lane(3, []), is_paused=True) == "0 tokens · paused"
+    assert _note(_lane(3, []), is_stopped=True) == "0 tokens · stopped"
     assert _note(_lane(1, [Answered(n_tokens=7)])) == "7 tokens"
     assert _note(_lane(50, failures)) == (
         "10 failed · 0 tokens · given up: ServerFaultError"

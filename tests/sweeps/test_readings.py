@@ -45,9 +45,11 @@ def test_the_sources_columns_join_back(session: Session) -> None:
     frame = _swept(session).run().replies_df()
 
     names = frame.columns.tolist()
-    assert names[names.index("prompt") + 1 :][:3] == ["var_text", "label", "at"]
+    joined = ["row", "var_text", "label", "at"]
+    assert names[names.index("prompt") + 1 :][:4] == joined
+    assert frame["row"].tolist() == [0] * 4 + [1] * 4
     assert frame["label"].tolist() == ["x"] * 4 + ["y"] * 4
-    assert frame["at"].dtype == "Float64"
+    assert frame[["label", "at"]].dtypes.equals(ROWS[["label", "at"]].dtypes)
     assert frame["at"].isna().tolist() == [False] * 4 + [True] * 4
 
 
@@ -111,6 +113,22 @@ def test_replies_stand_side_by_side(session: Session) -> None:
     ]
     assert f"  model: {LARGE}" in plain
     assert any("[BadRequestError]" in line for line in plain)
+
+
+def test_repeats_stand_under_one_head(session: Session) -> None:
+    """Several replies of one field are numbered, each with what came instead."""
+    plain = str(_swept(session).run().compare()).splitlines()
+
+    at = plain.index("var_text: a")
+    assert plain[at : at + 7] == [
+        "var_text: a",
+        f"  model: {SMALL}",
+        "    1 <b>Hi</b>",
+        "    2 <b>Hi</b>",
+        f"  model: {LARGE}",
+        "    1 <b>Hi</b>",
+        "    2 <b>Hi</b>",
+    ]
 
 
 def test_the_comparison_is_escaped_and_capped(session: Session) -> None:
@@ -178,7 +196,7 @@ def test_prices_give_an_interval_before_and_costs_after(session: Session) -> Non
 
     words = run._repr_mimebundle_()["text/plain"]
 
-    assert "- cost between 1 and 25, by your prices" in words
+    assert "1.667 to 25 USD, by your prices (mine, 2026-01-31)" in words
     assert run.manifest["prices"]["currency"] == "USD"
     assert run.run().replies_df()["cost"].isna().all()  # the emulator costs nothing
 
@@ -194,3 +212,15 @@ def test_the_manifest_writes_what_json_has_not_as_text(session: Session) -> None
     assert json.loads(json.dumps(manifest))["rows"] == [
         {"text": "a", "at": "2026-01-31 00:00:00", "of": [1]}
     ]
+
+
+def test_a_comparison_takes_the_names_of_the_source(session: Session) -> None:
+    """A column that replies have too, such as `text`, is the source's there."""
+    run = plan(session, "Say {{text}}", rows=["a", "b"], varied={"temperature": [0, 1]})
+
+    table = run.compare(rows="text", columns=["temperature"])
+
+    assert (table.row_names, [at for at, _ in table.rows]) == (
+        ("var_text",),
+        [("a",), ("b",)],
+    )

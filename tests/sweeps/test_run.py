@@ -130,12 +130,12 @@ def test_shows_its_plan_and_what_became_of_it(session: Session) -> None:
 
     assert len(run) == 2
     assert before["text/plain"].startswith(
-        "**Run tone** · 2 requests planned, nothing sent yet."
+        "Run tone: 2 requests planned, nothing sent yet.\n"
     )
     assert before["text/plain"].endswith(".run() asks what is missing")
     assert "<strong>Run tone</strong>" in before["text/html"]
-    assert after["text/plain"].startswith("**Run tone** · 2 requests: 2 ok.")
-    assert repr(run) == "<Run tone: 2 requests: 2 ok.>"
+    assert after["text/plain"].startswith("Run tone: 2 requests: 2 ok.\n")
+    assert repr(run) == after["text/plain"]
 
 
 def test_is_shown_when_its_ledger_cannot_be_read(
@@ -146,7 +146,7 @@ def test_is_shown_when_its_ledger_cannot_be_read(
     session.ledger.close()
     (tmp_path / "ledger.sqlite").write_bytes(b"garbage " * 100)
 
-    assert repr(run) == "<Run: its ledger cannot be read.>"
+    assert repr(run).startswith("Run: its ledger cannot be read.")
     assert "SVC_LEDGER" in run._repr_mimebundle_()["text/plain"]
 
 

@@ -138,12 +138,25 @@ def test_a_missing_address_is_raised(
 
 def test_never_mixes_two_addresses(session: Session, emulator: Emulator) -> None:
     """A run that was begun at one address is not continued at another."""
-    run = plan(session, ["a", "b"]).run()
+    run = plan(session, ["a", "b " * 30_000]).run()
     other = session.use_emulator()
 
-    with pytest.raises(SettingsError, match="mixed"):
+    with pytest.raises(SettingsError, match=r"1 of its requests are missing.* mixed"):
         run.retry()
 
+    assert (len(emulator.requests), len(other.requests)) == (1, 0)
+
+
+def test_a_whole_run_is_read_wherever_requests_go(
+    session: Session, emulator: Emulator
+) -> None:
+    """A run that lacks nothing asks nothing, also where the address has changed."""
+    run = plan(session, ["a", "b"], name="whole").run()
+    other = session.use_emulator()
+
+    again = plan(session, ["a", "b"], name="whole").run()
+
+    assert again.run().retry().replies_df().equals(run.replies_df())
     assert (len(emulator.requests), len(other.requests)) == (2, 0)
 
 

@@ -1,6 +1,6 @@
 """A small run shown while it comes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -8,6 +8,7 @@ import pytest
 from svc_notebook.display.screen import Screen
 from svc_notebook.display.stream import Mode
 from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import SvcError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.planning import plan
 from svc_notebook.sweeps.run import Run
@@ -111,3 +112,36 @@ def test_too_many_are_not_streamed(session: Session) -> None:
 
     assert f"{MAX_CARDS} more are in the frame" in seen.published[0][0]["text/plain"]
     assert run.replies_df()["is_streamed"].tolist() == [False] * 2 * MAX_CARDS
+
+
+def _refusing(**when: Any) -> Emulator:  # noqa: ANN401 - as a script's entry
+    entry = {"status": 400, "error": {"message": "No."}, "times": None, **when}
+    return Emulator(limits=False, tokens_per_s=None, first_token_s=0, script=[entry])
+
+
+def test_fails_where_nothing_was_answered(
+    open_session: Callable[[Emulator], Session],
+) -> None:
+    """If every request failed the cards say why, and the cell fails like any other."""
+    seen = _Seen()
+    with _refusing() as emulator:
+        run = _plan(open_session(emulator))
+        with pytest.raises(SvcError) as caught:
+            run_side_by_side(run, mode=Mode.SETTLED, screen=seen.screen)
+
+    assert str(caught.value) == (
+        "Not one of the 2 requests was answered; each says why above."
+    )
+    assert seen.published[0][0]["text/plain"].count("BadRequestError") == 2
+
+
+def test_goes_on_where_something_was_answered(
+    open_session: Callable[[Emulator], Session],
+) -> None:
+    """A failure among answers is a card, and no failure of the cell."""
+    with _refusing(when={"contains": "b"}) as emulator:
+        run = plan(open_session(emulator), ["a", "b"], raw=True, door="magic")
+
+        run_side_by_side(run, mode=Mode.SETTLED, screen=_Seen().screen)
+
+    assert run.replies_df()["status"].tolist() == ["ok", "error"]

@@ -128,6 +128,9 @@ def test_tied_lists_go_side_by_side() -> None:
     ("tied", "said"),
     [
         (["model", "n"], "have one length"),
+        (["model", "rows"], "tied names 'rows'"),
+        ("model", "'model' alone"),
+        (["model"], "'model' alone"),
         (["model", "user"], "tied names 'user'"),
         (["model", "model"], "once"),
         ([["model", "temperature"], ["model", "n"]], "once"),
@@ -141,6 +144,49 @@ def test_refuses_lists_that_cannot_be_tied(tied: Any, said: str) -> None:  # noq
         build_grid("p", varied=varied, tied=tied)
 
     assert said in str(caught.value)
+
+
+def test_rows_can_be_tied() -> None:
+    """Each row has its own value of what is tied to it; the rest is multiplied."""
+    varied = {"model": ["a", "b"], "temperature": [0, 1], "n": [2, 3]}
+    rows = ["one", "one"]
+
+    grid = build_grid("{{text}}", varied=varied, rows=rows, tied=["rows", "n"])
+
+    found = [
+        (c.row, c.request.params["n"], c.model, c.request.params["temperature"])
+        for c in grid
+    ]
+    assert found == [
+        (row, n, model, temperature)
+        for row, n in ((0, 2), (1, 3))
+        for model in ("a", "b")
+        for temperature in (0, 1)
+    ]
+    assert len({cell.cell_id for cell in grid}) == len(grid) == grid.n_product
+
+
+def test_each_row_can_have_its_own_model() -> None:
+    """A model that is tied to the rows has a queue of its rows, repeats included."""
+    varied = {"model": ["a", "b", "a"], "temperature": [0, 0, 1]}
+    grid = build_grid(
+        "{{text}}",
+        varied=varied,
+        rows=["x", "x", "x"],
+        tied=["model", "rows", "temperature"],
+        repeats=2,
+    )
+
+    assert [grid.model_of(at) for at in range(3)] == ["a", "b", "a"]
+    assert [cell.model for cell in grid] == ["a", "a", "b", "b", "a", "a"]
+
+
+def test_rows_are_tied_to_lists_of_their_length() -> None:
+    """A list of another length than the rows is refused, saying both."""
+    varied = {**MODEL, "temperature": [0, 1, 2]}
+
+    with pytest.raises(ParameterError, match="rows has 2, temperature has 3"):
+        build_grid("{{text}}", varied=varied, rows=ROWS, tied=["rows", "temperature"])
 
 
 def test_an_explicit_list_of_cells_is_asked_as_it_is() -> None:
@@ -218,6 +264,18 @@ def test_where_leaves_combinations_out() -> None:
     ] == [("one", None), ("สอง", 0), ("สอง", None)]
 
 
+def test_where_that_looks_at_no_name_is_refused() -> None:
+    """A misspelt name in `where` is refused with the near one."""
+    with pytest.raises(ParameterError, match="Did you mean label") as caught:
+        build_grid(
+            "{{text}}", varied=MODEL, rows=ROWS, where=lambda c: c["lable"] == "a"
+        )
+
+    assert caught.value.param == "where"
+    with pytest.raises(KeyError, match="mine"):
+        build_grid("p", varied=MODEL, where=lambda c: {}["mine" + c["model"][1:]])
+
+
 def test_where_that_leaves_nothing_is_refused() -> None:
     """A plan without cells would ask nothing."""
     with pytest.raises(ParameterError, match="leaves none of 1"):
@@ -245,3 +303,25 @@ def test_a_million_cells_need_no_room() -> None:
     assert grid[999_999].repeat == 249
     with pytest.raises(IndexError):
         grid[1_000_000]
+
+
+def test_where_that_raises_says_at_which_combination() -> None:
+    """An error of the user's own function is theirs, with the combination noted."""
+    with pytest.raises(ZeroDivisionError) as caught:
+        build_grid(
+            "p",
+            varied={"model": "m", "temperature": [0, 1]},
+            where=lambda c: 1 / c["temperature"] > 0,
+        )
+
+    [note] = caught.value.__notes__
+    assert note.startswith("where was told the combination prompt='p', model='m', tem")
+    assert note.endswith("temperature=0; nothing was sent.")
+
+
+def test_where_that_is_no_function_is_refused() -> None:
+    """A text or a table given as where is refused before anything is looked at."""
+    no_function: Any = "temperature == 0"
+
+    with pytest.raises(ParameterError, match="where is str; give a function"):
+        build_grid("p", varied={"model": "m"}, where=no_function)

@@ -1,25 +1,38 @@
 """A plan in words."""
 
 from collections import Counter
+from datetime import date
 from typing import Any
 
 import pytest
 
+from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.sweeps.building import build_grid
 from svc_notebook.sweeps.forecast import forecast
 from svc_notebook.sweeps.grid import Grid
 from svc_notebook.sweeps.size import size_of
-from svc_notebook.sweeps.words import duration, headline, in_words, n_by_model, pace
+from svc_notebook.sweeps.words import (
+    Line,
+    duration,
+    headline,
+    n_by_model,
+    pace,
+    plan_lines,
+)
 
 SMALL = "svc-v2-8b-instruct"
-DEFAULT_LINE = (
-    "- max_tokens is not set: the service's default of 150 will apply and cut longer "
+DEFAULT_NOTE = (
+    "max_tokens is not set: the service's default of 150 will apply and cut longer "
     "replies"
 )
 
 
-def _planned(grid: Grid) -> str:
-    return in_words(grid, {}, size=size_of(grid), is_begun=False)
+def _planned(grid: Grid, prices: Prices | None = None) -> list[Line]:
+    return plan_lines(grid, size=size_of(grid, prices=prices))
+
+
+def _notes(grid: Grid) -> str:
+    return " ".join(text for label, text in _planned(grid) if label == "note")
 
 
 def test_says_what_will_be_asked() -> None:
@@ -31,27 +44,44 @@ def test_says_what_will_be_asked() -> None:
     }
     grid = build_grid("Say\n`hi`.", varied=varied, repeats=2)
 
-    assert _planned(grid).splitlines() == [
-        "8 requests planned, nothing sent yet.",
-        "",
-        "- prompt: `` Say `hi`. ``",
-        "- model: `svc-v2-8b-instruct`, `svc-instruct`",
-        "- temperature: `0`, not sent",
-        "- stop: `['a', 'b']`",
-        "- repeats: 2",
+    assert _planned(grid) == [
+        ("cells", "model (2) x temperature (2) x repeats (2)"),
+        ("prompt", "`` Say `hi`. ``"),
+        ("model", "`svc-v2-8b-instruct`, `svc-instruct`"),
+        ("temperature", "`0`, not sent"),
+        ("stop", "`['a', 'b']`"),
+        ("repeats", "2"),
         (
-            "- about 80 prompt tokens in all (estimated; at least 26), and replies of "
-            "at most 1200"
+            "tokens",
+            "26 to 80 in prompts (estimated) and 0 to 1,200 in replies, by max_tokens",
         ),
-        "- no limit is documented for svc-instruct, so its pace is not known",
-        DEFAULT_LINE,
+        ("time", "no limit is documented for svc-instruct, so its pace is not known"),
+        ("note", DEFAULT_NOTE),
     ]
+
+
+def test_says_what_it_may_cost() -> None:
+    """With prices there is an interval; a model without a price is named."""
+    price = Price(prompt=3_000_000.0, completion=1_000_000.0)
+    prices = Prices(
+        models={SMALL: price}, currency="USD", as_of=date(2026, 1, 31), source="mine"
+    )
+    grid = build_grid("Hi", varied={"model": SMALL, "max_tokens": 10})
+    other = build_grid("Hi", varied={"model": [SMALL, "svc-instruct"]})
+
+    costs = [dict(_planned(each, prices))["cost"] for each in (grid, other)]
+
+    assert costs == [
+        "5 to 25 USD, by your prices (mine, 2026-01-31)",
+        "not known: your price table has no price for svc-instruct",
+    ]
+    assert "cost" not in dict(_planned(grid))
 
 
 def test_says_how_many_use_the_default() -> None:
     """Where max_tokens is set for some only, the others are counted."""
     varied = {"model": SMALL, "max_tokens": [None, 500]}
-    words = _planned(build_grid("p", varied=varied))
+    words = _notes(build_grid("p", varied=varied))
 
     assert "max_tokens is not set for 1 of them" in words
 
@@ -59,7 +89,7 @@ def test_says_how_many_use_the_default() -> None:
 def test_says_what_may_not_fit() -> None:
     """Requests whose prompt and max_tokens exceed the budget are counted."""
     varied = {"model": SMALL, "max_tokens": [10, 8192]}
-    words = _planned(build_grid("p", varied=varied))
+    words = _notes(build_grid("p", varied=varied))
 
     assert "1 may not fit" in words
     assert "8192" in words
@@ -69,11 +99,10 @@ def test_says_what_may_not_fit() -> None:
 def test_shortens_what_is_long() -> None:
     """Long texts and long lists are named by their beginning."""
     prompts = ["long " * 50, *(str(number) for number in range(9))]
-    words = _planned(build_grid(prompts, varied={"model": SMALL})).splitlines()
+    words = dict(_planned(build_grid(prompts, varied={"model": SMALL})))
 
-    assert words[2] == (
-        "- prompt: `long long long long long long long lo...`, `0`, `1`, `2`, `3`, `4` "
-        "and 4 more"
+    assert words["prompt"] == (
+        "`long long long long long long long lo...`, `0`, `1`, `2`, `3`, `4` and 4 more"
     )
 
 
@@ -103,11 +132,11 @@ def test_one_is_one_request() -> None:
     ("model", "n_requests", "expected"),
     [
         (SMALL, 5, []),
-        (SMALL, 6, ["after 1 s", "second limit of svc-v2-8b-instruct"]),
-        (SMALL, 50, ["after 10 s", "second limit of svc-v2-8b-instruct"]),
-        (SMALL, 51, ["after 60 s", "minute limit of svc-v2-8b-instruct"]),
-        (SMALL, 200, ["after 3 min 10 s", "minute limit of svc-v2-8b-instruct"]),
-        ("svc-v1.5-instruct", 150, ["after 8 s", "second limit"]),
+        (SMALL, 6, ["sent 1 s after", "second limit of svc-v2-8b-instruct"]),
+        (SMALL, 50, ["sent 10 s after", "second limit of svc-v2-8b-instruct"]),
+        (SMALL, 51, ["sent 60 s after", "minute limit of svc-v2-8b-instruct"]),
+        (SMALL, 200, ["sent 3 min 10 s after", "minute limit of svc-v2-8b-instruct"]),
+        ("svc-v1.5-instruct", 150, ["sent 8 s after", "second limit"]),
         ("svc-instruct", 1000, ["no limit is documented for svc-instruct"]),
     ],
 )

@@ -1,0 +1,216 @@
+"""Two kernels, one run: only one of them asks it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import ParameterError
+from svc_notebook.session import Session
+from svc_notebook.sweeps.claim import claim, held_here
+from svc_notebook.sweeps.planning import plan
+
+OpenSession = Callable[[Emulator], Session]
+
+PROMPTS = ["a", "b", "slow"]
+SILENT: dict[str, Any] = {"when": {"contains": "slow"}, "end": "silent", "body": ["{"]}
+_OTHER_KERNEL = """
+import json, sys, time
+from svc_notebook.session import Session
+from svc_notebook.sweeps.planning import plan
+
+run = plan(Session(), json.loads(sys.argv[1]), name="mine").start()
+while run.n_todo > 1:
+    time.sleep(0.01)
+print("asking", flush=True)
+run.wait()
+"""
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator that once does not answer what is slow."""
+    with Emulator(
+        tokens_per_s=None, first_token_s=0, limits=False, script=[SILENT]
+    ) as running:
+        yield running
+
+
+@contextmanager
+def _other_kernel(
+    emulator: Emulator, folder: Path
+) -> "Iterator[subprocess.Popen[str]]":
+    """Another kernel that asks the run `mine`, and does not come to its end."""
+    env = {
+        **os.environ,
+        "SVC_BASE_URL": emulator.base_url,
+        "SVC_API_KEY": emulator.api_key,
+        "SVC_LEDGER": str(folder / "ledger.sqlite"),
+    }
+    with subprocess.Popen(  # noqa: S603 - our own program
+        [sys.executable, "-c", _OTHER_KERNEL, json.dumps(PROMPTS)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=env,
+        cwd=Path(__file__).parents[2],
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "asking\n"
+        yield process
+        process.kill()
+
+
+def test_the_second_kernel_is_told_who_asks(
+    open_session: OpenSession, emulator: Emulator, tmp_path: Path
+) -> None:
+    """While one kernel asks a run another one can read it, and is refused to ask."""
+    with _other_kernel(emulator, tmp_path) as other:
+        run = plan(open_session(emulator), PROMPTS, name="mine")
+        n_before = len(emulator.requests)
+
+        with pytest.raises(ParameterError) as caught:
+            run.run()
+        with pytest.raises(ParameterError):
+            run.start()
+
+        assert f"process {other.pid} on this machine, since 20" in str(caught.value)
+        assert run.replies_df()["status"].tolist() == ["ok", "ok", "not_run"]
+        assert len(emulator.requests) == n_before
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_whoever_dies_lets_go(
+    open_session: OpenSession, emulator: Emulator, tmp_path: Path, how: signal.Signals
+) -> None:
+    """When the first kernel was killed or interrupted, the second one goes on."""
+    with _other_kernel(emulator, tmp_path) as other:
+        other.send_signal(how)
+        other.wait()
+
+        run = plan(open_session(emulator), PROMPTS, name="mine").run()
+
+    assert run.replies_df()["status"].tolist() == ["ok"] * 3
+    assert [len(emulator.requests), run.n_todo] == [4, 0]
+    assert list(tmp_path.glob("*.lock")) == []
+
+
+def test_other_runs_are_not_held_up(
+    open_session: OpenSession, emulator: Emulator, tmp_path: Path
+) -> None:
+    """A run of another name, or of none, is asked all the same."""
+    with _other_kernel(emulator, tmp_path):
+        session = open_session(emulator)
+
+        named = plan(session, ["a", "c"], name="other").run()
+        unnamed = plan(session, ["a", "c"]).run()
+
+    assert (named.n_todo, unnamed.n_todo) == (0, 0)
+
+
+def test_a_whole_run_needs_no_claim(
+    open_session: OpenSession, emulator: Emulator, tmp_path: Path
+) -> None:
+    """Where nothing is missing nobody is refused."""
+    with _other_kernel(emulator, tmp_path):
+        smaller = plan(open_session(emulator), PROMPTS, name="mine")
+        smaller.grid = plan(open_session(emulator), PROMPTS[:2]).grid
+
+        assert smaller.run().n_todo == 0
+
+
+def test_a_cell_that_is_run_again_joins_its_own_run(
+    session: Session, emulator: Emulator
+) -> None:
+    """Planned again in the same kernel while it is on, a run goes on; it is one."""
+    first = plan(session, PROMPTS, name="mine").start()
+    again = plan(session, PROMPTS, name="mine").start()
+
+    assert (first.is_running, again.is_running) == (True, True)
+    pause = threading.Event()
+    while len(emulator.requests) < len(PROMPTS):
+        pause.wait(0.01)
+    again.cancel()
+    whole = again.run()
+
+    assert not first.is_running
+    assert whole.replies_df()["status"].tolist() == ["ok"] * 3
+    assert len(emulator.requests) == 4
+
+
+def test_a_larger_grid_goes_on_after_the_smaller_one(open_session: OpenSession) -> None:
+    """A larger grid of a run that is on waits for it, and asks what is new."""
+    with Emulator(tokens_per_s=None, first_token_s=0.1, limits=False) as emulator:
+        session = open_session(emulator)
+        plan(session, ["a", "b"], name="mine").start()
+
+        larger = plan(session, ["a", "b", "c"], name="mine").run()
+
+        assert larger.replies_df()["status"].tolist() == ["ok"] * 3
+        assert len(emulator.requests) == 3
+
+
+def test_what_was_asked_since_the_plan_is_seen(
+    open_session: OpenSession, emulator: Emulator
+) -> None:
+    """A name that was free when it was planned may be another grid's when it is run."""
+    planned = plan(open_session(emulator), ["a", "b"], name="mine")
+    larger = plan(open_session(emulator), ["a", "b", "c"], name="mine")
+    plan(open_session(emulator), ["a", "c"], name="mine").run()
+
+    for _ in range(2):
+        with pytest.raises(ParameterError, match="prompt 'c'"):
+            planned.run()
+
+    assert planned.replies_df()["status"].tolist() == ["planned"] * 2
+    assert larger.run().replies_df()["status"].tolist() == ["ok"] * 3
+    assert len(emulator.requests) == 3
+
+
+def test_a_run_without_a_name_leaves_no_file(session: Session, tmp_path: Path) -> None:
+    """Nobody else can mean a run that has no name: nothing is locked for it."""
+    run = plan(session, ["a", "slow"]).start()
+
+    files = [path.name for path in tmp_path.glob("*.lock")]
+    run.cancel()
+
+    assert files == []
+
+
+def test_runs_in_memory_are_of_their_session(session: Session) -> None:
+    """A claim on a ledger in memory holds for that ledger only, and makes no file."""
+    ledger = session.ledger
+    held = claim(ledger, "n")
+
+    assert held_here(ledger, "n") is held
+    assert held_here(ledger, "m") is None
+    with pytest.raises(ParameterError, match=f"process {os.getpid()}"):
+        claim(ledger, "n")
+
+    held.release()
+    held.release()
+    assert held_here(ledger, "n") is None
+
+
+def test_what_a_dead_kernel_left_is_taken_over(
+    session: Session, tmp_path: Path
+) -> None:
+    """A file that nobody holds is no claim, whatever stands in it."""
+    session.ledger.check()
+    held = claim(session.ledger, "mine")
+    [file] = tmp_path.glob("*.lock")
+    held.release()
+    file.write_bytes(b"\xff garbage")
+
+    again = claim(session.ledger, "mine")
+
+    assert json.loads(file.read_bytes())["pid"] == os.getpid()
+    again.release()

@@ -1,0 +1,109 @@
+"""Cells asked side by side: what ends the asking, and what does not."""
+
+from svc_notebook.errors import (
+    LedgerError,
+    ParameterError,
+    RateLimitError,
+    ServerFaultError,
+)
+from svc_notebook.sweeps.cell import Cell
+from svc_notebook.sweeps.lane import (
+    FAILURES_IN_A_ROW,
+    REFUSALS_IN_A_ROW,
+)
+from svc_notebook.sweeps.outcome import Answered, Failed, Outcome, Refused, Stop
+from tests.sweeps.world import World, cells_of
+
+
+def test_refusals_for_ever_end() -> None:
+    """A model that refuses again and again ends the run with its error."""
+
+    async def answer(_world: World, _cell: Cell) -> Outcome:
+        return Refused(RateLimitError("no"))
+
+    world = World()
+    stopped = world.run(cells_of(20), answer)
+
+    assert isinstance(stopped, RateLimitError)
+    assert len(world.waits) == REFUSALS_IN_A_ROW - 1
+    assert world.now_s < 600
+
+
+def test_a_stop_ends_what_has_not_begun() -> None:
+    """After a stop nothing more is asked, and what is in flight comes to its end."""
+    ended = []
+
+    async def answer(world: World, cell: Cell) -> Outcome:
+        if cell.request.prompt == "1":
+            return Stop(LedgerError("full"))
+        await world.sleep(1.0)
+        ended.append(cell.request.prompt)
+        return Answered()
+
+    world = World()
+    stopped = world.run(cells_of(9), answer, in_flight=3)
+
+    assert str(stopped) == "full"
+    assert ended == ["0"]
+    assert [prompt for _, prompt in world.log] == ["0", "1"]
+
+
+def test_a_dead_model_is_given_up() -> None:
+    """After failures in a row the rest of a model is not asked; others go on."""
+
+    async def answer(_world: World, cell: Cell) -> Outcome:
+        if cell.model == "dead":
+            return Failed(error=ServerFaultError("gone"), is_of_service=True)
+        return Answered()
+
+    world = World()
+    stopped = world.run(cells_of(100, ["dead", "alive"]), answer, in_flight=1)
+
+    assert world.lanes is not None
+    dead, alive = world.lanes.lanes
+    assert stopped is None
+    assert (dead.n_failed, alive.n_ok) == (FAILURES_IN_A_ROW, 100)
+    assert str(dead.given_up) == "gone"
+
+
+def test_a_dead_service_ends_the_run() -> None:
+    """When every model was given up, the run ends with the error."""
+
+    async def answer(_world: World, _cell: Cell) -> Outcome:
+        return Failed(error=ServerFaultError("gone"), is_of_service=True)
+
+    stopped = World().run(cells_of(100, ["a", "b"]), answer)
+
+    assert str(stopped) == "gone"
+
+
+def test_failures_of_cells_give_no_model_up() -> None:
+    """A model whose cells are refused one by one is asked to the end."""
+
+    async def answer(_world: World, _cell: Cell) -> Outcome:
+        return Failed(error=ParameterError("no"))
+
+    world = World()
+    stopped = world.run(cells_of(50), answer)
+
+    assert stopped is None
+    assert len(world.log) == 50
+
+
+def test_a_stop_from_outside_keeps_what_is_in_flight() -> None:
+    """Stopped, it asks nothing more, and what is in flight comes to its end."""
+    ended = []
+
+    async def answer(world: World, cell: Cell) -> Outcome:
+        assert world.lanes is not None
+        if len(world.log) == 4:
+            world.lanes.stop()
+        await world.sleep(5.0)
+        ended.append(cell.request.prompt)
+        return Answered()
+
+    world = World()
+    stopped = world.run(cells_of(20), answer, in_flight=4)
+
+    assert stopped is None
+    assert ended == ["0", "1", "2", "3"]

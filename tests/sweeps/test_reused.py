@@ -1,0 +1,111 @@
+"""Sweeps that are answered from a file, or from the ledger."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.ledger.answers import export_answers
+from svc_notebook.session import Session
+from svc_notebook.settings import Settings
+from svc_notebook.sweeps.planning import plan
+
+OpenSession = Callable[[Emulator], Session]
+
+MODEL = "svc-instruct"  # no limit is shown for it, so nothing waits
+PROMPTS = [f"text {number}" for number in range(10)]
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator without limits."""
+    with Emulator(tokens_per_s=None, first_token_s=0, limits=False) as running:
+        yield running
+
+
+@pytest.fixture
+def answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    """A session without key and address that a file answers."""
+    with Emulator(tokens_per_s=None, first_token_s=0, limits=False) as emulator:
+        monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
+        first = Session(Settings(base_url=emulator.base_url, ledger=":memory:"))
+        plan(first, PROMPTS, model=MODEL, repeats=2).run()
+        export_answers(tmp_path / "answers.jsonl", first.ledger.read(scope="all"))
+        first.close()
+    monkeypatch.delenv("SVC_API_KEY")
+    session = Session(
+        Settings(
+            ledger=str(tmp_path / "ledger.sqlite"),
+            answers=str(tmp_path / "answers.jsonl"),
+        )
+    )
+    yield session
+    session.close()
+
+
+@pytest.mark.parametrize("is_reusing", [False, True])
+def test_a_file_answers_without_key_and_network(
+    answered: Session,
+    is_reusing: bool,
+) -> None:
+    """With SVC_ANSWERS a sweep runs whole, at once, and each repeat has its answer."""
+    run = plan(
+        answered, PROMPTS, model=MODEL, repeats=2, name="again", reuse=is_reusing
+    )
+
+    frame = run.run().replies_df()
+
+    assert frame["status"].tolist() == ["ok"] * 20
+    assert frame["is_reused"].all()
+    assert frame["text"].notna().all()
+    assert run.run().n_todo == 0
+    again = plan(answered, PROMPTS, model=MODEL, repeats=2, name="again")
+    assert again.n_todo == 0
+
+
+def test_a_file_answers_what_the_ledger_does_not_have(answered: Session) -> None:
+    """Asked to re-use, a single request without key and network is answered too."""
+    client = answered.client
+
+    completion = client.complete("text 1", model=MODEL, answers=answered.reused)
+
+    assert completion.text
+    assert completion.exchange.is_reused
+
+
+def test_what_is_not_in_the_file_is_a_row(answered: Session) -> None:
+    """A request that the file lacks fails by itself, and says what is near."""
+    frame = plan(answered, ["text 1", "text x"], model=MODEL).run().replies_df()
+
+    assert frame["status"].tolist() == ["ok", "error"]
+    assert "text x" in frame["error_message"][1]
+
+
+def test_the_ledger_answers_where_it_may(session: Session, emulator: Emulator) -> None:
+    """With reuse only what no ledger has is asked; without it everything is."""
+    plan(session, ["a", "b"], model=MODEL, repeats=2).run()
+
+    run = plan(session, ["a", "b", "c"], model=MODEL, repeats=2, reuse=True).run()
+
+    frame = run.replies_df()
+    assert frame["is_reused"].tolist() == [True] * 4 + [False] * 2
+    assert frame["text"].notna().all()
+    assert len(emulator.requests) == 6
+    plan(session, "a", model=MODEL).run()
+    assert len(emulator.requests) == 7
+
+
+def test_usage_leaves_out_what_was_given_back(
+    session: Session, emulator: Emulator
+) -> None:
+    """What was not paid for again is left out, and counted if asked for."""
+    plan(session, ["a", "b"]).run()
+    run = plan(session, ["a", "b", "c"], reuse=True).run()
+
+    paid = run.usage_df(include_emulated=True)
+    everything = run.usage_df(include_emulated=True, include_reused=True)
+
+    assert (paid["n_requests"][0], paid["n_left_out"][0]) == (1, 2)
+    assert everything["n_requests"][0] == 3
+    assert len(emulator.requests) == 3

@@ -1,0 +1,136 @@
+"""A world for lanes: a clock that tests turn, under the limits of the real gates."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from svc_notebook.client.gates import Gates
+from svc_notebook.client.limits import Due
+from svc_notebook.client.waiting import Waiting
+from svc_notebook.errors import (
+    SvcError,
+)
+from svc_notebook.sweeps.building import build_grid
+from svc_notebook.sweeps.cell import Cell
+from svc_notebook.sweeps.lane import (
+    Cells,
+)
+from svc_notebook.sweeps.lanes import Lanes
+from svc_notebook.sweeps.outcome import Answered, Outcome
+
+Answer = Callable[["World", Cell], Awaitable[Outcome]]
+
+
+@dataclass
+class World:
+    """A clock that jumps to the next sleeper when nobody has anything to do.
+
+    Attributes:
+        now_s: What the clock shows.
+        log: What was asked, and when.
+        n_in_flight, most_in_flight: Requests of each model, now and at most.
+    """
+
+    now_s: float = 0.0
+    log: list[tuple[float, str]] = field(default_factory=list)
+    waits: list[Waiting] = field(default_factory=list)
+    n_in_flight: dict[str, int] = field(default_factory=dict)
+    most_in_flight: dict[str, int] = field(default_factory=dict)
+    lanes: Lanes | None = None
+    _sleepers: list[tuple[float, int, "asyncio.Future[None]"]] = field(
+        default_factory=list
+    )
+
+    async def sleep(self, wait_s: float) -> None:
+        """Wait until the clock has gone on by so much."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sleepers.append((self.now_s + wait_s, len(self._sleepers), future))
+        await future
+
+    async def turn(self, until: "asyncio.Task[SvcError | None]") -> None:
+        """Turn the clock until a task is done."""
+        while not until.done():
+            for _ in range(200):
+                await asyncio.sleep(0)
+            if self._sleepers and not until.done():
+                self._sleepers.sort(key=lambda each: each[:2])
+                self.now_s, _, future = self._sleepers.pop(0)
+                future.set_result(None)
+
+    def run(
+        self, cells: Sequence[Cell], answer: Answer, *, in_flight: int | None = 8
+    ) -> SvcError | None:
+        """Ask cells in this world."""
+
+        async def main() -> SvcError | None:
+            self.lanes = Lanes(
+                by_model(cells),
+                Asker(self, answer),
+                in_flight=in_flight,
+                watch=self.waits.append,
+                clock=lambda: self.now_s,
+                sleep=self.sleep,
+            )
+            task = asyncio.create_task(self.lanes.run())
+            await self.turn(task)
+            return task.result()
+
+        return asyncio.run(main())
+
+
+class Asker:
+    """Asks in a world, under the limits of the real gates."""
+
+    def __init__(self, world: World, answer: Answer) -> None:
+        self._world = world
+        self._answer = answer
+        self._gates = Gates(clock=lambda: world.now_s)
+
+    def due(self, model: str) -> Due:
+        """Say how long the gates would make a request wait."""
+        return self._gates.of(model).due()
+
+    async def ask(self, cell: Cell) -> Outcome:
+        """Answer a cell as the test says, and note when it was asked."""
+        world = self._world
+        gate = self._gates.of(cell.model)
+        slot = gate.reserve()
+        assert gate.try_pass(slot).wait_s <= 0, "a request had to queue"
+        gate.sent(slot)
+        world.log.append((world.now_s, cell.request.prompt))
+        n_now = world.n_in_flight[cell.model] = world.n_in_flight.get(cell.model, 0) + 1
+        most = world.most_in_flight.get(cell.model, 0)
+        world.most_in_flight[cell.model] = max(most, n_now)
+        try:
+            return await self._answer(world, cell)
+        finally:
+            world.n_in_flight[cell.model] -= 1
+
+
+def by_model(cells: Sequence[Cell]) -> dict[str, Cells]:
+    """Return the queue of each model."""
+    models = dict.fromkeys(cell.model for cell in cells)
+    return {
+        model: Cells(
+            pull=iter([cell for cell in cells if cell.model == model]),
+            n_cells=sum(cell.model == model for cell in cells),
+        )
+        for model in models
+    }
+
+
+def cells_of(n_prompts: int, models: Sequence[str] = ("m",)) -> tuple[Cell, ...]:
+    """Return so many cells for each of some models."""
+    prompts = [str(number) for number in range(n_prompts)]
+    return tuple(build_grid(prompts, varied={"model": list(models)}))
+
+
+async def at_once(_world: World, _cell: Cell) -> Outcome:
+    """Answer at once."""
+    return Answered()
+
+
+async def in_a_second(world: World, _cell: Cell) -> Outcome:
+    """Answer after a second of this world."""
+    await world.sleep(1.0)
+    return Answered()
