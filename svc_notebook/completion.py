@@ -4,13 +4,16 @@ A face, not a record: it reads an `Exchange` and draws it. Rules: frozen; its
 HTML comes from `display` alone; it shows where its numbers come from.
 """
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from svc_notebook.display.markup import to_terminal
 from svc_notebook.display.reply import Final
+from svc_notebook.display.trail import Step
 from svc_notebook.exchange import Exchange, UsageSource
 from svc_notebook.service.completion import Choice, Usage
+from svc_notebook.service.message import Message
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.service.tool import ToolCall
 
@@ -24,12 +27,14 @@ class Completion:
     `str()` gives the text; shown in a cell it is rendered as safe Markdown.
     """
 
-    __slots__ = ("exchange",)
+    __slots__ = ("exchange", "trail")
 
     exchange: Exchange
+    trail: tuple[Step, ...]  # the tool calls answered before it, in order
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: Exchange, trail: tuple[Step, ...] = ()) -> None:
         object.__setattr__(self, "exchange", exchange)
+        object.__setattr__(self, "trail", trail)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"A Completion is a record; {name} cannot be set.")
@@ -58,6 +63,23 @@ class Completion:
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The tool calls of the first choice (doc: Tool call)."""
         return self.choices[0].tool_calls if self.choices else ()
+
+    @property
+    def reply(self) -> Message:
+        """The first choice as a message, its tool calls as they came (doc: Message)."""
+        text = self.choices[0].text if self.choices else None
+        calls = self.tool_calls
+        content = text if calls else text or ""
+        return Message(role="assistant", content=content, tool_calls=calls)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The whole history: what was sent, and the reply.
+
+        With tool calls at its end it needs a `tool` message for each of them before
+        it can be sent (doc: Tool-calling flow).
+        """
+        return (*self.request.messages, self.reply)
 
     @property
     def usage(self) -> Usage:
@@ -117,8 +139,8 @@ class Completion:
     def __format__(self, spec: str) -> str:
         return format(self.text, spec)
 
-    def __reduce__(self) -> tuple[type["Completion"], tuple[Exchange]]:
-        return Completion, (self.exchange,)
+    def __reduce__(self) -> tuple[type["Completion"], tuple[Any, ...]]:
+        return Completion, (self.exchange, tuple(map(_without_value, self.trail)))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Completion) and self.exchange == other.exchange
@@ -135,11 +157,45 @@ class Completion:
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
         return self.final().bundle()
 
+    def with_trail(self, trail: tuple[Step, ...]) -> "Completion":
+        """Return the same with the tool calls that were answered before it."""
+        return Completion(self.exchange, trail)
+
     def final(self) -> Final:
         """Return the form in which a cell keeps this answer."""
         return Final(
-            texts=self.texts, footer=footer(self.exchange), marks=marks(self.exchange)
+            texts=self.texts,
+            footer=footer(self.exchange),
+            marks=marks(self.exchange),
+            trail=(*self.trail, *self._handed_back()),
         )
+
+    def _handed_back(self) -> tuple[Step, ...]:
+        answered = {step.call_id for step in self.trail}
+        calls = [call for call in self.tool_calls if call.id not in answered]
+        why = "the reply broke off" if self.is_partial else "the call was handed back"
+        return tuple(Unrun(call, why) for call in calls)
+
+
+class Unrun:
+    """A call that was not run, as a trail shows it."""
+
+    seconds_s = 0.0
+    traceback = None
+    is_approved = None
+
+    def __init__(self, call: ToolCall, why: str) -> None:
+        self.error = why
+        self.result = f"not run: {why}"
+        self.call_id = call.id
+        self.name = call.function.name
+        self.arguments = call.function.arguments
+
+
+def _without_value(step: Step) -> Step:
+    """Leave out the tool's own object: it may be large, or not pass to another."""
+    kept: Any = step
+    return replace(kept, value=None) if hasattr(kept, "value") else step
 
 
 def marks(exchange: Exchange) -> tuple[str, ...]:

@@ -1,35 +1,66 @@
-"""The public verbs: ask, stream, converse, sweep; each one call of a part.
+"""The public verbs: ask, stream, extract, converse, sweep; each one call of a part.
 
 Rules: a verb is thin; it takes this kernel's session and hands on; what it means is
 decided by the part. The names are public through the package alone.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
+from svc_notebook.chat.advice import warn_on_params
+from svc_notebook.chat.budget import check_parts
+from svc_notebook.chat.consenting import Confirm, to_consent, warn_of_denied
 from svc_notebook.chat.conversation import Conversation
+from svc_notebook.chat.extracting import MAX_TRIES, to_form
+from svc_notebook.chat.extracting import extract as extract_with
+from svc_notebook.chat.loop import (
+    MAX_ROUNDS,
+    TOOL_TIMEOUT_S,
+    TOTAL_S,
+    Rounds,
+    run_rounds,
+)
+from svc_notebook.chat.offering import to_offer
+from svc_notebook.chat.tool_record import keep_in
 from svc_notebook.client.signature import with_params
 from svc_notebook.client.sync import CompletionStream
 from svc_notebook.client.waiting import say
 from svc_notebook.completion import Completion
+from svc_notebook.errors import ParameterError
+from svc_notebook.exchange import Origin
 from svc_notebook.service.message import Prompt
 from svc_notebook.service.params import Params
-from svc_notebook.service.request import check_model
-from svc_notebook.session import current
+from svc_notebook.service.request import (
+    CompletionRequest,
+    build_request,
+    check_model,
+)
+from svc_notebook.session import Session, current
 from svc_notebook.sweeps.planning import plan
 from svc_notebook.sweeps.run import Run
 
+Value = TypeVar("Value")
+
 
 @with_params
-def complete(
+def complete(  # noqa: PLR0913 - the limits of rounds, one each
     prompt: Prompt,
     *,
     model: str | None = None,
     system: str | None = None,
     reuse: bool = False,
+    run_tools: bool = True,
+    max_rounds: int = MAX_ROUNDS,
+    confirm: Confirm = None,
+    tool_timeout_s: float = TOOL_TIMEOUT_S,
+    total_s: float = TOTAL_S,
     **params: Unpack[Params],
 ) -> Completion:
     """Ask for a reply in one piece (doc: POST /v1/chat/completions).
+
+    With functions in `tools` it asks in rounds: the functions that the model calls
+    are run here, with checked arguments, and their results sent back, until it
+    answers (doc: Tool-calling flow). Ready-made definitions alone are only offered.
 
     Args:
         prompt: A text, which becomes one user message, or messages as `Message` or
@@ -38,15 +69,28 @@ def complete(
         system: A text put in front as a system message.
         reuse: Give back the ledger's newest answer to this very request, marked with
             its date; ask only if there is none.
+        run_tools: Whether to run the functions; False hands the calls back, as
+            `tool_calls`, and `messages` is the history to go on with.
+        max_rounds: Most requests, at least 2; the last one offers no tools.
+        confirm: None asks you before calls of tools made with `confirm=True`, True
+            before every call, False before none; a function is given each call, its
+            `name` and `arguments`, and says True or False. Where nobody can be asked,
+            such a call is denied, with a warning.
+        tool_timeout_s: Seconds a call may take whose tool sets no limit of its own.
+        total_s: Seconds for all rounds; waiting for your consent does not count.
         **params: Parameters by the document's names, checked against its ranges; one
             that is left out is not sent, so the service's default applies (150
-            tokens for max_tokens). `extra` sends fields the document does not show.
+            tokens for max_tokens). `tools` takes functions, `svc.tool`s, a `Toolbox`
+            or ready-made definitions; `extra` sends fields the document does not show.
 
     Returns:
-        The completion, with usage as the service reported it.
+        The completion, with usage as the service reported it; after rounds the last
+        one, whose `trail` holds every call, and each round is an exchange.
 
     Raises:
         AskError: Something is not allowed; nothing was sent.
+        ToolSchemaError: Something in `tools` cannot be offered.
+        ToolLoopError: The rounds or their time are used up; `messages` can be sent.
         ConfigError: The API key or the base address is missing.
         ServiceError: The service refused or failed, after bounded tries.
         TransportError: No whole answer came; `partial` holds what had come.
@@ -55,14 +99,119 @@ def complete(
         >>> svc.complete("Say hello.", max_tokens=20).text  # doctest: +SKIP
     """
     session = current()
-    model = model or session.settings.model
-    return session.client.complete(
+    offer = to_offer(params.pop("tools", None), run_tools=run_tools)
+    request = _request(session, prompt, model, system, offer.definitions, params)
+    send = _send(session, reuse=reuse)
+    if offer.toolbox is None:
+        return send(request, Origin())
+    consent, ask_for = to_consent(confirm, session.consent)
+    rounds = Rounds(
+        max_rounds=max_rounds,
+        tool_timeout_s=tool_timeout_s,
+        total_s=total_s,
+        ask_for=ask_for,
+    )
+    n_unasked = session.at_prompt.n_unasked
+    outcome = run_rounds(
+        request,
+        Origin(),
+        toolbox=offer.toolbox,
+        send=send,
+        consent=consent,
+        rounds=rounds,
+        keep=keep_in(session.ledger),
+        hide=session.key_hider(),
+    )
+    if n_denied := session.at_prompt.n_unasked - n_unasked:
+        warn_of_denied(n_denied, stacklevel=3)
+    return outcome.completion
+
+
+def _request(
+    session: Session,
+    prompt: Prompt,
+    model: str | None,
+    system: str | None,
+    tools: Any,  # noqa: ANN401 - definitions, not yet checked
+    params: Params,
+) -> CompletionRequest:
+    extra = params.pop("extra", None)
+    warn_on_params(params, stacklevel=3)
+    request = build_request(
         prompt,
-        model=model,
+        model=model or session.settings.model,
         system=system,
+        extra=extra,
+        params={**params, "tools": tools},
+    )
+    if request.tools:
+        check_parts(request)
+    return request
+
+
+def _send(
+    session: Session, *, reuse: bool = False
+) -> Callable[[CompletionRequest, Origin], Completion]:
+    return lambda request, origin: session.client.ask(
+        request,
+        origin=origin,
         watch=say,
         answers=session.reused if reuse else None,
-        **params,
+    )
+
+
+@with_params
+def extract(
+    type_: type[Value],
+    prompt: Prompt,
+    *,
+    model: str | None = None,
+    system: str | None = None,
+    max_tries: int = MAX_TRIES,
+    **params: Unpack[Params],
+) -> Value:
+    """Take a value of a type out of a text (doc: Tool-calling flow).
+
+    The type becomes the one tool that is offered, and a sentence at the end of the
+    prompt asks to call it. What the model gives is checked whole; what does not fit
+    goes back to it with the reasons. Each try is an exchange.
+
+    Args:
+        type_: A dataclass, a TypedDict or a pydantic model.
+        prompt: As for `complete`.
+        model: As for `complete`.
+        system: As for `complete`.
+        max_tries: Most requests, at least 1.
+        **params: As for `complete`, without `tools` and `n`.
+
+    Returns:
+        An object of the type.
+
+    Raises:
+        ToolSchemaError: The type cannot be described.
+        ToolCallError: No try fitted; `partial` is the last completion.
+        SvcError: As for `complete`.
+
+    Example:
+        >>> svc.extract(Invoice, "Invoice 7, 120 EUR")  # doctest: +SKIP
+        Invoice(number=7, total=120.0)
+    """
+    session = current()
+    for name in ("tools", "n"):
+        if params.pop(name, None) is not None:  # type: ignore[misc]  # names above
+            raise ParameterError(
+                f"extract takes no {name}: it offers one tool and reads one choice.",
+                param=name,
+            )
+    form = to_form(type_)
+    request = _request(session, prompt, model, system, None, params)
+    return extract_with(
+        form,
+        request,
+        Origin(),
+        send=_send(session),
+        max_tries=max_tries,
+        keep=keep_in(session.ledger),
     )
 
 
@@ -82,7 +231,8 @@ def stream(
         model: As for `complete`.
         system: As for `complete`.
         reuse: As for `complete`.
-        **params: As for `complete`.
+        **params: As for `complete`. Calls of `tools` are not run: the stream's
+            `completion` hands them back.
 
     Returns:
         A stream: iterate it for pieces of text, then read `.completion`. Its usage is
@@ -97,14 +247,10 @@ def stream(
         ...     print(text, end="")
     """
     session = current()
-    model = model or session.settings.model
-    return session.client.stream(
-        prompt,
-        model=model,
-        system=system,
-        watch=say,
-        answers=session.reused if reuse else None,
-        **params,
+    offer = to_offer(params.pop("tools", None), run_tools=False)
+    request = _request(session, prompt, model, system, offer.definitions, params)
+    return session.client.start(
+        request, watch=say, answers=session.reused if reuse else None
     )
 
 
@@ -169,6 +315,7 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
     seed: int | None = None,
     confirm_above: int | None = None,
     raw: bool = False,
+    reuse: bool = False,
     extra: Mapping[str, Any] | None = None,
     **varied: Any,  # noqa: ANN401 - a value, or a list of values, of any parameter
 ) -> Run:
@@ -183,13 +330,17 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
         system: One system text, or a list; None is no system message.
         rows: A DataFrame, a Series, a list of mappings or texts to fill prompts from.
         cells: Combinations that are no product: a DataFrame or a list of mappings.
-        tied: Names whose lists go side by side instead of being multiplied.
+            A name that is no parameter is a label, kept beside the reply.
+        tied: Names whose lists go side by side instead of being multiplied; `rows`
+            among them gives each row a value of its own.
         where: Whether to keep a combination, told by a mapping of its values.
         repeats: How many times each combination is asked.
         name: Name of the run; a run of this name goes on, also after a restart.
         seed: Of the order; made from the name if None, or at random without one.
         confirm_above: Ask before sending more requests than this; never if None.
         raw: Whether prompts are sent as they are, without templates.
+        reuse: Whether the ledger's answer to an identical request, of the same
+            repetition, is given back instead of asking.
         extra: Fields the document does not show, sent with every request.
         **varied: Any parameter of the service, as one value or a list of values.
             `stop` as a list of texts is one value; a list of lists varies it.
@@ -220,6 +371,7 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
         seed=seed,
         confirm_above=confirm_above,
         raw=raw,
+        reuse=reuse,
         extra=extra,
         varied=varied,
     )

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from svc_notebook.chat.budget import MaxTokens, in_force
-from svc_notebook.chat.conversation import Conversation, NextTurn
+from svc_notebook.chat.conversation import Conversation
+from svc_notebook.chat.steps import NextTurn
 from svc_notebook.completion import Completion
 from svc_notebook.exchange import Origin
 from svc_notebook.service.request import CompletionRequest, build_request
@@ -33,7 +34,8 @@ class Wanted:
         text: The prompt.
         system: The system message; None for none.
         model: Id of the model.
-        params: Parameters by the document's names, without max_tokens.
+        params: Parameters by the document's names, without max_tokens; `tools` are
+            definitions.
         max_tokens: A number, or how to find one.
         notes: What was put in, for the footer.
     """
@@ -117,7 +119,8 @@ def alone(wanted: Wanted) -> Step:
         system=wanted.system,
         params={**wanted.params, "max_tokens": number},
     )
-    max_tokens = in_force(wanted.max_tokens, estimate_prompt_tokens(request.messages))
+    prompt_tokens = estimate_prompt_tokens(request.messages, request.tools)
+    max_tokens = in_force(wanted.max_tokens, prompt_tokens)
     if max_tokens is not None:
         params = {**request.params, "max_tokens": max_tokens}
         request = msgspec.structs.replace(request, params=params)

@@ -24,7 +24,10 @@ _USAGE_COLUMNS = (
     "completion_tokens",
     "estimated_prompt_tokens",
     "estimated_completion_tokens",
+    "estimated_low_tokens",
+    "estimated_high_tokens",
 )
+_COSTS = ("cost", "estimated_cost", "cost_source")
 _DOORS: tuple[Door, ...] = ("magic", "panel", "python")
 EMULATOR_NOTE = (
     "Replies now come from the emulator on this machine: they are made up, cost\n"
@@ -76,24 +79,35 @@ def describe(session: Session) -> str:
         key = f"from {session.key().source}"
     except MissingKeyError:
         key = "none yet: set SVC_API_KEY, or `%svc use emulator`"
-    model_source = settings.sources.get("model", "default")
-    return (
-        f"service  {where}\nkey      {key}\n"
-        f"model    {settings.model} ({model_source})\nledger   {settings.ledger}"
-    )
+    lines = [f"service  {where}", f"key      {key}"]
+    for name in ("model", "ledger", "prices", "answers"):
+        value, source = getattr(settings, name), settings.sources.get(name, "default")
+        if value is not None:
+            lines.append(f"{name:<8} {value} ({source})")
+    return "\n".join(lines)
 
 
 def usage_df(session: Session) -> "pd.DataFrame":
     """Sum up what this kernel asked, one row a model; the emulator's rows apart.
 
     Returns:
-        The columns of `svc.usage_df` that fit a screen.
-    """
-    from svc_notebook.ledger.frames import usage_df as frame  # noqa: PLC0415 - pandas
+        The columns of `svc.usage_df` that fit a screen; costs where there is a price
+        table, and how many re-used replies are left out where there are any.
 
+    Raises:
+        LedgerError: The ledger cannot be read.
+        SettingsError: The price table cannot be used.
+    """
+    from svc_notebook.ledger.reading import usage_df as frame  # noqa: PLC0415 - pandas
+
+    prices = session.prices
     groups = ["model", "is_emulated"]
-    usage = frame(session.ledger.read(), by=groups, include_emulated=True)
-    return usage.set_index(groups)[list(_USAGE_COLUMNS)]
+    usage = frame(session.ledger, by=groups, include_emulated=True, prices=prices)
+    usage.loc[usage["is_emulated"], list(_COSTS)] = None  # nothing was paid for these
+    shown = [*_USAGE_COLUMNS, *(_COSTS if prices else ())]
+    if usage["n_left_out"].any():
+        shown.append("n_left_out")
+    return usage.set_index(groups)[shown]
 
 
 def models_df(session: Session) -> "pd.DataFrame":

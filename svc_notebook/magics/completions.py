@@ -18,7 +18,7 @@ from IPython.core.completer import (
 
 from svc_notebook.service.catalogue import MODELS, Model
 
-from .options import OPTIONS, Option
+from .options import CONFIRMATIONS, OPTIONS, Option
 from .words import ASK, COMMANDS
 
 Matcher = Callable[[CompletionContext], SimpleMatcherResult]
@@ -62,11 +62,13 @@ class Known:
     Attributes:
         variables: Names and types of the notebook's variables.
         conversations: Names of the conversations.
+        tools: Names and texts of the variables that are tools.
         models: Ids used so far besides the documented ones.
     """
 
     variables: tuple[tuple[str, str], ...] = ()
     conversations: tuple[str, ...] = ()
+    tools: tuple[tuple[str, str], ...] = ()
     models: tuple[str, ...] = field(default=())
 
 
@@ -96,7 +98,7 @@ def _on_line(line: str, known: Known) -> Suggestions | None:
     *before, fragment = re.split(r"\s+", line.lstrip())
     flag, has_value, value = fragment.partition("=")
     if has_value and flag in _FLAGS:
-        return _matching(value, _values(_FLAGS[flag], known))
+        return _matching(value, _values(_FLAGS[flag], value, known))
     return _matching(fragment, _behind(before, fragment, known))
 
 
@@ -104,7 +106,7 @@ def _behind(before: list[str], fragment: str, known: Known) -> Iterable[Suggesti
     """Return what may stand behind these words."""
     option = _FLAGS.get(before[-1]) if before else None
     if option and option.value:
-        return _values(option, known)
+        return _values(option, fragment, known)
     if before == ["%svc"] and not fragment.startswith("-"):
         names = (*(command.name for command in COMMANDS), ASK)
         return (Suggestion(name, "command") for name in names)
@@ -113,6 +115,8 @@ def _behind(before: list[str], fragment: str, known: Known) -> Iterable[Suggesti
         return [*places, *_models(known)]
     if before[:1] == ["%svc"] and before[1:] in _NAMING:
         return (Suggestion(name, "conversation") for name in known.conversations)
+    if before[:2] == ["%svc", "tools"]:
+        return _tool_words(before[2:], known)
     is_open = before and (fragment.startswith("-") or not fragment)
     return _flags() if is_open else ()
 
@@ -135,8 +139,10 @@ def _flags() -> Iterable[Suggestion]:
     )
 
 
-def _values(option: Option, known: Known) -> Iterable[Suggestion]:
+def _values(option: Option, fragment: str, known: Known) -> Iterable[Suggestion]:
     name = option.flags[-1]
+    if name == "--tools":
+        return _tools(fragment, known)
     if name == "--model":
         return _models(known)
     if name == "--max-tokens":
@@ -144,7 +150,34 @@ def _values(option: Option, known: Known) -> Iterable[Suggestion]:
         return (Suggestion(word, note) for word, note in notes.items())
     if name == "--conversation":
         return (Suggestion(name, "conversation") for name in known.conversations)
+    if name == "--confirm-tools":
+        return (Suggestion(word, "which calls ask you first") for word in CONFIRMATIONS)
     return ()
+
+
+def _tools(fragment: str, known: Known) -> Iterable[Suggestion]:
+    """Return the tools that may follow those named already behind commas."""
+    named = fragment.rpartition(",")[0]
+    front = f"{named}," if named else ""
+    taken = {name.strip() for name in named.split(",")}
+    return (
+        Suggestion(front + name, note)
+        for name, note in known.tools
+        if name not in taken
+    )
+
+
+def _tool_words(before: list[str], known: Known) -> Iterable[Suggestion]:
+    """Return what may stand behind `%svc tools`."""
+    tools = [Suggestion(name, note) for name, note in known.tools]
+    if not before:
+        return [
+            Suggestion("add", "offer in every cell"),
+            Suggestion("remove", "offer no longer"),
+            Suggestion("ask", "ask before calls again"),
+            *tools,
+        ]
+    return tools if before in (["add"], ["remove"], ["ask"]) else ()
 
 
 def _models(known: Known) -> Iterable[Suggestion]:

@@ -7,18 +7,14 @@ put in. Nothing is put in that the user did not name.
 """
 
 import inspect
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from svc_notebook.tokens import estimate_tokens
+from svc_notebook.tools.tables import cut_table, is_pandas
 
 CAP_TOKENS = 1500
 """The most estimated tokens of one table: room for a few beside a reply in 8192."""
-
-MAX_COLUMNS = 40
-MAX_LINE_CHARS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +53,8 @@ def to_item(name: str, value: object, *, cap_tokens: int = CAP_TOKENS) -> Item:
     """
     if isinstance(value, str):
         return Item(name=name, text=value, kind="text")
-    if _is_pandas(value, "DataFrame"):
-        return _table(name, value, value, cap_tokens)
-    if _is_pandas(value, "Series"):
-        return _table(name, value, value.to_frame(), cap_tokens)  # type: ignore[attr-defined]  # a Series
+    if is_pandas(value, "DataFrame", "Series"):
+        return _table(name, value, cap_tokens)
     return Item(name=name, text=_source(value), kind=type(value).__name__)
 
 
@@ -72,50 +66,12 @@ def _source(value: object) -> str:
     return str(value)
 
 
-def _is_pandas(value: object, name: str) -> bool:
-    """Look at the type's name: pandas need not be loaded to know it is not this."""
-    return any(
-        each.__name__ == name and each.__module__.split(".")[0] == "pandas"
-        for each in type(value).__mro__
-    )
-
-
-def _table(name: str, value: object, frame: Any, cap_tokens: int) -> Item:  # noqa: ANN401 - a frame
-    n_rows, n_columns = frame.shape
-    kind = type(value).__name__
-    shape = (
-        f"{n_rows} rows x {n_columns} columns" if n_columns > 1 else f"{n_rows} rows"
-    )
-    shown = frame.iloc[: cap_tokens // 2, :MAX_COLUMNS]
-    lines = [_short(line) for line in shown.to_csv(lineterminator="\n").split("\n")]
-    kept = _within([line for line in lines if line], cap_tokens)
-    n_shown = max(len(kept) - 1, 0)
-    cuts = [
-        f"the first {n_shown} rows" if n_shown < n_rows else "",
-        f"the first {MAX_COLUMNS} columns" if n_columns > MAX_COLUMNS else "",
-    ]
-    cut = " and ".join(each for each in cuts if each)
-    head = f"{kind} {name}, {shape}{'; ' + cut + ' follow' if cut else ''}:"
+def _table(name: str, value: object, cap_tokens: int) -> Item:
+    table = cut_table(value, cap_tokens)
+    cut = f"; {table.cut} follow" if table.cut else ""
+    head = f"{table.kind} {name}, {table.shape}{cut}:"
     return Item(
         name=name,
-        text="\n".join([head, *kept]),
-        kind=f"{kind} {shape}{', cut to ' + cut if cut else ''}",
+        text="\n".join([head, *table.lines]),
+        kind=f"{table.kind} {table.shape}{', cut to ' + table.cut if cut else ''}",
     )
-
-
-def _short(line: str) -> str:
-    """Return a row's line, a very long one with what was cut stated."""
-    if len(line) <= MAX_LINE_CHARS:
-        return line
-    return f"{line[:MAX_LINE_CHARS]}[... of {len(line)} characters]"
-
-
-def _within(lines: Iterable[str], cap_tokens: int) -> list[str]:
-    kept: list[str] = []
-    room = cap_tokens
-    for line in lines:
-        room -= estimate_tokens(line) + 1
-        if room < 0 and kept:
-            break
-        kept.append(line)
-    return kept

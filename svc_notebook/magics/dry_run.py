@@ -40,11 +40,15 @@ class DryRun:
     def lines(self) -> tuple[str, ...]:
         """The figures, in words."""
         params = ", ".join(f"{k}={v!r}" for k, v in self.request.params.items())
+        tools = self.request.tools
+        names = ", ".join(str(each["function"]["name"]) for each in tools)
+        offered = f"tools offered, about {estimate_prompt_tokens((), tools)} tokens"
         size = f"prompt about {self.prompt_tokens} tokens (estimated)"
         return (
             f"model {self.request.model}; parameters sent: {params or 'none'}",
             f"{size}; room left in {BUDGET_TOKENS}: {self.room_tokens}",
             self.wait or "no limit would make it wait now",
+            *([f"{offered}: {names}"] if tools else []),
             *self.notes,
         )
 

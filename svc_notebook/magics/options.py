@@ -30,6 +30,11 @@ class SvcOptions:
         is_raw: Whether `{{name}}` stays as it is.
         context: Names of what is added to the prompt, as typed.
         layout: How the reply is drawn: markdown, text or json; None for markdown.
+        tools: Names of variables that hold the tools on offer; None where the line
+            does not say, empty for none.
+        max_rounds: Most requests where tools are run; None where it does not say.
+        confirm_tools: Which calls ask first: marked, all or none; None where the line
+            does not say.
         repeats: How many times each combination is asked.
         is_dry: Whether to show what would be sent, and send nothing.
         is_strict: Whether a cut reply is a failure.
@@ -47,6 +52,9 @@ class SvcOptions:
     is_raw: bool = False
     context: tuple[str, ...] = ()
     layout: str | None = None
+    tools: tuple[str, ...] | None = None
+    max_rounds: int | None = None
+    confirm_tools: str | None = None
     repeats: int = 1
     is_dry: bool = False
     is_strict: bool = False
@@ -73,6 +81,7 @@ class Option:
     take: Callable[[SvcOptions, str], SvcOptions]
 
 
+CONFIRMATIONS = ("marked", "all", "none")
 LAYOUTS = ("markdown", "text", "json")
 _SHORT = {"temperature": "-t", "n": "-n"}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
@@ -162,6 +171,32 @@ def _take_context(options: SvcOptions, text: str) -> SvcOptions:
     return replace(options, context=(*options.context, *names))
 
 
+def to_names(text: str) -> tuple[str, ...]:
+    """Read names behind commas; `none` is no name at all."""
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    return () if names == ("none",) else names
+
+
+def _take_max_rounds(options: SvcOptions, text: str) -> SvcOptions:
+    number = to_number(text)
+    if not isinstance(number, int):
+        raise ParameterError(
+            f"--max-rounds {text} is not allowed; it takes an integer of at least 2.",
+            param="max_rounds",
+        )
+    return replace(options, max_rounds=number)
+
+
+def _take_confirm(options: SvcOptions, text: str) -> SvcOptions:
+    if text not in CONFIRMATIONS:
+        raise ParameterError(
+            f"--confirm-tools {text!r} is not allowed; it takes marked (calls of tools "
+            "made with confirm=True ask first), all or none.",
+            param="confirm_tools",
+        )
+    return replace(options, confirm_tools=text)
+
+
 def _take_layout(options: SvcOptions, text: str) -> SvcOptions:
     if text not in LAYOUTS:
         raise ParameterError(
@@ -212,6 +247,28 @@ OPTIONS = (
         group="Ask",
         doc="give back the ledger's answer to this very request, if it has one",
         take=lambda options, _: replace(options, is_reused=True),
+    ),
+    Option(
+        flags=("--tools",),
+        group="Ask",
+        value="NAMES",
+        doc="functions that the model may call: variables, separated by commas; `none` "
+        "for none",
+        take=lambda options, text: replace(options, tools=to_names(text)),
+    ),
+    Option(
+        flags=("--max-rounds",),
+        group="Ask",
+        value="N",
+        doc="most requests where tools are called; the last one offers none (8)",
+        take=_take_max_rounds,
+    ),
+    Option(
+        flags=("--confirm-tools",),
+        group="Ask",
+        value="|".join(CONFIRMATIONS),
+        doc="which calls ask you first; where nobody can be asked they are denied",
+        take=_take_confirm,
     ),
     *(_param_option(param) for param in PARAMS),
     Option(

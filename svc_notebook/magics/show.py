@@ -42,15 +42,10 @@ def show(
         growing.settle(draw(completion) if has_text else None)  # type: ignore[arg-type]  # just tested
 
     try:
-        while not stream.is_done:
-            for item in stream.poll(POLL_S):
-                _take(item, growing)
-            growing.flush()
-        completion = stream.completion
-    except KeyboardInterrupt:
-        partial = stream.cancel()
-        settle(partial)
-        raise Interrupted(partial) from None
+        completion = follow(stream, growing)
+    except Interrupted as stopped:
+        settle(stopped.partial)
+        raise
     except SvcError as error:
         settle(error.partial)
         raise
@@ -58,8 +53,36 @@ def show(
     return completion
 
 
-def _take(item: Delta | Waiting, growing: Growing) -> None:
-    if isinstance(item, Waiting):
-        growing.note(f"waiting {item.wait_s:.0f} s: {item.reason}")
-    elif item.index == 0 and item.text:
-        growing.add(item.text)
+def follow(
+    stream: CompletionStream,
+    growing: Growing,
+    *,
+    take: Callable[[Delta], None] | None = None,
+) -> Completion:
+    """Show a reply as it comes, and leave the final form to the caller.
+
+    Args:
+        stream: Under way.
+        growing: Where it is shown.
+        take: Shows a piece of the first choice; its text is shown if None.
+
+    Raises:
+        Interrupted: The user stopped it.
+        SvcError: It failed.
+    """
+    try:
+        while not stream.is_done:
+            for item in stream.poll(POLL_S):
+                if isinstance(item, Waiting):
+                    growing.note(f"waiting {item.wait_s:.0f} s: {item.reason}")
+                elif item.index == 0:
+                    (take or _adding(growing))(item)
+            growing.flush()
+        completion = stream.completion
+    except KeyboardInterrupt:
+        raise Interrupted(stream.cancel()) from None
+    return completion
+
+
+def _adding(growing: Growing) -> Callable[[Delta], None]:
+    return lambda delta: growing.add(delta.text or "")

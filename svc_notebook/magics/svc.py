@@ -5,7 +5,7 @@ and how it looks is decided elsewhere. The Completion is returned, so that `_`
 holds it, and is drawn by the cell that streamed it only once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
@@ -19,13 +19,14 @@ from IPython.core.magic import (
     magics_class,
     no_var_expand,
 )
-from traitlets import All, observe
+from traitlets import All, Enum, Unicode, observe
 
 from svc_notebook.chat.advice import on_params, on_reply
+from svc_notebook.chat.budget import check_parts
 from svc_notebook.completion import Completion
 from svc_notebook.display.reply import Final
 from svc_notebook.display.screen import Screen
-from svc_notebook.display.stream import Growing
+from svc_notebook.display.stream import Growing, Mode
 from svc_notebook.errors import (
     ConfigError,
     CutError,
@@ -33,9 +34,11 @@ from svc_notebook.errors import (
     SvcError,
     UnknownModelError,
 )
+from svc_notebook.panels.opening import panel
 from svc_notebook.service.catalogue import MODELS
 from svc_notebook.session import Session, current
 from svc_notebook.sweeps.side_by_side import run_side_by_side
+from svc_notebook.tools.toolbox import Toolbox
 
 from . import commands
 from .ask import Step, Wanted, alone, continued, to_wanted
@@ -44,13 +47,21 @@ from .dry_run import DryRun
 from .edge import Interrupted, short_errors
 from .help import help_text
 from .layout import lay_out
+from .login import login
 from .mode import mode_of
 from .once import DrawnOnce
-from .options import SvcOptions
+from .options import CONFIRMATIONS, SvcOptions, to_names
 from .parse import parse_options
 from .places import Places
+from .rounds import RoundsCell, to_offered
 from .several import is_several, to_run
 from .show import show
+from .toolbox import (
+    to_tools,
+    tool_notes,
+    tools_command,
+    tools_of_every_cell,
+)
 from .traits import SvcTraits
 from .verbatim import KeepBody, KeepQuestion
 from .words import ASK, Said, parse_words
@@ -61,6 +72,12 @@ class SvcMagics(SvcTraits, Magics):
     """Ask a chat-completion service from a cell; `%config SvcMagics` lists defaults."""
 
     shell: InteractiveShell
+    tools = Unicode("", help="variables whose tools are offered in every cell").tag(
+        config=True
+    )
+    confirm_tools = Enum(
+        CONFIRMATIONS, "marked", help="which calls of tools ask you first"
+    ).tag(config=True)
 
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell=shell)
@@ -79,7 +96,11 @@ class SvcMagics(SvcTraits, Magics):
     @observe(All)
     def _on_change(self, _: object) -> None:
         """Keep what `%svc?` and `%%svc?` show in step with the defaults."""
-        SvcMagics.svc.__doc__ = help_text(self.defaults())
+        SvcMagics.svc.__doc__ = self._help()
+
+    def _help(self) -> str:
+        own = {"tools": self.tools or None, "confirm_tools": self.confirm_tools}
+        return help_text({**self.defaults(), **own})
 
     @observe("model")
     def _on_model(self, change: Any) -> None:  # noqa: ANN401 - a traitlets bunch
@@ -117,24 +138,16 @@ class SvcMagics(SvcTraits, Magics):
 
     def _ask(self, options: SvcOptions, text: str, *, own_output: bool) -> object:
         self._check_output(options)
+        toolbox = self._toolbox(options)
         if is_several(options):
+            _check_one_answer(options)
             return self._ask_several(options, text)
-        step = self._step(options, text)
+        step = self._step(options, text, toolbox)
         if options.is_dry:
             return DryRun(request=step.request, notes=step.notes, wait=self._wait(step))
-        stream = self.session.client.start(
-            step.request,
-            origin=step.origin,
-            is_streamed=options.is_streamed,
-            answers=self.session.reused if options.is_reused else None,
-        )
-        growing = Growing.open(
-            mode_of(self.session.settings.display, self.shell),
-            own_output=own_output,
-            is_verbatim=options.layout in {"text", "json"},
-        )
+        mode = mode_of(self.session.settings.display, self.shell)
         try:
-            completion = show(stream, growing, draw=partial(_draw, options, step))
+            completion = self._shown(options, step, toolbox, mode, own_output)
         except (SvcError, Interrupted) as stopped:
             self._keep(options, step, stopped.partial)
             if isinstance(stopped, UnknownModelError):
@@ -145,6 +158,57 @@ class SvcMagics(SvcTraits, Magics):
         if options.is_strict and completion.is_cut:
             raise _cut_error(completion)
         return completion
+
+    def _shown(
+        self,
+        options: SvcOptions,
+        step: Step,
+        toolbox: Toolbox,
+        mode: Mode,
+        own_output: bool,  # noqa: FBT001 - as `_ask` has it
+    ) -> Completion:
+        """Send what a cell asks, in rounds where tools can run, and show it."""
+        start = partial(
+            self.session.client.start,
+            is_streamed=options.is_streamed,
+            answers=self.session.reused if options.is_reused else None,
+        )
+        if len(toolbox):
+            check_parts(step.request)
+        has_rounds = any(tool.function is not None for tool in toolbox)
+        stream = None if has_rounds else start(step.request, origin=step.origin)
+        growing = Growing.open(
+            mode,
+            # what tools print, and what was asked, is not the reply's to clear
+            own_output=own_output and not has_rounds,
+            is_verbatim=options.layout in {"text", "json"},
+        )
+        draw = partial(_draw, options, step)
+        if stream is not None:
+            return show(stream, growing, draw=draw)
+        cell = RoundsCell(
+            lambda request, origin: start(request, origin=origin), growing, mode, draw
+        )
+        asked = options.max_tokens
+        offered = to_offered(
+            self.session,
+            toolbox,
+            confirm_tools=options.confirm_tools or self.confirm_tools,
+            max_rounds=options.max_rounds,
+            max_tokens=self.defaults().get("max_tokens") if asked is None else asked,
+        )
+        return cell.run(step.request, step.origin, offered)
+
+    def _toolbox(self, options: SvcOptions) -> Toolbox:
+        """Find the tools that a line names, or else those of every cell."""
+        if options.tools is not None:
+            return to_tools(options.tools, self.shell.user_ns)
+        if is_several(options):
+            return Toolbox()
+        return tools_of_every_cell(to_names(self.tools), self.shell.user_ns)
+
+    def _offer(self, names: Sequence[str]) -> None:
+        self.tools = ",".join(names)
 
     def _ask_several(self, options: SvcOptions, text: str) -> object:
         run = to_run(self.session, options, self._wanted(options, text))
@@ -168,8 +232,11 @@ class SvcMagics(SvcTraits, Magics):
         wanted = to_wanted(options, cell, names=self._names(), defaults=self.defaults())
         return replace(wanted, notes=(*wanted.notes, *self._advise(wanted)))
 
-    def _step(self, options: SvcOptions, cell: str) -> Step:
+    def _step(self, options: SvcOptions, cell: str, toolbox: Toolbox) -> Step:
         wanted = self._wanted(options, cell)
+        if len(toolbox):
+            tools = {"tools": toolbox.definitions}
+            wanted = replace(wanted, params={**wanted.params, **tools})
         if options.conversation is None:
             return alone(wanted)
         conversation = self.session.conversations.named(options.conversation)
@@ -220,6 +287,7 @@ class SvcMagics(SvcTraits, Magics):
         session, arguments = self.session, said.arguments
         answers: dict[str, Callable[[], object]] = {
             "use": lambda: commands.use(session, arguments),
+            "login": login,
             "models": lambda: commands.models_df(session),
             "usage": lambda: commands.usage_df(session),
             "conversations": lambda: commands.conversations_df(session),
@@ -229,9 +297,26 @@ class SvcMagics(SvcTraits, Magics):
             "hide": lambda: commands.mark(session, arguments, "hide"),
             "version": lambda: commands.choose(session, arguments),
             "restore": lambda: commands.restore(session, arguments),
-            "help": lambda: help_text(self.defaults()),
+            "panel": lambda: panel(*arguments),
+            "tools": lambda: tools_command(
+                arguments,
+                self.shell.user_ns,
+                offered=to_names(self.tools),
+                offer=self._offer,
+                consent=session.consent,
+            ),
+            "help": self._help,
         }
         return answers[said.command]()
+
+
+def _check_one_answer(options: SvcOptions) -> None:
+    if options.tools:
+        raise ParameterError(
+            "--tools runs rounds for one answer, and this line asks for several. Leave "
+            "--tools out, or give one value each.",
+            param="tools",
+        )
 
 
 def _hint_at_model(error: UnknownModelError, model: str) -> None:
@@ -301,4 +386,5 @@ def _known(shell: InteractiveShell) -> Known:
             and not isinstance(value, ModuleType)
         ),
         conversations=tuple(each.name for each in current().conversations),
+        tools=tool_notes(shell.user_ns),
     )

@@ -40,6 +40,13 @@ COMMANDS = (
         n_arguments=(0, 1),
         doc="say what is in use, or choose where requests go, or the model",
     ),
+    Command(name="login", doc="type the API key; it is neither shown nor recorded"),
+    Command(
+        name="tools",
+        arguments="[[add|remove|ask] NAME]",
+        n_arguments=(0, 2),
+        doc="list, show one as sent, offer in every cell, ask again",
+    ),
     Command(name="models", doc="the documented models with their limits"),
     Command(name="usage", doc="requests and tokens of this kernel"),
     Command(name="conversations", doc="the conversations of this kernel"),
@@ -72,6 +79,12 @@ COMMANDS = (
         arguments="NAME TURN VERSION",
         n_arguments=(3, 3),
         doc="let this answer to a turn feed later turns",
+    ),
+    Command(
+        name="panel",
+        arguments="NAME",
+        n_arguments=(0, 1),
+        doc="open a chat panel on a conversation",
     ),
     Command(
         name="restore",

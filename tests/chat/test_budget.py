@@ -13,10 +13,10 @@ def turn(name: str, n_chars: int = 30, *, is_pinned: bool = False) -> Turn:
     """Return an answered turn of about so many characters."""
     return Turn(
         turn_id=name,
-        prompt=user(name.ljust(n_chars // 2)),
         versions=(
             Version(
                 exchange_id=name,
+                prompt=user(name.ljust(n_chars // 2)),
                 replies=(Message(role="assistant", content="x" * (n_chars // 2)),),
             ),
         ),
@@ -82,8 +82,9 @@ def test_a_tool_call_keeps_its_results() -> None:
     )
     asked = Turn(
         turn_id="t",
-        prompt=user("use the tool"),
-        versions=(Version(exchange_id="e", replies=rounds),),
+        versions=(
+            Version(exchange_id="e", prompt=user("use the tool"), replies=rounds),
+        ),
     )
 
     kept = fit(None, [asked], user("new"))

@@ -83,3 +83,25 @@ def test_completes_variables_in_the_body() -> None:
 def test_leaves_other_lines_alone(line: str) -> None:
     """Lines that are not ours are left to IPython."""
     assert suggest([line], KNOWN) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "texts"),
+    [
+        ("%%svc --tools ", ["weather", "send"]),
+        ("%%svc --tools we", ["weather"]),
+        ("%%svc --tools weather,", ["weather,send"]),
+        ("%%svc --tools=weather,s", ["weather,send"]),
+        ("%svc tools ", ["add", "remove", "ask", "weather", "send"]),
+        ("%svc tools add w", ["weather"]),
+        ("%%svc --confirm-tools a", ["all"]),
+    ],
+)
+def test_tools_are_completed_by_name(line: str, texts: list[str]) -> None:
+    """Variables that are tools, also behind a comma; those named are left out."""
+    known = Known(tools=(("weather", "Tell."), ("send", "Send.")))
+
+    found = suggest([line], known)
+
+    assert found is not None
+    assert [each.text for each in found.items] == texts

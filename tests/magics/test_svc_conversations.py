@@ -139,7 +139,7 @@ def test_a_reply_that_broke_off_is_kept_and_marked(
 
         assert isinstance(failed.error, svc.StreamBrokenError)
         assert "[incomplete]" in failed.shown
-        assert "interrupted" in history
+        assert "incomplete" in history
         assert contents(emulator)[0] == "First"
         assert contents(emulator)[1].startswith("Half ")
         assert contents(emulator)[2] == "Second"
@@ -211,3 +211,13 @@ def test_restored_after_a_restart(
     assert "plan (1 turns)" in said
     assert "other (1 turns)" in said
     assert after == before
+
+
+def test_a_panel_opens_on_the_conversation(shell: Shell) -> None:
+    """Where nobody can use a widget, its transcript is what shows."""
+    shell.run("%%svc -c plan\nFirst question")
+
+    cell = shell.run("%svc panel plan")
+
+    assert repr(cell.value) == "<Panel on the conversation 'plan'>"
+    assert "First question" in cell.shown

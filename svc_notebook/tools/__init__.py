@@ -1,0 +1,1 @@
+"""Tools: Python functions the model may call, their schemas, calls and results."""

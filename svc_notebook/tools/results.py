@@ -1,0 +1,193 @@
+"""Results: what a tool returned, as the text that a tool message carries.
+
+Rules: texts go as they are, tables of pandas as compact tables, everything else as
+JSON; what has no text of its own is refused by name; what is too long keeps its head
+and its tail, with what was left out stated (doc: Tool-calling flow, Limits).
+"""
+
+import dataclasses
+import inspect
+import json
+from datetime import date, time
+from decimal import Decimal
+from enum import Enum
+from math import isfinite
+from pathlib import PurePath
+from typing import Any
+from uuid import UUID
+
+from svc_notebook.errors import ToolCallError
+from svc_notebook.tokens import estimate_tokens
+
+from .tables import is_pandas, to_table
+
+MAX_RESULT_TOKENS = 1500
+"""Estimated tokens of one result: room for a few beside a reply in 8192."""
+
+MAX_ARRAY_VALUES = 10_000
+"""Of a larger array only so many values are looked at: all of them take minutes."""
+
+_CHARS_A_TOKEN = 3  # the most that the fixed estimate puts into one
+_HEAD_SHARE = 2 / 3
+_AS_TEXT = (Decimal, PurePath, UUID)
+
+
+def to_result_text(
+    value: object, *, max_tokens: int = MAX_RESULT_TOKENS
+) -> tuple[str, int]:
+    """Turn a result into text.
+
+    Args:
+        value: What a tool returned.
+        max_tokens: The most estimated tokens of the text.
+
+    Returns:
+        The text, and the estimated tokens of what was left out.
+
+    Raises:
+        ToolCallError: It has no text: bytes, generators, modules and the like.
+    """
+    if isinstance(value, str) and not isinstance(value, Enum):
+        return fit_text(value, max_tokens=max_tokens)
+    if is_pandas(value, "DataFrame", "Series"):
+        text, n_cut_tokens = to_table(value, cap_tokens=max_tokens)
+        fitted, n_more_tokens = fit_text(text, max_tokens=max_tokens)
+        return fitted, n_cut_tokens + n_more_tokens
+    return fit_text(_to_json(value), max_tokens=max_tokens)
+
+
+def fit_text(text: str, *, max_tokens: int) -> tuple[str, int]:
+    """Keep the head and the tail of a text that is too long.
+
+    Lone halves of surrogate pairs become U+FFFD, since UTF-8 cannot carry them.
+
+    Returns:
+        The text, and the estimated tokens of what was left out.
+    """
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    n_tokens = estimate_tokens(text)
+    if n_tokens <= max_tokens:
+        return text, 0
+    low, high = 0, min(len(text) - 1, max(max_tokens, 0) * _CHARS_A_TOKEN)
+    while low < high:  # the most characters that fit
+        middle = (low + high + 1) // 2
+        if estimate_tokens(_cut(text, middle)) <= max_tokens:
+            low = middle
+        else:
+            high = middle - 1
+    kept = _cut(text, low)
+    return kept, max(n_tokens - estimate_tokens(kept), 1)
+
+
+def _cut(text: str, n_chars: int) -> str:
+    n_head = round(n_chars * _HEAD_SHARE)
+    n_tail = n_chars - n_head
+    note = f"[... {len(text) - n_chars} of {len(text)} characters left out ...]"
+    tail = text[len(text) - n_tail :]
+    return "\n".join(part for part in (text[:n_head], note, tail) if part)
+
+
+def _to_json(value: object) -> str:
+    try:
+        plain = _plain(value, ())
+        if isinstance(plain, str):  # a date, a path: a text needs no quotes
+            return plain
+        return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        reason = "is nested too deep"
+    except ValueError as problem:  # an integer of thousands of digits
+        reason = f"cannot be written ({problem})"
+    raise _refusal(value, reason)
+
+
+def _plain(value: Any, around: tuple[int, ...]) -> Any:  # noqa: ANN401 - anything
+    """Turn a value into what JSON has."""
+    if id(value) in around:
+        raise _refusal(value, "holds itself")
+    around = (*around, id(value))
+    if isinstance(value, dict):
+        plain = {_name(name): _plain(each, around) for name, each in value.items()}
+        if len(plain) < len(value):
+            raise _refusal(value, "has two keys that are one text in JSON")
+        return plain
+    if isinstance(value, list | tuple):
+        return [_plain(each, around) for each in value]
+    if isinstance(value, set | frozenset):
+        return [_plain(each, around) for each in sorted(value, key=str)]
+    return _of_simple(value) if _is_simple(value) else _of_object(value, around)
+
+
+def _is_simple(value: object) -> bool:
+    return value is None or isinstance(value, str | int | float | Enum)
+
+
+def _of_simple(value: Any) -> Any:  # noqa: ANN401 - anything
+    if isinstance(value, Enum):
+        return _plain(value.value, ())
+    is_odd = isinstance(value, float) and not isfinite(value)
+    return str(value) if is_odd else value  # JSON has neither NaN nor Infinity
+
+
+def _of_object(value: Any, around: tuple[int, ...]) -> Any:  # noqa: ANN401 - anything
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, _AS_TEXT):
+        return str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = dataclasses.fields(value)
+        return {
+            field.name: _plain(getattr(value, field.name), around) for field in fields
+        }
+    if is_pandas(value, "DataFrame", "Series"):
+        return to_table(value, cap_tokens=MAX_RESULT_TOKENS)[0]
+    if _is_large_array(value):
+        head = _plain(value.ravel()[:MAX_ARRAY_VALUES], around)
+        return f"array of shape {value.shape}; its first values follow: {head}"
+    return _of_stranger(value, around)
+
+
+def _of_stranger(value: Any, around: tuple[int, ...]) -> Any:  # noqa: ANN401 - anything
+    """Turn a value of another library, or of the user, into what JSON has."""
+    for method in ("model_dump", "tolist", "to_dict"):  # pydantic, NumPy, and others
+        convert = getattr(value, method, None)
+        if callable(convert) and not isinstance(value, type):
+            return _plain(convert(), around)
+    if _has_text(value):
+        return str(value)
+    raise _refusal(value, "has no text of its own")
+
+
+def _is_large_array(value: Any) -> bool:  # noqa: ANN401 - anything
+    """Say whether it is an array of NumPy too long to be written whole."""
+    size = getattr(value, "size", None)
+    is_array = hasattr(value, "ravel") and hasattr(value, "shape")
+    return is_array and isinstance(size, int) and size > MAX_ARRAY_VALUES
+
+
+def _has_text(value: object) -> bool:
+    """Say whether `str` tells more of a value than where it lies in memory."""
+    kind = type(value)
+    is_silent = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
+    is_code = isinstance(value, type) or inspect.isroutine(value)
+    is_running = inspect.isgenerator(value) or inspect.isawaitable(value)
+    is_raw = isinstance(value, bytes | bytearray | memoryview)
+    is_module = inspect.ismodule(value) or inspect.isasyncgen(value)
+    return not (is_silent or is_code or is_running or is_raw or is_module)
+
+
+def _name(name: object) -> str:
+    plain = name.value if isinstance(name, Enum) else name
+    if isinstance(plain, str):
+        return plain
+    if plain is None or isinstance(plain, bool):
+        return json.dumps(plain)
+    return str(plain)
+
+
+def _refusal(value: object, reason: str) -> ToolCallError:
+    kind = type(value).__name__
+    if isinstance(value, bytes | bytearray | memoryview):
+        remedy = "decode it, for example with .decode('utf-8')"
+    else:
+        remedy = "return a text, a number, a list, a dict or a DataFrame"
+    return ToolCallError(f"The tool returned {kind}, which {reason}; {remedy}.")

@@ -1,0 +1,314 @@
+"""A tool: a Python function with the definition that is sent of it.
+
+What it is not: it checks and runs no call (`calling`), and is kept in no registry.
+
+Rules: whatever cannot be described is refused when the tool is made; the definition
+has the shape that the document shows; a tool can still be called like its function
+(doc: Tool definition).
+"""
+
+import copy
+import functools
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, overload
+
+from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
+from svc_notebook.service.text import check_text
+from svc_notebook.service.tool import check_definition
+
+from .docs import texts_of
+from .faults import short
+from .ready import Ready
+from .records import Record
+from .schema import inner, record_of
+
+_COPIED = ("__module__", "__name__", "__qualname__", "__doc__")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tool:
+    """A function offered to the model, or a definition alone.
+
+    Attributes:
+        name: As the model calls it.
+        definition: Exactly as it is sent (doc: Tool definition).
+        parameters: Reads and checks a call's arguments.
+        function: What runs; None for a definition alone, whose calls are handed back.
+        is_async: Whether its result has to be awaited.
+        confirm: Whether the user is asked before each call.
+        timeout_s: Seconds a call may take; None for the door's own limit.
+        max_result_tokens: Estimated tokens a result may have; None for the usual.
+    """
+
+    name: str
+    definition: dict[str, Any]
+    parameters: "Record | Ready"
+    _: KW_ONLY
+    function: Callable[..., Any] | None = None
+    is_async: bool = False
+    confirm: bool = False
+    timeout_s: float | None = None
+    max_result_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.function is None:
+            return
+        source = inner(self.function)
+        for name in _COPIED:  # what functools.update_wrapper copies; this is frozen
+            if hasattr(source, name):
+                object.__setattr__(self, name, getattr(source, name))
+        object.__setattr__(self, "__wrapped__", self.function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the function's
+        """Call the function as ever."""
+        if self.function is None:
+            raise ToolCallError(
+                f"{self.name} is a definition without a function; run its calls "
+                "yourself, or make it with svc.tool(function, definition=...)."
+            )
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        what = "" if self.function is not None else ", a definition alone"
+        asks = ", asks first" if self.confirm else ""
+        return f"Tool({self.name}({', '.join(self.parameter_names)}){what}{asks})"
+
+    @property
+    def description(self) -> str:
+        """What the model is told of it."""
+        return str(self.definition["function"].get("description") or "")
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """What a call can give."""
+        schema = self.definition["function"].get("parameters") or {}
+        return tuple(schema.get("properties") or {})
+
+
+@overload
+def tool(
+    function: Callable[..., Any],
+    *,
+    name: str | None = None,
+    confirm: bool = False,
+    timeout_s: float | None = None,
+    max_result_tokens: int | None = None,
+    definition: Mapping[str, Any] | None = None,
+) -> Tool: ...
+@overload
+def tool(
+    function: None = None,
+    *,
+    name: str | None = None,
+    confirm: bool = False,
+    timeout_s: float | None = None,
+    max_result_tokens: int | None = None,
+    definition: Mapping[str, Any] | None = None,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    *,
+    name: str | None = None,
+    confirm: bool = False,
+    timeout_s: float | None = None,
+    max_result_tokens: int | None = None,
+    definition: Mapping[str, Any] | None = None,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a tool of a function, plain or async: something the model may call.
+
+    Name, description and the parameters' texts come from the function and its
+    docstring (Google, NumPy or reST style), the schema from the annotations: str,
+    int, float, bool, Literal, Enum, date, datetime, lists, tuples, sets and
+    dict[str, ...] of these, Optional, dataclasses, TypedDict and pydantic models;
+    `Annotated[int, "text"]` describes a parameter too (doc: Tool definition).
+
+    Args:
+        function: The function; left out where `@svc.tool(...)` stands above it.
+        name: What the model calls it; the function's own name if not given.
+        confirm: Whether you are asked before each call.
+        timeout_s: Seconds one call may take, above 0; the usual limit if not given.
+        max_result_tokens: Estimated tokens of one result, at least 1; 1500 if not
+            given. What is longer is cut in the middle.
+        definition: A ready-made definition, sent in place of one that is read off
+            the function; its calls are checked against its schema.
+
+    Returns:
+        A `Tool`, which can be called like the function.
+
+    Raises:
+        ToolSchemaError: Something cannot be described; the message says what to do.
+
+    Example:
+        >>> @svc.tool
+        ... def area(width: float, height: float) -> float:
+        ...     '''Compute the area of a rectangle, in square metres.'''
+        ...     return width * height  # doctest: +SKIP
+    """
+    settings = {
+        "confirm": _checked_flag(confirm),
+        "timeout_s": _checked_positive(timeout_s, "timeout_s", (int, float)),
+        "max_result_tokens": _checked_positive(
+            max_result_tokens, "max_result_tokens", (int,)
+        ),
+    }
+
+    def made(function: Callable[..., Any]) -> Tool:
+        _check_function(function)
+        read: tuple[str, dict[str, Any], Record | Ready] = (
+            _of_function(function, name)
+            if definition is None
+            else _of_definition(definition, name)
+        )
+        called = getattr(function, "__call__", None)  # noqa: B004 - may be async itself
+        is_async = any(inspect.iscoroutinefunction(each) for each in (function, called))
+        return Tool(*read, function=function, is_async=is_async, **settings)
+
+    return made if function is None else made(function)
+
+
+def from_definition(definition: Mapping[str, Any]) -> Tool:
+    """Make a tool of a ready-made definition: its calls are handed back.
+
+    Raises:
+        ToolSchemaError: It is not as the document shows it.
+    """
+    return Tool(*_of_definition(definition, None))
+
+
+def _of_function(
+    function: Callable[..., Any], name: str | None
+) -> tuple[str, dict[str, Any], Record]:
+    source = inner(function)
+    own = getattr(source, "__name__", "")
+    if source is not function and own == "__call__":  # an object that can be called
+        own = type(_unbound(function)).__name__
+    called = _checked_name(own if name is None else name)
+    texts = texts_of(source)
+    parameters = record_of(function, called, texts)
+    # The document shows a description in every definition: never an empty one.
+    description = texts.description or called.replace("_", " ").strip() or called
+    definition = {
+        "type": "function",
+        "function": {
+            "name": called,
+            "description": description,
+            "parameters": parameters.schema,
+        },
+    }
+    _check_sendable(definition)
+    return called, definition, parameters
+
+
+def _unbound(function: Any) -> Any:  # noqa: ANN401 - any callable
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def _of_definition(
+    definition: Mapping[str, Any], name: str | None
+) -> tuple[str, dict[str, Any], Ready]:
+    try:
+        check_definition(definition)
+    except ParameterError as problem:
+        reason = str(problem)
+    else:
+        copied = _copied(definition)
+        called = copied["function"]["name"]
+        if name not in (None, called):
+            raise ToolSchemaError(
+                f"The definition is called {called!r} and name={name!r}; give one."
+            )
+        _check_sendable(copied)
+        parameters = copied["function"].get("parameters")
+        return _checked_name(called), copied, Ready.of(parameters, called)
+    raise ToolSchemaError(reason)
+
+
+def _copied(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy a definition, so that what is sent stays what is checked against."""
+    try:
+        return copy.deepcopy(dict(definition))
+    except Exception:  # noqa: BLE001 - it may hold anything
+        raise ToolSchemaError(
+            "A tool definition holds something other than JSON; give texts, numbers, "
+            "lists and dicts (doc: Tool definition)."
+        ) from None
+
+
+def _check_sendable(definition: dict[str, Any]) -> None:
+    """Refuse what JSON or UTF-8 cannot carry, before it fails on the way."""
+    try:
+        json.dumps(definition, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError) as problem:
+        reason = short(f"{type(problem).__name__}: {problem}", 200)
+    else:
+        return
+    raise ToolSchemaError(
+        f"A tool definition holds what cannot be sent as JSON ({reason}); give texts, "
+        "numbers, lists and dicts (doc: Tool definition)."
+    )
+
+
+def _check_function(function: object) -> None:
+    if isinstance(function, Tool):
+        raise ToolSchemaError(
+            f"{function.name} is a tool already; give its function: "
+            f"svc.tool({function.name}.function, ...)."
+        )
+    if isinstance(function, type) or not callable(function):
+        what = (
+            f"the class {function.__name__}"
+            if isinstance(function, type)
+            else (f"of type {type(function).__name__}")
+        )
+        raise ToolSchemaError(
+            f"A tool is a function, and this is {what}; write a function that makes "
+            "or uses it."
+        )
+    source = inner(function)
+    if inspect.isgeneratorfunction(source) or inspect.isasyncgenfunction(source):
+        raise ToolSchemaError(
+            f"{source.__name__} yields its results one by one, and a call is answered "
+            "once; return a list."
+        )
+
+
+def _checked_name(name: object) -> str:
+    if not isinstance(name, str) or not name or any(each.isspace() for each in name):
+        raise ToolSchemaError(
+            f"A tool cannot be called {name!r}; give a name without blanks, as in "
+            'svc.tool(function, name="weather").'
+        )
+    if name == "<lambda>":
+        raise ToolSchemaError(
+            "A lambda has neither a name nor annotations; write it with def."
+        )
+    try:
+        return check_text(name, param="tools")
+    except ParameterError as problem:
+        reason = str(problem)
+    raise ToolSchemaError(reason)
+
+
+def _checked_flag(confirm: object) -> bool:
+    if isinstance(confirm, bool):
+        return confirm
+    raise ToolSchemaError(f"confirm={confirm!r} is neither True nor False.")
+
+
+def _checked_positive(
+    value: Any,  # noqa: ANN401 - what a user gave
+    name: str,
+    types: tuple[type, ...],
+) -> Any:  # noqa: ANN401 - what was given
+    if value is None:
+        return None
+    is_number = isinstance(value, types) and not isinstance(value, bool)
+    if is_number and 0 < value < float("inf"):
+        return value
+    kind = "whole number" if types == (int,) else "number"
+    raise ToolSchemaError(f"{name}={value!r} is not allowed; give a {kind} above 0.")

@@ -1,0 +1,175 @@
+"""A toolbox: the tools offered in one request.
+
+What it is not: a registry. Nothing is offered that was not given.
+
+Rules: frozen; no two tools have one name, since a call says no more than that.
+"""
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from svc_notebook.errors import ToolCallError, ToolSchemaError
+from svc_notebook.tokens import estimate_prompt_tokens
+
+from .faults import short
+from .tool import Tool, from_definition, tool
+
+Offer = Tool | Callable[..., Any] | Mapping[str, Any]
+"""What can be offered: a tool, a function, or a ready-made definition."""
+
+_QUIET = "opacity:.7;font-size:90%"
+
+
+class Toolbox:
+    """Python functions offered to the model.
+
+    Args:
+        offers: Functions, tools made with `svc.tool`, and ready-made definitions
+            (whose calls are handed back, since they have no function).
+
+    Raises:
+        ToolSchemaError: One cannot be described, or two have one name.
+
+    Example:
+        >>> box = svc.Toolbox([weather, lookup])  # doctest: +SKIP
+        >>> box.definitions[0]["function"]["name"]  # doctest: +SKIP
+        'weather'
+    """
+
+    def __init__(self, offers: Iterable[Offer] = ()) -> None:
+        if isinstance(offers, str | bytes | Mapping | Tool) or not isinstance(
+            offers, Iterable
+        ):
+            raise ToolSchemaError(
+                f"A toolbox is made of a list of functions, and this is "
+                f"{type(offers).__name__}; write svc.Toolbox([...])."
+            )
+        self._tools: dict[str, Tool] = {}
+        for each in offers:
+            made = _to_tool(each)
+            if made.name in self._tools:
+                raise ToolSchemaError(
+                    f"Two tools are called {made.name!r}; name one anew, as in "
+                    'svc.tool(function, name="another").'
+                )
+            self._tools[made.name] = made
+
+    @property
+    def definitions(self) -> tuple[dict[str, Any], ...]:
+        """What is sent as `tools`, in order (doc: Tool definition); copies."""
+        return tuple(copy.deepcopy(each.definition) for each in self)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The tools' names, in order."""
+        return tuple(self._tools)
+
+    @property
+    def n_tokens(self) -> int:
+        """Estimated tokens of the definitions, which every request pays."""
+        return estimate_prompt_tokens((), [each.definition for each in self])
+
+    def tool(self, name: str) -> Tool:
+        """Return the tool of a name.
+
+        Raises:
+            ToolCallError: There is none; the message names those that there are.
+        """
+        if name in self._tools:
+            return self._tools[name]
+        near = get_close_matches(name, self._tools, n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        there = f"the tools are {', '.join(self._tools)}" if self._tools else "none is"
+        raise ToolCallError(f"There is no tool '{short(name)}'; {there}.{hint}")
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def __add__(self, other: object) -> "Toolbox":
+        """Offer the tools of both; the very same tool in both is offered once."""
+        others = to_toolbox(other)
+        mine = list(self)
+        return Toolbox([*mine, *(each for each in others if each not in mine)])
+
+    def __repr__(self) -> str:
+        return f"Toolbox([{', '.join(self.names)}])"
+
+    def _repr_html_(self) -> str:
+        """Draw the tools as a table."""
+        from svc_notebook.display.markup import (  # noqa: PLC0415 - where it is shown
+            to_text,
+        )
+
+        rows = "".join(
+            "<tr>"
+            f"<td><code>{to_text(_signature(each))}</code></td>"
+            f"<td style=text-align:left>{to_text(_first_line(each.description))}</td>"
+            f"<td>{to_text(_notes(each))}</td></tr>"
+            for each in self
+        )
+        n = len(self)
+        line = (
+            f"{n} tool{'' if n == 1 else 's'}, about {self.n_tokens} tokens a request"
+        )
+        return (
+            "<div><table><thead><tr><th>tool</th><th>description</th><th>notes</th>"
+            f'</tr></thead><tbody>{rows}</tbody></table><div style="{_QUIET}">'
+            f"{to_text(line)}</div></div>"
+        )
+
+
+def to_toolbox(given: object) -> Toolbox:
+    """Make a toolbox of whatever a door was given.
+
+    Args:
+        given: A toolbox, a tool, a function, a ready-made definition, a list of
+            these, or None for an empty one.
+
+    Raises:
+        ToolSchemaError: Something in it cannot be offered.
+    """
+    if isinstance(given, Toolbox):
+        return given
+    if given is None:
+        return Toolbox()
+    if isinstance(given, Mapping) or callable(given):
+        return Toolbox([given])
+    return Toolbox(given)  # type: ignore[arg-type]  # checked there
+
+
+def _to_tool(given: object) -> Tool:
+    if isinstance(given, Tool):
+        return given
+    if isinstance(given, Mapping):
+        return from_definition(given)
+    if callable(given):
+        return tool(given)
+    raise ToolSchemaError(
+        f"A tool is a function, a svc.tool or a definition, and this is "
+        f"{type(given).__name__}: {short(repr(given))}."
+    )
+
+
+def _signature(each: Tool) -> str:
+    return f"{each.name}({', '.join(each.parameter_names)})"
+
+
+def _first_line(text: str) -> str:
+    return text.strip().split("\n", 1)[0]
+
+
+def _notes(each: Tool) -> str:
+    notes = [
+        "asks first" if each.confirm else "",
+        "async" if each.is_async else "",
+        "definition alone" if each.function is None else "",
+    ]
+    return ", ".join(note for note in notes if note)

@@ -1,0 +1,144 @@
+"""Extracting: an object of a type, or an error that says why there is none."""
+
+from dataclasses import dataclass, make_dataclass
+from typing import Any, TypedDict
+
+import pytest
+from pydantic import BaseModel
+
+import svc_notebook as svc
+from tests.chat.conftest import Serve
+
+
+@dataclass
+class Invoice:
+    """An invoice.
+
+    Attributes:
+        number: Printed on top.
+        total: In euros.
+    """
+
+    number: int
+    total: float
+
+
+class Place(TypedDict):
+    """A place."""
+
+    name: str
+
+
+class Order(BaseModel):
+    """An order."""
+
+    item: str
+    count: int = 1
+
+
+def calling(arguments: object, name: str = "Invoice") -> dict[str, Any]:
+    """Return a scripted reply that calls the form."""
+    return {"tool_calls": [{"id": "c", "name": name, "arguments": arguments}]}
+
+
+GOOD = {"number": 7, "total": 120}
+
+
+def test_the_emulator_fills_a_form_in(serve: Serve) -> None:
+    """Without a script, a dataclass comes back as an object."""
+    emulator = serve()
+    got = svc.extract(Invoice, "Number 7 costs 120.5 euros.")
+
+    assert got == Invoice(number=7, total=120.5)
+    (asked,) = emulator.requests
+    assert asked.json["tools"][0]["function"]["name"] == "Invoice"
+    assert asked.json["messages"][-1]["content"].startswith("Number 7 costs")
+
+
+def test_other_kinds_of_types(serve: Serve) -> None:
+    """A TypedDict gives a dict, a pydantic model an object of it."""
+    serve(calling({"name": "Rome"}, "Place"), calling({"item": "tea"}, "Order"))
+    assert svc.extract(Place, "Rome.") == {"name": "Rome"}
+    assert svc.extract(Order, "Tea.") == Order(item="tea", count=1)
+
+
+def test_what_does_not_fit_goes_back_with_the_reason(serve: Serve) -> None:
+    """Words instead of a call, then a wrong type, then the value: three exchanges."""
+    emulator = serve(
+        {"text": "It is number 7."},
+        calling({"number": "seven", "total": 120}),
+        calling(GOOD),
+    )
+    got = svc.extract(Invoice, "Number 7.")
+
+    second, third = (each.json["messages"] for each in emulator.requests[1:])
+    assert got == Invoice(number=7, total=120.0)
+    assert "You did not call Invoice." in second[-1]["content"]
+    assert third[-1]["role"] == "tool"
+    assert "number" in third[-1]["content"]
+    assert list(svc.tool_calls_df()["error"].isna()) == [False, True]
+
+
+def test_it_gives_up_after_so_many_tries(serve: Serve) -> None:
+    """The error names the last fault and holds the last reply."""
+    emulator = serve(calling("{", "Invoice") | {"times": None})
+    with pytest.raises(svc.ToolCallError, match=r"in 2 tries.*not JSON") as caught:
+        svc.extract(Invoice, "Number 7.", max_tries=2)
+
+    assert len(emulator.requests) == 2
+    assert isinstance(caught.value.partial, svc.Completion)
+    assert caught.value.partial.tool_calls[0].function.arguments == "{"
+
+
+def test_the_first_call_that_fits_counts(serve: Serve) -> None:
+    """A wrong call beside a right one does not matter."""
+    serve({"tool_calls": [*calling({})["tool_calls"], *calling(GOOD)["tool_calls"]]})
+    assert svc.extract(Invoice, "Number 7.") == Invoice(number=7, total=120.0)
+
+
+def test_a_call_of_something_else_is_answered(serve: Serve) -> None:
+    """A name that was not offered goes back as a fault."""
+    emulator = serve(calling(GOOD, "Bill"), calling(GOOD))
+
+    got = svc.extract(Invoice, [svc.Message(role="system", content="Number 7.")])
+
+    first, second = (each.json["messages"] for each in emulator.requests)
+    assert got == Invoice(number=7, total=120.0)
+    assert [each["role"] for each in first] == ["system", "user"]
+    assert "There is no such tool; call Invoice." in second[-1]["content"]
+
+
+@pytest.mark.parametrize(
+    ("type_", "more", "error"),
+    [
+        (int, {}, svc.ToolSchemaError),
+        (dict[str, int], {}, svc.ToolSchemaError),
+        ("Invoice", {}, svc.ToolSchemaError),
+        (None, {}, svc.ToolSchemaError),
+        (Invoice(number=7, total=1.0), {}, svc.ToolSchemaError),
+        (Invoice, {"max_tries": 0}, svc.ParameterError),
+        (Invoice, {"tools": [print]}, svc.ParameterError),
+        (Invoice, {"n": 2}, svc.ParameterError),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    serve: Serve,
+    type_: Any,  # noqa: ANN401 - whatever is no type of named fields
+    more: dict[str, Any],
+    error: type[Exception],
+) -> None:
+    """Nothing is sent."""
+    emulator = serve()
+    with pytest.raises(error):
+        svc.extract(type_, "Number 7.", **more)
+
+    assert emulator.requests == ()
+
+
+def test_a_thai_name_stays(serve: Serve) -> None:
+    """A class's own name is the tool's, in any script; marks above letters too."""
+    place = make_dataclass("ชื่อ", [("name", str)])
+    emulator = serve(calling({"name": "ภูเก็ต"}, "ชื่อ"))
+
+    assert svc.extract(place, "ภูเก็ต") == place("ภูเก็ต")
+    assert emulator.requests[0].json["tools"][0]["function"]["name"] == "ชื่อ"

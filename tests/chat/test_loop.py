@@ -1,0 +1,380 @@
+"""Rounds: what is run, what the model is told, and what goes back to it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.service.message import Message, user
+from svc_notebook.tools.tool import tool
+from svc_notebook.tools.toolbox import Toolbox
+from tests.chat.conftest import Door, MakeDoor
+
+
+class Log:
+    """Tools that keep what they were called with."""
+
+    def __init__(self) -> None:
+        self.calls: list[object] = []
+
+    def add(self, a: int, b: int) -> int:
+        """Add two numbers."""
+        self.calls.append((a, b))
+        return a + b
+
+    def name(self, text: str) -> str:
+        """Write a name."""
+        self.calls.append(text)
+        return f"<{text}>"
+
+    def fail(self, text: str) -> str:
+        """Fail."""
+        self.calls.append(text)
+        raise ValueError(f"no {text}")
+
+    async def wait(self, text: str) -> str:
+        """Wait."""
+        self.calls.append(text)
+        return f"awaited {text}"
+
+    @property
+    def all(self) -> list[Any]:
+        """Every tool."""
+        return [self.add, self.name, self.fail, self.wait]
+
+
+@pytest.fixture
+def log() -> Log:
+    """Return tools that nobody has called."""
+    return Log()
+
+
+def call(name: str, arguments: object, *, id_: str = "c1") -> dict[str, Any]:
+    """Return a call as a script has it."""
+    return {"id": id_, "name": name, "arguments": arguments}
+
+
+def calling(*calls: dict[str, Any], **more: object) -> dict[str, Any]:
+    """Return a scripted reply with calls."""
+    return {"tool_calls": list(calls), **more}
+
+
+DONE: dict[str, Any] = {"text": "Done."}
+
+
+def results(door: Door) -> list[str | None]:
+    """Return the contents of the tool messages of the last request."""
+    return [each.content for each in door.sent[-1].messages if each.role == "tool"]
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_a_call_is_run_and_answered(
+    make_door: MakeDoor, log: Log, *, is_streamed: bool
+) -> None:
+    """The function runs with the model's arguments, and its result goes back."""
+    door = make_door(
+        calling(call("add", {"a": 2, "b": 3})), DONE, is_streamed=is_streamed
+    )
+
+    outcome = door.run(log.all)
+
+    assert log.calls == [(2, 3)]
+    assert [each.role for each in outcome.messages] == [
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+    assert results(door) == ["5"]
+    assert outcome.completion.text == "Done."
+    assert [run.result for run in outcome.completion.trail] == ["5"]
+
+
+def test_the_assistants_message_goes_back_as_it_came(
+    make_door: MakeDoor, log: Log
+) -> None:
+    """Order, ids and arguments of calls are sent back byte for byte."""
+    odd = '{ "text" :  "\\u0e44\\u0e17\\u0e22" }'
+    door = make_door(
+        {
+            "json": {
+                "choices": [
+                    {
+                        "index": 0,
+                        "message": {
+                            "role": "assistant",
+                            "content": None,
+                            "tool_calls": [
+                                {
+                                    "id": "z",
+                                    "type": "function",
+                                    "function": {"name": "name", "arguments": odd},
+                                },
+                                {
+                                    "id": "a",
+                                    "type": "function",
+                                    "function": {"name": "add", "arguments": "[]"},
+                                },
+                            ],
+                        },
+                        "finish_reason": "stop",
+                    }
+                ]
+            },
+        },
+        DONE,
+    )
+
+    door.run(log.all)
+
+    sent = door.sent[1].messages[1]
+    assert sent.content is None
+    assert [(each.id, each.function.arguments) for each in sent.tool_calls] == [
+        ("z", odd),
+        ("a", "[]"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "told"),
+    [
+        ("add", "{", "not JSON"),
+        ("add", "[1, 2]", "an array"),
+        ("add", {"a": 1}, "b"),
+        ("add", {"a": 1, "b": 2, "c": 3}, "c"),
+        ("add", {"a": True, "b": 2}, "boolean"),
+        ("add", {"a": "1", "b": 2}, "text"),
+        ("sum", {"a": 1, "b": 2}, "There is no tool"),
+    ],
+)
+def test_a_call_that_does_not_fit_is_answered_not_run(
+    make_door: MakeDoor, log: Log, name: str, arguments: object, told: str
+) -> None:
+    """Wrong JSON, wrong arguments and unknown tools become words for the model."""
+    door = make_door(calling(call(name, arguments)), DONE)
+
+    outcome = door.run(log.all)
+
+    assert log.calls == []
+    (result,) = results(door)
+    assert result is not None
+    assert result.startswith("Error: ")
+    assert told in result
+    assert outcome.trail[0].sent_arguments is None
+    assert outcome.completion.text == "Done."
+
+
+def test_what_a_tool_raises_is_told_and_shown(make_door: MakeDoor, log: Log) -> None:
+    """The model gets the message; the traceback is the user's."""
+    door = make_door(calling(call("fail", {"text": "way"})), DONE)
+
+    (run,) = door.run(log.all).trail
+
+    assert results(door) == ["Error: ValueError: no way"]
+    assert run.error == "ValueError: no way"
+    assert "raise ValueError" in (run.traceback or "")
+
+
+def test_parallel_calls_are_answered_in_order_by_id(
+    make_door: MakeDoor, log: Log
+) -> None:
+    """Each call has a tool message with its id, in the order of the calls."""
+    door = make_door(
+        calling(
+            call("name", {"text": "x"}, id_="two"),
+            call("fail", {"text": "y"}, id_="one"),
+            call("wait", {"text": "z"}, id_="three"),
+        ),
+        DONE,
+    )
+
+    door.run(log.all)
+
+    answers = [each for each in door.sent[1].messages if each.role == "tool"]
+    assert [(each.tool_call_id, each.content) for each in answers] == [
+        ("two", "<x>"),
+        ("one", "Error: ValueError: no y"),
+        ("three", "awaited z"),
+    ]
+
+
+def test_rounds_go_on_until_the_model_answers(make_door: MakeDoor, log: Log) -> None:
+    """Several rounds of calls make one history; tools are offered in each."""
+    door = make_door(
+        calling(call("name", {"text": "one"}, id_="a")),
+        calling(call("name", {"text": "two"}, id_="b"), text="And now:"),
+        DONE,
+    )
+
+    outcome = door.run(log.all)
+
+    assert [len(each.tools) for each in door.sent] == [4, 4, 4]
+    assert [each.role for each in outcome.messages] == [
+        "assistant",
+        "tool",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+    assert outcome.messages[2].content == "And now:"
+    assert outcome.completion.messages == (user("Go."), *outcome.messages)
+
+
+@pytest.mark.parametrize("reason", ["stop", "tool_calls", "length"])
+def test_calls_are_known_by_their_presence(
+    make_door: MakeDoor, log: Log, reason: str
+) -> None:
+    """Whatever the finish reason says, calls that are there are run."""
+    entry = calling(call("name", {"text": "x"}), finish_reason=reason)
+    door = make_door(entry, DONE)
+
+    door.run(log.all)
+
+    assert log.calls == ["x"]
+
+
+def test_calls_in_pieces_run_once_whole(make_door: MakeDoor, log: Log) -> None:
+    """Interleaved pieces by index, one whole without an index: never glued."""
+
+    def chunk(*pieces: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
+        delta = {"tool_calls": list(pieces)} if pieces else {}
+        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+        return {"choices": [choice]}
+
+    def piece(index: int, arguments: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+        function = {"arguments": arguments, **more.pop("function", {})}
+        return {"index": index, "function": function, **more}
+
+    door = make_door(
+        {
+            "events": [
+                chunk(piece(0, "", id="a", type="function", function={"name": "name"})),
+                chunk(piece(1, '{"te', id="b", function={"name": "name"})),
+                chunk(piece(0, '{"text"')),
+                chunk(piece(1, 'xt": "two"}'), piece(0, ': "one"}')),
+                chunk(piece(0, '{"text": "three"}', id="c", function={"name": "name"})),
+                chunk(
+                    {
+                        "id": "d",
+                        "type": "function",
+                        "function": {"name": "name", "arguments": '{"text": "four"}'},
+                    }
+                ),
+                chunk(reason="stop"),
+                "[DONE]",
+            ]
+        },
+        DONE,
+        is_streamed=True,
+    )
+
+    outcome = door.run(log.all)
+
+    assert log.calls == ["one", "two", "three", "four"]
+    assert [run.call_id for run in outcome.trail] == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"a": [1, None]}, '{"a":[1,null]}'),
+        (None, "null"),
+        (b"raw", "Error: The tool returned bytes"),
+        (object(), "Error: The tool returned object"),
+        ("half \ud800.", "half \ufffd."),
+    ],
+)
+def test_results_become_texts_or_are_refused_by_name(
+    make_door: MakeDoor, value: object, told: str
+) -> None:
+    """A dict, None, bytes, an object and half a surrogate pair are all answered."""
+
+    def give() -> object:
+        """Give."""
+        return value
+
+    door = make_door(calling(call("give", {})), DONE)
+
+    door.run([give])
+
+    (result,) = results(door)
+    assert result is not None
+    assert result.startswith(told)
+
+
+def test_a_retried_request_runs_no_call_again(make_door: MakeDoor, log: Log) -> None:
+    """The follow-up fails once and is sent again; the tool was run once."""
+    door = make_door(
+        calling(call("name", {"text": "x"})),
+        {"error": {"message": "Busy."}, "status": 503},
+        DONE,
+    )
+
+    outcome = door.run(log.all)
+
+    assert outcome.completion.exchange.n_attempts == 2
+    assert log.calls == ["x"]
+
+
+def test_a_definition_alone_hands_its_calls_back(make_door: MakeDoor, log: Log) -> None:
+    """Where nothing here can run a call, none of the reply's calls is run."""
+    bare = {"type": "function", "function": {"name": "bare", "parameters": None}}
+    del bare["function"]["parameters"]  # type: ignore[attr-defined]  # a mapping
+    door = make_door(
+        calling(call("name", {"text": "x"}, id_="a"), call("bare", {}, id_="b"))
+    )
+
+    outcome = door.run([log.name, bare])
+
+    assert log.calls == []
+    assert [each.id for each in outcome.completion.tool_calls] == ["a", "b"]
+    assert outcome.trail == ()
+
+
+def test_calls_are_told_and_kept_with_their_exchange(
+    make_door: MakeDoor, log: Log
+) -> None:
+    """Each call is told at its begin and its end, and kept once."""
+    door = make_door(calling(call("name", {"text": "x"})), DONE)
+
+    outcome = door.run(log.all)
+
+    assert [type(each).__name__ for each in door.told] == ["ToolCall", "ToolRun"]
+    assert [run for _, run in door.kept] == list(outcome.trail)
+    assert door.kept[0][0] != outcome.completion.exchange.exchange_id
+
+
+def test_several_choices_are_refused(make_door: MakeDoor, log: Log) -> None:
+    """Tools run for one answer; n is refused before anything is sent."""
+    door = make_door(DONE)
+
+    with pytest.raises(ParameterError, match="leave n out"):
+        door.run(log.all, params={"n": 2})
+
+    assert door.sent == []
+
+
+def test_the_emulator_goes_through_a_whole_tool_conversation(
+    make_door: MakeDoor, log: Log
+) -> None:
+    """Unscripted, it calls what the prompt names and tells what it was told."""
+    door = make_door()
+
+    outcome = door.run(Toolbox([tool(log.add)]), "Use add for 20 and 22.")
+
+    assert log.calls == [(20, 22)]
+    assert "add answered: 42." in outcome.completion.text
+    assert json.loads(outcome.trail[0].arguments) == {"a": 20, "b": 22}
+
+
+def test_a_history_with_calls_goes_on(make_door: MakeDoor, log: Log) -> None:
+    """What rounds leave is a prompt for the next ones."""
+    door = make_door()
+    first = door.run(log.all, "Use name for Bangkok.")
+
+    second = door.run(
+        log.all, [*first.completion.messages, Message(role="user", content="Thanks.")]
+    )
+
+    assert second.trail == ()
+    assert second.completion.text

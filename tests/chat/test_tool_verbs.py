@@ -1,0 +1,230 @@
+"""`svc.complete` and conversations with tools: rounds, calls handed back, records."""
+
+import os
+import pickle
+from typing import Any
+
+import pytest
+
+import svc_notebook as svc
+from svc_notebook.tools.consent import Decision
+from tests.chat.conftest import Serve
+
+
+@svc.tool
+def weather(city: str) -> dict[str, object]:
+    """Tell the weather of a city."""
+    return {"city": city, "celsius": 31}
+
+
+@svc.tool
+def stop(n: int) -> str:
+    """Stop."""
+    raise KeyboardInterrupt(n)
+
+
+def test_complete_runs_functions_and_returns_the_answer(
+    serve: Serve,
+) -> None:
+    """The final completion holds the trail; each round is an exchange."""
+    emulator = serve()
+    got = svc.complete("Use weather for Phuket.", tools=[weather])
+
+    assert 'weather answered: {"city":"Phuket","celsius":31}' in got.text
+    assert [step.name for step in got.trail] == ["weather"]
+    assert len(emulator.requests) == 2
+    assert list(svc.replies_df()["n_tool_calls"]) == [1, 0]
+    assert svc.tool_calls_df()["exchange_id"][0] == svc.replies_df()["exchange_id"][0]
+
+
+def test_a_plain_function_and_a_toolbox_are_tools_too(serve: Serve) -> None:
+    """What `tools` takes: functions, tools, a toolbox."""
+    emulator = serve()
+
+    def lookup(word: str) -> str:
+        """Look a word up."""
+        return word.upper()
+
+    one = svc.complete("Use lookup for 'tea'.", tools=[lookup])
+    two = svc.complete("Use weather for Rome.", tools=svc.Toolbox([weather, lookup]))
+
+    assert (one.trail[0].result, two.trail[0].name) == ("TEA", "weather")
+    assert len(emulator.requests) == 4
+
+
+def test_calls_are_handed_back_where_nothing_is_to_run(serve: Serve) -> None:
+    """run_tools=False, definitions alone, and streams: the calls are the caller's."""
+    emulator = serve()
+    prompt = "Use weather for Phuket."
+
+    asked = svc.complete(prompt, tools=[weather], run_tools=False)
+    bare = svc.complete(prompt, tools=[weather.definition])
+    with svc.stream(prompt, tools=[weather]) as stream:
+        streamed = stream.completion
+
+    assert len(emulator.requests) == 3
+    assert {
+        each.tool_calls[0].function.arguments for each in (asked, bare, streamed)
+    } == {'{"city": "Phuket"}'}
+
+
+def test_a_caller_can_run_the_rounds_by_hand(serve: Serve) -> None:
+    """`messages` and a tool message make the next request."""
+    serve()
+    asked = svc.complete("Use weather for Phuket.", tools=[weather], run_tools=False)
+    (call,) = asked.tool_calls
+
+    result = svc.Message(role="tool", content="rain", tool_call_id=call.id)
+    got = svc.complete([*asked.messages, result])
+
+    assert "weather answered: rain." in got.text
+
+
+def test_a_function_decides_about_every_call(serve: Serve) -> None:
+    """`confirm` takes a function, True, False or None."""
+    serve()
+    denied = svc.complete(
+        "Use weather for Phuket.",
+        tools=[weather],
+        confirm=lambda _: Decision(verdict="deny"),
+    )
+
+    assert denied.trail[0].is_approved is False
+
+
+def test_large_definitions_are_named_also_where_calls_are_handed_back(
+    serve: Serve,
+) -> None:
+    """The budget's error says that the definitions are what is large."""
+    emulator = serve()
+    large = {"type": "function", "function": {"name": "f", "description": "x" * 60_000}}
+
+    with pytest.raises(svc.OverBudgetError, match="Offer fewer tools"):
+        svc.complete("Go.", tools=[large])
+
+    assert emulator.requests == ()
+
+
+def test_what_cannot_be_offered_is_refused(serve: Serve) -> None:
+    """With the reason, and nothing is sent."""
+    emulator = serve()
+
+    def untold(city) -> str:  # type: ignore[no-untyped-def]  # noqa: ANN001 - the point
+        return str(city)
+
+    with pytest.raises(svc.ToolSchemaError, match="city"):
+        svc.complete("Go.", tools=[untold])
+    with pytest.raises(svc.ParameterError, match="tools is int"):
+        svc.complete("Go.", tools=7)
+
+    assert emulator.requests == ()
+
+
+def test_a_completion_with_a_trail_travels(serve: Serve) -> None:
+    """Pickled, the calls are there, without what the tools returned."""
+    serve()
+
+    def lock(n: int) -> object:
+        """Lock."""
+        return {"n": n}
+
+    got = svc.complete("Use lock for 3.", tools=[lock])
+    again: Any = pickle.loads(pickle.dumps(got))  # noqa: S301 - our own
+
+    assert again == got
+    assert again.trail[0].result == '{"n":3}'
+    assert again.trail[0].value is None
+
+
+def test_a_conversation_keeps_calls_and_results(serve: Serve) -> None:
+    """The turn holds the whole round, and the next one builds on it."""
+    serve()
+    talk = svc.conversation("trip")
+
+    first = talk.ask("Use weather for Phuket.", tools=[weather])
+    talk.ask("Thank you.")
+
+    (turn, _) = talk.turns
+    assert [each.role for each in turn.messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+    assert len(first.trail) == 1
+    assert set(svc.tool_calls_df()["conversation"]) == {"trip"}
+
+
+def test_an_interrupted_conversation_can_go_on(serve: Serve) -> None:
+    """A tool that is stopped leaves a history that the service takes."""
+    serve()
+    talk = svc.conversation("trip")
+
+    with pytest.raises(KeyboardInterrupt):
+        talk.ask("Use stop for 3.", tools=[stop])
+    got = talk.ask("Never mind.")
+
+    assert got.text
+    assert all(not each.tool_calls for turn in talk.turns for each in turn.messages)
+
+
+def test_where_nobody_can_be_asked_calls_are_denied(
+    serve: Serve,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A script without a terminal runs nothing that wants consent, and says so."""
+    serve()
+
+    def nobody(_: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", nobody)
+    asking = svc.tool(weather.function, confirm=True)
+
+    with pytest.warns(RuntimeWarning, match="nobody could be asked") as warned:
+        got = svc.complete("Use weather for Phuket.", tools=[asking])
+
+    assert warned[0].filename == __file__
+    assert got.trail[0].result == "Error: This call was not allowed. Go on without it."
+
+
+def test_a_call_in_a_reply_that_broke_off_is_said_to_be_so(serve: Serve) -> None:
+    """Its half was not handed back by anybody: the trail of what came says why."""
+    call = {"id": "c", "name": "weather", "arguments": {"city": "Rome " * 50}}
+    serve({"tool_calls": [call], "cut_after": 3, "end": "cut"})
+
+    with pytest.raises(svc.SvcError) as caught:
+        list(svc.stream("Go.", tools=[weather]))
+
+    partial = caught.value.partial
+    assert isinstance(partial, svc.Completion)
+    assert [each.result for each in partial.final().trail] == [
+        "not run: the reply broke off"
+    ]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_tool_that_gives_the_key_away_is_blotted(
+    serve: Serve, *, fails: bool
+) -> None:
+    """Neither the model, nor the trail, nor the ledger gets it; the rounds go on."""
+
+    def read_settings() -> str:
+        """Read the settings."""
+        text = f"key={os.environ['SVC_API_KEY']}"
+        if fails:
+            raise ValueError(text)
+        return text
+
+    call = {"id": "c", "name": "read_settings", "arguments": {}}
+    emulator = serve({"tool_calls": [call]}, {"text": "Done."})
+
+    got = svc.complete("Go.", tools=[read_settings])
+
+    (run,) = got.trail
+    kept = svc.tool_calls_df().to_csv()
+    assert got.text == "Done."
+    assert "key=[key]" in run.result
+    texts = [getattr(run, name) for name in ("value", "traceback")]
+    said = f"{run} {texts} {kept} {emulator.requests[-1].json}"
+    assert emulator.api_key not in said

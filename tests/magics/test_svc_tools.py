@@ -1,0 +1,368 @@
+"""`%%svc --tools` and `%svc tools`, as they are typed."""
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from svc_notebook.completion import Completion
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import ParameterError, ToolLoopError
+from tests.magics.conftest import Shell
+
+TOOLS = '''
+import svc_notebook as svc
+
+@svc.tool
+def weather(city: str) -> str:
+    """Tell the weather of a city.
+
+    Args:
+        city: Where.
+    """
+    return "rain"
+
+@svc.tool(confirm=True)
+def send(to: str) -> str:
+    """Send a letter."""
+    return f"sent to {to}"
+
+def double(n: int) -> int:
+    """Double a number."""
+    return 2 * n
+
+@svc.tool
+def stop(n: int) -> str:
+    """Stop."""
+    raise KeyboardInterrupt
+
+box = svc.Toolbox([weather, double])
+number = 7
+'''
+
+
+@pytest.fixture
+def tools(shell: Shell) -> Shell:
+    """A shell whose notebook has tools."""
+    shell.run(TOOLS)
+    return shell
+
+
+def names_offered(emulator: Emulator) -> list[str]:
+    """Return the tools in the newest request."""
+    offered: list[dict[str, Any]] = emulator.requests[-1].json.get("tools", [])
+    return [each["function"]["name"] for each in offered]
+
+
+def test_tools_are_run_and_the_trail_is_printed(tools: Shell) -> None:
+    """A terminal shows each call on a line, and the Completion holds the trail."""
+    cell = tools.run("%%svc --tools weather,double -o answer\nUse weather for Rome")
+
+    answer = tools.names["answer"]
+    assert isinstance(answer, Completion)
+    assert cell.value is answer
+    assert [step.result for step in answer.trail] == ["rain"]
+    assert 'weather({"city": "Rome"}) → rain' in cell.shown
+    assert "1 tool call, the last of 2 rounds" in cell.shown
+    assert cell.shown.count("weather answered: rain.") == 1
+
+
+def test_a_toolbox_and_functions_are_offered_by_name(
+    tools: Shell, emulator: Emulator
+) -> None:
+    """What a variable holds is offered, each tool once."""
+    tools.run("%%svc --tools box,weather,send\nHello")
+
+    assert names_offered(emulator) == ["weather", "double", "send"]
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ("wether", "Did you mean weather?"),
+        ("number", "number is int, not a tool"),
+        ("pd", "no variable 'pd'"),
+    ],
+)
+def test_a_name_that_is_no_tool_is_refused(
+    tools: Shell, emulator: Emulator, names: str, said: str
+) -> None:
+    """Near misses are named; nothing is sent."""
+    cell = tools.run(f"%%svc --tools {names}\nHello")
+
+    assert isinstance(cell.error, ParameterError)
+    assert said in cell.shown
+    assert emulator.requests == ()
+
+
+def test_two_tools_of_one_name_are_refused(tools: Shell) -> None:
+    """A call says no more than a name."""
+    tools.run("other = svc.tool(double, definition=weather.definition)")
+
+    cell = tools.run("%%svc --tools weather,other\nHello")
+
+    assert "Two tools are called" in cell.shown
+
+
+def test_tools_can_be_offered_in_every_cell(tools: Shell, emulator: Emulator) -> None:
+    """`add` and `remove` say which; a cell's own --tools go first, `none` is none."""
+    offered = []
+    for line, cell in [
+        ("%svc tools add weather", ""),
+        ("%svc tools add double", ""),
+        ("", " --tools send"),
+        ("", " --tools none"),
+        ("%svc tools remove weather", ""),
+        ("%svc tools remove double", ""),
+    ]:
+        tools.run(line)
+        tools.run(f"%%svc{cell}\nHello")
+        offered.append(names_offered(emulator))
+
+    assert offered == [
+        ["weather"],
+        ["weather", "double"],
+        ["send"],
+        [],
+        ["double"],
+        [],
+    ]
+
+
+def test_a_tool_of_every_cell_that_is_gone_is_named(tools: Shell) -> None:
+    """The error says how to offer it no longer."""
+    tools.run("%svc tools add weather")
+    tools.run("del weather")
+
+    cell = tools.run("%%svc\nHello")
+    removed = tools.run("%svc tools remove weather")
+
+    assert "`%svc tools remove NAME` ends that" in cell.shown
+    assert removed.error is None
+
+
+def test_the_help_says_what_applies_now(tools: Shell) -> None:
+    """Tools of every cell and the setting of consent stand beside their options."""
+    tools.run("%svc tools add weather")
+
+    page = tools.run("%svc help").shown
+
+    assert "[now: weather]" in page
+    assert "[now: marked]" in page
+
+
+def test_what_cannot_be_removed_or_added_is_named(tools: Shell) -> None:
+    """Both say what is offered; a question that begins so is not sent by guess."""
+    assert "not offered in every cell" in tools.run("%svc tools remove send").shown
+    assert "no variable 'snd'" in tools.run("%svc tools add snd").shown
+    assert "a command or a question?" in tools.run("%svc tools are nice").shown
+
+
+def test_the_notebooks_tools_are_listed(tools: Shell) -> None:
+    """One row a tool, with what it asks and weighs."""
+    tools.run("%svc tools add weather")
+
+    frame = tools.run("%svc tools").value
+
+    assert isinstance(frame, pd.DataFrame)
+    shown = frame.reset_index()[["variable", "tool", "asks_first"]]
+    assert list(shown.itertuples(index=False, name=None)) == [
+        ("weather", "weather", False),
+        ("send", "send", True),
+        ("stop", "stop", False),
+        ("box", "weather", False),
+        ("box", "double", False),
+    ]
+    assert frame["in_every_cell"].tolist() == [True, False, False, False, False]
+    assert (frame["est_tokens"] > 20).all()
+
+
+def test_a_notebook_without_tools_lists_none(shell: Shell) -> None:
+    """No rows have the same types."""
+    frame = shell.run("%svc tools").value
+
+    assert isinstance(frame, pd.DataFrame)
+    assert len(frame) == 0
+    assert str(frame["asks_first"].dtype) == "boolean"
+
+
+def test_a_tools_definition_is_shown_as_it_is_sent(
+    tools: Shell, emulator: Emulator
+) -> None:
+    """`%svc tools NAME` prints the JSON and its size."""
+    shown = tools.run("%svc tools weather").shown
+    tools.run("%%svc --tools weather\nHello")
+
+    import json  # noqa: PLC0415 - here alone
+
+    text, _, size = shown.rpartition("(about")
+    assert json.loads(text) == emulator.requests[-1].json["tools"][0]
+    assert "tokens in every request" in size
+
+
+def test_a_dry_run_counts_the_definitions(tools: Shell, emulator: Emulator) -> None:
+    """What would be offered is named with its size."""
+    cell = tools.run("%%svc --tools weather --dry-run\nHello")
+
+    assert "tools offered, about" in repr(cell.value)
+    assert emulator.requests == ()
+
+
+def test_rounds_are_bounded_by_the_line(tools: Shell) -> None:
+    """--max-rounds is checked, and ends a model that only calls."""
+    one = tools.run("%%svc --tools weather --max-rounds 1\nHello")
+    word = tools.run("%%svc --tools weather --max-rounds many\nHello")
+
+    assert isinstance(one.error, ParameterError)
+    assert isinstance(word.error, ParameterError)
+
+
+def test_consent_can_be_given_by_the_line_and_by_config(
+    tools: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody can be asked a call is denied, unless told otherwise."""
+
+    def nobody(_: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", nobody)
+    ask = "\nUse send for 'Bob'"
+    denied = tools.run("%%svc --tools send" + ask)
+    by_line = tools.run("%%svc --tools send --confirm-tools none" + ask)
+    tools.run("%config SvcMagics.confirm_tools = 'none'")
+    by_config = tools.run("%%svc --tools send" + ask)
+    every = tools.run("%%svc --tools weather --confirm-tools all\nUse weather for Rome")
+
+    assert "1 denied, since nobody could be asked" in denied.shown
+    assert "→ sent to Bob" in by_line.shown
+    assert "→ sent to Bob" in by_config.shown
+    assert "denied" in every.shown
+
+
+def test_an_interrupt_keeps_what_was_run(tools: Shell) -> None:
+    """The trail is shown and marked, the variable holds it, the talk goes on."""
+    cell = tools.run(
+        "%%svc -c trip --tools weather,stop -o answer\nUse weather for Rome, stop for 3"
+    )
+    after = tools.run("%%svc -c trip\nNever mind")
+
+    answer = tools.names["answer"]
+    assert isinstance(cell.error, KeyboardInterrupt)
+    assert isinstance(answer, Completion)
+    assert [step.result for step in answer.trail] == [
+        "rain",
+        "Error: The user interrupted this call; it gave no result.",
+    ]
+    assert "[interrupted]" in cell.shown
+    assert after.error is None
+
+
+def test_several_answers_run_no_tools(tools: Shell, emulator: Emulator) -> None:
+    """Rounds are for one answer; the line is refused, with what to do."""
+    both = tools.run("%%svc --tools weather -m a,b\nHello")
+    n = tools.run("%%svc --tools weather -n 2\nHello")
+
+    assert "Leave --tools out" in both.shown
+    assert "leave n out" in n.shown
+    assert emulator.requests == ()
+
+
+def test_a_conversation_holds_the_calls(tools: Shell, emulator: Emulator) -> None:
+    """`-c` with tools: the next cell sends calls and results along."""
+    tools.run("%%svc -c trip --tools weather\nUse weather for Rome")
+    tools.run("%%svc -c trip\nThank you")
+
+    roles = [each["role"] for each in emulator.requests[-1].json["messages"]]
+    assert roles == ["user", "assistant", "tool", "assistant", "user"]
+
+
+class TestScripted:
+    """Cells whose rounds do not end well."""
+
+    @pytest.fixture
+    def emulator(self) -> Any:  # noqa: ANN401 - a generator of one
+        """An emulator that calls again and again, or fails after a call."""
+        asked = {"id": "c", "name": "weather", "arguments": {"city": "x"}}
+        call = {"tool_calls": [asked]}
+        script: list[dict[str, Any]] = [
+            {
+                "when": {"contains": "says", "role": "user"},
+                "choices": [{"text": "Let me look.", **call}],
+            },
+            {"when": {"contains": "says"}, "text": "It rains."},
+            {**call, "when": {"contains": "endless"}, "times": None},
+            {**call, "when": {"contains": "fails", "role": "user"}},
+            {
+                "when": {"contains": "fails"},
+                "error": {"message": "No more."},
+                "status": 400,
+            },
+        ]
+        with Emulator(script=script, limits=False, tokens_per_s=None) as running:
+            yield running
+
+    def test_what_is_said_beside_a_call_stays(self, tools: Shell) -> None:
+        """Text that came with a call stands before the answer, once."""
+        cell = tools.run("%%svc --tools weather -o answer\nHe says")
+        again = tools.run("answer")
+
+        assert "Let me look.\n" in cell.shown
+        assert cell.shown.index("Let me look.") < cell.shown.index("→ rain")
+        assert cell.shown.index("→ rain") < cell.shown.index("It rains.")
+        assert cell.shown.count("Let me look.") == cell.shown.count("It rains.") == 1
+        assert "It rains." in again.shown
+
+    def test_the_limit_is_one_short_box(self, tools: Shell) -> None:
+        """The trail is shown, and the error says what to do."""
+        cell = tools.run("%%svc --tools weather --max-rounds 2\nendless")
+
+        assert isinstance(cell.error, ToolLoopError)
+        assert "still calls tools after 2 rounds" in cell.shown
+        assert "→ rain" in cell.shown
+
+    def test_a_failing_follow_up_shows_what_was_run(self, tools: Shell) -> None:
+        """The trail stays, marked; the error says how to go on."""
+        cell = tools.run("%%svc --tools weather\nthis fails")
+
+        assert "No more." in cell.shown
+        assert "→ rain" in cell.shown
+        assert "1 tool call was answered before this" in cell.shown
+
+
+def test_always_can_be_taken_back(
+    tools: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`%svc tools ask NAME` asks again before calls; alone, of every tool."""
+    asked: list[str] = []
+
+    def answer(question: str = "") -> str:
+        asked.append(question)
+        return "always"
+
+    monkeypatch.setattr("builtins.input", answer)
+    said = []
+    for line in ("", "", "%svc tools ask send", "", "%svc tools ask", "", ""):
+        said.append(tools.run(line).shown if line else "")
+        if not line:
+            tools.run("%%svc --tools send\nUse send for Rome")
+
+    assert len(asked) == 3
+    assert "Asks again before calls that want it: send." in said[2]
+    assert "Asks again before calls that want it: send." in said[4]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("ask send", "send is not always allowed; nothing changed."),
+        ("ask", "No tool is always allowed; nothing changed."),
+        ("ask sned", "Did you mean send?"),
+        ("add", "needs a name"),
+        ("remove", "needs a name"),
+    ],
+)
+def test_slips_of_the_tools_command_are_named(
+    tools: Shell, line: str, said: str
+) -> None:
+    """A name that is missing, misspelt or not always allowed is no silent success."""
+    assert said in tools.run(f"%svc tools {line}").shown

@@ -1,0 +1,647 @@
+"""Calls: what is run, what is not, and what the model is told."""
+
+import _thread
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Literal
+
+import pytest
+
+from svc_notebook.client.portal import Portal
+from svc_notebook.service.message import Message
+from svc_notebook.service.tool import FunctionCall, ToolCall
+from svc_notebook.tools.calling import (
+    Checked,
+    ToolRun,
+    check_call,
+    failed_run,
+    refitted,
+    run_call,
+)
+from svc_notebook.tools.tool import tool
+from svc_notebook.tools.toolbox import Toolbox
+
+SHORT_S = 0.05
+LONG_S = 20.0
+
+
+@dataclass
+class Place:
+    """A place."""
+
+    name: str
+    height: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.height < 0:
+            raise ValueError("a place is not below the ground")
+
+
+class Log:
+    """Tools that keep what they were called with."""
+
+    def __init__(self) -> None:
+        self.calls: list[dict[str, Any]] = []
+
+    def weather(
+        self,
+        city: str,
+        n_days: int = 1,
+        *,
+        unit: Literal["c", "f"] = "c",
+        is_short: bool = False,
+    ) -> dict[str, object]:
+        """Tell the weather."""
+        given = {"city": city, "n_days": n_days, "unit": unit, "is_short": is_short}
+        self.calls.append(given)
+        return given
+
+    def now(self) -> str:
+        """Tell the time."""
+        self.calls.append({})
+        return "noon"
+
+    def go(self, to: Place, on: date, stops: list[Place] | None = None) -> str:
+        """Go somewhere."""
+        self.calls.append({"to": to, "on": on, "stops": stops})
+        return "gone"
+
+    def heat(self, degrees: float) -> float:
+        """Heat."""
+        self.calls.append({"degrees": degrees})
+        return degrees
+
+
+@pytest.fixture
+def log() -> Log:
+    """Return tools that keep what they were called with."""
+    return Log()
+
+
+@pytest.fixture
+def box(log: Log) -> Toolbox:
+    """Return a toolbox of them."""
+    return Toolbox([log.weather, log.now, log.go, log.heat])
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Return something that a tool can hang on; it opens when the test is over."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def _call(name: str, arguments: str = "{}") -> ToolCall:
+    return ToolCall(id="call_7", function=FunctionCall(name=name, arguments=arguments))
+
+
+def _run(box: Toolbox, name: str, arguments: str = "{}", **limits: Any) -> ToolRun:  # noqa: ANN401 - limits
+    checked = check_call(box, _call(name, arguments))
+    if isinstance(checked, ToolRun):
+        return checked
+    return run_call(checked.tool, checked.call, checked.arguments, **limits)
+
+
+def test_a_call_is_answered_by_its_id(box: Toolbox, log: Log) -> None:
+    """The tool runs once with the arguments; its result answers the call's id."""
+    text = '{ "city": "Nan", "n_days": 2 }'
+
+    run = _run(box, "weather", text)
+
+    expected = {"city": "Nan", "n_days": 2, "unit": "c", "is_short": False}
+    assert log.calls == [expected]
+    assert (run.call_id, run.name, run.arguments) == ("call_7", "weather", text)
+    assert run.sent_arguments == {"city": "Nan", "n_days": 2}
+    assert run.value == expected
+    assert run.message == Message(
+        role="tool",
+        content='{"city":"Nan","n_days":2,"unit":"c","is_short":false}',
+        tool_call_id="call_7",
+    )
+    assert (run.error, run.traceback, run.is_approved) == (None, None, None)
+
+
+def test_arguments_become_the_objects_that_are_annotated(
+    box: Toolbox, log: Log
+) -> None:
+    """Dataclasses, dates and whole numbers for floats are made of the JSON."""
+    text = '{"to": {"name": "Nan", "height": 3}, "on": "2026-01-31", "stops": []}'
+
+    run = _run(box, "go", text)
+
+    assert run.result == "gone"
+    assert log.calls == [
+        {"to": Place("Nan", 3.0), "on": date(2026, 1, 31), "stops": []}
+    ]
+
+
+@pytest.mark.parametrize("text", ["", " \n", "{}"])
+def test_no_parameters_need_no_arguments(box: Toolbox, text: str) -> None:
+    """An empty text of arguments counts as {} for a tool without parameters."""
+    assert _run(box, "now", text).result == "noon"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("city=Nan", "not JSON"),
+        ('{"city": "Nan"} x', "not JSON"),
+        ('"Nan"', 'text, "Nan", not an object'),
+        ("[1]", "an array, not an object"),
+        ("null", "null, not an object"),
+        ("3", "a number, 3, not an object"),
+        ('{"city": "Nan", "city": "Pai"}', "city stands twice"),
+        ('{"city": NaN}', "NaN is not a number"),
+        ('{"city": -Infinity}', "-Infinity is not a number"),
+        ('{"city": 1e999}', "1e999 is too large"),
+        ('{"city": ' + "9" * 5000 + "}", "too many digits"),
+        ("[" * 200 + "]" * 200, "nested too deep"),
+        ("[" * 100_000, "nested too deep"),
+        ('{"city": "\\ud800"}', "half of a surrogate pair"),
+        ('{"\\udc00": 1}', "half of a surrogate pair"),
+        ("\ud800", "not JSON"),
+    ],
+    ids=range(18),
+)
+def test_arguments_that_are_no_object_are_answered(
+    box: Toolbox, log: Log, text: str, told: str
+) -> None:
+    """The model is told what is wrong with the text; the tool is not run."""
+    run = _run(box, "weather", text)
+
+    assert told in run.result
+    assert run.result.startswith("Error: The arguments ")
+    assert (run.sent_arguments, log.calls) == (None, [])
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "city is missing; it has to be text."),
+        ({"city": 3}, "city is a number, 3; it has to be text."),
+        ({"city": None}, "city is null; it has to be text."),
+        ({"city": ["x"]}, "city is an array; it has to be text."),
+        (
+            {"city": "x", "n_days": True},
+            "n_days is a boolean, true; it has to be a whole number.",
+        ),
+        (
+            {"city": "x", "n_days": 1.5},
+            "n_days is a number, 1.5; it has to be a whole number.",
+        ),
+        (
+            {"city": "x", "n_days": "2"},
+            'n_days is text, "2"; it has to be a whole number.',
+        ),
+        (
+            {"city": "x", "n_days": 1e300},
+            "n_days is a number, 1e+300; it has to be a whole number.",
+        ),
+        (
+            {"city": "x", "is_short": 1},
+            "is_short is a number, 1; it has to be true or false.",
+        ),
+        (
+            {"city": "x", "unit": "k"},
+            'unit is text, "k"; it has to be one of "c", "f".',
+        ),
+        (
+            {"city": "x", "town": "y"},
+            "town is not known; the names are city, n_days, unit, is_short.",
+        ),
+        (
+            {"city": "x", "unti": "c"},
+            (
+                "unti is not known; the names are city, n_days, unit, is_short. "
+                "Did you mean unit?"
+            ),
+        ),
+        (
+            {"n_days": []},
+            "n_days is an array; it has to be a whole number.",
+        ),
+    ],
+)
+def test_arguments_that_do_not_fit_are_answered(
+    box: Toolbox, log: Log, given: dict[str, object], told: str
+) -> None:
+    """Each fault is a sentence that says where, what and what is allowed."""
+    run = _run(box, "weather", json.dumps(given))
+
+    assert told in run.result
+    assert log.calls == []
+
+
+def test_every_fault_is_told_at_once(box: Toolbox) -> None:
+    """The model gets all faults of a call in one answer."""
+    run = _run(box, "weather", '{"n_days": "2", "unit": "k"}')
+
+    assert run.error == (
+        "city is missing; it has to be text. "
+        'n_days is text, "2"; it has to be a whole number. '
+        'unit is text, "k"; it has to be one of "c", "f".'
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            {"to": {"name": 1}, "on": "2026-02-30"},
+            (
+                "to.name is a number, 1; it has to be text. "
+                'on is text, "2026-02-30"; it has to be a date as text, such as '
+                '"2026-01-31".'
+            ),
+        ),
+        (
+            {"to": {"name": "a"}, "on": "2026-01-31", "stops": [{"name": "b"}, {}]},
+            "stops[1].name is missing; it has to be text.",
+        ),
+        (
+            {"to": {"name": "a", "height": -1}, "on": "2026-01-31"},
+            "to cannot be made: ValueError: a place is not below the ground.",
+        ),
+    ],
+)
+def test_nested_faults_name_their_place(
+    box: Toolbox, given: dict[str, object], told: str
+) -> None:
+    """A fault inside an argument is told with its path."""
+    assert _run(box, "go", json.dumps(given)).error == told
+
+
+def test_a_number_too_large_for_a_float_is_answered(box: Toolbox) -> None:
+    """A whole number beyond every float is refused in words."""
+    run = _run(box, "heat", '{"degrees": ' + "9" * 400 + "}")
+
+    assert run.error == "degrees is a number too large for a float."
+
+
+def test_an_unknown_tool_is_answered(box: Toolbox, log: Log) -> None:
+    """The model is told which tools there are, and which it may have meant."""
+    run = _run(box, "wether", '{"city": "Nan"}')
+
+    assert run.result == (
+        "Error: There is no tool 'wether'; the tools are weather, now, go, heat. "
+        "Did you mean weather?"
+    )
+    assert log.calls == []
+
+
+def test_edited_arguments_are_checked_again(box: Toolbox, log: Log) -> None:
+    """What a user made of the arguments is checked like what the model wrote."""
+    checked = check_call(box, _call("weather", '{"city": "Nan"}'))
+    assert isinstance(checked, Checked)
+
+    run = run_call(checked.tool, checked.call, {"city": 3})
+
+    assert run.error == "city is a number, 3; it has to be text."
+    assert log.calls == []
+
+
+def _divide() -> float:
+    """Divide."""
+    return 1 / 0
+
+
+class _SilentError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def _silent() -> None:
+    """Fail without a text."""
+    raise _SilentError
+
+
+def _loud() -> None:
+    """Fail with a long text."""
+    raise ValueError("x" * 100_000)
+
+
+def _half() -> None:
+    """Fail with half of a character."""
+    raise ValueError("\ud800")
+
+
+def _exit() -> None:
+    """Try to end Python."""
+    raise SystemExit(3)
+
+
+def test_what_a_tool_raises_is_told_without_a_traceback() -> None:
+    """The model gets name and message; the user gets the traceback."""
+    run = _run(Toolbox([_divide]), "_divide")
+
+    assert run.result == "Error: ZeroDivisionError: division by zero"
+    assert run.traceback is not None
+    assert "return 1 / 0" in run.traceback
+    assert "running.py" not in run.traceback
+    assert "apart.py" not in run.traceback
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (_silent, "Error: _SilentError"),
+        (_loud, "characters left out"),
+        (_half, "Error: ValueError: \ufffd"),
+        (_exit, "Error: SystemExit: 3"),
+    ],
+)
+def test_whatever_a_tool_raises_becomes_a_short_text(function: Any, told: str) -> None:  # noqa: ANN401 - any tool
+    """Errors without a text, too long or not to be sent are told all the same."""
+    run = _run(Toolbox([function]), function.__name__)
+
+    assert told in run.result
+    assert len(run.result.encode()) < 2000
+
+
+def test_a_keyboard_interrupt_in_a_tool_passes_through() -> None:
+    """KeyboardInterrupt is no answer for the model: whoever waits gets it."""
+
+    def stop() -> None:
+        """Stop."""
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _run(Toolbox([stop]), "stop")
+
+
+def test_an_interrupt_while_a_tool_runs_acts_at_once(gate: threading.Event) -> None:
+    """The user's interrupt ends the waiting; that the tool goes on is said."""
+
+    def hang() -> None:
+        """Hang."""
+        _thread.interrupt_main()
+        gate.wait()
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        _run(Toolbox([hang]), "hang")
+
+    assert "hang is still running" in stopped.value.__notes__[0]
+
+
+def test_a_hanging_tool_ends_at_its_limit(gate: threading.Event) -> None:
+    """The model is told of the limit; the user is shown where the tool hangs."""
+
+    def hang() -> None:
+        """Hang."""
+        gate.wait()
+
+    run = _run(Toolbox([tool(hang, timeout_s=SHORT_S)]), "hang", timeout_s=LONG_S)
+
+    assert run.result == "Error: hang gave no result within 0.05 s."
+    assert run.traceback is not None
+    assert "gate.wait()" in run.traceback
+    assert "still running" in run.traceback
+
+
+@pytest.mark.parametrize(
+    ("own_s", "limits"),
+    [
+        (None, {"timeout_s": SHORT_S}),
+        (LONG_S, {"within_s": SHORT_S}),
+        (None, {"timeout_s": LONG_S, "within_s": SHORT_S}),
+    ],
+    ids=["door", "total", "both"],
+)
+def test_the_doors_limits_hold_too(
+    gate: threading.Event, own_s: float | None, limits: dict[str, Any]
+) -> None:
+    """The door's limit holds where a tool has none; what is left in total, always."""
+
+    def hang() -> None:
+        """Hang."""
+        gate.wait()
+
+    run = _run(Toolbox([tool(hang, timeout_s=own_s)]), "hang", **limits)
+
+    assert run.error == "hang gave no result within 0.05 s."
+
+
+def test_with_no_time_left_nothing_is_run(box: Toolbox, log: Log) -> None:
+    """A call that could not end in time is answered without being run."""
+    run = _run(box, "now", within_s=0.0)
+
+    assert run.error == "No time is left; now was not run."
+    assert (run.sent_arguments, log.calls) == (None, [])
+
+
+def test_context_variables_are_the_callers() -> None:
+    """What a tool reads from its context is what the caller has set."""
+    where = ContextVar("where", default="nowhere")
+    where.set("here")
+
+    def look() -> str:
+        """Look."""
+        return where.get()
+
+    assert _run(Toolbox([look]), "look").result == "here"
+
+
+@pytest.fixture
+def portal() -> Iterator[Portal]:
+    """Return a loop on a thread of its own."""
+    opened = Portal()
+    yield opened
+    opened.close()
+
+
+def test_async_tools_are_awaited(portal: Portal) -> None:
+    """A coroutine function runs on the loop that was given."""
+
+    async def later(city: str) -> str:
+        """Wait."""
+        await asyncio.sleep(0)
+        return f"{city} {threading.current_thread().name}"
+
+    run = _run(Toolbox([later]), "later", '{"city": "Nan"}', submit=portal.run)
+
+    assert run.result == "Nan svc_notebook"
+
+
+def test_async_tools_need_no_loop() -> None:
+    """Without a loop given, a loop is made."""
+
+    async def later() -> str:
+        """Wait."""
+        await asyncio.sleep(0)
+        return "done"
+
+    assert _run(Toolbox([later]), "later").result == "done"
+
+
+def test_a_function_that_returns_an_awaitable_is_awaited(portal: Portal) -> None:
+    """It is the result that counts, not how the function was written."""
+
+    async def later() -> str:
+        await asyncio.sleep(0)
+        return "done"
+
+    def soon() -> Awaitable[str]:
+        """Give a promise."""
+        return later()
+
+    assert _run(Toolbox([soon]), "soon", submit=portal.run).result == "done"
+
+
+def test_a_hanging_async_tool_is_cancelled(portal: Portal) -> None:
+    """At the limit the coroutine is cancelled and can clean up."""
+    was_cancelled = threading.Event()
+
+    async def hang() -> None:
+        """Hang."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            was_cancelled.set()
+
+    run = _run(Toolbox([tool(hang, timeout_s=SHORT_S)]), "hang", submit=portal.run)
+
+    assert run.result == "Error: hang gave no result within 0.05 s."
+    assert run.traceback == "hang gave no result within 0.05 s."
+    assert was_cancelled.is_set()
+
+
+def test_an_interrupt_cancels_an_async_tool(portal: Portal) -> None:
+    """The user's interrupt cancels the coroutine and passes through."""
+    was_cancelled = threading.Event()
+
+    async def hang() -> None:
+        """Hang."""
+        _thread.interrupt_main()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            was_cancelled.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        _run(Toolbox([hang]), "hang", submit=portal.run)
+
+    assert was_cancelled.wait(LONG_S)
+
+
+@pytest.mark.parametrize("problem", [KeyboardInterrupt, SystemExit, ValueError])
+def test_what_an_async_tool_raises_leaves_the_loop_alive(
+    portal: Portal, problem: type[BaseException]
+) -> None:
+    """A KeyboardInterrupt passes through, the rest is told; the loop goes on."""
+
+    async def fail() -> None:
+        """Fail."""
+        raise problem
+
+    async def well() -> str:
+        """Succeed."""
+        return "well"
+
+    box = Toolbox([fail, well])
+    if problem is KeyboardInterrupt:
+        with pytest.raises(KeyboardInterrupt):
+            _run(box, "fail", submit=portal.run)
+    else:
+        assert _run(box, "fail", submit=portal.run).error == problem.__name__
+
+    assert _run(box, "well", submit=portal.run).result == "well"
+
+
+def test_a_loop_that_is_closed_is_an_answer(portal: Portal) -> None:
+    """Nothing is left unawaited, and no foreign error comes, where no loop runs."""
+
+    async def later() -> None:
+        """Wait."""
+
+    portal.close()
+
+    run = _run(Toolbox([later]), "later", submit=portal.run)
+
+    assert run.error is not None
+    assert "shutting down" in run.error
+
+
+def test_a_result_without_a_text_is_refused_by_name() -> None:
+    """The model is told of the kind that came; the user sees the same."""
+
+    def picture() -> bytes:
+        """Draw."""
+        return b"\x89PNG"
+
+    run = _run(Toolbox([picture]), "picture")
+
+    assert run.result.startswith("Error: The tool returned bytes")
+    assert run.traceback == run.error
+
+
+def test_results_are_fitted_to_what_is_left() -> None:
+    """The smaller of the tool's own size and what is left holds; what is cut counts."""
+
+    def much() -> str:
+        """Return much."""
+        return "word " * 1000
+
+    box = Toolbox([tool(much, max_result_tokens=100)])
+
+    whole = _run(box, "much", max_result_tokens=90)
+    small = _run(box, "much", max_result_tokens=50)
+
+    assert whole.n_cut_tokens > 1000
+    assert len(small.result) < len(whole.result)
+    assert refitted(whole, max_tokens=50).result == small.result
+
+
+def test_a_call_that_was_not_allowed_is_answered() -> None:
+    """A denial is a text for the model, kept apart from other errors."""
+    run = failed_run(_call("weather"), "The user did not allow it.", is_approved=False)
+
+    assert run.message.content == "Error: The user did not allow it."
+    assert run.is_approved is False
+
+
+def test_what_a_tool_does_to_its_arguments_stays_with_it() -> None:
+    """The record says what it was called with, also where it changed that."""
+
+    def fill(**given: dict[str, int]) -> str:
+        given["found"]["more"] = 1
+        return "filled"
+
+    parameters = {"type": "object", "properties": {"found": {"type": "object"}}}
+    about = {"name": "fill", "description": "Fill.", "parameters": parameters}
+    made = tool(fill, definition={"type": "function", "function": about})
+
+    run = run_call(made, _call("fill"), {"found": {}})
+
+    assert run.sent_arguments == {"found": {}}
+
+
+def test_an_async_tool_that_cancels_itself_is_told_so(portal: Portal) -> None:
+    """Nobody stopped it, so that nothing of a request is said."""
+
+    async def give_up() -> str:
+        """Give up."""
+        raise asyncio.CancelledError
+
+    run = run_call(tool(give_up), _call("give_up"), {}, submit=portal.run)
+
+    assert run.error == "CancelledError"
+
+
+def test_a_limit_is_told_in_short(gate: threading.Event) -> None:
+    """What is left of a total is no figure of ten digits."""
+
+    def hang() -> None:
+        """Hang."""
+        gate.wait(LONG_S)
+
+    run = run_call(tool(hang), _call("hang"), {}, within_s=0.0512345)
+
+    assert run.error == "hang gave no result within 0.05 s."

@@ -1,0 +1,203 @@
+"""Toolboxes and consent."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from svc_notebook.errors import ToolCallError, ToolSchemaError
+from svc_notebook.service.tool import FunctionCall, ToolCall
+from svc_notebook.tools.calling import Checked, check_call
+from svc_notebook.tools.consent import (
+    Decision,
+    Proposal,
+    Remembered,
+    approve_all,
+    deny_all,
+)
+from svc_notebook.tools.tool import tool
+from svc_notebook.tools.toolbox import Toolbox, to_toolbox
+
+READY: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "find",
+        "description": "Find <b>something</b>.",
+        "parameters": {
+            "type": "object",
+            "properties": {"what": {"type": "string"}},
+            "required": ["what"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+def weather(city: str) -> str:
+    """Tell the weather."""
+    return city
+
+
+def now() -> str:
+    """Tell the time."""
+    return "noon"
+
+
+def test_a_toolbox_holds_tools_in_order() -> None:
+    """Functions, tools and ready-made definitions are tools, found by name."""
+    asking = tool(now, confirm=True)
+
+    box = Toolbox([weather, asking, READY])
+
+    assert box.names == ("weather", "now", "find")
+    assert [each.name for each in box] == ["weather", "now", "find"]
+    assert len(box) == 3
+    assert "now" in box
+    assert box.tool("now") is asking
+    assert box.definitions[2] == READY
+    assert repr(box) == "Toolbox([weather, now, find])"
+
+
+def test_definitions_are_copies() -> None:
+    """What is done to a definition afterwards changes nothing that is sent."""
+    given = {"type": "function", "function": {"name": "x", "parameters": None}}
+    box = Toolbox([weather, given])
+    given["function"] = {"name": "y"}
+    box.definitions[0]["function"]["name"] = "y"
+
+    names = [each["function"]["name"] for each in box.definitions]
+
+    assert names == ["weather", "x"]
+
+
+def test_an_unknown_name_is_told_with_those_that_are_there() -> None:
+    """The error names the tools and the nearest."""
+    with pytest.raises(ToolCallError, match=r"are weather, now\. Did you mean now"):
+        Toolbox([weather, now]).tool("nwo")
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    """A call says no more than a name; the remedy is another one."""
+    with pytest.raises(ToolSchemaError, match=r"called 'weather'.*name="):
+        Toolbox([weather, tool(weather)])
+
+
+def test_toolboxes_are_added() -> None:
+    """A sum offers both; the very same tool is offered once, a namesake is refused."""
+    asking = tool(now)
+
+    box = Toolbox([weather, asking])
+
+    assert (box + Toolbox([asking])).names == ("weather", "now")
+    assert (Toolbox() + weather).names == ("weather",)
+    with pytest.raises(ToolSchemaError):
+        Toolbox([now]) + asking
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        (None, ()),
+        ([], ()),
+        (weather, ("weather",)),
+        (tool(weather), ("weather",)),
+        (READY, ("find",)),
+        ((weather, READY), ("weather", "find")),
+        (Toolbox([now]), ("now",)),
+    ],
+    ids=["none", "empty", "function", "tool", "ready", "tuple", "toolbox"],
+)
+def test_whatever_a_door_is_given_becomes_a_toolbox(
+    given: object, names: tuple[str, ...]
+) -> None:
+    """One tool or several, in any of their forms."""
+    assert to_toolbox(given).names == names
+
+
+@pytest.mark.parametrize("given", ["weather", b"x", 3, ["weather"], [None], [str]])
+def test_what_is_no_tool_is_refused(given: object) -> None:
+    """The refusal says what a toolbox is made of."""
+    with pytest.raises(ToolSchemaError, match="function"):
+        to_toolbox(given)
+
+
+def test_a_toolbox_is_drawn_with_everything_escaped() -> None:
+    """The table names tools, descriptions and what a request pays for them."""
+    html = Toolbox([READY, tool(now, confirm=True)])._repr_html_()
+
+    assert "Find &lt;b&gt;something&lt;/b&gt;." in html
+    assert "asks first" in html
+    assert "2 tools, about" in html
+
+
+def _proposal() -> Proposal:
+    call = ToolCall(
+        id="call_1", function=FunctionCall(name="weather", arguments='{"city": "Nan"}')
+    )
+    checked = check_call(Toolbox([weather]), call)
+    assert isinstance(checked, Checked)
+    return Proposal.of(checked)
+
+
+def test_a_proposal_says_what_would_be_done() -> None:
+    """It has the call's id, the tool, the checked arguments and what the tool does."""
+    assert _proposal() == Proposal(
+        call_id="call_1",
+        name="weather",
+        arguments={"city": "Nan"},
+        about="Tell the weather.",
+    )
+
+
+def test_all_or_nothing_can_be_allowed() -> None:
+    """`deny_all` and `approve_all` ask nobody."""
+    assert deny_all(_proposal()) == Decision(verdict="deny")
+    assert approve_all(_proposal()) == Decision(verdict="approve")
+
+
+def test_always_is_remembered() -> None:
+    """After "always" a tool is not asked about again, until it is forgotten."""
+    verdicts = iter(["approve", "always", "deny"])
+    consent = Remembered(lambda _: Decision(verdict=next(verdicts)))  # type: ignore[arg-type]  # a verdict
+
+    got = [consent(_proposal()).verdict for _ in range(4)]
+    remembered = consent.always
+    consent.forget()
+
+    assert got == ["approve", "always", "approve", "approve"]
+    assert remembered == ("weather",)
+    assert consent(_proposal()).verdict == "deny"
+
+
+def test_one_tool_can_be_forgotten() -> None:
+    """The others stay allowed; those who share what is allowed forget it together."""
+    consent = Remembered(lambda _: Decision(verdict="always"))
+    beside = Remembered(deny_all, beside=consent)
+    proposal = _proposal()
+    consent(proposal)
+    consent(replace(proposal, name="other"))
+
+    consent.forget("weather")
+
+    assert beside.always == ("other",)
+    assert beside(proposal).verdict == "deny"
+
+
+def test_a_proposal_can_be_changed_without_changing_the_call() -> None:
+    """Whoever decides gets a copy of the arguments."""
+    arguments = '{"city": "Nan"}'
+    call = ToolCall(id="c", function=FunctionCall(name="weather", arguments=arguments))
+    checked = check_call(Toolbox([weather]), call)
+    assert isinstance(checked, Checked)
+
+    Proposal.of(checked).arguments["city"] = "Rome"
+
+    assert checked.arguments == {"city": "Nan"}
+
+
+def test_an_unknown_name_is_shown_printable_once() -> None:
+    """Control characters become escapes, and these are not escaped again."""
+    with pytest.raises(ToolCallError) as caught:
+        Toolbox().tool("a\x1b")
+
+    assert str(caught.value) == "There is no tool 'a\\x1b'; none is."
