@@ -37,6 +37,10 @@ from svc_notebook.errors import (
     StreamBrokenError,
     SvcError,
     TimedOutError,
+    ToolCallError,
+    ToolError,
+    ToolLoopError,
+    ToolSchemaError,
     TransportError,
     UnknownModelError,
 )
@@ -45,12 +49,24 @@ from svc_notebook.frames import (
     export_answers,
     read_parquet,
     replies_df,
+    tool_calls_df,
     usage_df,
 )
+from svc_notebook.panels.opening import panel
 from svc_notebook.service.message import Message
 from svc_notebook.session import current
 from svc_notebook.sweeps.run import Run
-from svc_notebook.verbs import complete, conversation, last, stream, sweep, use
+from svc_notebook.tools.tool import tool
+from svc_notebook.tools.toolbox import Toolbox
+from svc_notebook.verbs import (
+    complete,
+    conversation,
+    extract,
+    last,
+    stream,
+    sweep,
+    use,
+)
 
 __all__ = [
     "AskError",
@@ -79,18 +95,27 @@ __all__ = [
     "StreamBrokenError",
     "SvcError",
     "TimedOutError",
+    "ToolCallError",
+    "ToolError",
+    "ToolLoopError",
+    "ToolSchemaError",
+    "Toolbox",
     "TransportError",
     "UnknownModelError",
     "complete",
     "conversation",
     "export",
     "export_answers",
+    "extract",
     "last",
     "load_ipython_extension",
+    "panel",
     "read_parquet",
     "replies_df",
     "stream",
     "sweep",
+    "tool",
+    "tool_calls_df",
     "unload_ipython_extension",
     "usage_df",
     "use",

@@ -22,6 +22,10 @@ raises fills in what happened, and the notebook edge decides how it looks.
         ServerFaultError       500 and its kin
       DocumentError            an answer that the service document does not allow
       CutError                 a reply was cut where only a whole one will do
+      ToolError
+        ToolSchemaError (ValueError)  what cannot be offered as a tool
+        ToolCallError          a call that does not fit its tool
+        ToolLoopError          rounds of calls that came to no answer
       LedgerError              the store of exchanges cannot be used
 
 Rules: a message says what happened, what is allowed and what to do next; no
@@ -199,6 +203,46 @@ class DocumentError(SvcError):
 
 class CutError(SvcError):
     """A reply was cut where only a whole one will do; `partial` holds it."""
+
+
+class ToolError(SvcError):
+    """Something about tools went wrong."""
+
+
+class ToolSchemaError(ToolError, ValueError):
+    """A function or a definition cannot be offered as a tool; nothing was sent."""
+
+
+class ToolCallError(ToolError):
+    """A call, or a value of the model's, does not fit what was offered.
+
+    Attributes:
+        faults: Every fault, a sentence each, in words for the model.
+    """
+
+    def __init__(self, message: str = "", *, faults: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.faults = faults or (message,)
+
+
+class ToolLoopError(ToolError):
+    """Rounds of calls that ended before the model gave an answer.
+
+    Attributes:
+        messages: The history until then, which can be sent again: `Message`s.
+        trail: The calls that were run until then: `ToolRun`s.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        messages: tuple[object, ...] = (),
+        trail: tuple[object, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.messages = messages
+        self.trail = trail
 
 
 class LedgerError(SvcError):

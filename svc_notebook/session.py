@@ -7,14 +7,18 @@ when they are first needed, so that importing the package stays light.
 
 import atexit
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from secrets import token_hex
 from threading import RLock
 from uuid import uuid4
 
+from svc_notebook.chat.consenting import AtPrompt
 from svc_notebook.chat.conversations import Conversations
+from svc_notebook.chat.loop import run_rounds
+from svc_notebook.chat.tool_record import keep_in
 from svc_notebook.client.answered import Answerer
 from svc_notebook.client.keys import wanted_key
 from svc_notebook.client.sync import Client
@@ -25,6 +29,7 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import MissingKeyError, SettingsError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.answers import Answers
+from svc_notebook.ledger.place import MEMORY
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.reuse import find_answer
 from svc_notebook.ledger.store import Ledger
@@ -36,6 +41,7 @@ from svc_notebook.settings import (
     mark_of_env,
     read_env,
 )
+from svc_notebook.tools.consent import Remembered
 
 
 class Session:
@@ -44,16 +50,29 @@ class Session:
     Attributes:
         session_id: Marks this kernel's exchanges in the ledger.
         conversations: By name; shared by magic, panel and Python.
+        at_prompt: Asks for consent to calls of tools, at the prompt.
+        consent: The same, and remembers what is always allowed.
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.session_id = uuid4().hex
         self.conversations = Conversations(
-            ask=lambda request, origin: self.client.ask(
-                request, origin=origin, watch=say
+            ask=self.ask,
+            run=lambda request, origin, toolbox: (
+                run_rounds(
+                    request,
+                    origin,
+                    toolbox=toolbox,
+                    send=self.ask,
+                    consent=self.consent,
+                    keep=keep_in(self.ledger),
+                    hide=self.key_hider(),
+                ).completion
             ),
             model=lambda: self.settings.model,
         )
+        self.at_prompt = AtPrompt()
+        self.consent = Remembered(self.at_prompt)
         self._lock = RLock()
         self._ledger: Ledger | None = None
         self._client: Client | None = None
@@ -107,6 +126,10 @@ class Session:
                 )
             return self._client
 
+    def ask(self, request: CompletionRequest, origin: Origin) -> Completion:
+        """Send a request and return the reply, in one piece."""
+        return self.client.ask(request, origin=origin, watch=say)
+
     def key(self) -> Key:
         """The key for the endpoint in use: the emulator's own, or the user's."""
         if self._emulator and self.settings.is_emulated:
@@ -115,6 +138,13 @@ class Session:
         if isinstance(found, MissingKeyError):
             raise found
         return found
+
+    def key_hider(self) -> Callable[[str], str]:
+        """Return what blots the key out of a text where all of it stands."""
+        try:
+            return self.key().hide_whole
+        except MissingKeyError:
+            return str
 
     @property
     def answers(self) -> Answerer | None:
@@ -128,11 +158,13 @@ class Session:
         return Answers.from_file(self.settings.answers).find
 
     def reused(self, request: CompletionRequest, origin: Origin) -> Exchange | None:
-        """Look for the answer to an identical request in the ledger."""
-        endpoint = self.settings.base_url
-        if endpoint is None:
-            return None
-        return find_answer(self.ledger, request, endpoint=endpoint, origin=origin)
+        """Look for the answer to an identical request in the ledger, then the file."""
+        endpoint, recorded = self.settings.base_url, self.answers
+        if endpoint is not None:
+            found = find_answer(self.ledger, request, endpoint=endpoint, origin=origin)
+            if found is not None:
+                return found
+        return None if recorded is None else recorded(request, origin)
 
     @property
     def prices(self) -> Prices | None:
@@ -190,6 +222,38 @@ class Session:
         with self._lock:
             self._settings = self.settings.setting(source, model=model)
 
+    def use_path(self, name: str, path: str | None, *, source: str) -> None:
+        """Use this ledger or price table from now on.
+
+        Args:
+            name: `ledger` or `prices`.
+            path: The file, or `:memory:`; None for what the environment says.
+            source: Who says so.
+
+        Raises:
+            LedgerError: No ledger can be kept there; the one before stays in use.
+            SettingsError: It is no price table; the one before stays in use.
+        """
+        if path is not None:
+            path = path if path == MEMORY else str(Path(path).expanduser().absolute())
+            check = Prices.from_file if name == "prices" else _check_ledger
+            check(path)
+        with self._lock:
+            now = self.settings
+            if path is not None:
+                found = now.setting(source, **{name: path})
+            else:
+                said = read_env(os.environ)[0] if self._is_following else Settings()
+                sources = {key: now.sources[key] for key in now.sources if key != name}
+                if name in said.sources:
+                    sources[name] = said.sources[name]
+                value = getattr(said, name)
+                found = replace(now, **{name: value}, sources=sources)
+            if found.ledger == now.ledger:
+                self._settings = found  # nothing that is open was made from it
+            else:
+                self._renew(found)
+
     def _follow(self) -> None:
         """Take over what the environment says, but for what was set here."""
         found, self._problems = read_env(os.environ)
@@ -219,6 +283,11 @@ class Session:
                 if part is not None:
                     part.close()
             self._client = self._ledger = self._emulator = None
+
+
+def _check_ledger(path: str) -> None:
+    with Ledger(path) as ledger:
+        ledger.check()
 
 
 _lock = RLock()

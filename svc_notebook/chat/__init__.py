@@ -1,1 +1,1 @@
-"""Tokens, the budget and, later, conversations."""
+"""Conversations, the budget of a request, and rounds of tool calls."""

@@ -4,6 +4,7 @@ Rules: pure; a word of advice names its section; nothing is refused here.
 """
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Mapping
 
@@ -30,6 +31,18 @@ def on_params(params: Mapping[str, object]) -> str | None:
         name for name, value in params.items() if value is not None
     }
     return BOTH_CHANGED if is_both else None
+
+
+def warn_on_params(params: Mapping[str, object], *, stacklevel: int = 2) -> None:
+    """Warn of what the document advises about these parameters.
+
+    Args:
+        params: As sent, by the document's names.
+        stacklevel: Whose line is named: 2 is the caller's caller.
+    """
+    advice = on_params(params)
+    if advice is not None:
+        warnings.warn(advice, UserWarning, stacklevel=stacklevel + 1)
 
 
 def on_reply(text: str, params: Mapping[str, object]) -> str | None:

@@ -3,48 +3,38 @@
 What it is not: a store. Every answer is an exchange in the ledger, and `restore`
 reads a conversation out of them. Rules: the history changes in one step, when an
 answer is in; a turn that failed without text leaves it as it was, an interrupted
-one keeps what had come, marked; whatever happened, the history can be sent.
+one keeps what had come, marked; whatever happened, the history can be sent; whoever
+listens is told after each change, and what goes wrong there stays there.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from threading import RLock
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 from uuid import uuid4
 
 from svc_notebook.client.signature import with_params
 from svc_notebook.completion import Completion
-from svc_notebook.display.transcript import Entry, transcript
+from svc_notebook.display.transcript import transcript
 from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.exchange import Door, Exchange, Origin
-from svc_notebook.service.message import Message
 from svc_notebook.service.params import Params
-from svc_notebook.service.request import CompletionRequest, build_request
+from svc_notebook.service.request import CompletionRequest
 from svc_notebook.tokens import estimate_prompt_tokens
+from svc_notebook.tools.toolbox import Toolbox
 
-from .budget import Fitted, MaxTokens, fit, in_force, room_for_reply
-from .turns import History, Turn, Version
+from .answered import answered
+from .budget import MaxTokens
+from .holding import Change, Holding, State
+from .loop import RoundsInterrupted
+from .offering import to_offer
+from .readings import to_entries, to_json, to_markdown
+from .steps import NextTurn, Wanted, to_go_on, to_step
+from .turns import History, Turn
+
+if TYPE_CHECKING:  # pandas loads when a frame is asked for
+    import pandas as pd
 
 Ask = Callable[[CompletionRequest, Origin], Completion]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NextTurn:
-    """A turn about to be asked.
-
-    Attributes:
-        request: What is sent.
-        origin: Who asks, with the conversation and the turn.
-        fitted: What of the history goes along, and what is left out.
-        is_again: Whether the turn was answered before.
-        n_later: How many turns come after it, which become stale.
-    """
-
-    request: CompletionRequest
-    origin: Origin
-    fitted: Fitted
-    is_again: bool = False
-    n_later: int = 0
+Run = Callable[[CompletionRequest, Origin, Toolbox], Completion]
 
 
 class Conversation:
@@ -53,6 +43,7 @@ class Conversation:
     Args:
         name: As `svc.conversation(NAME)` and `%%svc -c NAME` spell it.
         ask: Sends a request and returns the reply.
+        run: The same in rounds, the tools being run; None hands their calls back.
         model: Gives the model where an ask names none.
         system: A system message in front of every request.
     """
@@ -62,41 +53,45 @@ class Conversation:
         name: str,
         *,
         ask: Ask,
+        run: Run | None = None,
         model: Callable[[], str],
         system: str | None = None,
     ) -> None:
         self.name = name
         self._ask = ask
+        self._run = run
         self._model = model
-        self._lock = RLock()
-        self._history = History(system=system)
-        self._series = uuid4().hex[:12]  # what `reset` ends and `restore` looks for
+        self._holding = Holding(name, system)
 
     @property
     def history(self) -> History:
         """The turns so far; a value that does not change."""
-        return self._history
+        return self._holding.state.history
 
     @property
     def turns(self) -> tuple[Turn, ...]:
         """The turns so far, oldest first."""
-        return self._history.turns
+        return self.history.turns
 
     @property
     def system(self) -> str | None:
         """The system message in front of every request."""
-        return self._history.system
+        return self.history.system
 
     @system.setter
     def system(self, text: str | None) -> None:
-        with self._lock:
-            self._history = replace(self._history, system=text)
+        self._holding.say_system(text)
 
     @property
     def est_tokens(self) -> int:
         """Estimated tokens of all turns that are sent."""
         shown = (turn for turn in self.turns if not turn.is_hidden)
         return estimate_prompt_tokens([m for turn in shown for m in turn.messages])
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether there is a change to undo."""
+        return self._holding.can_undo
 
     @with_params
     def ask(
@@ -107,26 +102,68 @@ class Conversation:
         Args:
             text: The next message of the user.
             model: Id of the model; the session's model if None.
-            **params: As for `svc.complete`.
+            **params: As for `svc.complete`; functions in `tools` are run in rounds,
+                and the history holds their calls and results.
 
         Raises:
             AskError: Something is not allowed; nothing was sent.
             SvcError: It failed; the history is as before, or holds the partial reply.
         """
-        step = self.next_turn(text, model=model, params=dict(params))
-        try:
-            completion = self._ask(step.request, step.origin)
-        except SvcError as error:
-            if isinstance(error.partial, Completion):
-                self.record(step, error.partial)
-            raise
-        self.record(step, completion)
-        return completion
+        return self._asked(params, text=text, model=model)
 
-    def next_turn(
+    @with_params
+    def ask_again(
         self,
-        text: str,
+        turn: int | str,
+        text: str | None = None,
         *,
+        model: str | None = None,
+        **params: Unpack[Params],
+    ) -> Completion:
+        """Ask a turn again, with its own prompt or another; the answer is a version.
+
+        Args:
+            turn: Its number, from 1, or its id.
+            text: The prompt instead of the one it has.
+            model: Id of the model; the session's model if None.
+            **params: As for `svc.complete`.
+
+        Raises:
+            AskError: There is no such turn, or something is not allowed.
+            SvcError: It failed; the history is as before, or holds the partial reply.
+        """
+        return self._asked(params, text=text, turn=turn, model=model)
+
+    @with_params
+    def go_on(
+        self,
+        turn: int | str | None = None,
+        *,
+        model: str | None = None,
+        **params: Unpack[Params],
+    ) -> Completion:
+        """Have a reply that was cut or interrupted continued in its place.
+
+        Args:
+            turn: Its number, from 1, or its id; the newest turn if None.
+            model: Id of the model; the session's model if None.
+            **params: As for `svc.complete`; `n` and `tools` do not apply.
+
+        Returns:
+            The completion of the continuation alone; the history has the joined text.
+
+        Raises:
+            AskError: There is nothing to go on with, or something is not allowed.
+            SvcError: It failed; the reply is as before, or has grown by what came.
+        """
+        step = self.next_part(turn, model=model, params=dict(params))
+        return self._answer(step)
+
+    def next_turn(  # noqa: PLR0913 - each is said by some door
+        self,
+        text: str | None,
+        *,
+        turn: int | str | None = None,
         model: str | None = None,
         params: Mapping[str, Any] | None = None,
         max_tokens: MaxTokens = None,
@@ -136,82 +173,123 @@ class Conversation:
         """Prepare the next turn, or one that is asked again; nothing is sent.
 
         Args:
-            text: The message of the user.
+            text: The message of the user; the turn's own if None.
+            turn: The turn to ask again, by number or id; a new one if None.
             model: Id of the model; the session's model if None.
             params: Parameters by the document's names.
             max_tokens: A number, `fit`, or `service` or None to send none.
             door: Who asks.
-            place: Names the turn; the same name asks the same turn again.
+            place: Names a new turn; the same name asks the same turn again.
 
         Raises:
             AskError: Something is not allowed.
         """
-        given = dict(params or {})
-        max_tokens = given.pop("max_tokens", None) or max_tokens
-        extra = given.pop("extra", None)
-        prompt = Message(role="user", content=text)
-        with self._lock:
-            history = self._history
-            turn_id = f"{self._series}/{place or uuid4().hex[:12]}"
-        fitted = fit(
-            history.system,
-            history.before(turn_id),
-            prompt,
-            reply_tokens=room_for_reply(max_tokens),
-        )
-        number = history.place_of(turn_id)
-        return NextTurn(
-            request=build_request(
-                fitted.messages,
-                model=model or self._model(),
-                params={
-                    **given,
-                    "max_tokens": in_force(max_tokens, fitted.prompt_tokens),
-                },
-                extra=extra,
-            ),
-            origin=Origin(door=door, conversation=self.name, turn_id=turn_id),
-            fitted=fitted,
-            is_again=number is not None,
-            n_later=0 if number is None else len(history.turns) - number - 1,
-        )
+        history, series = self._holding.state
+        turn_id = f"{series}/{place or uuid4().hex[:12]}"
+        if turn is not None:
+            found = self._turn(history, turn)
+            turn_id = found.turn_id
+            text = found.prompt.content if text is None else text
+        wanted = self._wanted(model, params, max_tokens)
+        origin = Origin(door=door, conversation=self.name, turn_id=turn_id)
+        return to_step(history, text or "", origin, wanted)
+
+    def next_part(
+        self,
+        turn: int | str | None = None,
+        *,
+        model: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        max_tokens: MaxTokens = None,
+        door: Door = "python",
+    ) -> NextTurn:
+        """Prepare to go on with a reply that stopped before its end.
+
+        Args:
+            turn: Its number or id; the newest if None.
+            model: Id of the model; the session's model if None.
+            params: Parameters by the document's names.
+            max_tokens: As for `next_turn`.
+            door: Who asks.
+
+        Raises:
+            AskError: There is no such turn, it is whole, or something is not allowed.
+        """
+        history = self.history
+        found = self._turn(history, len(history.turns) if turn is None else turn)
+        origin = Origin(door=door, conversation=self.name, turn_id=found.turn_id)
+        return to_go_on(history, origin, self._wanted(model, params, max_tokens))
 
     def record(self, step: NextTurn, completion: Completion) -> None:
         """Take an answer into the history; one without any content changes nothing."""
-        with self._lock:
-            self._history = _answered(self._history, completion.exchange, step.origin)
+        exchange, trail = completion.exchange, completion.trail
+        self._change(lambda old: answered(old, exchange, step.origin, trail))
 
-    def choose(self, number: int, version: int) -> None:
+    def choose(self, turn: int | str, version: int) -> None:
         """Let another version of a turn feed later turns; both count from 1.
 
         Raises:
             ParameterError: There is no such turn or version.
         """
-        self._change(lambda history: history.choosing(number, version))
+        self._change(lambda history: history.choosing(turn, version))
 
-    def toggle_pin(self, number: int) -> bool:
-        """Pin a turn, counted from 1, or undo that; say whether it is pinned now.
+    def pick(self, turn: int | str, choice: int) -> None:
+        """Let another choice of a turn's answer feed later turns; both count from 1.
+
+        Raises:
+            ParameterError: There is no such turn or choice.
+        """
+        self._change(lambda history: history.picking(turn, choice))
+
+    def delete(self, turn: int | str) -> None:
+        """Take a turn, by number or id, out of the history; `undo` brings it back.
 
         Raises:
             ParameterError: There is no such turn.
         """
-        self._change(lambda history: history.toggled(number, pin=True))
-        return self.turns[number - 1].is_pinned
+        self._change(lambda history: history.deleting(turn))
 
-    def toggle_hidden(self, number: int) -> bool:
-        """Hide a turn, counted from 1, or undo that; say whether it is hidden now.
+    def toggle_pin(self, turn: int | str) -> bool:
+        """Pin a turn, by number or id, or undo that; say whether it is pinned now.
 
         Raises:
             ParameterError: There is no such turn.
         """
-        self._change(lambda history: history.toggled(number, hide=True))
-        return self.turns[number - 1].is_hidden
+        self._change(lambda history: history.toggled(turn, pin=True))
+        return self._turn(self.history, turn).is_pinned
+
+    def toggle_hidden(self, turn: int | str) -> bool:
+        """Hide a turn, by number or id, or undo that; say whether it is hidden now.
+
+        Raises:
+            ParameterError: There is no such turn.
+        """
+        self._change(lambda history: history.toggled(turn, hide=True))
+        return self._turn(self.history, turn).is_hidden
 
     def reset(self) -> None:
         """Forget all turns; the system message stays, and so does the ledger."""
-        with self._lock:
-            self._history = History(system=self._history.system)
-            self._series = uuid4().hex[:12]
+        self._holding.begin_anew()
+
+    def undo(self) -> bool:
+        """Take the last change of the turns back; say whether there was one.
+
+        Answers, versions, picks, pins, deletions and resets are changes; the system
+        message is none. What was asked stays in the ledger.
+        """
+        return self._holding.undo()
+
+    def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Have a function called after each change, by whatever door.
+
+        Args:
+            callback: Called without arguments, on the thread that made the change; it
+                must return soon. What it raises is logged and goes no further.
+
+        Returns:
+            A function that ends this.
+        """
+        return self._holding.listen(callback)
 
     def restore(self, exchanges: Iterable[Exchange]) -> Self:
         """Rebuild the turns since the last reset from the ledger's exchanges.
@@ -226,22 +304,84 @@ class Conversation:
             history = History(system=newest.request.system)
             for exchange in kept:
                 if _series_of(exchange) == series:
-                    history = _answered(history, exchange, exchange.origin)
-            with self._lock:
-                self._history, self._series = history, series
+                    history = answered(history, exchange, exchange.origin)
+            self._holding.put(State(history, series))
         return self
 
-    def _change(self, change: Callable[[History], History]) -> None:
-        with self._lock:
-            try:
-                self._history = change(self._history)
-            except IndexError:
-                found = len(self.turns)
+    def to_df(self, *, versions: Literal["chosen", "all"] = "chosen") -> "pd.DataFrame":
+        """List the messages.
+
+        Args:
+            versions: `chosen` for what feeds later turns, `all` for every version and
+                choice.
+
+        Returns:
+            One row a message, in order; dtypes are fixed, also for no turns.
+
+        Raises:
+            ParameterError: `versions` is neither.
+        """
+        from .frame import to_df  # noqa: PLC0415 - loads pandas
+
+        return to_df(self.history, versions=versions)
+
+    def to_markdown(self) -> str:
+        """Return the chosen versions as a Markdown document."""
+        return to_markdown(self.name, self.history)
+
+    def to_json(self) -> str:
+        """Return everything, all versions and choices included, as JSON text."""
+        return to_json(self.name, self.history)
+
+    def _asked(self, params: Params, **said: Any) -> Completion:  # noqa: ANN401 - of next_turn
+        offer = to_offer(params.pop("tools", None))
+        step = self.next_turn(**said, params={**params, "tools": offer.definitions})
+        return self._answer(step, offer.toolbox)
+
+    def _answer(self, step: NextTurn, toolbox: Toolbox | None = None) -> Completion:
+        try:
+            if toolbox is None or self._run is None:
+                completion = self._ask(step.request, step.origin)
             else:
-                return
-        raise ParameterError(
-            f"The conversation {self.name!r} has {found} turns and no such turn or "
-            f"version; `%svc history {self.name}` lists them with their versions.",
+                completion = self._run(step.request, step.origin, toolbox)
+        except (SvcError, RoundsInterrupted) as error:
+            if isinstance(error.partial, Completion):
+                self.record(step, error.partial)
+            raise
+        self.record(step, completion)
+        return completion
+
+    def _wanted(
+        self,
+        model: str | None,
+        params: Mapping[str, Any] | None,
+        max_tokens: MaxTokens,
+    ) -> Wanted:
+        return Wanted(
+            model=model or self._model(), params=params or {}, max_tokens=max_tokens
+        )
+
+    def _turn(self, history: History, turn: int | str) -> Turn:
+        try:
+            return history.turn(turn)
+        except IndexError:
+            pass
+        raise self._missing(len(history.turns))
+
+    def _change(self, change: Change) -> None:
+        try:
+            self._holding.change(change)
+        except IndexError:
+            found = len(self.turns)
+        else:
+            return
+        raise self._missing(found)
+
+    def _missing(self, found: int) -> ParameterError:
+        return ParameterError(
+            f"The conversation {self.name!r} has {found} turns and no such turn, "
+            f"version or choice; `%svc history {self.name}` lists them with their "
+            "versions.",
             param="turn",
         )
 
@@ -250,52 +390,8 @@ class Conversation:
         return f"<Conversation {self.name!r}: {n_turns} turn{'s'[: n_turns != 1]}>"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
-        return transcript(
-            self.name,
-            [
-                entry
-                for number, turn in enumerate(self.turns, start=1)
-                for entry in _entries(number, turn)
-            ],
-        )
-
-
-def _answered(history: History, exchange: Exchange, origin: Origin) -> History:
-    choice = exchange.choices[0] if exchange.choices else None
-    if choice is None or not (choice.text or choice.tool_calls) or not origin.turn_id:
-        return history
-    is_partial = exchange.status != "ok"
-    reply = Message(
-        role="assistant",
-        content=choice.text or "",
-        # calls of a reply that broke off have no results and could not be sent
-        tool_calls=() if is_partial else choice.tool_calls,
-    )
-    version = Version(
-        exchange_id=exchange.exchange_id, replies=(reply,), is_partial=is_partial
-    )
-    return history.answered(origin.turn_id, exchange.request.messages[-1], version)
+        return transcript(self.name, to_entries(self.history))
 
 
 def _series_of(exchange: Exchange) -> str:
     return (exchange.origin.turn_id or "").partition("/")[0]
-
-
-def _entries(number: int, turn: Turn) -> tuple[Entry, Entry]:
-    marks = [
-        word
-        for word, is_so in (
-            ("pinned", turn.is_pinned),
-            ("hidden", turn.is_hidden),
-            ("stale: an earlier turn has changed", turn.is_stale),
-            ("interrupted", turn.version.is_partial),
-        )
-        if is_so
-    ]
-    if len(turn.versions) > 1:
-        marks.insert(0, f"version {turn.chosen + 1} of {len(turn.versions)}")
-    reply = "\n\n".join(each.content or "" for each in turn.version.replies)
-    return (
-        Entry(heading=f"{number} · user", text=turn.prompt.content or ""),
-        Entry(heading=" · ".join(["assistant", *marks]), text=reply, is_markdown=True),
-    )

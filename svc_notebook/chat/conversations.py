@@ -10,7 +10,7 @@ from threading import RLock
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange
 
-from .conversation import Ask, Conversation
+from .conversation import Ask, Conversation, Run
 
 
 class Conversations:
@@ -19,10 +19,14 @@ class Conversations:
     Args:
         ask: Sends a request and returns the reply.
         model: Gives the model where an ask names none.
+        run: Sends a request and runs the tools that the reply calls, in rounds.
     """
 
-    def __init__(self, ask: Ask, model: Callable[[], str]) -> None:
+    def __init__(
+        self, ask: Ask, model: Callable[[], str], run: Run | None = None
+    ) -> None:
         self._ask = ask
+        self._run = run
         self._model = model
         self._lock = RLock()
         self._by_name: dict[str, Conversation] = {}
@@ -42,7 +46,7 @@ class Conversations:
         with self._lock:
             if name not in self._by_name:
                 self._by_name[name] = Conversation(
-                    name, ask=self._ask, model=self._model
+                    name, ask=self._ask, run=self._run, model=self._model
                 )
             return self._by_name[name]
 

@@ -36,7 +36,13 @@ def note_html(note: str) -> str:
     return f'<div style="{QUIET_LINE}">{to_text(note)}</div>' if note else ""
 
 
-def _block_html(block: Block, *, is_coloured: bool = True) -> str:
+def block_html(block: Block, *, is_coloured: bool = True) -> str:
+    """Draw a finished block.
+
+    Args:
+        block: As `Blocks` gave it.
+        is_coloured: Whether whole code blocks get colours.
+    """
     # Colours need the whole code: a part of it would be read as something else.
     is_whole = not block.is_cut and block.markdown == block.source
     html = to_html(block.markdown, highlight=is_whole and is_coloured)
@@ -81,6 +87,18 @@ class LiveCell:
         n_messages, n_bytes = self._draw()
         self._due_at = now_s + max(GAP_S * n_messages, n_bytes / MAX_BYTES_PER_S)
 
+    def hurry(self) -> None:
+        """Let the next flush show what is new without waiting its turn."""
+        self._due_at = 0.0
+
+    def step(self, html: str, plain: str) -> None:
+        """Show what stays below the text so far; text goes on below it."""
+        self._blocks.feed("\n\n")
+        self._note = ""
+        self._draw()
+        self._show(html, plain)
+        self._is_open = False
+
     def settle(self, final: Final | None) -> None:
         """Replace everything by the final form, or by nothing."""
         if final is None:
@@ -96,7 +114,7 @@ class LiveCell:
         n_bytes = 0
         if blocks:
             n_bytes += self._show(
-                "".join(map(_block_html, blocks)), "".join(b.source for b in blocks)
+                "".join(map(block_html, blocks)), "".join(b.source for b in blocks)
             )
             self._is_open = False
         tail = self._blocks.tail
@@ -156,12 +174,27 @@ class LiveDisplay:
             return
         self._is_stale = False
         for block in self._blocks.take():
-            self._finished += _block_html(block, is_coloured=False)
+            self._finished += block_html(block, is_coloured=False)
         tail = to_html(self._blocks.tail.markdown, highlight=False)
         html = self._finished + tail + note_html(self._note)
         self._screen.update({"text/html": f"<div>{html}</div>"}, self._display_id)
         gap_s = GAP_S + _GAP_S_PER_CHAR * self._n_chars
         self._due_at = now_s + min(gap_s, MAX_GAP_S)
+
+    def hurry(self) -> None:
+        """Let the next flush show what is new without waiting its turn."""
+        self._due_at = 0.0
+
+    def step(self, html: str, plain: str) -> None:
+        """Show what stays below the text so far; text goes on below it."""
+        del plain
+        self._blocks.feed("\n\n")
+        self._finished += "".join(
+            block_html(block, is_coloured=False) for block in self._blocks.take()
+        )
+        self._finished += html
+        self._note = ""
+        self._is_stale = True
 
     def settle(self, final: Final | None) -> None:
         """Put the final form, or nothing, in the same place."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 
 from .markup import to_html, to_terminal, to_text
+from .trail import Step, trail_html, trail_text
 
 _QUIET = "var(--jp-ui-font-color2,var(--vscode-descriptionForeground,#767676))"
 _BORDER = "var(--jp-border-color2,rgba(127,127,127,.4))"
@@ -48,12 +49,14 @@ class Final:
         footer: One quiet line: model, tokens, seconds.
         marks: What must not be overlooked, such as "cut" or "interrupted".
         is_verbatim: Whether the texts are shown as they are, not as Markdown.
+        trail: Tool calls that were answered for it, shown folded above the texts.
     """
 
     texts: tuple[str, ...]
     footer: str = ""
     marks: tuple[str, ...] = ()
     is_verbatim: bool = False
+    trail: tuple[Step, ...] = ()
 
     @property
     def closing_line(self) -> str:
@@ -70,6 +73,7 @@ class Final:
             body = f'<div style="{_GRID}">{self._cards()}</div>'
         else:
             body = "".join(map(self._body, self.texts))
+        body = trail_html(self.trail) + body
         marks = "".join(
             f'<span style="{_BADGE}">{to_text(mark)}</span>' for mark in self.marks
         )
@@ -93,7 +97,9 @@ class Final:
 
     def _plain(self) -> str:
         parts = [plain_choice(self.texts, index) for index in range(len(self.texts))]
-        return "\n\n".join((*parts, self.closing_line)).strip("\n")
+        trail = [trail_text(self.trail)] if self.trail else []
+        shown = (part for part in (*trail, *parts, self.closing_line) if part)
+        return "\n\n".join(shown).strip("\n")
 
 
 def plain_choice(texts: Sequence[str], index: int) -> str:

@@ -21,8 +21,9 @@ from uuid import uuid4
 
 from .live import LiveCell, LiveDisplay
 from .markup import to_terminal
-from .reply import Final, plain_choice
+from .reply import QUIET_LINE, Final, plain_choice
 from .screen import Screen
+from .trail import Step, step_html, trail_text
 
 _VERBATIM_FENCE = "`" * 12 + "\n"  # while it grows; the final form needs none
 _FIGURES = re.compile(r"[\d.,:]+")
@@ -39,6 +40,8 @@ class Mode(StrEnum):
 class _View(Protocol):
     def add(self, text: str) -> None: ...
     def note(self, text: str) -> None: ...
+    def hurry(self) -> None: ...
+    def step(self, html: str, plain: str) -> None: ...
     def flush(self, now_s: float) -> None: ...
     def settle(self, final: Final | None) -> None: ...
 
@@ -54,6 +57,12 @@ class _Settled:
 
     def note(self, text: str) -> None:
         """Leave it out: waits differ from run to run."""
+
+    def hurry(self) -> None:
+        """There is nothing to hurry."""
+
+    def step(self, html: str, plain: str) -> None:
+        """Leave it to the end: the final form has it."""
 
     def flush(self, now_s: float) -> None:
         """Leave it to the end."""
@@ -84,6 +93,15 @@ class _Plain:
             self.flush(0.0)
             self._print(f"{self._line_break()}{text}\n")
         self._noted = kind
+
+    def hurry(self) -> None:
+        """Everything is printed at once."""
+
+    def step(self, html: str, plain: str) -> None:
+        del html
+        self.flush(0.0)
+        self._noted = ""
+        self._print(f"{self._line_break()}{plain}\n")
 
     def flush(self, now_s: float) -> None:
         del now_s
@@ -174,14 +192,29 @@ class Growing:
             self._view.add(text)
             self._view.flush(self._clock())
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, *, is_now: bool = False) -> None:
         """Show a status line in place of the one before.
 
         Args:
             text: Such as "waiting 12 s for the minute limit"; "" takes it away.
+            is_now: Whether to show it at once, since no flush comes for a while.
         """
         if not self._is_settled:
             self._view.note(text)
+            if is_now:
+                self._view.hurry()
+            self._view.flush(self._clock())
+
+    def step(self, step: Step) -> None:
+        """Show a tool call that was answered, below the text so far.
+
+        Args:
+            step: The call.
+        """
+        if not self._is_settled:
+            html = f'<div style="{QUIET_LINE}">{step_html(step)}</div>'
+            self._view.step(html, trail_text((step,)))
+            self._view.hurry()
             self._view.flush(self._clock())
 
     def flush(self) -> None:

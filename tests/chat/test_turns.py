@@ -6,16 +6,16 @@ from svc_notebook.chat.turns import History, Version
 from svc_notebook.service.message import assistant, user
 
 
-def answer(name: str) -> Version:
+def answer(name: str, prompt: str) -> Version:
     """Return a version named after its exchange."""
-    return Version(exchange_id=name, replies=(assistant(name),))
+    return Version(exchange_id=name, prompt=user(prompt), replies=(assistant(name),))
 
 
 def three_turns() -> History:
     """Return a history of the turns a, b and c."""
     history = History()
     for name in "abc":
-        history = history.answered(name, user(name), answer(name + "1"))
+        history = history.answered(name, answer(name + "1", name))
     return history
 
 
@@ -26,7 +26,7 @@ def test_a_new_turn_comes_last() -> None:
 
 def test_asking_again_keeps_the_place_and_the_old_version() -> None:
     """A turn asked again keeps its place; its answer is a version more."""
-    history = three_turns().answered("b", user("b!"), answer("b2"))
+    history = three_turns().answered("b", answer("b2", "b!"))
 
     turn = history.turns[1]
     assert [turn.turn_id for turn in history.turns] == ["a", "b", "c"]
@@ -45,9 +45,9 @@ def test_a_turn_builds_on_what_came_before_it() -> None:
 
 def test_choosing_an_older_version_makes_later_turns_stale() -> None:
     """The version chosen feeds later turns, which were answered without it."""
-    history = three_turns().answered("b", user("b"), answer("b2")).choosing(2, 1)
+    history = three_turns().answered("b", answer("b2", "b")).choosing(2, 1)
 
-    assert history.turns[1].version == answer("b1")
+    assert history.turns[1].version == answer("b1", "b")
     assert history.turns[2].is_stale
 
 

@@ -40,6 +40,19 @@ def test_a_terminal_gets_a_line_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "waits 12 s: minute limit" in text
 
 
+def test_what_was_last_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the last time nothing more is drawn, whoever tells once more."""
+    terminal = _terminal(monkeypatch)
+    bars = Bars(Watched.TERMINAL, clock=lambda: 0.0)
+    bars.show(PARTS, is_last=True)
+    n_before = len(terminal.getvalue())
+
+    bars.show(PARTS, is_last=True)
+    bars.show(PARTS)
+
+    assert len(terminal.getvalue()) == n_before
+
+
 def test_nothing_is_drawn_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two updates lies a gap, except before the last."""
     now_s = 0.0

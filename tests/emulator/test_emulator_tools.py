@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]  # ships no types
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

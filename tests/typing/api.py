@@ -1,6 +1,7 @@
 """The public names as a user's typed code would use them; checked, never run."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pandas as pd
 
@@ -74,9 +75,80 @@ def talk() -> str | None:
     return last.text if last else None
 
 
+def read_over(plan: svc.Conversation) -> pd.DataFrame:
+    """Steer a conversation, open a panel on it, and read it."""
+    stop = plan.on_change(lambda: print(plan))  # noqa: T201 - as a user would
+    again: svc.Completion = plan.ask_again(1, "Shorter, please", temperature=0.2)
+    plan.choose(1, 1)
+    plan.pick(1, 2)
+    if again.is_cut:
+        plan.go_on()
+    plan.delete(1)
+    plan.undo()
+    stop()
+    panel = svc.panel("plan", system="Be brief.", max_tokens=50)
+    panel.freeze()
+    text: str = plan.to_markdown() + plan.to_json()
+    return plan.to_df(versions="all").assign(text=text)
+
+
+@svc.tool
+def weather(city: str) -> str:
+    """Tell the weather of a city."""
+    return f"rain in {city}"
+
+
+@dataclass
+class Invoice:
+    """An invoice."""
+
+    number: int
+
+
+def run_tools() -> pd.DataFrame:
+    """Offer functions, run them, and take a value out of a text."""
+    answer: svc.Completion = svc.complete(
+        "Weather in Rome?",
+        tools=[weather],
+        max_rounds=4,
+        confirm=lambda call: call.name == "weather",
+    )
+    results: list[str] = [step.result for step in answer.trail]
+    asked = svc.complete("And in Bonn?", tools=svc.Toolbox([weather]), run_tools=False)
+    names = [call.function.name for call in asked.tool_calls]
+    invoice: Invoice = svc.extract(Invoice, f"{results} {names}", max_tries=2)
+    svc.conversation("trip").ask(str(invoice.number), tools=[weather])
+    return svc.tool_calls_df(name="weather")
+
+
 def emulate() -> str:
     """Use the emulator."""
     svc.use("emulator")
     with svc.Emulator(script=[{"text": "Certainly."}]) as emulator:
         client = svc.Client(base_url=emulator.base_url, api_key=emulator.api_key)
         return client.complete("Hello?").text
+
+
+@svc.tool
+def area(width: float, height: float) -> float:
+    """Compute an area."""
+    return width * height
+
+
+@svc.tool(name="weather", confirm=True, timeout_s=5, max_result_tokens=200)
+async def weather_of(city: str) -> str:
+    """Tell the weather."""
+    return city
+
+
+def offer() -> tuple[str, ...]:
+    """Put tools into a toolbox and read what is sent of them."""
+    box = svc.Toolbox([area, weather_of, str.upper]) + svc.Toolbox()
+    names: list[str] = [each.name for each in box]
+    try:
+        definition = box.definitions[0]["function"]
+    except svc.ToolSchemaError as problem:
+        return (str(problem),)
+    except svc.ToolCallError as problem:
+        return problem.faults
+    return (*names, str(definition["name"]), str(box.n_tokens))

@@ -1,0 +1,1 @@
+"""The chat panel: a conversation in the notebook, as one widget."""

@@ -1,0 +1,223 @@
+"""What a panel is and what is allowed when: a value, and the picture of it.
+
+What it is not: it knows no widget, no thread and no clock. Rules: pure; what the
+browser may ask for is decided here and nowhere else; the picture holds no key, no
+header and nothing that the user has not said or been told.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from svc_notebook.chat.turns import History, Turn
+
+from .drawing import draw_turn
+from .events import Event
+from .fields import Settings
+
+
+class Phase(StrEnum):
+    """What a panel is doing."""
+
+    IDLE = "idle"
+    BUSY = "busy"
+    WAITING = "waiting"
+    ASKING = "asking"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """The reply under way.
+
+    Attributes:
+        turn: Id of a turn that is there, or `new`.
+        prompt: What was said; None where the turn's own prompt is answered.
+        choices: What was drawn so far, one a choice.
+        status: What is waited for.
+        trail: Calls of tools so far.
+    """
+
+    turn: str
+    prompt: str | None = None
+    choices: tuple[Mapping[str, str], ...] = ()
+    status: str = ""
+    trail: tuple[Mapping[str, Any], ...] = ()
+
+    def drawn(self) -> dict[str, Any]:
+        """Return it for the browser."""
+        return {
+            "turn": self.turn,
+            "prompt": self.prompt,
+            "choices": list(self.choices),
+            "status": self.status,
+            "trail": list(self.trail),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PanelState:
+    """One panel.
+
+    Attributes:
+        phase: What it is doing.
+        settings: How it asks.
+        live: The reply under way.
+        notice: What the user must know: left out, refused, failed.
+        is_problem: Whether the notice says that something was refused or failed.
+        question: A tool that wants consent.
+        send_on_enter: Whether Enter sends.
+        is_subshelled: Whether it can be heard while a cell runs.
+        main_writes: How often it was redrawn where the way to the browser is lost.
+    """
+
+    phase: Phase = Phase.IDLE
+    settings: Settings = field(default_factory=Settings)
+    live: Live | None = None
+    notice: str = ""
+    is_problem: bool = False
+    question: Mapping[str, Any] | None = None
+    send_on_enter: bool = True
+    is_subshelled: bool = False
+    main_writes: int = 0
+
+
+_ANYTIME = frozenset({"hello", "enter", "set"})
+_ON_TURN = frozenset(
+    {"regenerate", "edit", "continue", "choose", "pick", "delete", "pin", "hide"}
+)
+_REASONS = {
+    "send": "A reply is under way; stop it first.",
+    "stop": "There is nothing to stop.",
+    "undo": "There is nothing to undo.",
+    "clear": "There are no turns to clear.",
+    "decide": "This question was answered already.",
+    "continue": "This reply is whole; only one that was cut or interrupted goes on.",
+    "pick": "There is one choice only.",
+    "choose": "There is one version only.",
+}
+_BUSY = "A reply is under way; stop it, or wait for its end."
+GONE = "This turn is no longer there."
+
+
+def allowed(phase: Phase, *, n_turns: int, can_undo: bool) -> tuple[str, ...]:
+    """Say what may be asked of the whole panel now."""
+    if phase is Phase.ASKING:
+        return ("stop", "decide", "set", "enter")
+    if phase is not Phase.IDLE:
+        return ("stop", "set", "enter")
+    found = ["send", "set", "enter"]
+    if can_undo:
+        found.append("undo")
+    if n_turns:
+        found.append("clear")
+    return tuple(found)
+
+
+def allowed_on(turn: Turn, phase: Phase) -> tuple[str, ...]:
+    """Say what may be asked of a turn now."""
+    if phase is not Phase.IDLE:
+        return ()
+    found = ["regenerate", "edit", "delete", "pin", "hide"]
+    if turn.version.can_go_on:
+        found.insert(0, "continue")
+    if turn.version.choices:
+        found.append("pick")
+    if len(turn.versions) > 1:
+        found.append("choose")
+    return tuple(found)
+
+
+def refusal(
+    event: Event, phase: Phase, history: History, *, can_undo: bool
+) -> str | None:
+    """Say why something may not be asked for now; None if it may.
+
+    The browser offers only what is allowed; but it may be a moment behind.
+    """
+    if event.kind in _ANYTIME:
+        return None
+    if event.kind not in _ON_TURN:
+        can = allowed(phase, n_turns=len(history.turns), can_undo=can_undo)
+        return None if event.kind in can else _REASONS[event.kind]
+    place = history.place_of(event.turn)
+    if place is None:
+        return GONE
+    if event.kind in allowed_on(history.turns[place], phase):
+        return None
+    return _BUSY if phase is not Phase.IDLE else _REASONS[event.kind]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meter:
+    """What the next request would carry.
+
+    Attributes:
+        used_tokens: Estimated, without the prompt that is being written.
+        budget_tokens: Prompt and reply share them (doc: Limits).
+        n_left_out: Turns that would not fit.
+        source: Where the numbers come from.
+    """
+
+    used_tokens: int
+    budget_tokens: int
+    n_left_out: int = 0
+    source: str = "estimated"
+
+    def drawn(self) -> dict[str, Any]:
+        """Return it for the browser."""
+        text = (
+            f"about {self.used_tokens} of {self.budget_tokens} tokens ({self.source})"
+        )
+        if self.n_left_out:
+            turns = "turn" if self.n_left_out == 1 else f"{self.n_left_out} turns"
+            text += f"; the oldest {turns} would be left out"
+        return {
+            "used_tokens": self.used_tokens,
+            "budget_tokens": self.budget_tokens,
+            "text": text,
+        }
+
+
+def to_view(  # noqa: PLR0913 - what the picture is made of
+    state: PanelState,
+    *,
+    name: str,
+    history: History,
+    can_undo: bool,
+    meter: Meter,
+    model: str,
+    fields: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """Return the whole picture.
+
+    Args:
+        state: The panel.
+        name: Of the conversation.
+        history: Its turns.
+        can_undo: Whether a change can be undone.
+        meter: What the next request would carry.
+        model: The session's model.
+        fields: What can be set.
+    """
+    phase = state.phase
+    return {
+        "name": name,
+        "label": f"Conversation {name}",
+        "state": str(phase),
+        "is_subshelled": state.is_subshelled,
+        "main_writes": state.main_writes,
+        "turns": [
+            draw_turn(number, turn, can=allowed_on(turn, phase))
+            for number, turn in enumerate(history.turns, start=1)
+        ],
+        "live": state.live.drawn() if state.live else None,
+        "can": list(allowed(phase, n_turns=len(history.turns), can_undo=can_undo)),
+        "meter": meter.drawn(),
+        "notice": state.notice,
+        "is_problem": state.is_problem and bool(state.notice),
+        "settings": state.settings.values(model=model, system=history.system),
+        "fields": fields,
+        "send_on_enter": state.send_on_enter,
+        "ask": dict(state.question) if state.question else None,
+    }

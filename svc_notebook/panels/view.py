@@ -1,0 +1,87 @@
+"""`Panel`: the chat on a conversation, as one widget.
+
+What it is not: it does nothing by itself (see `chatting`) and draws nothing (see
+`static/panel.js`). Rules: one comm, one synced picture, which holds no key and no
+header, since widget state is saved with notebooks.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import traitlets
+from anywidget import AnyWidget
+
+from svc_notebook.chat.conversation import Conversation
+from svc_notebook.session import Session
+from svc_notebook.tools.toolbox import Toolbox
+
+from .beside import VIEW
+from .chatting import Chat
+from .fields import Settings
+from .outlet import Outlet
+
+_STATIC = Path(__file__).parent / "static"
+
+
+class Panel(AnyWidget):
+    """A chat on a named conversation, which magic and Python share.
+
+    Show it by leaving it as the last line of a cell, or put it among other ipywidgets.
+    What is said in it, prompts included, is saved with the notebook where widget state
+    is; keys are not.
+
+    Args:
+        conversation: The one to show.
+        session: Asks.
+        settings: How it asks at first.
+        toolbox: What its replies may call.
+    """
+
+    _esm = _STATIC / "panel.js"
+    _css = _STATIC / "panel.css"
+    view = traitlets.Dict().tag(sync=True)
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        *,
+        session: Session,
+        settings: Settings | None = None,
+        toolbox: Toolbox | None = None,
+    ) -> None:
+        self._chat = Chat(
+            conversation, session, settings or Settings(), toolbox or Toolbox()
+        )
+        super().__init__(view=self._chat.picture())
+        self._chat.open(Outlet(self))
+        self.on_msg(lambda _, content, __: self._chat.hear(content))
+
+    @property
+    def conversation(self) -> Conversation:
+        """The conversation that is shown."""
+        return self._chat.conversation
+
+    def freeze(self) -> None:
+        """Put the static transcript in the place of the widget, and end the panel.
+
+        A reply under way is stopped; what had come of it is in the transcript.
+        """
+        self._chat.beside.freeze(self._chat.transcript())
+        self.close()
+
+    def close(self) -> None:
+        """End the panel; a reply under way is stopped, the conversation stays."""
+        if hasattr(self, "_chat"):  # else it was never made, and Python forgets it
+            self._chat.close()
+        super().close()
+
+    def __repr__(self) -> str:
+        return f"<Panel on the conversation {self.conversation.name!r}>"
+
+    def _repr_mimebundle_(self, **_: Any) -> Any:  # noqa: ANN401 - ipywidgets'
+        view = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
+        return {VIEW: view, "text/plain": f"{self!r}: run the cell to chat"}
+
+    def _ipython_display_(self) -> None:
+        is_closed = self.comm is None
+        self._chat.display(None if is_closed else self._repr_mimebundle_())

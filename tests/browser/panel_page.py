@@ -1,0 +1,207 @@
+"""The panel's browser side on a page of its own, with a model that a test plays.
+
+What it is not: no Jupyter and no kernel; what the kernel would say, a test says. It is
+quick, so that what needs no notebook is tried here.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Locator, Page
+
+from svc_notebook import panels
+from svc_notebook.display.markup import to_html
+
+STATIC = Path(panels.__path__[0], "static")
+THEMES = Path(sys.prefix, "share/jupyter/lab/themes/@jupyterlab")
+SETTINGS = ("model", "system", "temperature", "stop")
+PAGE = """<!doctype html><html lang="en"><head><title>A panel</title>
+<style>{theme}</style><style>{css}</style></head>
+<body style="background:var(--jp-layout-color0)"><main id="at"></main></body></html>"""
+# What anywidget gives to `initialize` and `render`, as far as it is used.
+MODEL = """
+async ([view, js, isHeard]) => {
+  const callbacks = {};
+  const fire = (name, value) => (callbacks[name] ?? []).forEach((call) => call(value));
+  const answer = (message) => {
+    if (message.t === "hello") fire("msg:custom", { t: "ack", subshell: isHeard });
+  };
+  const model = {
+    view,
+    get: () => model.view,
+    on: (name, call) => (callbacks[name] ??= []).push(call),
+    send: (message) => {
+      if (window.isGone) throw new Error("Cannot send");
+      window.sent.push(message);
+      answer(message);
+    },
+  };
+  window.sent = [];
+  window.tell = (message) => fire("msg:custom", message);
+  window.show = (changed) => {
+    model.view = { ...model.view, ...changed };
+    fire("change:view");
+  };
+  window.restart = () => {
+    window.isGone = true;
+    fire("comm_live_update");
+  };
+  const source = URL.createObjectURL(new Blob([js], { type: "text/javascript" }));
+  const widget = (await import(source)).default();
+  await widget.initialize({ model });
+  window.open_view = async () => {
+    const el = document.createElement("div");
+    document.getElementById("at").append(el);
+    return widget.render({ model, el });
+  };
+  window.close_view = await window.open_view();
+}
+"""
+
+
+def choice(markdown: str) -> dict[str, str]:
+    """Draw a reply's text."""
+    return {"html": to_html(markdown), "text": markdown}
+
+
+def turn(number: int, *texts: str, **more: object) -> dict[str, Any]:
+    """Describe a turn whose reply has ended."""
+    return {
+        "id": f"turn-{number}",
+        "number": number,
+        "prompt": f"Question {number}",
+        "choices": [choice(text) for text in texts or (f"Answer **{number}**.",)],
+        "picked": 0,
+        "footer": "svc-v2-8b-instruct · stop · 12 + 40 tokens · 1.2 s",
+        "badges": [],
+        "trail": [],
+        "version": 1,
+        "n_versions": 1,
+        "is_pinned": False,
+        "is_hidden": False,
+        "is_stale": False,
+        "can": ["regenerate", "edit", "delete", "pin", "hide", "pick"],
+        **more,
+    }
+
+
+def field(name: str, kind: str = "number", **more: object) -> dict[str, Any]:
+    """Describe a setting."""
+    return {"name": name, "kind": kind, "label": name, "help": "what it does", **more}
+
+
+def view(turns: Sequence[dict[str, Any]] = (), **more: object) -> dict[str, Any]:
+    """Describe a panel with nothing under way."""
+    models = ["svc-v2-8b-instruct", "svc-v2-70b-instruct"]
+    return {
+        "name": "plan",
+        "label": "Conversation plan",
+        "state": "idle",
+        "is_subshelled": True,
+        "main_writes": 0,
+        "turns": list(turns),
+        "live": None,
+        "can": ["send", "undo", "clear", "set", "enter"],
+        "meter": {
+            "used_tokens": 512,
+            "budget_tokens": 8192,
+            "text": "about 512 of 8192 tokens (estimated)",
+        },
+        "notice": "",
+        "settings": {"model": models[0], "system": "", "temperature": None},
+        "fields": [
+            field("model", "choice", options=models, default=models[0]),
+            field("system", "longtext", default=""),
+            field("temperature", minimum=0, maximum=2, step=0.1, default="0.7"),
+            field("max_tokens", "integer", options=["fit", "service"], default="fit"),
+        ],
+        "send_on_enter": True,
+        "ask": None,
+        **more,
+    }
+
+
+def live(*texts: str, turn: str = "new", **more: object) -> dict[str, Any]:
+    """Describe a reply that is under way; the texts are finished blocks."""
+    choices = [{"html": to_html(text), "tail": ""} for text in texts]
+    begun = {"turn": turn, "prompt": "New question", "choices": choices, "trail": []}
+    return {**begun, "status": "", **more}
+
+
+class PanelPage:
+    """A page with one panel.
+
+    Args:
+        page: An empty page.
+        shown: What the panel shows at first.
+        theme: The notebook's colours.
+        is_heard: Whether the kernel hears the panel while a cell runs.
+    """
+
+    def __init__(
+        self,
+        page: Page,
+        shown: dict[str, Any],
+        *,
+        theme: str = "light",
+        is_heard: bool = True,
+    ) -> None:
+        self.page = page
+        colours = (THEMES / f"theme-{theme}-extension" / "index.css").read_text()
+        css = (STATIC / "panel.css").read_text()
+        page.goto("about:blank")
+        page.set_content(PAGE.format(theme=colours, css=css))
+        js = (STATIC / "panel.js").read_text()
+        page.evaluate(MODEL, [shown, js, is_heard])
+        self.root = page.locator(".svc-panel").first
+        self.log = self.root.get_by_role("log")
+        self.turns = self.root.locator(".svc-turn")
+        self.composer = self.root.get_by_role("textbox", name="Message")
+        self.said = self.root.get_by_role("status")
+
+    @property
+    def sent(self) -> list[dict[str, Any]]:
+        """What the panel has sent, without its greetings."""
+        found: list[dict[str, Any]] = self.page.evaluate("() => sent")
+        return [message for message in found if message["t"] != "hello"]
+
+    @property
+    def n_greetings(self) -> int:
+        """How often it has said hello."""
+        found: int = self.page.evaluate(
+            "() => sent.filter((message) => message.t === 'hello').length"
+        )
+        return found
+
+    def tell(self, **message: object) -> None:
+        """Say something as the kernel does."""
+        self.page.evaluate("(message) => tell(message)", message)
+
+    def show(self, **changed: object) -> None:
+        """Change the picture as the kernel does."""
+        self.page.evaluate("(changed) => show(changed)", changed)
+
+    def begin(self, *texts: str, turn: str = "new", **more: object) -> None:
+        """Begin a reply."""
+        self.show(state="busy", can=["stop", "set", "enter"])
+        self.tell(t="live", live=live(*texts, turn=turn, **more))
+
+    def button(self, name: str, within: Locator | None = None) -> Locator:
+        """Find a button by what it is called."""
+        return (within or self.root).get_by_role("button", name=name, exact=True)
+
+
+def axe_findings(page: Page, axe: str, root: str = ".svc-panel") -> list[str]:
+    """Return what is seriously wrong with a part of a page, one line each."""
+    page.evaluate(axe)
+    result = page.evaluate(
+        "(root) => axe.run(root, { resultTypes: ['violations'] })", root
+    )
+    return [
+        json.dumps([found["id"], [node["html"][:160] for node in found["nodes"]]])
+        for found in result["violations"]
+        if found["impact"] in {"serious", "critical"}
+    ]

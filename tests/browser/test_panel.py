@@ -1,0 +1,473 @@
+"""The panel in JupyterLab and in Notebook 7, on a kernel, against the emulator.
+
+Each front end opens one notebook with one panel, of which each test has a turn of its
+own; what ends the panel comes last.
+"""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, WebSocket, expect
+
+from svc_notebook.emulator.server import Emulator
+from tests.browser.conftest import Bench, Notebook, Server
+from tests.browser.panel_page import axe_findings
+
+HOSTILE = """\
+Before.
+
+<script>window.ran = "script"</script>
+<img src="/x-img" onerror="window.ran='onerror'">
+<iframe src="/x-frame"></iframe>
+
+![a picture](http://127.0.0.1:9/x-picture.png) and
+[a link](javascript:window.ran='link') and `<img src=/x-code>`.
+
+After.
+"""
+PARAGRAPH = (
+    "A paragraph of a *long* reply, with `code`, a [link](https://example.org) and "
+    "enough words that a line of it is as long as lines are.\n\n"
+)
+LONG = (
+    PARAGRAPH * 92 + "```python\n" + "print('a line of code')\n" * 240 + "```\n\nDone."
+)
+WORDS = [f"word{n} " for n in range(200)]
+SCRIPT: list[dict[str, Any]] = [
+    {"when": {"contains": "slowly"}, "text": WORDS, "gap_s": 0.03, "times": None},
+    {"when": {"contains": "hostile"}, "text": HOSTILE, "times": None},
+    {"when": {"contains": "Ask twice"}, "text": "One.", "times": 1},
+    {"when": {"contains": "Ask twice"}, "text": "Two.", "times": 1},
+    {"when": {"contains": "edited"}, "text": "Answer to what was edited."},
+    {
+        "when": {"contains": "Be cut"},
+        "text": ["The first half, "],
+        "finish_reason": "length",
+        "times": 1,
+    },
+    {
+        "when": {"contains": "Several"},
+        "choices": [{"text": "Choice A."}, {"text": "Choice B."}],
+        "times": 1,
+    },
+    {
+        "when": {"contains": "Be long"},
+        "text": [LONG[at : at + 24] for at in range(0, len(LONG), 24)],
+        "gap_s": 0.005,
+    },
+    {
+        "when": {"contains": "Pay", "role": "user"},
+        "tool_calls": [{"name": "pay", "arguments": {"amount": 5}}],
+    },
+    {"text": "Anything else.", "times": None},
+]
+CELLS = (
+    "import svc_notebook as svc\npanel = svc.panel('plan')\npanel",
+    "import time\nprint('be' + 'gun')\nfor _ in range(200):\n    time.sleep(0.05)",
+    "%%svc -c plan\nFrom a cell",
+    "panel",
+    """\
+@svc.tool(confirm=True)
+def pay(amount: int) -> str:
+    "Pays a sum."
+    return f"paid {amount}"
+
+svc.panel('shop', tools=[pay])""",
+)
+OPEN, BUSY, MAGIC, SECOND, TOOLS = range(1, 6)
+SOON_MS = 500
+
+
+class Chat:
+    """A panel in a notebook.
+
+    Args:
+        notebook: Has it below a cell.
+        emulator: Answers it.
+        cell: The cell.
+    """
+
+    def __init__(
+        self, notebook: Notebook, emulator: Emulator, cell: int = OPEN
+    ) -> None:
+        self.notebook = notebook
+        self.page = notebook.page
+        self.emulator = emulator
+        self.root = notebook.shown(cell).locator(".svc-panel")
+        self.turns = self.root.locator(".svc-turn")
+        self.last = self.turns.last
+        self.composer = self.root.get_by_role("textbox", name="Message")
+        self.said = self.root.get_by_role("status")
+
+    def button(self, name: str, within: Locator | None = None) -> Locator:
+        """Find a button by what its name begins with."""
+        pattern = re.compile(f"^{re.escape(name)}")
+        return (within or self.root).get_by_role("button", name=pattern)
+
+    def say(self, text: str) -> None:
+        """Send a message."""
+        self.composer.fill(text)
+        self.composer.press("Enter")
+
+    def ask(self, text: str, answer: str) -> None:
+        """Send a message and wait until its reply has ended."""
+        self.say(text)
+        self.ended(text, answer)
+
+    def ended(self, text: str, answer: str) -> None:
+        """Wait until the newest turn is this one."""
+        expect(self.last.locator(".svc-prompt")).to_have_text(text)
+        expect(self.last.locator(".svc-answer")).to_contain_text(answer)
+        expect(self.last.locator(".svc-foot")).to_be_visible()
+
+    def is_cell_running(self) -> bool:
+        """Say whether the busy cell runs."""
+        return "[*]" in self.notebook.cells.nth(BUSY).inner_text()
+
+    def run_busy(self) -> None:
+        """Run the cell that keeps the kernel busy, and wait until it does."""
+        self.notebook.run(BUSY)
+        output = self.notebook.shown(BUSY)
+        expect(output).to_contain_text("begun")
+        expect(output).not_to_contain_text("KeyboardInterrupt")
+
+    def end_busy(self) -> None:
+        """Interrupt the cell."""
+        self.notebook.command("notebook:interrupt-kernel")
+        expect(self.notebook.shown(BUSY)).to_contain_text("KeyboardInterrupt")
+
+
+@pytest.fixture(scope="module", params=["lab", "notebook"])
+def place(request: pytest.FixtureRequest) -> str:
+    """A front end."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="module")
+def emulator(place: str) -> Iterator[Emulator]:
+    """An emulator that answers by what it is asked."""
+    del place  # each has an emulator of its own
+    with Emulator(script=SCRIPT, limits=False) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def frames() -> list[int]:
+    """Sizes of what came over the page's sockets, in bytes."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def chat(
+    place: str, browser: Browser, lab: Server, emulator: Emulator, frames: list[int]
+) -> Iterator[Chat]:
+    """A panel that is open."""
+    bench = Bench(browser, lab, emulator)
+    page = bench.page()
+    _count(page, frames)
+    path = bench.write(f"panel-{place}", *CELLS)
+    try:
+        opened = bench.open(path, page, place=place)
+        opened.wait_idle()
+        opened.run(0)
+        expect(opened.cells.nth(0)).to_contain_text("[1]:")
+        opened.run(OPEN)
+        found = Chat(opened, emulator)
+        expect(found.composer).to_be_visible()
+        opened.wait_idle()
+        yield found
+    finally:
+        bench.close()
+
+
+def _count(page: Page, sizes: list[int]) -> None:
+    def on_socket(socket: WebSocket) -> None:
+        socket.on("framereceived", lambda payload: sizes.append(len(payload)))
+
+    page.on("websocket", on_socket)
+
+
+def test_a_reply_streams(chat: Chat) -> None:
+    """Its first words are there while the service writes; Enter has sent it."""
+    chat.say("Speak slowly")
+
+    expect(chat.last).to_contain_text("word3")
+    assert chat.emulator.requests[-1].ended == "running"
+    expect(chat.composer).to_be_focused()
+    expect(chat.composer).to_have_value("")
+    chat.composer.press("Escape")
+    expect(chat.said).to_have_text("Reply stopped")
+    expect(chat.last.locator(".svc-foot")).to_contain_text("svc-v2-8b-instruct")
+    assert chat.emulator.wait_idle()
+    assert chat.emulator.requests[-1].is_cut_by_client
+
+
+def test_it_lives_while_a_cell_runs(chat: Chat) -> None:
+    """Send and Stop answer within half a second, and the cell goes on."""
+    chat.run_busy()
+    chat.composer.fill("Speak slowly, please")
+    began_at = time.monotonic()
+    chat.composer.press("Enter")
+    expect(chat.last.locator(".svc-answer")).to_contain_text("word0")
+    first_s = time.monotonic() - began_at
+    began_at = time.monotonic()
+    chat.button("Stop").click()
+    expect(chat.said).to_have_text("Reply stopped")
+    stopped_s = time.monotonic() - began_at
+    is_running = chat.is_cell_running()
+    chat.end_busy()
+
+    assert is_running
+    assert first_s * 1000 < SOON_MS
+    assert stopped_s * 1000 < SOON_MS
+    expect(chat.root).not_to_contain_text("Stop works after")
+    assert chat.emulator.requests[-1].is_cut_by_client
+
+
+def test_it_stops_a_reply_that_began_before_the_cell(chat: Chat) -> None:
+    """A cell that starts meanwhile does not come between."""
+    chat.say("Speak slowly again")
+    expect(chat.last.locator(".svc-answer")).to_contain_text("word0")
+    chat.run_busy()
+    grown = chat.last.inner_text()
+    expect(chat.last).not_to_have_text(grown)
+    began_at = time.monotonic()
+    chat.composer.press("Escape")
+    expect(chat.said).to_have_text("Reply stopped")
+    stopped_s = time.monotonic() - began_at
+    is_running = chat.is_cell_running()
+    chat.end_busy()
+
+    assert is_running
+    assert stopped_s * 1000 < SOON_MS
+
+
+def test_versions(chat: Chat) -> None:
+    """Asked again, both answers are kept; the arrows choose between them."""
+    chat.ask("Ask twice", "One.")
+    chat.button("Ask again", chat.last).click()
+    expect(chat.last).to_contain_text("2/2")
+    chat.ended("Ask twice", "Two.")
+    chat.button("Previous version", chat.last).click()
+    expect(chat.last).to_contain_text("1/2")
+    chat.ended("Ask twice", "One.")
+    chat.ask("Go on", "Anything else.")
+
+    sent = [each["content"] for each in chat.emulator.requests[-1].json["messages"]]
+    assert sent[-3:] == ["Ask twice", "One.", "Go on"]
+
+
+def test_edit_and_resend(chat: Chat) -> None:
+    """Up edits the last message; it is asked again in its place."""
+    n_turns = chat.turns.count()
+    chat.composer.press("ArrowUp")
+    edited = chat.root.get_by_role("textbox", name="Edit the prompt")
+    expect(edited).to_have_value("Go on")
+    edited.fill("This was edited")
+    edited.press("Enter")
+    chat.ended("This was edited", "Answer to what was edited.")
+
+    assert chat.turns.count() == n_turns
+    sent = [each["content"] for each in chat.emulator.requests[-1].json["messages"]]
+    assert "Go on" not in sent
+
+
+def test_a_cut_reply_goes_on_in_place(chat: Chat) -> None:
+    """It is marked as cut; what comes is added to it."""
+    chat.ask("Be cut", "The first half,")
+    expect(chat.last.locator(".svc-badges")).to_contain_text("cut")
+    chat.button("Continue", chat.last).click()
+    chat.ended("Be cut", "The first half, Anything else.")
+
+    expect(chat.last.locator(".svc-badges")).not_to_contain_text("cut")
+
+
+def test_several_choices(chat: Chat) -> None:
+    """With n set to 2 both stand side by side; the one picked is sent later."""
+    chat.root.get_by_text("Settings").click()
+    n = chat.root.get_by_label("n", exact=True)
+    n.fill("2")
+    n.press("Tab")
+    chat.ask("Several", "Choice B.")
+    chat.button("Pick", chat.last).nth(1).click()
+    expect(chat.button("Picked", chat.last.locator(".svc-choice").last)).to_be_visible()
+    n.fill("")
+    n.press("Tab")
+    chat.root.get_by_text("Settings").click()
+    chat.ask("And then", "Anything else.")
+
+    request = chat.emulator.requests[-1].json
+    sent = [each["content"] for each in request["messages"]]
+    assert sent[-3:] == ["Several", "Choice B.", "And then"]
+    assert "n" not in request
+
+
+def test_the_notebook_does_not_hear_what_is_typed(chat: Chat) -> None:
+    """No key adds, deletes, leaves or runs a cell, in the composer or on a button."""
+    n_cells = chat.notebook.cells.count()
+    counter = chat.notebook.cells.nth(OPEN).inner_text().split(":")[0]
+    chat.composer.fill("")
+    for key in ("d", "d", "a", "b", "m", "x", "Escape", "0", "0", "Shift+Enter"):
+        chat.composer.press(key)
+    expect(chat.composer).to_be_focused()
+    assert chat.composer.input_value() == "ddabmx00\n"
+    chat.composer.press("Control+z")
+    assert chat.composer.input_value() == "ddabmx00"
+    chat.button("Clear").focus()
+    for key in ("a", "b", "x", "d", "d", "m"):
+        chat.page.keyboard.press(key)
+
+    assert chat.notebook.cells.count() == n_cells
+    assert chat.notebook.cells.nth(OPEN).inner_text().split(":")[0] == counter
+    expect(chat.composer).to_have_value("ddabmx00")
+    chat.composer.fill("")
+
+
+def test_a_hostile_reply_is_inert(chat: Chat) -> None:
+    """Nothing of it runs, and nothing is asked for."""
+    asked: list[str] = []
+    chat.page.on("request", lambda request: asked.append(request.url))
+    chat.ask("Be hostile", "After.")
+
+    text = chat.last.locator(".svc-answer")
+    assert text.locator("script, img, iframe, [onerror], [style]").count() == 0
+    hrefs = text.locator("a").evaluate_all("links => links.map(link => link.href)")
+    assert hrefs == ["http://127.0.0.1:9/x-picture.png"]
+    assert chat.page.evaluate("() => window.ran ?? null") is None
+    assert [url for url in asked if "/x-" in url] == []
+
+
+def test_a_cell_and_the_panel_share_the_conversation(chat: Chat) -> None:
+    """What a cell says in it shows in the panel, and the draft stays."""
+    chat.composer.fill("A draft")
+    chat.notebook.run(MAGIC)
+
+    chat.ended("From a cell", "Anything else.")
+    expect(chat.composer).to_have_value("A draft")
+    chat.notebook.wait_idle()
+    chat.composer.fill("")
+
+
+def test_a_second_view_shows_the_same(chat: Chat) -> None:
+    """A reply appears in both, and both steer it."""
+    chat.notebook.run(SECOND)
+    second = chat.notebook.shown(SECOND).locator(".svc-panel")
+    expect(second.locator(".svc-turn")).to_have_count(chat.turns.count())
+    chat.say("Speak slowly to two")
+    expect(second.locator(".svc-turn").last).to_contain_text("word3")
+    second.get_by_role("button", name="Stop (Esc)").click()
+
+    expect(chat.said).to_have_text("Reply stopped")
+    expect(second.locator(".svc-turn")).to_have_count(chat.turns.count())
+
+
+def test_a_tool_asks_for_consent(chat: Chat) -> None:
+    """A card shows the call; it runs with the arguments as edited, and is on record."""
+    chat.notebook.run(TOOLS)
+    shop = Chat(chat.notebook, chat.emulator, TOOLS)
+    shop.say("Pay the baker")
+    card = shop.root.get_by_role("group", name="The model wants to call pay")
+    arguments = card.get_by_role("textbox", name="Arguments")
+    expect(arguments).to_have_value(re.compile(r'"amount": 5'))
+    arguments.fill('{"amount": 4}')
+    card.get_by_role("button", name="Approve", exact=True).click()
+    shop.ended("Pay the baker", "Anything else.")
+    expect(card).to_be_hidden()
+    shop.last.locator(".svc-trail summary").click()
+
+    expect(shop.last.locator(".svc-trail")).to_contain_text("paid 4")
+    assert chat.emulator.requests[-1].json["messages"][-1]["content"].endswith("paid 4")
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Dark", "JupyterLab Light"])
+def test_axe_finds_nothing_serious(chat: Chat, theme: str) -> None:
+    """Among the styles of the front end too names, roles and contrast are right."""
+    chat.page.evaluate(
+        "(theme) => window.jupyterapp.commands.execute("
+        "'apputils:change-theme', { theme })",
+        theme,
+    )
+    is_light = "true" if theme.endswith("Light") else "false"
+    expect(chat.page.locator(f"body[data-jp-theme-light={is_light}]")).to_be_attached()
+    axe = (files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
+
+    assert axe_findings(chat.page, axe, ".jp-OutputArea .svc-panel") == []
+
+
+def test_a_long_reply_is_cheap(chat: Chat, frames: list[int]) -> None:
+    """At most 20 bytes come for each byte of a reply of 18 kB; no task over 0.1 s."""
+    assert len(LONG) > 18_000
+    chat.button("Clear").click()  # the whole budget is needed
+    expect(chat.turns).to_have_count(0)
+    expect(chat.said).not_to_have_text("Reply finished")
+    chat.page.evaluate(
+        """() => { window.long_ms = []; new PerformanceObserver((list) =>
+            list.getEntries().forEach((entry) => long_ms.push(entry.duration))
+        ).observe({ type: "longtask" }) }"""
+    )
+    n_before = len(frames)
+    chat.say("Be long")
+    # looking at the page as `expect` does takes long itself
+    chat.page.wait_for_function(
+        "() => document.querySelector('.svc-panel [role=status]').textContent"
+        " === 'Reply finished'",
+        polling=250,
+    )
+    long_ms = chat.page.evaluate("() => long_ms")
+    n_bytes = sum(frames[n_before:])
+    chat.ended("Be long", "Done.")
+
+    assert n_bytes / len(LONG) < 20
+    assert max(long_ms, default=0) < 100
+
+
+def test_a_reload_during_a_reply_loses_nothing(chat: Chat) -> None:
+    """The panel comes back, and the reply goes on to its end; no key is in the file."""
+    n_turns = chat.turns.count()
+    chat.notebook.save()
+    saved = chat.notebook.path.read_text()
+    chat.say("Speak slowly through a reload")
+    expect(chat.last).to_contain_text("word9")
+    chat.page.on("dialog", lambda dialog: dialog.accept())
+    chat.page.reload()
+
+    expect(chat.last.locator(".svc-prompt")).to_have_text(
+        "Speak slowly through a reload"
+    )
+    chat.ended("Speak slowly through a reload", "word199")
+    expect(chat.turns).to_have_count(n_turns + 1)
+    assert chat.last.locator(".svc-answer").inner_text().count("word9 ") == 1
+    assert _secret(chat.emulator) not in _outputs(saved)
+
+
+def test_a_restarted_kernel_is_said(chat: Chat) -> None:
+    """The panel disables itself and says what to do; the transcript stays."""
+    chat.composer.fill("A draft")
+    chat.page.evaluate(
+        "() => window.jupyterapp.shell.currentWidget.sessionContext"
+        ".session.kernel.restart()"
+    )
+
+    expect(chat.root).to_contain_text("The kernel restarted; run the cell again.")
+    expect(chat.composer).to_be_disabled()
+    expect(chat.composer).to_have_value("A draft")
+    expect(chat.button("Clear")).to_be_disabled()
+    expect(chat.last).to_contain_text("word199")
+
+
+def _secret(emulator: Emulator) -> str:
+    return str(emulator.api_key)
+
+
+def _outputs(saved: str) -> str:
+    """Return a saved notebook without the sources of its cells."""
+    notebook = json.loads(saved)
+    for cell in notebook["cells"]:
+        del cell["source"]
+    return json.dumps(notebook)

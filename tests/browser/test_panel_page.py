@@ -1,0 +1,678 @@
+"""The panel's browser side, without a kernel: what it draws and what it sends."""
+
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.panel_page import (
+    STATIC,
+    PanelPage,
+    axe_findings,
+    live,
+    turn,
+    view,
+)
+
+LONG = "\n\n".join(f"Paragraph {n} of a text that is long." for n in range(60))
+RICH = """Some **bold** text, `code` and a [link](https://example.org).
+
+```python
+def f(x: int) -> str:  # says x
+    return "x" * 10
+```
+
+| a | b |
+|:--|--:|
+| 1 | 2 |
+
+> A quote.
+"""
+HOSTILE = """<p onclick="window.ran='click'" style="position:fixed">Before
+<script>window.ran='script'</script><img src="/x-img" onerror="window.ran='img'">
+<iframe src="/x-frame" srcdoc="<script>parent.ran='frame'</script>"></iframe>
+<svg onload="window.ran='svg'"><a href="javascript:window.ran='svg'">s</a></svg>
+<math><mtext><img src=x onerror="window.ran='math'"></mtext></math>
+<a id=bad href="javascript:window.ran='link'">l</a>
+<a id=worse href=" java&#10;script:window.ran='link'">l</a>
+<form action="/x-form"><button>b</button><input autofocus></form>
+<template><img src=/x-t></template><noscript><img src=/x-n></noscript>
+<video src="/x-video"></video><object data="/x-object"></object>
+<style>body{background:url(/x-style)}</style><link rel=stylesheet href="/x-link">
+<span class="svc-panel jp-Cell lm-Widget k">after</span></p>"""
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser) -> Iterator[Page]:
+    """A page that the tests use one after the other."""
+    opened = browser.new_page(viewport={"width": 900, "height": 800})
+    opened.set_default_timeout(5000)
+    yield opened
+    opened.close()
+
+
+def test_a_finished_block_is_drawn_once(page: Page) -> None:
+    """It is the same element to the end, and what is selected in it stays selected."""
+    panel = PanelPage(page, view())
+    panel.begin()
+    panel.tell(t="delta", choice=0, html="<p>First block.</p>", tail="<p>Sec</p>")
+    block = panel.root.locator(".svc-blocks p").first.element_handle()
+    page.evaluate("(block) => getSelection().selectAllChildren(block)", block)
+    panel.tell(t="delta", choice=0, html="<p>Second.</p>", tail="<p>Third</p>")
+    panel.tell(t="ended", how="finished", text="The reply has ended.")
+    panel.show(
+        state="idle", live=None, turns=[turn(1, "First block.\n\nSecond.\n\nThird.")]
+    )
+
+    expect(panel.turns).to_have_count(1)
+    expect(panel.turns.locator("p")).to_have_text(["First block.", "Second.", "Third."])
+    assert page.evaluate("(block) => block.isConnected", block)
+    assert page.evaluate("() => String(getSelection())") == "First block."
+    expect(panel.said).to_have_text("The reply has ended.")
+
+
+def test_nothing_scrolls_but_for_who_is_at_the_end(page: Page) -> None:
+    """The end is followed until one scrolls up; a button leads back to it."""
+    panel = PanelPage(page, view())
+    panel.begin(LONG)
+    bottom = "(log) => log.scrollHeight - log.scrollTop - log.clientHeight"
+
+    panel.tell(t="delta", choice=0, html=f"<p>{'more ' * 400}</p>", tail="")
+    assert panel.log.evaluate(bottom) < 2
+    panel.log.evaluate("(log) => { log.scrollTop = 100 }")
+    expect(panel.button("Jump to the latest")).to_be_visible()
+    panel.tell(t="delta", choice=0, html=f"<p>{'more ' * 400}</p>", tail="")
+    assert panel.log.evaluate("(log) => log.scrollTop") == 100
+
+    panel.button("Jump to the latest").click()
+    assert panel.log.evaluate(bottom) < 2
+    expect(panel.button("Jump to the latest")).to_be_hidden()
+
+
+def test_hostile_html_is_inert(page: Page) -> None:
+    """Whatever were to come as HTML, nothing runs, loads or leaves its place."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    trail = [{"name": "tool", "html": HOSTILE, "is_error": False}]
+    hostile = turn(1, trail=trail, choices=[{"html": HOSTILE, "text": HOSTILE}])
+    panel = PanelPage(page, view([hostile]))
+    asked.clear()
+    panel.begin(turn="turn-1", trail=trail)
+    panel.tell(t="delta", choice=0, html=HOSTILE, tail=HOSTILE)
+    panel.root.locator("summary").first.click()
+
+    inside = panel.root.locator(".svc-blocks")
+    assert inside.count() == 3
+    for name in ("script", "img", "iframe", "form", "input", "style", "link", "svg a"):
+        assert inside.locator(name).count() == 0, name
+    assert inside.locator("[onclick], [onerror], [onload], [style], [id]").count() == 0
+    assert inside.locator("a[href]").count() == 0
+    assert inside.locator(".svc-panel, .jp-Cell, .lm-Widget").count() == 0
+    assert page.evaluate("() => window.ran ?? null") is None
+    assert [url for url in asked if "/x-" in url] == []
+
+
+def test_the_sources_load_nothing_and_assign_no_html() -> None:
+    """The module has no import, no fetch and no sink of HTML; it is small."""
+    js, css = ((STATIC / f"panel.{kind}").read_text() for kind in ("js", "css"))
+
+    sinks = r"innerHTML|outerHTML\s*=|insertAdjacent|document\.write|eval\("
+    loads = r"fetch\(|XMLHttp|WebSocket|\bimport\b"
+    assert re.findall(f"{sinks}|{loads}", js) == []
+    assert set(re.findall(r"https?://[\w./]+", js)) == {
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xhtml",
+    }
+    assert re.findall(r"url\(|@import", css) == []
+    assert len(js) < 46_000
+
+
+def test_keys(page: Page) -> None:
+    """Enter sends, Shift+Enter breaks the line, Escape stops; Up edits the last."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.composer.press("ArrowUp")
+    edited = panel.root.get_by_role("textbox", name="Edit the prompt")
+    expect(edited).to_be_focused()
+    edited.fill("Question one")
+    edited.press("Enter")
+    expect(panel.composer).to_be_focused()
+    page.keyboard.type("a")
+    page.keyboard.press("Shift+Enter")
+    page.keyboard.type("b")
+    page.keyboard.press("Enter")
+    expect(panel.composer).to_have_value("")
+    expect(panel.composer).to_be_focused()
+    panel.begin()
+    page.keyboard.press("Escape")
+
+    assert panel.sent == [
+        {"t": "edit", "turn": "turn-1", "text": "Question one"},
+        {"t": "send", "text": "a\nb"},
+        {"t": "stop"},
+    ]
+
+
+def test_enter_can_break_the_line(page: Page) -> None:
+    """Switched over, Shift+Enter sends; Control+Enter always does."""
+    panel = PanelPage(page, view(send_on_enter=False))
+    panel.composer.fill("a")
+    panel.composer.press("Enter")
+    panel.composer.press("Shift+Enter")
+    panel.tell(t="heard", kind="send")
+    expect(panel.composer).to_have_value("a\n")
+    panel.composer.press("Control+Enter")
+    panel.root.get_by_text("Settings").click()
+    panel.root.get_by_role("checkbox", name="Enter sends").check()
+
+    assert panel.sent == [
+        {"t": "send", "text": "a\n"},
+        {"t": "send", "text": "a\n"},
+        {"t": "enter", "on": True},
+    ]
+
+
+def test_an_input_method_keeps_its_enter(page: Page) -> None:
+    """Enter and Escape that belong to a composition neither send nor stop."""
+    panel = PanelPage(page, view())
+    panel.composer.focus()
+    session = page.context.new_cdp_session(page)
+    session.send(
+        "Input.imeSetComposition",
+        {"text": "にほん", "selectionStart": 3, "selectionEnd": 3},
+    )
+    press = """(area, [key, isComposing, keyCode]) => area.dispatchEvent(
+        new KeyboardEvent("keydown", { key, isComposing, keyCode, bubbles: true }))"""
+    panel.composer.evaluate(press, ["Enter", True, 13])
+    panel.composer.evaluate(press, ["Enter", False, 229])
+    panel.composer.evaluate(press, ["Escape", True, 27])
+    session.send("Input.insertText", {"text": "日本"})
+    expect(panel.composer).to_have_value("日本")
+    assert panel.sent == []
+
+    panel.composer.press("Enter")
+    assert panel.sent == [{"t": "send", "text": "日本"}]
+
+
+def test_a_message_that_was_not_taken_comes_back(page: Page) -> None:
+    """It is shown as being sent; refused, it is in the composer again, and told."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.composer.fill("precious")
+    panel.button("Send (Enter)").click()
+    expect(panel.turns.last).to_contain_text("precious")
+    expect(panel.composer).to_have_value("")
+    page.keyboard.type("and more")
+    panel.tell(t="heard", kind="set")
+    expect(panel.turns).to_have_count(2)
+    panel.tell(t="problem", text="No key is set.")
+    panel.tell(t="heard", kind="send")
+
+    expect(panel.turns).to_have_count(1)
+    expect(panel.composer).to_have_value("precious\nand more")
+    expect(panel.root.locator(".svc-notice")).to_contain_text("No key is set.")
+    expect(panel.said).to_have_text("No key is set.")
+    panel.button("Dismiss").click()
+    expect(panel.root.locator(".svc-notice")).to_have_count(0)
+
+
+def test_a_prompt_that_got_no_answer_comes_back(page: Page) -> None:
+    """Where a request failed before anything came, it need not be typed again."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.begin()
+    panel.tell(t="ended", how="failed", text="Reply failed")
+    panel.show(state="idle", live=None, can=["send"], notice="No connection.")
+
+    expect(panel.turns).to_have_count(1)
+    expect(panel.composer).to_have_value("New question")
+    expect(panel.button("Send (Enter)")).to_be_enabled()
+
+
+def test_a_restarted_kernel_disables_the_panel(page: Page) -> None:
+    """It says what to do; nothing can be sent; what was typed and said stays."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.composer.fill("draft")
+    page.evaluate("() => restart()")
+
+    expect(panel.root).to_contain_text("The kernel restarted; run the cell again.")
+    expect(panel.composer).to_be_disabled()
+    expect(panel.composer).to_have_value("draft")
+    expect(panel.turns).to_contain_text("Answer 1.")
+    for name in ("Send (Enter)", "Undo the last change"):
+        expect(panel.button(name)).to_be_disabled()
+    assert panel.sent == []
+
+
+def test_it_greets_until_it_is_heard(page: Page) -> None:
+    """Eight times at most, with a hint; again when the way was lost."""
+    page.clock.install()
+    panel = PanelPage(page, view(), is_heard=False)
+    page.clock.run_for(10_000)
+    assert panel.n_greetings == 8
+    expect(panel.root).to_contain_text("Stop works after the running cell.")
+
+    heard = PanelPage(page, view())
+    page.clock.run_for(10_000)
+    assert heard.n_greetings == 1
+    expect(heard.root).not_to_contain_text("Stop works after")
+    heard.show(main_writes=1)
+    assert heard.n_greetings == 2
+
+
+def test_a_countdown_ticks(page: Page) -> None:
+    """A wait shows its seconds; the status that is read out does not repeat them."""
+    page.clock.install(time=0)
+    panel = PanelPage(page, view())
+    panel.begin()
+    expect(panel.said).to_have_text("Reply started")
+    panel.tell(t="status", text="Waiting for the minute limit", until_ms=20_000)
+    status = panel.root.locator(".svc-status")
+    before = status.inner_text()
+    page.clock.run_for(3000)
+
+    assert before.startswith("Waiting for the minute limit (")
+    seconds = [int(text.split()[-2][1:]) for text in (before, status.inner_text())]
+    assert seconds[0] - seconds[1] == 3
+    expect(panel.said).to_have_text("Reply started")
+
+
+def test_turns_are_steered(page: Page) -> None:
+    """Versions, continue, pin, hide, delete and ask again name their turn."""
+    can = ["continue", "regenerate", "delete", "pin", "hide", "choose"]
+    first = turn(1, version=2, n_versions=3, can=can, badges=["cut"])
+    panel = PanelPage(page, view([first, turn(2)]))
+    one = panel.turns.first
+    expect(one).to_contain_text("2/3")
+    expect(one.locator(".svc-badge")).to_have_text("cut")
+    expect(panel.button("Edit the prompt and ask again", one)).to_be_hidden()
+    one.hover()
+    for name in (
+        "Previous version",
+        "Next version",
+        "Continue the reply",
+        "Ask again",
+        "Pin: always send this turn",
+        "Hide: do not send this turn",
+        "Delete this turn",
+    ):
+        panel.button(name, one).click()
+
+    assert [(each["t"], each["turn"]) for each in panel.sent] == [
+        (kind, "turn-1")
+        for kind in (
+            *("choose", "choose", "continue", "regenerate"),
+            *("pin", "hide", "delete"),
+        )
+    ]
+    assert [each["version"] for each in panel.sent[:2]] == [1, 3]
+
+
+def test_the_focus_stays_in_the_panel(page: Page) -> None:
+    """Where a focused button goes away, the composer has the focus."""
+    panel = PanelPage(page, view([turn(1), turn(2)]))
+    panel.button("Delete this turn", panel.turns.last).focus()
+    panel.show(turns=[turn(1)])
+    expect(panel.composer).to_be_focused()
+
+    panel.button("Ask again", panel.turns.first).focus()
+    panel.begin(turn="turn-1")
+    expect(panel.composer).to_be_focused()
+
+
+def test_the_keyboard_reaches_everything(page: Page) -> None:
+    """Tab goes through the panel from top to bottom, and past it."""
+    panel = PanelPage(page, view([turn(1, RICH)]))
+    names = []
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        name = page.evaluate(
+            """() => { const at = document.activeElement;
+            return at.getAttribute("aria-label") ?? at.localName }"""
+        )
+        names.append(name)
+        if name == "body":
+            break
+
+    assert names == [
+        *("Undo the last change", "Clear the conversation", "Transcript"),
+        *("a", "pre", "Copy code", "Copy the reply", "Ask again"),
+        *("Edit the prompt and ask again", "Pin: always send this turn"),
+        *("Hide: do not send this turn", "Delete this turn"),
+        *("Message", "Send (Enter)", "summary", "body"),
+    ]
+    panel.button("Delete this turn").press("Enter")
+    assert panel.sent == [{"t": "delete", "turn": "turn-1"}]
+
+
+def test_several_choices_stand_side_by_side(page: Page) -> None:
+    """Each can be picked; the one that is picked says so."""
+    panel = PanelPage(page, view([turn(1, "One.", "Two.", "Three.", picked=1)]))
+    tops = panel.root.locator(".svc-choice").evaluate_all(
+        "choices => choices.map(choice => choice.getBoundingClientRect().top)"
+    )
+    expect(panel.button("Picked")).to_have_count(1)
+    panel.button("Pick").last.click()
+
+    assert len(set(tops)) == 1
+    assert panel.sent == [{"t": "pick", "turn": "turn-1", "choice": 2}]
+
+
+def test_consent_is_asked(page: Page) -> None:
+    """A card shows what is to be called; arguments can be edited."""
+    question = {"id": "q1", "name": "weather", "about": "Says what the weather is."}
+    ask = {**question, "arguments": '{"city": "Oslo"}'}
+    panel = PanelPage(page, view(state="asking", can=["stop", "decide"], ask=ask))
+    card = panel.root.get_by_role("group", name="The model wants to call weather")
+    expect(card).to_contain_text("Says what the weather is.")
+    card.get_by_role("textbox", name="Arguments").fill('{"city": "Rome"}')
+    panel.button("Approve").click()
+    panel.show(ask=ask | {"id": "q2"})
+    panel.button("Deny").click()
+    panel.show(ask=None)
+
+    expect(card).to_be_hidden()
+    decided = {"t": "decide", "id": "q1", "verdict": "approve"}
+    assert panel.sent == [
+        {**decided, "arguments": '{"city": "Rome"}'},
+        {**decided, "id": "q2", "verdict": "deny", "arguments": None},
+    ]
+
+
+def test_settings_are_sent_and_a_refused_one_is_taken_back(page: Page) -> None:
+    """A field shows what the kernel told, also where that is what it was before."""
+    panel = PanelPage(page, view())
+    panel.root.get_by_text("Settings").click()
+    temperature = panel.root.get_by_label("temperature")
+    expect(temperature).to_have_attribute("placeholder", "0.7")
+    temperature.fill("7")
+    temperature.blur()
+    panel.tell(t="heard", kind="set")
+    expect(temperature).to_have_value("")
+    panel.root.get_by_label("max_tokens").fill("service")
+    panel.root.get_by_label("max_tokens").blur()
+    panel.root.get_by_label("model").select_option("svc-v2-70b-instruct")
+    panel.root.get_by_label("model").select_option("another …")
+    panel.root.get_by_label("model").fill("svc-v9")
+    panel.root.get_by_label("model").blur()
+
+    assert [(each["name"], each["value"]) for each in panel.sent] == [
+        ("temperature", 7),
+        ("max_tokens", "service"),
+        ("model", "svc-v2-70b-instruct"),
+        ("model", "svc-v9"),
+    ]
+
+
+def test_a_refused_setting_is_said_at_its_field(page: Page) -> None:
+    """There, and not again above; a value that is taken ends it."""
+    panel = PanelPage(page, view())
+    panel.root.get_by_text("Settings").click()
+    temperature = panel.root.get_by_label("temperature")
+    temperature.fill("7")
+    temperature.blur()
+    panel.show(notice="temperature=7 is not allowed", is_problem=True)
+    panel.tell(t="heard", kind="set")
+    refusal = panel.root.locator(".svc-refusal:visible")
+    expect(refusal).to_have_text("temperature=7 is not allowed")
+    expect(temperature).to_have_attribute("aria-invalid", "true")
+    expect(panel.root.locator(".svc-notice")).to_have_count(0)
+    expect(panel.said).to_have_text("temperature=7 is not allowed")
+    panel.root.get_by_text("Settings").click()
+    expect(panel.root.locator(".svc-notice.svc-failed")).to_have_count(1)
+
+    panel.root.get_by_text("Settings").click()
+    temperature.fill("1")
+    temperature.blur()
+    panel.show(notice="", is_problem=False)
+    panel.tell(t="heard", kind="set")
+    expect(refusal).to_have_count(0)
+    expect(temperature).not_to_have_attribute("aria-invalid", "true")
+
+
+def test_the_list_of_models_comes_back(page: Page) -> None:
+    """After a name was typed, or not: what the kernel told is chosen in it."""
+    panel = PanelPage(page, view())
+    panel.root.get_by_text("Settings").click()
+    model = panel.root.get_by_label("model")
+    model.select_option("another …")
+    model.fill("half a na")
+    model.press("Escape")
+    expect(model).to_have_value("svc-v2-8b-instruct")
+    expect(model).to_be_focused()
+    model.select_option("another …")
+    model.fill("svc-v9")
+    model.press("Enter")
+    panel.show(settings={"model": "svc-v9", "system": "", "temperature": None})
+    panel.tell(t="heard", kind="set")
+
+    expect(model).to_have_value("svc-v9")
+    assert model.evaluate("(element) => element.localName") == "select"
+    assert [(each["name"], each["value"]) for each in panel.sent] == [
+        ("model", "svc-v9")
+    ]
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_an_edited_prompt_without_an_answer_comes_back(
+    page: Page, is_begun: bool
+) -> None:
+    """Refused at once, or failed later: it is open again as it was edited."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.composer.press("ArrowUp")
+    edited = panel.root.get_by_role("textbox", name="Edit the prompt")
+    edited.fill("Much work")
+    edited.press("Enter")
+    expect(edited).to_have_count(0)
+    if is_begun:
+        panel.begin(turn="turn-1", prompt="Much work")
+    panel.tell(t="heard", kind="edit")
+    panel.show(state="idle", live=None, notice="It failed", is_problem=True)
+
+    expect(edited).to_have_value("Much work")
+
+
+def test_an_edited_prompt_that_comes_back_takes_no_focus(page: Page) -> None:
+    """Whoever has begun to write something else goes on writing it."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.composer.press("ArrowUp")
+    edited = panel.root.get_by_role("textbox", name="Edit the prompt")
+    edited.fill("Much work")
+    edited.press("Enter")
+    expect(panel.composer).to_be_focused()
+    panel.composer.fill("Something else")
+    panel.tell(t="heard", kind="edit")
+
+    expect(edited).to_have_value("Much work")
+    expect(panel.composer).to_be_focused()
+
+
+def test_an_edited_prompt_with_an_answer_does_not_come_back(page: Page) -> None:
+    """The turn has a version more."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.composer.press("ArrowUp")
+    edited = panel.root.get_by_role("textbox", name="Edit the prompt")
+    edited.fill("Much work")
+    edited.press("Enter")
+    panel.begin(turn="turn-1", prompt="Much work")
+    panel.tell(t="heard", kind="edit")
+    changed = turn(1, version=2, n_versions=2, prompt="Much work")
+    panel.show(state="idle", live=None, turns=[changed])
+
+    expect(panel.turns.first).to_contain_text("2/2")
+    expect(edited).to_have_count(0)
+
+
+def test_an_edit_of_a_turn_that_is_deleted_becomes_the_draft(page: Page) -> None:
+    """A cell may delete a turn while somebody edits it; while busy nothing is sent."""
+    panel = PanelPage(page, view([turn(1), turn(2)]))
+    panel.composer.press("ArrowUp")
+    edited = panel.root.get_by_role("textbox", name="Edit the prompt")
+    edited.fill("Much work")
+    panel.show(state="busy", turns=[turn(1, can=[]), turn(2, can=[])], can=["stop"])
+    expect(panel.button("Ask again").last).to_have_attribute("aria-disabled", "true")
+    edited.press("Enter")
+    assert panel.sent == []
+    panel.show(state="idle", turns=[turn(1)], can=["send"])
+
+    expect(panel.composer).to_have_value("Much work")
+    expect(panel.turns).to_have_count(1)
+
+
+def test_a_question_is_waited_for(page: Page) -> None:
+    """The status says that it is the user's turn."""
+    panel = PanelPage(page, view())
+    panel.begin()
+    ask = {"id": "1", "name": "pay", "arguments": "{}", "about": "Pays."}
+    panel.show(state="asking", can=["stop", "decide"], ask=ask)
+
+    expect(panel.root.locator(".svc-status")).to_have_text("Waiting for your answer")
+
+
+def test_two_views_of_one_panel_agree(page: Page) -> None:
+    """Draft, transcript and a reply under way are the same; each closes alone."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.begin("So far.")
+    panel.tell(t="delta", choice=0, html="<p>More.</p>", tail="<p>ta</p>")
+    panel.composer.fill("draft")
+    page.evaluate("async () => { window.close_second = await open_view() }")
+    second = page.locator(".svc-panel").nth(1)
+    grown = second.locator(".svc-turn").last.locator("p")
+    expect(grown).to_have_text(["So far.", "More.", "ta"])
+    expect(second.get_by_role("textbox", name="Message")).to_have_value("draft")
+    panel.tell(t="delta", choice=0, html="<p>End.</p>", tail="")
+    expect(grown).to_have_text(["So far.", "More.", "End."])
+
+    page.evaluate("() => close_view()")
+    panel.tell(t="delta", choice=0, html="<p>Ended.</p>", tail="")
+    expect(page.locator(".svc-panel")).to_have_count(1)
+    expect(panel.turns.last).to_contain_text("Ended.")
+
+
+def test_a_reply_under_way_is_drawn_from_the_picture(page: Page) -> None:
+    """After a reload it stands where it was, and grows on."""
+    panel = PanelPage(page, view(state="busy", can=["stop"], live=live("So far.")))
+    panel.tell(t="delta", choice=0, html="<p>More.</p>", tail="<p>ta</p>")
+
+    expect(panel.turns).to_have_count(1)
+    expect(panel.turns.locator("p")).to_have_text(["So far.", "More.", "ta"])
+    expect(panel.button("Stop (Esc)")).to_be_visible()
+
+
+def test_messages_and_pictures_are_taken_in_order(page: Page) -> None:
+    """What overtakes waits, what a picture has already is left out, gaps are asked."""
+    page.clock.install()
+    panel = PanelPage(page, view(seq=4))
+    panel.tell(t="delta", seq=6, choice=0, html="<p>Two.</p>", tail="")
+    panel.show(state="busy", can=["stop"], live=live("One."), seq=5)
+    panel.tell(t="delta", seq=4, choice=0, html="<p>Old.</p>", tail="")
+    expect(panel.turns.locator("p")).to_have_text(["One.", "Two."])
+
+    n_greetings = panel.n_greetings
+    panel.tell(t="delta", seq=9, choice=0, html="<p>Four.</p>", tail="")
+    page.clock.run_for(1000)
+    assert panel.n_greetings == n_greetings + 1
+    panel.show(live=live("One.\n\nTwo.\n\nThree."), seq=8)
+    expect(panel.turns.locator("p")).to_have_text(["One.", "Two.", "Three.", "Four."])
+
+
+def test_what_was_missed_is_asked_for(page: Page) -> None:
+    """Back from sleep or from where there was no network, the panel says hello."""
+    panel = PanelPage(page, view())
+    page.evaluate("() => window.dispatchEvent(new Event('online'))")
+    assert panel.n_greetings == 2
+
+    page.evaluate("() => close_view()")
+    page.evaluate("() => window.dispatchEvent(new Event('online'))")
+    assert panel.n_greetings == 2
+
+
+def test_a_long_transcript_is_quick(page: Page) -> None:
+    """Of 200 turns a change draws the changed one alone, in well under 0.1 s."""
+    turns = [turn(n, RICH) for n in range(1, 201)]
+    panel = PanelPage(page, view(turns))
+    page.evaluate(
+        """() => { window.n_drawn = 0; new MutationObserver(
+            (changes) => { window.n_drawn += changes.length }
+        ).observe(document.querySelector(".svc-log"),
+            { childList: true, subtree: true }) }"""
+    )
+    took_ms = page.evaluate(
+        """(turns) => { const began = performance.now(); show({ turns });
+            return performance.now() - began }""",
+        [*turns, turn(201)],
+    )
+
+    assert page.evaluate("() => n_drawn") < 20
+    assert took_ms < 100
+    expect(panel.turns).to_have_count(201)
+
+
+def test_text_and_code_are_copied(page: Page) -> None:
+    """The message as its Markdown source, code without what surrounds it."""
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    panel = PanelPage(page, view([turn(1, RICH)]))
+    page.evaluate(
+        """() => Object.defineProperty(navigator, "clipboard", { value:
+            { writeText: async (text) => { window.copied = text } } })"""
+    )
+    panel.button("Copy the reply").click()
+    expect(panel.button("Copied")).to_be_visible()
+    assert page.evaluate("() => copied") == RICH
+    panel.button("Copy code").click()
+    assert page.evaluate("() => copied") == (
+        'def f(x: int) -> str:  # says x\n    return "x" * 10\n'
+    )
+
+
+@pytest.mark.parametrize("width", [360, 900])
+@pytest.mark.parametrize("theme", ["light", "dark", "dark-high-contrast"])
+def test_axe_finds_nothing_serious(page: Page, theme: str, width: int) -> None:
+    """Names, roles and contrast are right; nothing is wider than the panel."""
+    page.set_viewport_size({"width": width, "height": 800})
+    trail = [{"name": "weather", "html": "<pre>{}</pre>", "is_error": True}]
+    turns = [
+        turn(1, RICH, trail=trail, is_pinned=True, version=1, n_versions=2),
+        turn(2, "One.", "Two.", is_stale=True, badges=["cut"]),
+    ]
+    ask = {"id": "q", "name": "weather", "about": "Says it.", "arguments": "{}"}
+    shown = view(turns, state="asking", ask=ask, notice="A turn was left out.")
+    panel = PanelPage(page, shown, theme=theme)
+    panel.tell(t="problem", text="Something went wrong.")
+    for summary in panel.root.locator("summary").all():
+        summary.click()
+    panel.turns.first.hover()
+
+    axe = (files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
+    found = axe_findings(page, axe)
+
+    assert found == []
+    widest = "() => document.documentElement.scrollWidth - innerWidth"
+    assert page.evaluate(widest) <= 0
+
+
+def test_forced_colours_and_reduced_motion(page: Page) -> None:
+    """Nothing moves for who asks for it, and borders stay where colours are forced."""
+    page.set_viewport_size({"width": 900, "height": 800})
+    page.emulate_media(reduced_motion="reduce", forced_colors="active")
+    panel = PanelPage(page, view([turn(1)]))
+    panel.begin()
+    moving = panel.root.locator(".svc-dots i").first.evaluate(
+        "dot => getComputedStyle(dot).animationName"
+    )
+    page.emulate_media(reduced_motion="no-preference", forced_colors="none")
+
+    assert moving == "none"
+
+
+def test_a_turn_keeps_what_the_picture_says(page: Page) -> None:
+    """A reply cut, then continued, then whole is drawn in its place."""
+    panel = PanelPage(page, view([turn(1, "Half", badges=["cut"]), turn(2)]))
+    panel.begin("Half", turn="turn-1", prompt=None)
+    expect(panel.turns.first).to_have_attribute("aria-busy", "true")
+    panel.tell(t="delta", choice=0, html="", tail="<p>and half</p>")
+    panel.show(state="idle", live=None, turns=[turn(1, "Half and half"), turn(2)])
+
+    expect(panel.turns).to_have_count(2)
+    expect(panel.turns.first.locator("p")).to_have_text("Half and half")
+    expect(panel.turns.first.locator(".svc-prompt")).to_have_text("Question 1")
+    expect(panel.turns.first).to_have_attribute("aria-busy", "false")

@@ -1,0 +1,277 @@
+"""A conversation against the emulator: asked again, continued, undone, read."""
+
+import json
+import logging
+from collections.abc import Iterator
+from threading import Thread
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import svc_notebook as svc
+from svc_notebook.chat.frame import MESSAGES
+from svc_notebook.chat.steps import GO_ON
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.service.message import assistant, user
+from svc_notebook.session import current, isolated
+
+CUT: dict[str, Any] = {
+    "when": {"contains": "Count"},
+    "text": "one, tw",
+    "finish_reason": "length",
+}
+REST = {"when": {"contains": "Go on"}, "text": "o, three."}
+BROKEN = {"when": {"contains": "Break"}, "text": ["a", "b"], "cut_after": 1}
+NOTHING = {"when": {"contains": "Fail"}, "error": {"message": "no"}, "status": 400}
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator that cuts one reply, and answers the rest at once."""
+    script: list[dict[str, Any]] = [CUT, REST, NOTHING, BROKEN]
+    with Emulator(script=script, tokens_per_s=None, first_token_s=0) as running:
+        yield running
+
+
+@pytest.fixture
+def plan(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[svc.Conversation]:
+    """A conversation of a session of its own."""
+    monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
+    monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
+    monkeypatch.setenv("SVC_LEDGER", ":memory:")
+    with isolated():
+        yield svc.conversation("plan")
+
+
+def contents(emulator: Emulator) -> list[str]:
+    """Return the texts of the newest request's messages."""
+    messages: list[dict[str, Any]] = emulator.requests[-1].json["messages"]
+    return [message["content"] for message in messages]
+
+
+def test_a_cut_reply_goes_on_in_its_place(
+    plan: svc.Conversation, emulator: Emulator
+) -> None:
+    """The partial reply and a request to go on are sent; the texts are joined."""
+    plan.ask("Count")
+
+    more = plan.go_on()
+
+    assert contents(emulator) == ["Count", "one, tw", GO_ON]
+    assert more.text == "o, three."
+    assert plan.turns[0].messages == (user("Count"), assistant("one, two, three."))
+
+
+def test_a_whole_reply_does_not_go_on(plan: svc.Conversation) -> None:
+    """What has come to its end is refused before anything is sent."""
+    plan.ask("Hello")
+
+    with pytest.raises(svc.ParameterError, match="whole"):
+        plan.go_on()
+
+
+def test_a_turn_is_asked_again_with_another_prompt(
+    plan: svc.Conversation, emulator: Emulator
+) -> None:
+    """Later turns are not sent along, and say that they are stale."""
+    plan.ask("First")
+    plan.ask("Second")
+
+    plan.ask_again(1, "First, better")
+
+    assert contents(emulator) == ["First, better"]
+    assert [turn.prompt.content for turn in plan.turns] == ["First, better", "Second"]
+    plan.choose(1, 1)
+    assert plan.turns[0].prompt == user("First")
+    assert plan.turns[1].is_stale
+
+
+def test_every_change_can_be_undone(plan: svc.Conversation) -> None:
+    """Steps are taken back one by one, a reset included, down to nothing."""
+    plan.ask("First")
+    plan.ask("Second")
+    seen = [plan.history]
+    for change in (
+        lambda: plan.toggle_pin(1),
+        lambda: plan.ask_again(1),
+        lambda: plan.delete(2),
+        plan.reset,
+    ):
+        change()
+        seen.append(plan.history)
+
+    undone = []
+    while plan.can_undo:
+        undone.append(plan.history)
+        plan.undo()
+
+    assert undone[: len(seen)] == list(reversed(seen))
+    assert plan.turns == ()
+    assert not plan.undo()
+
+
+def test_after_an_undone_reset_turns_go_on_as_before(plan: svc.Conversation) -> None:
+    """The series of turns is the old one again, so that a restore finds them all."""
+    plan.ask("First")
+    plan.reset()
+    plan.undo()
+    plan.ask("Second")
+
+    series = {turn.turn_id.partition("/")[0] for turn in plan.turns}
+
+    assert len(series) == 1
+
+
+def test_undo_leaves_the_system_message(plan: svc.Conversation) -> None:
+    """What was said about behaviour since is no turn."""
+    plan.ask("First")
+    plan.system = "Be brief"
+
+    plan.undo()
+
+    assert (plan.system, plan.turns) == ("Be brief", ())
+
+
+def test_whoever_listens_is_told_of_every_change(plan: svc.Conversation) -> None:
+    """Answers, changes, the system message and undo are told, until it is ended."""
+    told: list[int] = []
+    stop = plan.on_change(lambda: told.append(len(plan.turns)))
+
+    plan.ask("First")
+    plan.system = "Be brief"
+    plan.toggle_hidden(1)
+    plan.reset()
+    plan.undo()
+    stop()
+    plan.ask("Second")
+
+    assert told == [1, 1, 1, 0, 1]
+
+
+def test_a_listener_that_fails_is_kept_apart(
+    plan: svc.Conversation, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The asker gets the reply, the log what went wrong, the others are told."""
+    told: list[str] = []
+    plan.on_change(lambda: 1 / 0)
+    plan.on_change(lambda: told.append("told"))
+
+    with caplog.at_level(logging.ERROR):
+        plan.ask("First")
+
+    assert told == ["told"]
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_change_from_another_thread_is_told_there(plan: svc.Conversation) -> None:
+    """Threads that ask at the same time lose no answer."""
+    threads = [Thread(target=plan.ask, args=(f"Ask {n}",)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    asked = sorted(turn.prompt.content or "" for turn in plan.turns)
+    assert asked == ["Ask 0", "Ask 1", "Ask 2", "Ask 3"]
+
+
+def test_a_failure_changes_nothing(plan: svc.Conversation) -> None:
+    """A refused request is no turn and no step to undo."""
+    with pytest.raises(svc.BadRequestError):
+        plan.ask("Fail")
+
+    assert (plan.turns, plan.can_undo) == ((), False)
+
+
+def test_restored_with_continued_and_chosen_replies(plan: svc.Conversation) -> None:
+    """From the ledger alone a conversation is what it was, joined texts included."""
+    plan.ask("Count")
+    plan.go_on()
+    plan.ask("Second")
+    plan.ask_again(2, "Second, better")
+    live = [turn.messages for turn in plan.turns]
+
+    exchanges = list(current().ledger.read(conversation="plan"))
+    restored = svc.conversation("other").restore(exchanges)
+
+    assert [turn.messages for turn in restored.turns] == live
+    assert [len(turn.versions) for turn in restored.turns] == [1, 2]
+
+
+def test_as_a_frame_it_has_a_row_a_message(plan: svc.Conversation) -> None:
+    """All versions and choices if asked for; the chosen ones if not."""
+    plan.system = "Be brief"
+    plan.ask("First", n=2)
+    plan.ask_again(1, "First, better")
+
+    chosen, every = plan.to_df(), plan.to_df(versions="all")
+
+    assert chosen["role"].tolist() == ["system", "user", "assistant"]
+    assert chosen["text"].tolist()[:2] == ["Be brief", "First, better"]
+    assert every["role"].tolist()[1:] == [
+        *["user", "assistant", "assistant"],
+        *["user", "assistant"],
+    ]
+    assert every["choice_index"].tolist()[2:4] == [0, 1]
+    assert every["is_chosen"].tolist() == [True, False, False, False, True, True]
+
+
+def test_the_dtypes_of_the_frame_are_stated(plan: svc.Conversation) -> None:
+    """No turns give the dtypes that many give."""
+    empty = plan.to_df()
+    plan.ask("First")
+
+    assert {name: str(kind) for name, kind in empty.dtypes.items()} == {
+        column.name: column.dtype for column in MESSAGES
+    }
+    pd.testing.assert_series_equal(empty.dtypes, plan.to_df().dtypes)
+
+
+def test_versions_other_than_chosen_and_all_are_refused(plan: svc.Conversation) -> None:
+    """The message names the two."""
+    with pytest.raises(svc.ParameterError, match="'chosen' nor 'all'"):
+        plan.to_df(versions="some")  # type: ignore[arg-type]  # what is refused
+
+
+def test_as_markdown_it_reads_from_top_to_bottom(plan: svc.Conversation) -> None:
+    """Headings say who speaks; texts stay as they are."""
+    plan.system = "Be brief"
+    plan.ask("Count")
+
+    text = plan.to_markdown()
+
+    assert text.startswith(
+        "# plan\n\n## system\n\nBe brief\n\n## 1 · user\n\nCount\n\n"
+    )
+    assert "one, tw" in text
+
+
+def test_as_json_it_is_whole(plan: svc.Conversation) -> None:
+    """Versions, choices and marks are all there."""
+    plan.ask("First", n=2)
+    plan.pick(1, 2)
+
+    found = json.loads(plan.to_json())
+
+    [turn] = found["turns"]
+    [version] = turn["versions"]
+    assert (found["conversation"], turn["number"]) == ("plan", 1)
+    assert version["picked_choice"] == 2
+    assert version["choices"] == [
+        choice.content for choice in plan.turns[0].version.choices
+    ]
+    assert version["messages"][1]["content"] == version["choices"][1]
+
+
+def test_shown_it_is_the_static_transcript(plan: svc.Conversation) -> None:
+    """What a user typed is escaped, and the footer stands below the reply."""
+    plan.ask("Count <b>")
+
+    bundle = plan._repr_mimebundle_()
+
+    assert "Count &lt;b&gt;" in bundle["text/html"]
+    assert "cut" in bundle["text/plain"]
+    assert "svc-v2-8b-instruct" in bundle["text/plain"]

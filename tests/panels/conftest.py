@@ -1,0 +1,134 @@
+"""A panel whose messages are recorded, as a page would get them."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import comm
+import pytest
+from comm.base_comm import BaseComm
+
+import svc_notebook as svc
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.panels.view import Panel
+from svc_notebook.session import isolated
+
+TIMEOUT_S = 20.0
+
+
+class PageComm(BaseComm):
+    """A comm whose other end is this test."""
+
+    made: "list[PageComm]" = []  # noqa: RUF012 - emptied by the fixture
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - BaseComm's
+        self.published: list[dict[str, Any]] = []
+        super().__init__(*args, **kwargs)
+        PageComm.made.append(self)
+
+    def publish_msg(  # type: ignore[override]  # the rest is not looked at
+        self, msg_type: str, data: object = None, **_: object
+    ) -> None:
+        """Take what the kernel says."""
+        self.published.append({"type": msg_type, **_mapping(data)})
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+class Page:
+    """What a page with the panel's view says and hears.
+
+    Args:
+        panel: The widget.
+    """
+
+    def __init__(self, panel: Panel) -> None:
+        self.panel = panel
+        found = panel.comm
+        assert isinstance(found, PageComm)
+        self.comm = found
+
+    def say(self, kind: str, **content: object) -> None:
+        """Send a message, as the browser does."""
+        data = {"method": "custom", "content": {"t": kind, **content}}
+        message = {"content": {"comm_id": self.comm.comm_id, "data": data}}
+        self.comm.handle_msg({**message, "buffers": []})
+
+    @property
+    def heard(self) -> list[dict[str, Any]]:
+        """The custom messages so far, without their numbers."""
+        said = [each["content"] for each in self.comm.published if "content" in each]
+        return [{name: each[name] for name in each if name != "seq"} for each in said]
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of messages and pictures, as they were published."""
+        return [
+            (each.get("content") or each["state"]["view"])["seq"]
+            for each in self.comm.published
+            if "content" in each or "view" in each.get("state", {})
+            if each["type"] == "comm_msg"
+        ]
+
+    @property
+    def view(self) -> dict[str, Any]:
+        """The newest picture."""
+        view: dict[str, Any] = self.panel.view
+        return view
+
+    def all(self, kind: str) -> list[dict[str, Any]]:
+        """Return the messages of a kind."""
+        return [each for each in self.heard if each["t"] == kind]
+
+    def wait(self, is_there: Callable[[], object]) -> None:
+        """Wait for something that another thread brings about."""
+        until_s = time.monotonic() + TIMEOUT_S
+        while not is_there():
+            assert time.monotonic() < until_s, (self.view, self.heard)
+            time.sleep(0.01)
+
+    def wait_idle(self) -> None:
+        """Wait until a reply has ended."""
+        self.wait(lambda: self.view["state"] == "idle" and self.all("ended"))
+
+    def ask(self, text: str) -> dict[str, Any]:
+        """Send a prompt, wait for the end, and return its turn."""
+        turn: dict[str, Any] = self.do("send", text=text)["turns"][-1]
+        return turn
+
+    def do(self, kind: str, **content: object) -> dict[str, Any]:
+        """Say something that brings a reply, and return the picture at its end."""
+        n_ended = len(self.all("ended"))
+        self.say(kind, **content)
+        self.wait(
+            lambda: len(self.all("ended")) > n_ended and self.view["state"] == "idle"
+        )
+        return self.view
+
+
+OpenPage = Callable[..., Page]
+
+
+@pytest.fixture
+def open_page(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[OpenPage]:
+    """Opens panels on a session of this test's own."""
+    monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
+    monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
+    monkeypatch.setenv("SVC_LEDGER", ":memory:")
+    monkeypatch.setattr(comm, "create_comm", PageComm)
+    opened: list[Page] = []
+
+    def open_one(name: str | None = "plan", **given: Any) -> Page:  # noqa: ANN401 - as panel
+        panel = svc.panel(name, **given)
+        opened.append(Page(panel))
+        return opened[-1]
+
+    with isolated():
+        yield open_one
+        for page in opened:
+            page.panel.close()
+    PageComm.made.clear()

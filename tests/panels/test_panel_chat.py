@@ -1,0 +1,414 @@
+"""The panel against the emulator, spoken to through its comm."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import svc_notebook as svc
+from svc_notebook.chat.steps import GO_ON
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.session import current
+from tests.panels.conftest import OpenPage, Page
+
+SLOW = {"when": {"contains": "slow"}, "text": ["word "] * 400, "gap_s": 0.02}
+CUT = {"when": {"contains": "Count"}, "text": "one, tw", "finish_reason": "length"}
+REST = {"when": {"contains": "Go on"}, "text": "o, three."}
+FAIL = {"when": {"contains": "Fail"}, "error": {"message": "No way."}, "status": 400}
+SILENT = {
+    "when": {"contains": "silent"},
+    "text": ["Half ", "done"],
+    "cut_after": 1,
+    "end": "silent",
+}
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator with a slow reply, a cut one and a refusal."""
+    script: list[dict[str, Any]] = [SLOW, CUT, REST, FAIL, SILENT]
+    key = "svc-key-of-this-test-4b1c"
+    with Emulator(
+        script=script, keys=[key], tokens_per_s=None, first_token_s=0, limits=False
+    ) as running:
+        yield running
+
+
+def contents(emulator: Emulator) -> list[str]:
+    """Return the texts of the newest request's messages."""
+    messages: list[dict[str, Any]] = emulator.requests[-1].json["messages"]
+    return [message["content"] for message in messages]
+
+
+def test_a_prompt_is_answered(open_page: OpenPage, emulator: Emulator) -> None:
+    """Busy with the prompt, deltas, ended, then the picture with the turn."""
+    page = open_page()
+    page.say("hello")
+
+    turn = page.ask("Hello there")
+
+    assert page.heard[0]["t"] == "ack"
+    [ended] = page.all("ended")
+    assert (ended["how"], ended["text"]) == ("finished", "Reply finished")
+    assert turn["prompt"] == "Hello there"
+    assert turn["choices"][0]["text"] == svc.last().text  # type: ignore[union-attr]  # just asked
+    assert page.view["live"] is None
+    assert emulator.requests[-1].json["max_tokens"] > 8000
+
+
+def test_messages_and_pictures_are_numbered(open_page: OpenPage) -> None:
+    """A page can put in order what reached it by different ways."""
+    page = open_page()
+    page.ask("Hello there")
+
+    assert page.numbers == list(range(1, len(page.numbers) + 1))
+
+
+def test_while_it_comes_the_picture_holds_what_has_come(open_page: OpenPage) -> None:
+    """Who reloads the page gets the reply so far, and nothing twice."""
+    page = open_page()
+    page.say("send", text="slow")
+    page.wait(lambda: len(page.all("delta")) > 2)
+
+    page.say("hello")
+
+    live = page.view["live"]
+    assert (page.view["state"], live["turn"], live["prompt"]) == ("busy", "new", "slow")
+    assert "word" in live["choices"][0]["tail"]
+    page.say("stop")
+    page.wait_idle()
+
+
+def test_stop_closes_the_connection_and_keeps_the_text(
+    open_page: OpenPage, emulator: Emulator
+) -> None:
+    """Also where the service is silent; the turn can be continued."""
+    page = open_page()
+    page.say("send", text="silent")
+    page.wait(lambda: page.all("delta"))
+
+    page.say("stop")
+    page.wait_idle()
+
+    [ended] = page.all("ended")
+    assert ended["how"] == "stopped"
+    assert emulator.wait_idle()
+    assert emulator.requests[-1].is_cut_by_client
+    [turn] = page.view["turns"]
+    assert turn["choices"][0]["text"] == "Half "
+    assert "interrupted" in turn["badges"]
+    assert "continue" in turn["can"]
+
+
+def test_a_cut_reply_is_continued_in_place(
+    open_page: OpenPage, emulator: Emulator
+) -> None:
+    """The live text begins with what stood there; the joined one is one version."""
+    page = open_page()
+    turn = page.ask("Count")
+
+    got = page.do("continue", turn=turn["id"])
+
+    assert contents(emulator) == ["Count", "one, tw", GO_ON]
+    assert "one, tw" in page.all("delta")[-1]["tail"]
+    [turn] = got["turns"]
+    assert turn["choices"][0]["text"] == "one, two, three."
+    assert (turn["n_versions"], "continue" in turn["can"]) == (1, False)
+    assert page.all("ended")[0]["how"] == "cut"
+
+
+def test_versions_prompts_and_undo(open_page: OpenPage) -> None:
+    """Asked again and edited; each version shows its prompt; undo takes it back."""
+    page = open_page()
+    turn_id = page.ask("First")["id"]
+
+    page.do("regenerate", turn=turn_id)
+    edited = page.do("edit", turn=turn_id, text="First, better")["turns"][0]
+    page.say("choose", turn=turn_id, version=1)
+    chosen = page.view["turns"][0]
+    page.say("undo")
+    page.say("undo")
+    undone = page.view["turns"][0]
+
+    assert (edited["prompt"], edited["version"], edited["n_versions"]) == (
+        "First, better",
+        3,
+        3,
+    )
+    assert (chosen["prompt"], chosen["version"]) == ("First", 1)
+    assert (undone["prompt"], undone["n_versions"]) == ("First", 2)
+
+
+def test_choices_stand_side_by_side(open_page: OpenPage) -> None:
+    """All n are there; the one that is picked feeds later turns."""
+    page = open_page(n=3)
+    turn = page.ask("Give me three")
+
+    page.say("pick", turn=turn["id"], choice=2)
+
+    [turn] = page.view["turns"]
+    assert (len(turn["choices"]), turn["picked"]) == (3, 2)
+    third = page.panel.conversation.turns[0].messages[-1].content
+    assert third == turn["choices"][2]["text"]
+    assert {each["choice"] for each in page.all("delta")} == {0, 1, 2}
+
+
+def test_turns_are_pinned_hidden_deleted_and_cleared(open_page: OpenPage) -> None:
+    """Each shows at once, and can be undone."""
+    page = open_page()
+    first, second = page.ask("First")["id"], page.ask("Second")["id"]
+
+    page.say("pin", turn=first)
+    page.say("hide", turn=second)
+    marked = [(t["is_pinned"], t["is_hidden"]) for t in page.view["turns"]]
+    page.say("delete", turn=first)
+    left = [turn["id"] for turn in page.view["turns"]]
+    page.say("clear")
+    cleared = page.view["turns"]
+    page.say("undo")
+    page.say("undo")
+
+    assert marked == [(True, False), (False, True)]
+    assert (left, cleared) == ([second], [])
+    assert [turn["id"] for turn in page.view["turns"]] == [first, second]
+
+
+def test_settings_are_sent(open_page: OpenPage, emulator: Emulator) -> None:
+    """What is set goes into the next request, and nothing else."""
+    page = open_page()
+    for name, value in (
+        ("temperature", "0.3"),
+        ("max_tokens", "50"),
+        ("stop", "END"),
+        ("model", "svc-instruct"),
+        ("system", "Be brief"),
+    ):
+        page.say("set", name=name, value=value)
+
+    page.ask("Hello")
+
+    sent = emulator.requests[-1].json
+    assert sent.pop("messages")[0] == {"role": "system", "content": "Be brief"}
+    assert sent == {
+        "model": "svc-instruct",
+        "temperature": 0.3,
+        "max_tokens": 50,
+        "stop": ["END"],
+        "stream": True,
+    }
+    assert page.view["settings"]["temperature"] == 0.3
+
+
+def test_changing_the_model_keeps_the_conversation(
+    open_page: OpenPage, emulator: Emulator
+) -> None:
+    """The other model gets the whole history."""
+    page = open_page()
+    page.ask("First")
+
+    page.say("set", name="model", value="svc-v2-70b-instruct")
+    page.ask("Second")
+
+    assert emulator.requests[-1].json["model"] == "svc-v2-70b-instruct"
+    assert contents(emulator)[0] == "First"
+    assert len(page.view["turns"]) == 2
+
+
+def test_a_wrong_setting_is_refused_with_the_tables_message(
+    open_page: OpenPage,
+) -> None:
+    """The notice says the range; what was set before holds."""
+    page = open_page(temperature=1)
+
+    page.say("set", name="temperature", value="3")
+
+    assert "0 to 2" in page.view["notice"]
+    assert page.view["settings"]["temperature"] == 1
+
+
+def test_what_is_refused_is_said(open_page: OpenPage) -> None:
+    """A failure is a notice in words; the history is as it was."""
+    page = open_page()
+
+    got = page.do("send", text="Fail")
+
+    assert page.all("ended")[0]["how"] == "failed"
+    assert "No way." in got["notice"]
+    assert (got["turns"], "send" in got["can"]) == ([], True)
+
+
+def test_without_a_key_the_panel_says_so(
+    open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands in the way of asking is a notice, and nothing hangs."""
+    page = open_page()
+    monkeypatch.delenv("SVC_API_KEY")
+
+    page.say("send", text="Hello")
+    page.wait(lambda: page.view["state"] == "idle" and page.view["notice"])
+
+    assert "SVC_API_KEY" in page.view["notice"]
+
+
+def test_an_empty_prompt_is_refused(open_page: OpenPage) -> None:
+    """Nothing is sent for blanks."""
+    page = open_page()
+
+    page.say("send", text="  ")
+
+    assert (page.view["state"], "empty" in page.view["notice"]) == ("idle", True)
+
+
+def test_one_reply_at_a_time(open_page: OpenPage, emulator: Emulator) -> None:
+    """A second prompt is refused in words while the first is answered."""
+    page = open_page()
+    page.say("send", text="slow")
+
+    page.say("send", text="Another")
+
+    assert "under way" in page.view["notice"]
+    page.say("stop")
+    page.wait_idle()
+    assert len(emulator.requests) <= 1
+
+
+def test_other_doors_are_seen_at_once(open_page: OpenPage) -> None:
+    """Python's ask shows in two panels, and theirs in Python."""
+    one, other = open_page(), open_page()
+
+    svc.conversation("plan").ask("From Python")
+    one.ask("From a panel")
+
+    prompts = ["From Python", "From a panel"]
+    assert [turn["prompt"] for turn in one.view["turns"]] == prompts
+    assert [turn["prompt"] for turn in other.view["turns"]] == prompts
+    assert [t.prompt.content for t in svc.conversation("plan").turns] == prompts
+
+
+def test_two_panels_and_python_ask_at_the_same_time(open_page: OpenPage) -> None:
+    """Every answer is a turn, wherever it was asked, and nobody waits for ever."""
+    one, other = open_page(), open_page()
+
+    for n in range(4):
+        one.say("send", text=f"One {n}")
+        other.say("send", text=f"Other {n}")
+        svc.conversation("plan").ask(f"Python {n}")
+        one.wait(lambda: one.view["state"] == other.view["state"] == "idle")
+
+    prompts = sorted(turn["prompt"] for turn in one.view["turns"])
+    names = ("One", "Other", "Python")
+    assert prompts == sorted(f"{name} {n}" for name in names for n in range(4))
+    assert other.view["turns"] == one.view["turns"]
+
+
+def test_what_others_say_shows_beside_the_reply_under_way(open_page: OpenPage) -> None:
+    """A turn that Python adds meanwhile is there, and the reply goes on."""
+    page = open_page()
+    page.say("send", text="slow")
+    page.wait(lambda: page.all("delta"))
+
+    svc.conversation("plan").ask("From Python")
+
+    assert [turn["prompt"] for turn in page.view["turns"]] == ["From Python"]
+    assert page.view["live"]["prompt"] == "slow"
+    page.do("stop")
+    assert [turn["prompt"] for turn in page.view["turns"]] == ["From Python", "slow"]
+
+
+def test_a_closed_panel_hears_of_nothing_more(open_page: OpenPage) -> None:
+    """After close the conversation goes on without it."""
+    page = open_page()
+    page.panel.close()
+
+    svc.conversation("plan").ask("From Python")
+
+    assert page.view["turns"] == []
+
+
+def test_what_is_left_out_is_said(open_page: OpenPage) -> None:
+    """The meter warns before, the notice tells after."""
+    page = open_page()
+    plan = page.panel.conversation
+    for n in range(4):
+        plan.ask(f"{n} " + "word " * 1200, max_tokens=5)
+
+    metered = page.view["meter"]["text"]
+    page.ask("Last")
+
+    assert "would be left out" in metered
+    assert page.view["notice"].startswith("Left out for room: the oldest")
+
+
+def test_a_wait_is_a_countdown(open_page: OpenPage) -> None:
+    """A limit that makes it wait is said with the time at which it ends."""
+    page = open_page()
+
+    for n in range(7):
+        page.ask(f"Ask {n}")
+
+    said = page.all("status")
+    assert [bool(each["text"]) for each in said][:2] == [True, False]
+    assert said[0]["text"].startswith("Waiting: ")
+    assert said[0]["until_ms"] > 1e12
+    assert said[1]["until_ms"] is None
+    assert all(each["how"] == "finished" for each in page.all("ended"))
+
+
+def test_the_picture_holds_no_key(open_page: OpenPage, emulator: Emulator) -> None:
+    """Neither state nor messages nor the repr hold the key or a header."""
+    page = open_page()
+    page.ask("Hello")
+
+    said = f"{page.comm.published!r} {page.panel.get_state()!r} {page.panel!r}"
+
+    assert emulator.api_key not in said
+    assert "Authorization" not in said
+    synced = {name for name in page.panel.keys if not name.startswith("_")}
+    assert synced == {"layout", "tabbable", "tooltip", "view"}
+
+
+def test_the_picture_is_json(open_page: OpenPage) -> None:
+    """It travels and is saved as it is."""
+    page = open_page()
+    page.ask("Hello")
+
+    assert json.loads(json.dumps(page.view)) == page.view
+
+
+def test_a_broken_message_is_answered_in_words(open_page: OpenPage) -> None:
+    """What the browser may not say changes nothing and is said in the notice."""
+    page = open_page()
+
+    page.say("nonsense")
+
+    assert "reload" in page.view["notice"]
+
+
+def test_exchanges_are_marked_as_the_panels(open_page: OpenPage) -> None:
+    """The ledger knows the door and the conversation."""
+    page = open_page()
+    page.ask("Hello")
+
+    [exchange] = current().ledger.read()
+
+    assert (exchange.origin.door, exchange.origin.conversation) == ("panel", "plan")
+    assert exchange.origin.turn_id == page.view["turns"][0]["id"]
+
+
+def test_a_panel_without_a_name_goes_on_with_the_chat(open_page: OpenPage) -> None:
+    """Opened again it shows what was said before."""
+    open_page(None).ask("Hello")
+
+    again: Page = open_page(None)
+
+    assert again.view["name"] == "chat"
+    assert [turn["prompt"] for turn in again.view["turns"]] == ["Hello"]
+
+
+def test_wrong_arguments_open_no_panel(open_page: OpenPage) -> None:
+    """A name with blanks and a parameter out of range are refused."""
+    with pytest.raises(svc.ParameterError, match="blanks"):
+        open_page("a b")
+    with pytest.raises(svc.ParameterError, match="0 to 2"):
+        open_page(temperature=5)

@@ -1,0 +1,220 @@
+"""The panel in a real kernel, spoken to as a front end speaks to a widget."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from svc_notebook.emulator.server import Emulator
+from tests.notebook.conftest import TIMEOUT_S, Kernel
+
+PIECES = [f"word{n} " for n in range(60)]
+SOON_S = 0.5
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator whose replies come word by word."""
+    slow = {"text": PIECES, "gap_s": 0.05, "times": None}
+    key = "svc-key-of-this-test-77aa"
+    with Emulator(script=[slow], keys=[key], limits=False) as running:
+        yield running
+
+
+@pytest.fixture
+def kernel(emulator: Emulator) -> Iterator[Kernel]:
+    """A kernel with a panel shown in a cell."""
+    env = {
+        "SVC_BASE_URL": emulator.base_url,
+        "SVC_API_KEY": emulator.api_key,
+        "SVC_LEDGER": ":memory:",
+    }
+    kernel = Kernel(env)
+    try:
+        yield kernel
+    finally:
+        kernel.close()
+
+
+class Page:
+    """What a page with the panel's view sees and says."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.heard: list[dict[str, Any]] = []
+        self.outputs: list[tuple[str, dict[str, Any]]] = []
+        self.comm_id = ""
+        self.view: dict[str, Any] = {}
+        ran = kernel.run("import svc_notebook as svc\np = svc.panel('plan')\np")
+        assert ran.status == "ok", ran.messages
+        for kind, content in ran.messages:
+            state = content.get("data", {}).get("state", {})
+            if kind == "comm_open" and "view" in state:
+                self.comm_id, self.view = content["comm_id"], state["view"]
+        self.opening = ran.messages
+
+    def say(self, content: dict[str, Any], *, subshell: str | None = None) -> None:
+        """Send a message of the view, on a subshell as JupyterLab does."""
+        client = self.kernel.client
+        message = client.session.msg(
+            "comm_msg",
+            {
+                "comm_id": self.comm_id,
+                "data": {"method": "custom", "content": content},
+            },
+        )
+        if subshell is not None:
+            message["header"]["subshell_id"] = subshell
+        client.shell_channel.send(message)
+
+    def subshell(self) -> str:
+        """Open a subshell."""
+        client = self.kernel.client
+        client.control_channel.send(client.session.msg("create_subshell_request"))
+        reply = client.get_control_msg(timeout=TIMEOUT_S)
+        found: str = reply["content"]["subshell_id"]
+        return found
+
+    def wait(self, is_there: Callable[[], bool]) -> float:
+        """Read what is published until something is there; return the seconds."""
+        began_s = time.monotonic()
+        while not is_there():
+            message = self.kernel.client.get_iopub_msg(timeout=TIMEOUT_S)
+            kind, content = message["msg_type"], message["content"]
+            if kind == "comm_msg" and content["comm_id"] == self.comm_id:
+                self._take(content["data"])
+            elif kind not in {"status", "execute_input"}:
+                self.outputs.append((kind, content))
+        return time.monotonic() - began_s
+
+    def _take(self, data: dict[str, Any]) -> None:
+        if data["method"] == "custom":
+            self.heard.append(data["content"])
+        elif "view" in data.get("state", {}):
+            self.view = data["state"]["view"]
+
+    def has(self, kind: str) -> bool:
+        """Say whether a message of a kind was heard."""
+        return any(each["t"] == kind for each in self.heard)
+
+
+@pytest.mark.parametrize("is_changed_by_a_cell", [False, True])
+def test_send_and_stop_answer_while_a_cell_runs(
+    kernel: Kernel, emulator: Emulator, is_changed_by_a_cell: bool
+) -> None:
+    """With subshells both act within half a second of a busy kernel."""
+    page = Page(kernel)
+    subshell = page.subshell()
+    page.say({"t": "hello"}, subshell=subshell)
+    page.wait(lambda: page.has("ack"))
+    if is_changed_by_a_cell:
+        kernel.run("p.conversation.system = 'Be brief'")
+    busy = kernel.begin("import time; time.sleep(5)")
+
+    page.say({"t": "send", "text": "Tell me"}, subshell=subshell)
+    until_text_s = page.wait(lambda: page.has("delta"))
+    page.say({"t": "stop"}, subshell=subshell)
+    until_stopped_s = page.wait(lambda: page.has("ended"))
+    page.wait(lambda: page.view["state"] == "idle")
+
+    assert until_text_s < SOON_S
+    assert until_stopped_s < SOON_S
+    assert emulator.wait_idle()
+    assert emulator.requests[-1].is_cut_by_client
+    [turn] = page.view["turns"]
+    assert "interrupted" in turn["badges"]
+    assert "continue" in turn["can"]
+    kernel.manager.interrupt_kernel()
+    assert kernel.reply(busy) == "error"
+
+
+def test_without_subshells_the_reply_goes_on_while_a_cell_runs(kernel: Kernel) -> None:
+    """A front end without subshells is told so; what was sent streams all the same."""
+    page = Page(kernel)
+    page.say({"t": "hello"})
+    page.wait(lambda: page.has("ack"))
+    page.say({"t": "send", "text": "Tell me"})
+    page.wait(lambda: page.has("delta"))
+    busy = kernel.begin("import time; time.sleep(2)")
+    n_before = len(page.heard)
+
+    page.wait(lambda: len(page.heard) > n_before + 5)
+
+    assert [each["subshell"] for each in page.heard if each["t"] == "ack"] == [False]
+    kernel.manager.interrupt_kernel()
+    assert kernel.reply(busy) == "error"
+
+
+def test_no_message_to_the_page_holds_the_key(
+    kernel: Kernel, emulator: Emulator
+) -> None:
+    """Neither the widget's state, nor what it says, nor the outputs hold the key."""
+    page = Page(kernel)
+    page.say({"t": "send", "text": "Tell me"})
+    page.wait(lambda: page.has("ended"))
+    page.wait(lambda: page.view["state"] == "idle")
+
+    said = str((page.opening, page.heard, page.outputs, page.view))
+
+    assert emulator.api_key not in said
+
+
+def test_the_transcript_beside_the_panel_is_updated(kernel: Kernel) -> None:
+    """After each turn the hidden output holds the whole transcript, as plain HTML."""
+    page = Page(kernel)
+    shown = [content for kind, content in page.opening if kind == "display_data"]
+    page.say({"t": "send", "text": "Tell <me>"})
+
+    page.wait(lambda: any(kind == "update_display_data" for kind, _ in page.outputs))
+
+    [update] = [c for kind, c in page.outputs if kind == "update_display_data"]
+    assert len(shown) == 2
+    assert update["transient"] == shown[1]["transient"]
+    assert "Tell &lt;me&gt;" in update["data"]["text/html"]
+    assert "word59" in update["data"]["text/plain"]
+    view = "application/vnd.jupyter.widget-view+json"
+    assert view in shown[0]["data"]
+    assert update["data"][view] == shown[1]["data"][view]
+
+
+def test_a_frozen_panel_is_its_transcript(kernel: Kernel) -> None:
+    """The transcript takes the widget's place, and the comm is closed."""
+    page = Page(kernel)
+    shown = [content for kind, content in page.opening if kind == "display_data"]
+
+    ran = kernel.run("p.freeze()")
+
+    first, second = ran.all("update_display_data")
+    assert first["transient"] == shown[0]["transient"]
+    assert sorted(first["data"]) == ["text/html", "text/plain"]
+    assert second["transient"] == shown[1]["transient"]
+    assert second["data"] == {"text/plain": ""}
+    assert page.comm_id in [each["comm_id"] for each in ran.all("comm_close")]
+
+
+def test_a_panel_frozen_during_a_reply_keeps_what_had_come(kernel: Kernel) -> None:
+    """The reply is stopped, and the frozen transcript gets it, marked."""
+    page = Page(kernel)
+    shown = [content for kind, content in page.opening if kind == "display_data"]
+    page.say({"t": "send", "text": "Tell"})
+    page.wait(lambda: page.has("delta"))
+
+    kernel.run("p.freeze(); p.freeze()")
+    page.wait(lambda: "interrupted" in str(page.outputs))
+
+    last = [c for kind, c in page.outputs if kind == "update_display_data"][-1]
+    assert last["transient"] == shown[0]["transient"]
+    assert "word0" in last["data"]["text/plain"]
+
+
+def test_nobody_watching_gets_the_settled_transcript(kernel: Kernel) -> None:
+    """Where stdin is forbidden, as in nbclient, the panel is one static output."""
+    code = "import svc_notebook as svc\nsvc.conversation('plan').ask('Hi');"
+    kernel.run(code, is_watched=False)
+    ran = kernel.run("svc.panel('plan')", is_watched=False)
+
+    shown = [c for kind, c in ran.messages if not kind.startswith("comm")]
+    [output] = shown
+    assert sorted(output["data"]) == ["text/html", "text/plain"]
+    assert "word59" in output["data"]["text/plain"]

@@ -1,0 +1,231 @@
+"""What is allowed when: the rules of the panel, without a widget."""
+
+from typing import Any
+
+import pytest
+
+from svc_notebook.chat.turns import History, Turn, Version
+from svc_notebook.errors import ParameterError
+from svc_notebook.panels.events import Event, to_event
+from svc_notebook.panels.state import (
+    GONE,
+    Meter,
+    PanelState,
+    Phase,
+    allowed,
+    allowed_on,
+    refusal,
+    to_view,
+)
+from svc_notebook.service.message import Message, assistant, user
+from svc_notebook.service.tool import FunctionCall, ToolCall
+
+
+def turn(
+    *, n_versions: int = 1, n_choices: int = 1, is_cut: bool = False, text: str = "text"
+) -> Turn:
+    """Return a turn of so many versions."""
+    choices = tuple(assistant(text) for _ in range(n_choices))
+    version = Version(
+        exchange_id="e",
+        prompt=user("ask"),
+        replies=choices[:1],
+        choices=choices if n_choices > 1 else (),
+        is_cut=is_cut,
+    )
+    return Turn(turn_id="t", versions=(version,) * n_versions)
+
+
+@pytest.mark.parametrize(
+    ("phase", "n_turns", "can_undo", "expected"),
+    [
+        (Phase.IDLE, 0, False, "send set enter"),
+        (Phase.IDLE, 1, False, "send set enter clear"),
+        (Phase.IDLE, 0, True, "send set enter undo"),
+        (Phase.IDLE, 2, True, "send set enter undo clear"),
+        (Phase.BUSY, 2, True, "stop set enter"),
+        (Phase.WAITING, 2, True, "stop set enter"),
+        (Phase.ASKING, 2, True, "stop decide set enter"),
+    ],
+)
+def test_what_the_whole_panel_takes(
+    phase: Phase, n_turns: int, can_undo: bool, expected: str
+) -> None:
+    """One reply at a time; while it comes it can be stopped and nothing else."""
+    assert allowed(phase, n_turns=n_turns, can_undo=can_undo) == tuple(expected.split())
+
+
+ALWAYS = "regenerate edit delete pin hide"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, ALWAYS),
+        ({"is_cut": True}, f"continue {ALWAYS}"),
+        ({"is_cut": True, "text": ""}, ALWAYS),
+        ({"n_choices": 2}, f"{ALWAYS} pick"),
+        ({"n_versions": 2}, f"{ALWAYS} choose"),
+    ],
+)
+def test_what_a_turn_takes(given: dict[str, Any], expected: str) -> None:
+    """Continue needs a cut text, pick several choices, versions more than one."""
+    assert allowed_on(turn(**given), Phase.IDLE) == tuple(expected.split())
+
+
+@pytest.mark.parametrize("phase", [Phase.BUSY, Phase.WAITING, Phase.ASKING])
+def test_while_a_reply_comes_no_turn_is_changed(phase: Phase) -> None:
+    """Turns wait for the end of the reply."""
+    assert allowed_on(turn(is_cut=True, n_versions=2), phase) == ()
+
+
+@pytest.mark.parametrize(
+    ("event", "phase", "reason"),
+    [
+        (Event(kind="send", text="x"), Phase.IDLE, None),
+        (Event(kind="send", text="x"), Phase.BUSY, "under way"),
+        (Event(kind="stop"), Phase.BUSY, None),
+        (Event(kind="stop"), Phase.IDLE, "nothing to stop"),
+        (Event(kind="undo"), Phase.IDLE, "nothing to undo"),
+        (Event(kind="decide"), Phase.BUSY, "answered already"),
+        (Event(kind="set", name="n"), Phase.BUSY, None),
+        (Event(kind="hello"), Phase.WAITING, None),
+        (Event(kind="regenerate", turn="t"), Phase.IDLE, None),
+        (Event(kind="regenerate", turn="t"), Phase.BUSY, "under way"),
+        (Event(kind="continue", turn="t"), Phase.IDLE, "whole"),
+        (Event(kind="pick", turn="t"), Phase.IDLE, "one choice"),
+        (Event(kind="choose", turn="t"), Phase.IDLE, "one version"),
+        (Event(kind="edit", turn="gone"), Phase.IDLE, GONE),
+    ],
+)
+def test_what_may_not_be_is_refused_in_words(
+    event: Event, phase: Phase, reason: str | None
+) -> None:
+    """A browser that is a moment behind is told why."""
+    history = History(turns=(turn(),))
+
+    got = refusal(event, phase, history, can_undo=False)
+
+    assert (got is None) == (reason is None)
+    assert reason is None or reason in (got or "")
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ({"t": "send", "text": "Hi"}, Event(kind="send", text="Hi")),
+        ({"t": "stop"}, Event(kind="stop")),
+        (
+            {"t": "choose", "turn": "t", "version": 2},
+            Event(kind="choose", turn="t", number=2),
+        ),
+        (
+            {"t": "pick", "turn": "t", "choice": 0},
+            Event(kind="pick", turn="t", number=0),
+        ),
+        (
+            {"t": "set", "name": "n", "value": 2},
+            Event(kind="set", name="n", value=2),
+        ),
+        ({"t": "enter", "on": True}, Event(kind="enter", is_on=True)),
+        (
+            {"t": "decide", "id": "1", "verdict": "deny", "arguments": None},
+            Event(kind="decide", question_id="1", verdict="deny"),
+        ),
+    ],
+)
+def test_messages_are_read(content: object, expected: Event) -> None:
+    """A message of the browser becomes an event."""
+    assert to_event(content) == expected
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        [],
+        {},
+        {"t": "other"},
+        {"t": ["send"]},
+        {"t": "send"},
+        {"t": "edit", "turn": "t"},
+        {"t": "choose", "turn": "t", "version": "2"},
+        {"t": "choose", "turn": "t", "version": True},
+        {"t": "pick", "turn": "t", "choice": -1},
+        {"t": "decide", "id": "1", "verdict": "maybe"},
+    ],
+)
+def test_other_messages_are_refused(content: object) -> None:
+    """What is not known, or lacks something, says to reload the page."""
+    with pytest.raises(ParameterError, match="reload"):
+        to_event(content)
+
+
+def view_of(state: PanelState, *turns: Turn) -> dict[str, Any]:
+    """Return the picture of a panel with these turns."""
+    return to_view(
+        state,
+        name="plan",
+        history=History(system="Be brief", turns=turns),
+        can_undo=True,
+        meter=Meter(used_tokens=5, budget_tokens=8192, n_left_out=2),
+        model="svc-instruct",
+        fields=[],
+    )
+
+
+def test_the_picture_of_a_turn() -> None:
+    """Prompts go as text, replies as safe HTML beside their source."""
+    told = Version(
+        exchange_id="e",
+        prompt=user("<i>ask</i>"),
+        replies=(assistant("**bold** <script>"),),
+        footer="a line",
+        marks=("cut",),
+    )
+
+    [got] = view_of(PanelState(), Turn(turn_id="t", versions=(told,)))["turns"]
+
+    assert got["prompt"] == "<i>ask</i>"
+    [choice] = got["choices"]
+    assert choice["text"] == "**bold** <script>"
+    assert "<strong>bold</strong>" in choice["html"]
+    assert "<script" not in choice["html"]
+    assert (got["footer"], got["badges"], got["n_versions"]) == ("a line", ["cut"], 1)
+
+
+def test_the_picture_of_the_panel() -> None:
+    """It says what is allowed, what is set and how full the budget is."""
+    got = view_of(PanelState(notice="note"), turn())
+
+    assert got["state"] == "idle"
+    assert got["can"] == ["send", "set", "enter", "undo", "clear"]
+    assert got["settings"]["system"] == "Be brief"
+    assert got["settings"]["max_tokens"] == "fit"
+    assert got["settings"]["temperature"] is None
+    assert got["meter"]["text"] == (
+        "about 5 of 8192 tokens (estimated); the oldest 2 turns would be left out"
+    )
+    assert (got["notice"], got["live"], got["ask"]) == ("note", None, None)
+
+
+def test_tool_calls_stand_in_the_trail_escaped() -> None:
+    """Arguments and results are text, whatever a model or a tool wrote."""
+    call = ToolCall(id="c", function=FunctionCall(name="f", arguments='{"a":"<b>"}'))
+    told = Version(
+        exchange_id="e",
+        prompt=user("ask"),
+        replies=(
+            Message(role="assistant", content="", tool_calls=(call,)),
+            Message(role="tool", content="Error: <img>", tool_call_id="c"),
+            assistant("done"),
+        ),
+    )
+
+    [got] = view_of(PanelState(), Turn(turn_id="t", versions=(told,)))["turns"]
+
+    [step] = got["trail"]
+    assert (step["name"], step["is_error"]) == ("f", True)
+    assert "&lt;b&gt;" in step["html"]
+    assert "&lt;img&gt;" in step["html"]
+    assert "<b>" not in step["html"]

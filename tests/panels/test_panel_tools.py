@@ -1,0 +1,233 @@
+"""Tools in the panel: rounds, consent, the trail, and stopping them."""
+
+import time
+from collections.abc import Iterator
+from threading import Event
+from typing import Any
+
+import pytest
+
+import svc_notebook as svc
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.session import current
+from tests.panels.conftest import OpenPage, Page
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator that calls a tool that the prompt names."""
+    with Emulator(tokens_per_s=None, first_token_s=0, limits=False) as running:
+        yield running
+
+
+def weather(city: str) -> str:
+    """Say the weather.
+
+    Args:
+        city: Where.
+    """
+    return f"sunny in {city}"
+
+
+@svc.tool(confirm=True)
+def pay(amount: int) -> str:
+    """Pay somebody.
+
+    Args:
+        amount: How much.
+    """
+    return f"paid {amount}"
+
+
+def asked(page: Page, text: str = "pay 5") -> dict[str, Any]:
+    """Send a prompt and return the question that comes."""
+    page.say("send", text=text)
+    page.wait(lambda: page.view["ask"])
+    question: dict[str, Any] = page.view["ask"]
+    return question
+
+
+def decided(page: Page, verdict: str, arguments: str | None = None) -> dict[str, Any]:
+    """Decide the question that is open and wait for the end."""
+    return page.do(
+        "decide", id=page.view["ask"]["id"], verdict=verdict, arguments=arguments
+    )
+
+
+def test_a_tool_is_run_and_its_result_answered(open_page: OpenPage) -> None:
+    """One turn, the rounds inside it, and a trail that grows while they run."""
+    page = open_page(tools=[weather])
+
+    turn = page.ask('weather in "Oslo"')
+
+    [step] = turn["trail"]
+    assert (step["name"], step["is_error"]) == ("weather", False)
+    assert "sunny in Oslo" in step["html"]
+    trails = [each["live"]["trail"] for each in page.all("live")]
+    assert "running" in trails[0][0]["html"]
+    assert page.all("live")[-1]["live"]["choices"] == []
+    roles = [each.role for each in page.panel.conversation.turns[0].messages]
+    assert roles == ["user", "assistant", "tool", "assistant"]
+    assert svc.tool_calls_df()["name"].tolist() == ["weather"]
+
+
+def test_a_turn_with_tools_is_restored_as_it_was(open_page: OpenPage) -> None:
+    """The ledger's exchanges alone give the rounds and the answer."""
+    page = open_page(tools=[weather])
+    page.ask('weather in "Oslo"')
+    page.ask("Thank you")
+    exchanges = list(current().ledger.read())
+
+    restored = svc.conversation("other").restore(exchanges)
+
+    live = page.panel.conversation.turns
+    assert [t.messages for t in restored.turns] == [t.messages for t in live]
+
+
+def test_nothing_runs_before_somebody_says_so(open_page: OpenPage) -> None:
+    """The card shows the call; approved, it runs."""
+    page = open_page(tools=[pay])
+
+    question = asked(page)
+    state, can = page.view["state"], page.view["can"]
+    got = decided(page, "approve")
+
+    assert (question["name"], question["about"]) == ("pay", "Pay somebody.")
+    assert '"amount"' in question["arguments"]
+    assert (state, "decide" in can) == ("asking", True)
+    assert "paid" in got["turns"][0]["trail"][0]["html"]
+    assert "approved" in got["turns"][0]["trail"][0]["html"]
+
+
+def test_what_is_denied_does_not_run(open_page: OpenPage) -> None:
+    """The model is told, and goes on without it."""
+    page = open_page(tools=[pay])
+    asked(page)
+
+    got = decided(page, "deny")
+
+    [step] = got["turns"][0]["trail"]
+    assert step["is_error"]
+    assert "paid" not in step["html"]
+
+
+def test_arguments_can_be_changed(open_page: OpenPage) -> None:
+    """What is not the JSON of an object is said, and asked again."""
+    page = open_page(tools=[pay])
+    question = asked(page)
+
+    page.say("decide", id=question["id"], verdict="approve", arguments="{")
+    notice, still = page.view["notice"], page.view["ask"]
+    got = decided(page, "approve", '{"amount": 7}')
+
+    assert "JSON" in notice
+    assert still == question
+    assert "paid 7" in got["turns"][0]["trail"][0]["html"]
+
+
+def test_always_is_remembered(open_page: OpenPage) -> None:
+    """The second call runs without a question, until the session forgets it."""
+    page = open_page(tools=[pay])
+    asked(page)
+    decided(page, "always")
+
+    turn = page.ask("pay 6")
+    remembered = current().consent.always
+    current().consent.forget("pay")  # as `%svc tools ask pay` does
+    question = asked(page, "pay 7")
+
+    assert "paid 6" in turn["trail"][0]["html"]
+    assert remembered == ("pay",)
+    assert question["name"] == "pay"
+
+
+def test_a_stop_ends_a_question(open_page: OpenPage) -> None:
+    """Nothing runs, and the history can be sent."""
+    page = open_page(tools=[pay])
+    asked(page)
+
+    got = page.do("stop")
+
+    assert page.all("ended")[-1]["how"] == "stopped"
+    assert (got["state"], got["ask"]) == ("idle", None)
+    assert page.ask("Hello")["prompt"] == "Hello"
+
+
+def test_a_stop_ends_the_waiting_for_a_tool(open_page: OpenPage) -> None:
+    """Plain and async tools are left at once, and the next prompt is answered."""
+    begun, go_on = Event(), Event()
+
+    def dig() -> str:
+        """Dig for long."""
+        begun.set()
+        go_on.wait(20)
+        return "dug"
+
+    page = open_page(tools=[dig])
+    page.say("send", text="dig")
+    page.wait(begun.is_set)
+
+    began_s = time.monotonic()
+    page.do("stop")
+    took_s = time.monotonic() - began_s
+    go_on.set()
+
+    assert took_s < 1.5
+    assert page.ask("Hello")["prompt"] == "Hello"
+
+
+def test_an_async_tool_is_run_and_stopped(open_page: OpenPage) -> None:
+    """It is cancelled where it waits."""
+    import asyncio  # noqa: PLC0415 - for the tool alone
+
+    seen: list[str] = []
+
+    async def crawl(is_long: bool) -> str:
+        """Crawl."""
+        seen.append("begun")
+        try:
+            await asyncio.sleep(20 if is_long else 0)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+        return "crawled"
+
+    page = open_page(tools=[crawl])
+    page.say("send", text="crawl")
+    page.wait(lambda: seen or page.view["state"] == "idle")
+    page.do("stop") if page.view["state"] != "idle" else None
+    page.wait(lambda: page.view["state"] == "idle")
+
+    assert seen[0] == "begun"
+    assert len(seen) == 1 or seen[1] == "cancelled"
+
+
+def test_a_tool_that_fails_is_told_to_model_and_user(open_page: OpenPage) -> None:
+    """The trail has the traceback; the model gets a line."""
+
+    def divide() -> float:
+        """Divide."""
+        return 1 / 0
+
+    page = open_page(tools=[divide])
+
+    turn = page.ask("divide")
+
+    [step] = turn["trail"]
+    assert step["is_error"]
+    assert "Traceback" in step["html"]
+    results = [
+        each.content
+        for each in page.panel.conversation.turns[0].messages
+        if each.role == "tool"
+    ]
+    assert results == ["Error: ZeroDivisionError: division by zero"]
+
+
+def test_the_meter_counts_the_definitions(open_page: OpenPage) -> None:
+    """Every request pays for them."""
+    plain, tooled = open_page("a"), open_page("b", tools=[weather, pay])
+
+    used = [page.view["meter"]["used_tokens"] for page in (plain, tooled)]
+
+    assert used[1] > used[0] + 50
