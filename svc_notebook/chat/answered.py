@@ -10,6 +10,7 @@ answer. A request that ends in a tool message goes on with the answer that asked
 the tool; one whose origin names an exchange goes on with the text of that one.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from svc_notebook.completion import Completion, footer, marks
@@ -18,6 +19,7 @@ from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.completion import Choice
 from svc_notebook.service.message import Message
 
+from .holding import State
 from .turns import History, Turn, Version
 
 _N_GOING_ON = 2  # the text so far, and the message that asks to go on
@@ -48,6 +50,28 @@ def answered(
     if turn and is_follow_up and turn.versions[-1].is_open:
         return history.replacing(turn.turn_id, len(turn.versions) - 1, version)
     return history.answered(origin.turn_id, version)
+
+
+def rebuilt(exchanges: Iterable[Exchange]) -> State | None:
+    """Return the turns since the last reset; None without any.
+
+    Args:
+        exchanges: Those of one conversation, oldest first.
+    """
+    kept = [each for each in exchanges if each.origin.turn_id]
+    if not kept:
+        return None
+    series = series_of(kept[-1].origin)
+    history = History(system=kept[-1].request.system)
+    for exchange in kept:
+        if series_of(exchange.origin) == series:
+            history = answered(history, exchange, exchange.origin)
+    return State(history, series)
+
+
+def series_of(origin: Origin) -> str:
+    """Return which series of turns, from one reset to the next, a turn is of."""
+    return (origin.turn_id or "").partition("/")[0]
 
 
 def _version(exchange: Exchange, found: list[Choice]) -> Version:

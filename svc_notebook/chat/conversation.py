@@ -21,9 +21,9 @@ from svc_notebook.service.request import CompletionRequest
 from svc_notebook.tokens import estimate_prompt_tokens
 from svc_notebook.tools.toolbox import Toolbox
 
-from .answered import answered
+from .answered import answered, rebuilt, series_of
 from .budget import MaxTokens
-from .holding import Change, Holding, State
+from .holding import Change, Holding
 from .loop import RoundsInterrupted
 from .offering import to_offer
 from .readings import to_entries, to_json, to_markdown
@@ -221,9 +221,16 @@ class Conversation:
         return to_go_on(history, origin, self._wanted(model, params, max_tokens))
 
     def record(self, step: NextTurn, completion: Completion) -> None:
-        """Take an answer into the history; one without any content changes nothing."""
+        """Take an answer into the history.
+
+        One without any content changes nothing, nor does one to a turn of a history
+        that was reset since; it is in the ledger.
+        """
         exchange, trail = completion.exchange, completion.trail
-        self._change(lambda old: answered(old, exchange, step.origin, trail))
+        self._holding.change(
+            lambda old: answered(old, exchange, step.origin, trail),
+            series=series_of(step.origin),
+        )
 
     def choose(self, turn: int | str, version: int) -> None:
         """Let another version of a turn feed later turns; both count from 1.
@@ -297,15 +304,9 @@ class Conversation:
         Args:
             exchanges: Those of this conversation, oldest first.
         """
-        kept = [each for each in exchanges if each.origin.turn_id]
-        if kept:
-            newest = kept[-1]
-            series = _series_of(newest)
-            history = History(system=newest.request.system)
-            for exchange in kept:
-                if _series_of(exchange) == series:
-                    history = answered(history, exchange, exchange.origin)
-            self._holding.put(State(history, series))
+        state = rebuilt(exchanges)
+        if state:
+            self._holding.put(state)
         return self
 
     def to_df(self, *, versions: Literal["chosen", "all"] = "chosen") -> "pd.DataFrame":
@@ -391,7 +392,3 @@ class Conversation:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
         return transcript(self.name, to_entries(self.history))
-
-
-def _series_of(exchange: Exchange) -> str:
-    return (exchange.origin.turn_id or "").partition("/")[0]

@@ -60,14 +60,20 @@ class Holding:
         """Whether there is a step to undo."""
         return bool(self._past)
 
-    def change(self, change: Change) -> None:
+    def change(self, change: Change, *, series: str | None = None) -> None:
         """Change the history in a step that can be undone; no change is no step.
+
+        Args:
+            change: Gives the new history.
+            series: What it is meant for; another series is left as it is. Any if None.
 
         Raises:
             IndexError: As `change` does; then nothing is changed.
         """
         with self._lock:
             before = self._state
+            if series not in (None, before.series):
+                return
             after = before._replace(history=change(before.history))
             if after == before:
                 return

@@ -125,6 +125,17 @@ def test_after_an_undone_reset_turns_go_on_as_before(plan: svc.Conversation) -> 
     assert len(series) == 1
 
 
+def test_an_answer_that_comes_after_a_reset_is_no_turn(plan: svc.Conversation) -> None:
+    """Whoever forgets all turns does not meet one of them again."""
+    step = plan.next_turn("First")
+    late = svc.complete("First")
+    plan.reset()
+
+    plan.record(step, late)
+
+    assert plan.turns == ()
+
+
 def test_undo_leaves_the_system_message(plan: svc.Conversation) -> None:
     """What was said about behaviour since is no turn."""
     plan.ask("First")
