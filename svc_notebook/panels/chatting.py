@@ -30,7 +30,7 @@ from .beside import Beside
 from .events import Event, to_event
 from .fields import Settings, check_system, fields
 from .outlet import Outlet
-from .state import Live, Meter, PanelState, Phase, refusal, to_view
+from .state import Live, Meter, PanelState, Phase, Turns, news, refusal, to_view
 from .tooling import Tools, ToolWorker
 from .worker import Ended, Worker
 
@@ -65,6 +65,7 @@ class Chat:
         self._worker: Worker | None = None
         self._recording: int | None = None
         self._seen = conversation.history
+        self.turns: Turns = {}
         self._outlet = Outlet()
         self._unlisten: Callable[[], None] = lambda: None
         self._actions: Mapping[str, Callable[[Event], None]] = {
@@ -123,7 +124,7 @@ class Chat:
         if event.kind == "hello":
             self._outlet.send({"t": "ack", "subshell": is_subshelled})
             self._change(is_subshelled=is_subshelled)
-            self._show()
+            self._show(is_whole=True)
             return
         told = self.conversation
         reason = refusal(event, self._state.phase, told.history, can_undo=told.can_undo)
@@ -305,21 +306,26 @@ class Chat:
         self._outlet.send({"t": "problem", "text": problem})
         self._show()
 
-    def _show(self) -> None:
+    def _show(self, *, is_whole: bool = False) -> None:
         with self._outlet.lock:
             if self._outlet.is_lost:
                 self._change(main_writes=self._state.main_writes + 1)
-            self._outlet.put(self.picture())
+            view = self.take_picture(is_whole=is_whole)
+            self._outlet.put(view, also=("turns",) if is_whole else ())
             history = self.conversation.history
             if history != self._seen and self.beside.is_shown:
                 self.beside.update(self.transcript())
             self._seen = history
 
-    def picture(self) -> dict[str, Any]:
-        """Return what the browser shows."""
+    def take_picture(self, *, is_whole: bool) -> dict[str, Any]:
+        """Return what the browser shows, without the turns that it has.
+
+        Args:
+            is_whole: Whether it gets all of them, from `turns`, too.
+        """
         told, state = self.conversation, self._state
         model = self._session.settings.model
-        return to_view(
+        whole = to_view(
             state,
             name=told.name,
             history=told.history,
@@ -328,6 +334,8 @@ class Chat:
             model=model,
             fields=fields(model=model),
         )
+        view, self.turns = news(whole, None if is_whole else self.turns)
+        return {**view, "is_whole": is_whole}
 
     def _meter(self) -> Meter:
         history = self.conversation.history

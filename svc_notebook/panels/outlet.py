@@ -32,7 +32,7 @@ class Outlet:
         self.lock = RLock()
         self._widget = widget
         self._heard: Context | None = None
-        self._n_said = 0
+        self._n_said = self._n_put = 0
         self._is_rerouted = _keep_route(getattr(widget, "comm", None))
 
     def hear(self) -> bool:
@@ -51,11 +51,22 @@ class Outlet:
         """Send one message."""
         self._publish(lambda widget, seq: widget.send({**message, "seq": seq}))
 
-    def put(self, view: dict[str, Any]) -> None:
-        """Put another picture in place of the one before."""
-        self._publish(
-            lambda widget, seq: widget.set_trait("view", {**view, "seq": seq})
-        )
+    def put(self, view: dict[str, Any], *, also: tuple[str, ...] = ()) -> None:
+        """Put another picture in place of the one before.
+
+        Args:
+            view: The picture.
+            also: Names of other traits that are sent before it.
+        """
+        self._n_put += 1
+        numbered = {**view, "nth": self._n_put}
+
+        def show(widget: Widget, seq: int) -> None:
+            if also:
+                widget.send_state(also)
+            widget.set_trait("view", {**numbered, "seq": seq})
+
+        self._publish(show)
 
     def _publish(self, act: Callable[[Widget, int], object]) -> None:
         """Publish with a number: messages and pictures reach the page by two ways."""

@@ -16,6 +16,8 @@ from .drawing import draw_turn
 from .events import Event
 from .fields import Settings
 
+Turns = Mapping[str, dict[str, Any]]
+
 
 class Phase(StrEnum):
     """What a panel is doing."""
@@ -191,6 +193,9 @@ def to_view(  # noqa: PLR0913 - what the picture is made of
 ) -> dict[str, Any]:
     """Return the whole picture.
 
+    What may be asked of a turn holds while nothing is under way, so that a turn
+    looks the same before and after.
+
     Args:
         state: The panel.
         name: Of the conversation.
@@ -208,7 +213,7 @@ def to_view(  # noqa: PLR0913 - what the picture is made of
         "is_subshelled": state.is_subshelled,
         "main_writes": state.main_writes,
         "turns": [
-            draw_turn(number, turn, can=allowed_on(turn, phase))
+            draw_turn(number, turn, can=allowed_on(turn, Phase.IDLE))
             for number, turn in enumerate(history.turns, start=1)
         ],
         "live": state.live.drawn() if state.live else None,
@@ -221,3 +226,20 @@ def to_view(  # noqa: PLR0913 - what the picture is made of
         "send_on_enter": state.send_on_enter,
         "ask": dict(state.question) if state.question else None,
     }
+
+
+def news(view: Mapping[str, Any], known: Turns | None) -> tuple[dict[str, Any], Turns]:
+    """Leave out the turns that a page has, so that a long conversation costs little.
+
+    Args:
+        view: The whole picture.
+        known: The turns as drawn before, by id; None where all are sent beside it.
+
+    Returns:
+        The picture with the ids of its turns as `order` and those that are new or
+        have changed as `turns`; and all of them by id.
+    """
+    drawn = {turn["id"]: turn for turn in view["turns"]}
+    known = drawn if known is None else known
+    changed = [turn for turn in view["turns"] if known.get(turn["id"]) != turn]
+    return {**view, "order": list(drawn), "turns": changed}, drawn

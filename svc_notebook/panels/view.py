@@ -1,8 +1,8 @@
 """`Panel`: the chat on a conversation, as one widget.
 
 What it is not: it does nothing by itself (see `chatting`) and draws nothing (see
-`static/panel.js`). Rules: one comm, one synced picture, which holds no key and no
-header, since widget state is saved with notebooks.
+`static/panel.js`). Rules: one comm, one synced picture with its turns, which hold no
+key and no header, since widget state is saved with notebooks.
 """
 
 from pathlib import Path
@@ -40,6 +40,7 @@ class Panel(AnyWidget):
     _esm = _STATIC / "panel.js"
     _css = _STATIC / "panel.css"
     view = traitlets.Dict().tag(sync=True)
+    turns = traitlets.Dict().tag(sync=True)
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class Panel(AnyWidget):
         self._chat = Chat(
             conversation, session, settings or Settings(), toolbox or Toolbox()
         )
-        super().__init__(view=self._chat.picture())
+        super().__init__(view=self._chat.take_picture(is_whole=True))
         self._chat.open(Outlet(self))
         self.on_msg(lambda _, content, __: self._chat.hear(content))
 
@@ -60,6 +61,16 @@ class Panel(AnyWidget):
     def conversation(self) -> Conversation:
         """The conversation that is shown."""
         return self._chat.conversation
+
+    def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - ipywidgets'
+        """Return what a page needs that begins to show the panel.
+
+        Afterwards turns travel with `view`, and only those that have changed.
+        """
+        state = super().get_state(key, drop_defaults=drop_defaults)
+        if "turns" in state:
+            state["turns"] = self._chat.turns
+        return state
 
     def freeze(self) -> None:
         """Put the static transcript in the place of the widget, and end the panel.

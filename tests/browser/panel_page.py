@@ -31,7 +31,9 @@ async ([view, js, isHeard]) => {
   };
   const model = {
     view,
-    get: () => model.view,
+    turns: {},
+    get: (name) => model[name],
+    set: (name, value) => (model[name] = value),
     on: (name, call) => (callbacks[name] ??= []).push(call),
     send: (message) => {
       if (window.isGone) throw new Error("Cannot send");
@@ -40,9 +42,11 @@ async ([view, js, isHeard]) => {
     },
   };
   window.sent = [];
+  window.saved = () => model;
   window.tell = (message) => fire("msg:custom", message);
   window.show = (changed) => {
-    model.view = { ...model.view, ...changed };
+    const order = changed.turns?.map((turn) => turn.id) ?? model.view.order;
+    model.view = { ...model.view, order, ...changed };
     fire("change:view");
   };
   window.restart = () => {
@@ -103,6 +107,7 @@ def view(turns: Sequence[dict[str, Any]] = (), **more: object) -> dict[str, Any]
         "is_subshelled": True,
         "main_writes": 0,
         "turns": list(turns),
+        "order": [each["id"] for each in turns],
         "live": None,
         "can": ["send", "undo", "clear", "set", "enter"],
         "meter": {
@@ -181,7 +186,7 @@ class PanelPage:
         self.page.evaluate("(message) => tell(message)", message)
 
     def show(self, **changed: object) -> None:
-        """Change the picture as the kernel does."""
+        """Change the picture as the kernel does; turns are all there are."""
         self.page.evaluate("(changed) => show(changed)", changed)
 
     def begin(self, *texts: str, turn: str = "new", **more: object) -> None:

@@ -126,7 +126,7 @@ def test_the_sources_load_nothing_and_assign_no_html() -> None:
         "http://www.w3.org/1999/xhtml",
     }
     assert re.findall(r"url\(|@import", css) == []
-    assert len(js) < 46_000
+    assert len(js) < 47_000
 
 
 def test_keys(page: Page) -> None:
@@ -584,6 +584,40 @@ def test_what_was_missed_is_asked_for(page: Page) -> None:
     page.evaluate("() => close_view()")
     page.evaluate("() => window.dispatchEvent(new Event('online'))")
     assert panel.n_greetings == 2
+
+
+def test_turns_that_do_not_come_again_stay(page: Page) -> None:
+    """A picture brings what changed; the rest is drawn, and saved with the state."""
+    panel = PanelPage(page, view([turn(1), turn(2)]))
+    order = ["turn-1", "turn-2", "turn-3"]
+
+    panel.show(nth=1, order=order, turns=[turn(3)])
+    panel.show(nth=2, order=order, turns=[turn(1, "Better.")])
+    expect(panel.turns).to_have_count(3)
+    expect(panel.turns.first).to_contain_text("Better.")
+    saved = page.evaluate("() => Object.keys(saved().turns)")
+    panel.show(nth=3, order=order[1:], turns=[])
+
+    expect(panel.turns).to_have_count(2)
+    assert saved == order
+    assert panel.n_greetings == 1
+
+
+def test_a_picture_that_was_lost_is_asked_for(page: Page) -> None:
+    """A gap in their numbers, or a turn that never came, has the panel say hello."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.show(nth=1, notice="One")
+    before = panel.n_greetings
+
+    panel.show(nth=3, notice="Three")
+    after_gap = panel.n_greetings
+    panel.show(nth=4, order=["turn-1", "turn-2"], turns=[])
+    after_missing = panel.n_greetings
+    panel.show(nth=9, is_whole=True, turns=[turn(1), turn(2)])
+
+    assert (before, after_gap, after_missing) == (1, 2, 3)
+    assert panel.n_greetings == 3
+    expect(panel.turns).to_have_count(2)
 
 
 def test_a_long_transcript_is_quick(page: Page) -> None:

@@ -63,6 +63,18 @@ class Page:
         return [{name: each[name] for name in each if name != "seq"} for each in said]
 
     @property
+    def updates(self) -> list[dict[str, Any]]:
+        """What was said of the widget's state since it was opened."""
+        said = [each for each in self.comm.published if "state" in each]
+        return [each for each in said if each["type"] == "comm_msg"]
+
+    @property
+    def pictures(self) -> list[dict[str, Any]]:
+        """The pictures so far, each with the turns that came with it."""
+        states = [each["state"] for each in self.updates]
+        return [state["view"] for state in states if "view" in state]
+
+    @property
     def numbers(self) -> list[int]:
         """The numbers of messages and pictures, as they were published."""
         return [
@@ -74,9 +86,9 @@ class Page:
 
     @property
     def view(self) -> dict[str, Any]:
-        """The newest picture."""
-        view: dict[str, Any] = self.panel.view
-        return view
+        """The newest picture, with the turns that the page has by now."""
+        view, turns = self.panel.view, self.panel.get_state("turns")["turns"]
+        return {**view, "turns": [turns[each] for each in view["order"]]}
 
     def all(self, kind: str) -> list[dict[str, Any]]:
         """Return the messages of a kind."""

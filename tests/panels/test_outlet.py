@@ -57,7 +57,7 @@ def test_the_front_ends_choice_is_put_back(monkeypatch: pytest.MonkeyPatch) -> N
     found: Any = widget.comm
     route = found._reply_subshell_for  # noqa: SLF001 - the kernel's own call
     assert route({}, "chosen") == "chosen"
-    assert (outlet.is_lost, widget.view) == (False, {"a": 1, "seq": 1})
+    assert (outlet.is_lost, widget.view) == (False, {"a": 1, "nth": 1, "seq": 1})
 
 
 def test_where_it_cannot_be_the_way_is_lost_until_something_is_heard(

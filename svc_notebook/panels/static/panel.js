@@ -235,7 +235,7 @@ class Line {
   constructor(model) {
     this.model = model;
     this.views = new Set();
-    this.view = model.get("view") ?? {};
+    this.view = this.whole(model.get("view") ?? {});
     this.live = this.view.live ?? null;
     this.draft = "";
     this.pending = null; // sent, and the kernel has not said that it came
@@ -362,8 +362,24 @@ class Line {
       if (message.t !== "delta") this.take(message);
     }
     this.seq = view.seq ?? this.seq;
-    this.takeView(view);
+    const last = this.nth;
+    const whole = this.whole(view);
+    const isLost = view.nth > last + 1 || whole.turns.length < view.order?.length;
+    if (isLost && !view.is_whole) this.send({ t: "hello" });
+    this.takeView(whole);
     this.takeEarly();
+  }
+
+  /** Put the turns that did not change beside those that came with the picture. */
+  whole(view) {
+    const { order = [], turns: news = [], nth = 0 } = view;
+    this.nth = nth;
+    const known = { ...this.model.get("turns") };
+    for (const turn of news) known[turn.id] = turn;
+    const turns = order.map((id) => known[id]).filter(Boolean);
+    // widget state that is saved has all of them
+    this.model.set("turns", Object.fromEntries(turns.map((turn) => [turn.id, turn])));
+    return { ...view, turns };
   }
 
   takeEarly() {
@@ -510,7 +526,8 @@ class Turn {
   }
 
   /** Draw the turn, or in its place the reply that is under way. */
-  draw(turn, live, isIdle) {
+  draw(told, live, isIdle) {
+    const turn = isIdle ? told : { ...told, can: told.can && [] };
     const isLive = Boolean(live) && !live.isEnded;
     if (!live && !isNew(this.seen, "all", [turn, isIdle])) return;
     if (live) this.seen.all = null;
@@ -986,7 +1003,7 @@ class Panel {
   editLast() {
     const turns = this.line.view.turns ?? [];
     const last = turns.findLast((turn) => turn.can?.includes("edit"));
-    if (last && !this.line.isDead) this.turns.get(last.id)?.edit();
+    if (last && this.isIdle) this.turns.get(last.id)?.edit();
   }
 
   scrolled() {
@@ -1007,6 +1024,10 @@ class Panel {
   }
 
   /* -- what is drawn -- */
+
+  get isIdle() {
+    return this.line.view.state === "idle" && !this.line.isDead;
+  }
 
   can(name) {
     return !this.line.isDead && Boolean(this.line.view.can?.includes(name));
@@ -1050,9 +1071,8 @@ class Panel {
   }
 
   drawTurns() {
-    const { turns = [], state } = this.line.view;
+    const { turns = [] } = this.line.view;
     const { live, pending } = this.line;
-    const isIdle = state === "idle" && !this.line.isDead;
     this.adoptNew(turns);
     const shown = turns.map((turn) => [turn, live?.turn === turn.id ? live : null]);
     const isNewTurn = live ? live.turn === "new" || !shown.some((pair) => pair[1]) : pending;
@@ -1067,7 +1087,7 @@ class Panel {
       const drawn = this.turns.get(turn.id);
       if (at.nextElementSibling !== drawn.element) at.after(drawn.element);
       at = drawn.element;
-      drawn.draw(this.line.isDead ? { ...turn, can: [] } : turn, itsLive, isIdle);
+      drawn.draw(turn, itsLive, this.isIdle);
     }
   }
 
