@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from . import language
-from .ask import Ask, Call
-from .choice import Choice, cut_choice
+from .ask import Ask
+from .choice import Choice, cut_calls, cut_choice
 from .completion import Head
 from .delivery import JSON, Pace, deliver
 from .fault import Fault
@@ -31,7 +31,6 @@ from .quota import Quota
 from .reply import Reply, Request, whole
 from .rules import read_ask
 from .script import Script
-from .tokens import count_tokens
 from .tools import calls_for, told_results
 
 PATH = "/v1/chat/completions"
@@ -136,7 +135,10 @@ class Service:
     def _choices(self, ask: Ask, nth: int) -> list[Choice]:
         """Write the choices: calls of tools that the prompt names, else texts."""
         if calls_for(ask):
-            return [_calling(calls_for(ask, index)) for index in range(ask.n)]
+            return [
+                cut_calls(calls_for(ask, index), max_tokens=ask.max_tokens)
+                for index in range(ask.n)
+            ]
         told = told_results(ask)
         return [
             cut_choice(
@@ -150,12 +152,6 @@ class Service:
     def _seed(self, ask: Ask, nth: int, index: int) -> int:
         """Seed one choice."""
         return ask.seed(emulator_seed=self._setup.seed, nth=nth, choice_index=index)
-
-
-def _calling(calls: tuple[Call, ...]) -> Choice:
-    """Make a choice of tool calls."""
-    n_tokens = sum(count_tokens(call.name + call.arguments) for call in calls)
-    return Choice(tool_calls=calls, n_tokens=n_tokens)
 
 
 def _misdirected(request: Request) -> Fault | None:

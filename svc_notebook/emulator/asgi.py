@@ -134,7 +134,14 @@ class _Delivery:
             await self._put(reply, piece.data)
 
     async def _put(self, reply: Reply, data: bytes) -> None:
-        """Send some bytes of the body."""
+        """Send some bytes of the body.
+
+        Raises:
+            _LeftError: The client has left.
+        """
+        # Known here at once, elsewhere a turn later; asyncio logs what comes between.
+        if self._transport.is_closing():
+            raise _LeftError
         if reply.status is None:
             self._transport.write(data)
         else:

@@ -19,6 +19,7 @@ _WORD = re.compile(r"[A-Z][a-z]{2,19}(?: [A-Z][a-z]{2,19}){1,3}|[^\W\d_]{3,20}")
 _THAI_BETWEEN = re.compile(
     r"[^\u0e01-\u0e4e]+|ช่วย|ขอ|อธิบาย|บอก|เขียน|สรุป|เรื่อง|เกี่ยวกับ|อะไร|คือ"
     r"|อย่างไร|ประโยค|ย่อหน้า|ทำไม|ครับ|ค่ะ|คะ|ไหม|และ|หรือ|ของ|ให้|หน่อย|เป็น|สั้น ?ๆ|ว่า|ที่|ใน"
+    r"|ยาว|ละเอียด"
 )
 _LENGTH = re.compile(
     r"(\d{1,4})\s*(?:-\s*)?(word|sentence|paragraph|token|คำ|ประโยค|ย่อหน้า)"
@@ -32,6 +33,13 @@ _TOKENS_PER = {
     "ประโยค": 14.0,
     "ย่อหน้า": 50.0,
 }
+# Asked for a long text without a number: well above the default of max_tokens.
+_LONG = re.compile(
+    r"\b(?:(?:very|as|a|really) long(?:er)?|lengthy|at length|essay|detailed)\b"
+    r"|\bin (?:\w+ )?detail\b|ยาว|ละเอียด",
+    re.IGNORECASE,
+)
+_LONG_TOKENS = 400
 _SUBJECTS_AT_MOST = 8
 # Letters of a prompt that are looked at for subjects.
 _READ_AT_MOST = 20_000
@@ -47,7 +55,7 @@ class Brief:
     Attributes:
         subjects: Words of the prompt to come back to; never empty.
         is_thai: Whether to write Thai.
-        wanted_tokens: The length asked for in words, or None.
+        wanted_tokens: The length asked for, as a number or as "long"; or None.
     """
 
     subjects: tuple[str, ...]
@@ -96,6 +104,8 @@ def _thai_subjects(question: str) -> list[str]:
 
 
 def _wanted_tokens(question: str) -> int | None:
-    """Read a length such as "in 50 words", as tokens."""
+    """Read a length such as "in 50 words" or "a long story", as tokens."""
     found = _LENGTH.search(question)
-    return int(int(found[1]) * _TOKENS_PER[found[2]]) if found else None
+    if found:
+        return int(int(found[1]) * _TOKENS_PER[found[2]])
+    return _LONG_TOKENS if _LONG.search(question) else None

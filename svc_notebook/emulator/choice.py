@@ -1,4 +1,4 @@
-"""One choice of a completion: text cut off where the request says.
+"""One choice of a completion: text or calls cut off where the request says.
 
 What it is not: it neither writes text nor bytes.
 
@@ -8,9 +8,10 @@ finish reason is `stop` for a normal end and `length` for the latter.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .ask import Call
+from .tokens import count_tokens, split_tokens
 
 STOP = "stop"
 LENGTH = "length"
@@ -62,6 +63,27 @@ def cut_choice(
                 n_tokens=len(pieces),
             )
     return Choice(pieces=tuple(pieces), n_tokens=len(pieces))
+
+
+def cut_calls(calls: Iterable[Call], *, max_tokens: int) -> Choice:
+    """Take tool calls up to `max_tokens`; the arguments of the last may break off."""
+    made: list[Call] = []
+    left = max_tokens
+    for call in calls:
+        left -= count_tokens(call.name)
+        tokens = split_tokens(call.arguments)
+        if left < 0:
+            return _cut_off(made, max_tokens)
+        made.append(replace(call, arguments="".join(tokens[:left])))
+        left -= len(tokens)
+        if left < 0:
+            return _cut_off(made, max_tokens)
+    return Choice(tool_calls=tuple(made), n_tokens=max_tokens - left)
+
+
+def _cut_off(made: Sequence[Call], n_tokens: int) -> Choice:
+    """Make a choice of calls that did not all fit."""
+    return Choice(tool_calls=tuple(made), finish_reason=LENGTH, n_tokens=n_tokens)
 
 
 def _first(text: str, stop: Sequence[str]) -> int | None:

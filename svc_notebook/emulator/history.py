@@ -114,15 +114,15 @@ def _check_results(messages: tuple[Message, ...]) -> None:
             continue
         if is_open:
             raise RuleError(
-                f"'messages[{at}]' comes before the results of {len(is_open)} tool "
-                "calls; each call needs a message with role 'tool' and its "
-                "tool_call_id."
+                f"'messages[{at}]' comes before all tool calls are answered "
+                f"({len(is_open)} left); each call needs a message with role 'tool' "
+                "and its tool_call_id."
             )
         is_open = [call.id for call in message.tool_calls]
     if is_open:
         raise RuleError(
-            f"The results of {len(is_open)} tool calls are missing at the end of "
-            "'messages'; send each in a message with role 'tool'."
+            "'messages' ends before all tool calls are answered "
+            f"({len(is_open)} left); send each result in a message with role 'tool'."
         )
 
 

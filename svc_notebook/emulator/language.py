@@ -28,6 +28,8 @@ OPENING_THAI = ("คำ", "ตอบ", "จำ", "ลอง")
 AGAIN_COST = 1.5
 # Over how many tokens around its length a reply makes up its mind to end.
 END_SLOPE_TOKENS = 6.0
+# How many lengths a reply can be meant to have.
+LENGTHS = 10
 _END = -1
 ENDS = (".", "?", "!")
 
@@ -41,30 +43,17 @@ def write(ask: Ask, seed: int, *, told: Sequence[str] = ()) -> Iterator[str]:
         told: Tokens to say first: what tools answered.
     """
     rng = Random(seed)  # noqa: S311 - repeatable chance is the point, not secrets
+    by = _sampling(ask)
     options = options_of(ask.instructions)
     if options and not told:
-        yield from split_tokens(
-            pick(
-                options,
-                ask.instructions,
-                model=ask.model,
-                temperature=ask.temperature,
-                rng=rng,
-            )
-        )
+        word = pick(options, ask.instructions, model=ask.model, by=by, rng=rng)
+        yield from split_tokens(word)
         return
     brief = brief_of(ask.question)
     yield from OPENING_THAI if brief.is_thai else OPENING
     yield from told
     voice = voice_of(ask.model)
     ngram = learnt(voice.sections, is_thai=brief.is_thai)
-    by = Sampling(
-        temperature=ask.temperature,
-        top_p=ask.top_p,
-        presence_penalty=ask.presence_penalty,
-        frequency_penalty=ask.frequency_penalty,
-        repetition_penalty=ask.repetition_penalty,
-    )
     length = _length(voice, brief, by, rng)
     pen = _Pen(ngram, by, rng, length=length, taste=ask.question)
     blank = " "
@@ -73,11 +62,27 @@ def write(ask: Ask, seed: int, *, told: Sequence[str] = ()) -> Iterator[str]:
         blank = ""
 
 
+def _sampling(ask: Ask) -> Sampling:
+    """Take the parameters that act on a draw."""
+    return Sampling(
+        temperature=ask.temperature,
+        top_p=ask.top_p,
+        presence_penalty=ask.presence_penalty,
+        frequency_penalty=ask.frequency_penalty,
+        repetition_penalty=ask.repetition_penalty,
+    )
+
+
 def _length(voice: Voice, brief: Brief, by: Sampling, rng: Random) -> float:
-    """Decide about how many tokens the reply shall have."""
+    """Decide about how many tokens the reply shall have.
+
+    The length is one of `LENGTHS`; the nucleus and a low temperature keep those
+    in the middle, at last a single one.
+    """
     if brief.wanted_tokens is not None:
         return float(brief.wanted_tokens)
-    share = 0.5 if by.temperature == 0.0 else rng.random()
+    n_lengths = max(1, round(LENGTHS * by.top_p * min(1.0, by.temperature)))
+    share = 0.5 + (rng.randrange(n_lengths) - (n_lengths - 1) / 2) / LENGTHS
     return voice.shortest_tokens + share * (
         voice.longest_tokens - voice.shortest_tokens
     )

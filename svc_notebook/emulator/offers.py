@@ -2,8 +2,8 @@
 
 What it is not: `tools` decides which offer is called and with what.
 
-Rules for this file: only the shape shown is checked (doc: Tool definition); a
-schema's own words are left to whoever calls the tool.
+Rules for this file: only the shape shown is checked (doc: Tool definition); what
+stands in a property's schema is left to whoever calls the tool.
 """
 
 from .ask import JsonObject, Tool
@@ -53,8 +53,20 @@ def _schema(function: JsonObject, where: str) -> JsonObject:
         raise RuleError(
             f"'{where}.function.parameters' has to be a schema of type 'object'."
         )
-    if not isinstance(schema.get("properties", {}), dict):
-        raise RuleError(
-            f"'{where}.function.parameters.properties' has to be an object."
-        )
+    _check_words(schema, f"{where}.function.parameters")
     return schema
+
+
+def _check_words(schema: JsonObject, where: str) -> None:
+    """Check the two words of an object schema that say what its inputs are."""
+    properties = schema.get("properties", {})
+    # JSON Schema also knows true and false, for anything and nothing.
+    if not isinstance(properties, dict) or not all(
+        isinstance(each, dict | bool) for each in properties.values()
+    ):
+        raise RuleError(f"'{where}.properties' has to be an object of objects.")
+    required = schema.get("required")
+    if required is None:
+        return
+    if not isinstance(required, list) or not all(isinstance(x, str) for x in required):
+        raise RuleError(f"'{where}.required' has to be an array of input names.")

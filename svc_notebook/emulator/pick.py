@@ -13,6 +13,8 @@ import math
 import re
 from random import Random
 
+from .sampling import Sampling, nucleus
+
 # A prompt has to ask for a word, not only to mention an "or".
 _ONE_WORD = re.compile(r"\b(?:one|single|only)[ -]word\b", re.IGNORECASE)
 _ASKS = re.compile(
@@ -41,7 +43,7 @@ def options_of(text: str) -> tuple[str, ...]:
 
 
 def pick(
-    options: tuple[str, ...], about: str, *, model: str, temperature: float, rng: Random
+    options: tuple[str, ...], about: str, *, model: str, by: Sampling, rng: Random
 ) -> str:
     """Pick one of the words.
 
@@ -49,18 +51,21 @@ def pick(
         options: The words, at least one.
         about: The prompt, which sets the odds.
         model: The model, which moves them a little, so that models disagree at times.
-        temperature: As in the request; 0 takes the favourite.
+        by: The request's temperature and top_p; 0 takes the favourite.
         rng: Where chance comes from.
     """
     odds = [
         _SPREAD * _share(option, about) + _MODEL_SPREAD * _share(option, about, model)
         for option in options
     ]
-    if temperature == 0.0:
-        return options[odds.index(max(odds))]
     top = max(odds)
-    weights = [math.exp((each - top) / temperature) for each in odds]
-    return rng.choices(options, weights)[0]
+    if by.temperature == 0.0:
+        return options[odds.index(top)]
+    weights = [
+        (math.exp((each - top) / by.temperature), at) for at, each in enumerate(odds)
+    ]
+    kept = {at: weight for weight, at in nucleus(weights, 0.0, by.top_p)[0]}
+    return rng.choices(options, [kept.get(at, 0.0) for at in range(len(odds))])[0]
 
 
 def _share(*texts: str) -> float:

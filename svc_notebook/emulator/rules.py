@@ -10,8 +10,8 @@ Rules for this file:
 - a message names the parameter and what is allowed, never the value sent.
 
 Strict readings: `max_tokens` and `n` begin at 1; `top_p` lies in 0 to 1, being a
-share of probability; `stop` holds no empty sequence; at most 64 choices and 64
-levels of nesting, bounds of this emulator only. `null` counts as not sent, as in
+share of probability; `stop` holds no empty sequence; at most 128 choices and
+64 levels of nesting, bounds of this emulator only. `null` counts as not sent, as in
 the interface that the service follows; fields that the document does not name are
 ignored.
 """
@@ -35,7 +35,7 @@ MAX_TOKENS_DEFAULT = 150
 # doc: Limits, "stop sequences".
 STOPS_AT_MOST = 4
 # This emulator's own: the document shows no largest n, and memory ends somewhere.
-CHOICES_AT_MOST = 64
+CHOICES_AT_MOST = 128
 # This emulator's own: what is deeper than any sensible schema is not walked through.
 LEVELS_AT_MOST = 64
 
@@ -80,11 +80,14 @@ def read_object(body: bytes) -> JsonObject:
 
     Raises:
         RuleError: It is not UTF-8, not JSON as RFC 8259 has it (NaN and Infinity
-            are not), not an object, nested too deeply, or holds infinite numbers.
+            are not), not an object, nested too deeply, or holds a number too large.
     """
     try:
         value = json.loads(
-            body.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite
+            body.decode("utf-8"),
+            parse_constant=_no_constant,
+            parse_float=_finite,
+            parse_int=_whole,
         )
     except UnicodeDecodeError:
         raise RuleError("The request body is not UTF-8.") from None
@@ -110,6 +113,14 @@ def _is_deep(value: object) -> bool:
             for inner in (each.values() if isinstance(each, dict) else each)
         ]
     return bool(level)
+
+
+def _whole(digits: str) -> int:
+    """Refuse an integer of more digits than Python reads."""
+    try:
+        return int(digits)
+    except ValueError:
+        raise RuleError("The request body holds a number that is too large.") from None
 
 
 def _finite(digits: str) -> float:

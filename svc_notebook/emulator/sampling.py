@@ -17,7 +17,10 @@ from random import Random
 
 # Scores are log-probabilities lifted by this, so that dividing a seen token's
 # score by the repetition penalty costs it something even when it was certain.
-LIFT = 8.0
+LIFT = 12.0
+# A little model is far surer of its next token than a large one: the additive
+# penalties weigh more here, or their effect would drown in it.
+WEIGHT = 2.5
 
 Scored = Sequence[tuple[int, float]]
 
@@ -50,7 +53,8 @@ class Sampling:
             score /= self.repetition_penalty
         else:
             score *= self.repetition_penalty
-        return score - self.presence_penalty - self.frequency_penalty * n_seen
+        penalty = self.presence_penalty + self.frequency_penalty * n_seen
+        return score - WEIGHT * penalty
 
 
 def penalised(candidates: Scored, seen: Mapping[int, int], by: Sampling) -> Scored:

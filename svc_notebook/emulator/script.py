@@ -50,8 +50,9 @@ def read_script(path: str | Path) -> list[JsonObject]:
         SettingsError: The file cannot be read, or is not a JSON array.
     """
     try:
-        entries = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        # Some editors open a file with a byte order mark.
+        entries = json.loads(Path(path).read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
         raise SettingsError(
             f"The script {str(path)!r} cannot be read: {error}. "
             "Give a file that holds a JSON array of entries."

@@ -42,7 +42,9 @@ class Voice:
 _PLAIN = Voice(sections=("plain",), shortest_tokens=60, longest_tokens=110)
 VOICES: Mapping[str, Voice] = MappingProxyType(
     {
-        "svc-instruct": _PLAIN,
+        "svc-instruct": Voice(
+            sections=("plain", "terse", "long"), shortest_tokens=50, longest_tokens=100
+        ),
         "svc-v1.5-instruct": _PLAIN,
         "svc-v1.5x-70b-instruct": Voice(
             sections=("long",), shortest_tokens=110, longest_tokens=190

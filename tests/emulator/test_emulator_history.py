@@ -67,9 +67,9 @@ def test_a_whole_history_passes(history: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize(
     ("history", "words"),
     [
-        ([USER, _calls("1")], "results of 1 tool calls are missing at the end"),
+        ([USER, _calls("1")], "'messages' ends before all tool calls are answered"),
         ([USER, _calls("1", "2"), _result("1"), USER], "'messages[3]' comes before"),
-        ([USER, _calls("1", "2"), _result("1")], "results of 1 tool calls"),
+        ([USER, _calls("1", "2"), _result("1")], "(1 left)"),
         ([USER, _result("1")], "'messages[1]' is the result of no open tool call"),
         ([USER, _result(None)], "'messages[1]' is the result of no open tool call"),
         ([USER, _calls("1"), _result("2")], "'messages[2]' is the result of no open"),

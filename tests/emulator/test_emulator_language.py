@@ -69,21 +69,31 @@ def test_a_small_top_p_calms_a_high_temperature(make_ask: MakeAsk) -> None:
     assert n_words[0] < 0.8 * n_words[1]
 
 
+@pytest.mark.parametrize("model", DOCUMENTED)
+def test_the_least_top_p_writes_what_temperature_zero_does(
+    make_ask: MakeAsk, model: str
+) -> None:
+    """With no share of probability left to choose from, nothing is chosen."""
+    calm = make_ask(QUESTION, model=model, temperature=1.5, top_p=0.01)
+    cold = make_ask(QUESTION, model=model, temperature=0)
+
+    assert set(_texts(calm, n=10)) == set(_texts(cold, n=1))
+
+
 @pytest.mark.parametrize(
     "penalty",
     [{"frequency_penalty": 2}, {"presence_penalty": 2}, {"repetition_penalty": 1.6}],
 )
+@pytest.mark.parametrize("question", ["Write 300 words about rain.", QUESTION])
 def test_penalties_make_a_text_repeat_less(
-    make_ask: MakeAsk, penalty: dict[str, float]
+    make_ask: MakeAsk, question: str, penalty: dict[str, float]
 ) -> None:
-    """The share of words that came before falls."""
-    long = "Write 300 words about rain."
-    plain = _texts(make_ask(long, max_tokens=300), n=15)
-    penalised = _texts(make_ask(long, max_tokens=300, **penalty), n=15)
+    """The share of words that came before falls by a tenth at least, soon visible."""
+    plain = _texts(make_ask(question, max_tokens=150), n=20)
+    penalised = _texts(make_ask(question, max_tokens=150, **penalty), n=20)
 
-    assert statistics.mean(map(_repeats, penalised)) < statistics.mean(
-        map(_repeats, plain)
-    )
+    means = [statistics.mean(map(_repeats, texts)) for texts in (penalised, plain)]
+    assert means[0] < 0.9 * means[1]
 
 
 def test_a_negative_penalty_makes_it_repeat_more(make_ask: MakeAsk) -> None:
@@ -108,6 +118,34 @@ def test_models_differ_in_length(make_ask: MakeAsk) -> None:
 
     assert 40 < small < 100
     assert 150 < large < 320
+
+
+@pytest.mark.parametrize("question", [QUESTION, "อธิบายเรื่องฝนให้หน่อย"])
+def test_no_two_documented_models_write_the_same(
+    make_ask: MakeAsk, question: str
+) -> None:
+    """A comparison of models shows a difference without any chance."""
+    texts = {
+        _choice(make_ask(question, model=model, temperature=0, max_tokens=500)).text
+        for model in DOCUMENTED
+    }
+
+    assert len(texts) == len(DOCUMENTED)
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["Write a very long story about rain.", "Explain rain in detail", "เล่าเรื่องฝนยาวๆ"],
+)
+def test_the_default_of_max_tokens_is_felt(make_ask: MakeAsk, question: str) -> None:
+    """A text that is to be long ends at 150 tokens, unless more are asked for."""
+    short, long = (
+        _choice(make_ask(question)),
+        _choice(make_ask(question, max_tokens=2000)),
+    )
+
+    assert (short.n_tokens, short.finish_reason) == (150, "length")
+    assert (long.n_tokens > 300, long.finish_reason) == (True, "stop")
 
 
 @pytest.mark.parametrize("model", DOCUMENTED)
@@ -171,6 +209,18 @@ def test_max_tokens_and_stop_do_not_change_the_words(make_ask: MakeAsk) -> None:
         (
             "ขอ 10 ประโยค เรื่องข้าวหอม",
             Brief(subjects=("ข้าวหอม",), is_thai=True, wanted_tokens=140),
+        ),
+        (
+            "เขียนเรื่องข้าวหอมยาวๆ",
+            Brief(subjects=("ข้าวหอม",), is_thai=True, wanted_tokens=400),
+        ),
+        (
+            "Is the Nile longer than the Amazon, or as deep?",
+            Brief(
+                subjects=("Nile", "Amazon", "deep"),
+                is_thai=False,
+                wanted_tokens=None,
+            ),
         ),
         ("คือ", Brief(subjects=("เรื่องนี้",), is_thai=True, wanted_tokens=None)),
     ],

@@ -10,6 +10,7 @@ from svc_notebook.emulator.ask import Ask
 from svc_notebook.emulator.choice import cut_choice
 from svc_notebook.emulator.language import write
 from svc_notebook.emulator.pick import options_of, pick
+from svc_notebook.emulator.sampling import Sampling
 
 LABELS = ("positive", "negative", "neutral")
 
@@ -33,11 +34,21 @@ def test_finds_the_words_on_offer(text: str, options: tuple[str, ...]) -> None:
 
 
 def _counts(
-    temperature: float, about: str = "a text", model: str = "svc-instruct"
+    temperature: float,
+    about: str = "a text",
+    model: str = "svc-instruct",
+    *,
+    top_p: float = 1.0,
 ) -> Counter[str]:
     rng = Random(3)  # noqa: S311 - repeatable chance
     return Counter(
-        pick(LABELS, about, model=model, temperature=temperature, rng=rng)
+        pick(
+            LABELS,
+            about,
+            model=model,
+            by=Sampling(temperature=temperature, top_p=top_p),
+            rng=rng,
+        )
         for _ in range(500)
     )
 
@@ -51,6 +62,12 @@ def test_temperature_decides_how_often_the_favourite_is_picked() -> None:
     assert counts[0] == 500
     assert counts == sorted(counts, reverse=True)
     assert counts[2] < counts[1]
+
+
+def test_a_small_top_p_always_picks_the_favourite() -> None:
+    """The nucleus leaves the others out, however high the temperature."""
+    assert _counts(2.0, top_p=0.01) == _counts(0.0)
+    assert len(_counts(2.0, top_p=1.0)) > 1
 
 
 def test_prompts_have_favourites_of_their_own() -> None:

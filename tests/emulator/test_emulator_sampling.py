@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from svc_notebook.emulator.sampling import (
     LIFT,
+    WEIGHT,
     Rare,
     Sampling,
     draw,
@@ -100,7 +101,7 @@ def test_penalties_change_the_score_of_what_appeared(
 ) -> None:
     """Presence counts once, frequency by how often; negative values invite."""
     wanted = _softmax(
-        [CANDIDATES[0][1] + score_change, CANDIDATES[1][1], CANDIDATES[2][1]]
+        [CANDIDATES[0][1] + WEIGHT * score_change, CANDIDATES[1][1], CANDIDATES[2][1]]
     )
 
     shares = _shares(by, seen={0: 3})
@@ -127,7 +128,7 @@ def test_a_larger_repetition_penalty_never_helps(penalty: float, logp: float) ->
 
 def test_penalties_reach_the_rare_tail() -> None:
     """A rare token that appeared comes less often than one that did not."""
-    by = Sampling(temperature=1.0, presence_penalty=2.0)
+    by = Sampling(temperature=1.0, presence_penalty=2.0 / WEIGHT)
     rare = Rare((-400.0, -400.0, -1.0, -1.0))
     rng = Random(5)  # noqa: S311 - repeatable chance
     candidates = [(0, -8.0)]

@@ -267,17 +267,23 @@ def test_scripted_answers_count_against_no_limit(
     assert {post(service, fields()).status for _ in range(9)} == {200}
 
 
-def test_a_script_can_be_a_file(tmp_path: Path) -> None:
-    """A JSON array of entries."""
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_a_script_can_be_a_file(tmp_path: Path, encoding: str) -> None:
+    """A JSON array of entries, with or without the mark some editors write."""
     path = tmp_path / "script.json"
-    path.write_text('[{"text": "ก"}]', encoding="utf-8")
+    path.write_text('[{"text": "ก"}]', encoding=encoding)
 
     assert read_script(path) == [{"text": "ก"}]
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(None, "cannot be read"), ("{", "cannot be read"), ("{}", "is no JSON array")],
+    [
+        (None, "cannot be read"),
+        ("{", "cannot be read"),
+        ("[" * 100_000, "cannot be read"),
+        ("{}", "is no JSON array"),
+    ],
 )
 def test_a_wrong_script_file_is_named(
     tmp_path: Path, content: str | None, words: str

@@ -227,6 +227,28 @@ def test_slow_readers_hold_nobody_up(emulator: Emulator) -> None:
     assert emulator.wait_idle(timeout_s=30)
 
 
+def test_clients_that_leave_are_not_logged(
+    emulator: Emulator, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is written for a lost connection, which would warn in the user's log."""
+    body = BODY | {
+        "messages": [{"role": "user", "content": "Write 9000 words about rain."}],
+        "max_tokens": 8000,
+        "stream": True,
+    }
+    content = json.dumps(body).encode()
+    for _ in range(5):
+        wire = _wire(emulator)
+        wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        wire.sendall(POST + b"Content-Length: %d\r\n\r\n" % len(content) + content)
+        wire.recv(1024)
+        wire.close()
+    is_idle = emulator.wait_idle()
+
+    assert is_idle
+    assert [record.getMessage() for record in caplog.records] == []
+
+
 def test_many_streams_at_once_are_whole(emulator: Emulator) -> None:
     """Twenty streams side by side end with [DONE], all of them."""
     ends: list[str] = []

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from svc_notebook.emulator.app import Service
 from svc_notebook.emulator.ask import Ask
+from svc_notebook.emulator.fault import Fault
 from svc_notebook.emulator.reply import Reply
 from svc_notebook.emulator.rules import read_ask
-from svc_notebook.emulator.tools import calls_for
+from svc_notebook.emulator.tools import calls_for, told_results
 
 Fields = Callable[..., dict[str, Any]]
 
@@ -44,6 +45,10 @@ def _tool(name: str, schema: dict[str, Any] | None = None) -> dict[str, Any]:
         ("What is GET_TIME?", ["get_time"]),
         ("forget_timeless things", []),
         ("Tell me about rain", []),
+        ("What's the weather in Chiang Mai?", ["get_weather"]),
+        ("Weather, and the time?", ["get_weather", "get_time"]),
+        ("Is the weathering of rocks timely?", []),
+        ("Get it", []),
         ("ใช้ get_time ที่เชียงใหม่", ["get_time"]),
     ],
 )
@@ -54,6 +59,31 @@ def test_named_tools_are_called(
     ask = make_ask(question, tools=[_tool("get_weather", WEATHER), _tool("get_time")])
 
     assert [call.name for call in calls_for(ask)] == names
+
+
+@pytest.mark.parametrize(
+    ("name", "question", "is_named"),
+    [
+        ("get_current_weather", "How is the weather in Boston?", True),
+        ("getWeather", "How is the weather in Boston?", True),
+        ("get_stock_price", "The stock price of X, please", True),
+        ("get_stock_price", "What is the price?", False),
+        ("look_up", "Look out", False),
+        ("get", "What can I get for lunch?", True),
+        ("search", "I am in search of rain", True),
+        ("อากาศ", "อากาศที่เชียงใหม่เป็นอย่างไร", True),
+        ("f", "An f is a letter", True),
+        ("++", "What is 1 ++ 2?", True),
+        ("__", "Nothing", False),
+    ],
+)
+def test_a_name_is_read_as_people_write_it(
+    make_ask: Callable[..., Ask], name: str, question: str, *, is_named: bool
+) -> None:
+    """What a tool is about names it: its words without get, look up and such."""
+    ask = make_ask(question, tools=[_tool(name)])
+
+    assert bool(calls_for(ask)) == is_named
 
 
 def test_no_two_choices_share_the_id_of_a_call(
@@ -135,6 +165,78 @@ def test_no_two_choices_share_the_id_of_a_call(
             {"o": {"s": "Ch"}},
         ),
         ({"type": "object", "properties": {}}, {}),
+        (
+            {
+                "type": "object",
+                "properties": {"o": {"$ref": "#/$defs/Place"}},
+                "$defs": {
+                    "Place": {
+                        "type": "object",
+                        "properties": {"u": {"$ref": "#/$defs/Unit"}},
+                        "required": ["u"],
+                    },
+                    "Unit": {"enum": ["kelvin", "celsius"]},
+                },
+            },
+            {"o": {"u": "celsius"}},
+        ),
+        (
+            {
+                "type": "object",
+                "properties": {
+                    "i": {"type": "integer", "minimum": 3.5},
+                    "x": {"type": "number", "exclusiveMinimum": 5},
+                    "y": {"type": "integer", "exclusiveMaximum": 1},
+                    "z": {"type": "integer", "multipleOf": 7, "minimum": 1},
+                },
+            },
+            {"i": 4, "x": 6, "y": 0, "z": 7},
+        ),
+        (
+            {
+                "type": "object",
+                "properties": {
+                    "d": {"type": "string", "format": "date"},
+                    "t": {"type": "string", "format": "date-time"},
+                    "m": {"type": "string", "format": "email"},
+                    "w": {"type": "string", "format": "uri"},
+                },
+            },
+            {
+                "d": "2026-01-02",
+                "t": "2026-01-02T03:04:05Z",
+                "m": "somebody@example.org",
+                "w": "https://example.org/",
+            },
+        ),
+        (
+            {
+                "type": "object",
+                "properties": {
+                    "a": {
+                        "type": "array",
+                        "items": {"type": "string"},
+                        "minItems": 3,
+                        "uniqueItems": True,
+                    },
+                    "b": {"type": "array", "maxItems": 0},
+                    "o": {
+                        "allOf": [
+                            {"type": "object"},
+                            {"properties": {"n": {"type": "null"}}, "required": ["n"]},
+                        ]
+                    },
+                },
+            },
+            {"a": ["Chiang Mai", "celsius", "days"], "b": [], "o": {"n": None}},
+        ),
+        (
+            {
+                "type": "object",
+                "properties": {"n": {"anyOf": [{"type": "string"}, {"type": "null"}]}},
+            },
+            {"n": "Chiang Mai"},
+        ),
     ],
 )
 def test_arguments_satisfy_the_schema(
@@ -149,6 +251,58 @@ def test_arguments_satisfy_the_schema(
     (call,) = calls_for(ask)
 
     assert json.loads(call.arguments) == arguments
+    jsonschema.validate(
+        json.loads(call.arguments),
+        schema,
+        format_checker=jsonschema.FormatChecker(),
+    )
+
+
+def test_unique_items_differ(make_ask: Callable[..., Ask]) -> None:
+    """Where the prompt's words and numbers run out, items are told apart."""
+
+    def items(kind: str) -> dict[str, Any]:
+        unique = {"type": "array", "minItems": 3, "uniqueItems": True}
+        return unique | {"items": {"type": kind}}
+
+    schema = {
+        "type": "object",
+        "properties": {"s": items("string"), "n": items("integer")},
+    }
+
+    (call,) = calls_for(make_ask("look_up 7", tools=[_tool("look_up", schema)]))
+
+    assert json.loads(call.arguments) == {
+        "s": ["this", "this 2", "this 3"],
+        "n": [7, 1, 3],
+    }
+    jsonschema.validate(json.loads(call.arguments), schema)
+
+
+def test_a_schema_that_refers_to_itself_is_filled_in(
+    make_ask: Callable[..., Ask],
+) -> None:
+    """A tree ends where nothing more is required of it."""
+    schema = {
+        "type": "object",
+        "properties": {"tree": {"$ref": "#/$defs/Tree~1Node"}},
+        "$defs": {
+            "Tree/Node": {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string"},
+                    "leaves": {
+                        "type": "array",
+                        "items": {"$ref": "#/$defs/Tree~1Node"},
+                    },
+                },
+                "required": ["name", "leaves"],
+            }
+        },
+    }
+
+    (call,) = calls_for(make_ask("look_up", tools=[_tool("look_up", schema)]))
+
     jsonschema.validate(json.loads(call.arguments), schema)
 
 
@@ -169,7 +323,12 @@ def test_odd_schemas_are_survived(make_ask: Callable[..., Ask]) -> None:
     odd = {
         "type": "object",
         "properties": {
-            "a": 7,
+            "a": {"$ref": "#/properties/a"},
+            "j": {"$ref": "#/no/where"},
+            "k": {"$ref": 7},
+            "l": {"allOf": [7, {"$ref": "#"}]},
+            "m": {"type": "integer", "multipleOf": 0, "minimum": 1e300},
+            "n": {"type": "number", "exclusiveMinimum": "x", "multipleOf": 0.1},
             "b": {"type": []},
             "c": {"type": "string", "minLength": -1, "maxLength": "x"},
             "d": {"type": "array", "minItems": 10**9},
@@ -194,6 +353,7 @@ _WORDS = st.sampled_from(
     [
         *("type", "properties", "required", "items", "enum", "anyOf", "const"),
         *("minItems", "minLength", "maxLength", "minimum", "maximum"),
+        *("$ref", "allOf", "multipleOf", "exclusiveMinimum", "uniqueItems", "format"),
         *("object", "array", "string", "integer", "number", "boolean", "null"),
     ]
 )
@@ -234,6 +394,98 @@ def test_wide_schemas_are_filled_in_quickly(make_ask: Callable[..., Ask]) -> Non
     (call,) = calls_for(make_ask("look_up", tools=[_tool("look_up", schema)]))
 
     assert len(call.arguments) < 50_000
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"properties": {"city": "string"}}, "properties"),
+        ({"properties": {"city": ["string"]}}, "properties"),
+        ({"properties": {}, "required": "city"}, "required"),
+        ({"properties": {}, "required": [1]}, "required"),
+    ],
+)
+def test_a_schema_of_another_shape_is_refused(
+    fields: Fields, wrong: dict[str, Any], named: str
+) -> None:
+    """Properties are objects, and the required ones a list of names."""
+    body = fields(tools=[_tool("look_up", {"type": "object"} | wrong)])
+
+    refused = read_ask(json.dumps(body).encode())
+
+    assert isinstance(refused, Fault)
+    assert f"'tools[0].function.parameters.{named}'" in refused.message
+
+
+@pytest.mark.parametrize("max_tokens", range(1, 15))
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_calls_take_no_more_than_max_tokens(
+    make_service: Callable[..., Service],
+    post: Callable[..., Reply],
+    fields: Fields,
+    max_tokens: int,
+    *,
+    is_streamed: bool,
+) -> None:
+    """Calls that do not fit are cut like a text, and the reply says so."""
+    asked = fields(
+        "Use get_weather for Chiang Mai",
+        tools=[_tool("get_weather", WEATHER)],
+        max_tokens=max_tokens,
+        stream=is_streamed,
+    )
+    whole = '{"city": "Chiang Mai"}'
+
+    reply = post(make_service(), asked)
+
+    if is_streamed:
+        parts = [
+            part
+            for each in _streamed(reply)
+            for part in each["delta"].get("tool_calls", [])
+        ]
+        arguments = "".join(part["function"]["arguments"] for part in parts)
+        reason = _streamed(reply)[-1]["finish_reason"]
+    else:
+        (choice,) = _body(reply)["choices"]
+        calls = choice["message"].get("tool_calls", [])
+        arguments = "".join(call["function"]["arguments"] for call in calls)
+        reason = choice["finish_reason"]
+        assert _body(reply)["usage"]["completion_tokens"] <= max_tokens
+    assert whole.startswith(arguments)
+    assert reason == ("stop" if arguments == whole else "length")
+
+
+def test_every_long_result_is_told(
+    make_ask: Callable[..., Ask],
+) -> None:
+    """Results share the room of a reply; one does not keep the others out."""
+    ids = ["c1", "c2", "c3"]
+    call = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
+    ask = make_ask(
+        messages=[
+            {"role": "user", "content": "f"},
+            {"role": "assistant", "tool_calls": [call | {"id": each} for each in ids]},
+            *(
+                {
+                    "role": "tool",
+                    "tool_call_id": each,
+                    "content": f"<{each}>" + " x" * 900,
+                }
+                for each in ids
+            ),
+        ]
+    )
+
+    told = told_results(ask)
+
+    assert len(told) < ask.max_tokens
+    assert [each for each in ids if f"<{each}>" in "".join(told)] == ids
+    assert "".join(told).count("…") == 3
+
+
+def _streamed(reply: Reply) -> list[Any]:
+    return [json.loads(piece.data[6:])["choices"][0] for piece in reply.body[:-1]]
 
 
 def _body(reply: Reply) -> Any:  # noqa: ANN401 - JSON
@@ -293,9 +545,8 @@ def test_streamed_calls_join_to_the_whole_ones(
     body = fields("Use get_weather for Phuket", tools=[_tool("get_weather", WEATHER)])
     whole = _body(post(service, body))["choices"][0]["message"]["tool_calls"]
 
-    reply = post(service, body | {"stream": True})
     deltas = [
-        json.loads(piece.data[6:])["choices"][0]["delta"] for piece in reply.body[:-1]
+        each["delta"] for each in _streamed(post(service, body | {"stream": True}))
     ]
     parts = [delta["tool_calls"][0] for delta in deltas if "tool_calls" in delta]
 
