@@ -69,6 +69,15 @@ def browser(chromium: str) -> Iterator[Browser]:
         started.close()
 
 
+@pytest.fixture(scope="module")
+def page(browser: Browser) -> Iterator[Page]:
+    """An empty page that the tests of a file use one after the other."""
+    opened = browser.new_page(viewport={"width": 900, "height": 800})
+    opened.set_default_timeout(5000)
+    yield opened
+    opened.close()
+
+
 @dataclass(frozen=True)
 class Server:
     """A server of JupyterLab and Notebook 7.

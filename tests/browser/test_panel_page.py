@@ -1,11 +1,10 @@
 """The panel's browser side, without a kernel: what it draws and what it sends."""
 
 import re
-from collections.abc import Iterator
 from importlib.resources import files
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.browser.panel_page import (
     STATIC,
@@ -42,15 +41,6 @@ HOSTILE = """<p onclick="window.ran='click'" style="position:fixed">Before
 <video src="/x-video"></video><object data="/x-object"></object>
 <style>body{background:url(/x-style)}</style><link rel=stylesheet href="/x-link">
 <span class="svc-panel jp-Cell lm-Widget k">after</span></p>"""
-
-
-@pytest.fixture(scope="module")
-def page(browser: Browser) -> Iterator[Page]:
-    """A page that the tests use one after the other."""
-    opened = browser.new_page(viewport={"width": 900, "height": 800})
-    opened.set_default_timeout(5000)
-    yield opened
-    opened.close()
 
 
 def test_a_finished_block_is_drawn_once(page: Page) -> None:

@@ -2,7 +2,12 @@
 
 from typing import Any
 
-from svc_notebook.errors import OverBudgetError, ParameterError, UnknownModelError
+from svc_notebook.errors import (
+    OverBudgetError,
+    ParameterError,
+    ServerFaultError,
+    UnknownModelError,
+)
 from tests.faults.answers import DONE, END, GOOD, chunk, event, http, refusal, stream
 from tests.faults.case import Case, Fails
 
@@ -106,7 +111,6 @@ def escaped(fault: str, *contents: str, text: str) -> Case:
     return Case(section="F", fault=fault, answers=[stream(body, END)], ends=text)
 
 
-ARGUMENTS = "ก\\ud83d", "\\ude00ข"
 UNICODE = [
     joined("Thai cut before its vowel marks", "ก", "ำ", "ลั", "ง", "กิ", "น"),
     joined("combining marks on their own", "e", "\u0301", "o\u0308"),
@@ -119,6 +123,17 @@ UNICODE = [
     escaped("a lone first half", "a\\ud83d", "b", text="a\ufffdb"),
     escaped("a lone second half", "a", "\\ude00b", text="a\ufffdb"),
     escaped("a first half at the end", "a\\ud83d", text="a\ufffd"),
+    Case(
+        section="F",
+        fault="a first half, then an error",
+        answers=[
+            stream(
+                b'data: {"choices":[{"delta":{"content":"a\\ud83d"}}]}\n\n',
+                event({"error": {"message": "busy"}}),
+            )
+        ],
+        ends=Fails(kind=ServerFaultError, says=["busy"], partial="a\ufffd"),
+    ),
     Case(
         section="F",
         fault="a bad UTF-8 byte",
@@ -177,7 +192,7 @@ UNICODE = [
 def calls(fault: str, *deltas: object, want: list[tuple[str, str, str]]) -> Case:
     """Return a case of tool calls in pieces."""
     body = b"".join(
-        event({"choices": [{"index": 0, "delta": {"tool_calls": each}}]})
+        event({"choices": [{"index": 0, "delta": {"tool_calls": each}}]}, is_ascii=True)
         for each in deltas
     )
     return Case(
@@ -249,5 +264,18 @@ CALLS = [
         [piece('{"a"', 0, None, "f")],
         [piece(":1}", 0, "1")],
         want=[ONE],
+    ),
+    calls(
+        "halves of an emoji in two pieces",
+        [piece('{"a":"\ud83d', 0, "1", "f")],
+        [piece('{"b":"\ud83d', 1, "2", "g")],
+        [piece('\ude00"}', 0)],
+        [piece('\ude01"}', 1)],
+        want=[("1", "f", '{"a":"😀"}'), ("2", "g", '{"b":"😁"}')],
+    ),
+    calls(
+        "half an emoji at the end",
+        [piece('"a\ud83d', 0, "1", "f")],
+        want=[("1", "f", '"a\ufffd')],
     ),
 ]

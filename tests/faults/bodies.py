@@ -309,6 +309,20 @@ REST = [
         ends=Fails(kind=RateLimitError, has={"status": 429}),
         n_requests=3,
     ),
+    Case(
+        section="B",
+        fault="an error body of which 3 MB come, and then nothing",
+        answers=[[http(b" " * 9_000_000, status=400)[:-6_000_000], "silence"]],
+        verbs=("complete",),
+        timeouts={"whole_s": 9.0},
+        ends=Fails(kind=BadRequestError, has={"status": 400}),
+    ),
+    Case(
+        section="B",
+        fault="words of a proxy in the place of a stream",
+        answers=[[http(b"Service is up.", kind="text/plain")]],
+        ends=Fails(kind=DocumentError, says=["no stream", "Service is up."]),
+    ),
 ]
 
 BODIES_TABLE = [

@@ -17,6 +17,10 @@ EXAMPLES = {
     "several lines": (b"data: a\ndata:\ndata: b\n\n", [Event("a\n\nb")]),
     "cr": (b"data: a\rdata: b\r\r", [Event("a\nb")]),
     "crlf": (b"data: a\r\n\r\ndata: b\r\n\r\n", [Event("a"), Event("b")]),
+    "crlf within": (
+        b"event: e\r\ndata: a\r\ndata: b\r\n\r\n",
+        [Event("a\nb", "e")],
+    ),
     "mixed": (b"data: a\r\rdata: b\n\ndata: c\r\n\n", [*map(Event, "abc")]),
     "bom": (b"\xef\xbb\xbfdata: a\n\n", [Event("a")]),
     "bom later": (b"data: \xef\xbb\xbfa\n\n", [Event("\ufeffa")]),

@@ -1,0 +1,166 @@
+"""The panel's line to the kernel: what comes late, twice or never, and what is sent."""
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.panel_page import PanelPage, turn, view
+
+
+def test_what_was_said_already_is_not_said_again(page: Page) -> None:
+    """A message that a picture overtook is dropped, and nothing is asked for it."""
+    page.clock.install()
+    panel = PanelPage(page, view(seq=5))
+    panel.tell(t="problem", seq=4, text="Said already.")
+    page.clock.run_for(1000)
+
+    expect(panel.root.locator(".svc-notice")).to_have_count(0)
+    assert panel.n_greetings == 1
+    panel.tell(t="problem", seq=6, text="New.")
+    expect(panel.root.locator(".svc-notice")).to_have_text(["New."])
+
+
+def test_messages_that_overtook_are_said_in_their_order(page: Page) -> None:
+    """A picture that comes after them lets them out, the first one first."""
+    panel = PanelPage(page, view(seq=5))
+    panel.tell(t="problem", seq=8, text="Second.")
+    panel.tell(t="problem", seq=7, text="First.")
+    expect(panel.root.locator(".svc-notice")).to_have_count(0)
+    panel.show(seq=8)
+
+    expect(panel.root.locator(".svc-notice")).to_have_text(["First.", "Second."])
+
+
+def test_a_panel_that_lost_its_place_says_hello(page: Page) -> None:
+    """Told so by the kernel, or by a piece of a reply that it never saw begin."""
+    panel = PanelPage(page, view())
+    panel.tell(t="resync")
+    asked = panel.n_greetings
+    panel.tell(t="delta", choice=0, html="<p>Lost.</p>", tail="")
+
+    assert (asked, panel.n_greetings) == (2, 3)
+    expect(panel.turns).to_have_count(0)
+
+
+def test_text_ends_a_wait(page: Page) -> None:
+    """What the reply waited for is not shown beside its text."""
+    panel = PanelPage(page, view())
+    panel.begin()
+    panel.tell(t="status", text="Waiting for the minute limit")
+    status = panel.root.locator(".svc-status")
+    expect(status).to_have_text("Waiting for the minute limit")
+    panel.tell(t="delta", choice=0, html="", tail="<p>Text</p>")
+
+    expect(status).to_have_text("Replying …")
+
+
+def test_a_reply_that_came_at_once_leaves_no_draft(page: Page) -> None:
+    """Its prompt is in the transcript, and neither pending nor in the composer."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.composer.fill("Quick")
+    panel.composer.press("Enter")
+    panel.show(turns=[turn(1), turn(2, prompt="Quick")])
+    panel.tell(t="heard", kind="send")
+
+    expect(panel.turns).to_have_count(2)
+    expect(panel.composer).to_have_value("")
+
+
+def test_what_was_sent_to_a_kernel_that_is_gone_comes_back(page: Page) -> None:
+    """The prompt is a draft again, the reader is told, and nothing can be decided."""
+    question = {"id": "q", "name": "pay", "about": "Pays.", "arguments": "{}"}
+    panel = PanelPage(page, view([turn(1)], can=["send", "decide"], ask=question))
+    panel.composer.fill("precious")
+    page.evaluate("() => { window.isGone = true }")
+    panel.composer.press("Enter")
+
+    expect(panel.composer).to_have_value("precious")
+    expect(panel.said).to_have_text("The kernel restarted; run the cell again.")
+    expect(panel.root.locator(".svc-card")).to_be_hidden()
+    expect(panel.button("Ask again", panel.turns.first)).to_be_disabled()
+    panel.root.get_by_text("Settings").click()
+    expect(panel.root.get_by_label("temperature")).to_be_disabled()
+
+
+def test_an_edited_prompt_of_a_turn_that_went_is_a_draft(page: Page) -> None:
+    """A cell may delete a turn while its edited prompt is on its way."""
+    panel = PanelPage(page, view([turn(1), turn(2)]))
+    panel.composer.press("ArrowUp")
+    edited = panel.root.get_by_role("textbox", name="Edit the prompt")
+    edited.fill("Much work")
+    edited.press("Enter")
+    panel.show(turns=[turn(1)])
+    panel.tell(t="heard", kind="edit")
+
+    expect(panel.composer).to_have_value("Much work")
+
+
+def test_nothing_is_sent_that_cannot_be_answered(page: Page) -> None:
+    """Blanks, a prompt while another is under way, and buttons that are greyed out."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.composer.fill(" \n ")
+    panel.composer.press("Enter")
+    panel.begin()
+    panel.composer.fill("too early")
+    panel.composer.press("Enter")
+    panel.button("Undo the last change").click(force=True)
+
+    assert panel.sent == []
+    expect(panel.composer).to_have_value("too early")
+
+
+def test_consent_is_asked_for_aloud_and_can_be_for_always(page: Page) -> None:
+    """The question is read out; arguments that were not edited are not sent back."""
+    question = {"id": "q", "name": "pay", "about": "Pays.", "arguments": '{"a": 1}'}
+    panel = PanelPage(page, view(state="asking", can=["stop", "decide"]))
+    panel.show(ask=question)
+    expect(panel.said).to_have_text("pay asks for your approval.")
+    panel.button("Always approve").click()
+
+    decided = {"t": "decide", "id": "q", "verdict": "always", "arguments": None}
+    assert panel.sent == [decided]
+
+
+def test_only_what_may_be_picked_can_be_picked(page: Page) -> None:
+    """While a reply is under way the choices of others stand without a button."""
+    panel = PanelPage(page, view([turn(1, "One.", "Two.", picked=0, can=["edit"])]))
+
+    expect(panel.button("Picked")).to_be_visible()
+    expect(panel.button("Pick")).to_have_count(0)
+
+
+def test_a_setting_that_is_emptied_is_unset(page: Page) -> None:
+    """What is no number is sent as such, for the kernel to refuse."""
+    panel = PanelPage(page, view(settings={"model": "m", "temperature": 1}))
+    panel.root.get_by_text("Settings").click()
+    temperature = panel.root.get_by_label("temperature")
+    temperature.press("End")
+    page.keyboard.type("e")
+    temperature.blur()
+    panel.tell(t="heard", kind="set")
+    expect(temperature).to_have_value("1")
+    temperature.fill("")
+    temperature.blur()
+
+    assert [each["value"] for each in panel.sent] == ["?", None]
+
+
+def test_a_draft_is_seen_in_every_view_as_it_is_typed(page: Page) -> None:
+    """Two views of one panel have one draft."""
+    panel = PanelPage(page, view())
+    page.evaluate("async () => { await open_view() }")
+    panel.composer.fill("draft")
+
+    second = page.locator(".svc-panel").nth(1)
+    expect(second.get_by_role("textbox", name="Message")).to_have_value("draft")
+
+
+def test_nothing_moves_under_a_selection(page: Page) -> None:
+    """Text that grows does not scroll away what somebody is selecting."""
+    panel = PanelPage(page, view())
+    panel.begin("\n\n".join(f"Paragraph {n}." for n in range(60)))
+    top = "(log) => log.scrollTop"
+    before = panel.log.evaluate(top)
+    block = panel.turns.locator("p").last.element_handle()
+    page.evaluate("(block) => getSelection().selectAllChildren(block)", block)
+    panel.tell(t="delta", choice=0, html=f"<p>{'more ' * 400}</p>", tail="")
+
+    assert panel.log.evaluate(top) == before > 0
