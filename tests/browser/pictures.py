@@ -1,9 +1,10 @@
-"""Draws the pictures of the panel: `python -m pytest tests/browser/panel_images.py`.
+"""Draws the pictures of the README: `python -m pytest tests/browser/pictures.py`.
 
 What it is not: a test; pytest does not find it by itself. It writes
-`notebooks/images/panel-*.png`; look at them before you keep them.
+`notebooks/images/*.png`; look at them before you keep them.
 """
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,26 @@ SCRIPT: list[dict[str, Any]] = [
     {"text": "Yes.", "times": None},
 ]
 CELL = "import svc_notebook as svc\n\nsvc.panel('rain')"
+QUICKSTART = (
+    "import svc_notebook as svc\n%load_ext svc_notebook\n%svc use emulator",
+    """\
+%%svc --temperature 0.2 -o answer
+Explain temperature, the parameter, to a beginner.""",
+    """\
+run = svc.sweep(
+    "Describe the sea in one sentence.",
+    model=["svc-v2-8b-instruct", "svc-v2-70b-instruct"],
+    temperature=[0, 1.2],
+    max_tokens=100,
+)
+run.run()
+run.replies_df()[["model", "temperature", "completion_tokens", "text"]]""",
+)
+
+UNSELECTED = """
+.jp-Collapser, .jp-cell-toolbar { visibility: hidden !important }
+.jp-Cell { border-color: transparent !important }
+"""
 
 
 @pytest.fixture
@@ -58,14 +79,19 @@ def emulator() -> Iterator[Emulator]:
         yield running
 
 
-def _open(bench: Bench, page: Page, name: str) -> Notebook:
-    notebook = bench.open(bench.write(name, CELL), page)
+def _open(bench: Bench, page: Page, name: str, *cells: str) -> Notebook:
+    notebook = bench.open(bench.write(name, *cells), page)
     notebook.wait_idle()
     notebook.run(0)
     expect(notebook.cells.nth(0)).to_contain_text("[1]:")
     notebook.enter(0)
     notebook.command("notebook:delete-cell")  # addresses of this machine
-    expect(notebook.cells).to_have_count(1)
+    expect(notebook.cells).to_have_count(len(cells))
+    return notebook
+
+
+def _open_panel(bench: Bench, page: Page, name: str) -> Notebook:
+    notebook = _open(bench, page, name, CELL)
     notebook.run(0)
     expect(_panel(notebook)).to_be_visible()
     notebook.command("application:toggle-left-area")
@@ -101,11 +127,42 @@ def _settled(panel: Locator) -> None:
     panel.page.evaluate("() => document.fonts.ready.then(() => true)")
 
 
+def test_quickstart(bench: Bench) -> None:
+    """A reply in a cell, and a DataFrame that compares two models."""
+    page = bench.page()
+    page.set_viewport_size({"width": 1000, "height": 1000})
+    path = bench.write("quickstart", *QUICKSTART)
+    source = json.loads(path.read_text())
+    path.write_text(json.dumps({**source, "cells": source["cells"][1:]}))
+    notebook = bench.open(path, page)
+    notebook.wait_idle()
+    notebook.command("application:toggle-left-area")
+    for cell, shown in enumerate(("made up", "tokens", "1.2")):
+        notebook.run(cell)
+        expect(notebook.shown(cell)).to_contain_text(shown)
+        notebook.wait_idle()
+    first, last = notebook.cells.first, notebook.cells.last
+    page.mouse.move(5, 5)
+    page.add_style_tag(content=UNSELECTED)
+    page.wait_for_timeout(500)  # a spinner fades
+    boxes = [each.bounding_box() for each in (first, last)]
+    top, bottom = (box for box in boxes if box is not None)
+    page.screenshot(
+        path=IMAGES / "quickstart.png",
+        clip={
+            "x": top["x"],
+            "y": top["y"],
+            "width": top["width"],
+            "height": bottom["y"] + bottom["height"] - top["y"],
+        },
+    )
+
+
 def test_light(bench: Bench) -> None:
     """A notebook in JupyterLab with a panel in it."""
     page = bench.page()
     page.set_viewport_size({"width": 1000, "height": 740})
-    notebook = _open(bench, page, "rain")
+    notebook = _open_panel(bench, page, "rain")
     panel = _panel(notebook)
     _say(panel, "How do I read rain.csv and average it by month?", "mean of a month")
     _settled(panel)
@@ -116,7 +173,7 @@ def test_dark(bench: Bench) -> None:
     """Choices side by side, and the settings, in the dark theme."""
     page = bench.page()
     page.set_viewport_size({"width": 1000, "height": 1000})
-    notebook = _open(bench, page, "rain-dark")
+    notebook = _open_panel(bench, page, "rain-dark")
     _theme(page, "JupyterLab Dark")
     panel = _panel(notebook)
     panel.get_by_text("Settings").click()
@@ -134,7 +191,7 @@ def test_narrow(bench: Bench) -> None:
     """A panel on a narrow screen, while a reply comes."""
     page = bench.page()
     page.set_viewport_size({"width": 560, "height": 900})
-    notebook = _open(bench, page, "rain-narrow")
+    notebook = _open_panel(bench, page, "rain-narrow")
     panel = _panel(notebook)
     _say(panel, "How do I read rain.csv and average it by month?", "mean of a month")
     _settled(panel)
