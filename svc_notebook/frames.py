@@ -9,6 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from svc_notebook.service.check import check_flag
 from svc_notebook.session import current
 
 if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
@@ -37,14 +38,19 @@ def replies_df(
 
     Returns:
         One row a choice, oldest exchange first; numbers of the request stand on the
-        row with choice_index 0 only. dtypes are fixed, also for no rows.
+        row with choice_index 0 only. dtypes are fixed, also for no rows. Scores, if
+        there are any (see `score`), are the last columns.
 
     Raises:
         LedgerError: The ledger cannot be read.
         ParameterError: A filter is not one that could be meant.
+
+    Example:
+        >>> svc.replies_df(scope="all", since="2026-01-31")  # doctest: +SKIP
     """
     from svc_notebook.ledger.reading import replies_df as frame  # noqa: PLC0415
 
+    check_flag("texts", texts)
     session = current()
     return frame(
         session.ledger,
@@ -72,7 +78,7 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
     """Sum up requests, tokens, waits and costs in the ledger.
 
     Args:
-        by: Columns of `replies_df` to group by.
+        by: Columns of `replies_df` to group by, template columns included.
         scope: `session` for what this kernel asked, `all` for the whole ledger.
         since: Only exchanges started at or after this instant or day; text is ISO 8601.
         conversation: Only this conversation, or any of several.
@@ -88,9 +94,14 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
     Raises:
         LedgerError: The ledger cannot be read.
         ParameterError: A filter or column is not one that could be meant.
+
+    Example:
+        >>> svc.usage_df(by=["model", "run"], scope="all")  # doctest: +SKIP
     """
     from svc_notebook.ledger.reading import usage_df as frame  # noqa: PLC0415
 
+    check_flag("include_emulated", include_emulated)
+    check_flag("include_reused", include_reused)
     session = current()
     return frame(
         session.ledger,
@@ -134,6 +145,9 @@ def tool_calls_df(
     Raises:
         LedgerError: The ledger cannot be read.
         ParameterError: A filter is not one that could be meant.
+
+    Example:
+        >>> svc.tool_calls_df(name="cups_sold")  # doctest: +SKIP
     """
     from svc_notebook.ledger.reading import tool_calls_df as frame  # noqa: PLC0415
 
@@ -146,6 +160,36 @@ def tool_calls_df(
         model=model,
         name=name,
     )
+
+
+def score(frame: "pd.DataFrame") -> int:
+    """Keep scores of replies in the ledger: the columns `score_*` of a frame.
+
+    Frames of these replies have the columns from then on, wherever they are read. A
+    score that is kept again replaces the one before; a missing value is no score.
+
+    Args:
+        frame: Rows of `replies_df()`, of a run or of the ledger, with columns of your
+            own whose names begin with `score_`: numbers, True or False (kept as 1 and
+            0), or texts.
+
+    Returns:
+        How many scores were kept.
+
+    Raises:
+        ParameterError: There is no such column, a value cannot be kept, or a row has
+            no reply in the ledger in use; nothing was kept.
+        LedgerError: The ledger cannot be written.
+
+    Example:
+        >>> replies = run.replies_df()  # doctest: +SKIP
+        >>> replies["score_right"] = replies["text"] == "spam"  # doctest: +SKIP
+        >>> svc.score(replies)  # doctest: +SKIP
+        24
+    """
+    from svc_notebook.ledger.scores import keep_scores  # noqa: PLC0415 - pandas
+
+    return keep_scores(current().ledger, frame)
 
 
 def export(frame: "pd.DataFrame", path: str | Path) -> Path:
@@ -164,6 +208,9 @@ def export(frame: "pd.DataFrame", path: str | Path) -> Path:
     Raises:
         ConfigError: A package is missing; the message names the command.
         ParameterError: The name says no kind, or the file cannot be written.
+
+    Example:
+        >>> svc.export(svc.replies_df(), "replies.xlsx")  # doctest: +SKIP
     """
     from svc_notebook.ledger.exports import export as write  # noqa: PLC0415 - pandas
 
@@ -176,9 +223,15 @@ def read_parquet(path: str | Path) -> "pd.DataFrame":
     Args:
         path: The file.
 
+    Returns:
+        The frame, equal to the one that was written.
+
     Raises:
         ConfigError: pyarrow is missing; the message names the command.
         ParameterError: The file cannot be read.
+
+    Example:
+        >>> svc.read_parquet("replies.parquet")  # doctest: +SKIP
     """
     from svc_notebook.ledger.exports import read_parquet as read  # noqa: PLC0415
 
@@ -203,6 +256,9 @@ def export_answers(
     Raises:
         ParameterError: The file cannot be written.
         LedgerError: The ledger cannot be read.
+
+    Example:
+        >>> svc.export_answers("answers.jsonl")  # doctest: +SKIP
     """
     from svc_notebook.ledger.answers import export_answers as write  # noqa: PLC0415
 

@@ -15,7 +15,9 @@ from typing import Any
 
 import pandas as pd
 
+from svc_notebook.client.signature import with_params
 from svc_notebook.errors import ParameterError
+from svc_notebook.service.check import check_flag
 from svc_notebook.session import current
 from svc_notebook.sweeps.planning import plan
 from svc_notebook.sweeps.run import Run
@@ -24,6 +26,7 @@ EXPANDED = (
     "text",
     "finish_reason",
     "is_cut",
+    "tool_calls",
     "status",
     "error_type",
     "error_message",
@@ -47,6 +50,7 @@ class FrameAccessor:
     def __init__(self, frame: pd.DataFrame) -> None:
         self._frame = frame
 
+    @with_params
     def complete(  # noqa: PLR0913 - as `sweep`
         self,
         template: str,
@@ -76,7 +80,8 @@ class FrameAccessor:
                 instead of asking.
             confirm_above: Ask before sending more requests than this.
             extra: Fields the document does not show, sent with every request.
-            **params: Parameters by the document's names, one value each.
+            **params: Parameters by the document's names, one value each. Calls of
+                `tools` are not run; with expand they stand in `tool_calls`.
 
         Returns:
             The texts as a Series of dtype `string` with the frame's index; missing
@@ -88,6 +93,14 @@ class FrameAccessor:
                 not allowed; nothing was sent.
             SvcError: No further request could succeed; see `Run.run`.
         """
+        if not isinstance(template, str):
+            raise ParameterError(
+                f"template is {type(template).__name__}; give a text such as "
+                "'Summarise: {{text}}'.",
+                param="prompt",
+            )
+        check_flag("expand", expand)
+        check_flag("retry", retry)
         run = plan(
             current(),
             template,
@@ -121,6 +134,13 @@ def _asked(run: Run, frame: pd.DataFrame, *, is_retried: bool) -> pd.DataFrame:
         warnings.warn(
             f"{len(bad)} of {len(replies)} rows have no reply:{reasons}\n"
             "See expand=True; with a name, retry=True asks them again.",
+            stacklevel=3,
+        )
+    if n_called := int((replies["n_tool_calls"].fillna(0) > 0).sum()):
+        warnings.warn(
+            f"{n_called} of {len(replies)} rows called tools, which are not run here: "
+            "expand=True shows the calls. To run them, ask row by row with "
+            "svc.complete(..., tools=...).",
             stacklevel=3,
         )
     return replies

@@ -1,6 +1,9 @@
-"""A fork waits for a ledger in memory, so that the child's copy is whole.
+"""A fork waits for every ledger, so that the child's copy is whole.
 
-What it is not: a file's ledger needs none of it, since a child opens the file anew.
+What it is not: it closes nothing and opens nothing. Of a ledger in memory the child
+goes on with its copy. Of a file it opens another connection; but in the middle of a
+statement it would find SQLite's own locks held by a thread that it does not have,
+and wait for ever.
 Rules: every lock that is taken before a fork is given back on both sides of it.
 """
 

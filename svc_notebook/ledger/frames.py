@@ -77,10 +77,11 @@ def rows_df(
     return _with_templates(map(Batch, _chunks(rows)), columns)
 
 
-def usage_df(
+def usage_df(  # noqa: PLR0913 - what counts, and how
     exchanges: Iterable[Exchange],
     *,
     by: str | Sequence[str] = ("model",),
+    columns: Sequence[Column[Reply]] = REPLIES,
     include_emulated: bool = False,
     include_reused: bool = False,
     estimates: Estimates | None = None,
@@ -90,7 +91,8 @@ def usage_df(
 
     Args:
         exchanges: Such as `ledger.read(texts="estimated")`.
-        by: Columns of `REPLIES` to group by; none for one row over all.
+        by: Names of columns to group by; none for one row over all.
+        columns: Those that there are.
         include_emulated: Count answers of the emulator, which cost nothing.
         include_reused: Count replies that were read from the ledger.
         estimates: The rules to estimate tokens by; the fixed rule if None.
@@ -104,10 +106,11 @@ def usage_df(
     Raises:
         ParameterError: `by` names what is no column of replies, or one of `USAGE`.
     """
-    keys = key_columns(by)
+    wanted = pick(columns, by)
+    keys = key_columns(wanted)
     tallies = to_tallies(
         exchanges,
-        by=pick(REPLIES, by),
+        by=wanted,
         include_emulated=include_emulated,
         include_reused=include_reused,
         estimates=estimates,

@@ -4,12 +4,14 @@ Loads pandas. Rules: filters work in the database; texts are read only where a
 column or an estimate needs them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date
 
 import pandas as pd
 
-from .columns import pick
+from svc_notebook.exchange import Exchange
+
+from .columns import Column, template_columns
 from .estimate import MAX_ROWS, Estimates
 from .frames import replies_df as replies_frame
 from .frames import to_frame
@@ -17,8 +19,12 @@ from .frames import usage_df as usage_frame
 from .prices import Prices
 from .query import Scope, Wanted
 from .replies import REPLIES, TEXTS
+from .reply import Reply
+from .scores import with_scores
 from .store import Ledger, Texts
 from .tool_runs import TOOL_CALLS
+
+_NAMES = frozenset(column.name for column in REPLIES)
 
 
 def replies_df(  # noqa: PLR0913 - one argument a filter
@@ -47,7 +53,7 @@ def replies_df(  # noqa: PLR0913 - one argument a filter
 
     Returns:
         One row a choice, the exchange that started first coming first; columns
-        `REPLIES`.
+        `REPLIES`, then one a name of a score.
 
     Raises:
         ParameterError: A filter is not one that could be meant.
@@ -61,7 +67,8 @@ def replies_df(  # noqa: PLR0913 - one argument a filter
         model=model,
         texts=texts,
     )
-    return replies_frame(exchanges, texts=texts, prices=prices)
+    frame = replies_frame(exchanges, texts=texts, prices=prices)
+    return with_scores(frame, ledger)
 
 
 def usage_df(  # noqa: PLR0913 - one argument a filter
@@ -81,7 +88,8 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
 
     Args:
         ledger: To read.
-        by: Columns of `REPLIES` to group by; none for one row over all.
+        by: Columns of `replies_df` to group by, template columns included; none for
+            one row over all.
         scope: As for `replies_df`.
         since: As for `replies_df`.
         conversation: As for `replies_df`.
@@ -100,24 +108,44 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
         ParameterError: A filter or a column is not one that could be meant.
         LedgerError: The ledger cannot be read.
     """
-    needed = TEXTS & {column.name for column in pick(REPLIES, by)}
-    texts: Texts = True if needed else "estimated"
-    exchanges = ledger.read(
+    needed = _needed(by)
+    texts: Texts = "estimated" if needed.isdisjoint(TEXTS) else True
+    exchanges: Iterable[Exchange] = ledger.read(
         scope=scope,
         since=since,
         conversation=conversation,
         run=run,
         model=model,
-        texts=texts,
+        texts=texts if needed <= _NAMES else True,
     )
+    columns: tuple[Column[Reply], ...] = REPLIES
+    if not needed <= _NAMES:
+        exchanges = list(exchanges)
+        columns = _with_templates(exchanges)
     return usage_frame(
         exchanges,
         by=by,
+        columns=columns,
         include_emulated=include_emulated,
         include_reused=include_reused,
         estimates=estimates_of(ledger),
         prices=prices,
     )
+
+
+def _needed(by: object) -> set[str]:
+    """Return the names that are grouped by; what is no name is refused later."""
+    names = by if isinstance(by, Iterable) and not isinstance(by, str) else [by]
+    return {str(name) for name in names}
+
+
+def _with_templates(exchanges: Iterable[Exchange]) -> tuple[Column[Reply], ...]:
+    found: tuple[Column[Reply], ...] = template_columns(
+        (each.origin.columns for each in exchanges),
+        lambda row: row.origin.columns,
+        _NAMES,
+    )
+    return (*REPLIES, *found)
 
 
 def tool_calls_df(  # noqa: PLR0913 - one argument a filter

@@ -11,6 +11,7 @@ import os
 import sqlite3
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
 from threading import RLock
@@ -92,8 +93,7 @@ class Ledger:
         self._finalizer: (
             weakref.finalize[[sqlite3.Connection, RLock, int], Ledger] | None
         ) = None
-        if self.path == MEMORY:
-            wait_at_forks(self)
+        wait_at_forks(self)
 
     def check(self) -> None:
         """Find out now whether exchanges can be kept, before anything is spent.
@@ -103,6 +103,12 @@ class Ledger:
         """
         with self.guard(), explained(self.path):
             probe(self._open())
+
+    @contextmanager
+    def opened(self) -> Iterator[sqlite3.Connection]:
+        """Hold the open file; what SQLite raises inside is raised as a LedgerError."""
+        with self.guard(), explained(self.path):
+            yield self._open()
 
     def add(self, exchange: Exchange) -> None:
         """Keep an exchange; it is on disk when this returns.

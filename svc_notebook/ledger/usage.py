@@ -11,10 +11,9 @@ from operator import attrgetter
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange
 
-from .columns import Column, Scalar, pick
+from .columns import Column, Scalar
 from .estimate import Estimates
 from .prices import Prices
-from .replies import REPLIES
 from .reply import Reply, to_replies
 from .tally import Tally
 
@@ -53,14 +52,13 @@ def to_tallies(
     return list(found.values())
 
 
-def key_columns(by: str | Sequence[str]) -> tuple[Column[Tally], ...]:
+def key_columns(by: Sequence[Column[Reply]]) -> tuple[Column[Tally], ...]:
     """Return the columns that hold a group's key, with their dtypes of replies.
 
     Raises:
-        ParameterError: A name is no column of replies, or one that is summed up.
+        ParameterError: One of them is summed up.
     """
-    picked = pick(REPLIES, by)
-    summed = [column.name for column in picked if column.name in _SUMMED]
+    summed = [column.name for column in by if column.name in _SUMMED]
     if summed:
         raise ParameterError(
             f"{summed[0]!r} is summed up here and cannot be grouped by as well; group "
@@ -75,7 +73,7 @@ def key_columns(by: str | Sequence[str]) -> tuple[Column[Tally], ...]:
             read=_nth(position),
             doc=column.doc,
         )
-        for position, column in enumerate(picked)
+        for position, column in enumerate(by)
     )
 
 

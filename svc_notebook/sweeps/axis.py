@@ -5,13 +5,17 @@ several; where one value is itself a list (`stop`, `tools`, the messages of a pr
 a list of lists is several.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from svc_notebook.chat.offering import to_offer
 from svc_notebook.errors import ParameterError
 
-_ONE_AS_A_LIST: dict[str, type] = {"stop": str, "tools": Mapping}
+_ONE_AS_A_LIST: dict[str, Callable[[object], bool]] = {
+    "stop": lambda each: isinstance(each, str),
+    "tools": lambda each: isinstance(each, Mapping) or callable(each),
+}
 """Parameters whose one value is itself a list, and of what."""
 
 
@@ -39,17 +43,31 @@ def axis_of(name: str, value: object) -> Axis:
 
     Raises:
         ParameterError: The list is empty, or has no order.
+        ToolSchemaError: A function in `tools` cannot be offered.
     """
     several = _several(name, value)
     if several is None or _is_one(name, several):
-        return Axis(name=name, values=(value,), is_varied=False)
+        return Axis(name=name, values=(sent(name, value),), is_varied=False)
     if not several:
         raise ParameterError(
             f"{name} is an empty list, so there would be nothing to ask; give at "
             "least one value, or leave it out.",
             param=name,
         )
-    return Axis(name=name, values=several, is_varied=True)
+    values = tuple(sent(name, each) for each in several)
+    return Axis(name=name, values=values, is_varied=True)
+
+
+def sent(name: str, value: object) -> object:
+    """Return a value as requests have it: functions as the definitions of tools.
+
+    Raises:
+        ParameterError: It is nothing to be offered as tools.
+        ToolSchemaError: A function cannot be offered.
+    """
+    if name != "tools":
+        return value
+    return to_offer(value, run_tools=False).definitions
 
 
 def prompts_of(prompt: object) -> tuple[Any, ...]:
@@ -89,4 +107,4 @@ def _is_one(name: str, several: Sequence[object]) -> bool:
     kind = _ONE_AS_A_LIST.get(name)
     if kind is None or not several:
         return False
-    return all(isinstance(each, kind) for each in several)
+    return all(map(kind, several))

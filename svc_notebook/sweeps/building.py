@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from svc_notebook.errors import ParameterError
+from svc_notebook.service.request import check_extra
 
 from .axis import Axis, axis_of, has_many, prompts_of
 from .cell import cell_id_of
@@ -84,12 +85,21 @@ def build_grid(  # noqa: PLR0913 - what a grid is made of
         dimensions=dimensions,
         source=source,
         repeats=int(repeats),
-        extra=dict(extra or {}),
+        extra=check_extra(extra),
         is_raw=is_raw,
     )
     _check_templates(grid)
     _check_points(grid)
     return grid if where is None or not grid.n_product else _narrowed(grid, where)
+
+
+def _check_prompt(prompt: object) -> None:
+    if isinstance(prompt, (bytes, Mapping)) or not isinstance(prompt, Iterable):
+        raise ParameterError(
+            f"prompt is {type(prompt).__name__}; give a text, a list of messages, or a "
+            "list of such.",
+            param="prompt",
+        )
 
 
 def _without_prompt() -> ParameterError:
@@ -108,6 +118,7 @@ def _dimensions(
 ) -> tuple[Dimension, ...]:
     axes = [axis_of(name, value) for name, value in varied.items()]
     if prompt is not None:
+        _check_prompt(prompt)
         values = prompts_of(prompt)
         axes.insert(0, Axis(name="prompt", values=values, is_varied=has_many(prompt)))
     if cells is None:

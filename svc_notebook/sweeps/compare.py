@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from svc_notebook.display.comparison import Comparison, Entry
 from svc_notebook.ledger.columns import Column, Scalar
 from svc_notebook.ledger.reply import Reply
+from svc_notebook.service.completion import Choice
 
 MAX_ROWS = 50
 MAX_COLUMNS = 12
@@ -58,7 +59,6 @@ def comparison_of(
 
 
 def _entry(reply: Reply) -> Entry:
-    text = reply.choice.text if reply.choice else None
     exchange, choice = reply.exchange, reply.choice
     marks = []
     if exchange is not None and choice is not None and exchange.is_cut(choice):
@@ -70,7 +70,16 @@ def _entry(reply: Reply) -> Entry:
         marks.append(_INSTEAD[reply.status])
     elif choice is not None and choice.tool_calls:
         marks.append("tool calls")
-    return Entry(text=text or "", marks=tuple(marks))
+    text = "" if choice is None else _text(choice)
+    return Entry(text=text, marks=tuple(marks))
+
+
+def _text(choice: Choice) -> str:
+    """Return what a choice says, and what it calls."""
+    calls = [
+        f"{call.function.name}({call.function.arguments})" for call in choice.tool_calls
+    ]
+    return "\n".join(filter(None, [choice.text, *calls]))
 
 
 def _shown(value: Scalar) -> str:

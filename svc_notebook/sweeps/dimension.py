@@ -12,11 +12,12 @@ from typing import Any
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import PARAM_NAMES, PARAMS
 
-from .axis import Axis
+from .axis import Axis, sent
 from .source import is_missing, source_of
 
 ASKED = ("prompt", "model", "system", "tools", *PARAM_NAMES)
 """Names of what is sent; any other name in a list of cells is a column."""
+TOOLS = "tools"
 ROWS = "rows"
 """What the rows are called among the lists that are tied."""
 _INTEGERS = frozenset(param.name for param in PARAMS if param.kind == "integer")
@@ -44,7 +45,18 @@ class Dimension:
     def in_words(self, position: int) -> str:
         """Return what one point stands for, for people."""
         point = self.points[position]
-        return ", ".join(f"{name}={short(point.get(name))}" for name in self.names)
+        found = ((name, point.get(name)) for name in self.names)
+        return ", ".join(
+            f"{name}={tool_names(value) if name == TOOLS else short(value)}"
+            for name, value in found
+        )
+
+
+def tool_names(definitions: Iterable[Mapping[str, Any]] | None) -> str | None:
+    """Return the names of tools that are offered; None if none are."""
+    if definitions is None:
+        return None
+    return ", ".join(str(each["function"]["name"]) for each in definitions)
 
 
 def short(value: object) -> str:
@@ -140,11 +152,16 @@ def _is_given(value: object) -> bool:
 
 def _mended(name: str, value: object) -> object:
     # a column of integers with a gap comes as floats
-    is_whole = isinstance(value, float) and value.is_integer()
-    return int(value) if name in _INTEGERS and is_whole else value  # type: ignore[call-overload]  # a float
+    if name in _INTEGERS and isinstance(value, float) and value.is_integer():
+        return int(value)
+    return sent(name, value)
 
 
 def _groups(tied: Tied) -> list[tuple[str, ...]]:
+    if not isinstance(tied, Iterable):
+        raise ParameterError(
+            f"tied is {type(tied).__name__}; give a list of names.", param="tied"
+        )
     each = [tied] if isinstance(tied, str) else list(tied)
     if not each:
         return []

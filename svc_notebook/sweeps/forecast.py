@@ -23,7 +23,7 @@ class Forecast:
         model: Its id.
         n_requests: How many are to be sent.
         last_sent_s: Seconds from the first to the last; None without a known limit.
-        binds: The limit that decides, such as "minute limit"; "" if none does.
+        binds: The limit that decides, such as "per-minute limit"; "" if none does.
     """
 
     model: str
@@ -57,8 +57,8 @@ def _of_model(model: str, n_requests: int, limit: Limit | None) -> Forecast:
         return Forecast(model=model, n_requests=n_requests, last_sent_s=None, binds="")
     binds = ""
     if n_requests > limit.per_minute:
-        binds = "minute limit"
+        binds = "per-minute limit"
     elif n_requests > limit.per_second:
-        binds = "second limit"
+        binds = "per-second limit"
     sent_s = last_sent_s(n_requests, limit)
     return Forecast(model=model, n_requests=n_requests, last_sent_s=sent_s, binds=binds)

@@ -18,7 +18,7 @@ from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.service.request import CompletionRequest, build_request
 
 from .cell import Cell, cell_id_of
-from .dimension import ASKED, Dimension
+from .dimension import ASKED, TOOLS, Dimension, tool_names
 from .filling import columns_in, filled
 from .source import ROW, Source
 
@@ -94,8 +94,9 @@ class Grid:
             if name not in ASKED
         )
         templates = [f"{name}_template" for name in self.templates]
+        offered = [TOOLS] if TOOLS in self.varied else []
         joined = () if self.source is None else (ROW, *self.source.shown)
-        return tuple(dict.fromkeys((*templates, *own, *joined)))
+        return tuple(dict.fromkeys((*templates, *offered, *own, *joined)))
 
     @property
     def varied(self) -> tuple[str, ...]:
@@ -235,6 +236,8 @@ class Grid:
             for name in self.templates
             if columns and isinstance(point.get(name), str)
         }
+        if TOOLS in self.varied:  # the replies have no column that says which
+            templates[TOOLS] = tool_names(point.get(TOOLS))
         return {**templates, **{name: values[name] for name in columns}, **own}
 
     def _cell_id(

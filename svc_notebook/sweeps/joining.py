@@ -10,20 +10,11 @@ from typing import Any
 
 import pandas as pd
 
-from svc_notebook.ledger.columns import template_columns
-from svc_notebook.ledger.replies import PROMPT, REPLIES
+from svc_notebook.ledger.replies import PROMPT
 
 from .grid import Grid
 from .source import ROW, Source
-
-
-def final_names(grid: Grid) -> dict[str, str]:
-    """Return what each column beside the replies is called in a frame of them."""
-    keys = grid.column_names
-    columns = template_columns(
-        [dict.fromkeys(keys)], lambda row: row, [column.name for column in REPLIES]
-    )
-    return dict(zip(keys, (column.name for column in columns), strict=True))
+from .summary import final_names
 
 
 def join(frame: pd.DataFrame, grid: Grid) -> pd.DataFrame:

@@ -14,9 +14,22 @@ from svc_notebook.service.check import unknown_param
 from .dimension import ASKED
 
 _CUTOFF = 0.8
-_OWN = ("rows", "cells", "tied", "where", "repeats", "name", "seed", "confirm_above")
+_OWN = (
+    *("rows", "cells", "tied", "where", "repeats", "name", "seed", "confirm_above"),
+    "raw",
+)
 """What a sweep takes beside the parameters of a request."""
 
+_PROMPT_FIRST = (
+    "The prompt goes first, without a name: a text, messages, or a list of such."
+)
+_ELSEWHERE = {
+    "stream": "A sweep asks for whole replies, since only they report their usage; "
+    "leave stream out. A `%%svc` cell with several values shows them as they come, "
+    "and svc.stream(prompt) streams one.",
+    "messages": _PROMPT_FIRST,
+    "prompt": _PROMPT_FIRST,
+}
 _SHOWN_NAMES = 4
 _LEAST_CHARS = 4  # shorter beginnings may be words of their own
 
@@ -28,6 +41,13 @@ def check_params(names: Iterable[str]) -> None:
         ParameterError: The nearest name is named, be it a sweep's own.
     """
     for name in names:
+        if name in _ELSEWHERE:
+            raise ParameterError(f"{_ELSEWHERE[name]} Nothing was sent.", param=name)
+        if name in _OWN:  # asked through a door that does not take it
+            raise ParameterError(
+                f"{name} belongs to svc.sweep and is not taken here. Nothing was sent.",
+                param=name,
+            )
         if name not in ASKED:
             if near := get_close_matches(name, _OWN, n=1, cutoff=_CUTOFF):
                 raise ParameterError(

@@ -12,6 +12,7 @@ from uuid import uuid4
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Door
 from svc_notebook.ledger.prices import Prices
+from svc_notebook.service.check import check_flag
 from svc_notebook.session import Session
 
 from .building import build_grid
@@ -67,14 +68,18 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
         prices: The price table for costs; the session's, if it has one, if None.
         extra: Fields the document does not show, sent with every request.
         varied: Parameters, each one value or a list of values. `stop` as a list of
-            texts is one value; a list of lists varies it; so for `tools`.
+            texts is one value; a list of lists varies it; so for `tools`, which are
+            offered and not run.
 
     Raises:
         ParameterError: Something or some combination is not allowed; it is named. Or
             a run of this name asked what this grid has not.
+        ToolSchemaError: A function in `tools` cannot be offered.
         LedgerError: A name was given and the ledger cannot be read.
         SettingsError: The session's price table cannot be used.
     """
+    check_flag("raw", raw)
+    check_flag("reuse", reuse)
     model = session.settings.model if model is None else model
     given = {"model": model, "system": system, **(varied or {})}
     grid = build_grid(

@@ -15,9 +15,11 @@ from svc_notebook.ledger.columns import Column
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.reply import Reply
 from svc_notebook.ledger.store import Ledger
+from svc_notebook.service.check import check_flag
 
 from .asking import Note
 from .compare import comparison_of
+from .dimension import TOOLS
 from .grid import Grid
 from .manifest import manifest_of
 from .reasons import reasons_of
@@ -26,11 +28,12 @@ from .size import Size, size_of
 from .standing import Known, Standing, standing_of
 from .summary import (
     SUMMARY,
-    column_name,
+    final_names,
     groups_of,
     key_columns,
     picked,
     reply_columns,
+    source_names,
 )
 from .words import headline
 
@@ -151,7 +154,9 @@ class Readings:
         Raises:
             LedgerError: The ledger cannot be read.
         """
-        return self._frame_of(self.replies())
+        from svc_notebook.ledger.scores import with_scores  # noqa: PLC0415 - pandas
+
+        return with_scores(self._frame_of(self.replies()), self._ledger)
 
     def usage_df(
         self,
@@ -163,7 +168,7 @@ class Readings:
         """Sum up what the run used, failed and repeated requests included.
 
         Args:
-            by: Columns of `replies_df` to group by.
+            by: Columns of `replies_df` to group by, those of the rows included.
             include_emulated: Count answers of the emulator too; they cost nothing.
             include_reused: Count answers that were given back from the ledger, or
                 from a file, too.
@@ -175,12 +180,16 @@ class Readings:
             ParameterError: `by` names what is no column of replies.
             LedgerError: The ledger cannot be read.
         """
-        from svc_notebook.ledger.frames import usage_df  # noqa: PLC0415 - loads pandas
         from svc_notebook.ledger.reading import estimates_of  # noqa: PLC0415
 
+        from .spending import usage_of  # noqa: PLC0415 - loads pandas
+
+        check_flag("include_emulated", include_emulated)
+        check_flag("include_reused", include_reused)
         ledger = self._ledger
-        return usage_df(
+        return usage_of(
             self._found(),
+            self.grid,
             by=by,
             include_emulated=include_emulated,
             include_reused=include_reused,
@@ -205,7 +214,7 @@ class Readings:
         """
         from svc_notebook.ledger.frames import to_frame  # noqa: PLC0415 - loads pandas
 
-        from .joining import final_names, retype  # noqa: PLC0415 - loads pandas
+        from .joining import retype  # noqa: PLC0415 - loads pandas
 
         rows = list(self.replies())
         wanted = self._varied() if by is None else by
@@ -263,10 +272,10 @@ class Readings:
     def _own(self, names: str | Sequence[str] | None) -> list[str] | None:
         """Return names with the source's instead of the replies' of the same name."""
         given = [names] if isinstance(names, str) else names
-        mine = () if self.grid.source is None else self.grid.source.columns
         if not isinstance(given, Sequence):
             return given  # refused by name where it is looked up
-        return [column_name(name) if name in mine else name for name in given]
+        mine = source_names(self.grid)
+        return [mine.get(name, name) for name in given]
 
     def _columns_of(self, rows: Sequence[Reply]) -> tuple[Column[Reply], ...]:
         return reply_columns(rows, names=self.grid.column_names)
@@ -281,9 +290,12 @@ class Readings:
         return join(frame, self.grid)
 
     def _down(self) -> tuple[str, ...]:
-        filled = self.grid[0].columns if self.grid.source else {}
-        names = (name for name in filled if not name.endswith("_template"))
-        return tuple(map(column_name, names)) or ("prompt",)
+        if not self.grid.source:
+            return ("prompt",)
+        mine, names = source_names(self.grid), final_names(self.grid)
+        across = {TOOLS, *(f"{name}_template" for name in self.grid.templates)}
+        filled = (name for name in self.grid[0].columns if name not in across)
+        return tuple(mine.get(name, names[name]) for name in filled) or ("prompt",)
 
     def _across(self, down: Sequence[Column[Reply]]) -> tuple[str, ...]:
         taken = {column.name for column in down}

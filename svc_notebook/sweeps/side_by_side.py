@@ -21,6 +21,7 @@ from svc_notebook.service.chunk import Delta
 from .cell import Cell
 from .rows import CellKey
 from .run import Run
+from .words import in_a_line
 
 MAX_CARDS = 24
 GAP_S = 0.25
@@ -31,6 +32,7 @@ def run_side_by_side(
     run: Run,
     *,
     mode: Mode,
+    is_streamed: bool = True,
     screen: Screen | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Run:
@@ -39,6 +41,8 @@ def run_side_by_side(
     Args:
         run: Planned; most useful with a few cells.
         mode: How the cell shows replies.
+        is_streamed: Whether they are shown as they come; else the service reports
+            their usage.
         screen: Where; IPython's display and standard output if None.
         clock: Seconds that only grow.
 
@@ -52,7 +56,8 @@ def run_side_by_side(
     growing = _Growing(run, mode=mode, screen=screen or Screen(), clock=clock)
     is_small = len(run) <= MAX_CARDS
     try:
-        run.start(show=growing.add if is_small else None, is_drawn=not is_small)
+        show = growing.add if is_small and is_streamed else None
+        run.start(show=show, is_drawn=not is_small)
         run.wait(tick=growing.draw)
     finally:
         growing.settle()
@@ -139,16 +144,13 @@ def _heading(run: Run, request: object, repeat: int) -> str:
     for name in run.grid.varied or ("model",):
         params = getattr(request, "params", {})
         value = params.get(name, getattr(request, name, None))
-        if name in {"model", "prompt"}:
-            parts.append(_short(str(value)))
-        else:
-            said = "not sent" if value is None else _short(str(value))
-            parts.append(f"{name} {said}")
+        is_sent = value not in (None, ())
+        said = _short(in_a_line(name, value)) if is_sent else "not sent"
+        parts.append(said if name in {"model", "prompt"} else f"{name} {said}")
     if run.grid.repeats > 1:
         parts.append(f"{repeat + 1} of {run.grid.repeats}")
     return " · ".join(parts)
 
 
-def _short(text: str) -> str:
-    line = " ".join(text.split())
+def _short(line: str) -> str:
     return line if len(line) <= _SHOWN_CHARS else line[: _SHOWN_CHARS - 3] + "..."

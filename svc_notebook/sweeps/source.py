@@ -94,7 +94,11 @@ def _of_frame(frame: Any, called: str) -> Source:  # noqa: ANN401 - a DataFrame,
     names = [str(name) for name in frame.columns]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise _refused(f"two columns are called {twice[0]!r}", called)
+        raise ParameterError(
+            f"Two columns of {called} are called {twice[0]!r}. Give each column a name "
+            "of its own.",
+            param=called,
+        )
     if len(frame) and not names:
         raise _refused(f"{called} has no column", called)
     columns = {

@@ -177,5 +177,6 @@ def _values(request: object, repeat: int) -> Iterable[tuple[str, str]]:
     yield "repeat", str(repeat)
     for name in ASKED:
         value = params.get(name) if name in params else getattr(request, name, None)
-        plain = float(value) if isinstance(value, int) else value
-        yield name, "not sent" if value in (None, ()) else short(plain)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        yield name, "not sent" if value in (None, ()) else short(value)

@@ -16,6 +16,7 @@ from svc_notebook.ledger.columns import Column, Scalar, pick, template_columns
 from svc_notebook.ledger.replies import REPLIES
 from svc_notebook.ledger.reply import Reply
 
+from .grid import Grid
 from .source import ROW
 
 
@@ -129,12 +130,20 @@ def reply_columns(
     return (*REPLIES, *found)
 
 
-def column_name(name: str) -> str:
-    """Return what a column of the source is called among those of replies."""
-    taken = {column.name for column in REPLIES}
-    while name in taken:
-        name = f"var_{name}"
-    return name
+def final_names(grid: Grid) -> dict[str, str]:
+    """Return what each column beside the replies is called in a frame of them."""
+    keys = grid.column_names
+    columns = reply_columns((), names=keys)[len(REPLIES) :]
+    return dict(zip(keys, (column.name for column in columns), strict=True))
+
+
+def source_names(grid: Grid) -> dict[str, str]:
+    """Return what each column of the source is called in a frame of replies."""
+    if grid.source is None:
+        return {}
+    names, source = final_names(grid), grid.source
+    keys = list(source.shown)[len(source.index) :]
+    return {name: names[key] for name, key in zip(source.columns, keys, strict=True)}
 
 
 def groups_of(rows: Iterable[Reply], by: Sequence[Column[Reply]]) -> list[Group]:

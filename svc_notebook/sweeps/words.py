@@ -12,7 +12,7 @@ from typing import Any
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.params import DEFAULT_MAX_TOKENS
 
-from .dimension import Dimension
+from .dimension import TOOLS, Dimension, tool_names
 from .forecast import Forecast, forecast
 from .grid import Grid
 from .order import by_model
@@ -55,9 +55,11 @@ def plan_lines(
 
 def _outlook(size: Size, n_left: Mapping[str, int]) -> list[Line]:
     left = {model: n for model, n in n_left.items() if n}
+    is_part = sum(left.values()) < size.n_cells
+    of_all = f", for all {size.n_cells:,} requests" if is_part else ""
     return [
-        ("tokens", _tokens(size)),
-        *(("cost", line) for line in _cost(size)),
+        ("tokens", _tokens(size) + of_all),
+        *(("cost", line + of_all) for line in _cost(size)),
         *(("time", line) for line in pace(forecast(left))),
         *(("note", line) for line in _warnings(size)),
     ]
@@ -196,13 +198,28 @@ def _values(dimension: Dimension) -> Line:
 
 
 def _point(dimension: Dimension, point: Mapping[str, Any]) -> str:
-    return " + ".join(_short(point.get(name)) for name in dimension.names)
+    return " + ".join(_short(name, point.get(name)) for name in dimension.names)
 
 
-def _short(value: object) -> str:
+def in_a_line(name: str, value: Any) -> str:  # noqa: ANN401 - of any parameter
+    """Return a value in one line; blanks and line ends are seen where they matter.
+
+    Args:
+        name: Of the parameter.
+        value: As sent; not None.
+    """
+    if name == TOOLS:
+        return tool_names(value) or "none"
+    value = list(value) if isinstance(value, tuple) else value
+    plain = " ".join(str(value).split())
+    is_plain = plain and (name != "stop" or plain == value)
+    return plain if is_plain else repr(value)
+
+
+def _short(name: str, value: object) -> str:
     if value is None:
         return "not sent"
-    text = " ".join(str(value).split())
+    text = in_a_line(name, value)
     text = text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "..."
     fence = "``" if "`" in text else "`"
     pad = " " if fence == "``" else ""

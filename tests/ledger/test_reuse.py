@@ -157,3 +157,15 @@ def test_an_index_that_cannot_be_kept_is_an_error(
         next(ledger.asked("x", endpoint=HERE, hash_of=lambda _: object()))  # type: ignore[arg-type, return-value]  # wrong on purpose
 
     assert _found(ledger, _request()) == "x0001"
+
+
+def test_what_was_used_again_is_no_second_report(
+    ledger: Ledger, make: MakeExchange
+) -> None:
+    """Estimates are fitted on what the service reported, once for each answer."""
+    ledger.add(make(1))
+    ledger.add(make(2, is_reused=True))
+
+    found = ledger.reported("svc-v2-8b-instruct", is_emulated=False, n=9)
+
+    assert [each.exchange_id for each in found] == ["x0001"]

@@ -128,7 +128,7 @@ import os, sys, threading
 sys.path.insert(0, sys.argv[2])
 from conftest import _exchange
 from svc_notebook.ledger.store import Ledger
-ledger = Ledger(":memory:")
+ledger = Ledger(sys.argv[1])
 ledger.add(_exchange(0))
 is_over = threading.Event()
 def add(first):
@@ -138,7 +138,7 @@ def add(first):
         ledger.add(_exchange(number))
 for first in (1, 200_000, 400_000):
     threading.Thread(target=add, args=(first,), daemon=True).start()
-for number in range(200):
+for number in range(int(sys.argv[3])):
     child = os.fork()
     if child == 0:
         ledger.add(_exchange(900_000 + number))
@@ -149,12 +149,14 @@ is_over.set()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_child_forked_in_the_middle_can_go_on(path: Path) -> None:
-    """A ledger in memory is whole in a child that is forked while threads add."""
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_a_child_forked_in_the_middle_can_go_on(path: Path, kind: str) -> None:
+    """A ledger is whole in a child that is forked while threads add."""
     here = Path(__file__).parent
+    place, n_forks = {"memory": (":memory:", 60), "file": (str(path), 20)}[kind]
 
     ended = subprocess.run(  # noqa: S603 - our own program
-        [sys.executable, "-c", _FORKS, str(path), str(here)],
+        [sys.executable, "-c", _FORKS, place, str(here), str(n_forks)],
         capture_output=True,
         text=True,
         check=False,

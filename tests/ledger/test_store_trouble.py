@@ -198,8 +198,11 @@ def test_refuses_a_place_that_cannot_hold_it(tmp_path: Path, is_folder: bool) ->
         taken.touch()
     path = taken if is_folder else taken / "ledger.sqlite"
 
-    with pytest.raises(LedgerError, match="SVC_LEDGER"):
+    with pytest.raises(LedgerError, match="SVC_LEDGER") as caught:
         Ledger(path).check()
+
+    reason = "it is a folder" if is_folder else "its folder is a file"
+    assert f"cannot be made: {reason}. Nothing was sent" in str(caught.value)
 
 
 def test_refuses_a_name_with_nul() -> None:

@@ -105,3 +105,22 @@ def test_refuses_before_anything_is_sent(
 
     assert said in str(caught.value)
     assert len(emulator.requests) == 0
+
+
+def milk(cups: int) -> str:
+    """Order milk.
+
+    Args:
+        cups: How many.
+    """
+    return f"{cups} cups"
+
+
+def test_calls_of_tools_are_told_and_not_run() -> None:
+    """A row whose reply is a call has it in `tool_calls`, and a warning says so."""
+    frame = _frame(["Order milk, please"], [0])
+
+    with pytest.warns(UserWarning, match="1 of 1 rows called tools"):
+        found = frame.svc.complete("{{text}}", tools=[milk], expand=True)
+
+    assert '"name":"milk"' in found["tool_calls"].iloc[0]

@@ -48,6 +48,21 @@ def test_a_stop_ends_what_has_not_begun() -> None:
     assert [prompt for _, prompt in world.log] == ["0", "1"]
 
 
+def test_a_model_that_answers_between_failures_is_asked_on() -> None:
+    """However many failures there are, an answer begins their count anew."""
+
+    async def answer(_world: World, cell: Cell) -> Outcome:
+        if int(cell.request.prompt) % FAILURES_IN_A_ROW:
+            return Failed(error=ServerFaultError("now and then"), is_of_service=True)
+        return Answered()
+
+    world = World()
+    stopped = world.run(cells_of(5 * FAILURES_IN_A_ROW), answer, in_flight=1)
+
+    assert stopped is None
+    assert len(world.log) == 5 * FAILURES_IN_A_ROW
+
+
 def test_a_dead_model_is_given_up() -> None:
     """After failures in a row the rest of a model is not asked; others go on."""
 

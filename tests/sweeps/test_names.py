@@ -65,7 +65,7 @@ def test_a_larger_grid_extends_it(
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"varied": {"temperature": 0.5}}, "temperature 0.0"),
+        ({"varied": {"temperature": 0.5}}, "temperature 0."),
         ({"model": LARGE}, "model 'svc-v2-8b-instruct'"),
         ({"repeats": 1}, "repeat 1"),
         ({"prompt": "Hi {{text}}"}, "prompt 'a'"),

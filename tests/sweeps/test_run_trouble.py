@@ -75,6 +75,20 @@ def test_what_failed_is_asked_again_on_demand_only(open_session: OpenSession) ->
     assert n_requests == 4
 
 
+def test_a_model_that_is_not_for_this_key_is_a_row(open_session: OpenSession) -> None:
+    """A 403 is one model's: the others are asked, and the run comes to its end."""
+    big = "svc-v2-70b-instruct"
+    refusal = {"when": {"model": big}, "status": 403, "error": {"message": "Not yours"}}
+    with _scripted(refusal | {"times": None}) as emulator:
+        run = plan(open_session(emulator), ["a", "b"], model=[SMALL, big]).run()
+
+        frame = run.replies_df()
+
+    found = set(zip(frame["model"], frame["status"], strict=True))
+    assert found == {(SMALL, "ok"), (big, "error")}
+    assert frame["error_type"].dropna().tolist() == ["AuthError"] * 2
+
+
 def test_a_request_that_cannot_be_sent_is_a_row(session: Session) -> None:
     """A prompt far over the budget fails by itself, without being sent."""
     frame = plan(session, ["a", "b " * 30_000]).run().replies_df()

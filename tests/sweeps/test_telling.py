@@ -63,7 +63,7 @@ def test_a_plan_is_whole_in_a_terminal(session: Session) -> None:
             "  time         the last request can be sent 70 s after the first, by the "
             "documented"
         ),
-        "               limits; the minute limit of svc-v2-8b-instruct decides",
+        "               limits; the per-minute limit of svc-v2-8b-instruct decides",
         (
             "  note         max_tokens is not set: the service's default of 150 will "
             "apply and cut"

@@ -132,11 +132,15 @@ def test_one_is_one_request() -> None:
     ("model", "n_requests", "expected"),
     [
         (SMALL, 5, []),
-        (SMALL, 6, ["sent 1 s after", "second limit of svc-v2-8b-instruct"]),
-        (SMALL, 50, ["sent 10 s after", "second limit of svc-v2-8b-instruct"]),
-        (SMALL, 51, ["sent 60 s after", "minute limit of svc-v2-8b-instruct"]),
-        (SMALL, 200, ["sent 3 min 10 s after", "minute limit of svc-v2-8b-instruct"]),
-        ("svc-v1.5-instruct", 150, ["sent 8 s after", "second limit"]),
+        (SMALL, 6, ["sent 1 s after", "per-second limit of svc-v2-8b-instruct"]),
+        (SMALL, 50, ["sent 10 s after", "per-second limit of svc-v2-8b-instruct"]),
+        (SMALL, 51, ["sent 60 s after", "per-minute limit of svc-v2-8b-instruct"]),
+        (
+            SMALL,
+            200,
+            ["sent 3 min 10 s after", "per-minute limit of svc-v2-8b-instruct"],
+        ),
+        ("svc-v1.5-instruct", 150, ["sent 8 s after", "per-second limit"]),
         ("svc-instruct", 1000, ["no limit is documented for svc-instruct"]),
     ],
 )

@@ -1,0 +1,111 @@
+"""Scores of replies: kept beside them, and joined to every frame of them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.exchange import Exchange
+from svc_notebook.ledger.command import forget
+from svc_notebook.ledger.reading import replies_df
+from svc_notebook.ledger.scores import keep_scores
+from svc_notebook.ledger.store import Ledger
+from svc_notebook.service.completion import Choice, CompletionBody
+
+MakeExchange = Callable[..., Exchange]
+TWO = CompletionBody(
+    id="c", created=1, model="m", choices=(Choice(text="a"), Choice(index=1, text="b"))
+)
+
+
+@pytest.fixture
+def replies(ledger: Ledger, make: MakeExchange) -> pd.DataFrame:
+    """The rows of a ledger that holds two exchanges, one of them with two choices."""
+    ledger.add(make(0))
+    ledger.add(make(1, body=TWO))
+    return replies_df(ledger)
+
+
+def test_scores_are_columns_after_the_others(
+    ledger: Ledger, replies: pd.DataFrame
+) -> None:
+    """Each reply has its own; one dtype a name; what was not scored is missing."""
+    replies["score_right"] = [True, False, None]
+    replies["score_tone"] = ["warm", None, "cold"]
+    replies["score_rouge"] = [0.5, 1, 0.25]
+
+    assert keep_scores(ledger, replies) == 7
+
+    found = replies_df(ledger)
+    assert list(found.columns[:-3]) == list(replies.columns[:-3])
+    expected = pd.DataFrame(
+        {
+            "score_right": pd.array([1, 0, None], dtype="Int64"),
+            "score_tone": pd.array(["warm", None, "cold"], dtype="string"),
+            "score_rouge": pd.array([0.5, 1.0, 0.25], dtype="Float64"),
+        }
+    )
+    pd.testing.assert_frame_equal(found[list(expected)], expected)
+
+
+def test_a_newer_score_replaces_the_one_before(
+    ledger: Ledger, replies: pd.DataFrame
+) -> None:
+    """A missing value leaves what was kept."""
+    keep_scores(ledger, replies.assign(score_right=[1, 1, 1]))
+    keep_scores(ledger, replies.assign(score_right=pd.array([0, None, None])))
+
+    assert replies_df(ledger)["score_right"].tolist() == [0, 1, 1]
+
+
+def test_a_frame_of_other_replies_has_no_such_column(
+    ledger: Ledger, replies: pd.DataFrame
+) -> None:
+    """A frame has the scores of its own rows, also without texts; an empty one none."""
+    keep_scores(ledger, replies.assign(score_right=pd.array([1, None, None])))
+
+    assert "score_right" not in replies_df(ledger, since="2026-01-01T00:00:01+00:00")
+    assert "score_right" not in replies_df(ledger, model="other")
+    assert "score_right" in replies_df(ledger, texts=False)
+
+
+def test_what_is_forgotten_has_no_scores(ledger: Ledger, replies: pd.DataFrame) -> None:
+    """Scores go with their replies."""
+    keep_scores(ledger, replies.assign(score_right=[1, 1, 1]))
+
+    forget(ledger.path)
+
+    with ledger.opened() as connection:
+        assert connection.execute("SELECT count(*) FROM scores").fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "begins with 'score_'"),
+        ({"score_": 1}, "begins with 'score_'"),
+        ({"score_a": [[1], [2], [3]]}, "score_a holds a list"),
+        ({"score_a": pd.Timestamp(0)}, "score_a holds a Timestamp"),
+        ({"score_a": 1, "exchange_id": "other"}, "1 of these replies are not in the"),
+        ({"score_a": 1, "exchange_id": None}, "scores a row that has no reply"),
+    ],
+)
+def test_what_is_no_score_is_refused(
+    ledger: Ledger, replies: pd.DataFrame, changes: dict[str, Any], said: str
+) -> None:
+    """Nothing is kept of a frame of which something cannot be."""
+    with pytest.raises(ParameterError) as caught:
+        keep_scores(ledger, replies.assign(**changes))
+
+    assert said in str(caught.value)
+    assert list(replies_df(ledger)) == list(replies)
+
+
+def test_only_a_frame_can_be_scored(ledger: Ledger) -> None:
+    """Anything else is refused with an example."""
+    wrong: Any = [1]
+
+    with pytest.raises(ParameterError, match="frame of replies_df"):
+        keep_scores(ledger, wrong)

@@ -1,0 +1,133 @@
+"""Every factor of a sweep can be read, grouped and compared by, under its own name."""
+
+import pandas as pd
+import pytest
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.scores import keep_scores
+from svc_notebook.session import Session
+from svc_notebook.sweeps.planning import plan
+
+MODEL = "svc-v1.5-instruct"
+
+
+def tea(cups: int) -> str:
+    """Order tea.
+
+    Args:
+        cups: How many.
+    """
+    return f"{cups} cups"
+
+
+def milk() -> str:
+    """Order milk."""
+    return "milk"
+
+
+ROWS = pd.DataFrame(
+    {
+        "text": ["a", "b", "c"],
+        "row": [5, 6, 7],
+        "var_text": ["v", "v", "w"],
+        "kind": pd.Categorical(["x", "y", "x"], categories=["x", "y", "z"]),
+    }
+)
+
+
+def test_tools_that_vary_are_a_column(session: Session) -> None:
+    """It has the names that were offered, and is missing where none were."""
+    run = plan(session, "a", model=MODEL, varied={"tools": [[tea, milk], [tea], None]})
+
+    run.run()
+
+    expected = pd.Series(["tea, milk", "tea", None], dtype="string", name="tools")
+    pd.testing.assert_series_equal(run.plan_df()["tools"], expected)
+    pd.testing.assert_series_equal(run.replies_df()["tools"], expected)
+    pd.testing.assert_series_equal(run.summary_df()["tools"], expected)
+
+
+def test_one_value_of_tools_is_no_column(session: Session) -> None:
+    """What does not vary tells nothing apart."""
+    assert "tools" not in plan(session, "a", varied={"tools": [tea]}).plan_df()
+
+
+def test_usage_is_summed_up_by_columns_of_the_rows(session: Session) -> None:
+    """They have their own dtypes and their names of `replies_df`."""
+    run = plan(session, "{{text}}", rows=ROWS, model=MODEL, varied={"max_tokens": 3})
+    run.run()
+
+    found = run.usage_df(by=["kind", "var_row"], include_emulated=True)
+
+    expected = pd.DataFrame(
+        {
+            "kind": ROWS["kind"],
+            "var_row": ROWS["row"],
+            "n_requests": pd.array([1, 1, 1], dtype="Int64"),
+        }
+    )
+    shown = found[["kind", "var_row", "n_requests"]].sort_values(
+        "var_row", ignore_index=True
+    )
+    pd.testing.assert_frame_equal(shown, expected)
+
+
+def test_usage_is_summed_up_by_what_a_prompt_was_filled_with(session: Session) -> None:
+    """The column of a template stands apart from one of the source named alike."""
+    run = plan(session, "{{text}}", rows=ROWS, model=MODEL, varied={"max_tokens": 3})
+    run.run()
+
+    found = run.usage_df(by="var_var_text", include_emulated=True)
+
+    assert sorted(found["var_var_text"]) == ["a", "b", "c"]
+
+
+def test_usage_by_no_column_names_the_near_one_of_the_rows(session: Session) -> None:
+    """Columns of the rows are among those that are proposed."""
+    run = plan(session, "{{text}}", rows=ROWS, model=MODEL)
+
+    with pytest.raises(ParameterError, match="did you mean 'kind'"):
+        run.usage_df(by="kinds")
+
+
+def test_a_comparison_is_by_the_source_s_own_columns(session: Session) -> None:
+    """By itself it goes by what was put into the prompt, whatever is named alike."""
+    run = plan(session, "{{text}}", rows=ROWS, model=MODEL, varied={"max_tokens": 3})
+
+    by_itself = run.compare()
+    by_name = run.compare(rows=["text", "row"])
+
+    assert by_itself.row_names == ("var_var_text",)
+    assert by_name.row_names == ("var_var_text", "var_row")
+
+
+def test_scores_stand_in_the_run_s_frame(session: Session) -> None:
+    """Scores that were kept are read with the run, and by whoever plans it again."""
+    run = plan(session, "a", model=MODEL, name="r", varied={"max_tokens": [3, 4]})
+    replies = run.run().replies_df()
+    replies["score_right"] = [True, False]
+
+    assert keep_scores(session.ledger, replies) == 2
+
+    again = plan(session, "a", model=MODEL, name="r", varied={"max_tokens": [3, 4, 5]})
+    assert run.replies_df()["score_right"].tolist() == [1, 0]
+    expected = pd.Series([1, 0, None], dtype="Int64", name="score_right")
+    pd.testing.assert_series_equal(again.replies_df()["score_right"], expected)
+    assert "score_right" not in again.plan_df()
+
+
+def test_a_comparison_shows_what_was_called(session: Session) -> None:
+    """Where a reply is a call its field has the tool's name and arguments."""
+    run = plan(
+        session,
+        "Order tea, please",
+        model=MODEL,
+        varied={"tools": [[tea], None], "max_tokens": 40},
+    )
+
+    shown = run.run().compare()
+
+    [(_, fields)] = shown.rows
+    assert fields[0][0].text.startswith('tea({"cups"')
+    assert fields[0][0].marks == ("tool calls",)
+    assert not fields[1][0].text.startswith("tea(")

@@ -1,0 +1,136 @@
+"""What is easily given wrongly to a sweep, or easily misread in what it says."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import svc_notebook as svc
+import svc_notebook.pandas  # registers df.svc
+from svc_notebook.session import Session
+from svc_notebook.sweeps.planning import plan
+from svc_notebook.sweeps.run import Run
+
+FRAME = pd.DataFrame({"text": ["a", "b"]})
+TWICE = pd.DataFrame([["a", "b"]], columns=["text", "text"])
+NO: Any = "no"
+
+
+def tea(cups: int) -> str:
+    """Order tea.
+
+    Args:
+        cups: How many.
+    """
+    return f"{cups} cups"
+
+
+def milk() -> str:
+    """Order milk."""
+    return "milk"
+
+
+@pytest.fixture(autouse=True)
+def _asked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SVC_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("SVC_API_KEY", "sk-test")
+    monkeypatch.setenv("SVC_LEDGER", ":memory:")
+
+
+@pytest.mark.parametrize(
+    ("said", "call"),
+    [
+        ("raw='no' is not allowed; give True", lambda: svc.sweep("a", raw=NO)),
+        ("reuse='no' is not allowed", lambda: svc.sweep("a", reuse=NO)),
+        ("expand='no'", lambda: FRAME.svc.complete("{{text}}", expand=NO)),
+        ("retry='no'", lambda: FRAME.svc.complete("{{text}}", retry=NO)),
+        ("reuse='no' is not", lambda: FRAME.svc.complete("{{text}}", reuse=NO)),
+        ("reuse='no' is", lambda: svc.complete("a", reuse=NO)),
+        ("run_tools='no'", lambda: svc.complete("a", run_tools=NO)),
+        ("reuse='no'", lambda: svc.stream("a", reuse=NO)),
+        ("texts='no'", lambda: svc.replies_df(texts=NO)),
+        ("include_emulated='no'", lambda: svc.usage_df(include_emulated=NO)),
+        ("include_reused='no'", lambda: svc.usage_df(include_reused=NO)),
+        ("include_reused='no' is", lambda: svc.sweep("a").usage_df(include_reused=NO)),
+        ("A sweep asks for whole replies", lambda: svc.sweep("a", stream=True)),
+        ("whole replies", lambda: FRAME.svc.complete("{{text}}", stream=True)),
+        ("prompt goes first", lambda: svc.sweep(messages=["a"])),
+        ("without a name: a text", lambda: FRAME.svc.complete("{{text}}", prompt="a")),
+        ("Give each column a name of its own", lambda: svc.sweep("a", rows=TWICE)),
+        ("A lambda has neither", lambda: svc.sweep("a", tools=[lambda x: x])),
+        ("tools is int; give a list of functions", lambda: svc.sweep("a", tools=5)),
+    ],
+)
+def test_a_slip_is_refused_in_words(said: str, call: Callable[[], object]) -> None:
+    """The message speaks of what was called, and says what to give instead."""
+    with pytest.raises(svc.SvcError) as caught:
+        call()
+
+    assert said in str(caught.value)
+    assert "complete(...)" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("tools", "expected"),
+    [
+        (tea, [("tea",)]),
+        ([tea, milk], [("tea", "milk")]),
+        (svc.Toolbox([tea, milk]), [("tea", "milk")]),
+        ([[tea], None, [tea, milk]], [("tea",), (), ("tea", "milk")]),
+        ([svc.Toolbox([tea]), svc.Toolbox([milk])], [("tea",), ("milk",)]),
+    ],
+)
+def test_functions_are_offered_as_tools(
+    session: Session, tools: object, expected: list[tuple[str, ...]]
+) -> None:
+    """What `complete` takes as tools a sweep offers, too; lists of them vary."""
+    run = plan(session, "a", varied={"tools": tools})
+
+    offered = [
+        tuple(each["function"]["name"] for each in cell.request.tools)
+        for cell in run.grid
+    ]
+
+    assert offered == expected
+
+
+def test_cells_take_functions_as_tools(session: Session) -> None:
+    """A cell's tools may be functions, too."""
+    run = plan(session, cells=[{"prompt": "a", "tools": [tea]}])
+
+    assert run.grid[0].request.tools[0]["function"]["name"] == "tea"
+
+
+def _said(run: Run, label: str) -> str:
+    lines = [line.split(maxsplit=1) for line in repr(run).splitlines()]
+    return next(line[1] for line in lines if line[0] == label)
+
+
+@pytest.mark.parametrize(
+    ("varied", "expected"),
+    [
+        ({"stop": "\n"}, r"`'\n'`"),
+        ({"stop": [["\n", "  "], None]}, r"`['\n', '  ']`, not sent"),
+        ({"user": " "}, "`' '`"),
+        ({"tools": [[tea, milk], None]}, "`tea, milk`, not sent"),
+    ],
+)
+def test_a_value_of_blanks_is_seen(
+    session: Session, varied: dict[str, Any], expected: str
+) -> None:
+    """Line ends and blanks are written out where they are the value."""
+    run = plan(session, "a", model="m", varied={**varied, "max_tokens": 5})
+
+    assert _said(run, next(iter(varied))) == expected
+
+
+@pytest.mark.parametrize("verb", [svc.sweep, FRAME.svc.complete])
+def test_parameters_are_seen_by_name(verb: Callable[..., object]) -> None:
+    """`?` and Tab show what varies by the document's names."""
+    names = list(inspect.signature(verb).parameters)
+
+    wanted = {"temperature", "top_p", "max_tokens", "n", "stop", "user", "tools"}
+    assert wanted <= set(names)
+    assert names[0] in {"prompt", "template"}
