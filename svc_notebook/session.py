@@ -10,15 +10,17 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from secrets import token_hex
 from threading import RLock
 from uuid import uuid4
 
-from svc_notebook.chat.consenting import AtPrompt
+from svc_notebook.chat.consenting import AtPrompt, warn_of_denied
 from svc_notebook.chat.conversations import Conversations
-from svc_notebook.chat.loop import run_rounds
-from svc_notebook.chat.tool_record import keep_in
+from svc_notebook.chat.loop import Send, run_rounds
+from svc_notebook.chat.permitting import Permit
+from svc_notebook.chat.tool_record import ToolRecord
 from svc_notebook.client.answered import Answerer
 from svc_notebook.client.keys import wanted_key
 from svc_notebook.client.sync import Client
@@ -26,22 +28,25 @@ from svc_notebook.client.waiting import say
 from svc_notebook.completion import Completion
 from svc_notebook.credentials import Key, key_mark
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.errors import MissingKeyError, SettingsError
+from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.answers import Answers
 from svc_notebook.ledger.place import MEMORY
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.reuse import find_answer
 from svc_notebook.ledger.store import Ledger
-from svc_notebook.service.request import CompletionRequest
+from svc_notebook.service.request import CompletionRequest, check_model
 from svc_notebook.settings import (
     ENV_NAMES,
     WAYS_ON,
     Settings,
     mark_of_env,
     read_env,
+    refuse_near_endpoint,
+    to_path,
 )
 from svc_notebook.tools.consent import Remembered
+from svc_notebook.tools.toolbox import Toolbox
 
 
 class Session:
@@ -50,6 +55,7 @@ class Session:
     Attributes:
         session_id: Marks this kernel's exchanges in the ledger.
         conversations: By name; shared by magic, panel and Python.
+        tool_record: Takes the calls of tools.
         at_prompt: Asks for consent to calls of tools, at the prompt.
         consent: The same, and remembers what is always allowed.
     """
@@ -58,19 +64,10 @@ class Session:
         self.session_id = uuid4().hex
         self.conversations = Conversations(
             ask=self.ask,
-            run=lambda request, origin, toolbox: (
-                run_rounds(
-                    request,
-                    origin,
-                    toolbox=toolbox,
-                    send=self.ask,
-                    consent=self.consent,
-                    keep=keep_in(self.ledger),
-                    hide=self.key_hider(),
-                ).completion
-            ),
+            run=self.run_tools,
             model=lambda: self.settings.model,
         )
+        self.tool_record = ToolRecord(lambda: self.ledger)
         self.at_prompt = AtPrompt()
         self.consent = Remembered(self.at_prompt)
         self._lock = RLock()
@@ -130,6 +127,30 @@ class Session:
         """Send a request and return the reply, in one piece."""
         return self.client.ask(request, origin=origin, watch=say)
 
+    def run_tools(
+        self,
+        request: CompletionRequest,
+        origin: Origin,
+        toolbox: Toolbox,
+        permit: Permit,
+        send: Send | None = None,
+    ) -> Completion:
+        """Send a request and run the tools that are called; return the last reply."""
+        n_unasked = self.at_prompt.n_unasked
+        outcome = run_rounds(
+            request,
+            origin,
+            toolbox=toolbox,
+            send=send or self.ask,
+            consent=permit.consent(self.consent),
+            rounds=permit.rounds,
+            keep=self.tool_record,
+            hide=self.key_hider(),
+        )
+        if n_denied := self.at_prompt.n_unasked - n_unasked:
+            warn_of_denied(n_denied)
+        return outcome.completion
+
     def key(self) -> Key:
         """The key for the endpoint in use: the emulator's own, or the user's."""
         if self._emulator and self.settings.is_emulated:
@@ -180,7 +201,9 @@ class Session:
     def last(self) -> Completion | None:
         """The newest Completion of this kernel, partial ones included."""
         exchange = self.ledger.last()
-        return Completion(exchange) if exchange else None
+        if exchange is None:
+            return None
+        return Completion(exchange, self.tool_record.trail_of(exchange))
 
     def use_emulator(self) -> Emulator:
         """Send from now on to an emulator that lives as long as this kernel."""
@@ -300,6 +323,55 @@ def current() -> Session:
         if not _current:
             _current.append(Session())
         return _current[0]
+
+
+def use(
+    what: str | None = None,
+    *,
+    ledger: str | PathLike[str] | None = None,
+    prices: str | PathLike[str] | None = None,
+) -> None:
+    """Choose where requests go, which model they name, where they are kept.
+
+    It holds for this kernel, until something else is chosen.
+
+    Args:
+        what: `emulator` starts an emulator of the service for this kernel; `service`
+            goes to SVC_BASE_URL with SVC_API_KEY; anything else is a model id.
+        ledger: The file that keeps every exchange from now on, such as one of the
+            project's own, or `:memory:` to keep nothing.
+        prices: The file with your price table, for costs.
+
+    Raises:
+        ConfigError: The service's key or address is missing, or the file holds no
+            price table.
+        LedgerError: No ledger can be kept there; the one before stays in use.
+        ParameterError: It is no model id, or a misspelt `emulator` or `service`.
+
+    Example:
+        >>> svc.use("emulator")  # doctest: +SKIP
+        >>> svc.use(ledger="project.sqlite")  # doctest: +SKIP
+    """
+    paths = {"ledger": ledger, "prices": prices}
+    given = {
+        name: to_path(name, each) for name, each in paths.items() if each is not None
+    }
+    if what is None and not given:
+        raise ParameterError(
+            "Say what to use: 'emulator', 'service', a model id, ledger=FILE or "
+            "prices=FILE.",
+            param="what",
+        )
+    for name, path in given.items():
+        current().use_path(name, path, source="use")
+    if what == "emulator":
+        current().use_emulator()
+    elif what == "service":
+        current().use_service()
+    elif what is not None:
+        model = check_model(what)
+        refuse_near_endpoint(model)
+        current().use_model(model, source="use")
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, Unpack
 
 from svc_notebook.chat.advice import warn_on_params
 from svc_notebook.chat.budget import check_parts
-from svc_notebook.chat.consenting import Confirm, to_consent, warn_of_denied
+from svc_notebook.chat.consenting import Confirm
 from svc_notebook.chat.conversation import Conversation
 from svc_notebook.chat.extracting import MAX_TRIES, to_form
 from svc_notebook.chat.extracting import extract as extract_with
@@ -17,24 +17,20 @@ from svc_notebook.chat.loop import (
     MAX_ROUNDS,
     TOOL_TIMEOUT_S,
     TOTAL_S,
-    Rounds,
-    run_rounds,
 )
 from svc_notebook.chat.offering import to_offer
-from svc_notebook.chat.tool_record import keep_in
+from svc_notebook.chat.permitting import to_permit
+from svc_notebook.client.answered import Answerer
 from svc_notebook.client.signature import with_params
 from svc_notebook.client.sync import CompletionStream
 from svc_notebook.client.waiting import say
 from svc_notebook.completion import Completion
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Origin
+from svc_notebook.service.check import check_flag
 from svc_notebook.service.message import Prompt
 from svc_notebook.service.params import Params
-from svc_notebook.service.request import (
-    CompletionRequest,
-    build_request,
-    check_model,
-)
+from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.session import Session, current
 from svc_notebook.sweeps.planning import plan
 from svc_notebook.sweeps.run import Run
@@ -73,9 +69,10 @@ def complete(  # noqa: PLR0913 - the limits of rounds, one each
             `tool_calls`, and `messages` is the history to go on with.
         max_rounds: Most requests, at least 2; the last one offers no tools.
         confirm: None asks you before calls of tools made with `confirm=True`, True
-            before every call, False before none; a function is given each call, its
-            `name` and `arguments`, and says True or False. Where nobody can be asked,
-            such a call is denied, with a warning.
+            before every call, False before none. A function takes the place of
+            asking: it takes one call, with its `.name` and `.arguments`, and returns
+            True or False. Where nobody can be asked, such a call is denied, with a
+            warning.
         tool_timeout_s: Seconds a call may take whose tool sets no limit of its own.
         total_s: Seconds for all rounds; waiting for your consent does not count.
         **params: Parameters by the document's names, checked against its ranges; one
@@ -98,33 +95,22 @@ def complete(  # noqa: PLR0913 - the limits of rounds, one each
     Example:
         >>> svc.complete("Say hello.", max_tokens=20).text  # doctest: +SKIP
     """
+    check_flag("reuse", reuse)
+    check_flag("run_tools", run_tools)
+    check_flag("run_tools", run_tools)
+    permit = to_permit(
+        confirm=confirm,
+        max_rounds=max_rounds,
+        tool_timeout_s=tool_timeout_s,
+        total_s=total_s,
+    )
     session = current()
     offer = to_offer(params.pop("tools", None), run_tools=run_tools)
     request = _request(session, prompt, model, system, offer.definitions, params)
     send = _send(session, reuse=reuse)
     if offer.toolbox is None:
         return send(request, Origin())
-    consent, ask_for = to_consent(confirm, session.consent)
-    rounds = Rounds(
-        max_rounds=max_rounds,
-        tool_timeout_s=tool_timeout_s,
-        total_s=total_s,
-        ask_for=ask_for,
-    )
-    n_unasked = session.at_prompt.n_unasked
-    outcome = run_rounds(
-        request,
-        Origin(),
-        toolbox=offer.toolbox,
-        send=send,
-        consent=consent,
-        rounds=rounds,
-        keep=keep_in(session.ledger),
-        hide=session.key_hider(),
-    )
-    if n_denied := session.at_prompt.n_unasked - n_unasked:
-        warn_of_denied(n_denied, stacklevel=3)
-    return outcome.completion
+    return session.run_tools(request, Origin(), offer.toolbox, permit, send)
 
 
 def _request(
@@ -139,7 +125,7 @@ def _request(
     warn_on_params(params, stacklevel=3)
     request = build_request(
         prompt,
-        model=model or session.settings.model,
+        model=session.settings.model if model is None else model,
         system=system,
         extra=extra,
         params={**params, "tools": tools},
@@ -152,12 +138,15 @@ def _request(
 def _send(
     session: Session, *, reuse: bool = False
 ) -> Callable[[CompletionRequest, Origin], Completion]:
+    answers = _answers(session, reuse=reuse)
     return lambda request, origin: session.client.ask(
-        request,
-        origin=origin,
-        watch=say,
-        answers=session.reused if reuse else None,
+        request, origin=origin, watch=say, answers=answers
     )
+
+
+def _answers(session: Session, *, reuse: bool) -> Answerer | None:
+    check_flag("reuse", reuse)
+    return session.reused if reuse else None
 
 
 @with_params
@@ -211,7 +200,7 @@ def extract(
         Origin(),
         send=_send(session),
         max_tries=max_tries,
-        keep=keep_in(session.ledger),
+        keep=session.tool_record,
     )
 
 
@@ -246,12 +235,12 @@ def stream(
         >>> for text in svc.stream("Tell a story."):  # doctest: +SKIP
         ...     print(text, end="")
     """
+    check_flag("reuse", reuse)
     session = current()
+    answers = _answers(session, reuse=reuse)
     offer = to_offer(params.pop("tools", None), run_tools=False)
     request = _request(session, prompt, model, system, offer.definitions, params)
-    return session.client.start(
-        request, watch=say, answers=session.reused if reuse else None
-    )
+    return session.client.start(request, watch=say, answers=answers)
 
 
 def conversation(name: str, *, system: str | None = None) -> Conversation:
@@ -260,6 +249,9 @@ def conversation(name: str, *, system: str | None = None) -> Conversation:
     Args:
         name: A word without blanks; a new name begins a new conversation.
         system: Becomes the system message in front of every request; None leaves it.
+
+    Returns:
+        The conversation; the same object for the same name.
 
     Raises:
         ParameterError: The name is empty or has blanks.
@@ -282,25 +274,7 @@ def last() -> Completion | None:
     return current().last
 
 
-def use(what: str) -> None:
-    """Choose where requests go, or which model they name by default.
-
-    Args:
-        what: `emulator` starts an emulator of the service for this kernel; `service`
-            goes to SVC_BASE_URL with SVC_API_KEY; anything else is a model id.
-
-    Raises:
-        ConfigError: The service's key or address is missing.
-        ParameterError: It is no model id.
-    """
-    if what == "emulator":
-        current().use_emulator()
-    elif what == "service":
-        current().use_service()
-    else:
-        current().use_model(check_model(what), source="use")
-
-
+@with_params
 def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made of
     prompt: object = None,
     *,
@@ -343,7 +317,8 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
             repetition, is given back instead of asking.
         extra: Fields the document does not show, sent with every request.
         **varied: Any parameter of the service, as one value or a list of values.
-            `stop` as a list of texts is one value; a list of lists varies it.
+            `stop` as a list of texts is one value; a list of lists varies it; so
+            for `tools`, whose calls are not run but stand in `tool_calls`.
 
     Returns:
         The run: look at it for the plan, then `.run()` and `.replies_df()`.
@@ -351,6 +326,7 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
     Raises:
         ParameterError: A combination is not allowed; it is named. Or a run of this
             name asked what this grid has not.
+        ToolSchemaError: A function in `tools` cannot be offered.
         LedgerError: A name was given and the ledger cannot be read.
 
     Example:

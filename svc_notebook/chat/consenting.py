@@ -5,6 +5,7 @@ whole; no answer is a yes by itself; where nobody can be asked, nothing is allow
 and that is counted, so that it can be said.
 """
 
+import inspect
 import json
 import warnings
 from collections.abc import Callable
@@ -16,8 +17,8 @@ from svc_notebook.tools.consent import (
     Consent,
     Decision,
     Proposal,
-    Remembered,
     approve_all,
+    deny_all,
 )
 
 AskFor = Literal["marked", "all", "none"]
@@ -27,6 +28,7 @@ Confirm = bool | Callable[[Proposal], Decision | bool] | None
 _QUESTION = "Run it? [y]es, [n]o, [e]dit the arguments, [a]lways: "
 _EDIT = "The arguments as JSON: "
 _MAX_TRIES = 5
+_PACKAGE = "svc_notebook."
 _ANSWERS: dict[str, Literal["approve", "deny", "always", "edit"]] = {
     "y": "approve",
     "yes": "approve",
@@ -78,15 +80,26 @@ class AtPrompt:
         return read(question)
 
 
-def warn_of_denied(n_denied: int, *, stacklevel: int) -> None:
-    """Say that calls were denied for want of anybody to ask, and what allows them."""
+def warn_of_denied(n_denied: int) -> None:
+    """Say that calls were denied for want of anybody to ask, and what allows them.
+
+    The warning names the line outside this package that asked.
+    """
     calls = "1 tool call was" if n_denied == 1 else f"{n_denied} tool calls were"
     warnings.warn(
         f"{calls} denied, since nobody could be asked; confirm=False, or a function "
         "that decides, allows them.",
         RuntimeWarning,
-        stacklevel=stacklevel,
+        stacklevel=_outside(),
     )
+
+
+def _outside() -> int:
+    """Return the stack level, for who calls this, of the first frame outside."""
+    level, frame = 0, inspect.currentframe()
+    while frame and str(frame.f_globals.get("__name__")).startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def proposal_text(proposal: Proposal) -> str:
@@ -97,7 +110,9 @@ def proposal_text(proposal: Proposal) -> str:
     return to_terminal("\n".join([*lines, f"  ({about})"] if about else lines))
 
 
-def to_consent(confirm: Confirm, at_prompt: Remembered) -> tuple[Consent, AskFor]:
+def to_consent(
+    confirm: Confirm, at_prompt: Consent = deny_all
+) -> tuple[Consent, AskFor]:
     """Read what a door was told about consent.
 
     Args:
@@ -114,13 +129,27 @@ def to_consent(confirm: Confirm, at_prompt: Remembered) -> tuple[Consent, AskFor
         return at_prompt, "all"
     if confirm is False:
         return approve_all, "none"
-    if callable(confirm):
+    if _takes_one(confirm):
         return _decided_by(confirm), "all"
     raise ParameterError(
         f"confirm={confirm!r} is not allowed; give True to be asked before every call, "
-        "False for none, or a function that takes a Proposal and says True or False.",
+        "False for none, or a function that takes one Proposal, with its `name` and "
+        "`arguments`, and says True or False.",
         param="confirm",
     )
+
+
+def _takes_one(function: object) -> bool:
+    """Say whether it can be called with one argument, where that can be known."""
+    if not callable(function):
+        return False
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # built in, without a signature
+        return True
+    return True
 
 
 def _decided_by(decide: Callable[[Proposal], Decision | bool]) -> Consent:

@@ -14,10 +14,10 @@ from uuid import uuid4
 from svc_notebook.client.signature import with_params
 from svc_notebook.completion import Completion
 from svc_notebook.display.transcript import transcript
-from svc_notebook.errors import ParameterError, SvcError
+from svc_notebook.errors import SvcError
 from svc_notebook.exchange import Door, Exchange, Origin
 from svc_notebook.service.params import Params
-from svc_notebook.service.request import CompletionRequest
+from svc_notebook.service.request import CompletionRequest, check_model
 from svc_notebook.tokens import estimate_prompt_tokens
 from svc_notebook.tools.toolbox import Toolbox
 
@@ -26,6 +26,8 @@ from .budget import MaxTokens
 from .holding import Change, Holding
 from .loop import RoundsInterrupted
 from .offering import to_offer
+from .permitting import Permit, ToolParams, take_permit
+from .places import said_of
 from .readings import to_entries, to_json, to_markdown
 from .steps import NextTurn, Wanted, to_go_on, to_step
 from .turns import History, Turn
@@ -34,7 +36,7 @@ if TYPE_CHECKING:  # pandas loads when a frame is asked for
     import pandas as pd
 
 Ask = Callable[[CompletionRequest, Origin], Completion]
-Run = Callable[[CompletionRequest, Origin, Toolbox], Completion]
+Run = Callable[[CompletionRequest, Origin, Toolbox, Permit], Completion]
 
 
 class Conversation:
@@ -95,15 +97,16 @@ class Conversation:
 
     @with_params
     def ask(
-        self, text: str, *, model: str | None = None, **params: Unpack[Params]
+        self, text: str, *, model: str | None = None, **params: Unpack[ToolParams]
     ) -> Completion:
         """Say something and return the reply, in one piece; the history grows.
 
         Args:
             text: The next message of the user.
             model: Id of the model; the session's model if None.
-            **params: As for `svc.complete`; functions in `tools` are run in rounds,
-                and the history holds their calls and results.
+            **params: As for `svc.complete`, with `confirm` and its limits of rounds;
+                functions in `tools` are run in rounds, and the history holds their
+                calls and results.
 
         Raises:
             AskError: Something is not allowed; nothing was sent.
@@ -118,7 +121,7 @@ class Conversation:
         text: str | None = None,
         *,
         model: str | None = None,
-        **params: Unpack[Params],
+        **params: Unpack[ToolParams],
     ) -> Completion:
         """Ask a turn again, with its own prompt or another; the answer is a version.
 
@@ -157,7 +160,7 @@ class Conversation:
             SvcError: It failed; the reply is as before, or has grown by what came.
         """
         step = self.next_part(turn, model=model, params=dict(params))
-        return self._answer(step)
+        return self._answer(step, self._ask)
 
     def next_turn(  # noqa: PLR0913 - each is said by some door
         self,
@@ -169,6 +172,7 @@ class Conversation:
         max_tokens: MaxTokens = None,
         door: Door = "python",
         place: str | None = None,
+        system: str | None = None,
     ) -> NextTurn:
         """Prepare the next turn, or one that is asked again; nothing is sent.
 
@@ -180,6 +184,7 @@ class Conversation:
             max_tokens: A number, `fit`, or `service` or None to send none.
             door: Who asks.
             place: Names a new turn; the same name asks the same turn again.
+            system: Sent in place of the conversation's; "" for none.
 
         Raises:
             AskError: Something is not allowed.
@@ -190,7 +195,7 @@ class Conversation:
             found = self._turn(history, turn)
             turn_id = found.turn_id
             text = found.prompt.content if text is None else text
-        wanted = self._wanted(model, params, max_tokens)
+        wanted = self._wanted(model, params, max_tokens, system)
         origin = Origin(door=door, conversation=self.name, turn_id=turn_id)
         return to_step(history, text or "", origin, wanted)
 
@@ -334,17 +339,21 @@ class Conversation:
         """Return everything, all versions and choices included, as JSON text."""
         return to_json(self.name, self.history)
 
-    def _asked(self, params: Params, **said: Any) -> Completion:  # noqa: ANN401 - of next_turn
-        offer = to_offer(params.pop("tools", None))
-        step = self.next_turn(**said, params={**params, "tools": offer.definitions})
-        return self._answer(step, offer.toolbox)
+    def _asked(self, params: ToolParams, **said: Any) -> Completion:  # noqa: ANN401 - of next_turn
+        given = dict(params)
+        permit = take_permit(given)
+        offer = to_offer(given.pop("tools", None))
+        step = self.next_turn(**said, params={**given, "tools": offer.definitions})
+        run, toolbox = self._run, offer.toolbox
+        if run is None or toolbox is None:
+            return self._answer(step, self._ask)
+        return self._answer(
+            step, lambda request, origin: run(request, origin, toolbox, permit)
+        )
 
-    def _answer(self, step: NextTurn, toolbox: Toolbox | None = None) -> Completion:
+    def _answer(self, step: NextTurn, ask: Ask) -> Completion:
         try:
-            if toolbox is None or self._run is None:
-                completion = self._ask(step.request, step.origin)
-            else:
-                completion = self._run(step.request, step.origin, toolbox)
+            completion = ask(step.request, step.origin)
         except (SvcError, RoundsInterrupted) as error:
             if isinstance(error.partial, Completion):
                 self.record(step, error.partial)
@@ -357,34 +366,22 @@ class Conversation:
         model: str | None,
         params: Mapping[str, Any] | None,
         max_tokens: MaxTokens,
+        system: str | None = None,
     ) -> Wanted:
         return Wanted(
-            model=model or self._model(), params=params or {}, max_tokens=max_tokens
+            model=self._model() if model is None else check_model(model),
+            params=params or {},
+            max_tokens=max_tokens,
+            system=system,
         )
 
     def _turn(self, history: History, turn: int | str) -> Turn:
-        try:
+        with said_of(self.name):
             return history.turn(turn)
-        except IndexError:
-            pass
-        raise self._missing(len(history.turns))
 
     def _change(self, change: Change) -> None:
-        try:
+        with said_of(self.name):
             self._holding.change(change)
-        except IndexError:
-            found = len(self.turns)
-        else:
-            return
-        raise self._missing(found)
-
-    def _missing(self, found: int) -> ParameterError:
-        return ParameterError(
-            f"The conversation {self.name!r} has {found} turns and no such turn, "
-            f"version or choice; `%svc history {self.name}` lists them with their "
-            "versions.",
-            param="turn",
-        )
 
     def __repr__(self) -> str:
         n_turns = len(self.turns)

@@ -37,7 +37,8 @@ class Conversations:
         Raises:
             ParameterError: The name is empty or has blanks.
         """
-        if not name or any(letter.isspace() for letter in name):
+        is_text = isinstance(name, str)
+        if not is_text or not name or any(letter.isspace() for letter in name):
             raise ParameterError(
                 f"{name!r} is not a conversation's name; use a word without blanks, "
                 "such as plan.",

@@ -15,6 +15,8 @@ from threading import RLock
 from typing import NamedTuple
 from uuid import uuid4
 
+from svc_notebook.service.message import Message
+
 from .turns import History
 
 MAX_STEPS = 100
@@ -68,7 +70,7 @@ class Holding:
             series: What it is meant for; another series is left as it is. Any if None.
 
         Raises:
-            IndexError: As `change` does; then nothing is changed.
+            NotThereError: As `change` does; then nothing is changed.
         """
         with self._lock:
             before = self._state
@@ -82,7 +84,13 @@ class Holding:
         self.tell()
 
     def say_system(self, text: str | None) -> None:
-        """Put another system message in front; that is no step."""
+        """Put another system message in front; that is no step.
+
+        Raises:
+            ParameterError: It is no text.
+        """
+        if text is not None:
+            Message(role="system", content=text)  # it checks what it is given
         with self._lock:
             before = self._state
             history = replace(before.history, system=text)

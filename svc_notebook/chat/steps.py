@@ -36,11 +36,13 @@ class Wanted:
         params: Parameters by the document's names; `max_tokens`, `tools` and `extra`
             may be among them.
         max_tokens: Holds where `params` has none.
+        system: Sent in place of the history's; "" for none.
     """
 
     model: str
     params: Mapping[str, Any] = field(default_factory=dict)
     max_tokens: MaxTokens = None
+    system: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +76,15 @@ def to_step(history: History, text: str, origin: Origin, wanted: Wanted) -> Next
     Raises:
         AskError: Something is not allowed.
     """
+    prompt = Message(role="user", content=text)
     if not text.strip():
         raise ParameterError(
             "The prompt is empty; write what to ask (doc: Request body).",
             param="messages",
         )
     turns = history.before(origin.turn_id or "")
-    prompt = Message(role="user", content=text)
+    if wanted.system is not None:
+        history = replace(history, system=wanted.system or None)
     return _step(history, turns, prompt, origin, wanted)
 
 
@@ -95,7 +99,7 @@ def to_go_on(history: History, origin: Origin, wanted: Wanted) -> NextTurn:
         wanted: How to ask.
 
     Raises:
-        IndexError: There is no such turn.
+        NotThereError: There is no such turn.
         AskError: There is nothing to go on with, or something is not allowed.
     """
     turn = history.turn(origin.turn_id or "")

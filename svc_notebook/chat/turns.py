@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from svc_notebook.display.trail import Step
 from svc_notebook.service.message import Message
 
+from .places import NotThereError, place_of, within
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
@@ -56,9 +58,11 @@ class Version:
         """Return the version with another of its choices, counted from 1.
 
         Raises:
-            IndexError: There is no such choice.
+            NotThereError: There is no such choice.
         """
-        picked = _index(choice, len(self.choices))
+        picked = place_of(choice, max(len(self.choices), 1), "choice")
+        if not self.choices:  # it came alone
+            return self
         replies = (*self.replies[:-1], self.choices[picked])
         return replace(self, replies=replies, picked=picked)
 
@@ -123,20 +127,20 @@ class History:
             turn: Its number, or its id.
 
         Raises:
-            IndexError: There is no such turn.
+            NotThereError: There is no such turn.
         """
-        if isinstance(turn, int):
-            return _index(turn, len(self.turns)) + 1
+        if not isinstance(turn, str):
+            return place_of(turn, len(self.turns), "turn") + 1
         place = self.place_of(turn)
         if place is None:
-            raise IndexError(turn)
+            raise NotThereError("turn", turn, len(self.turns))
         return place + 1
 
     def turn(self, turn: int | str) -> Turn:
         """Return a turn by its number or its id.
 
         Raises:
-            IndexError: There is no such turn.
+            NotThereError: There is no such turn.
         """
         return self.turns[self.number_of(turn) - 1]
 
@@ -185,11 +189,12 @@ class History:
             version: The version, from 1.
 
         Raises:
-            IndexError: There is no such turn or version.
+            NotThereError: There is no such turn or version.
         """
         place = self.number_of(turn) - 1
         old = self.turns[place]
-        chosen = _index(version, len(old.versions))
+        with within(place + 1):
+            chosen = place_of(version, len(old.versions), "version")
         if chosen == old.chosen:
             return self
         return self._with(place, replace(old, chosen=chosen))
@@ -202,10 +207,12 @@ class History:
             choice: The choice, from 1.
 
         Raises:
-            IndexError: There is no such turn or choice.
+            NotThereError: There is no such turn or choice.
         """
-        old = self.turn(turn)
-        version = old.version.picking(choice)
+        place = self.number_of(turn) - 1
+        old = self.turns[place]
+        with within(place + 1):
+            version = old.version.picking(choice)
         if version == old.version:
             return self
         return self.replacing(old.turn_id, old.chosen, version)
@@ -214,7 +221,7 @@ class History:
         """Return the history without a turn; later ones are stale.
 
         Raises:
-            IndexError: There is no such turn.
+            NotThereError: There is no such turn.
         """
         return self._with(self.number_of(turn) - 1)
 
@@ -224,7 +231,7 @@ class History:
         """Return the history with a turn pinned or hidden, or no longer so.
 
         Raises:
-            IndexError: There is no such turn.
+            NotThereError: There is no such turn.
         """
         place = self.number_of(turn) - 1
         old = self.turns[place]
@@ -237,9 +244,3 @@ class History:
     def _with(self, place: int, *turn: Turn) -> "History":
         stale = (replace(later, is_stale=True) for later in self.turns[place + 1 :])
         return replace(self, turns=(*self.turns[:place], *turn, *stale))
-
-
-def _index(number: int, length: int) -> int:
-    if not 1 <= number <= length:
-        raise IndexError(number)
-    return number - 1

@@ -14,9 +14,9 @@ from typing import Any
 
 from svc_notebook.chat.budget import fit, room_for_reply
 from svc_notebook.chat.conversation import Conversation
+from svc_notebook.chat.permitting import Permit
 from svc_notebook.chat.readings import to_entries
 from svc_notebook.chat.steps import NextTurn
-from svc_notebook.chat.tool_record import keep_in
 from svc_notebook.display.progress import Watched, watched
 from svc_notebook.display.transcript import transcript
 from svc_notebook.errors import ParameterError, SvcError
@@ -46,6 +46,7 @@ class Chat:
         session: Asks.
         settings: How it asks at first.
         toolbox: What its replies may call.
+        permit: What is allowed to these calls.
     """
 
     def __init__(
@@ -54,12 +55,15 @@ class Chat:
         session: Session,
         settings: Settings,
         toolbox: Toolbox,
+        permit: Permit,
     ) -> None:
         self.conversation = conversation
         self.beside = Beside()
         self._session = session
         self._toolbox = toolbox
-        self._consent = Remembered(self._ask_consent, beside=session.consent)
+        self._permit = permit
+        remembered = Remembered(self._ask_consent, beside=session.consent)
+        self._consent = permit.consent(remembered)
         self._lock = RLock()
         self._state = PanelState(settings=settings)
         self._worker: Worker | None = None
@@ -91,10 +95,17 @@ class Chat:
         Args:
             widget: The widget's bundle; None if it is closed.
         """
-        if widget and watched(self._session.settings.display) is Watched.NOTEBOOK:
+        whom = watched(self._session.settings.display)
+        if widget and whom is Watched.NOTEBOOK:
             self.beside.show(widget, self.transcript())
-        else:
-            self.beside.settle(self.transcript())
+            return
+        transcript = self.transcript()
+        if whom is Watched.TERMINAL:
+            note = without_widgets(self.conversation.name)
+            transcript = {
+                "text/plain": f"{transcript['text/plain'].rstrip()}\n\n{note}"
+            }
+        self.beside.settle(transcript)
 
     def close(self) -> None:
         """End; a reply under way is stopped, the conversation stays."""
@@ -236,10 +247,12 @@ class Chat:
             return Worker(step, live, **given)
         tools = Tools(
             toolbox=self._toolbox,
-            keep=keep_in(self._session.ledger),
+            keep=self._session.tool_record,
             hide=self._session.key_hider(),
             consent=self._consent,
-            max_tokens=self._state.settings.max_tokens,
+            rounds=replace(
+                self._permit.rounds, max_tokens=self._state.settings.max_tokens
+            ),
         )
         return ToolWorker(step, live, tools=tools, **given)
 
@@ -356,6 +369,14 @@ class Chat:
         """Return the static transcript."""
         told = self.conversation
         return transcript(told.name, to_entries(told.history))
+
+
+def without_widgets(name: str) -> str:
+    """Say where panels show, and how to go on where they do not."""
+    return (
+        "(a panel shows in JupyterLab and Notebook; here `%%svc -c "
+        f"{name}` and svc.conversation({name!r}).ask(...) go on)"
+    )
 
 
 def left_out_note(step: NextTurn) -> str:

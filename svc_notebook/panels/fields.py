@@ -121,7 +121,8 @@ def _param_field(param: Param) -> dict[str, Any]:
     is_whole = param.kind == "integer"
     default = "" if param.default is None else f"{param.default:g}"
     is_size = param.name == "max_tokens"
-    how = "; fit takes what is left, service sends none" if is_size else ""
+    words = ", fit (what is left) or service (none is sent)" if is_size else ""
+    bounds = _bounds(param)
     return _field(
         param.name,
         "integer" if is_whole else "number",
@@ -130,8 +131,16 @@ def _param_field(param: Param) -> dict[str, Any]:
         maximum=param.maximum,
         step=1 if is_whole else _STEPS.get(param.name, 0.1),
         options=list(_WORDS) if is_size else None,
-        doc=param.doc + how,
+        doc=f"{bounds}{words}; {param.doc}" if bounds else param.doc,
     )
+
+
+def _bounds(param: Param) -> str:
+    if param.minimum is None:
+        return ""
+    if param.maximum is None:
+        return f"at least {param.minimum:g}"
+    return f"{param.minimum:g} to {param.maximum:g}"
 
 
 def _field(  # noqa: PLR0913 - one argument a key

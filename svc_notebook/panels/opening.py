@@ -5,8 +5,8 @@ Rules: thin; widgets load when a panel is opened, and not with the package.
 
 from typing import TYPE_CHECKING, Unpack
 
+from svc_notebook.chat.permitting import ToolParams, take_permit
 from svc_notebook.client.signature import with_params
-from svc_notebook.service.params import Params
 from svc_notebook.session import current
 from svc_notebook.tools.toolbox import to_toolbox
 
@@ -24,7 +24,7 @@ def panel(
     *,
     system: str | None = None,
     model: str | None = None,
-    **params: Unpack[Params],
+    **params: Unpack[ToolParams],
 ) -> "Panel":
     """Open a chat panel on a conversation, the one that `%%svc -c NAME` continues.
 
@@ -40,7 +40,8 @@ def panel(
             `max_tokens` takes `fit` (what is left of the budget, the default) and
             `service` (none is sent) too. `tools` are what replies may call: a
             `Toolbox` or a list of functions; one made with `confirm=True` is asked
-            for in the panel.
+            for in the panel. `confirm`, `max_rounds`, `tool_timeout_s` and `total_s`
+            are those of `svc.complete`.
 
     Returns:
         The panel: a widget, with `conversation` and `freeze()`.
@@ -55,11 +56,19 @@ def panel(
     from .view import Panel  # noqa: PLC0415 - loads ipywidgets
 
     session = current()
-    toolbox = to_toolbox(params.pop("tools", None))
+    given = dict(params)
+    permit = take_permit(given)
+    toolbox = to_toolbox(given.pop("tools", None))
     settings = Settings().setting("model", model)
-    for param, value in params.items():
+    for param, value in given.items():
         settings = settings.setting(param, value)
     conversation = session.conversations.named(NAME if name is None else name)
     if system is not None:
         conversation.system = system
-    return Panel(conversation, session=session, settings=settings, toolbox=toolbox)
+    return Panel(
+        conversation,
+        session=session,
+        settings=settings,
+        toolbox=toolbox,
+        permit=permit,
+    )

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from svc_notebook.chat.budget import MaxTokens
 from svc_notebook.chat.loop import Keep, Rounds, RoundsInterrupted, run_rounds
 from svc_notebook.completion import Completion
 from svc_notebook.errors import ParameterError
@@ -38,14 +37,14 @@ class Tools:
         keep: Takes each call for the record.
         hide: Blots the key out of a text.
         consent: Asks the worker that is at work, unless a tool is always allowed.
-        max_tokens: As asked for.
+        rounds: How far they may go.
     """
 
     toolbox: Toolbox
     keep: Keep
     hide: Callable[[str], str]
     consent: Consent
-    max_tokens: MaxTokens = None
+    rounds: Rounds
 
 
 class ToolWorker(Worker):
@@ -80,7 +79,7 @@ class ToolWorker(Worker):
                 toolbox=stoppable(tools.toolbox, self.check_stop),
                 send=self._send_round,
                 consent=tools.consent,
-                rounds=Rounds(max_tokens=tools.max_tokens),
+                rounds=tools.rounds,
                 told=self._tell,
                 keep=tools.keep,
                 hide=tools.hide,

@@ -12,6 +12,7 @@ import traitlets
 from anywidget import AnyWidget
 
 from svc_notebook.chat.conversation import Conversation
+from svc_notebook.chat.permitting import Permit
 from svc_notebook.session import Session
 from svc_notebook.tools.toolbox import Toolbox
 
@@ -35,6 +36,7 @@ class Panel(AnyWidget):
         session: Asks.
         settings: How it asks at first.
         toolbox: What its replies may call.
+        permit: What is allowed to these calls.
     """
 
     _esm = _STATIC / "panel.js"
@@ -49,9 +51,14 @@ class Panel(AnyWidget):
         session: Session,
         settings: Settings | None = None,
         toolbox: Toolbox | None = None,
+        permit: Permit | None = None,
     ) -> None:
         self._chat = Chat(
-            conversation, session, settings or Settings(), toolbox or Toolbox()
+            conversation,
+            session,
+            settings or Settings(),
+            toolbox or Toolbox(),
+            permit or Permit(),
         )
         super().__init__(view=self._chat.take_picture(is_whole=True))
         self._chat.open(Outlet(self))

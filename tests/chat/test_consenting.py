@@ -61,6 +61,7 @@ def answering(*answers: str) -> Callable[[str], str]:
         (["", "what?", "y"], Decision(verdict="approve")),
         (["e", '{"to": "Al"}'], Decision(verdict="approve", arguments={"to": "Al"})),
         (["e", "Al", "n"], Decision(verdict="deny")),
+        (["e", '["Al"]', "n"], Decision(verdict="deny")),
         ([""] * 9, Decision(verdict="deny")),
         ([], Decision(verdict="deny")),
     ],
@@ -82,12 +83,17 @@ def test_calls_that_nobody_was_asked_about_are_counted() -> None:
 def test_a_proposal_is_written_out_whole_and_printable() -> None:
     """Every argument is on a line of its own, with nothing a terminal obeys."""
     proposal = Proposal(
-        call_id="c", name="send", arguments={"to": "a\x1b[2J", "n": 1}, about="Send."
+        call_id="c",
+        name="send",
+        arguments={"to": "a\x1b[2J", "by": "\x9b2J\u202e\x7f", "n": 1},
+        about="Send.\x1b]0;",
     )
 
-    assert proposal_text(proposal) == (
-        'The model calls send\n  to = "a\\u001b[2J"\n  n = 1\n  (Send.)'
-    )
+    text = proposal_text(proposal)
+
+    assert text.splitlines()[:2] == ["The model calls send", '  to = "a\\u001b[2J"']
+    assert text.splitlines()[3:] == ["  n = 1", "  (Send.\\x1b]0;)"]
+    assert text.replace("\n", "").isprintable()
 
 
 @pytest.mark.parametrize(
@@ -185,6 +191,8 @@ def test_waiting_for_consent_takes_no_time_of_the_rounds(make_door: MakeDoor) ->
         (True, "approve"),
         (False, "deny"),
         (None, "deny"),
+        ("no", "deny"),
+        (1, "deny"),
         (Decision(verdict="always"), "always"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,9 @@ from tests.chat.conftest import Serve
 def weather(city: str) -> dict[str, object]:
     """Tell the weather of a city."""
     return {"city": city, "celsius": 31}
+
+
+CALLING = {"tool_calls": [{"name": "weather", "arguments": {"city": "Oslo"}}]}
 
 
 @svc.tool
@@ -228,3 +232,33 @@ def test_a_tool_that_gives_the_key_away_is_blotted(
     texts = [getattr(run, name) for name in ("value", "traceback")]
     said = f"{run} {texts} {kept} {emulator.requests[-1].json}"
     assert emulator.api_key not in said
+
+
+def test_the_newest_completion_of_the_kernel_has_its_trail(serve: Serve) -> None:
+    """`svc.last()` knows the calls too: of an answer, and of rounds that broke off."""
+    serve(*[{**CALLING, "times": 1}, {"text": "Done."}, {**CALLING, "times": None}])
+    got = svc.complete("Go.", tools=[weather])
+    runs: tuple[Any, ...] = got.trail
+    first = svc.last()
+    with pytest.raises(svc.ToolLoopError) as broken:
+        svc.complete("Go.", tools=[weather], max_rounds=2)
+    second = svc.last()
+    svc.complete("Plain.", run_tools=False)
+
+    assert first is not None
+    assert second is not None
+    assert first.trail == tuple(replace(each, value=None) for each in runs)
+    assert len(broken.value.trail) == len(second.trail) == 1
+
+
+def test_results_by_hand_are_no_trail(serve: Serve) -> None:
+    """A tool message that the caller wrote was no call that was run here."""
+    serve()
+    asked = svc.complete("Use weather for Phuket.", tools=[weather], run_tools=False)
+    (call,) = asked.tool_calls
+    result = svc.Message(role="tool", content="rain", tool_call_id=call.id)
+    svc.complete([*asked.messages, result])
+    newest = svc.last()
+
+    assert newest is not None
+    assert newest.trail == ()

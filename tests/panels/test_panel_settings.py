@@ -105,3 +105,20 @@ def test_an_empty_system_message_is_none() -> None:
         None,
         " a ",
     ]
+
+
+def test_a_field_says_its_range() -> None:
+    """The document's bounds can be read before a value is refused."""
+    helps = {each["name"]: each["help"] for each in fields(model="svc-instruct")}
+
+    assert (
+        helps["temperature"]
+        == "0 to 2; higher is more random, lower more deterministic"
+    )
+    assert helps["presence_penalty"].startswith("-2 to 2; ")
+    assert helps["repetition_penalty"].startswith("1 to 2; ")
+    assert helps["n"] == "at least 1; number of choices"
+    assert helps["top_p"].startswith("nucleus sampling")
+    assert helps["max_tokens"].startswith(
+        "1 to 8192, fit (what is left) or service (none"
+    )

@@ -1,5 +1,6 @@
 """Tools in the panel: rounds, consent, the trail, and stopping them."""
 
+import asyncio
 import time
 from collections.abc import Iterator
 from threading import Event
@@ -176,17 +177,29 @@ def test_a_stop_ends_the_waiting_for_a_tool(open_page: OpenPage) -> None:
     assert page.ask("Hello")["prompt"] == "Hello"
 
 
-def test_an_async_tool_is_run_and_stopped(open_page: OpenPage) -> None:
-    """It is cancelled where it waits."""
-    import asyncio  # noqa: PLC0415 - for the tool alone
+def test_an_async_tool_is_run(open_page: OpenPage) -> None:
+    """It is awaited, and what it returns goes back."""
 
+    async def crawl() -> str:
+        """Crawl."""
+        await asyncio.sleep(0)
+        return "crawled"
+
+    page = open_page(tools=[crawl])
+
+    [step] = page.ask("crawl")["trail"]
+    assert (step["is_error"], "crawled" in step["html"]) == (False, True)
+
+
+def test_an_async_tool_is_stopped(open_page: OpenPage) -> None:
+    """It is cancelled where it waits."""
     seen: list[str] = []
 
-    async def crawl(is_long: bool) -> str:
+    async def crawl() -> str:
         """Crawl."""
         seen.append("begun")
         try:
-            await asyncio.sleep(20 if is_long else 0)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             seen.append("cancelled")
             raise
@@ -194,12 +207,10 @@ def test_an_async_tool_is_run_and_stopped(open_page: OpenPage) -> None:
 
     page = open_page(tools=[crawl])
     page.say("send", text="crawl")
-    page.wait(lambda: seen or page.view["state"] == "idle")
-    page.do("stop") if page.view["state"] != "idle" else None
-    page.wait(lambda: page.view["state"] == "idle")
+    page.wait(lambda: seen)
+    page.do("stop")
 
-    assert seen[0] == "begun"
-    assert len(seen) == 1 or seen[1] == "cancelled"
+    assert seen == ["begun", "cancelled"]
 
 
 def test_a_tool_that_fails_is_told_to_model_and_user(open_page: OpenPage) -> None:
@@ -231,3 +242,36 @@ def test_the_meter_counts_the_definitions(open_page: OpenPage) -> None:
     used = [page.view["meter"]["used_tokens"] for page in (plain, tooled)]
 
     assert used[1] > used[0] + 50
+
+
+def test_every_call_can_be_asked_for(open_page: OpenPage) -> None:
+    """confirm=True shows a card before a tool that does not want one itself."""
+    page = open_page(tools=[weather], confirm=True)
+
+    question = asked(page, 'weather in "Oslo"')
+    decided(page, "approve")
+
+    assert (question["name"], '"Oslo"' in question["arguments"]) == ("weather", True)
+    assert "sunny in Oslo" in page.view["turns"][0]["trail"][0]["html"]
+
+
+def test_no_call_need_be_asked_for(open_page: OpenPage) -> None:
+    """confirm=False runs what would have asked; a function decides in its place."""
+    free = open_page(tools=[pay], confirm=False).ask("pay 5")
+    denied = open_page(tools=[pay], confirm=lambda _: False).ask("pay 5")
+
+    assert (free["trail"][0]["is_error"], denied["trail"][0]["is_error"]) == (
+        False,
+        True,
+    )
+
+
+def test_rounds_end_where_the_panel_was_told(open_page: OpenPage) -> None:
+    """The limits of `complete` hold here too; wrong ones are refused at once."""
+    page = open_page(tools=[weather], total_s=1e-9)
+    page.say("send", text='weather in "Oslo"')
+    page.wait(lambda: page.view["notice"])
+
+    assert "allow more with total_s" in page.view["notice"]
+    with pytest.raises(svc.ParameterError, match="max_rounds='x'"):
+        open_page(max_rounds="x")
