@@ -199,12 +199,14 @@ def _without_value(step: Step) -> Step:
 
 
 def marks(exchange: Exchange) -> tuple[str, ...]:
-    """Return what must be visible beside an answer: cut, interrupted, emulator."""
+    """Return what must be visible beside an answer: cut, interrupted, emulator, …."""
     found = []
     if any(choice.finish_reason == "length" for choice in exchange.choices):
         found.append("cut")
     elif any(exchange.is_probably_cut(choice) for choice in exchange.choices):
         found.append("probably cut")
+    if exchange.status == "ok" and not any(map(_has_content, exchange.choices)):
+        found.append("empty")
     if exchange.status == "cancelled":
         found.append("interrupted")
     elif exchange.status == "error":
@@ -214,6 +216,10 @@ def marks(exchange: Exchange) -> tuple[str, ...]:
     if exchange.is_reused:
         found.append(_reused(exchange))
     return tuple(found)
+
+
+def _has_content(choice: Choice) -> bool:
+    return bool(choice.text or choice.tool_calls)
 
 
 def _reused(exchange: Exchange) -> str:

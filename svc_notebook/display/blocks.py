@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from markdown_it.token import Token
 
 from .dialect import block_tokens
+from .fences import is_closed_fence
 
 MAX_TAIL_BYTES = 896
 _FINISHED_BY_A_BLANK = ("paragraph_open", "table_open", "blockquote_open", "math_block")
@@ -95,11 +96,6 @@ def _top(tokens: Sequence[Token]) -> list[Token]:
     return [t for t in tokens if t.level == 0 and t.nesting >= 0 and t.map]
 
 
-def _is_closed_fence(token: Token) -> bool:
-    first, last = _lines(token)
-    return last - first == token.content.count("\n") + 2
-
-
 def finished_lines(markdown: str) -> int:
     """Count the lines that belong to blocks which are closed for good.
 
@@ -117,7 +113,7 @@ def finished_lines(markdown: str) -> int:
     n_lines = markdown.count("\n")
     is_finished = (
         last.type in ("heading_open", "hr")
-        or (last.type == "fence" and _is_closed_fence(last))
+        or (last.type == "fence" and is_closed_fence(last))
         or (last.type in _FINISHED_BY_A_BLANK and end < n_lines)
     )
     return n_lines if is_finished else first
@@ -189,7 +185,7 @@ def shortened(tail: Tail) -> Tail:
     tokens = block_tokens(tail.markdown)
     tops = _top(tokens)
     leaf = next((t for t in reversed(tokens) if t.nesting >= 0), None)
-    if leaf and leaf.type == "fence" and not _is_closed_fence(leaf):
+    if leaf and leaf.type == "fence" and not is_closed_fence(leaf):
         return _fence_cut(tail, leaf)
     kind = tops[-1].type if tops else ""
     if kind in ("bullet_list_open", "ordered_list_open"):

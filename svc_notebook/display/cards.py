@@ -12,7 +12,10 @@ from .markup import to_html, to_terminal, to_text
 from .reply import QUIET_LINE
 
 TAIL_CHARS = 600
-_GRID = "display:grid;gap:.8em;grid-template-columns:repeat(auto-fit,minmax(18em,1fr))"
+_GRID = (
+    "display:grid;gap:.8em;"
+    "grid-template-columns:repeat(auto-fit,minmax(min(100%,18em),1fr))"
+)
 _CARD = "border:1px solid #8884;border-radius:.3em;padding:.4em .8em;min-width:0"
 _TAIL = "white-space:pre-wrap;overflow-wrap:anywhere"
 _BADGE = "border:1px solid #8886;border-radius:.3em;padding:0 .3em;margin-right:.4em"

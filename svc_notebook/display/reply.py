@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 
 from .markup import to_html, to_terminal, to_text
+from .page import page_html
 from .trail import Step, trail_html, trail_text
 
 _QUIET = "var(--jp-ui-font-color2,var(--vscode-descriptionForeground,#767676))"
@@ -24,7 +25,7 @@ QUIET_LINE = f"color:#767676;color:{_QUIET};font-size:.85em;line-height:1.6"
 _BADGE = "border:1px solid;border-radius:3px;padding:0 .4em;margin-right:.6em"
 _GRID = (
     "display:grid;gap:.75em;margin-bottom:.5em;"
-    "grid-template-columns:repeat(auto-fit,minmax(min(100%,16em),1fr))"
+    "grid-template-columns:repeat(auto-fit,minmax(min(100%,14em),1fr))"
 )
 _CARD = (
     "min-width:0;overflow-wrap:anywhere;padding:.5em .9em 0;"
@@ -36,7 +37,7 @@ _BOX = (
     "overflow-wrap:anywhere;white-space:pre-wrap"
 )
 _VERBATIM = "white-space:pre-wrap;overflow-wrap:anywhere;margin:0 0 .5em"
-_LINE_CHARS = 70
+LINE_CHARS = 70
 _BOLD, _RESET = "\x1b[1m", "\x1b[0m"
 
 
@@ -49,6 +50,7 @@ class Final:
         footer: One quiet line: model, tokens, seconds.
         marks: What must not be overlooked, such as "cut" or "interrupted".
         is_verbatim: Whether the texts are shown as they are, not as Markdown.
+        is_page: Whether they are HTML, to be shown in sandboxed frames.
         trail: Tool calls that were answered for it, shown folded above the texts.
     """
 
@@ -56,6 +58,7 @@ class Final:
     footer: str = ""
     marks: tuple[str, ...] = ()
     is_verbatim: bool = False
+    is_page: bool = False
     trail: tuple[Step, ...] = ()
 
     @property
@@ -91,6 +94,8 @@ class Final:
         )
 
     def _body(self, text: str) -> str:
+        if self.is_page:
+            return page_html(text)
         if self.is_verbatim:
             return f'<pre style="{_VERBATIM}">{to_text(text)}</pre>'
         return to_html(text)
@@ -112,8 +117,12 @@ def plain_choice(texts: Sequence[str], index: int) -> str:
     Returns:
         Text that is safe to print.
     """
-    text = to_terminal(texts[index])
-    return text if len(texts) == 1 else f"[{index + 1} of {len(texts)}]\n{text}"
+    return choice_head(index, len(texts)) + to_terminal(texts[index])
+
+
+def choice_head(index: int, n_texts: int) -> str:
+    """Give the line above one of several choices; empty for the only one."""
+    return f"[{index + 1} of {n_texts}]\n" if n_texts > 1 else ""
 
 
 def bundle(
@@ -152,14 +161,19 @@ def error_box(title: str, lines: Sequence[str]) -> dict[str, str]:
 
 
 def error_lines(
-    title: str, lines: Sequence[str], *, is_coloured: bool = True
+    title: str,
+    lines: Sequence[str],
+    *,
+    is_coloured: bool = True,
+    n_chars: int = LINE_CHARS,
 ) -> list[str]:
     """Give the same as lines, for `_render_traceback_`.
 
     Args:
         title: What happened, in a few words.
         lines: What is allowed and what to do next; plain text.
-        is_coloured: Whether the title is red, unless NO_COLOR is set.
+        is_coloured: Whether the title is bold, unless NO_COLOR is set.
+        n_chars: Where lines are broken, at blanks.
 
     Returns:
         Lines without line ends; nothing in them but the colour of the title
@@ -170,7 +184,7 @@ def error_lines(
         for line in lines
         for paragraph in line.split("\n")
         # hosts break a long line anywhere, in the middle of a word
-        for part in wrap(to_terminal(paragraph), _LINE_CHARS) or [""]
+        for part in wrap(to_terminal(paragraph), n_chars) or [""]
     ]
     head = to_terminal(title.replace("\n", " "))
     if is_coloured and not _is_colour_refused(os.environ):

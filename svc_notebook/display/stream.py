@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from .live import LiveCell, LiveDisplay
 from .markup import to_terminal
-from .reply import QUIET_LINE, Final, plain_choice
+from .reply import QUIET_LINE, Final, choice_head, plain_choice
 from .screen import Screen
 from .trail import Step, step_html, trail_text
 
@@ -75,15 +75,18 @@ class _Settled:
 class _Plain:
     """Printed text; what was printed is not printed again."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, n_texts: int, *, is_late: bool) -> None:
         self._screen = screen
+        self._head = choice_head(0, n_texts)
+        self._is_late = is_late
         self._text = ""
         self._waiting = ""
         self._noted = ""
         self._is_at_line_start = True
 
     def add(self, text: str) -> None:
-        self._waiting += text
+        if not self._is_late:
+            self._waiting += text
         self._noted = ""
 
     def note(self, text: str) -> None:
@@ -106,8 +109,9 @@ class _Plain:
     def flush(self, now_s: float) -> None:
         del now_s
         if self._waiting:
+            head = "" if self._text else self._head
             self._text += self._waiting
-            self._print(self._waiting)
+            self._print(head + self._waiting)
             self._waiting = ""
 
     def settle(self, final: Final | None) -> None:
@@ -116,7 +120,8 @@ class _Plain:
         is_printed = bool(texts and self._text == texts[0])
         rest = [plain_choice(texts, i) for i in range(is_printed, len(texts))]
         closing = final.closing_line if final else ""
-        parts = [part for part in (*rest, closing) if part]
+        gap = "\n" if len(texts) > 1 else ""  # choices stand apart
+        parts = [gap + part for part in rest if part] + [closing] * bool(closing)
         lines = self._line_break() + "".join(f"{part}\n" for part in parts)
         if lines:
             self._print(lines)
@@ -138,12 +143,14 @@ class Growing:
         self._is_settled = False
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913 - one argument a trait of what grows
         cls,
         mode: Mode | str,
         *,
         own_output: bool = True,
         is_verbatim: bool = False,
+        is_late: bool = False,
+        n_texts: int = 1,
         screen: Screen | None = None,
         clock: Callable[[], float] = time.monotonic,
         display_id: str | None = None,
@@ -155,6 +162,9 @@ class Growing:
             own_output: Whether the cell's output is the reply's alone and may
                 be cleared; else one display is made now and updated.
             is_verbatim: Whether the text is no Markdown and is shown as it is.
+            is_late: Whether a place where nothing can be taken back waits for the
+                final form, which differs from what grows.
+            n_texts: How many choices there will be; the first one grows.
             screen: Where; IPython's display and standard output if None.
             clock: Seconds that only grow.
             display_id: A name no other output has; a new one if None.
@@ -177,7 +187,7 @@ class Growing:
             case Mode.SETTLED:
                 view = _Settled(place)
             case Mode.PLAIN:
-                view = _Plain(place)
+                view = _Plain(place, n_texts, is_late=is_late)
         if is_verbatim and mode == Mode.LIVE:
             view.add(_VERBATIM_FENCE)
         return cls(view, clock)

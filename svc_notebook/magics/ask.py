@@ -5,7 +5,7 @@ here; what the footer will say besides the usual is decided here too.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -32,7 +32,7 @@ class Wanted:
 
     Attributes:
         text: The prompt.
-        system: The system message; None for none.
+        system: The system message; "" for none, None where nobody said.
         model: Id of the model.
         params: Parameters by the document's names, without max_tokens; `tools` are
             definitions.
@@ -71,6 +71,7 @@ def to_wanted(
     *,
     names: Mapping[str, object],
     defaults: Mapping[str, Any],
+    hide: Callable[[str], str] = str,
 ) -> Wanted:
     """Read a line and its cell.
 
@@ -80,6 +81,7 @@ def to_wanted(
         names: Notebook variables, for `{{name}}`.
         defaults: What applies where the line does not say: model, system, max_tokens
             and parameters by the document's names.
+        hide: Blots the API key out of what is put in; what was typed stays.
 
     Raises:
         ParameterError: A variable is not there.
@@ -87,18 +89,20 @@ def to_wanted(
     system = defaults.get("system") if options.system is None else options.system
     text, items = cell, tuple[Item, ...]()
     if not options.is_raw:
-        text, items = interpolate(cell, names)
-        system = interpolate(system, names)[0] if system else None
+        text, items = interpolate(cell, names, hide=hide)
+        system = interpolate(system, names, hide=hide)[0] if system else system
     given = {name: value for name, value in defaults.items() if name not in _APART}
     asked = options.max_tokens
-    added = to_items(options.context, names)
+    added = tuple(
+        replace(item, text=hide(item.text)) for item in to_items(options.context, names)
+    )
     put_in = ", ".join(item.note for item in (*items, *added))
     near = () if options.is_raw else near_marks(cell, names)
     notes = [f"put in: {put_in}"] if put_in else []
     notes += [f"{mark} has blanks and was sent as typed" for mark in near]
     return Wanted(
         text=add_items(text, added),
-        system=system or None,
+        system=system,
         model=options.model or defaults["model"],
         params={**given, **options.params},
         max_tokens=defaults.get("max_tokens") if asked is None else asked,
@@ -116,7 +120,7 @@ def alone(wanted: Wanted) -> Step:
     request = build_request(
         wanted.text,
         model=wanted.model,
-        system=wanted.system,
+        system=wanted.system or None,
         params={**wanted.params, "max_tokens": number},
     )
     prompt_tokens = estimate_prompt_tokens(request.messages, request.tools)
@@ -133,15 +137,14 @@ def continued(
     """Build the request of a cell that continues a conversation.
 
     Args:
-        wanted: What the cell wants; a system message is the conversation's from now.
+        wanted: What the cell wants; a system message is the conversation's once it
+            was answered.
         conversation: The one to continue.
         place: Names the cell's turn, so that running the cell again asks it again.
 
     Raises:
         AskError: Something is not allowed; nothing was sent.
     """
-    if wanted.system:
-        conversation.system = wanted.system
     turn = conversation.next_turn(
         wanted.text,
         model=wanted.model,
@@ -149,12 +152,19 @@ def continued(
         max_tokens=wanted.max_tokens,
         door="magic",
         place=place,
+        system=wanted.system,
     )
+
+    def keep(completion: Completion) -> None:
+        if wanted.system is not None:
+            conversation.system = wanted.system or None
+        conversation.record(turn, completion)
+
     return Step(
         request=turn.request,
         origin=turn.origin,
         notes=(*turn_notes(turn), *wanted.notes),
-        keep=lambda completion: conversation.record(turn, completion),
+        keep=keep,
     )
 
 

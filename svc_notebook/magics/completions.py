@@ -8,6 +8,7 @@ read from the same tables as the parser and the help.
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 
 from IPython.core.completer import (
     CompletionContext,
@@ -18,7 +19,7 @@ from IPython.core.completer import (
 
 from svc_notebook.service.catalogue import MODELS, Model
 
-from .options import CONFIRMATIONS, OPTIONS, Option
+from .options import CONFIRMATIONS, LAYOUTS, OPTIONS, Option
 from .words import ASK, COMMANDS
 
 Matcher = Callable[[CompletionContext], SimpleMatcherResult]
@@ -40,6 +41,13 @@ class Suggestion:
 
     text: str
     note: str
+
+
+_CONTEXT = (
+    Suggestion("Err", "the last error"),
+    Suggestion("In[", "a cell, such as In[3]"),
+    Suggestion("Out[", "its value"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,29 +149,31 @@ def _flags() -> Iterable[Suggestion]:
 
 def _values(option: Option, fragment: str, known: Known) -> Iterable[Suggestion]:
     name = option.flags[-1]
-    if name == "--tools":
-        return _tools(fragment, known)
-    if name == "--model":
-        return _models(known)
-    if name == "--max-tokens":
-        notes = {"fit": "what 8192 leaves", "service": "send none: 150"}
-        return (Suggestion(word, note) for word, note in notes.items())
-    if name == "--conversation":
-        return (Suggestion(name, "conversation") for name in known.conversations)
-    if name == "--confirm-tools":
-        return (Suggestion(word, "which calls ask you first") for word in CONFIRMATIONS)
-    return ()
+    words = {
+        "--max-tokens": {"fit": "what 8192 leaves", "service": "send none: 150"},
+        "--format": dict.fromkeys(LAYOUTS, "how the reply is drawn"),
+        "--confirm-tools": dict.fromkeys(CONFIRMATIONS, "which calls ask you first"),
+        "--conversation": dict.fromkeys(known.conversations, "conversation"),
+    }.get(name, {})
+    lists: dict[str, Callable[[], Iterable[Suggestion]]] = {
+        "--tools": lambda: starmap(Suggestion, known.tools),
+        "--model": lambda: _models(known),
+        "--with": lambda: (*_variables(known), *_CONTEXT),
+    }
+    if name in lists:
+        return _listed(fragment, lists[name]())
+    return starmap(Suggestion, words.items())
 
 
-def _tools(fragment: str, known: Known) -> Iterable[Suggestion]:
-    """Return the tools that may follow those named already behind commas."""
+def _listed(fragment: str, items: Iterable[Suggestion]) -> Iterable[Suggestion]:
+    """Return what may follow those named already behind commas."""
     named = fragment.rpartition(",")[0]
     front = f"{named}," if named else ""
     taken = {name.strip() for name in named.split(",")}
     return (
-        Suggestion(front + name, note)
-        for name, note in known.tools
-        if name not in taken
+        Suggestion(front + item.text, item.note)
+        for item in items
+        if item.text not in taken
     )
 
 

@@ -10,6 +10,7 @@ import inspect
 from contextlib import suppress
 from dataclasses import dataclass
 
+from svc_notebook.errors import ParameterError
 from svc_notebook.tokens import estimate_tokens
 from svc_notebook.tools.tables import cut_table, is_pandas
 
@@ -40,7 +41,8 @@ class Item:
     @property
     def note(self) -> str:
         """What the footer says of it."""
-        return f"{self.name} ({self.kind}, about {self.n_tokens} tokens)"
+        plural = "s"[: self.n_tokens != 1]
+        return f"{self.name} ({self.kind}, about {self.n_tokens} token{plural})"
 
 
 def to_item(name: str, value: object, *, cap_tokens: int = CAP_TOKENS) -> Item:
@@ -50,7 +52,24 @@ def to_item(name: str, value: object, *, cap_tokens: int = CAP_TOKENS) -> Item:
         name: As the user named it.
         value: Any object.
         cap_tokens: The most estimated tokens of a table.
+
+    Raises:
+        ParameterError: The object cannot be written as text.
     """
+    try:
+        return _written(name, value, cap_tokens)
+    except Exception as error:  # noqa: BLE001 - an object's own code may raise anything
+        reason = f"{type(error).__name__} in its own code"
+        problem = error
+    refused = ParameterError(
+        f"{name} cannot be put into a prompt: writing this {type(value).__name__} as "
+        f"text failed with {reason}. Put in a text made of it instead.",
+        param="messages",
+    )
+    raise refused from problem
+
+
+def _written(name: str, value: object, cap_tokens: int) -> Item:
     if isinstance(value, str):
         return Item(name=name, text=value, kind="text")
     if is_pandas(value, "DataFrame", "Series"):

@@ -27,8 +27,7 @@ Examples
   %%svc -n 3 --stop "\\n\\n" --max-tokens 60
   A name for a tea shop"""
 _INDENT = 26
-_COMMAND_INDENT = 35
-_WIDTH = 88
+_WIDTH = 78  # a terminal's 80, and what a notebook shows beside an open side bar
 
 
 def help_text(defaults: Mapping[str, object]) -> str:
@@ -47,7 +46,7 @@ def help_text(defaults: Mapping[str, object]) -> str:
 
 
 def _command(command: Command) -> str:
-    return f"  {command.usage}".ljust(_COMMAND_INDENT) + f" {command.doc}"
+    return _entry(command.usage, command.doc)
 
 
 def _line(option: Option, defaults: Mapping[str, object]) -> str:
@@ -55,9 +54,14 @@ def _line(option: Option, defaults: Mapping[str, object]) -> str:
     now = defaults.get(option.flags[-1].lstrip("-").replace("-", "_"))
     # A blank that a line break respects, so that the value stays beside its word.
     text = option.doc + (f" [now:\N{NO-BREAK SPACE}{now}]" if now is not None else "")
+    return _entry(flags, text)
+
+
+def _entry(name: str, text: str) -> str:
+    """Set a text beside its name, or below it where the name is long."""
     gap = " " * _INDENT
-    has_room = len(flags) <= _INDENT - 4
-    head = f"  {flags}".ljust(_INDENT) if has_room else gap
+    has_room = len(name) <= _INDENT - 4
+    head = f"  {name}".ljust(_INDENT) if has_room else gap
     filled = fill(text, _WIDTH, initial_indent=head, subsequent_indent=gap)
     filled = filled.replace("\N{NO-BREAK SPACE}", " ")
-    return filled if has_room else f"  {flags}\n{filled}"
+    return filled if has_room else f"  {name}\n{filled}"

@@ -6,7 +6,8 @@ literal; all other text, braces and dollars included, goes byte for byte.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from unicodedata import normalize
 
 from svc_notebook.chat.template import did_you_mean, fill
@@ -18,13 +19,14 @@ _SPACED = re.compile(r"\{\{(?:\s+([^\s{}]+)\s*|([^\s{}]+)\s+)\}\}")
 
 
 def interpolate(
-    template: str, names: Mapping[str, object]
+    template: str, names: Mapping[str, object], *, hide: Callable[[str], str] = str
 ) -> tuple[str, tuple[Item, ...]]:
     r"""Put values in the place of `{{name}}` marks.
 
     Args:
         template: The text as typed.
         names: Values by name; see `context` for how each kind looks.
+        hide: Blots the API key out of what is put in.
 
     Returns:
         The text, in which `\{{name}}` has become `{{name}}`, and what was put in,
@@ -40,7 +42,8 @@ def interpolate(
         if name not in names:
             raise _unknown(typed, names)
         if name not in items:
-            items[name] = to_item(name, names[name])
+            item = to_item(name, names[name])
+            items[name] = replace(item, text=hide(item.text))
         return items[name].text
 
     text = fill(template, text_of)

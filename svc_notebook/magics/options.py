@@ -29,7 +29,7 @@ class SvcOptions:
         is_streamed: Whether the reply is shown as it comes.
         is_raw: Whether `{{name}}` stays as it is.
         context: Names of what is added to the prompt, as typed.
-        layout: How the reply is drawn: markdown, text or json; None for markdown.
+        layout: How the reply is drawn, one of `LAYOUTS`; None for markdown.
         tools: Names of variables that hold the tools on offer; None where the line
             does not say, empty for none.
         max_rounds: Most requests where tools are run; None where it does not say.
@@ -82,7 +82,7 @@ class Option:
 
 
 CONFIRMATIONS = ("marked", "all", "none")
-LAYOUTS = ("markdown", "text", "json")
+LAYOUTS = ("markdown", "text", "code", "json", "html")
 _SHORT = {"temperature": "-t", "n": "-n"}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 
@@ -103,7 +103,7 @@ def _param_option(param: Param) -> Option:
     return Option(
         flags=(*short, *flag),
         group="Parameters",
-        value="TEXT" if param.kind in {"string", "stops"} else "X",
+        value={"float": "X", "integer": "N"}.get(param.kind, "TEXT"),
         doc=param.doc + default,
         take=_take_stop if param.kind == "stops" else _taker(param),
     )
@@ -157,10 +157,12 @@ def _take_max_tokens(options: SvcOptions, text: str) -> SvcOptions:
 
 
 def _take_output(options: SvcOptions, text: str) -> SvcOptions:
-    if not text.isidentifier() or keyword.iskeyword(text):
+    is_word = keyword.iskeyword(text)
+    if is_word or not text.isidentifier():
+        why = "a word of Python" if is_word else "not a variable's name"
         raise ParameterError(
-            f"-o {text!r} is not a variable's name; use letters, digits and "
-            "underscores, as in -o answer.",
+            f"-o {text!r} is {why}; use letters, digits and underscores, as in "
+            "-o answer.",
             param="output",
         )
     return replace(options, output=text)
@@ -289,7 +291,8 @@ OPTIONS = (
         flags=("-f", "--format"),
         group="Show",
         value="|".join(LAYOUTS),
-        doc="how the reply is drawn",
+        doc="how the reply is drawn; code puts its code into the next cell, html shows "
+        "it in a sandboxed frame",
         take=_take_layout,
     ),
     Option(

@@ -1,7 +1,8 @@
 """Read a magic line: options by a shell's quoting rules, then text as typed.
 
 Rules: pure, without IPython; an option that is not in the table is refused with the
-nearest one; from the first word that is no option on, nothing is touched.
+nearest one; from the first word that is no option on, nothing is touched; behind
+`ask` options still count, and then the text is whatever follows.
 """
 
 import re
@@ -12,8 +13,15 @@ from difflib import get_close_matches
 from svc_notebook.errors import ParameterError
 
 from .options import OPTIONS, Option, SvcOptions, to_number
+from .words import ASK
 
 _BY_FLAG = {flag: option for option in OPTIONS for flag in option.flags}
+_LONG_FLAGS = {flag for flag in _BY_FLAG if flag.startswith("--")}
+_REPEATABLE = {"--stop", "--with"}
+_DASH = re.compile(
+    "^[\N{HYPHEN}\N{NON-BREAKING HYPHEN}\N{FIGURE DASH}\N{EN DASH}\N{EM DASH}"
+    "\N{MINUS SIGN}-]+(?=([\\w-]+))"
+)
 
 
 def parse_options(line: str) -> SvcOptions:
@@ -27,22 +35,72 @@ def parse_options(line: str) -> SvcOptions:
 
     Raises:
         ParameterError: An option is unknown (the nearest is named), lacks its value,
-            or a quote is not closed.
+            stands there twice or behind the text, or a quote is not closed.
     """
-    options = SvcOptions()
-    rest = line.strip()
+    options, rest, taken = SvcOptions(), line.strip(), set[str]()
     if rest in {"-h", "--help"}:
         return replace(options, text="help")
     while rest and _is_flag(rest.split()[0]):
-        token, rest = _next_word(rest)
-        flag, has_value, value = token.partition("=")
-        option = _BY_FLAG.get(flag) or _refuse(flag)
-        if not option.value and has_value:
-            raise ParameterError(f"{flag} is a switch and takes no value.", param=flag)
-        if option.value and not has_value:
-            value, rest = _next_value(rest, flag, option)
-        options = option.take(options, value)
+        options, rest = _take(options, rest, taken)
+    is_asked, behind = _behind_ask(rest)
+    while is_asked and behind and _flag_of(behind.split()[0]) in _BY_FLAG:
+        options, behind = _take(options, behind, taken)
+    if is_asked:
+        rest = f"{ASK} {behind}".rstrip()
+    _check_text(rest)
     return replace(options, text=rest)
+
+
+def _take(options: SvcOptions, rest: str, taken: set[str]) -> tuple[SvcOptions, str]:
+    """Take an option and its value off the line, into the options."""
+    token, rest = _next_word(rest)
+    flag, has_value, value = token.partition("=")
+    option = _BY_FLAG.get(flag) or _refuse(flag)
+    name = option.flags[-1]
+    if name in taken and name not in _REPEATABLE:
+        raise ParameterError(f"{name} stands there twice; leave one out.", param=flag)
+    taken.add(name)
+    if not option.value and has_value:
+        raise ParameterError(f"{flag} is a switch and takes no value.", param=flag)
+    if option.value and not has_value:
+        value, rest = _next_value(rest, flag, option)
+    return option.take(options, value), rest
+
+
+def _flag_of(word: str) -> str:
+    return word.partition("=")[0]
+
+
+def _behind_ask(rest: str) -> tuple[bool, str]:
+    """Say whether the word `ask` comes first, and what stands behind it."""
+    first = rest.split(maxsplit=1)[:1]
+    return first == [ASK], rest.removeprefix(ASK).lstrip()
+
+
+def _check_text(text: str) -> None:
+    """Refuse a text that was meant as options; `ask` sends what follows as typed."""
+    words = text.split()
+    if not words:
+        return
+    meant = _DASH.sub(_hyphens, words[0])
+    if meant != words[0] and _flag_of(meant) in _BY_FLAG:
+        raise ParameterError(
+            f"{words[0]!r} begins with a dash that is no hyphen, as word processors "
+            f"write it. Type {meant}.",
+            param="line",
+        )
+    late = [word for word in words if _flag_of(word) in _LONG_FLAGS]
+    if late and words[0] != ASK:
+        raise ParameterError(
+            f"{late[0]} stands behind the text and would be sent with it. Nothing was "
+            "sent. Options come first; to ask with these very words, write "
+            f"`%svc ask {text}`.",
+            param="line",
+        )
+
+
+def _hyphens(dash: re.Match[str]) -> str:
+    return "-" if len(dash[1]) == 1 else "--"
 
 
 _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.DOTALL)

@@ -18,7 +18,7 @@ from svc_notebook.chat.loop import (
     RoundsInterrupted,
     run_rounds,
 )
-from svc_notebook.chat.tool_record import Keep, keep_in
+from svc_notebook.chat.tool_record import Keep
 from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
 from svc_notebook.display.reply import Final
@@ -255,6 +255,6 @@ def to_offered(
         ),
         consent=consent,
         at_prompt=session.at_prompt,
-        keep=keep_in(session.ledger),
+        keep=session.tool_record,
         hide=session.key_hider(),
     )

@@ -40,30 +40,28 @@ from svc_notebook.session import Session, current
 from svc_notebook.sweeps.side_by_side import run_side_by_side
 from svc_notebook.tools.toolbox import Toolbox
 
-from . import commands
+from . import commands, lists
 from .ask import Step, Wanted, alone, continued, to_wanted
-from .completions import MATCHER_ID, Known, matcher
 from .dry_run import DryRun
 from .edge import Interrupted, short_errors
 from .help import help_text
 from .layout import lay_out
 from .login import login
 from .mode import mode_of
+from .next_cell import next_cell
 from .once import DrawnOnce
 from .options import CONFIRMATIONS, SvcOptions, to_names
 from .parse import parse_options
 from .places import Places
 from .rounds import RoundsCell, to_offered
-from .several import is_several, to_run
+from .several import check_one_answer, check_whole, is_several, to_run
 from .show import show
 from .toolbox import (
     to_tools,
-    tool_notes,
     tools_command,
     tools_of_every_cell,
 )
 from .traits import SvcTraits
-from .verbatim import KeepBody, KeepQuestion
 from .words import ASK, Said, parse_words
 
 
@@ -111,7 +109,8 @@ class SvcMagics(SvcTraits, Magics):
     @line_cell_magic
     def svc(self, line: str, cell: str | None = None) -> object:
         """Ask the service, or tell it how to answer; `%svc help` lists the options."""
-        with short_errors(is_on=not self.show_traceback):
+        is_terminal = getattr(self.shell, "kernel", None) is None
+        with short_errors(is_on=not self.show_traceback, is_terminal=is_terminal):
             options = parse_options(line)
             if cell is not None:
                 return self._cell(options, cell)
@@ -140,12 +139,12 @@ class SvcMagics(SvcTraits, Magics):
         self._check_output(options)
         toolbox = self._toolbox(options)
         if is_several(options):
-            _check_one_answer(options)
+            check_one_answer(options)
             return self._ask_several(options, text)
         step = self._step(options, text, toolbox)
         if options.is_dry:
             return DryRun(request=step.request, notes=step.notes, wait=self._wait(step))
-        mode = mode_of(self.session.settings.display, self.shell)
+        mode = self._mode()
         try:
             completion = self._shown(options, step, toolbox, mode, own_output)
         except (SvcError, Interrupted) as stopped:
@@ -154,6 +153,8 @@ class SvcMagics(SvcTraits, Magics):
                 _hint_at_model(stopped, step.request.model)
             raise
         self._keep(options, step, completion)
+        if options.layout == "code":
+            self._put_in_next_cell(next_cell(completion, mode).code)
         DrawnOnce(self.shell, completion)
         if options.is_strict and completion.is_cut:
             raise _cut_error(completion)
@@ -181,9 +182,11 @@ class SvcMagics(SvcTraits, Magics):
             mode,
             # what tools print, and what was asked, is not the reply's to clear
             own_output=own_output and not has_rounds,
-            is_verbatim=options.layout in {"text", "json"},
+            is_verbatim=options.layout in {"text", "json", "html"},
+            is_late=options.layout == "json",
+            n_texts=step.request.params.get("n") or 1,
         )
-        draw = partial(_draw, options, step)
+        draw = partial(_draw, options, step, mode)
         if stream is not None:
             return show(stream, growing, draw=draw)
         cell = RoundsCell(
@@ -198,6 +201,10 @@ class SvcMagics(SvcTraits, Magics):
             max_tokens=self.defaults().get("max_tokens") if asked is None else asked,
         )
         return cell.run(step.request, step.origin, offered)
+
+    def _put_in_next_cell(self, code: str | None) -> None:
+        if code is not None:
+            self.shell.set_next_input(code)
 
     def _toolbox(self, options: SvcOptions) -> Toolbox:
         """Find the tools that a line names, or else those of every cell."""
@@ -216,9 +223,17 @@ class SvcMagics(SvcTraits, Magics):
             self.shell.push({options.output: run})
         if options.is_dry:
             return run
-        mode = mode_of(self.session.settings.display, self.shell)
-        run_side_by_side(run, mode=mode)
+        run_side_by_side(run, mode=self._mode(), is_streamed=options.is_streamed)
+        if options.is_strict:
+            check_whole(run)
         return None
+
+    def _mode(self) -> Mode:
+        return mode_of(self.session.settings.display, self.shell)
+
+    def _is_watched(self) -> bool:
+        """Say whether what differs from run to run has its place here."""
+        return self._mode() is not Mode.SETTLED
 
     def _wait(self, step: Step) -> str:
         """Say how long a limit would make this wait now."""
@@ -229,7 +244,13 @@ class SvcMagics(SvcTraits, Magics):
         return f"would wait {due.wait_s:.0f} s: {due.reason}" if due.wait_s > 0 else ""
 
     def _wanted(self, options: SvcOptions, cell: str) -> Wanted:
-        wanted = to_wanted(options, cell, names=self._names(), defaults=self.defaults())
+        wanted = to_wanted(
+            options,
+            cell,
+            names=self._names(),
+            defaults=self.defaults(),
+            hide=self.session.key_hider(),
+        )
         return replace(wanted, notes=(*wanted.notes, *self._advise(wanted)))
 
     def _step(self, options: SvcOptions, cell: str, toolbox: Toolbox) -> Step:
@@ -288,9 +309,12 @@ class SvcMagics(SvcTraits, Magics):
         answers: dict[str, Callable[[], object]] = {
             "use": lambda: commands.use(session, arguments),
             "login": login,
-            "models": lambda: commands.models_df(session),
-            "usage": lambda: commands.usage_df(session),
-            "conversations": lambda: commands.conversations_df(session),
+            "models": lambda: lists.models_df(session, has_room=self._is_watched()),
+            "usage": lambda: lists.usage_df(session),
+            "replies": lambda: lists.replies_df(session),
+            "last": lambda: session.last or "Nothing was answered in this kernel yet.",
+            "settings": lambda: lists.settings_df(session, self.said()),
+            "conversations": lambda: lists.conversations_df(session),
             "history": lambda: session.conversations.known(arguments[0]),
             "reset": lambda: commands.reset(session, arguments[0]),
             "pin": lambda: commands.mark(session, arguments, "pin"),
@@ -310,18 +334,9 @@ class SvcMagics(SvcTraits, Magics):
         return answers[said.command]()
 
 
-def _check_one_answer(options: SvcOptions) -> None:
-    if options.tools:
-        raise ParameterError(
-            "--tools runs rounds for one answer, and this line asks for several. Leave "
-            "--tools out, or give one value each.",
-            param="tools",
-        )
-
-
 def _hint_at_model(error: UnknownModelError, model: str) -> None:
     """Name the documented model that a misspelt one may have meant."""
-    near = get_close_matches(model, [each.id for each in MODELS], n=1)
+    near = get_close_matches(model.lower(), [each.id for each in MODELS], n=1)
     if near and near[0] != model:
         error.add_note(f"The model asked for is {model!r}; did you mean {near[0]}?")
 
@@ -338,53 +353,11 @@ def _cut_error(completion: Completion) -> CutError:
     return error
 
 
-def _draw(options: SvcOptions, step: Step, completion: Completion) -> Final:
+def _draw(options: SvcOptions, step: Step, mode: Mode, completion: Completion) -> Final:
     """Make the final form: the footer with its notes, drawn as asked for."""
     final = completion.final()
     advice = on_reply(completion.text, completion.request.params)
-    notes = (*step.notes, advice) if advice else step.notes
+    coded = next_cell(completion, mode).note if options.layout == "code" else ""
+    notes = [note for note in (*step.notes, advice, coded) if note]
     footer = " · ".join([final.footer, *notes])
-    return lay_out(replace(final, footer=footer), options.layout)
-
-
-def load(shell: InteractiveShell) -> None:
-    """Register the magics and what they need of the shell, once."""
-    unload(shell)
-    shell.register_magics(SvcMagics)
-    shell.input_transformers_cleanup.insert(0, KeepBody())
-    shell.input_transformer_manager.token_transformers.insert(0, KeepQuestion)
-    shell.Completer.custom_matchers.insert(0, matcher(partial(_known, shell)))
-
-
-def unload(shell: InteractiveShell) -> None:
-    """Take away what `load` registered."""
-    for kind in ("line", "cell"):
-        shell.magics_manager.magics[kind].pop("svc", None)
-    kept = [
-        each
-        for each in shell.input_transformers_cleanup
-        if not isinstance(each, KeepBody)
-    ]
-    shell.input_transformers_cleanup[:] = kept
-    transforms = shell.input_transformer_manager.token_transformers
-    transforms[:] = [each for each in transforms if each is not KeepQuestion]
-    shell.Completer.custom_matchers[:] = [
-        each
-        for each in shell.Completer.custom_matchers
-        if getattr(each, "matcher_identifier", "") != MATCHER_ID
-    ]
-
-
-def _known(shell: InteractiveShell) -> Known:
-    hidden = shell.user_ns_hidden
-    return Known(
-        variables=tuple(
-            (name, type(value).__name__)
-            for name, value in shell.user_ns.items()
-            if not name.startswith("_")
-            and name not in hidden
-            and not isinstance(value, ModuleType)
-        ),
-        conversations=tuple(each.name for each in current().conversations),
-        tools=tool_notes(shell.user_ns),
-    )
+    return lay_out(replace(final, footer=footer), options.layout, mode)

@@ -16,6 +16,7 @@ from svc_notebook.errors import ConfigError, LedgerError, ParameterError
 from svc_notebook.service.catalogue import DEFAULT_MODEL
 from svc_notebook.service.check import check
 from svc_notebook.service.params import PARAMS
+from svc_notebook.service.request import check_model
 from svc_notebook.session import current
 
 KEYWORDS = {"fit", "service"}
@@ -30,6 +31,20 @@ class ParamTrait(AnyTrait):
             return value
         try:
             return check(str(self.name), value)
+        except ParameterError as error:
+            reason = str(error)
+        if self.name == "max_tokens":
+            reason += " It takes 'fit' (what 8192 leaves) and 'service' (none) too."
+        raise TraitError(reason)
+
+
+class ModelTrait(Unicode[str, str]):
+    """The id of a model."""
+
+    def validate(self, obj: Any, value: object) -> str:  # noqa: ANN401 - traitlets'
+        """Refuse what no request can name."""
+        try:
+            return check_model(super().validate(obj, value))
         except ParameterError as error:
             reason = str(error)
         raise TraitError(reason)
@@ -62,6 +77,10 @@ class PathTrait(TraitType[str, str | PathLike[str] | None]):
         raise TraitError(reason)
 
 
+def _source(now: object, default: object) -> str:
+    return "default" if now == default else "%config SvcMagics"
+
+
 def _trait(name: str, text: str) -> ParamTrait:
     default = "fit" if name == "max_tokens" else None
     return ParamTrait(default, allow_none=True, help=text).tag(config=True)
@@ -70,7 +89,7 @@ def _trait(name: str, text: str) -> ParamTrait:
 class SvcTraits(Configurable):
     """What applies where a magic line does not say."""
 
-    model = Unicode(DEFAULT_MODEL, help="model to ask").tag(config=True)
+    model = ModelTrait(DEFAULT_MODEL, help="model to ask").tag(config=True)
     system = Unicode("", help="system message in front").tag(config=True)
     show_traceback = Bool(
         default_value=False, help="show the full traceback of an error"
@@ -80,6 +99,16 @@ class SvcTraits(Configurable):
     )
     prices = PathTrait(help="file with your price table, for costs").tag(config=True)
     locals().update({param.name: _trait(param.name, param.doc) for param in PARAMS})
+
+    def said(self) -> list[tuple[str, object, str]]:
+        """Return name, value and source of each default that is the magic's own."""
+        elsewhere = {"model", "ledger", "prices"}
+        return [
+            (name, None if now == "" else now, _source(now, self.trait_defaults(name)))
+            for name in sorted(self.trait_names(config=True))
+            if name not in elsewhere
+            for now in [getattr(self, name)]
+        ]
 
     def defaults(self) -> dict[str, Any]:
         """Return the defaults by name; those that are None are left out."""

@@ -47,8 +47,14 @@ COMMANDS = (
         n_arguments=(0, 2),
         doc="list, show one as sent, offer in every cell, ask again",
     ),
-    Command(name="models", doc="the documented models with their limits"),
+    Command(
+        name="models",
+        doc="the documented models, their limits, and the room left",
+    ),
     Command(name="usage", doc="requests and tokens of this kernel"),
+    Command(name="replies", doc="what this kernel asked, and the replies"),
+    Command(name="last", doc="the newest reply, a partial one too"),
+    Command(name="settings", doc="every setting, and where it came from"),
     Command(name="conversations", doc="the conversations of this kernel"),
     Command(
         name="history",

@@ -216,7 +216,7 @@ def test_plain_prints_the_choices_that_did_not_grow(recorder: Recorder) -> None:
 
     growing.settle(Final(texts=("One", "Two")))
 
-    assert recorder.printed() == "One\n[2 of 2]\nTwo\n"
+    assert recorder.printed() == "One\n\n[2 of 2]\nTwo\n"
 
 
 def test_plain_prints_nothing_a_terminal_obeys(recorder: Recorder) -> None:

@@ -73,6 +73,12 @@ def test_every_parameter_of_the_document_is_an_option() -> None:
         ("--max-tokens many", "fit"),
         ("-o 2x", "-o answer"),
         ("--xyzzy", "%svc help"),
+        ("-t 1 --temperature 2", "--temperature stands there twice"),
+        ("–t 0.2", "Type -t."),  # noqa: RUF001 - as word processors write it
+        ("—temperature=0.2 hi", "Type --temperature=0.2."),
+        ("hi --dry-run", "`%svc ask hi --dry-run`"),
+        ("hi there --model=x", "--model=x stands behind the text"),
+        ("-o class", "'class' is a word of Python"),
     ],
 )
 def test_refusals_say_what_to_type(line: str, remedy: str) -> None:
@@ -90,6 +96,11 @@ def test_refusals_say_what_to_type(line: str, remedy: str) -> None:
         ("use emulator", "use emulator"),
         ("--raw a  b -t 2", "a  b -t 2"),
         ("-5 apples", "-5 apples"),
+        ("explain curl -s -o", "explain curl -s -o"),
+        ("– a dash", "– a dash"),  # noqa: RUF001 - a dash that is meant
+        ("ask what is --model?", "ask what is --model?"),
+        ("ask does pip have --user", "ask does pip have --user"),
+        ("ask -x marks the spot", "ask -x marks the spot"),
     ],
 )
 def test_the_rest_of_the_line_is_text(line: str, text: str) -> None:
@@ -121,4 +132,13 @@ def test_help_shows_every_flag_and_what_applies_now() -> None:
     assert [f for o in OPTIONS for f in o.flags if f not in page] == []
     assert "[now: svc-v2-70b-instruct]" in page
     assert "[now: fit]" in page
-    assert max(len(line) for line in page.splitlines()) <= 100
+    assert max(len(line) for line in page.splitlines()) <= 80
+
+
+def test_options_count_behind_ask_too() -> None:
+    """`ask` says that what follows is a question, not that options are words of it."""
+    before = parse_options("-t 0.2 --raw ask why  not?")
+    behind = parse_options("ask -t 0.2 --raw why  not?")
+
+    assert behind == before
+    assert behind.text == "ask why  not?"

@@ -208,8 +208,8 @@ def test_restored_after_a_restart(
         said = shell.run("%svc restore").shown
         after = svc.conversation("plan").history
 
-    assert "plan (1 turns)" in said
-    assert "other (1 turns)" in said
+    assert "plan (1 turn)" in said
+    assert "other (1 turn)" in said
     assert after == before
 
 
@@ -221,3 +221,20 @@ def test_a_panel_opens_on_the_conversation(shell: Shell) -> None:
 
     assert repr(cell.value) == "<Panel on the conversation 'plan'>"
     assert "First question" in cell.shown
+
+
+def test_a_system_message_holds_once_it_was_answered(
+    shell: Shell, emulator: Emulator
+) -> None:
+    """A dry run or a failed ask leaves the conversation's own; "" takes it away."""
+    shell.run("%%svc -c plan -s 'Be brief'\nHello")
+    dry = shell.run("%%svc -c plan -s Loud --dry-run\nHello").value
+    shell.run("%%svc -c plan -s Loud -m svc-nope\nHello")
+    kept = svc.conversation("plan").system
+    shell.run("%%svc -c plan -s ''\nHello")
+
+    assert "Loud" in repr(dry)
+    assert kept == "Be brief"
+    assert svc.conversation("plan").system is None
+    roles = [each["role"] for each in emulator.requests[-1].json["messages"]]
+    assert roles == ["user", "assistant", "user"]

@@ -8,6 +8,7 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import CutError
 from tests.magics.conftest import Shell
 
 
@@ -68,8 +69,8 @@ def test_the_emulator_needs_no_right_address(
 @pytest.mark.parametrize(
     ("line", "remedy"),
     [
-        ("%svc use emulater", "%svc use emulator"),
-        ("%svc use Emulator", "%svc use emulator"),
+        ("%svc use emulater", "did you mean `emulator`"),
+        ("%svc use Emulator", "did you mean `emulator`"),
         ("%%svc -o class\nHello", "-o answer"),
         ("%%svc -o get_ipython\nHello", "-o answer"),
         ("%%svc -o json\nHello", "is a module"),
@@ -122,3 +123,94 @@ def test_a_wide_frame_and_a_long_cell_stay_within_the_cap(
     assert "the first 40 columns follow" in content
     assert "of 100" in content
     assert len(content) < 6000
+
+
+def test_an_object_that_cannot_be_written_is_refused_by_name(
+    shell: Shell, emulator: Emulator
+) -> None:
+    """An object whose own text fails is our short error, with its cause kept."""
+    shell.run("class Lazy:\n    def __repr__(self):\n        raise OSError('gone')")
+    shell.run("lazy = Lazy()")
+    n_before = len(emulator.requests)
+
+    cells = [shell.run("%%svc\n{{lazy}}"), shell.run("%%svc --with lazy\nHello")]
+
+    assert [type(cell.error) for cell in cells] == [svc.ParameterError] * 2
+    assert all("lazy cannot be put into a prompt" in cell.shown for cell in cells)
+    assert all("Lazy as text failed with OSError" in cell.shown for cell in cells)
+    assert len(emulator.requests) == n_before
+
+
+def test_the_key_is_never_put_in(shell: Shell, emulator: Emulator) -> None:
+    """A variable that holds the API key goes in without it."""
+    shell.run("import os\nenviron = dict(os.environ)")
+
+    shell.run("%%svc --with environ\n{{environ}}")
+    shell.run("%%svc --system {{environ}}\nHello")
+
+    texts = [str(request.json) for request in emulator.requests[-2:]]
+    assert all("SVC_API_KEY" in text for text in texts)
+    assert not any(emulator.api_key in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("temperature", 3), ("model", ""), ("stop", 5)]
+)
+def test_a_refused_default_does_not_stay(
+    shell: Shell, name: str, value: object
+) -> None:
+    """What `%config` refused is gone: loading again brings the magic back."""
+    shell.run(f"%config SvcMagics.{name} = {value!r}")
+    before = shell.run("%%svc\nHello")
+
+    loaded = shell.run("%reload_ext svc_notebook")
+
+    assert before.error is None
+    assert loaded.error is None
+    assert f"SvcMagics.{name} was left as it is by default" in loaded.shown
+    assert shell.run("%%svc\nHello").error is None
+
+
+def test_what_has_a_meaning_for_one_answer_is_refused_for_several(
+    shell: Shell, emulator: Emulator
+) -> None:
+    """A format that several answers cannot have is refused, and nothing is sent."""
+    n_before = len(emulator.requests)
+
+    cell = shell.run("%%svc -t 0,1 -f json\nHello")
+
+    assert "Leave --format out" in cell.shown
+    assert len(emulator.requests) == n_before
+
+
+def test_strict_holds_for_several_answers(shell: Shell) -> None:
+    """A cut reply among several is a failure too."""
+    cell = shell.run("%%svc -t 0,1 --strict --max-tokens 3\nHello")
+
+    assert isinstance(cell.error, CutError)
+    assert "2 of the replies were cut" in cell.shown
+
+
+def test_several_in_one_piece_have_reported_usage(
+    shell: Shell, emulator: Emulator
+) -> None:
+    """--no-stream holds for several answers too."""
+    cell = shell.run("%%svc -t 0,1 --no-stream\nHello")
+
+    assert cell.shown.count("(reported)") == 2
+    assert [request.json.get("stream") for request in emulator.requests[-2:]] in (
+        [None] * 2,
+        [False] * 2,
+    )
+
+
+def test_a_box_is_as_narrow_as_the_terminal(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refusal breaks its lines at blanks, where the terminal would anywhere."""
+    monkeypatch.setenv("COLUMNS", "40")
+
+    error = shell.run("%%svc -t 9\nHello").error
+
+    lines = error._render_traceback_()  # type: ignore[union-attr]
+    assert max(map(len, lines)) <= 40

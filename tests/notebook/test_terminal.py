@@ -206,3 +206,15 @@ def test_no_color_is_kept_to(begin: Callable[..., Terminal]) -> None:
 
     assert "ParameterError\n  temperature=3 is not allowed" in shown
     assert BOLD not in terminal.raw
+
+
+def test_a_panel_says_where_it_shows(begin: Callable[..., Terminal]) -> None:
+    """A terminal has no widgets: the conversation is printed, with the ways on."""
+    terminal = begin()
+    terminal.run("import svc_notebook as svc", prompt=2)
+
+    shown = terminal.run("svc.panel('plan')", prompt=3)
+
+    assert "(no turns yet)" in shown
+    assert "`%%svc -c plan`" in shown
+    assert "svc.conversation('plan').ask(...)" in shown

@@ -1,0 +1,97 @@
+"""`%%svc -f code` and `-f html` in JupyterLab."""
+
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from svc_notebook.emulator.server import Emulator
+from tests.browser.conftest import Bench
+
+PAGE = """\
+<html><head><meta http-equiv="refresh" content="0;url=ADDRESS/x-refresh">
+<link rel="stylesheet" href="ADDRESS/x-style">
+<link rel="preconnect" href="ADDRESS/x-preconnect">
+<style>h1 { color: rgb(1, 2, 3); background: url(ADDRESS/x-css) }</style>
+<script>parent.ran = "script"; top.ran = "script"</script></head>
+<body onload="top.ran='onload'"><h1>A page</h1>
+<img src="ADDRESS/x-img" onerror="top.ran='onerror'">
+<iframe src="ADDRESS/x-frame"></iframe>
+<form action="ADDRESS/x-form"><button>Send</button></form>
+<a href="javascript:top.ran='link'">link</a></body></html>
+"""
+
+
+class Listener:
+    """Counts who connects to it, and answers nobody."""
+
+    def __init__(self) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self._socket.settimeout(0)
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether anybody has connected."""
+        try:
+            self._socket.accept()[0].close()
+        except BlockingIOError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Listen no longer."""
+        self._socket.close()
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    """The place to which the page would like to tell something."""
+    opened = Listener()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def emulator(listener: Listener) -> Iterator[Emulator]:
+    """An emulator that writes code, or a page that attacks."""
+    page = PAGE.replace("ADDRESS", listener.address)
+    script: list[dict[str, Any]] = [
+        {
+            "when": {"contains": "code"},
+            "text": "Sure:\n\n```python\nprint('from' + ' the cell')\n```\n",
+        },
+        {"when": {"contains": "page"}, "text": f"Sure:\n\n```html\n{page}```\n"},
+    ]
+    with Emulator(script=script, limits=False) as running:
+        yield running
+
+
+def test_code_is_put_into_the_next_cell_and_not_run(bench: Bench) -> None:
+    """A new cell below holds the code; the reply says so."""
+    notebook = bench.open(bench.write("code", "%%svc -f code\nWrite code", "'last'"))
+    notebook.run_all()
+    expect(notebook.shown(1)).to_contain_text("is in the next cell, and was not run")
+    expect(notebook.cells).to_have_count(4)
+
+    sources = notebook.cells.locator(".cm-content").all_inner_texts()
+    assert sources[2] == "print('from' + ' the cell')"
+    assert notebook.output(2) == ""
+
+
+def test_html_stays_in_its_frame(bench: Bench, listener: Listener) -> None:
+    """The page is drawn; nothing in it runs, is fetched, or leaves the frame."""
+    page = bench.page()
+    notebook = bench.open(bench.write("page", "%%svc -f html\nWrite a page"), page)
+    notebook.run_all()
+    expect(notebook.shown(1)).to_contain_text("svc-v2-8b-instruct")
+    frame = notebook.shown(1).frame_locator("iframe").last
+    expect(frame.locator("h1")).to_have_css("color", "rgb(1, 2, 3)")
+    frame.locator("button").click()
+    frame.locator("a").click()
+
+    expect(frame.locator("h1")).to_have_text("A page")
+    assert page.evaluate("() => window.ran ?? null") is None
+    assert not listener.is_asked

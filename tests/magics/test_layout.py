@@ -1,0 +1,171 @@
+"""`--format`: how a reply is drawn, and what of it goes into the next cell."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import svc_notebook as svc
+from svc_notebook.display.reply import Final
+from svc_notebook.display.stream import Mode
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.magics.layout import lay_out
+from tests.magics.conftest import Shell
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+def drawn(text: str, layout: str) -> Final:
+    """Return a reply drawn in a notebook."""
+    return lay_out(Final(texts=(text,), footer="f"), layout, Mode.LIVE)
+
+
+@given(VALUES, st.booleans())
+def test_json_set_out_says_the_same(value: Any, is_ascii: bool) -> None:  # noqa: ANN401 - any JSON
+    """Set out, JSON is what the standard library writes with an indent of two."""
+    final = drawn(json.dumps(value, ensure_ascii=is_ascii), "json")
+
+    assert final.texts == (json.dumps(value, ensure_ascii=False, indent=2),)
+    assert final.footer == "f"
+
+
+def test_json_keeps_numbers_and_double_names() -> None:
+    """What a reader of JSON would lose stays: long numbers, a name that comes twice."""
+    final = drawn('{"a": 1.00000000000000000001, "a": 1e999}', "json")
+
+    assert final.texts == ('{\n  "a": 1.00000000000000000001,\n  "a": 1e999\n}',)
+
+
+def test_json_in_a_fence_is_found() -> None:
+    """The one block of JSON is taken out of the words around it."""
+    final = drawn('Here:\n```json\n{"a": 1}\n```\nEnjoy!', "json")
+
+    assert final.texts == ('{\n  "a": 1\n}',)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"a": ', "not JSON: Expecting value, line 1 column 7"),
+        ("", "not JSON: Expecting value, line 1 column 1"),
+        ("NaN", "not JSON that can be read: NaN is no JSON"),
+        ("[" * 100_000, "not JSON that can be read"),
+        ("```json\n1\n```\n```json\n2\n```", "not JSON: Expecting value, line 1"),
+    ],
+)
+def test_what_is_no_json_is_shown_with_the_reason(text: str, why: str) -> None:
+    """The text stays as it came, and the footer says where it is no JSON."""
+    final = drawn(text, "json")
+
+    assert final.texts == (text,)
+    assert why in final.footer
+
+
+def test_html_is_shown_in_a_frame() -> None:
+    """The block of HTML is drawn in a sandboxed frame, its source below."""
+    html = drawn("Sure:\n```html\n<b>Hi</b>\n```", "html").bundle()["text/html"]
+
+    assert "<b>" not in html
+    assert '<iframe sandbox=""' in html
+    assert "Sure" not in html
+
+
+def replied(
+    shell: Shell,
+    emulator: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
+    line: str,
+    *texts: str,
+) -> str:
+    """Ask once for each text, and return what the last cell showed."""
+    shown = ""
+    with svc.Emulator(script=[{"text": text} for text in texts]) as scripted:
+        monkeypatch.setenv("SVC_BASE_URL", scripted.base_url)
+        monkeypatch.setenv("SVC_API_KEY", scripted.api_key)
+        for text in texts:
+            cell = shell.run(f"%%svc {line}\n{text[:9] or 'x'}")
+            assert cell.error is None
+            shown = cell.shown
+    monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "note"),
+    [
+        ("```python\nprint(1)\n```", "print(1)", "the code is in the next cell"),
+        (
+            "```sh\nls\n```\n```py\nx = 1\n```",
+            "x = 1",
+            "code block 2 of 2 is in the next cell",
+        ),
+        ("```sql\nSELECT 1\n```", "SELECT 1", "the code (sql) is in the next cell"),
+        ("```py\nx = 1", "x = 1", "the code (unfinished) is in the next cell"),
+        (
+            "```py\nx = 'a\u202eb\x1b'\n```",
+            "x = 'a⟨U+202E⟩b␛'",
+            "the code is in the next cell",
+        ),
+        ("No code.", None, "no code block in the reply"),
+    ],
+)
+def test_code_goes_into_the_next_cell(
+    shell: Shell,
+    emulator: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    code: str | None,
+    note: str,
+) -> None:
+    """The first Python block, or else the first, is put there; the cell says so."""
+    taken: list[str] = []
+    monkeypatch.setattr(shell.ipython, "set_next_input", taken.append)
+
+    shown = replied(shell, emulator, monkeypatch, "-f code", text)
+
+    assert taken == ([] if code is None else [code])
+    assert note in shown
+
+
+def test_code_makes_no_cell_where_nobody_watches(
+    shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A notebook run by a program gets no cell, and says so."""
+    taken: list[str] = []
+    monkeypatch.setattr(shell.ipython, "set_next_input", taken.append)
+    monkeypatch.setenv("SVC_DISPLAY", "settled")
+
+    shown = replied(shell, emulator, monkeypatch, "-f code", "```py\nx\n```")
+
+    assert taken == []
+    assert "nobody watches, so no cell was made" in shown
+
+
+def test_a_terminal_prints_json_once(
+    shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be taken back is not printed as it grows."""
+    shown = replied(shell, emulator, monkeypatch, "-f json", '{"a":1}')
+
+    assert shown.startswith('{\n  "a": 1\n}\n[emulator]')
+
+
+def test_a_terminal_prints_html_as_text(
+    shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there are no frames the source is shown."""
+    shown = replied(shell, emulator, monkeypatch, "-f html", "<b>Hi</b>")
+
+    assert shown.startswith("<b>Hi</b>\n[emulator]")
+
+
+def test_an_empty_reply_says_so(
+    shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reply without a text is marked: an empty cell could be anything."""
+    assert "[empty]" in replied(shell, emulator, monkeypatch, "", "")
