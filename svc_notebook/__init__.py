@@ -24,6 +24,7 @@ from svc_notebook.errors import (
     AuthError,
     BadRequestError,
     ConfigError,
+    CutError,
     DocumentError,
     LedgerError,
     MissingKeyError,
@@ -49,12 +50,13 @@ from svc_notebook.frames import (
     export_answers,
     read_parquet,
     replies_df,
+    score,
     tool_calls_df,
     usage_df,
 )
 from svc_notebook.panels.opening import panel
 from svc_notebook.service.message import Message
-from svc_notebook.session import current
+from svc_notebook.session import current, use
 from svc_notebook.sweeps.run import Run
 from svc_notebook.tools.tool import tool
 from svc_notebook.tools.toolbox import Toolbox
@@ -65,7 +67,6 @@ from svc_notebook.verbs import (
     last,
     stream,
     sweep,
-    use,
 )
 
 __all__ = [
@@ -79,6 +80,7 @@ __all__ = [
     "CompletionStream",
     "ConfigError",
     "Conversation",
+    "CutError",
     "DocumentError",
     "Emulator",
     "LedgerError",
@@ -112,6 +114,7 @@ __all__ = [
     "panel",
     "read_parquet",
     "replies_df",
+    "score",
     "stream",
     "sweep",
     "tool",
@@ -122,6 +125,12 @@ __all__ = [
 ]
 
 __version__ = version("svc-notebook")
+
+
+def __dir__() -> list[str]:
+    """Let the Tab key offer what is meant to be used, and no part behind it."""
+    return [*__all__, "__version__"]
+
 
 # A client that is given no address or ledger takes this kernel's.
 provide(
@@ -135,13 +144,13 @@ provide(
 
 def load_ipython_extension(ipython: Any) -> None:  # noqa: ANN401 - IPython's shell
     """Register `%svc` and `%%svc` (`%load_ext svc_notebook`)."""
-    from svc_notebook.magics.svc import load  # noqa: PLC0415 - IPython only here
+    from svc_notebook.magics.loading import load  # noqa: PLC0415 - IPython only here
 
     load(ipython)
 
 
 def unload_ipython_extension(ipython: Any) -> None:  # noqa: ANN401 - IPython's shell
     """Take `%svc` and `%%svc` away again."""
-    from svc_notebook.magics.svc import unload  # noqa: PLC0415 - IPython only here
+    from svc_notebook.magics.loading import unload  # noqa: PLC0415 - IPython only here
 
     unload(ipython)

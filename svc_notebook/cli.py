@@ -10,10 +10,12 @@ import argparse
 import contextlib
 import io
 import os
+import shlex
 import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 from svc_notebook.emulator.server import Emulator
@@ -34,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The words behind the command's name; the program's own if None.
     """
     _mend_output()
-    arguments = _parser().parse_args(argv)
+    arguments = _read(_parser(), sys.argv[1:] if argv is None else argv)
     try:
         status: int = arguments.run(arguments)
     except KeyboardInterrupt:
@@ -49,11 +51,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
+def _read(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
+    if not words:
+        parser.print_help(sys.stderr)
+        parser.exit(WRONG)
+    arguments, unknown = parser.parse_known_args(words)
+    if unknown and arguments.run is _lab:
+        parser.error(
+            f"{unknown[0]!r} is no option of lab; what JupyterLab takes stands behind "
+            f"--: svc-notebook lab -- {shlex.join(unknown)}"
+        )
+    if unknown:
+        parser.error(f"unrecognized arguments: {shlex.join(unknown)}")
+    return arguments
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="svc-notebook",
         description="A hosted chat-completion service in Jupyter notebooks.",
         epilog="Start with: svc-notebook demo",
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"svc-notebook {version('svc-notebook')}"
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_demo(commands.add_parser("demo", help="run the quickstart and watch it"))

@@ -211,8 +211,12 @@ def _to_keyring(value: str) -> str | None:
     return None
 
 
-def _clean(value: str, source: str) -> str | MissingKeyError:
+def _clean(value: object, source: str) -> str | MissingKeyError:
     """Return the key itself, or why it cannot be sent."""
+    if not isinstance(value, str):
+        return MissingKeyError(
+            f"The API key from {source} is {type(value).__name__}; give it as text."
+        )
     cleaned = value.strip().strip("\"'").strip()
     scheme, _, rest = cleaned.partition(" ")
     if scheme.lower() == "bearer":

@@ -9,10 +9,12 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from svc_notebook.errors import SettingsError
+from svc_notebook.errors import ParameterError, SettingsError
 from svc_notebook.service.address import to_base_url
 from svc_notebook.service.catalogue import DEFAULT_MODEL
 
@@ -24,6 +26,7 @@ ENV_NAMES = {
     "answers": "SVC_ANSWERS",
     "prices": "SVC_PRICES",
     "timeouts": "SVC_TIMEOUTS",
+    "allow_http": "SVC_ALLOW_HTTP",
 }
 WAYS_ON = """\
 Two ways on:
@@ -34,6 +37,7 @@ section of the service's dashboard, are shown once, and are for server-side use 
 kernel."""
 """What to do where a key or an address is missing (doc: Authentication)."""
 
+_WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 DISPLAYS = ("auto", "live", "settled", "plain")
 
 
@@ -131,6 +135,7 @@ class Settings:
         display: How cells show replies: auto, live, settled or plain.
         is_emulated: Whether base_url is the emulator of this kernel.
         timeouts: How long things may take.
+        allow_http: Whether the key may travel in clear to another machine.
         sources: For each value that was set, who set it.
     """
 
@@ -142,11 +147,18 @@ class Settings:
     prices: str | None = None
     is_emulated: bool = False
     timeouts: Timeouts = field(default_factory=Timeouts)
+    allow_http: bool = False
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.allow_http, bool):
+            raise SettingsError(
+                f"allow_http={self.allow_http!r} is not allowed; give True or False "
+                "(SVC_ALLOW_HTTP takes 1 or 0)."
+            )
         if self.base_url is not None:
-            object.__setattr__(self, "base_url", to_base_url(self.base_url))
+            base_url = to_base_url(self.base_url, allow_http=self.allow_http)
+            object.__setattr__(self, "base_url", base_url)
         if self.display not in DISPLAYS:
             raise SettingsError(
                 f"display={self.display!r} is not a way to show replies; use one of "
@@ -170,6 +182,9 @@ class Settings:
         }
         if "timeouts" in values:
             values["timeouts"] = Timeouts.from_text(values["timeouts"])
+        if "allow_http" in values:
+            word = values["allow_http"]
+            values["allow_http"] = _WORDS.get(word.lower(), word)
         values.setdefault("ledger", str(default_ledger(environ)))
         sources = {
             name: ENV_NAMES[name] for name in values if ENV_NAMES[name] in environ
@@ -192,12 +207,13 @@ def read_env(
         other one what is wrong with it.
     """
     problems: dict[str, SettingsError] = {}
-    for name in ENV_NAMES.values():
-        if name in environ:
-            try:
-                Settings.from_env({name: environ[name]})
-            except SettingsError as problem:
-                problems[name] = problem.with_traceback(None)
+    allow = ENV_NAMES["allow_http"]  # first: whether an address is right hangs on it
+    for name in sorted(ENV_NAMES.values(), key=lambda name: name != allow):
+        given = {each: environ[each] for each in (name, allow) if each in environ}
+        try:
+            Settings.from_env({k: v for k, v in given.items() if k not in problems})
+        except SettingsError as problem:
+            problems[name] = problem.with_traceback(None)
     usable = {name: environ[name] for name in environ if name not in problems}
     return Settings.from_env(usable), problems
 
@@ -205,6 +221,40 @@ def read_env(
 def mark_of_env(environ: Mapping[str, str]) -> tuple[str | None, ...]:
     """Return what of the environment settings are read from, to see a change."""
     return tuple(environ.get(name) for name in (*ENV_NAMES.values(), "XDG_DATA_HOME"))
+
+
+def refuse_near_endpoint(word: str) -> None:
+    """Take a misspelt `emulator` or `service` for no model: who is asked would differ.
+
+    Raises:
+        ParameterError: It is near one of the two words.
+    """
+    if word.startswith("svc"):
+        return
+    near = get_close_matches(word.lower(), ("emulator", "service"), n=1, cutoff=0.75)
+    if near:
+        raise ParameterError(
+            f"{word!r} was not taken for a model's id; did you mean `{near[0]}`? "
+            "Nothing has changed.",
+            param="model",
+        )
+
+
+def to_path(name: str, path: object) -> str:
+    """Return a path as text.
+
+    Args:
+        name: Of what is at the path, for the message.
+        path: As given.
+
+    Raises:
+        ParameterError: It is no path, or empty.
+    """
+    is_path = isinstance(path, (str, PathLike))
+    if not is_path or not str(path).strip():
+        found = "empty" if is_path else type(path).__name__
+        raise ParameterError(f"{name} is {found}; give the path of a file.", param=name)
+    return str(path)
 
 
 def default_ledger(environ: Mapping[str, str]) -> Path:

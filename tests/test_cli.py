@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import svc_notebook as svc
 from svc_notebook.cli import main
 from svc_notebook.demo.show import kernel_env
 
@@ -30,11 +31,31 @@ def _run(
 
 
 def test_without_a_command_it_says_which_there_are() -> None:
-    """No command is a mistake of usage, and the help names the demo."""
+    """No command is a mistake of usage, answered by the whole help."""
     got = _run()
 
     assert got.returncode == 2
-    assert "required: COMMAND" in got.stderr
+    assert "Start with: svc-notebook demo" in got.stderr
+
+
+def test_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--version` is what a report of a fault begins with."""
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"svc-notebook {svc.__version__}\n"
+
+
+def test_an_option_of_jupyterlab_is_shown_its_place(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`lab --no-browser` is refused with the line that works."""
+    with pytest.raises(SystemExit) as ended:
+        main(["lab", "--no-browser"])
+
+    assert ended.value.code == 2
+    assert "svc-notebook lab -- --no-browser" in capsys.readouterr().err
 
 
 def test_help_names_the_commands() -> None:

@@ -15,6 +15,7 @@ NAMES = [
     "CompletionStream",
     "ConfigError",
     "Conversation",
+    "CutError",
     "DocumentError",
     "Emulator",
     "LedgerError",
@@ -48,6 +49,7 @@ NAMES = [
     "panel",
     "read_parquet",
     "replies_df",
+    "score",
     "stream",
     "sweep",
     "tool",
@@ -61,6 +63,11 @@ NAMES = [
 def test_the_public_names_are_these() -> None:
     """`svc_notebook.__all__` is sorted and holds the names listed here."""
     assert svc_notebook.__all__ == NAMES
+
+
+def test_the_tab_key_offers_these_alone() -> None:
+    """What `svc.<Tab>` lists holds no module and no part behind the public names."""
+    assert dir(svc_notebook) == sorted(["__version__", *NAMES])
 
 
 def test_every_public_name_is_there_and_explains_itself() -> None:

@@ -28,7 +28,7 @@ from .echoes import refuse_key
 from .gates import Gates
 from .journal import Journal
 from .keys import to_key, wanted_key
-from .limits import Due
+from .limits import Due, Room
 from .logs import keep_out_of_logs
 from .retry import INTERACTIVE, Policy
 from .shared import shared_gates
@@ -83,6 +83,11 @@ class AsyncClient:
         found = to_key(api_key if key is None else key)
         api_key = key = None  # nothing below may show them in a traceback
         given = ambient()
+        if not isinstance(settings, Settings | None):
+            raise SettingsError(
+                f"settings is {type(settings).__name__}; give the address by name: "
+                "base_url='https://HOST/v1'."
+            )
         self.settings = settings or given.settings()
         if isinstance(found, MissingKeyError):
             raise found
@@ -326,6 +331,14 @@ class AsyncClient:
             ConfigError: The API key or the base address is missing.
         """
         return self._parts().gates.of(model).due()
+
+    def room(self, model: str) -> Room | None:
+        """Say how many requests to a model our limits let through now.
+
+        Raises:
+            ConfigError: The API key or the base address is missing.
+        """
+        return self._parts().gates.of(model).room()
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; the client can be used again."""

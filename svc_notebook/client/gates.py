@@ -11,7 +11,7 @@ from threading import Lock
 
 from svc_notebook.service.catalogue import Limit, limit_of
 
-from .limits import Clock, Due, Others, Slot, Windows
+from .limits import Clock, Due, Others, Room, Slot, Windows
 
 MAX_CLOSED_S = 60.0
 _FIRST_GAP_S = 0.2
@@ -95,6 +95,10 @@ class Gate:
             return self.try_pass(slot)
         finally:
             self.give_back(slot)
+
+    def room(self) -> Room | None:
+        """Say how many requests may still be sent now; None where no limit is known."""
+        return self._windows.room() if self._windows else None
 
     def give_back(self, slot: Slot) -> None:
         """Free a place whose request was not sent."""

@@ -55,8 +55,18 @@ class Due:
     reason: str = ""
 
 
+class Room(NamedTuple):
+    """How many requests may still be sent now, in each window."""
+
+    in_second: int
+    in_minute: int
+
+
 class Others(Protocol):
     """What the other kernels of this machine sent, with the same key."""
+
+    def times(self) -> Sequence[float]:
+        """Return when the requests of the last minute were sent, by all kernels."""
 
     def take(self, now_s: float, windows: Sequence[Window]) -> Due | int | None:
         """Count a request that is let out now, or say how long it has to wait.
@@ -93,8 +103,8 @@ class Windows:
         others: Others | None = None,
     ) -> None:
         self._windows = (
-            Window(per_minute, MINUTE_S + margin_s, "minute limit"),
-            Window(per_second, SECOND_S + margin_s, "second limit"),
+            Window(per_minute, MINUTE_S + margin_s, "per-minute limit"),
+            Window(per_second, SECOND_S + margin_s, "per-second limit"),
         )
         self._others = others
         self._held_until_s, self._held_by = float("-inf"), ""
@@ -151,6 +161,19 @@ class Windows:
         if self._others and ticket is not None:
             self._others.drop(ticket)
 
+    def room(self) -> Room:
+        """Say how many requests may still be sent now, by what all kernels sent."""
+        others = self._others.times() if self._others else ()
+        with self._lock:
+            now_s = self._clock()
+            own = [_gone_s(slot, now_s) for slot in self._slots]
+        minute, second = (
+            window.n_allowed
+            - max(_n_in(window, own, now_s), _n_in(window, others, now_s))
+            for window in self._windows
+        )
+        return Room(max(second, 0), max(minute, 0))
+
     def _ask_others(self, slot: Slot, now_s: float) -> Due:
         if self._others is None:
             return Due(0.0)
@@ -182,6 +205,10 @@ class Windows:
                 break
             n_old += 1
         del self._slots[:n_old]
+
+
+def _n_in(window: Window, times_s: Sequence[float], now_s: float) -> int:
+    return sum(at_s + window.length_s > now_s for at_s in times_s)
 
 
 def _gone_s(slot: Slot, now_s: float) -> float:

@@ -59,6 +59,12 @@ class SharedQuota:
         is_busy = found is None and self._busy_since_s is not None
         return Due(BUSY_S, windows[-1].name) if is_busy else found
 
+    def times(self) -> Sequence[float]:
+        """Return when those of the last minute were sent; see `limits.Others`."""
+        found = self._step(lambda file: _times(file, self._quota)) or ()
+        latest_s = self._clock() + 1  # a later one is of before this machine began anew
+        return [at_s for at_s in found if at_s <= latest_s]
+
     def stamp(self, ticket: int, at_s: float) -> None:
         """Note when a request was really sent."""
         self._step(lambda file: file.execute(_STAMP, (at_s, ticket)))
@@ -111,6 +117,13 @@ class SharedQuota:
         return file
 
 
+def _times(file: sqlite3.Connection, quota: str) -> list[float]:
+    rows = file.execute(
+        "SELECT at_s FROM sent WHERE quota=? ORDER BY at_s DESC", (quota,)
+    )
+    return [at_s for (at_s,) in rows]
+
+
 def _take(
     file: sqlite3.Connection, quota: str, now_s: float, windows: Sequence[Window]
 ) -> Due | int | None:
@@ -119,10 +132,7 @@ def _take(
     file.execute(
         "DELETE FROM sent WHERE at_s<=? OR at_s>?", (now_s - keep_s, now_s + 1)
     )
-    rows = file.execute(
-        "SELECT at_s FROM sent WHERE quota=? ORDER BY at_s DESC", (quota,)
-    )
-    times = [at_s for (at_s,) in rows]
+    times = _times(file, quota)
     waits = [
         Due(times[window.n_allowed - 1] + window.length_s - now_s, window.name)
         for window in windows

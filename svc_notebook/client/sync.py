@@ -25,7 +25,7 @@ from .aio import AsyncClient
 from .answered import Answerer
 from .gates import Gates
 from .keys import to_key
-from .limits import Due
+from .limits import Due, Room
 from .portal import open_portal, portal
 from .retry import INTERACTIVE, Policy
 from .signature import with_params
@@ -245,6 +245,14 @@ class Client:
             ConfigError: The API key or the base address is missing.
         """
         return self._client.due(model)
+
+    def room(self, model: str) -> Room | None:
+        """Say how many requests to a model our limits let through now.
+
+        Raises:
+            ConfigError: The API key or the base address is missing.
+        """
+        return self._client.room(model)
 
     def close(self) -> None:
         """Close the connections; the client can be used again."""

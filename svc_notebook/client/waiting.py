@@ -11,7 +11,7 @@ class Waiting:
 
     Attributes:
         wait_s: Seconds, as far as is known now.
-        reason: For people, such as "minute limit of svc-v2-70b-instruct".
+        reason: For people, such as "per-minute limit of svc-v2-70b-instruct".
     """
 
     wait_s: float

@@ -7,6 +7,7 @@ Jupyter would have kept.
 """
 
 import asyncio
+import atexit
 import re
 import signal
 from collections.abc import Callable, Iterator, Mapping
@@ -98,6 +99,8 @@ async def _play(
             if client.is_stopped:
                 return Ended(notebook, "Stopped", is_stopped=True)
             return Ended(notebook, _why(error, noise))
+        finally:
+            await client.end_kernel()
     return Ended(notebook)
 
 
@@ -126,18 +129,26 @@ class _Client(NotebookClient):
         self.stage = stage
         self.is_stopped = False
 
-    async def async_start_new_kernel_client(self) -> Any:  # noqa: ANN401 - nbclient's
-        """Join the kernel, and take Ctrl-C over from nbclient."""
-        started = await super().async_start_new_kernel_client()
+    async def async_start_new_kernel(self, **kwargs: Any) -> None:  # noqa: ANN401 - nbclient's
+        """Start the kernel, and before that take Ctrl-C over from nbclient."""
+        # Its own handler ends the kernel beside what still waits for the kernel.
         task = asyncio.current_task()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop, task)
-        return started
+        await super().async_start_new_kernel(**kwargs)
+
+    async def end_kernel(self) -> None:
+        """End the kernel if it was stopped before nbclient had joined it."""
+        if self.km is not None and self.km.has_kernel:
+            self.shutdown_kernel = "immediate"  # it does not listen yet
+            await self._async_cleanup_kernel()
+        atexit.unregister(self._cleanup_kernel)
 
     def _stop(self, task: "asyncio.Task[Any] | None") -> None:
-        self.is_stopped = True
-        if task:
+        # A second Ctrl-C must not break off the ending of the kernel.
+        if task and not self.is_stopped:
+            self.is_stopped = True
             task.cancel()
 
     async def async_execute_cell(

@@ -183,12 +183,15 @@ class Page:
         if ended.reason:
             _say("", f"  {self.palette.bad(ended.reason + '.')}")
         path = _shown(folder / book.NAME)
-        _say(
-            "",
-            f"  {self.palette.strong('Written')}",
-            f"    {path}  (answered by {self._who}, and says so)",
-            f"    {_shown(folder / 'ledger.sqlite')}  (each exchange of this run)",
-        )
+        ledger = folder / "ledger.sqlite"
+        _say("", f"  {self.palette.strong('Written')}")
+        if ledger.exists():
+            _say(
+                f"    {path}  (answered by {self._who}, and says so)",
+                f"    {_shown(ledger)}  (each exchange of this run)",
+            )
+        else:
+            _say(f"    {path}  (nothing was asked)")
         if not ended.reason:
             self._next(path)
 

@@ -13,6 +13,8 @@ _HELD_BACK = 16
 """A word of so many letters may still grow; a longer one, or one of a script that
 puts no blanks between words, is shown without waiting for its end."""
 _MIN_COLUMNS = 20
+_NEVER_FIRST = "ะาำๅๆฯ"  # Thai vowels and signs that belong to the letter before,
+_NEVER_LAST = "เแโใไ"  # and those that belong to the letter behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +112,10 @@ class Gutter:
         # Blanks wait for the word behind them: none is left at the end of a line.
         word = " " * self._blanks + word
         self._blanks = 0
-        return shown + "".join(self._letter(letter) for letter in word)
+        return shown + "".join(map(self._unbroken, _clusters(word)))
 
-    def _letter(self, letter: str) -> str:
-        wide = width(letter)
+    def _unbroken(self, letters: str) -> str:
+        wide = width(letters)
         shown = ""
         if self._column is not None and self._column + wide > self.room:
             shown = self._break()
@@ -121,7 +123,19 @@ class Gutter:
             shown += self._front
             self._column = 0
         self._column += wide
-        return shown + letter
+        return shown + letters
+
+
+def _clusters(word: str) -> list[str]:
+    """Divide a word into letters, each with what no line may part from it."""
+    found: list[str] = []
+    for letter in word:
+        is_tied = letter in _NEVER_FIRST or _letter_width(letter) == 0
+        if found and (is_tied or found[-1][-1] in _NEVER_LAST):
+            found[-1] += letter
+        else:
+            found.append(letter)
+    return found
 
 
 def width(text: str) -> int:

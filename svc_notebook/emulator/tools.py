@@ -55,7 +55,7 @@ def told_results(ask: Ask) -> tuple[str, ...]:
     room = min(_TOLD_TOKENS, int(ask.max_tokens * _TOLD_SHARE)) // max(1, len(answers))
     results = [
         f" {names.get(each.tool_call_id or '', 'the tool')} answered: "
-        f"{_shortened(each.content, room)}."
+        f"{_shortened(each.content, room).rstrip('. ')}."
         for each in reversed(answers)
     ]
     return tuple(split_tokens("".join(results)))

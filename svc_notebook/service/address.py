@@ -1,7 +1,7 @@
 """The base address of the service, mended or refused (doc: Versioning).
 
-Rules: pure; the result ends with /v1 and has no slash behind it; a key must
-never travel in clear, so http is for this machine alone.
+Rules: pure; the result ends with /v1 and has no slash behind it; a key travels
+in clear only where that was asked for; else http is for this machine alone.
 """
 
 import ipaddress
@@ -16,17 +16,22 @@ _OTHER_VERSION = re.compile(r"v\d+")
 _RIGHT_FORM = "the right form is https://HOST/v1"
 
 
-def to_base_url(text: str) -> str:
+def to_base_url(text: str, *, allow_http: bool = False) -> str:
     """Return the base address in its one form, such as https://host/v1.
 
     Args:
         text: What a user gave: with or without a trailing slash, without /v1, or
             with the whole endpoint.
+        allow_http: Whether the key may travel in clear to another machine.
 
     Raises:
         SettingsError: It is no address of the service, it holds a user name, a query
             or a fragment, or it would carry the key in clear to another machine.
     """
+    if not isinstance(text, str):
+        raise SettingsError(
+            f"The base address is {type(text).__name__}; give a text: {_RIGHT_FORM}."
+        )
     cleaned = text.strip().strip("\"'")
     parts = _split(cleaned)
     path = parts.path.rstrip("/").removesuffix("/" + OPERATION).rstrip("/")
@@ -38,10 +43,12 @@ def to_base_url(text: str) -> str:
         )
     if last != VERSION:
         path = f"{path}/{VERSION}"
-    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+    is_clear = parts.scheme == "http" and not is_loopback(parts.hostname or "")
+    if is_clear and not allow_http:
         raise SettingsError(
             f"The base address is http://{parts.hostname}: the API key would travel "
-            f"in clear. Use https ({_RIGHT_FORM}); http is for this machine only."
+            f"in clear. Use https ({_RIGHT_FORM}); http is for this machine, "
+            "or for a network you trust: SVC_ALLOW_HTTP=1 allows it."
         )
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
 

@@ -14,12 +14,13 @@ from svc_notebook.errors import ParameterError
 
 from .params import MAX_STOPS, PARAM_NAMES, PARAMS, Param
 from .text import check_text
-from .tool import check_definition
+from .tool import check_definition, function_given
 
 _BY_NAME = {param.name: param for param in PARAMS}
 _OTHER_NAMES = ("model", "messages", "system", "tools", "extra")
 _SHOWN_CHARS = 24
 _SHOWN_BITS = 64
+_BOOLEANS = frozenset({"bool", "bool_"})  # numpy's too, without importing it
 _PROMPT_FIRST = (
     "The prompt goes first, without a name: complete('...') or complete([...]) with "
     "messages (doc: Request body)."
@@ -49,6 +50,22 @@ def check(name: str, value: object) -> object:
     return _check_number(param, value)
 
 
+def check_flag(name: str, value: object) -> None:
+    """Refuse what is neither True nor False: any text would count as True.
+
+    Args:
+        name: Of the argument.
+        value: As given.
+
+    Raises:
+        ParameterError: It is something else.
+    """
+    if not isinstance(value, bool) and type(value).__name__ not in _BOOLEANS:
+        raise ParameterError(
+            f"{name}={_shown(value)} is not allowed; give True or False.", param=name
+        )
+
+
 def check_all(params: Mapping[str, object]) -> dict[str, object]:
     """Check every parameter that was given and drop those that are None.
 
@@ -71,7 +88,8 @@ def unknown_param(name: str) -> ParameterError:
     if name in _ELSEWHERE:
         return ParameterError(_ELSEWHERE[name], param=name)
     names = [*PARAM_NAMES, *_OTHER_NAMES]
-    near = get_close_matches(name, names, n=1)
+    near = [each for each in names if len(name) > 1 and each.startswith(name)]
+    near = near or get_close_matches(name, names, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return ParameterError(
         f"{name!r} is not a parameter of the service; {hint}The parameters are "
@@ -91,7 +109,7 @@ def _check_number(param: Param, value: object) -> int | float:
 
 def _as_number(value: object) -> int | float | None:
     """Accept ints and floats, numpy's too; refuse booleans and everything else."""
-    if isinstance(value, bool) or type(value).__name__ in {"bool", "bool_"}:
+    if isinstance(value, bool) or type(value).__name__ in _BOOLEANS:
         return None
     if type(value) in {int, float}:
         return value  # type: ignore[return-value]  # just tested, exactly
@@ -126,6 +144,8 @@ def _check_stops(value: object) -> str | tuple[str, ...]:
 
 
 def _check_tools(value: object) -> tuple[Mapping[str, Any], ...]:
+    if callable(value):
+        raise function_given()
     if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
         raise ParameterError(
             f"tools is {type(value).__name__}; give a list of tool definitions "

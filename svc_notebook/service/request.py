@@ -76,7 +76,7 @@ def build_request(
         messages=to_messages(prompt, system=system),
         params=checked,
         tools=tuple(dict(tool) for tool in tools),  # type: ignore[attr-defined]  # checked
-        extra=_check_extra(extra or {}),
+        extra=check_extra(extra),
     )
 
 
@@ -98,7 +98,20 @@ def check_model(model: object) -> str:
 _OWN_FIELDS = frozenset({"model", "messages", "stream", "tools", *PARAM_NAMES})
 
 
-def _check_extra(extra: Mapping[str, Any]) -> dict[str, Any]:
+def check_extra(extra: object) -> dict[str, Any]:
+    """Return fields that the document does not show, by name.
+
+    Raises:
+        ParameterError: It is no mapping, or it hides a field that the document shows.
+    """
+    if extra is None:
+        return {}
+    if not isinstance(extra, Mapping):
+        raise ParameterError(
+            f"extra is {type(extra).__name__}; give a mapping of names to values, such "
+            "as extra={'name': 1}.",
+            param="extra",
+        )
     hidden = [name for name in extra if name in _OWN_FIELDS]
     if hidden:
         raise ParameterError(

@@ -52,6 +52,16 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         )
 
 
+def function_given() -> ParameterError:
+    """Build the error for a function where definitions are sent as they are."""
+    return ParameterError(
+        "tools holds a function, and only definitions are sent here; give "
+        "[svc.tool(...).definition], in a sweep a list of such lists. svc.complete "
+        "takes functions and runs them (doc: Tool definition).",
+        param="tools",
+    )
+
+
 def check_definition(value: object) -> Mapping[str, Any]:
     """Return a ready-made tool definition if it has the document's outline.
 
@@ -62,6 +72,8 @@ def check_definition(value: object) -> Mapping[str, Any]:
         function = value.get("function")
         if isinstance(function, Mapping) and isinstance(function.get("name"), str):
             return value
+    if callable(value):
+        raise function_given()
     raise ParameterError(
         "A tool definition lacks something; give it type='function' and a function "
         "with a name "

@@ -330,7 +330,7 @@ def test_interrupted_wait_for_a_limit_frees_its_place(
 
     partial = stream.cancel()
 
-    assert waiting == Waiting(1.08, "second limit of svc-v2-8b-instruct")
+    assert waiting == Waiting(1.08, "per-second limit of svc-v2-8b-instruct")
     assert partial is not None
     assert (partial.exchange.status, partial.exchange.n_attempts) == ("cancelled", 0)
     assert kept.exchanges == [partial.exchange]

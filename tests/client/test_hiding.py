@@ -95,6 +95,23 @@ def test_arguments_of_calls_are_hidden_each_apart() -> None:
     ]
 
 
+def test_the_end_of_an_answer_lets_go_of_what_calls_held() -> None:
+    """A stream that breaks off in a call shows all that came of its arguments."""
+    hiding = Hiding(KEY)
+    hiding.take(Delta(index=1, calls=(CallPiece(index=2, arguments="{sk-"),)))
+
+    rest = list(hiding.flush())
+
+    assert rest == [Delta(index=1, calls=(CallPiece(index=2, arguments="sk-"),))]
+
+
+def test_a_finish_reason_shows_no_key() -> None:
+    """Where a service echoes the key as the reason, the reason is blotted out."""
+    shown = Hiding(KEY).take(Delta(finish_reason=f"bad {VALUE}"))
+
+    assert shown.finish_reason == "bad [key]"
+
+
 def test_a_word_is_no_key() -> None:
     """A key of fewer than 8 characters is an ordinary word, and stays."""
     hiding = Hiding(Key("word", source="test"))

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from svc_notebook.client.gates import Gate, Gates
-from svc_notebook.client.limits import Due, Slot, Windows
+from svc_notebook.client.limits import Due, Room, Slot, Windows
 from svc_notebook.client.shared import shared_gates
 from svc_notebook.credentials import Key
 from svc_notebook.service.catalogue import Limit
@@ -89,7 +89,7 @@ def test_late_requests_hold_up_those_behind(now: Now) -> None:
 
     got = windows.try_pass(second)
 
-    assert got == Due(1.08, "second limit")
+    assert got == Due(1.08, "per-second limit")
 
 
 def test_requests_that_connect_first_count_from_when_they_are_written(now: Now) -> None:
@@ -128,8 +128,8 @@ def test_the_reason_names_the_limit(now: Now) -> None:
     assert [(round(due.wait_s, 2), due.reason) for due in got] == [
         (0.0, ""),
         (0.0, ""),
-        (1.08, "second limit"),
-        (60.08, "minute limit"),
+        (1.08, "per-second limit"),
+        (60.08, "per-minute limit"),
     ]
 
 
@@ -166,7 +166,7 @@ def test_models_do_not_hold_each_other_up(now: Now) -> None:
         due = full.try_pass(full.reserve())
     other = gates.of("svc-v2-70b-instruct")
 
-    assert due.reason == "second limit of svc-v2-8b-instruct"
+    assert due.reason == "per-second limit of svc-v2-8b-instruct"
     assert other.try_pass(other.reserve()).wait_s == 0.0
     assert gates.of("svc-v2-8b-instruct") is full
 
@@ -198,6 +198,33 @@ def test_a_refusal_teaches_an_unlisted_model_care(now: Now) -> None:
 
     assert [round(wait_s, 1) for wait_s in careful] == [0.0, 0.2, 0.4]
     assert calm == [0.0, 0.0, 0.0]
+
+
+def test_care_has_an_end(now: Now) -> None:
+    """However often it refused, a model is asked every 12 s."""
+    gate = gate_of(None, now)
+    for _ in range(20):
+        now.s += 100
+        gate.refused(gate.reserve(), wait_s=0.0)
+    now.s += 100
+
+    waits = [gate.try_pass(gate.reserve()).wait_s for _ in range(3)]
+
+    assert waits == [0.0, 12.0, 24.0]
+
+
+def test_a_refused_request_takes_up_no_place(now: Now) -> None:
+    """The service does not count it, so another may go at once."""
+    gate = gate_of(Limit(per_second=5, per_minute=50), now)
+    slots = [gate.reserve() for _ in range(5)]
+    for slot in slots:
+        gate.try_pass(slot)
+        gate.sent(slot)
+    gate.refused(slots[0], wait_s=0.0)
+
+    waits = [gate.try_pass(gate.reserve()).wait_s > 0 for _ in range(2)]
+
+    assert waits == [False, True]
 
 
 def test_a_refusal_closes_the_gate_for_everybody(now: Now) -> None:
@@ -277,3 +304,13 @@ def test_looking_at_a_careful_gate_takes_no_place(now: Now) -> None:
     got = [round(gate.due().wait_s, 1) for _ in range(3)]
 
     assert got == [0.2, 0.2, 0.2]
+
+
+def test_the_room_left_counts_those_that_wait(now: Now) -> None:
+    """Who waits for a window has a place in it; no limit, no room to tell."""
+    limited = Gate("small", Limit(per_second=5, per_minute=50), clock=now)
+    for _ in range(7):
+        limited.reserve()
+
+    assert limited.room() == Room(0, 43)
+    assert Gate("free", None, clock=now).room() is None

@@ -30,6 +30,7 @@ from svc_notebook.settings import Timeouts
 Serve = Callable[..., Any]
 ClientOf = Callable[..., Client]
 Virtual = Any  # the conftest's VirtualTime
+Kept = Any  # the conftest's Kept
 
 
 def http(body: bytes, *, status: int = 200, kind: str = "", **headers: str) -> bytes:
@@ -156,6 +157,35 @@ def test_refused_connection(serve: Serve, client_of: ClientOf) -> None:
 
     with pytest.raises(NoConnectionError, match=r"127\.0\.0\.1:\d+.*refused"):
         client_of(base_url).complete("Hi")
+
+
+def test_requests_that_were_never_sent_take_no_place(
+    serve: Serve, client_of: ClientOf, kept: Kept
+) -> None:
+    """However often a connection was refused, the limit is whole when it is there."""
+    server = serve([])
+    base_url = server.base_url
+    server.close()
+    client = client_of(base_url, model="svc-v2-70b-instruct")
+
+    for _ in range(20):  # sixty tries in half a minute
+        with pytest.raises(NoConnectionError):
+            client.complete("Hi")
+
+    assert [each.n_attempts for each in kept.exchanges] == [3] * 20
+    assert max(each.queue_s for each in kept.exchanges) < 0.1
+
+
+def test_answers_wear_care_off(serve: Serve, client_of: ClientOf, kept: Kept) -> None:
+    """A model that refused once is asked slowly, and at full speed after 20 answers."""
+    server = serve([http(b"{}", status=429), "keep"], [GOOD, "keep"])
+    client = client_of(server.base_url, model="svc-next")
+
+    for _ in range(25):
+        client.complete("Hi")
+
+    waits = [each.queue_s > 0.1 for each in kept.exchanges]
+    assert (any(waits[1:20]), any(waits[21:])) == (True, False)
 
 
 def test_no_such_host(client_of: ClientOf) -> None:

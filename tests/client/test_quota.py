@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from svc_notebook.client.limits import Due, Window, Windows
+from svc_notebook.client.limits import Due, Room, Window, Windows
 from svc_notebook.client.quota import SharedQuota
 from svc_notebook.client.shared import shared_gates
 from svc_notebook.credentials import Key
 from svc_notebook.emulator.server import Emulator
 
 ROOT = Path(__file__).parents[2]
-WINDOWS = (Window(50, 60.08, "minute limit"), Window(5, 1.08, "second limit"))
+WINDOWS = (Window(50, 60.08, "per-minute limit"), Window(5, 1.08, "per-second limit"))
 KEY = "sk-secret-of-the-test"
 
 
@@ -80,7 +80,7 @@ def test_two_kernels_share_both_windows(path: Path, now: Now) -> None:
     now.s += 1.09
 
     assert [round(due.wait_s, 2) for due in got] == [0.0, 0.0, 1.08]
-    assert got[-1].reason == "second limit"
+    assert got[-1].reason == "per-second limit"
     assert let_out(two) == Due(0.0)
 
 
@@ -111,6 +111,17 @@ def test_a_slot_that_is_given_back_is_free_for_all(path: Path, now: Now) -> None
     got = [let_out(two).wait_s > 0 for _ in range(2)]
 
     assert got == [False, True]
+
+
+def test_another_key_or_model_counts_apart(path: Path, now: Now) -> None:
+    """One file holds the counts of all; none of them holds up another."""
+    one, other = (SharedQuota(path, mark, clock=now) for mark in "ab")
+    full = [one.take(now.s, WINDOWS) for _ in range(6)]
+
+    got = other.take(now.s, WINDOWS)
+
+    assert isinstance(full[-1], Due)
+    assert isinstance(got, int)
 
 
 def test_a_late_request_counts_from_when_it_was_sent(path: Path, now: Now) -> None:
@@ -203,7 +214,7 @@ def test_a_file_that_is_held_is_not_waited_for(path: Path, now: Now) -> None:
 
     took_s = time.perf_counter() - began_s
     holder.close()
-    assert got[:8] == [Due(0.02, "second limit")] * 8
+    assert got[:8] == [Due(0.02, "per-second limit")] * 8
     assert got[8:20] == [None] * 12
     assert took_s < 1.0
 
@@ -326,3 +337,16 @@ def test_two_kernels_at_once_meet_no_refusal(
 
     assert said == ["0\n", "0\n"]
     assert len(emulator.requests) == 16
+
+
+def test_the_room_left_counts_every_kernel(path: Path, now: Now) -> None:
+    """What one kernel sent is missing from the room of another, until it is old."""
+    one, other = kernels(path, now)
+    for _ in range(3):
+        one.try_pass(one.reserve())
+    at_once = other.room()
+    now.s += 2.0
+    later = other.room()
+    now.s += 60.0
+
+    assert (at_once, later, other.room()) == (Room(2, 47), Room(5, 47), Room(5, 50))

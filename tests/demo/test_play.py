@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from nbformat import NotebookNode, from_dict
 
@@ -87,6 +89,36 @@ def test_a_kernel_that_dies_is_one_sentence(tmp_path: Path) -> None:
     ended = _play(Seen(), tmp_path, "import os; os._exit(1)")
 
     assert ended.reason == "The kernel did not run (DeadKernelError)"
+
+
+@pytest.mark.parametrize("n_times", [1, 3])
+def test_ctrl_c_while_the_kernel_starts_is_calm(tmp_path: Path, n_times: int) -> None:
+    """A kernel that is stopped before it has answered goes; no error shows.
+
+    The kernel's own start sends the signal, so that it comes in that time.
+    """
+    start = tmp_path / "ipython" / "profile_default" / "startup" / "stop.py"
+    start.parent.mkdir(parents=True)
+    start.write_text(
+        f"import os, time\n"
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n"
+        f"for _ in range({n_times}): os.kill({os.getpid()}, {int(signal.SIGINT)}); "
+        f"time.sleep(0.05)\n"
+        f"time.sleep(60)\n"
+    )
+    seen = Seen()
+
+    ended = play(
+        _notebook("print('never')"),
+        seen.stage,
+        env={**os.environ, "IPYTHONDIR": str(tmp_path / "ipython")},
+        cwd=str(tmp_path),
+        columns=60,
+    )
+
+    assert (ended.reason, ended.is_stopped) == ("Stopped", True)
+    assert seen.text == ""
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
 
 
 def test_terminal_commands_of_an_output_are_shown_not_obeyed(tmp_path: Path) -> None:

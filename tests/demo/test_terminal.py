@@ -39,6 +39,15 @@ def test_breaks_a_word_that_fits_on_no_line() -> None:
     ]
 
 
+def test_a_line_does_not_part_a_thai_vowel_from_its_letter() -> None:
+    """No line begins with a vowel that stands behind, or ends with one in front."""
+    got = _shown(["ทำนำเกาะ" * 9], columns=34)
+
+    lines = [line.removeprefix("  emulator │ ") for line in got.splitlines()]
+    assert "".join(lines) == "ทำนำเกาะ" * 9
+    assert not any(line[0] in "ะาำ" or line[-1] == "เ" for line in lines)
+
+
 def test_shows_a_word_as_soon_as_it_has_ended() -> None:
     """A short word waits for its end; the blank behind it lets it out."""
     gutter = Gutter("emulator", columns=40)

@@ -140,3 +140,13 @@ def test_what_is_no_tool_definition(function: Any) -> None:  # noqa: ANN401 - an
         build_request("Hi", model="m", params={"tools": [tool]})
 
     assert caught.value.param == "tools"
+
+
+@pytest.mark.parametrize("given", [print, [print]])
+def test_a_function_is_no_definition(given: object) -> None:
+    """Whoever sends definitions is told how a function becomes one."""
+    with pytest.raises(ParameterError) as caught:
+        build_request("Hello", model="svc-instruct", params={"tools": given})
+
+    assert "svc.tool(...).definition" in str(caught.value)
+    assert "svc.complete" in str(caught.value)

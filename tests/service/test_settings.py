@@ -1,12 +1,13 @@
 """Settings and where they came from; keys and what they show."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from svc_notebook.credentials import Key, find_key
 from svc_notebook.errors import MissingKeyError, SettingsError
-from svc_notebook.settings import Settings, Timeouts, default_ledger
+from svc_notebook.settings import Settings, Timeouts, default_ledger, read_env
 
 
 def test_settings_from_the_environment() -> None:
@@ -142,3 +143,36 @@ def test_time_outs_that_do_not_end_are_refused(text: str) -> None:
     """A time-out that is no number above 0, or has no such name, is refused."""
     with pytest.raises(SettingsError, match=r"connect_s=5 idle_s=30"):
         Settings.from_env({"SVC_TIMEOUTS": text})
+
+
+CLEAR = {"SVC_BASE_URL": "http://models.lan:8000", "SVC_ALLOW_HTTP": "1"}
+
+
+def test_plain_http_can_be_asked_for() -> None:
+    """Whoever says so lets the key travel in clear, and it stays said."""
+    settings, problems = read_env(CLEAR)
+
+    assert problems == {}
+    assert settings.base_url == "http://models.lan:8000/v1"
+    assert settings.sources["allow_http"] == "SVC_ALLOW_HTTP"
+    assert settings.setting("use", model="m").base_url == settings.base_url
+
+
+@pytest.mark.parametrize("word", ["", "0", "no", "False"])
+def test_plain_http_is_refused_where_nobody_asked(word: str) -> None:
+    """The message names the way to ask for it."""
+    _, problems = read_env({**CLEAR, "SVC_ALLOW_HTTP": word})
+
+    assert list(problems) == ["SVC_BASE_URL"]
+    assert "SVC_ALLOW_HTTP=1" in str(problems["SVC_BASE_URL"])
+
+
+def test_whether_plain_http_is_meant_is_not_guessed() -> None:
+    """Another word than yes or no is a mistake, in the environment and in Python."""
+    settings, problems = read_env({**CLEAR, "SVC_ALLOW_HTTP": "maybe"})
+    wrong: Any = "yes"
+
+    assert settings.base_url is None
+    assert sorted(problems) == ["SVC_ALLOW_HTTP", "SVC_BASE_URL"]
+    with pytest.raises(SettingsError, match="True or False"):
+        Settings(allow_http=wrong)

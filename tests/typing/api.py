@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pandas as pd
 
@@ -58,6 +59,8 @@ def compare() -> pd.DataFrame:
     run: svc.Run = svc.sweep("Greet.", model=["a", "b"], temperature=[0, 1], repeats=2)
     plan: pd.DataFrame = run.plan_df()
     frame: pd.DataFrame = run.run().replies_df()
+    n_scores: int = svc.score(frame.assign(score_right=frame["text"] == "spam"))
+    assert n_scores >= 0
     return pd.concat([plan, frame, svc.replies_df(), svc.usage_df(by=["model"])])
 
 
@@ -122,8 +125,8 @@ def run_tools() -> pd.DataFrame:
 
 
 def emulate() -> str:
-    """Use the emulator."""
-    svc.use("emulator")
+    """Use the emulator, and keep what is asked in a file of its own."""
+    svc.use("emulator", ledger=Path("project.sqlite"))
     with svc.Emulator(script=[{"text": "Certainly."}]) as emulator:
         client = svc.Client(base_url=emulator.base_url, api_key=emulator.api_key)
         return client.complete("Hello?").text

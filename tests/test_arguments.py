@@ -1,0 +1,59 @@
+"""What the public functions are given by mistake is refused in our own words."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import svc_notebook as svc
+import svc_notebook.pandas  # registers df.svc
+
+FIVE: Any = 5  # of no type that is wanted anywhere below
+ADDRESS: Any = "https://svc.example/v1"
+TEMP: Any = {"temp": 5}
+MAX: Any = {"max": 5}
+FRAME = pd.DataFrame({"text": ["a"]})
+
+
+@pytest.fixture(autouse=True)
+def _asked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that got past the checks would end at a port that nobody serves."""
+    monkeypatch.setenv("SVC_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("SVC_API_KEY", "sk-test")
+
+
+@pytest.mark.parametrize(
+    ("said", "call"),
+    [
+        ("extra is int; give a mapping", lambda: svc.complete("a", extra=FIVE)),
+        ("extra is int; give a map", lambda: svc.sweep("a", extra=FIVE)),
+        ("model='' is not a model id", lambda: svc.complete("a", model="")),
+        ("mean 'temperature'?", lambda: svc.complete("a", **TEMP)),
+        ("mean 'max_tokens'?", lambda: svc.complete("a", **MAX)),
+        ("5 is not a conversation's name", lambda: svc.conversation(FIVE)),
+        ("5 is not a conversation", lambda: svc.panel(FIVE)),
+        ("system message is int", lambda: svc.conversation("a", system=FIVE)),
+        ("user message is int", lambda: svc.conversation("a").ask(FIVE)),
+        ("model='' is not", lambda: svc.conversation("a").ask("b", model="")),
+        ("'a' has no turns yet", lambda: svc.conversation("a").choose(1, FIVE)),
+        ("prompt is int; give a text", lambda: svc.sweep(FIVE)),
+        ("tied is int; give a list", lambda: svc.sweep("a", tied=FIVE)),
+        ("did you mean `emulator`?", lambda: svc.use("emulater")),
+        ("did you mean `service`?", lambda: svc.use("Service")),
+        ("settings is str; give", lambda: svc.Client(ADDRESS)),
+        ("settings is int; give", lambda: svc.AsyncClient(FIVE)),
+        ("base address is int", lambda: svc.Client(base_url=FIVE)),
+        ("The API key from an argument is int", lambda: svc.Client(api_key=FIVE)),
+        ("template is int", lambda: FRAME.svc.complete(FIVE)),
+        ("repeats belongs", lambda: FRAME.svc.complete("{{text}}", repeats=2)),
+    ],
+)
+def test_a_wrong_value_is_refused_in_words(
+    said: str, call: Callable[[], object]
+) -> None:
+    """No exception from inside comes out, and nothing is sent."""
+    with pytest.raises(svc.SvcError) as caught:
+        call()
+
+    assert said in str(caught.value)
