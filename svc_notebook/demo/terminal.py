@@ -68,6 +68,7 @@ class Gutter:
         self.room = max(columns - len(f"  {mark} {bar} ") - 1, _MIN_COLUMNS)
         self._column: int | None = None
         self._blanks = 0
+        self._indent = 0
         self._word = ""
 
     def feed(self, text: str) -> str:
@@ -107,8 +108,13 @@ class Gutter:
         word, self._word = self._word, ""
         wide = self._blanks + width(word)
         shown = ""
-        if self._column and self._column + wide > self.room >= width(word):
+        if self._column is None:
+            self._indent = self._blanks
+        elif self._column and self._column + wide > self.room >= width(word):
             shown = self._break()
+            # What goes on stands as far in as its line; not where room is short.
+            is_roomy = self._indent + width(word) <= self.room
+            self._blanks = self._indent if is_roomy else 0
         # Blanks wait for the word behind them: none is left at the end of a line.
         word = " " * self._blanks + word
         self._blanks = 0

@@ -28,6 +28,18 @@ def test_breaks_between_words() -> None:
     assert got == ("  emulator │ a line that is\n  emulator │ longer than the room\n")
 
 
+def test_what_goes_on_stands_as_far_in_as_its_line() -> None:
+    """The indent of a line is that of all its parts, and not of the next line."""
+    got = _shown(["    a line that is long\nand another that is too"], columns=34)
+
+    assert got.splitlines() == [
+        "  emulator │     a line that is",
+        "  emulator │     long",
+        "  emulator │ and another that is",
+        "  emulator │ too",
+    ]
+
+
 def test_breaks_a_word_that_fits_on_no_line() -> None:
     """A word wider than the terminal is broken where the line is full."""
     got = _shown(["a" * 45], columns=34)
