@@ -7,8 +7,8 @@ decided by the part. The names are public through the package alone.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, Unpack
 
+from svc_notebook.budget import check_parts
 from svc_notebook.chat.advice import warn_on_params
-from svc_notebook.chat.budget import check_parts
 from svc_notebook.chat.consenting import Confirm
 from svc_notebook.chat.conversation import Conversation
 from svc_notebook.chat.extracting import MAX_TRIES, to_form

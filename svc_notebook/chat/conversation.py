@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 from uuid import uuid4
 
+from svc_notebook.budget import MaxTokens
 from svc_notebook.client.signature import with_params
 from svc_notebook.completion import Completion
 from svc_notebook.display.transcript import transcript
@@ -22,7 +23,6 @@ from svc_notebook.tokens import estimate_prompt_tokens
 from svc_notebook.tools.toolbox import Toolbox
 
 from .answered import answered, rebuilt, series_of
-from .budget import MaxTokens
 from .holding import Change, Holding
 from .loop import RoundsInterrupted
 from .offering import to_offer

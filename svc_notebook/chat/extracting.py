@@ -12,6 +12,7 @@ from typing import Any, Generic, NoReturn, TypeVar, get_origin
 
 import msgspec
 
+from svc_notebook.budget import check_parts
 from svc_notebook.completion import Completion
 from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
 from svc_notebook.exchange import Exchange, Origin
@@ -22,8 +23,6 @@ from svc_notebook.tools.arguments import parse_arguments
 from svc_notebook.tools.calling import ToolRun, failed_run
 from svc_notebook.tools.docs import texts_of
 from svc_notebook.tools.schema import build, schema_of
-
-from .budget import check_parts
 
 Value = TypeVar("Value")
 Send = Callable[[CompletionRequest, Origin], Completion]

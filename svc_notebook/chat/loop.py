@@ -15,6 +15,13 @@ from typing import Literal, NoReturn
 
 import msgspec
 
+from svc_notebook.budget import (
+    MaxTokens,
+    check_parts,
+    in_force,
+    room_for_reply,
+    room_for_results,
+)
 from svc_notebook.completion import Completion
 from svc_notebook.errors import (
     BadRequestError,
@@ -34,7 +41,6 @@ from svc_notebook.tools.toolbox import Toolbox
 
 from .answering import Answering, Submit
 from .async_tools import submit as submit_to_loop
-from .budget import MaxTokens, check_parts, in_force, room_for_reply, room_for_results
 
 Send = Callable[[CompletionRequest, Origin], Completion]
 """Asks once, in the door's own way, and returns the whole reply."""

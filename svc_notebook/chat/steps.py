@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from svc_notebook.budget import MaxTokens, in_force, room_for_reply
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Origin
 from svc_notebook.service.catalogue import BUDGET_TOKENS
@@ -18,7 +19,7 @@ from svc_notebook.service.message import Message
 from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.tokens import estimate_prompt_tokens
 
-from .budget import Fitted, MaxTokens, fit, in_force, room_for_reply
+from .budget import Fitted, fit
 from .turns import History, Turn
 
 GO_ON = (

@@ -11,6 +11,7 @@ from threading import Lock
 from types import TracebackType
 from typing import Self, Unpack
 
+from svc_notebook.budget import within_budget
 from svc_notebook.completion import Completion
 from svc_notebook.credentials import Key
 from svc_notebook.errors import MissingKeyError, SettingsError
@@ -37,7 +38,6 @@ from .sinks import Sinks
 from .stream import AsyncCompletionStream
 from .transport import Transport
 from .waiting import Watch
-from .weighing import within_budget
 from .world import REAL, World
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from svc_notebook.chat.budget import MaxTokens, in_force
+from svc_notebook.budget import MaxTokens, in_force
 from svc_notebook.chat.conversation import Conversation
 from svc_notebook.chat.steps import NextTurn
 from svc_notebook.completion import Completion

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from svc_notebook.chat.budget import MaxTokens
+from svc_notebook.budget import MaxTokens
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import PARAMS, Param
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from svc_notebook.chat.budget import MaxTokens
+from svc_notebook.budget import MaxTokens
 from svc_notebook.chat.consenting import AtPrompt, to_consent
 from svc_notebook.chat.loop import (
     MAX_ROUNDS,

@@ -4,7 +4,7 @@ Rules: the machinery is the sweep's; the line only says which lists there are; t
 variables are put in once, before.
 """
 
-from svc_notebook.chat.budget import in_force
+from svc_notebook.budget import in_force
 from svc_notebook.errors import CutError, ParameterError
 from svc_notebook.service.message import to_messages
 from svc_notebook.session import Session

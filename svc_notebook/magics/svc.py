@@ -21,8 +21,8 @@ from IPython.core.magic import (
 )
 from traitlets import All, Enum, Unicode, observe
 
+from svc_notebook.budget import check_parts
 from svc_notebook.chat.advice import on_params, on_reply
-from svc_notebook.chat.budget import check_parts
 from svc_notebook.completion import Completion
 from svc_notebook.display.reply import Final
 from svc_notebook.display.screen import Screen

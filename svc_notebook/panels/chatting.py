@@ -12,7 +12,8 @@ from dataclasses import replace
 from threading import RLock, Thread, get_ident
 from typing import Any
 
-from svc_notebook.chat.budget import fit, room_for_reply
+from svc_notebook.budget import room_for_reply
+from svc_notebook.chat.budget import fit
 from svc_notebook.chat.conversation import Conversation
 from svc_notebook.chat.permitting import Permit
 from svc_notebook.chat.readings import to_entries

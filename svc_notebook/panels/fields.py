@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from svc_notebook.chat.budget import MaxTokens
+from svc_notebook.budget import MaxTokens
 from svc_notebook.service.catalogue import MODELS
 from svc_notebook.service.check import check, unknown_param
 from svc_notebook.service.params import PARAMS, Param

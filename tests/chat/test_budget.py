@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.chat.budget import FLOOR_TOKENS, fit, fit_max_tokens
+from svc_notebook.budget import FLOOR_TOKENS, fit_max_tokens
+from svc_notebook.chat.budget import fit
 from svc_notebook.chat.turns import Turn, Version
 from svc_notebook.service.message import Message, user
 from svc_notebook.service.tool import FunctionCall, ToolCall
