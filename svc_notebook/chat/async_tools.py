@@ -13,7 +13,7 @@ from typing import Any
 from svc_notebook.client.portal import Portal
 
 
-class _Loop:
+class _ToolLoop:
     """The loop of this process."""
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class _Loop:
         self.portal: Portal | None = None
 
 
-_loop = _Loop()
+_loop = _ToolLoop()
 
 
 def submit(work: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - a tool's

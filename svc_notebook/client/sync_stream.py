@@ -29,7 +29,7 @@ class End(NamedTuple):
     error: BaseException | None
 
 
-Queue = SimpleQueue[Delta | Waiting | End]
+SyncQueue = SimpleQueue[Delta | Waiting | End]
 
 
 class CompletionStream:
@@ -48,7 +48,7 @@ class CompletionStream:
         >>> stream.completion.finish_reason  # doctest: +SKIP
     """
 
-    def __init__(self, asking: Run, queue: Queue) -> None:
+    def __init__(self, asking: Run, queue: SyncQueue) -> None:
         self._asking = asking
         self._queue = queue
         self._error: BaseException | None = None
@@ -56,7 +56,9 @@ class CompletionStream:
         self._is_done = False
         self._arrived = _Arrived()
         self._front = Front()
-        self._job: Job[None] = portal().submit(_hand_over(asking, queue, self._arrived))
+        self._job: Job[None] = portal().submit(
+            _hand_over_sync(asking, queue, self._arrived)
+        )
         self._finalizer = finalize(self, self._job.stop)
         self._finalizer.atexit = False  # the portal stops everything at exit
 
@@ -195,7 +197,7 @@ class _Arrived:
     n_chars = 0
 
 
-async def _hand_over(asking: Run, queue: Queue, arrived: _Arrived) -> None:
+async def _hand_over_sync(asking: Run, queue: SyncQueue, arrived: _Arrived) -> None:
     """Run a request and hand over what comes; the end is always told."""
 
     def show(delta: Delta) -> None:

@@ -17,7 +17,8 @@ from itertools import groupby
 
 from pygments.lexer import Lexer  # type: ignore[import-untyped]  # ships no types
 from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]  # ships no types
-from pygments.token import STANDARD_TYPES, Token, _TokenType  # type: ignore[import-untyped]  # ships no types
+from pygments.token import STANDARD_TYPES, _TokenType  # type: ignore[import-untyped]  # ships no types
+from pygments.token import Token as Kind  # type: ignore[import-untyped]  # ships no types
 from pygments.util import ClassNotFound  # type: ignore[import-untyped]  # ships no types
 
 # Some lexers take long over adversarial text; nobody reads colours in more.
@@ -45,7 +46,7 @@ _ODD_SHAPE = re.compile(r"[^\n]{401}|\n(?:[ \t\r\f\v]*\n){6}")
 _WORDS_ONLY = re.compile(r"(?:[\w.,<>?@\[\]]+\s+){60}|[\w.,<>?@\[\]]{80}")
 _DECLARING = frozenset(("java", "csharp"))
 # Notebook hosts give these no colour of their own, and they are most of code.
-_PLAIN = (Token.Text, Token.Name, Token.Punctuation, Token.Generic, Token.Other)
+_UNCOLOURED = (Kind.Text, Kind.Name, Kind.Punctuation, Kind.Generic, Kind.Other)
 
 
 @lru_cache(maxsize=64)
@@ -66,9 +67,9 @@ def _is_quick(code: str, lexer: Lexer) -> bool:
 
 def _css_class(token_type: _TokenType) -> str:
     """Name the class of the colour: the family's, since hosts colour families."""
-    if any(token_type in family for family in _PLAIN):
+    if any(token_type in family for family in _UNCOLOURED):
         return _COLOURED_NAMES.get(token_type, "")
-    for family in (Token.Comment, Token.Keyword, Token.Operator.Word, Token.Operator):
+    for family in (Kind.Comment, Kind.Keyword, Kind.Operator.Word, Kind.Operator):
         if token_type in family:
             return str(STANDARD_TYPES[family])
     while token_type not in STANDARD_TYPES and token_type.parent is not None:
@@ -77,12 +78,12 @@ def _css_class(token_type: _TokenType) -> str:
 
 
 _COLOURED_NAMES = {
-    Token.Name.Function: "nf",
-    Token.Name.Class: "nc",
-    Token.Name.Tag: "nt",
-    Token.Generic.Deleted: "gd",
-    Token.Generic.Inserted: "gi",
-    Token.Generic.Heading: "gh",
+    Kind.Name.Function: "nf",
+    Kind.Name.Class: "nc",
+    Kind.Name.Tag: "nt",
+    Kind.Generic.Deleted: "gd",
+    Kind.Generic.Inserted: "gi",
+    Kind.Generic.Heading: "gh",
 }
 
 

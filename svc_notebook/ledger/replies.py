@@ -13,8 +13,20 @@ from typing import Any
 from svc_notebook.exchange import Exchange, Failure
 from svc_notebook.service.completion import Choice, CompletionBody
 
-from . import many
 from .columns import Column, Dtype, Scalar, to_instant
+from .many import (
+    call_counts,
+    calls,
+    calls_text,
+    cuts,
+    is_cut,
+    prompts,
+    sent,
+    stop_text,
+    systems,
+    unknown,
+    usage_sources,
+)
 from .reply import Reply
 
 
@@ -86,7 +98,7 @@ def _param(name: str, dtype: Dtype) -> Column[Reply]:
         unit=_unit(name, dtype),
         read=value_of,
         doc="as sent; missing = not sent, so the service's default applied",
-        read_all=lambda batch: many.sent(batch, name),
+        read_all=lambda batch: sent(batch, name),
     )
 
 
@@ -185,9 +197,9 @@ PARAMS: tuple[Column[Reply], ...] = (
     Column(
         name="stop",
         dtype="string",
-        read=lambda row: many.stop_text(row.request.params.get("stop")),
+        read=lambda row: stop_text(row.request.params.get("stop")),
         doc="as sent, as JSON text; missing = not sent",
-        read_all=lambda batch: list(map(many.stop_text, many.sent(batch, "stop"))),
+        read_all=lambda batch: list(map(stop_text, sent(batch, "stop"))),
     ),
     _param("presence_penalty", "Float64"),
     _param("frequency_penalty", "Float64"),
@@ -200,14 +212,14 @@ PROMPT: tuple[Column[Reply], ...] = (
         dtype="string",
         read=attrgetter("request.system"),
         doc="the system message, if the first message is one",
-        read_all=many.systems,
+        read_all=systems,
     ),
     Column(
         name="prompt",
         dtype="string",
         read=attrgetter("request.prompt"),
         doc="the newest user message",
-        read_all=many.prompts,
+        read_all=prompts,
     ),
 )
 ANSWER: tuple[Column[Reply], ...] = (
@@ -226,23 +238,23 @@ ANSWER: tuple[Column[Reply], ...] = (
     Column(
         name="is_cut",
         dtype="boolean",
-        read=many.is_cut,
+        read=is_cut,
         doc="ended for want of tokens: finish reason `length`, or max_tokens reached",
-        read_all=many.cuts,
+        read_all=cuts,
     ),
     Column(
         name="n_tool_calls",
         dtype="Int64",
         read=lambda row: len(row.choice.tool_calls) if row.choice else None,
         doc="tool calls asked for",
-        read_all=many.call_counts,
+        read_all=call_counts,
     ),
     Column(
         name="tool_calls",
         dtype="string",
-        read=lambda row: many.calls_text(row.choice) if row.choice else None,
+        read=lambda row: calls_text(row.choice) if row.choice else None,
         doc="the tool calls, as JSON text",
-        read_all=many.calls,
+        read_all=calls,
     ),
 )
 OUTCOME: tuple[Column[Reply], ...] = (
@@ -290,7 +302,7 @@ USAGE: tuple[Column[Reply], ...] = (
         dtype="string",
         read=lambda row: row.exchange.usage_source if row.exchange else None,
         doc="reported, estimated (none was reported) or missing (nothing came)",
-        read_all=many.usage_sources,
+        read_all=usage_sources,
     ),
 )
 TIMES: tuple[Column[Reply], ...] = (
@@ -317,14 +329,14 @@ COST: tuple[Column[Reply], ...] = (
         dtype="Float64",
         read=lambda _: None,
         doc="by your price table, in its currency; missing = unknown, or nothing paid",
-        read_all=many.unknown,
+        read_all=unknown,
     ),
     Column(
         name="cost_source",
         dtype="string",
         read=lambda _: None,
         doc="of reported or estimated tokens, and by which price table of what date",
-        read_all=many.unknown,
+        read_all=unknown,
     ),
 )
 BEFORE_TEMPLATE = (*IDENTITY, *SOURCE, *MODEL, *PARAMS, *PROMPT)

@@ -51,11 +51,11 @@ def _note(lane: Lane, *, now_s: float, now_at: datetime, state: str) -> str:
     if lane.given_up:
         words.append(f"given up: {type(lane.given_up).__name__}")
     elif lane.n_ok + lane.n_failed < lane.n_cells:
-        words += [state] if state else _outlook(lane, now_s=now_s, now_at=now_at)
+        words += [state] if state else _lane_outlook(lane, now_s=now_s, now_at=now_at)
     return " · ".join(words)
 
 
-def _outlook(lane: Lane, *, now_s: float, now_at: datetime) -> list[str]:
+def _lane_outlook(lane: Lane, *, now_s: float, now_at: datetime) -> list[str]:
     words = []
     due = lane.waits_for
     if due.wait_s > WAITS_S:

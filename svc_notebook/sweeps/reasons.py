@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from svc_notebook.exchange import Failure
 
 SHOWN = 5
-_SHOWN_CHARS = 480  # the way out stands at the end
+_REASON_CHARS = 480  # the way out stands at the end
 _NUMBER = re.compile(r"\d+")
 
 
@@ -31,7 +31,7 @@ def reasons_of(failures: Iterable[Failure]) -> list[str]:
 
 def _line(failure: Failure, n: int) -> str:
     message = " ".join(failure.message.split())
-    if len(message) > _SHOWN_CHARS:
-        message = message[: _SHOWN_CHARS - 3] + "..."
+    if len(message) > _REASON_CHARS:
+        message = message[: _REASON_CHARS - 3] + "..."
     status = "" if failure.http_status is None else f" ({failure.http_status})"
     return f"{n} x {failure.type}{status}: {message}"
