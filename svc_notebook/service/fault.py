@@ -23,6 +23,8 @@ FIELD_CHARS = 1000
 _SHOWN_PARAM_CHARS = 100
 _TIMEOUT_STATUS = 408
 _SERVER_STATUS = 500
+UNAUTHORIZED = 401
+"""The key was refused: no other request with it can fare better (doc: Errors)."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):

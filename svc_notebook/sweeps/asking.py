@@ -26,13 +26,13 @@ from svc_notebook.errors import (
 )
 from svc_notebook.exchange import Door, Exchange, Failure
 from svc_notebook.service.chunk import Delta
+from svc_notebook.service.fault import UNAUTHORIZED
 
 from .cell import Cell
 from .keeping import Keeper
 from .outcome import Answered, Failed, Outcome, Refused, Stop
 from .rows import CellKey, origin_of
 
-UNAUTHORIZED = 401  # doc: Errors; no other request with this key can fare better
 _OF_SERVICE = (
     TransportError,
     ServerFaultError,

@@ -12,9 +12,9 @@ from typing import Literal, NamedTuple
 
 from svc_notebook.errors import ParameterError, SettingsError
 from svc_notebook.exchange import Exchange
+from svc_notebook.service.fault import UNAUTHORIZED
 from svc_notebook.settings import Settings
 
-from .asking import UNAUTHORIZED
 from .dimension import ASKED, short
 from .grid import Grid
 from .rows import CellKey, key_of

@@ -104,9 +104,7 @@ class Toolbox:
 
     def _repr_html_(self) -> str:
         """Draw the tools as a table."""
-        from svc_notebook.display.markup import (  # noqa: PLC0415 - where it is shown
-            to_text,
-        )
+        from svc_notebook.display.markup import to_text  # noqa: PLC0415 - drawn
 
         rows = "".join(
             "<tr>"
