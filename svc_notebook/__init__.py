@@ -12,12 +12,27 @@ that importing the package loads neither httpx, pandas nor ipywidgets.
 from importlib.metadata import version
 from typing import Any
 
-from svc_notebook.chat.conversation import Conversation
+from svc_notebook.api import (
+    complete,
+    conversation,
+    export,
+    export_answers,
+    extract,
+    last,
+    read_parquet,
+    replies_df,
+    score,
+    stream,
+    sweep,
+    tool_calls_df,
+    usage_df,
+)
 from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.ambient import Ambient, provide
-from svc_notebook.client.stream import AsyncCompletionStream
+from svc_notebook.client.runtime import Ambient, provide
+from svc_notebook.client.streams import AsyncCompletionStream
 from svc_notebook.client.sync import Client, CompletionStream
 from svc_notebook.completion import Completion
+from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import (
     AskError,
@@ -45,29 +60,12 @@ from svc_notebook.errors import (
     TransportError,
     UnknownModelError,
 )
-from svc_notebook.frames import (
-    export,
-    export_answers,
-    read_parquet,
-    replies_df,
-    score,
-    tool_calls_df,
-    usage_df,
-)
-from svc_notebook.panels.opening import panel
+from svc_notebook.panels.panel import panel
 from svc_notebook.service.message import Message
 from svc_notebook.session import current, use
 from svc_notebook.sweeps.run import Run
 from svc_notebook.tools.tool import tool
 from svc_notebook.tools.toolbox import Toolbox
-from svc_notebook.verbs import (
-    complete,
-    conversation,
-    extract,
-    last,
-    stream,
-    sweep,
-)
 
 __all__ = [
     "AskError",

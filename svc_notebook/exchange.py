@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from svc_notebook.service.completion import Choice, CompletionBody
+from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.params import DEFAULT_MAX_TOKENS
 from svc_notebook.service.request import CompletionRequest
 

@@ -16,24 +16,19 @@ from secrets import token_hex
 from threading import RLock
 from uuid import uuid4
 
-from svc_notebook.chat.consenting import AtPrompt, warn_of_denied
-from svc_notebook.chat.conversations import Conversations
-from svc_notebook.chat.loop import Send, run_rounds
-from svc_notebook.chat.permitting import Permit
-from svc_notebook.chat.tool_record import ToolRecord
-from svc_notebook.client.answered import Answerer
-from svc_notebook.client.keys import wanted_key
+from svc_notebook.client.attempts import say
+from svc_notebook.client.exchange_record import Answerer
+from svc_notebook.client.redact import wanted_key
 from svc_notebook.client.sync import Client
-from svc_notebook.client.waiting import say
 from svc_notebook.completion import Completion
+from svc_notebook.conversations.conversation import Conversations
 from svc_notebook.credentials import Key, key_mark
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger.answers import Answers
-from svc_notebook.ledger.place import MEMORY
+from svc_notebook.ledger.answers import Answers, find_answer
+from svc_notebook.ledger.connect import MEMORY
 from svc_notebook.ledger.prices import Prices
-from svc_notebook.ledger.reuse import find_answer
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.request import CompletionRequest, check_model
 from svc_notebook.settings import (
@@ -46,6 +41,10 @@ from svc_notebook.settings import (
     to_path,
 )
 from svc_notebook.tools.consent import Remembered
+from svc_notebook.tools.consent_prompt import AtPrompt, warn_of_denied
+from svc_notebook.tools.rounds import Send, run_rounds
+from svc_notebook.tools.tool_options import Permit
+from svc_notebook.tools.tool_record import ToolRecord
 from svc_notebook.tools.toolbox import Toolbox
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from svc_notebook.service.completion import Choice
+from svc_notebook.service.chunk import Choice
 from svc_notebook.service.message import Message
 from svc_notebook.service.tool import ToolCall
 

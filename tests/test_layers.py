@@ -78,13 +78,13 @@ def test_folders_hold_a_docstring_and_nothing_else() -> None:
 
 
 def test_no_file_hides_two_concepts() -> None:
-    """No file of the package is longer than 400 lines."""
+    """No file of the package is longer than 600 lines."""
     files = (ROOT / "svc_notebook").rglob("*.py")
 
     too_long = [
         str(path.relative_to(ROOT))
         for path in files
-        if len(path.read_text("utf-8").splitlines()) > 400
+        if len(path.read_text("utf-8").splitlines()) > 600
     ]
 
     assert too_long == []

@@ -17,28 +17,20 @@ from svc_notebook.credentials import Key
 from svc_notebook.errors import MissingKeyError, SettingsError
 from svc_notebook.exchange import Origin, Sink
 from svc_notebook.service.message import Prompt
-from svc_notebook.service.params import Params
+from svc_notebook.service.params import Params, with_params
 from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.settings import Settings
 from svc_notebook.wire.encode import encode
 
-from .ambient import ambient
-from .answered import Answered, Answerer, Run
-from .asking import Asking, Parts
-from .echoes import refuse_key
-from .gates import Gates
-from .journal import Journal
-from .keys import to_key, wanted_key
-from .limits import Due, Room
-from .logs import keep_out_of_logs
+from .attempts import Asking, Parts, Watch
+from .exchange_record import Answered, Answerer, Journal, Run, Sinks
+from .rate_limit import Due, Gates, Room
+from .rate_limit_shared import shared_gates
+from .redact import keep_out_of_logs, refuse_key, to_key, wanted_key
 from .retry import INTERACTIVE, Policy
-from .shared import shared_gates
-from .signature import with_params
-from .sinks import Sinks
-from .stream import AsyncCompletionStream
+from .runtime import REAL, World, ambient
+from .streams import AsyncCompletionStream
 from .transport import Transport
-from .waiting import Watch
-from .world import REAL, World
 
 
 class AsyncClient:

@@ -23,14 +23,12 @@ import httpx
 
 from svc_notebook.credentials import Key
 from svc_notebook.errors import SettingsError, TimedOutError
-from svc_notebook.service.address import OPERATION
+from svc_notebook.settings import OPERATION
 
 from .body import HttpAnswer
-from .explain import Route, explain, explain_break, is_unanswered
-from .idle import IdleStack, IdleStacks
-from .proxy import proxy_for
-from .retry_after import retry_after_s
-from .sockets import SOCKET_OPTIONS
+from .connections import SOCKET_OPTIONS, IdleStack, IdleStacks, proxy_for
+from .network_errors import Route, explain, explain_break, is_unanswered
+from .retry import retry_after_s
 from .transport import Head, Lost
 
 # httpx imports these at its first request, which would hold up a running loop.

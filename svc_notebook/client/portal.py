@@ -9,10 +9,11 @@ is cancelled and given a moment to clean up; at exit everything ends without noi
 import asyncio
 import atexit
 import os
-from collections.abc import Coroutine
-from contextlib import suppress
-from threading import Event, Lock, Thread, current_thread
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from threading import Event, Lock, Thread, current_thread, main_thread
 from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 from svc_notebook.errors import SvcError
 
@@ -220,3 +221,48 @@ def _close() -> None:
 atexit.register(_close)  # when this is imported, so that it runs after its users' own
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
     os.register_at_fork(after_in_child=_forget)
+
+
+TICK_S = 0.25
+
+
+class _Tick:
+    """The tick of one loop, and how many requests need it."""
+
+    def __init__(self) -> None:
+        self._n_requests = 0
+        self._next: asyncio.TimerHandle | None = None
+
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Take note of a request."""
+        self._n_requests += 1
+        if self._next is None:
+            self._again(loop)
+
+    def end(self) -> None:
+        """Take note that a request is over."""
+        self._n_requests -= 1
+        if self._n_requests == 0 and self._next is not None:
+            self._next.cancel()
+            self._next = None
+
+    def _again(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._next = loop.call_later(TICK_S, self._again, loop)
+
+
+_ticks: WeakKeyDictionary[asyncio.AbstractEventLoop, _Tick] = WeakKeyDictionary()
+
+
+@contextmanager
+def ticking() -> Iterator[None]:
+    """Keep the running loop awake while a request is under way."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    tick = _ticks.setdefault(loop, _Tick())
+    tick.begin(loop)
+    try:
+        yield
+    finally:
+        tick.end()

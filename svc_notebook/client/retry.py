@@ -5,7 +5,11 @@ paid for is not asked again unless the user said so; the service's own wait is
 never cut short; every way ends.
 """
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 
 from svc_notebook.errors import (
     NoConnectionError,
@@ -120,3 +124,57 @@ def _may_pass(error: SvcError, policy: Policy) -> bool:
 
 # 511: the network itself wants a login first, which asking again does not give.
 _SERVER_STATUSES = frozenset(range(_SERVER_STATUS, 600)) - {511}
+
+
+def retry_after_s(headers: Mapping[str, str], *, now_at: datetime) -> float | None:
+    """Return the seconds asked for, None if there are none to read.
+
+    Args:
+        headers: By name, in lower case.
+        now_at: The present (aware); a date counts from the service's own clock, if
+            its answer says what that shows, since ours may be wrong.
+    """
+    in_ms = _longest(headers.get("retry-after-ms"))
+    if in_ms is not None:
+        return in_ms / 1000
+    text = headers.get("retry-after")
+    seconds = _longest(text)
+    if seconds is not None:
+        return seconds
+    return _until(text, _date(headers.get("date")) or now_at)
+
+
+def _longest(text: str | None) -> float | None:
+    """Read seconds; of several, as a repeated header gives them, the longest."""
+    found = [_seconds(part) for part in (text or "").split(",") if part.strip()]
+    if any(each is None for each in found):
+        return None
+    return max((each for each in found if each is not None), default=None)
+
+
+def _seconds(text: str) -> float | None:
+    if "_" in text:  # a number for Python alone
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+
+
+def _until(text: str | None, now_at: datetime) -> float | None:
+    at = _date(text)
+    if at is None:
+        return None
+    try:
+        return max((at - now_at).total_seconds(), 0.0)
+    except OverflowError:
+        return None
+
+
+def _date(text: str | None) -> datetime | None:
+    try:
+        at = parsedate_to_datetime(text or "")
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)

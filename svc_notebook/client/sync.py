@@ -17,21 +17,19 @@ from svc_notebook.credentials import Key
 from svc_notebook.errors import MissingKeyError, SvcError
 from svc_notebook.exchange import Origin, Sink
 from svc_notebook.service.message import Prompt
-from svc_notebook.service.params import Params
+from svc_notebook.service.params import Params, with_params
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import Settings
 
 from .aio import AsyncClient
-from .answered import Answerer
-from .gates import Gates
-from .keys import to_key
-from .limits import Due, Room
+from .attempts import Waiting, Watch
+from .exchange_record import Answerer
 from .portal import open_portal, portal
+from .rate_limit import Due, Gates, Room
+from .redact import to_key
 from .retry import INTERACTIVE, Policy
-from .signature import with_params
-from .sync_stream import CompletionStream, Queue
-from .waiting import Waiting, Watch
-from .world import REAL, World
+from .runtime import REAL, World
+from .streams import CompletionStream, SyncQueue
 
 __all__ = ["Client", "CompletionStream"]
 
@@ -221,7 +219,7 @@ class Client:
             AskError: The request cannot be sent.
             ConfigError: The API key or the base address is missing.
         """
-        queue: Queue = SimpleQueue()
+        queue: SyncQueue = SimpleQueue()
 
         def told(waiting: Waiting) -> None:
             queue.put(waiting)

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 
 from markdown_it.token import Token
 
-from .dialect import block_tokens
-from .fences import is_closed_fence
+from .markdown_rules import block_tokens, is_closed_fence
 
 MAX_TAIL_BYTES = 896
 _FINISHED_BY_A_BLANK = ("paragraph_open", "table_open", "blockquote_open", "math_block")

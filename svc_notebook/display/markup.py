@@ -8,24 +8,176 @@ there are; pictures are links, since fetching one tells its address to someone; 
 a text costs grows with its length, whatever the text (`dialect`, `colours`).
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from html import escape
+from itertools import groupby
 from typing import ClassVar
 
 from markdown_it.common.utils import unescapeAll
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
+from pygments.lexer import Lexer  # type: ignore[import-untyped]  # ships no types
+from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]  # ships no types
+from pygments.token import STANDARD_TYPES, _TokenType  # type: ignore[import-untyped]  # ships no types
+from pygments.token import Token as Kind
+from pygments.util import ClassNotFound  # type: ignore[import-untyped]  # ships no types
 
-from .characters import to_terminal, visible
-from .colours import MAX_COLOURED_CHARS, to_spans
-from .dialect import (
+from .markdown_rules import (
     MAX_NESTING,
     PARSER,
     is_allowed_link,
     is_math,
     reading_bounds,
 )
+
+# Some lexers take long over adversarial text; nobody reads colours in more.
+MAX_CODE_CHARS = 10_000
+# In all code of one reply.
+MAX_COLOURED_CHARS = 30_000
+# Measured with some hundred hostile texts of `MAX_CODE_CHARS` and ordinary shape:
+# at most 0.3 s each. Perl, reStructuredText and Markdown failed; what can hold any
+# language within it, as HTTP, IPython and PostgreSQL can, is no better than they.
+LANGUAGES = frozenset(
+    (
+        *("python", "pycon", "json", "yaml", "toml", "ini", "bash"),
+        *("console", "powershell", "batch", "sql", "mysql", "sqlite3"),
+        *("html", "xml", "css", "scss", "less", "javascript", "typescript", "jsx"),
+        *("tsx", "java", "kotlin", "c", "cpp", "csharp", "go", "rust", "swift"),
+        *("ruby", "php", "splus", "julia", "scala", "haskell", "lua", "matlab"),
+        *("octave", "tex", "diff", "docker", "make", "cmake", "dart", "elixir"),
+        *("clojure", "fortran", "fsharp", "ocaml", "graphql"),
+        *("objective-c", "nginx", "protobuf", "properties"),
+    )
+)
+# No line this long, and no gap of so many blank lines, is written by people.
+_ODD_SHAPE = re.compile(r"[^\n]{401}|\n(?:[ \t\r\f\v]*\n){6}")
+# Patterns for declarations try every way to part such a run of words or signs.
+_WORDS_ONLY = re.compile(r"(?:[\w.,<>?@\[\]]+\s+){60}|[\w.,<>?@\[\]]{80}")
+_DECLARING = frozenset(("java", "csharp"))
+# Notebook hosts give these no colour of their own, and they are most of code.
+_UNCOLOURED = (Kind.Text, Kind.Name, Kind.Punctuation, Kind.Generic, Kind.Other)
+
+
+@lru_cache(maxsize=64)
+def _lexer(language: str) -> Lexer | None:
+    try:
+        lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        return None
+    return lexer if lexer.aliases[0] in LANGUAGES else None
+
+
+def _is_quick(code: str, lexer: Lexer) -> bool:
+    """Say whether code is short and shaped as people write it."""
+    if len(code) > MAX_CODE_CHARS or _ODD_SHAPE.search(code):
+        return False
+    return lexer.aliases[0] not in _DECLARING or not _WORDS_ONLY.search(code)
+
+
+def _css_class(token_type: _TokenType) -> str:
+    """Name the class of the colour: the family's, since hosts colour families."""
+    if any(token_type in family for family in _UNCOLOURED):
+        return _COLOURED_NAMES.get(token_type, "")
+    for family in (Kind.Comment, Kind.Keyword, Kind.Operator.Word, Kind.Operator):
+        if token_type in family:
+            return str(STANDARD_TYPES[family])
+    while token_type not in STANDARD_TYPES and token_type.parent is not None:
+        token_type = token_type.parent
+    return str(STANDARD_TYPES.get(token_type, ""))
+
+
+_COLOURED_NAMES = {
+    Kind.Name.Function: "nf",
+    Kind.Name.Class: "nc",
+    Kind.Name.Tag: "nt",
+    Kind.Generic.Deleted: "gd",
+    Kind.Generic.Inserted: "gi",
+    Kind.Generic.Heading: "gh",
+}
+
+
+def _spans(tokens: Iterable[tuple[_TokenType, str]]) -> Iterator[str]:
+    classed = ((_css_class(token_type), text) for token_type, text in tokens)
+    for css_class, group in groupby(classed, key=lambda pair: pair[0]):
+        text = escape("".join(text for _, text in group), quote=False)
+        # Attribute values of letters and digits need no quotes, and quotes
+        # cost two bytes each in a JSON message.
+        yield f"<span class={css_class}>{text}</span>" if css_class else text
+
+
+def to_spans(code: str, language: str) -> str:
+    """Colour code, or leave it plain; always escaped.
+
+    Args:
+        code: The code; its line ends are line feeds.
+        language: A name or alias of one of `LANGUAGES`, in any case; anything
+            else, "" included, means plain.
+
+    Returns:
+        HTML that holds text and `span` elements only.
+    """
+    lexer = _lexer(language.lower()) if language else None
+    if lexer is None or not _is_quick(code, lexer):
+        return escape(code, quote=False)
+    tokens = list(lexer.get_tokens(code))
+    if "".join(text for _, text in tokens) != code:
+        return escape(code, quote=False)
+    return "".join(_spans(tokens))
+
+
+_C0 = tuple(c for c in range(0x20) if chr(c) not in "\n\t")
+_DEL = 0x7F
+_C1 = tuple(range(0x80, 0xA0))
+# Overrides, embeddings and isolates reorder what stands around them. The plain
+# direction marks (U+200E, U+200F, U+061C) belong to ordinary Hebrew and Arabic.
+_BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_SURROGATES = tuple(range(0xD800, 0xE000))
+
+
+_TERMINAL = {
+    **{c: f"\\x{c:02x}" for c in (*_C0, _DEL, *_C1)},
+    **{c: f"\\u{c:04x}" for c in (*_BIDI, *_SURROGATES)},
+    ord("\a"): r"\a",
+    ord("\b"): r"\b",
+    ord("\r"): r"\r",
+}
+_VISIBLE = {
+    **{c: chr(0x2400 + c) for c in _C0},  # Unicode's control pictures
+    _DEL: "\u2421",
+    **{c: f"⟨U+{c:04X}⟩" for c in (*_C1, *_BIDI)},
+    **dict.fromkeys(_SURROGATES, "\ufffd"),
+}
+
+
+def to_terminal(text: str) -> str:
+    r"""Make a text, or any piece of one, safe to print on a terminal.
+
+    Control characters, bidirectional overrides and lone surrogates become
+    escapes such as `\x1b`; new lines and tabs stay.
+
+    Args:
+        text: Anything; pieces may be cut at any character.
+
+    Returns:
+        The text with nothing in it that a terminal obeys.
+    """
+    return text.translate(_TERMINAL)
+
+
+def visible(text: str) -> str:
+    """Show control characters as pictures or as `⟨U+202E⟩`, for use in HTML.
+
+    Args:
+        text: Anything, lone surrogates included.
+
+    Returns:
+        The text with only characters that are read; new lines and tabs stay.
+    """
+    return text.translate(_VISIBLE)
+
 
 __all__ = ["to_html", "to_terminal", "to_text"]
 

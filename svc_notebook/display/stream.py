@@ -19,11 +19,10 @@ from enum import StrEnum
 from typing import Protocol, Self
 from uuid import uuid4
 
-from .live import LiveCell, LiveDisplay
+from .live import LiveCell, LiveDisplay, Screen
 from .markup import to_terminal
 from .reply import QUIET_LINE, Final, choice_head, plain_choice
-from .screen import Screen
-from .trail import Step, step_html, trail_text
+from .tool_calls import Step, step_html, trail_text
 
 _VERBATIM_FENCE = "`" * 12 + "\n"  # while it grows; the final form needs none
 _FIGURES = re.compile(r"[\d.,:]+")

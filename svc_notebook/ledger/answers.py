@@ -6,22 +6,153 @@ has one answer for each repetition; one that is not in the file is an error that
 names it and the nearest that is; a file is written whole or not at all.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from difflib import SequenceMatcher
+from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from svc_notebook.errors import AskError, SettingsError
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.service.completion import CompletionBody
+from svc_notebook.service.chunk import CompletionBody
+from svc_notebook.service.params import PARAMS
 from svc_notebook.service.request import CompletionRequest
 
-from .nearest import describe, difference, nearest
-from .record import mended
-from .reuse import request_hash
-from .writing import write_whole
+from .exports import write_whole
+from .row import mended
+from .store import Ledger
+
+_FLOATS = frozenset(param.name for param in PARAMS if param.kind == "float")
+_UNHEARD = frozenset({"user"})  # doc: Request body; for monitoring, not for the reply
+
+
+def find_answer(
+    ledger: Ledger,
+    request: CompletionRequest,
+    *,
+    endpoint: str,
+    origin: Origin,
+) -> Exchange | None:
+    """Return the newest recorded exchange that answers a request; None if none does.
+
+    The first call on a ledger reads all of it once; the ledger remembers.
+
+    Args:
+        ledger: Where to look, all sessions included.
+        request: What would be asked.
+        endpoint: The base address that would be asked.
+        origin: Who asks; of its fields the repetition matters.
+
+    Raises:
+        LedgerError: The ledger cannot be read.
+    """
+    found = ledger.asked(
+        request_hash(request),
+        endpoint=endpoint,
+        hash_of=lambda exchange: request_hash(exchange.request),
+    )
+    return next((each for each in found if same_repeat(each.origin, origin)), None)
+
+
+def same_repeat(one: Origin, other: Origin) -> bool:
+    """Say whether two askers mean the same repetition; none given is the first."""
+    return (one.repeat or 0) == (other.repeat or 0)
+
+
+def request_hash(request: CompletionRequest) -> str:
+    """Return the hash of all that affects the reply: 32 hexadecimal digits.
+
+    It depends neither on the order of parameters or of names in a tool, nor on
+    whether a number was written 0 or 0.0, nor on `user`.
+    """
+    whole = {
+        "model": request.model,
+        "messages": request.messages,
+        "params": {
+            name: _plain(name, value)
+            for name, value in request.params.items()
+            if name not in _UNHEARD
+        },
+        "tools": request.tools,
+        "extra": request.extra,
+    }
+    text = msgspec.json.encode(whole, order="sorted", enc_hook=str)
+    return blake2b(text, digest_size=16).hexdigest()
+
+
+def _plain(name: str, value: Any) -> Any:  # noqa: ANN401 - any parameter
+    """Return a value as the service would take it, however it was written."""
+    if name in _FLOATS:
+        return float(value)
+    return [value] if name == "stop" and isinstance(value, str) else value
+
+
+_SHOWN_CHARS = 60
+_COMPARED_CHARS = 2000  # comparing is quadratic
+_COMPARED = 200
+
+
+def nearest(
+    request: CompletionRequest, others: Sequence[CompletionRequest]
+) -> CompletionRequest | None:
+    """Return the request most like another; None if there are none to choose from."""
+    # the cheap likeness first, since the dear one is for a few hundred only
+    ranked = sorted(others, key=lambda other: -_shared(request, other))[:_COMPARED]
+    return max(ranked, key=lambda other: _likeness(request, other), default=None)
+
+
+def describe(request: CompletionRequest) -> str:
+    """Return a request in a line: model, prompt, parameters."""
+    fields = {"model": request.model, "prompt": request.prompt, **request.params}
+    return ", ".join(f"{name}={_short(value)}" for name, value in fields.items())
+
+
+def difference(one: CompletionRequest, other: CompletionRequest) -> str:
+    """Say in what two requests differ, the first's value first; empty if in nothing."""
+    mine, theirs = _fields(one), _fields(other)
+    names = [*mine, *(name for name in theirs if name not in mine)]
+    return ", ".join(
+        f"{name} ({_shown(mine, name)} there, {_shown(theirs, name)} here)"
+        for name in names
+        if mine.get(name) != theirs.get(name)
+    )
+
+
+def _fields(request: CompletionRequest) -> dict[str, Any]:
+    before = [message for message in request.messages if message.role != "system"]
+    return {
+        "model": request.model,
+        "prompt": request.prompt,
+        "system": request.system,
+        "messages": len(before),
+        **{k: v for k, v in sorted(request.params.items()) if k != "user"},
+        "tools": len(request.tools),
+        **request.extra,
+    }
+
+
+def _shared(one: CompletionRequest, other: CompletionRequest) -> int:
+    mine, theirs = _fields(one), _fields(other)
+    return sum(theirs.get(name) == value for name, value in mine.items())
+
+
+def _likeness(one: CompletionRequest, other: CompletionRequest) -> float:
+    mine, theirs = one.prompt[:_COMPARED_CHARS], other.prompt[:_COMPARED_CHARS]
+    return SequenceMatcher(None, mine, theirs).ratio() * 10 + _shared(one, other)
+
+
+def _shown(fields: dict[str, Any], name: str) -> str:
+    return _short(fields[name]) if fields.get(name) is not None else "none"
+
+
+def _short(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= _SHOWN_CHARS else shown[: _SHOWN_CHARS - 3] + "..."
+
 
 FORMAT = 1
 Key = tuple[str, int]

@@ -10,9 +10,7 @@ from datetime import datetime
 
 from svc_notebook.errors import ParameterError
 
-from .explain import explained
-from .opening import open_file
-from .place import MEMORY, absolute
+from .connect import MEMORY, absolute, explained, open_file
 from .query import since_sql
 
 _BUSY_S = 5.0

@@ -7,7 +7,10 @@ them; a file is written whole or not at all; a missing package is named.
 """
 
 import csv
+import os
+import re
 import sys
+import unicodedata
 import warnings
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, time, timedelta
@@ -16,17 +19,179 @@ from os import PathLike
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 import pandas as pd
 
-from svc_notebook.errors import ConfigError, ParameterError
+from svc_notebook.errors import ConfigError, ParameterError, SvcError
 
-from .cells import cut, for_xml, is_cut, is_formula, neutralised
-from .nested import folded, refuse_unfit, unfolded
-from .replies import REPLIES
+from .reply_columns import REPLIES
 from .usage import USAGE
-from .writing import write_whole
+
+MAX_CELL_CHARS = 32_767  # of Excel and its kin, in UTF-16 units
+_SIGNS = "=+-@"
+_BREAKS = "\t\r\n"
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?%?", re.ASCII)
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+_ESCAPES = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)")
+
+
+def neutralised(text: str) -> str:
+    """Return a text that no spreadsheet takes for a formula: a quote in front."""
+    return "'" + text if is_formula(text) else text
+
+
+def is_formula(text: str) -> bool:
+    """Say whether a spreadsheet might take a text for a formula or a command."""
+    if not text or _NUMBER.fullmatch(text):
+        return False
+    if text[0] in _BREAKS:
+        return True
+    first = next((letter for letter in text if not _is_blank(letter)), "")
+    # full-width signs are those of ASCII in another form
+    return unicodedata.normalize("NFKC", first)[:1] in tuple(_SIGNS)
+
+
+def _is_blank(letter: str) -> bool:
+    """Say whether a reader sees nothing: blanks, controls, joiners, marks of order."""
+    return letter.isspace() or unicodedata.category(letter) in {"Cc", "Cf"}
+
+
+def is_cut(text: str) -> bool:
+    """Say whether a text is longer than a spreadsheet's cell can hold."""
+    return len(text) > MAX_CELL_CHARS // 2 and n_units(text) > MAX_CELL_CHARS
+
+
+def n_units(text: str) -> int:
+    """Return how long a text is as a spreadsheet counts."""
+    return len(text.encode("utf-16-le", "replace")) // 2
+
+
+def cut(text: str) -> str:
+    """Return what a cell can hold of a text, no character halved."""
+    kept = text.encode("utf-16-le", "replace")[: MAX_CELL_CHARS * 2]
+    return kept.decode("utf-16-le", "ignore")
+
+
+def for_xml(text: str) -> str:
+    """Return a text for a workbook: what XML cannot carry as `_xHHHH_`.
+
+    Spreadsheets turn it back; so what already looks like it is written so that it
+    stays. A carriage return is written so too, since XML would make it a line feed.
+    """
+    text = _ESCAPES.sub("_x005F_", text)
+    text = _CONTROLS.sub(lambda found: f"_x{ord(found[0]):04X}_", text)
+    return text.replace("\r", "_x000D_")
+
+
+_NAMES = "svc_notebook.json"
+"""Where a file says which columns are JSON text."""
+
+
+def folded(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame that Parquet holds whole; `unfolded` makes it the same again."""
+    texts: dict[int, Any] = {}
+    for at in range(frame.shape[1]):
+        column = frame.iloc[:, at]
+        text = _as_json(column) if column.dtype == object else None
+        if text is not None:
+            texts[at] = text
+    if not texts:
+        return frame
+    shown = frame.copy(deep=False)
+    for at, text in texts.items():
+        shown.isetitem(at, text)
+    shown.attrs = {**frame.attrs, _NAMES: [str(frame.columns[at]) for at in texts]}
+    return shown
+
+
+def unfolded(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame that was folded."""
+    found = frame.attrs.pop(_NAMES, ())
+    for name in found if isinstance(found, list) else ():
+        if name in frame:
+            values = [_from_json(text) for text in frame[name]]
+            frame[name] = pd.Series(values, index=frame.index, dtype=object)
+    return frame
+
+
+def refuse_unfit(frame: pd.DataFrame) -> None:
+    """Say which column no Parquet file can hold; nothing if all of them can go in.
+
+    Raises:
+        ParameterError: It names the column, and what to do.
+    """
+    to_arrow = import_module("pyarrow").array
+    for name in frame:
+        column = frame[name]
+        try:
+            to_arrow(column, from_pandas=True)
+            continue
+        except (RuntimeError, TypeError, ValueError, OverflowError):
+            kinds = sorted({type(value).__name__ for value in column.dropna()})
+        raise ParameterError(
+            f"Column {str(name)!r} cannot go into a Parquet file, which takes one kind "
+            f"of value a column; it holds {', '.join(kinds)}. Make it text first, with "
+            f"frame[{name!r}].map(str), or name a file that ends with .jsonl.",
+            param="frame",
+        )
+
+
+def _as_json(column: pd.Series) -> pd.Series | None:
+    """Return JSON texts; None if there is nothing nested, or JSON would change it."""
+    values = list(column.where(column.notna(), None))
+    if not any(isinstance(value, (list, dict)) for value in values):
+        return None
+    try:
+        texts = [None if v is None else msgspec.json.encode(v).decode() for v in values]
+        is_same = [_from_json(text) for text in texts] == values
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return pd.Series(texts, index=column.index, dtype="string") if is_same else None
+
+
+def _from_json(text: Any) -> Any:  # noqa: ANN401 - what JSON holds
+    return msgspec.json.decode(text) if isinstance(text, str) else None
+
+
+def write_whole(path: str | Path, write: Callable[[Path], object]) -> Path:
+    """Have a file written, and put it in its place when it is complete.
+
+    Args:
+        path: Its place; `~` is the user's home.
+        write: Writes the file that it is given.
+
+    Returns:
+        The place.
+
+    Raises:
+        ParameterError: The file cannot be written.
+    """
+    try:
+        place = Path(path).expanduser()
+        part = place.with_name(f".{place.name}.{uuid4().hex[:8]}.part")
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        try:
+            write(part)
+            if place.exists():
+                part.chmod(place.stat().st_mode & 0o777)
+            part.replace(place)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+    except SvcError:
+        raise
+    except (OSError, RuntimeError, TypeError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or str(problem)
+    else:
+        return place
+    raise ParameterError(
+        f"{str(path)!r} cannot be written: {reason}. What was there is as it was; name "
+        "a file in a folder that exists and that you can write.",
+        param="path",
+    )
+
 
 _KINDS: dict[str, Any] = {
     **{column.name: column.dtype for column in REPLIES},

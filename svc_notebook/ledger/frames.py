@@ -14,13 +14,10 @@ from pandas.api.extensions import ExtensionArray
 
 from svc_notebook.exchange import Exchange
 
-from .arrays import joined, to_array
-from .columns import Batch, Column, Row, pick, template_columns
-from .cost import priced_columns
-from .estimate import Estimates
-from .prices import Prices
-from .replies import PROMPT, REPLIES, TEXTS
-from .reply import Reply, to_batch
+from .columns import Batch, Column, Row, joined, pick, template_columns, to_array
+from .prices import Prices, priced_columns
+from .reply_columns import PROMPT, REPLIES, TEXTS, Reply, to_batch
+from .token_estimates import Estimates
 from .usage import USAGE, key_columns, to_tallies
 
 CHUNK_ROWS = 8192

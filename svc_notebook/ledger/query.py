@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Door, Status
 
-from .record import to_sortable
+from .row import to_sortable
 
 Scope = Literal["session", "all"]
 Wanted = str | Collection[str] | None

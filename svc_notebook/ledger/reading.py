@@ -12,16 +12,15 @@ import pandas as pd
 from svc_notebook.exchange import Exchange
 
 from .columns import Column, template_columns
-from .estimate import MAX_ROWS, Estimates
 from .frames import replies_df as replies_frame
 from .frames import to_frame
 from .frames import usage_df as usage_frame
 from .prices import Prices
 from .query import Scope, Wanted
-from .replies import REPLIES, TEXTS
-from .reply import Reply
+from .reply_columns import REPLIES, TEXTS, Reply
 from .scores import with_scores
 from .store import Ledger, Texts
+from .token_estimates import MAX_ROWS, Estimates
 from .tool_runs import TOOL_CALLS
 
 _NAMES = frozenset(column.name for column in REPLIES)

@@ -14,9 +14,8 @@ import pandas as pd
 
 from svc_notebook.errors import ParameterError
 
-from .arrays import to_array
-from .columns import dtype_of
-from .record import to_sortable
+from .columns import dtype_of, to_array
+from .row import to_sortable
 from .store import Ledger
 
 PREFIX = "score_"

@@ -15,20 +15,52 @@ from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
 from threading import RLock
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self
 from uuid import uuid4
+from weakref import WeakSet
 
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange
 
-from .explain import explained
-from .forking import wait_at_forks
-from .opening import open_file
-from .place import MEMORY, absolute
+from .connect import MEMORY, absolute, explained, open_file, probe
 from .query import Scope, Wanted, Where, where
-from .record import KEYS, from_row, to_row
-from .schema import probe
+from .row import KEYS, from_row, to_row
 from .tool_runs import ToolRow, insert, select
+
+
+class Guarded(Protocol):
+    """What one lock guards."""
+
+    def guard(self) -> RLock:
+        """Return the lock in force."""
+
+
+_watched: WeakSet[Guarded] = WeakSet()
+_taken: list[RLock] = []
+
+
+def wait_at_forks(guarded: Guarded) -> None:
+    """Let no fork of this process happen while something is being done with it."""
+    _watched.add(guarded)
+
+
+def _take() -> None:
+    for guarded in tuple(_watched):
+        lock = guarded.guard()
+        lock.acquire()
+        _taken.append(lock)
+
+
+def _give_back() -> None:
+    while _taken:
+        _taken.pop().release()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(
+        before=_take, after_in_parent=_give_back, after_in_child=_give_back
+    )
+
 
 BUSY_S = 30.0
 PAGE_ROWS = 256

@@ -17,7 +17,7 @@ from svc_notebook.exchange import Exchange
 
 from .columns import Column, Dtype
 from .query import Where
-from .record import mended, to_sortable
+from .row import mended, to_sortable
 
 
 class ToolRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from IPython.core.completer import (
 from svc_notebook.service.catalogue import MODELS, Model
 
 from .options import CONFIRMATIONS, LAYOUTS, OPTIONS, Option
-from .words import ASK, COMMANDS
+from .subcommands import ASK, COMMANDS
 
 Matcher = Callable[[CompletionContext], SimpleMatcherResult]
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from textwrap import fill
 
 from .options import OPTIONS, Option
-from .words import COMMANDS, Command
+from .subcommands import COMMANDS, Command
 
 _OPENING = """\
 %%svc [options]

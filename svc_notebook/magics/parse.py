@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from svc_notebook.errors import ParameterError
 
 from .options import OPTIONS, Option, SvcOptions, to_number
-from .words import ASK
+from .subcommands import ASK
 
 _BY_FLAG = {flag: option for option in OPTIONS for flag in option.flags}
 _LONG_FLAGS = {flag for flag in _BY_FLAG if flag.startswith("--")}

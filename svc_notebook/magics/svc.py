@@ -13,19 +13,13 @@ from types import ModuleType
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
-from IPython.core.magic import (
-    Magics,
-    line_cell_magic,
-    magics_class,
-    no_var_expand,
-)
+from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 from traitlets import All, Enum, Unicode, observe
 
 from svc_notebook.budget import check_parts
-from svc_notebook.chat.advice import on_params, on_reply
-from svc_notebook.completion import Completion
+from svc_notebook.completion import Completion, on_params, on_reply
+from svc_notebook.display.live import Screen
 from svc_notebook.display.reply import Final
-from svc_notebook.display.screen import Screen
 from svc_notebook.display.stream import Growing, Mode
 from svc_notebook.errors import (
     ConfigError,
@@ -34,35 +28,30 @@ from svc_notebook.errors import (
     SvcError,
     UnknownModelError,
 )
-from svc_notebook.panels.opening import panel
+from svc_notebook.panels.panel import panel
 from svc_notebook.service.catalogue import MODELS
 from svc_notebook.session import Session, current
 from svc_notebook.sweeps.side_by_side import run_side_by_side
 from svc_notebook.tools.toolbox import Toolbox
 
-from . import commands, lists
-from .ask import Step, Wanted, alone, continued, to_wanted
-from .dry_run import DryRun
-from .edge import Interrupted, short_errors
+from . import subcommands as commands
+from . import subcommands as lists
+from .cell import DrawnOnce, Interrupted, Places, mode_of, short_errors
+from .defaults import SvcTraits
+from .grid_cell import check_one_answer, check_whole, is_several, to_run
 from .help import help_text
-from .layout import lay_out
-from .login import login
-from .mode import mode_of
-from .next_cell import next_cell
-from .once import DrawnOnce
 from .options import CONFIRMATIONS, SvcOptions, to_names
 from .parse import parse_options
-from .places import Places
-from .rounds import RoundsCell, to_offered
-from .several import check_one_answer, check_whole, is_several, to_run
-from .show import show
-from .toolbox import (
+from .prompt import Step, Wanted, alone, continued, to_wanted
+from .reply_cell import DryRun, lay_out, next_cell, show
+from .subcommands import ASK, Said, login, parse_words
+from .tool_cell import (
+    RoundsCell,
+    to_offered,
     to_tools,
     tools_command,
     tools_of_every_cell,
 )
-from .traits import SvcTraits
-from .words import ASK, Said, parse_words
 
 
 @magics_class

@@ -16,7 +16,7 @@ from svc_notebook.errors import (
     UnknownModelError,
 )
 
-from .text import printable
+from .message import printable
 
 SHOWN_CHARS = 700
 FIELD_CHARS = 1000

@@ -11,8 +11,39 @@ import msgspec
 
 from svc_notebook.errors import ParameterError
 
-from .text import check_text
 from .tool import ToolCall
+
+
+def check_text(text: str, *, param: str) -> str:
+    """Return the text unchanged if UTF-8 can carry it.
+
+    Raises:
+        ParameterError: It holds half of a surrogate pair.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as problem:
+        where = problem.start
+    else:
+        return text
+    raise ParameterError(
+        f"{param} holds half of a surrogate pair at position {where}, which UTF-8 "
+        "cannot carry; remove it, for example with "
+        "text.encode('utf-8', 'replace').decode().",
+        param=param,
+    )
+
+
+def printable(text: str) -> str:
+    """Return the text with everything that is not printable as an escape.
+
+    Control characters, marks of writing direction and invisible ones are such.
+    """
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode()
+        for each in text.encode("utf-8", "replace").decode()
+    )
+
 
 ROLES = ("system", "user", "assistant", "tool")  # doc: Message
 

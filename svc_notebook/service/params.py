@@ -5,11 +5,18 @@ Flags, keyword arguments, checks (`check.py`), help and completion are read from
 document does not show is None.
 """
 
-from collections.abc import Mapping, Sequence
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from difflib import get_close_matches
+from typing import Any, Literal, TypedDict, TypeVar, get_args, get_type_hints
+
+from svc_notebook.errors import ParameterError
 
 from .catalogue import BUDGET_TOKENS
+from .message import check_text
+from .tool import check_definition, function_given
 
 MAX_STOPS = 4  # doc: Limits, stop sequences
 DEFAULT_MAX_TOKENS = 150  # doc: Limits, max_tokens default
@@ -141,3 +148,198 @@ class Params(TypedDict, total=False):
     user: str | None
     tools: Any  # definitions; the verbs take functions and toolboxes too
     extra: Mapping[str, Any] | None
+
+
+_BY_NAME = {param.name: param for param in PARAMS}
+_OTHER_NAMES = ("model", "messages", "system", "tools", "extra")
+_SHOWN_CHARS = 24
+_SHOWN_BITS = 64
+_BOOLEANS = frozenset({"bool", "bool_"})  # numpy's too, without importing it
+_PROMPT_FIRST = (
+    "The prompt goes first, without a name: complete('...') or complete([...]) with "
+    "messages (doc: Request body)."
+)
+_ELSEWHERE = {
+    "stream": "To have a reply streamed, use stream(...) instead of complete(...) "
+    "(doc: Response, streamed).",
+    "messages": _PROMPT_FIRST,
+    "prompt": _PROMPT_FIRST,
+}
+
+
+def check(name: str, value: object) -> object:
+    """Return one parameter's value if the document allows it.
+
+    Raises:
+        ParameterError: The name is unknown (with the nearest name), or the value is
+            of another type or outside the range.
+    """
+    param = _BY_NAME.get(name)
+    if param is None:
+        raise unknown_param(name)
+    if param.kind == "stops":
+        return _check_stops(value)
+    if param.kind == "string":
+        return _check_text(param, value)
+    return _check_number(param, value)
+
+
+def check_flag(name: str, value: object) -> None:
+    """Refuse what is neither True nor False: any text would count as True.
+
+    Args:
+        name: Of the argument.
+        value: As given.
+
+    Raises:
+        ParameterError: It is something else.
+    """
+    if not isinstance(value, bool) and type(value).__name__ not in _BOOLEANS:
+        raise ParameterError(
+            f"{name}={_shown(value)} is not allowed; give True or False.", param=name
+        )
+
+
+def check_all(params: Mapping[str, object]) -> dict[str, object]:
+    """Check every parameter that was given and drop those that are None.
+
+    Args:
+        params: By the document's names; `tools` is a list of definitions.
+
+    Raises:
+        ParameterError: One of them is not allowed.
+    """
+    checked: dict[str, object] = {}
+    for name, value in params.items():
+        if value is None and (name in _BY_NAME or name == "tools"):
+            continue
+        checked[name] = _check_tools(value) if name == "tools" else check(name, value)
+    return checked
+
+
+def unknown_param(name: str) -> ParameterError:
+    """Build the error for a name that is not in the table, with the nearest one."""
+    if name in _ELSEWHERE:
+        return ParameterError(_ELSEWHERE[name], param=name)
+    names = [*PARAM_NAMES, *_OTHER_NAMES]
+    near = [each for each in names if len(name) > 1 and each.startswith(name)]
+    near = near or get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return ParameterError(
+        f"{name!r} is not a parameter of the service; {hint}The parameters are "
+        f"{', '.join(PARAM_NAMES)} (doc: Request body). To send a field that is not "
+        f"documented, use extra={{{name!r}: ...}}.",
+        param=name,
+    )
+
+
+def _check_number(param: Param, value: object) -> int | float:
+    number = _as_number(value)
+    is_right = number is not None and (param.kind == "float" or isinstance(number, int))
+    if not is_right or number is None or not _is_inside(param, number):
+        raise _refused(param, value)
+    return number
+
+
+def _as_number(value: object) -> int | float | None:
+    """Accept ints and floats, numpy's too; refuse booleans and everything else."""
+    if isinstance(value, bool) or type(value).__name__ in _BOOLEANS:
+        return None
+    if type(value) in {int, float}:
+        return value  # type: ignore[return-value]  # just tested, exactly
+    item = getattr(value, "item", None)  # a numpy scalar, without importing numpy
+    plain = item() if callable(item) and getattr(value, "ndim", None) == 0 else None
+    is_number = isinstance(plain, (int, float)) and not isinstance(plain, bool)
+    return plain if is_number else None
+
+
+def _is_inside(param: Param, number: float) -> bool:
+    if type(number) is float and not math.isfinite(number):
+        return False
+    if param.minimum is not None and number < param.minimum:
+        return False
+    return param.maximum is None or number <= param.maximum
+
+
+def _check_text(param: Param, value: object) -> str:
+    if not isinstance(value, str):
+        raise _refused(param, value)
+    return check_text(value, param=param.name)
+
+
+def _check_stops(value: object) -> str | tuple[str, ...]:
+    if isinstance(value, str) and value:
+        return check_text(value, param="stop")
+    if isinstance(value, Sequence) and 1 <= len(value) <= MAX_STOPS:
+        stops: tuple[object, ...] = tuple(value)
+        if all(isinstance(stop, str) and stop for stop in stops):
+            return tuple(check_text(str(stop), param="stop") for stop in stops)
+    raise _refused(_BY_NAME["stop"], value)
+
+
+def _check_tools(value: object) -> tuple[Mapping[str, Any], ...]:
+    if callable(value):
+        raise function_given()
+    if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
+        raise ParameterError(
+            f"tools is {type(value).__name__}; give a list of tool definitions "
+            "(doc: Tool definition).",
+            param="tools",
+        )
+    return tuple(check_definition(each) for each in value)
+
+
+def _refused(param: Param, value: object) -> ParameterError:
+    has_default = param.default is not None
+    return ParameterError(
+        f"{param.name}={_shown(value)} is not allowed; {param.name} takes "
+        f"{param.allowed}. "
+        "Choose such a value, or leave it out"
+        + (f" for the service's default, {param.default:g}" if has_default else "")
+        + " (doc: Request body).",
+        param=param.name,
+    )
+
+
+def _shown(value: object) -> str:
+    """Return a number or a short word as it is, anything else by its kind."""
+    if isinstance(value, str):
+        is_number = value.lstrip("+-").replace(".", "", 1).isdigit()
+        is_word = value.isalpha() or is_number or not value
+        is_shown = is_word and len(value) <= _SHOWN_CHARS
+        return repr(value) if is_shown else f"(a text of {len(value)} characters)"
+    number = _as_number(value)
+    if isinstance(number, int) and number.bit_length() > _SHOWN_BITS:
+        return f"(an integer of {number.bit_length()} bits)"
+    is_plain = number is not None or isinstance(value, bool) or value is None
+    return repr(value) if is_plain else f"(of type {type(value).__name__})"
+
+
+Verb = TypeVar("Verb", bound=Callable[..., object])
+
+
+def with_params(verb: Verb) -> Verb:
+    """Give a verb that takes `**params` a signature that lists them.
+
+    Args:
+        verb: A function whose last parameter is `**params: Unpack[Params]`, or of
+            more than `Params`; or, where a value may also be a list of values,
+            `**params: Any`.
+    """
+    signature = inspect.signature(verb)
+    *own, last = signature.parameters.values()
+    is_any = last.annotation is Any
+    (taken,) = (Params,) if is_any else get_args(last.annotation)
+    listed = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Any if is_any else hint,
+        )
+        for name, hint in get_type_hints(taken).items()
+        if name not in signature.parameters
+    ]
+    shown = signature.replace(parameters=[*own, *listed])
+    verb.__signature__ = shown  # type: ignore[attr-defined]  # what inspect looks for
+    return verb

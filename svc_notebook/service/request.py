@@ -12,10 +12,8 @@ import msgspec
 from svc_notebook.errors import ParameterError
 
 from .catalogue import DEFAULT_MODEL
-from .check import check_all
-from .message import Message, Prompt, to_messages
-from .params import PARAM_NAMES
-from .text import check_text
+from .message import Message, Prompt, check_text, to_messages
+from .params import PARAM_NAMES, check_all
 
 
 class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from svc_notebook.display.comparison import Comparison, Entry
 from svc_notebook.ledger.columns import Column, Scalar
-from svc_notebook.ledger.reply import Reply
-from svc_notebook.service.completion import Choice
+from svc_notebook.ledger.reply_columns import Reply
+from svc_notebook.service.chunk import Choice
 
 MAX_ROWS = 50
 MAX_COLUMNS = 12

@@ -1,15 +1,117 @@
-"""How long a run will last, computed from the documented limits.
+"""How large a plan is: requests, tokens and cost, as intervals.
 
-What it is not: a guess from an average. Rules: pure; both windows of each model
-count, with the margin that the client keeps; for a model whose limits the document
-does not show there is no forecast, and none is invented (doc: Rate limits per model).
+Rules: pure; estimates are called so, and have a low and a high end; a plan of very
+many cells is sized by a sample of them, evenly spread; without a price nothing is
+said about cost.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import ceil, floor
 
-from svc_notebook.client.limits import MARGIN_S, MINUTE_S, SECOND_S
-from svc_notebook.service.catalogue import Limit, limit_of
+from svc_notebook.client.rate_limit import MARGIN_S, MINUTE_S, SECOND_S
+from svc_notebook.ledger.prices import Prices
+from svc_notebook.service.catalogue import BUDGET_TOKENS, Limit, limit_of
+from svc_notebook.service.params import DEFAULT_MAX_TOKENS
+from svc_notebook.tokens import FIXED
+
+from .grid import Cell, Grid
+
+SAMPLE_CELLS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """What a plan will take.
+
+    Attributes:
+        n_cells: Requests.
+        prompt_tokens: Estimated tokens of all prompts, on the safe side.
+        prompt_tokens_low: At least about so many.
+        completion_tokens: At most so many, by the max_tokens in force.
+        n_default: Requests that send no max_tokens, so that 150 applies.
+        n_over: Requests whose prompt and max_tokens may exceed the budget.
+        is_sampled: Whether the figures were scaled up from a sample.
+        cost_low, cost_high: In the table's currency; None if a price is unknown.
+        prices: The price table, if there is one.
+        unpriced: Models that have no price in it.
+    """
+
+    n_cells: int
+    prompt_tokens: int
+    prompt_tokens_low: int
+    completion_tokens: int
+    n_default: int
+    n_over: int
+    is_sampled: bool
+    cost_low: float | None = None
+    cost_high: float | None = None
+    prices: Prices | None = None
+    unpriced: tuple[str, ...] = ()
+
+
+def size_of(grid: Grid, *, prices: Prices | None = None) -> Size:
+    """Size a plan."""
+    cells = [_Sized(cell) for cell in _sample(grid)]
+    scale = grid.n_combinations / max(len(cells), 1) * grid.repeats
+    costs = [each.cost(prices) for each in cells] if prices else []
+    low = [cost[0] for cost in costs if cost is not None]
+    high = [cost[1] for cost in costs if cost is not None]
+    is_priced = prices is not None and len(low) == len(cells)
+    prompt_tokens = sum(each.prompt_tokens for each in cells) * scale
+    return Size(
+        n_cells=len(grid),
+        prompt_tokens=round(prompt_tokens),
+        prompt_tokens_low=floor(prompt_tokens * FIXED.low),
+        completion_tokens=round(sum(each.completion_tokens for each in cells) * scale),
+        n_default=ceil(sum(each.is_default for each in cells) * scale),
+        n_over=ceil(sum(each.is_over for each in cells) * scale),
+        is_sampled=len(cells) < grid.n_combinations,
+        cost_low=sum(low) * scale if is_priced else None,
+        cost_high=sum(high) * scale if is_priced else None,
+        prices=prices,
+        unpriced=tuple(
+            dict.fromkeys(
+                each.model
+                for each, cost in zip(cells, costs, strict=False)
+                if cost is None
+            )
+        ),
+    )
+
+
+def _sample(grid: Grid) -> Iterator[Cell]:
+    n_taken = min(grid.n_combinations, SAMPLE_CELLS)
+    return (
+        grid.cell(number * grid.n_combinations // n_taken, 0)
+        for number in range(n_taken)
+    )
+
+
+class _Sized:
+    """The figures of one cell."""
+
+    def __init__(self, cell: Cell) -> None:
+        params = cell.request.params
+        max_tokens = int(params.get("max_tokens", DEFAULT_MAX_TOKENS))
+        self.model = cell.model
+        self.prompt_tokens = cell.est_prompt_tokens
+        self.completion_tokens = max_tokens * int(params.get("n", 1))
+        self.is_default = "max_tokens" not in params
+        self.is_over = self.prompt_tokens + max_tokens > BUDGET_TOKENS
+
+    def cost(self, prices: Prices) -> tuple[float, float] | None:
+        """Return the least and the most that it can cost."""
+        of_prompt = prices.cost(
+            self.model, prompt_tokens=self.prompt_tokens, completion_tokens=0
+        )
+        of_reply = prices.cost(
+            self.model, prompt_tokens=0, completion_tokens=self.completion_tokens
+        )
+        if of_prompt is None or of_reply is None:
+            return None
+        return of_prompt * FIXED.low, of_prompt * FIXED.high + of_reply
+
 
 PER_MINUTE_S = MINUTE_S + MARGIN_S
 PER_SECOND_S = SECOND_S + MARGIN_S

@@ -15,8 +15,8 @@ import msgspec
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.service.catalogue import limit_of
 
+from .describe import n_by_model
 from .grid import Grid
-from .words import n_by_model
 
 
 def manifest_of(  # noqa: PLR0913 - what a run is

@@ -14,18 +14,16 @@ from collections.abc import Generator
 from datetime import datetime
 from typing import Any, Self
 
-from svc_notebook.client.waiting import Watch
+from svc_notebook.client.attempts import Watch
 from svc_notebook.display.markup import to_terminal
 from svc_notebook.display.progress import Bars, watched
 from svc_notebook.errors import LedgerError
 
-from .asking import Show
-from .beginning import Beginning
-from .going import Going, Tick
-from .progress import parts
-from .standing import Standing
-from .telling import Told, tell
-from .words import n_by_model
+from .describe import Told, n_by_model, parts, tell
+from .execution import Going, Tick
+from .resume import Standing
+from .run_state import Beginning
+from .trial_runner import Show
 
 READ = ".replies_df(), .summary_df(), .compare()"
 

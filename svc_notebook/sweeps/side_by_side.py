@@ -11,17 +11,17 @@ from itertools import islice
 from uuid import uuid4
 
 from svc_notebook.completion import footer, marks
-from svc_notebook.display.cards import Card, cards_bundle, cards_text
-from svc_notebook.display.screen import Screen
+from svc_notebook.display.comparison import Card, cards_bundle, cards_text
+from svc_notebook.display.live import Screen
 from svc_notebook.display.stream import Mode
 from svc_notebook.errors import SvcError
-from svc_notebook.ledger.reply import Reply
+from svc_notebook.ledger.reply_columns import Reply
 from svc_notebook.service.chunk import Delta
 
-from .cell import Cell
-from .rows import CellKey
+from .describe import in_a_line
+from .grid import Cell
+from .resume import CellKey
 from .run import Run
-from .words import in_a_line
 
 MAX_CARDS = 24
 GAP_S = 0.25

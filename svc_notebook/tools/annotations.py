@@ -21,18 +21,7 @@ from svc_notebook.errors import ToolSchemaError
 
 from .docs import texts_of
 from .faults import short
-from .kinds import (
-    Choice,
-    Flag,
-    Kind,
-    Many,
-    Moment,
-    Named,
-    Null,
-    Number,
-    Text,
-    Whole,
-)
+from .kinds import Choice, Flag, Kind, Many, Moment, Named, Null, Number, Text, Whole
 from .models import Model, is_model
 from .records import NO_DEFAULT, Field, Record
 from .unions import OneOf

@@ -7,7 +7,7 @@ printable.
 
 import json
 
-from svc_notebook.service.text import printable
+from svc_notebook.service.message import printable
 
 MAX_SHOWN_CHARS = 60
 MAX_FAULTS = 8

@@ -16,7 +16,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, overload
 
 from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
-from svc_notebook.service.text import check_text
+from svc_notebook.service.message import check_text
 from svc_notebook.service.tool import check_definition
 
 from .docs import texts_of

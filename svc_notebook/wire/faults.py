@@ -9,10 +9,9 @@ import json
 from typing import Any
 
 from svc_notebook.service.fault import Fault
-from svc_notebook.service.text import printable
+from svc_notebook.service.message import printable
 
-from .answer import HEAD_CHARS
-from .surrogates import mend
+from .text import HEAD_CHARS, mend
 
 _PAGE = "(a page of HTML instead of an error body)"
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from svc_notebook.errors import DocumentError
 
-from .answer import head_of
+from .text import head_of
 
 MAX_EVENT_BYTES = 64 * 1024 * 1024
 _FIELD = re.compile(rb"[\w-]+")

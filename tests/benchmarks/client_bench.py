@@ -13,8 +13,8 @@ import time
 from multiprocessing.connection import Connection
 
 from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.gates import Gates
-from svc_notebook.client.reading import BodyReading
+from svc_notebook.client.rate_limit import Gates
+from svc_notebook.client.reply_reader import BodyReading
 
 N_CHUNKS = 20_000
 N_REQUESTS = 500

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from jupyter_client.session import Session
 
+from svc_notebook.display.live import Screen
 from svc_notebook.display.reply import Final
-from svc_notebook.display.screen import Screen
 from svc_notebook.display.stream import Growing, Mode
 
 CHUNKS_PER_S = 200

@@ -23,10 +23,9 @@ from svc_notebook.ledger.columns import Batch
 from svc_notebook.ledger.frames import replies_df
 from svc_notebook.ledger.reading import replies_df as read_df
 from svc_notebook.ledger.reading import usage_df
-from svc_notebook.ledger.replies import REPLIES
-from svc_notebook.ledger.reply import all_replies
+from svc_notebook.ledger.reply_columns import REPLIES, all_replies
 from svc_notebook.ledger.store import Ledger
-from svc_notebook.service.completion import Choice, CompletionBody, Usage
+from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request
 
 N_ROWS = 100_000

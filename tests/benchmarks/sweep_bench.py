@@ -15,20 +15,22 @@ import tracemalloc
 from collections.abc import Iterator
 from tempfile import TemporaryDirectory
 
-from svc_notebook.client.limits import Due
+from svc_notebook.client.rate_limit import Due
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
-from svc_notebook.sweeps.building import build_grid
-from svc_notebook.sweeps.cell import Cell
+from svc_notebook.sweeps.describe import n_by_model
 from svc_notebook.sweeps.forecast import forecast
-from svc_notebook.sweeps.grid import Grid
-from svc_notebook.sweeps.lane import Cells
-from svc_notebook.sweeps.lanes import Lanes
-from svc_notebook.sweeps.order import blocks, by_model
-from svc_notebook.sweeps.outcome import Answered, Outcome
-from svc_notebook.sweeps.planning import plan
-from svc_notebook.sweeps.words import n_by_model
+from svc_notebook.sweeps.grid import Cell, Grid
+from svc_notebook.sweeps.plan import build_grid, plan
+from svc_notebook.sweeps.scheduler import (
+    Answered,
+    Cells,
+    Lanes,
+    Outcome,
+    blocks,
+    by_model,
+)
 
 MODELS = [
     "svc-v1.5-instruct",

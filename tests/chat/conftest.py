@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.chat.loop import Outcome, Rounds, run_rounds
 from svc_notebook.client.sync import Client
 from svc_notebook.completion import Completion
 from svc_notebook.emulator.server import Emulator
@@ -15,6 +14,7 @@ from svc_notebook.service.message import Prompt
 from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.session import isolated
 from svc_notebook.tools.calling import ToolRun
+from svc_notebook.tools.rounds import Outcome, Rounds, run_rounds
 from svc_notebook.tools.toolbox import Toolbox, to_toolbox
 
 MODEL = "svc-v2-8b-instruct"

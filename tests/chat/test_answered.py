@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from svc_notebook.chat.answered import answered
-from svc_notebook.chat.steps import Wanted, to_go_on
-from svc_notebook.chat.turns import History
+from svc_notebook.conversations.from_exchange import answered
+from svc_notebook.conversations.history import History
+from svc_notebook.conversations.next_turn import Wanted, to_go_on
 from svc_notebook.exchange import Exchange, Origin, Status
-from svc_notebook.service.completion import Choice, CompletionBody
+from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.message import Message, assistant, system, user
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.service.tool import FunctionCall, ToolCall

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.chat.consenting import AtPrompt, proposal_text, to_consent
-from svc_notebook.chat.loop import Rounds
 from svc_notebook.errors import ParameterError
 from svc_notebook.tools.consent import Decision, Proposal, Remembered, approve_all
+from svc_notebook.tools.consent_prompt import AtPrompt, proposal_text, to_consent
+from svc_notebook.tools.rounds import Rounds
 from svc_notebook.tools.tool import tool
 from tests.chat.conftest import MakeDoor
 

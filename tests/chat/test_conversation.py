@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.chat.frame import MESSAGES
-from svc_notebook.chat.steps import GO_ON
+from svc_notebook.conversations.export import MESSAGES
+from svc_notebook.conversations.next_turn import GO_ON
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.service.message import assistant, user
 from svc_notebook.session import current, isolated

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.chat.holding import Holding
-from svc_notebook.chat.turns import History, Turn, Version
+from svc_notebook.conversations.history import History, Holding, Turn, Version
 from svc_notebook.service.message import Message, assistant, user
 from svc_notebook.service.tool import FunctionCall, ToolCall
 

@@ -4,17 +4,12 @@ from typing import Any, Literal
 
 import pytest
 
-from svc_notebook.chat.loop import Rounds, RoundsInterrupted
 from svc_notebook.completion import Completion
-from svc_notebook.errors import (
-    OverBudgetError,
-    ParameterError,
-    SvcError,
-    ToolLoopError,
-)
+from svc_notebook.errors import OverBudgetError, ParameterError, SvcError, ToolLoopError
 from svc_notebook.service.message import user
 from svc_notebook.service.request import build_request
 from svc_notebook.tokens import estimate_tokens
+from svc_notebook.tools.rounds import Rounds, RoundsInterrupted
 from svc_notebook.tools.tool import tool
 from tests.chat.conftest import MODEL, MakeDoor
 

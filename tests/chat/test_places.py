@@ -2,8 +2,7 @@
 
 import pytest
 
-from svc_notebook.chat.places import place_of, said_of
-from svc_notebook.chat.turns import History, Turn, Version
+from svc_notebook.conversations.history import History, Turn, Version, place_of, said_of
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.message import Message, assistant, user
 

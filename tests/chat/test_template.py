@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.chat.template import did_you_mean, fill, names_in
+from svc_notebook.template import did_you_mean, fill, names_in
 
 
 @pytest.mark.parametrize(

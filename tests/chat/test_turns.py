@@ -2,7 +2,7 @@
 
 import pytest
 
-from svc_notebook.chat.turns import History, Version
+from svc_notebook.conversations.history import History, Version
 from svc_notebook.service.message import assistant, user
 
 

@@ -9,9 +9,9 @@ from contextlib import closing, suppress
 
 import pytest
 
-from svc_notebook.client.gates import Gates
+from svc_notebook.client.rate_limit import Gates
+from svc_notebook.client.runtime import World
 from svc_notebook.client.sync import Client
-from svc_notebook.client.world import World
 from svc_notebook.exchange import Exchange
 from svc_notebook.settings import Settings, Timeouts
 

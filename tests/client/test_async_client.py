@@ -9,10 +9,10 @@ import pytest
 
 from svc_notebook.client.aio import AsyncClient
 from svc_notebook.client.body import HttpAnswer
-from svc_notebook.client.gates import Gates
 from svc_notebook.client.http import HttpTransport
+from svc_notebook.client.rate_limit import Gates
 from svc_notebook.client.retry import ONCE
-from svc_notebook.client.world import utc_now
+from svc_notebook.client.runtime import utc_now
 from svc_notebook.credentials import Key
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import RateLimitError, ServerFaultError, SvcError

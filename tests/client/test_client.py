@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.client.gates import Gates
+from svc_notebook.client.attempts import Waiting
+from svc_notebook.client.rate_limit import Gates
 from svc_notebook.client.sync import Client
-from svc_notebook.client.waiting import Waiting
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import (
     MissingKeyError,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from svc_notebook.client.front import Front
+from svc_notebook.client.reply_reader import Front
 from svc_notebook.service.chunk import Delta
 
 A, B = Delta(text="a"), Delta(text="b")

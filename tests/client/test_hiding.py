@@ -6,7 +6,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.client.hiding import Hiding
+from svc_notebook.client.redact import Hiding
 from svc_notebook.credentials import Key
 from svc_notebook.service.chunk import CallPiece, Delta
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from svc_notebook.client.idle import MAX_IDLE, IdleStack
+from svc_notebook.client.connections import MAX_IDLE, IdleStack
 
 
 async def _shut(_: int) -> None:

@@ -5,12 +5,7 @@ import zlib
 
 import pytest
 
-from svc_notebook.client.inflate import (
-    PIECE_BYTES,
-    InflateError,
-    Inflater,
-    inflater_of,
-)
+from svc_notebook.client.body import PIECE_BYTES, InflateError, Inflater, inflater_of
 
 BODY = b"data: hello\n\n" * 5000
 RAW = zlib.compressobj(wbits=-15)

@@ -2,7 +2,7 @@
 
 import logging
 
-from svc_notebook.client.logs import keep_out_of_logs
+from svc_notebook.client.redact import keep_out_of_logs
 from svc_notebook.credentials import Key
 
 

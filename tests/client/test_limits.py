@@ -6,9 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from svc_notebook.client.gates import Gate, Gates
-from svc_notebook.client.limits import Due, Room, Slot, Windows
-from svc_notebook.client.shared import shared_gates
+from svc_notebook.client.rate_limit import Due, Gate, Gates, Room, Slot, Windows
+from svc_notebook.client.rate_limit_shared import shared_gates
 from svc_notebook.credentials import Key
 from svc_notebook.service.catalogue import Limit
 

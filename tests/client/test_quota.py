@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from svc_notebook.client.limits import Due, Room, Window, Windows
-from svc_notebook.client.quota import SharedQuota
-from svc_notebook.client.shared import shared_gates
+from svc_notebook.client.rate_limit import Due, Room, Window, Windows
+from svc_notebook.client.rate_limit_shared import SharedQuota, shared_gates
 from svc_notebook.credentials import Key
 from svc_notebook.emulator.server import Emulator
 
@@ -280,7 +279,7 @@ def test_a_fork_carries_nothing_over(path: Path) -> None:
 import os
 from pathlib import Path
 from tests.client.test_quota import WINDOWS
-from svc_notebook.client.quota import SharedQuota
+from svc_notebook.client.rate_limit_shared import SharedQuota
 quota = SharedQuota(Path({str(path)!r}), "a", clock=lambda: 1000.0)
 taken = [quota.take(1000.0, WINDOWS)]
 child = os.fork()

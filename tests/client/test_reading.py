@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.client.reading import BodyReading
+from svc_notebook.client.reply_reader import BodyReading
 from svc_notebook.errors import StreamBrokenError
-from svc_notebook.service.chunk import Delta
-from svc_notebook.service.completion import Choice, CompletionBody
+from svc_notebook.service.chunk import Choice, CompletionBody, Delta
 
 
 def event(text: str | None, finish: str | None = None, index: int = 0) -> bytes:

@@ -14,8 +14,8 @@ from svc_notebook.client.retry import (
     Policy,
     Wait,
     decide,
+    retry_after_s,
 )
-from svc_notebook.client.retry_after import retry_after_s
 from svc_notebook.errors import (
     AuthError,
     BadRequestError,

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from svc_notebook.client.ticking import ticking
+from svc_notebook.client.portal import ticking
 
 
 def scheduled(loop: asyncio.AbstractEventLoop) -> int:

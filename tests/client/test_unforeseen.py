@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.unforeseen import unforeseen
-from svc_notebook.client.waiting import Waiting
+from svc_notebook.client.attempts import Waiting, unforeseen
 from svc_notebook.errors import SvcError
 
 Serve = Callable[..., Any]

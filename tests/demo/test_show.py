@@ -6,8 +6,7 @@ import pytest
 
 from svc_notebook.demo import notebook as book
 from svc_notebook.demo.play import Ended
-from svc_notebook.demo.show import Page
-from svc_notebook.demo.terminal import PLAIN
+from svc_notebook.demo.show import PLAIN, Page
 
 
 def test_a_demo_that_asked_nothing_says_so(

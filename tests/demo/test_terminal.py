@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.demo.terminal import COLOURED, Gutter, width
+from svc_notebook.demo.show import COLOURED, Gutter, width
 
 PROSE = st.text(alphabet="ab cdeé กำ\n", max_size=200)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from svc_notebook.display.screen import Screen
+from svc_notebook.display.live import Screen
 
 Act = tuple[str, Mapping[str, str] | str | None, str | None]
 

@@ -1,6 +1,6 @@
 import pytest
 
-from svc_notebook.display.characters import to_terminal, visible
+from svc_notebook.display.markup import to_terminal, visible
 
 
 @pytest.mark.parametrize(

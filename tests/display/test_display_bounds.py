@@ -7,9 +7,9 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
 from svc_notebook.display.blocks import MAX_TAIL_BYTES
-from svc_notebook.display.dialect import MAX_MATH_CHARS, PARSER
+from svc_notebook.display.live import Screen
+from svc_notebook.display.markdown_rules import MAX_MATH_CHARS, PARSER
 from svc_notebook.display.markup import MAX_MARKDOWN_CHARS, to_html
-from svc_notebook.display.screen import Screen
 from svc_notebook.display.stream import Growing, Mode
 
 _DEF = "def f(): pass\n"

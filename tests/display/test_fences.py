@@ -1,6 +1,6 @@
 """The code blocks of a reply."""
 
-from svc_notebook.display.fences import Fence, fences
+from svc_notebook.display.markdown_rules import Fence, fences
 
 
 def test_finds_blocks_wherever_they_stand() -> None:

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.display.characters import visible
-from svc_notebook.display.markup import to_html, to_text
+from svc_notebook.display.markup import to_html, to_text, visible
 from svc_notebook.display.reply import bundle, error_box
 
 _AWAY = {"href", "rel", "target"}

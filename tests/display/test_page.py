@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.display.page import page_html
+from svc_notebook.display.reply import page_html
 
 
 class _Seen(HTMLParser):

@@ -5,7 +5,7 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from svc_notebook.display.screen import Screen
+from svc_notebook.display.live import Screen
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from typing import Protocol
 
 import pytest
 
+from svc_notebook.display.live import Screen
 from svc_notebook.display.reply import Final
-from svc_notebook.display.screen import Screen
 from svc_notebook.display.stream import Growing, Mode
 
 _FINAL = Final(texts=("One.\n\nTwo.",), footer="3 tokens", marks=("cut",))

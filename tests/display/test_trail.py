@@ -1,12 +1,7 @@
 """The trail of tool calls: one line each, the rest folded away, nothing that acts."""
 
 from svc_notebook.display.reply import Final
-from svc_notebook.display.trail import (
-    call_line,
-    step_html,
-    trail_html,
-    trail_text,
-)
+from svc_notebook.display.tool_calls import call_line, step_html, trail_html, trail_text
 from svc_notebook.tools.calling import ToolRun
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.gates import Gates
+from svc_notebook.client.rate_limit import Gates
+from svc_notebook.client.runtime import World
 from svc_notebook.client.sync import Client
-from svc_notebook.client.world import World
 from svc_notebook.completion import Completion
 from svc_notebook.errors import SvcError
 from svc_notebook.exchange import Exchange

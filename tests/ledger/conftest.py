@@ -9,7 +9,7 @@ import pytest
 
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.store import Ledger
-from svc_notebook.service.completion import Choice, CompletionBody, Usage
+from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request
 
 MakeExchange = Callable[..., Exchange]

@@ -11,8 +11,8 @@ import pytest
 from svc_notebook.errors import AskError, ParameterError, SettingsError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.answers import Answers, export_answers
-from svc_notebook.ledger.writing import write_whole
-from svc_notebook.service.completion import Choice, CompletionBody
+from svc_notebook.ledger.exports import write_whole
+from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.request import CompletionRequest, build_request
 
 MakeExchange = Callable[..., Exchange]

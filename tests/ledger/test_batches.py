@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 
 from svc_notebook.exchange import Exchange, Failure, Origin
-from svc_notebook.ledger.arrays import to_array
-from svc_notebook.ledger.columns import Batch, Column, Scalar, to_instant
-from svc_notebook.ledger.cost import priced_columns
+from svc_notebook.ledger.columns import Batch, Column, Scalar, to_array, to_instant
 from svc_notebook.ledger.frames import replies_df
-from svc_notebook.ledger.prices import Prices
-from svc_notebook.ledger.reply import ExchangeBatch, Reply, all_replies, to_batch
-from svc_notebook.service.completion import Choice, CompletionBody, Usage
+from svc_notebook.ledger.prices import Prices, priced_columns
+from svc_notebook.ledger.reply_columns import (
+    ExchangeBatch,
+    Reply,
+    all_replies,
+    to_batch,
+)
+from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request
 from svc_notebook.service.tool import FunctionCall, ToolCall
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.ledger.cells import (
+from svc_notebook.ledger.exports import (
     MAX_CELL_CHARS,
     cut,
     for_xml,

@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 
 from svc_notebook.errors import LedgerError
-from svc_notebook.ledger.explain import explain, explained
+from svc_notebook.ledger.connect import explain, explained
 
 
 @pytest.mark.parametrize(

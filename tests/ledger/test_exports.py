@@ -17,10 +17,9 @@ from pandas.testing import assert_frame_equal
 
 from svc_notebook.errors import ConfigError, ParameterError
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger.cells import MAX_CELL_CHARS
-from svc_notebook.ledger.exports import export, read_parquet
+from svc_notebook.ledger.exports import MAX_CELL_CHARS, export, read_parquet
 from svc_notebook.ledger.frames import replies_df, usage_df
-from svc_notebook.service.completion import Choice, CompletionBody
+from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.request import build_request
 
 openpyxl: Any = pytest.importorskip("openpyxl")

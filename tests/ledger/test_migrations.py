@@ -8,12 +8,11 @@ import pytest
 
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger.migrations import MIGRATIONS
-from svc_notebook.ledger.record import to_row
-from svc_notebook.ledger.schema import APPLICATION_ID, migrate
+from svc_notebook.ledger.connect import APPLICATION_ID, MIGRATIONS, migrate
+from svc_notebook.ledger.row import to_row
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.ledger.tool_runs import row_of
-from svc_notebook.service.completion import Choice, CompletionBody
+from svc_notebook.service.chunk import Choice, CompletionBody
 
 MakeExchange = Callable[..., Exchange]
 

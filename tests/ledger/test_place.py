@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from svc_notebook.ledger.place import filesystem_of, is_on_network
+from svc_notebook.ledger.connect import filesystem_of, is_on_network
 
 MOUNTS = """\
 /dev/sda1 / ext4 rw 0 0

@@ -9,10 +9,9 @@ import pytest
 
 from svc_notebook.errors import SettingsError
 from svc_notebook.exchange import Exchange
-from svc_notebook.ledger.cost import Cost, cost_of
 from svc_notebook.ledger.frames import replies_df
-from svc_notebook.ledger.prices import Price, Prices
-from svc_notebook.service.completion import Choice, CompletionBody, Usage
+from svc_notebook.ledger.prices import Cost, Price, Prices, cost_of
+from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request
 
 MakeExchange = Callable[..., Exchange]

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger import arrays
-from svc_notebook.ledger.estimate import MIN_ROWS
+from svc_notebook.ledger import columns as arrays
 from svc_notebook.ledger.frames import CHUNK_ROWS
 from svc_notebook.ledger.frames import replies_df as frame_of
 from svc_notebook.ledger.reading import replies_df, usage_df
-from svc_notebook.ledger.replies import TEXTS
+from svc_notebook.ledger.reply_columns import TEXTS
 from svc_notebook.ledger.store import Ledger
-from svc_notebook.service.completion import Choice, CompletionBody, Usage
+from svc_notebook.ledger.token_estimates import MIN_ROWS
+from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request
 
 MakeExchange = Callable[..., Exchange]

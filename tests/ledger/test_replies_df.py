@@ -10,8 +10,8 @@ from pandas.testing import assert_frame_equal
 
 from svc_notebook.exchange import Exchange, Failure, Origin
 from svc_notebook.ledger.frames import describe, replies_df
-from svc_notebook.ledger.replies import REPLIES
-from svc_notebook.service.completion import Choice, CompletionBody, Usage
+from svc_notebook.ledger.reply_columns import REPLIES
+from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request
 from svc_notebook.service.tool import FunctionCall, ToolCall
 

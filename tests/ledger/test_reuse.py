@@ -8,7 +8,7 @@ import pytest
 
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger.reuse import find_answer, request_hash
+from svc_notebook.ledger.answers import find_answer, request_hash
 from svc_notebook.ledger.store import PAGE_ROWS, Ledger
 from svc_notebook.service.request import CompletionRequest, build_request
 

@@ -12,7 +12,7 @@ from svc_notebook.ledger.command import forget
 from svc_notebook.ledger.reading import replies_df
 from svc_notebook.ledger.scores import keep_scores
 from svc_notebook.ledger.store import Ledger
-from svc_notebook.service.completion import Choice, CompletionBody
+from svc_notebook.service.chunk import Choice, CompletionBody
 
 MakeExchange = Callable[..., Exchange]
 TWO = CompletionBody(

@@ -13,7 +13,7 @@ import pytest
 
 from svc_notebook.errors import LedgerError, ParameterError
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger.opening import open_file
+from svc_notebook.ledger.connect import open_file
 from svc_notebook.ledger.store import PAGE_ROWS, Ledger
 from svc_notebook.service.request import build_request
 

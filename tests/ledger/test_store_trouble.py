@@ -12,8 +12,12 @@ import pytest
 
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange
-from svc_notebook.ledger.migrations import MIGRATIONS
-from svc_notebook.ledger.schema import CHECKED_BYTES, check_is_ours, migrate
+from svc_notebook.ledger.connect import (
+    CHECKED_BYTES,
+    MIGRATIONS,
+    check_is_ours,
+    migrate,
+)
 from svc_notebook.ledger.store import Ledger
 
 MakeExchange = Callable[..., Exchange]

@@ -9,11 +9,11 @@ import pytest
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Failure
-from svc_notebook.ledger.estimate import Estimates
 from svc_notebook.ledger.frames import describe, usage_df
 from svc_notebook.ledger.prices import Price, Prices
+from svc_notebook.ledger.token_estimates import Estimates
 from svc_notebook.ledger.usage import USAGE
-from svc_notebook.service.completion import Choice, CompletionBody
+from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.request import build_request
 from svc_notebook.tokens import Rule
 

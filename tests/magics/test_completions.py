@@ -4,7 +4,7 @@ import pytest
 
 from svc_notebook.magics.completions import Known, Suggestions, suggest
 from svc_notebook.magics.options import OPTIONS
-from svc_notebook.magics.words import COMMANDS
+from svc_notebook.magics.subcommands import COMMANDS
 from svc_notebook.service.catalogue import MODELS
 
 KNOWN = Known(

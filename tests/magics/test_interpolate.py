@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.magics.interpolate import interpolate
+from svc_notebook.magics.prompt import interpolate
 
 
 def test_puts_values_in() -> None:

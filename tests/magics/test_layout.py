@@ -11,7 +11,7 @@ import svc_notebook as svc
 from svc_notebook.display.reply import Final
 from svc_notebook.display.stream import Mode
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.magics.layout import lay_out
+from svc_notebook.magics.reply_cell import lay_out
 from tests.magics.conftest import Shell
 
 VALUES = st.recursive(

@@ -7,7 +7,7 @@ import pytest
 from svc_notebook.credentials import forget
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ConfigError, MissingKeyError
-from svc_notebook.magics.login import login
+from svc_notebook.magics.subcommands import login
 from tests.magics.conftest import Shell
 
 VALUE = "sk-secret-of-the-prompt"

@@ -6,11 +6,7 @@ from hypothesis import strategies as st
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.magics.help import help_text
-from svc_notebook.magics.options import (
-    OPTIONS,
-    SvcOptions,
-    decode_escapes,
-)
+from svc_notebook.magics.options import OPTIONS, SvcOptions, decode_escapes
 from svc_notebook.magics.parse import parse_options
 from svc_notebook.service.params import PARAMS
 

@@ -9,7 +9,7 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.service.completion import Choice, CompletionBody, Usage
+from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request
 from svc_notebook.session import current
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from IPython.core.inputtransformer2 import TransformerManager
 
-from svc_notebook.magics.verbatim import KeepBody
+from svc_notebook.magics.loading import KeepBody
 
 
 def body_of(cell: str) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.magics.words import COMMANDS, Said, parse_words
+from svc_notebook.magics.subcommands import COMMANDS, Said, parse_words
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from comm.base_comm import BaseComm
 
 import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.panels.view import Panel
+from svc_notebook.panels.widget import Panel
 from svc_notebook.session import isolated
 
 TIMEOUT_S = 20.0

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.display.live import GAP_S
-from svc_notebook.panels.growing import ENVELOPE_BYTES, Growths
+from svc_notebook.panels.worker import ENVELOPE_BYTES, Growths
 
 TEXT = "# Head\n\nSome *text* here.\n\n- one\n- two\n\n```py\nx = 1\n```\n\nThe end"
 

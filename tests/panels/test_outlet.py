@@ -9,7 +9,7 @@ import traitlets
 from comm.base_comm import BaseComm
 from ipywidgets import Widget
 
-from svc_notebook.panels.outlet import Outlet
+from svc_notebook.panels.comm import Outlet
 
 
 class ReroutingComm(BaseComm):

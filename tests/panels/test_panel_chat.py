@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.chat.steps import GO_ON
+from svc_notebook.conversations.next_turn import GO_ON
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.session import current
 from tests.panels.conftest import OpenPage, Page

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.chat.turns import History, Turn, Version
+from svc_notebook.conversations.history import History, Turn, Version
 from svc_notebook.errors import ParameterError
-from svc_notebook.panels.events import Event, to_event
+from svc_notebook.panels.messages import Event, to_event
 from svc_notebook.panels.state import (
     GONE,
     Meter,

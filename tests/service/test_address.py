@@ -3,7 +3,7 @@
 import pytest
 
 from svc_notebook.errors import SettingsError
-from svc_notebook.service.address import is_loopback, to_base_url
+from svc_notebook.settings import is_loopback, to_base_url
 
 MENDED = {
     "https://host/v1": "https://host/v1",

@@ -3,8 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.service.chunk import Assembly, CallPiece, Chunk, Delta
-from svc_notebook.service.completion import Choice, CompletionBody, Usage
+from svc_notebook.service.chunk import (
+    Assembly,
+    CallPiece,
+    Choice,
+    Chunk,
+    CompletionBody,
+    Delta,
+    Usage,
+)
 from svc_notebook.service.tool import FunctionCall, ToolCall
 
 

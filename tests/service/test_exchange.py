@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.service.completion import Choice, CompletionBody, Usage
+from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request
 
 AT = datetime(2025, 1, 1, tzinfo=UTC)

@@ -10,8 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.check import check, check_all
-from svc_notebook.service.params import PARAM_NAMES, PARAMS, Param, Params
+from svc_notebook.service.params import (
+    PARAM_NAMES,
+    PARAMS,
+    Param,
+    Params,
+    check,
+    check_all,
+)
 
 TRANSCRIBED = Path(__file__).parents[1] / "document" / "parameters.json"
 NUMBERS = [param for param in PARAMS if param.kind in {"integer", "float"}]

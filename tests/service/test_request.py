@@ -5,13 +5,7 @@ from typing import Any
 import pytest
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.message import (
-    Message,
-    assistant,
-    system,
-    to_messages,
-    user,
-)
+from svc_notebook.service.message import Message, assistant, system, to_messages, user
 from svc_notebook.service.request import build_request
 from svc_notebook.service.tool import FunctionCall, ToolCall
 

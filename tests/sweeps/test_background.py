@@ -13,8 +13,8 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import AuthError
 from svc_notebook.service.chunk import Delta
 from svc_notebook.session import Session
-from svc_notebook.sweeps.cell import Cell
-from svc_notebook.sweeps.planning import plan
+from svc_notebook.sweeps.grid import Cell
+from svc_notebook.sweeps.plan import plan
 
 OpenSession = Callable[[Emulator], Session]
 

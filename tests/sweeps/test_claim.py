@@ -16,8 +16,8 @@ import pytest
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
-from svc_notebook.sweeps.claim import claim, held_here
-from svc_notebook.sweeps.planning import plan
+from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.run_lock import claim, held_here
 
 OpenSession = Callable[[Emulator], Session]
 
@@ -26,7 +26,7 @@ SILENT: dict[str, Any] = {"when": {"contains": "slow"}, "end": "silent", "body":
 _OTHER_KERNEL = """
 import json, sys, time
 from svc_notebook.session import Session
-from svc_notebook.sweeps.planning import plan
+from svc_notebook.sweeps.plan import plan
 
 run = plan(Session(), json.loads(sys.argv[1]), name="mine").start()
 while run.n_todo > 1:

@@ -6,7 +6,7 @@ import pytest
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.scores import keep_scores
 from svc_notebook.session import Session
-from svc_notebook.sweeps.planning import plan
+from svc_notebook.sweeps.plan import plan
 
 MODEL = "svc-v1.5-instruct"
 

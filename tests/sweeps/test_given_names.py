@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.sweeps.building import build_grid
+from svc_notebook.sweeps.plan import build_grid
 
 MODEL = {"model": "m"}
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.message import user
 from svc_notebook.service.request import build_request
-from svc_notebook.sweeps.building import build_grid
-from svc_notebook.sweeps.cell import cell_id_of
-from svc_notebook.sweeps.grid import Grid
+from svc_notebook.sweeps.grid import Grid, cell_id_of
+from svc_notebook.sweeps.plan import build_grid
 
 MODEL = "svc-v2-8b-instruct"
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {}}}

@@ -9,7 +9,7 @@ import pytest
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
-from svc_notebook.sweeps.planning import plan
+from svc_notebook.sweeps.plan import plan
 
 SMALL = "svc-v2-8b-instruct"
 

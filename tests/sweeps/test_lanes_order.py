@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.client.limits import Due
-from svc_notebook.client.waiting import Waiting
-from svc_notebook.errors import (
-    RateLimitError,
-    ServerFaultError,
-)
-from svc_notebook.sweeps.cell import Cell
-from svc_notebook.sweeps.lane import (
+from svc_notebook.client.attempts import Waiting
+from svc_notebook.client.rate_limit import Due
+from svc_notebook.errors import RateLimitError, ServerFaultError
+from svc_notebook.sweeps.grid import Cell
+from svc_notebook.sweeps.scheduler import (
+    Answered,
     Cells,
+    Failed,
+    Lanes,
+    Outcome,
+    Refused,
 )
-from svc_notebook.sweeps.lanes import Lanes
-from svc_notebook.sweeps.outcome import Answered, Failed, Outcome, Refused
 from tests.sweeps.world import World, at_once, cells_of, in_a_second
 
 

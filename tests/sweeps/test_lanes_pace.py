@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.errors import (
-    RateLimitError,
-)
+from svc_notebook.errors import RateLimitError
 from svc_notebook.service.catalogue import limit_of
-from svc_notebook.sweeps.cell import Cell
 from svc_notebook.sweeps.forecast import last_sent_s
-from svc_notebook.sweeps.lane import (
+from svc_notebook.sweeps.grid import Cell
+from svc_notebook.sweeps.scheduler import (
     LONGEST_WAIT_S,
+    Answered,
+    Outcome,
+    Refused,
     wait_after,
 )
-from svc_notebook.sweeps.outcome import Answered, Outcome, Refused
 from tests.sweeps.world import World, at_once, cells_of, in_a_second
 
 

@@ -6,12 +6,16 @@ from svc_notebook.errors import (
     RateLimitError,
     ServerFaultError,
 )
-from svc_notebook.sweeps.cell import Cell
-from svc_notebook.sweeps.lane import (
+from svc_notebook.sweeps.grid import Cell
+from svc_notebook.sweeps.scheduler import (
     FAILURES_IN_A_ROW,
     REFUSALS_IN_A_ROW,
+    Answered,
+    Failed,
+    Outcome,
+    Refused,
+    Stop,
 )
-from svc_notebook.sweeps.outcome import Answered, Failed, Outcome, Refused, Stop
 from tests.sweeps.world import World, cells_of
 
 

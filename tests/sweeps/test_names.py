@@ -11,7 +11,7 @@ import pytest
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError, SettingsError
 from svc_notebook.session import Session
-from svc_notebook.sweeps.planning import plan
+from svc_notebook.sweeps.plan import plan
 
 OpenSession = Callable[[Emulator], Session]
 

@@ -18,11 +18,11 @@ import pytest
 
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import LedgerError
-from svc_notebook.ledger.migrations import MIGRATIONS
+from svc_notebook.ledger.connect import MIGRATIONS
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
-from svc_notebook.sweeps.planning import plan
+from svc_notebook.sweeps.plan import plan
 
 OpenSession = Callable[[Emulator], Session]
 
@@ -36,8 +36,8 @@ if limit := given.get("max_bytes"):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 from svc_notebook.errors import SvcError
 from svc_notebook.session import Session
-from svc_notebook.sweeps.planning import plan
-import svc_notebook.client.http, svc_notebook.ledger.opening  # while they can be read
+from svc_notebook.sweeps.plan import plan
+import svc_notebook.client.http, svc_notebook.ledger.connect  # while they can be read
 if given.get("is_nobody") and os.geteuid() == 0:
     os.setuid(65534)
 try:

@@ -3,13 +3,19 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from svc_notebook.client.limits import Due
+from svc_notebook.client.rate_limit import Due
 from svc_notebook.errors import BadRequestError, ServerFaultError
-from svc_notebook.sweeps.building import build_grid
-from svc_notebook.sweeps.cell import Cell
-from svc_notebook.sweeps.lane import FAILURES_IN_A_ROW, Cells, Lane
-from svc_notebook.sweeps.outcome import Answered, Failed, Outcome
-from svc_notebook.sweeps.progress import parts
+from svc_notebook.sweeps.describe import parts
+from svc_notebook.sweeps.grid import Cell
+from svc_notebook.sweeps.plan import build_grid
+from svc_notebook.sweeps.scheduler import (
+    FAILURES_IN_A_ROW,
+    Answered,
+    Cells,
+    Failed,
+    Lane,
+    Outcome,
+)
 
 SMALL = "svc-v2-8b-instruct"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -12,8 +12,8 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.session import Session
-from svc_notebook.sweeps.planning import plan
-from svc_notebook.sweeps.summary import SUMMARY, quantile
+from svc_notebook.sweeps.groups import SUMMARY, quantile
+from svc_notebook.sweeps.plan import plan
 
 OpenSession = Callable[[Emulator], Session]
 

@@ -9,7 +9,7 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.ledger.answers import export_answers
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
-from svc_notebook.sweeps.planning import plan
+from svc_notebook.sweeps.plan import plan
 
 OpenSession = Callable[[Emulator], Session]
 

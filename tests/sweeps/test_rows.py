@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.exchange import Exchange, Failure, Origin, Status
-from svc_notebook.service.completion import Choice, CompletionBody
-from svc_notebook.sweeps.building import build_grid
-from svc_notebook.sweeps.cell import Cell
-from svc_notebook.sweeps.rows import by_cell, plan_rows, reply_rows
-from svc_notebook.sweeps.standing import standing_of
+from svc_notebook.service.chunk import Choice, CompletionBody
+from svc_notebook.sweeps.grid import Cell
+from svc_notebook.sweeps.plan import build_grid
+from svc_notebook.sweeps.resume import by_cell, plan_rows, reply_rows, standing_of
 
 GRID = build_grid("p", varied={"model": ["a", "b"]}, repeats=2)
 CELLS = tuple(GRID)

@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.errors import (
-    ParameterError,
-)
+from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.frames import replies_df
 from svc_notebook.session import Session
-from svc_notebook.sweeps.planning import plan
+from svc_notebook.sweeps.plan import plan
 
 OpenSession = Callable[[Emulator], Session]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.client.waiting import Waiting
+from svc_notebook.client.attempts import Waiting
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import (
     AuthError,
@@ -20,7 +20,7 @@ from svc_notebook.errors import (
 )
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
-from svc_notebook.sweeps.planning import plan
+from svc_notebook.sweeps.plan import plan
 
 OpenSession = Callable[[Emulator], Session]
 

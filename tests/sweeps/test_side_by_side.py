@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.display.screen import Screen
+from svc_notebook.display.live import Screen
 from svc_notebook.display.stream import Mode
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import SvcError
 from svc_notebook.session import Session
-from svc_notebook.sweeps.planning import plan
+from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run import Run
 from svc_notebook.sweeps.side_by_side import MAX_CARDS, run_side_by_side
 

@@ -10,7 +10,7 @@ import pytest
 import svc_notebook as svc
 import svc_notebook.pandas  # registers df.svc
 from svc_notebook.session import Session
-from svc_notebook.sweeps.planning import plan
+from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run import Run
 
 FRAME = pd.DataFrame({"text": ["a", "b"]})

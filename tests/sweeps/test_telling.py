@@ -12,8 +12,8 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.exchange import Failure
 from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.session import Session
-from svc_notebook.sweeps.planning import plan
-from svc_notebook.sweeps.reasons import SHOWN, reasons_of
+from svc_notebook.sweeps.describe import SHOWN, reasons_of
+from svc_notebook.sweeps.plan import plan
 
 OpenSession = Callable[[Emulator], Session]
 

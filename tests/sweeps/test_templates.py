@@ -9,8 +9,8 @@ import pytest
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.message import system, user
-from svc_notebook.sweeps.building import build_grid
 from svc_notebook.sweeps.grid import Grid
+from svc_notebook.sweeps.plan import build_grid
 
 MODEL = {"model": "m"}
 ROWS = [{"text": "one", "label": "a"}, {"text": "สอง", "label": "b"}]

@@ -7,11 +7,7 @@ from typing import Any
 import pytest
 
 from svc_notebook.ledger.prices import Price, Prices
-from svc_notebook.sweeps.building import build_grid
-from svc_notebook.sweeps.forecast import forecast
-from svc_notebook.sweeps.grid import Grid
-from svc_notebook.sweeps.size import size_of
-from svc_notebook.sweeps.words import (
+from svc_notebook.sweeps.describe import (
     Line,
     duration,
     headline,
@@ -19,6 +15,9 @@ from svc_notebook.sweeps.words import (
     pace,
     plan_lines,
 )
+from svc_notebook.sweeps.forecast import forecast, size_of
+from svc_notebook.sweeps.grid import Grid
+from svc_notebook.sweeps.plan import build_grid
 
 SMALL = "svc-v2-8b-instruct"
 DEFAULT_NOTE = (

@@ -4,19 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from svc_notebook.client.gates import Gates
-from svc_notebook.client.limits import Due
-from svc_notebook.client.waiting import Waiting
-from svc_notebook.errors import (
-    SvcError,
-)
-from svc_notebook.sweeps.building import build_grid
-from svc_notebook.sweeps.cell import Cell
-from svc_notebook.sweeps.lane import (
-    Cells,
-)
-from svc_notebook.sweeps.lanes import Lanes
-from svc_notebook.sweeps.outcome import Answered, Outcome
+from svc_notebook.client.attempts import Waiting
+from svc_notebook.client.rate_limit import Due, Gates
+from svc_notebook.errors import SvcError
+from svc_notebook.sweeps.grid import Cell
+from svc_notebook.sweeps.plan import build_grid
+from svc_notebook.sweeps.scheduler import Answered, Cells, Lanes, Outcome
 
 Answer = Callable[["World", Cell], Awaitable[Outcome]]
 

@@ -10,8 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.errors import DocumentError
-from svc_notebook.service.chunk import CallPiece, Chunk, Delta
-from svc_notebook.service.completion import Choice, CompletionBody, Usage
+from svc_notebook.service.chunk import (
+    CallPiece,
+    Choice,
+    Chunk,
+    CompletionBody,
+    Delta,
+    Usage,
+)
 from svc_notebook.service.fault import Fault
 from svc_notebook.service.tool import FunctionCall, ToolCall
 from svc_notebook.wire.decode import decode_completion, decode_event

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.wire.surrogates import Joiner, mend
+from svc_notebook.wire.text import Joiner, mend
 
 
 def test_pairs_are_joined_and_single_halves_shown() -> None:

@@ -1,0 +1,600 @@
+"""The public verbs: ask, stream, extract, converse, sweep; each one call of a part.
+
+Rules: a verb is thin; it takes this kernel's session and hands on; what it means is
+decided by the part. The names are public through the package alone.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
+
+from svc_notebook.budget import check_parts
+from svc_notebook.client.attempts import say
+from svc_notebook.client.exchange_record import Answerer
+from svc_notebook.client.sync import CompletionStream
+from svc_notebook.completion import Completion, warn_on_params
+from svc_notebook.conversations.conversation import Conversation
+from svc_notebook.errors import ParameterError
+from svc_notebook.exchange import Origin
+from svc_notebook.service.message import Prompt
+from svc_notebook.service.params import Params, check_flag, with_params
+from svc_notebook.service.request import CompletionRequest, build_request
+from svc_notebook.session import Session, current
+from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.run import Run
+from svc_notebook.tools.consent_prompt import Confirm
+from svc_notebook.tools.extract import MAX_TRIES, to_form
+from svc_notebook.tools.extract import extract as extract_with
+from svc_notebook.tools.rounds import MAX_ROUNDS, TOOL_TIMEOUT_S, TOTAL_S
+from svc_notebook.tools.tool_options import to_offer, to_permit
+
+Value = TypeVar("Value")
+
+
+@with_params
+def complete(  # noqa: PLR0913 - the limits of rounds, one each
+    prompt: Prompt,
+    *,
+    model: str | None = None,
+    system: str | None = None,
+    reuse: bool = False,
+    run_tools: bool = True,
+    max_rounds: int = MAX_ROUNDS,
+    confirm: Confirm = None,
+    tool_timeout_s: float = TOOL_TIMEOUT_S,
+    total_s: float = TOTAL_S,
+    **params: Unpack[Params],
+) -> Completion:
+    """Ask for a reply in one piece (doc: POST /v1/chat/completions).
+
+    With functions in `tools` it asks in rounds: the functions that the model calls
+    are run here, with checked arguments, and their results sent back, until it
+    answers (doc: Tool-calling flow). Ready-made definitions alone are only offered.
+
+    Args:
+        prompt: A text, which becomes one user message, or messages as `Message` or
+            as mappings with role and content, oldest first.
+        model: Id of the model; the session's model if None (see `use`).
+        system: A text put in front as a system message.
+        reuse: Give back the ledger's newest answer to this very request, marked with
+            its date; ask only if there is none.
+        run_tools: Whether to run the functions; False hands the calls back, as
+            `tool_calls`, and `messages` is the history to go on with.
+        max_rounds: Most requests, at least 2; the last one offers no tools.
+        confirm: None asks you before calls of tools made with `confirm=True`, True
+            before every call, False before none. A function takes the place of
+            asking: it takes one call, with its `.name` and `.arguments`, and returns
+            True or False. Where nobody can be asked, such a call is denied, with a
+            warning.
+        tool_timeout_s: Seconds a call may take whose tool sets no limit of its own.
+        total_s: Seconds for all rounds; waiting for your consent does not count.
+        **params: Parameters by the document's names, checked against its ranges; one
+            that is left out is not sent, so the service's default applies (150
+            tokens for max_tokens). `tools` takes functions, `svc.tool`s, a `Toolbox`
+            or ready-made definitions; `extra` sends fields the document does not show.
+
+    Returns:
+        The completion, with usage as the service reported it; after rounds the last
+        one, whose `trail` holds every call, and each round is an exchange.
+
+    Raises:
+        AskError: Something is not allowed; nothing was sent.
+        ToolSchemaError: Something in `tools` cannot be offered.
+        ToolLoopError: The rounds or their time are used up; `messages` can be sent.
+        ConfigError: The API key or the base address is missing.
+        ServiceError: The service refused or failed, after bounded tries.
+        TransportError: No whole answer came; `partial` holds what had come.
+
+    Example:
+        >>> svc.complete("Say hello.", max_tokens=20).text  # doctest: +SKIP
+    """
+    check_flag("reuse", reuse)
+    check_flag("run_tools", run_tools)
+    check_flag("run_tools", run_tools)
+    permit = to_permit(
+        confirm=confirm,
+        max_rounds=max_rounds,
+        tool_timeout_s=tool_timeout_s,
+        total_s=total_s,
+    )
+    session = current()
+    offer = to_offer(params.pop("tools", None), run_tools=run_tools)
+    request = _request(session, prompt, model, system, offer.definitions, params)
+    send = _send(session, reuse=reuse)
+    if offer.toolbox is None:
+        return send(request, Origin())
+    return session.run_tools(request, Origin(), offer.toolbox, permit, send)
+
+
+def _request(
+    session: Session,
+    prompt: Prompt,
+    model: str | None,
+    system: str | None,
+    tools: Any,  # noqa: ANN401 - definitions, not yet checked
+    params: Params,
+) -> CompletionRequest:
+    extra = params.pop("extra", None)
+    warn_on_params(params, stacklevel=3)
+    request = build_request(
+        prompt,
+        model=session.settings.model if model is None else model,
+        system=system,
+        extra=extra,
+        params={**params, "tools": tools},
+    )
+    if request.tools:
+        check_parts(request)
+    return request
+
+
+def _send(
+    session: Session, *, reuse: bool = False
+) -> Callable[[CompletionRequest, Origin], Completion]:
+    answers = _answers(session, reuse=reuse)
+    return lambda request, origin: session.client.ask(
+        request, origin=origin, watch=say, answers=answers
+    )
+
+
+def _answers(session: Session, *, reuse: bool) -> Answerer | None:
+    check_flag("reuse", reuse)
+    return session.reused if reuse else None
+
+
+@with_params
+def extract(
+    type_: type[Value],
+    prompt: Prompt,
+    *,
+    model: str | None = None,
+    system: str | None = None,
+    max_tries: int = MAX_TRIES,
+    **params: Unpack[Params],
+) -> Value:
+    """Take a value of a type out of a text (doc: Tool-calling flow).
+
+    The type becomes the one tool that is offered, and a sentence at the end of the
+    prompt asks to call it. What the model gives is checked whole; what does not fit
+    goes back to it with the reasons. Each try is an exchange.
+
+    Args:
+        type_: A dataclass, a TypedDict or a pydantic model.
+        prompt: As for `complete`.
+        model: As for `complete`.
+        system: As for `complete`.
+        max_tries: Most requests, at least 1.
+        **params: As for `complete`, without `tools` and `n`.
+
+    Returns:
+        An object of the type.
+
+    Raises:
+        ToolSchemaError: The type cannot be described.
+        ToolCallError: No try fitted; `partial` is the last completion.
+        SvcError: As for `complete`.
+
+    Example:
+        >>> svc.extract(Invoice, "Invoice 7, 120 EUR")  # doctest: +SKIP
+        Invoice(number=7, total=120.0)
+    """
+    session = current()
+    for name in ("tools", "n"):
+        if params.pop(name, None) is not None:  # type: ignore[misc]  # names above
+            raise ParameterError(
+                f"extract takes no {name}: it offers one tool and reads one choice.",
+                param=name,
+            )
+    form = to_form(type_)
+    request = _request(session, prompt, model, system, None, params)
+    return extract_with(
+        form,
+        request,
+        Origin(),
+        send=_send(session),
+        max_tries=max_tries,
+        keep=session.tool_record,
+    )
+
+
+@with_params
+def stream(
+    prompt: Prompt,
+    *,
+    model: str | None = None,
+    system: str | None = None,
+    reuse: bool = False,
+    **params: Unpack[Params],
+) -> CompletionStream:
+    """Ask for a reply that comes as it is generated (doc: Response, streamed).
+
+    Args:
+        prompt: As for `complete`.
+        model: As for `complete`.
+        system: As for `complete`.
+        reuse: As for `complete`.
+        **params: As for `complete`. Calls of `tools` are not run: the stream's
+            `completion` hands them back.
+
+    Returns:
+        A stream: iterate it for pieces of text, then read `.completion`. Its usage is
+        estimated, since streams report none.
+
+    Raises:
+        AskError: Something is not allowed; nothing was sent.
+        ConfigError: The API key or the base address is missing.
+
+    Example:
+        >>> for text in svc.stream("Tell a story."):  # doctest: +SKIP
+        ...     print(text, end="")
+    """
+    check_flag("reuse", reuse)
+    session = current()
+    answers = _answers(session, reuse=reuse)
+    offer = to_offer(params.pop("tools", None), run_tools=False)
+    request = _request(session, prompt, model, system, offer.definitions, params)
+    return session.client.start(request, watch=say, answers=answers)
+
+
+def conversation(name: str, *, system: str | None = None) -> Conversation:
+    """Return the conversation of this name; `%%svc -c NAME` continues the same one.
+
+    Args:
+        name: A word without blanks; a new name begins a new conversation.
+        system: Becomes the system message in front of every request; None leaves it.
+
+    Returns:
+        The conversation; the same object for the same name.
+
+    Raises:
+        ParameterError: The name is empty or has blanks.
+
+    Example:
+        >>> svc.conversation("plan").ask("Where to begin?")  # doctest: +SKIP
+    """
+    found = current().conversations.named(name)
+    if system is not None:
+        found.system = system
+    return found
+
+
+def last() -> Completion | None:
+    """Return the newest completion of this kernel, a partial one included.
+
+    Returns:
+        The completion; None if nothing was answered yet.
+    """
+    return current().last
+
+
+@with_params
+def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made of
+    prompt: object = None,
+    *,
+    model: str | Sequence[str] | None = None,
+    system: str | Sequence[str | None] | None = None,
+    rows: object = None,
+    cells: object = None,
+    tied: Sequence[str] | Sequence[Sequence[str]] = (),
+    where: Callable[[Mapping[str, Any]], object] | None = None,
+    repeats: int = 1,
+    name: str | None = None,
+    seed: int | None = None,
+    confirm_above: int | None = None,
+    raw: bool = False,
+    reuse: bool = False,
+    extra: Mapping[str, Any] | None = None,
+    **varied: Any,  # noqa: ANN401 - a value, or a list of values, of any parameter
+) -> Run:
+    r"""Plan a grid of requests: every combination of what is given as a list.
+
+    Nothing is sent until `.run()` is called on the plan.
+
+    Args:
+        prompt: A text or messages, or a list of such. `{{name}}` is a column of the
+            rows, `\{{name}}` the plain text.
+        model: One model id, or a list; the session's model if None.
+        system: One system text, or a list; None is no system message.
+        rows: A DataFrame, a Series, a list of mappings or texts to fill prompts from.
+        cells: Combinations that are no product: a DataFrame or a list of mappings.
+            A name that is no parameter is a label, kept beside the reply.
+        tied: Names whose lists go side by side instead of being multiplied; `rows`
+            among them gives each row a value of its own.
+        where: Whether to keep a combination, told by a mapping of its values.
+        repeats: How many times each combination is asked.
+        name: Name of the run; a run of this name goes on, also after a restart.
+        seed: Of the order; made from the name if None, or at random without one.
+        confirm_above: Ask before sending more requests than this; never if None.
+        raw: Whether prompts are sent as they are, without templates.
+        reuse: Whether the ledger's answer to an identical request, of the same
+            repetition, is given back instead of asking.
+        extra: Fields the document does not show, sent with every request.
+        **varied: Any parameter of the service, as one value or a list of values.
+            `stop` as a list of texts is one value; a list of lists varies it; so
+            for `tools`, whose calls are not run but stand in `tool_calls`.
+
+    Returns:
+        The run: look at it for the plan, then `.run()` and `.replies_df()`.
+
+    Raises:
+        ParameterError: A combination is not allowed; it is named. Or a run of this
+            name asked what this grid has not.
+        ToolSchemaError: A function in `tools` cannot be offered.
+        LedgerError: A name was given and the ledger cannot be read.
+
+    Example:
+        >>> run = svc.sweep("Greet.", temperature=[0, 1])  # doctest: +SKIP
+        >>> run.run().replies_df()  # doctest: +SKIP
+    """
+    return plan(
+        current(),
+        prompt,
+        model=model,
+        system=system,
+        rows=rows,
+        cells=cells,
+        tied=tied,
+        where=where,
+        repeats=repeats,
+        name=name,
+        seed=seed,
+        confirm_above=confirm_above,
+        raw=raw,
+        reuse=reuse,
+        extra=extra,
+        varied=varied,
+    )
+
+
+if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
+    import pandas as pd
+
+
+def replies_df(
+    *,
+    scope: Literal["session", "all"] = "session",
+    since: date | str | None = None,
+    conversation: str | Sequence[str] | None = None,
+    run: str | Sequence[str] | None = None,
+    model: str | Sequence[str] | None = None,
+    texts: bool = True,
+) -> "pd.DataFrame":
+    """List the replies in the ledger.
+
+    Args:
+        scope: `session` for what this kernel asked, `all` for the whole ledger.
+        since: Only exchanges started at or after this instant or day; text is ISO 8601.
+        conversation: Only this conversation, or any of several.
+        run: Only this run of a sweep, or any of several.
+        model: Only this model, or any of several.
+        texts: False leaves out system, prompt, text, tool calls and template columns,
+            which a ledger of very many exchanges is read faster without.
+
+    Returns:
+        One row a choice, oldest exchange first; numbers of the request stand on the
+        row with choice_index 0 only. dtypes are fixed, also for no rows. Scores, if
+        there are any (see `score`), are the last columns.
+
+    Raises:
+        LedgerError: The ledger cannot be read.
+        ParameterError: A filter is not one that could be meant.
+
+    Example:
+        >>> svc.replies_df(scope="all", since="2026-01-31")  # doctest: +SKIP
+    """
+    from svc_notebook.ledger.reading import replies_df as frame  # noqa: PLC0415
+
+    check_flag("texts", texts)
+    session = current()
+    return frame(
+        session.ledger,
+        scope=scope,
+        since=since,
+        conversation=conversation,
+        run=run,
+        model=model,
+        texts=texts,
+        prices=session.prices,
+    )
+
+
+def usage_df(  # noqa: PLR0913 - one argument a filter
+    *,
+    by: str | Sequence[str] = ("model",),
+    scope: Literal["session", "all"] = "session",
+    since: date | str | None = None,
+    conversation: str | Sequence[str] | None = None,
+    run: str | Sequence[str] | None = None,
+    model: str | Sequence[str] | None = None,
+    include_emulated: bool = False,
+    include_reused: bool = False,
+) -> "pd.DataFrame":
+    """Sum up requests, tokens, waits and costs in the ledger.
+
+    Args:
+        by: Columns of `replies_df` to group by, template columns included.
+        scope: `session` for what this kernel asked, `all` for the whole ledger.
+        since: Only exchanges started at or after this instant or day; text is ISO 8601.
+        conversation: Only this conversation, or any of several.
+        run: Only this run of a sweep, or any of several.
+        model: Only this model, or any of several.
+        include_emulated: Count answers of the emulator too; they cost nothing.
+        include_reused: Count answers that were given back from the ledger too.
+
+    Returns:
+        One row a group; reported and estimated tokens stand apart, the latter with
+        an interval. Costs come from your price table alone (SVC_PRICES).
+
+    Raises:
+        LedgerError: The ledger cannot be read.
+        ParameterError: A filter or column is not one that could be meant.
+
+    Example:
+        >>> svc.usage_df(by=["model", "run"], scope="all")  # doctest: +SKIP
+    """
+    from svc_notebook.ledger.reading import usage_df as frame  # noqa: PLC0415
+
+    check_flag("include_emulated", include_emulated)
+    check_flag("include_reused", include_reused)
+    session = current()
+    return frame(
+        session.ledger,
+        by=by,
+        scope=scope,
+        since=since,
+        conversation=conversation,
+        run=run,
+        model=model,
+        include_emulated=include_emulated,
+        include_reused=include_reused,
+        prices=session.prices,
+    )
+
+
+def tool_calls_df(
+    *,
+    scope: Literal["session", "all"] = "session",
+    since: date | str | None = None,
+    conversation: str | Sequence[str] | None = None,
+    run: str | Sequence[str] | None = None,
+    model: str | Sequence[str] | None = None,
+    name: str | Sequence[str] | None = None,
+) -> "pd.DataFrame":
+    """List the tool calls in the ledger that were answered here.
+
+    Args:
+        scope: `session` for what this kernel asked, `all` for the whole ledger.
+        since: Only calls of exchanges started at or after this instant; text is
+            ISO 8601.
+        conversation: Only this conversation, or any of several.
+        run: Only this run of a sweep, or any of several.
+        model: Only this model, or any of several.
+        name: Only this tool, or any of several.
+
+    Returns:
+        One row a call, in the order in which they were run: arguments, result,
+        error, seconds. A call that was refused or denied has a row too. dtypes are
+        fixed, also for no rows.
+
+    Raises:
+        LedgerError: The ledger cannot be read.
+        ParameterError: A filter is not one that could be meant.
+
+    Example:
+        >>> svc.tool_calls_df(name="cups_sold")  # doctest: +SKIP
+    """
+    from svc_notebook.ledger.reading import tool_calls_df as frame  # noqa: PLC0415
+
+    return frame(
+        current().ledger,
+        scope=scope,
+        since=since,
+        conversation=conversation,
+        run=run,
+        model=model,
+        name=name,
+    )
+
+
+def score(frame: "pd.DataFrame") -> int:
+    """Keep scores of replies in the ledger: the columns `score_*` of a frame.
+
+    Frames of these replies have the columns from then on, wherever they are read. A
+    score that is kept again replaces the one before; a missing value is no score.
+
+    Args:
+        frame: Rows of `replies_df()`, of a run or of the ledger, with columns of your
+            own whose names begin with `score_`: numbers, True or False (kept as 1 and
+            0), or texts.
+
+    Returns:
+        How many scores were kept.
+
+    Raises:
+        ParameterError: There is no such column, a value cannot be kept, or a row has
+            no reply in the ledger in use; nothing was kept.
+        LedgerError: The ledger cannot be written.
+
+    Example:
+        >>> replies = run.replies_df()  # doctest: +SKIP
+        >>> replies["score_right"] = replies["text"] == "spam"  # doctest: +SKIP
+        >>> svc.score(replies)  # doctest: +SKIP
+        24
+    """
+    from svc_notebook.ledger.scores import keep_scores  # noqa: PLC0415 - pandas
+
+    return keep_scores(current().ledger, frame)
+
+
+def export(frame: "pd.DataFrame", path: str | Path) -> Path:
+    """Write a frame into a file of the kind that its name says.
+
+    In CSV and Excel no text is a formula and Thai stays Thai; Parquet comes back
+    identical from `read_parquet`; JSON lines hold every value as it is.
+
+    Args:
+        frame: Such as `replies_df()`.
+        path: Ends with .parquet, .csv, .jsonl or .xlsx; replaced if there is one.
+
+    Returns:
+        The file.
+
+    Raises:
+        ConfigError: A package is missing; the message names the command.
+        ParameterError: The name says no kind, or the file cannot be written.
+
+    Example:
+        >>> svc.export(svc.replies_df(), "replies.xlsx")  # doctest: +SKIP
+    """
+    from svc_notebook.ledger.exports import export as write  # noqa: PLC0415 - pandas
+
+    return write(frame, path)
+
+
+def read_parquet(path: str | Path) -> "pd.DataFrame":
+    """Read a frame that `export` wrote into a Parquet file, dtypes included.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The frame, equal to the one that was written.
+
+    Raises:
+        ConfigError: pyarrow is missing; the message names the command.
+        ParameterError: The file cannot be read.
+
+    Example:
+        >>> svc.read_parquet("replies.parquet")  # doctest: +SKIP
+    """
+    from svc_notebook.ledger.exports import read_parquet as read  # noqa: PLC0415
+
+    return read(path)
+
+
+def export_answers(
+    path: str | Path, *, scope: Literal["session", "all"] = "session"
+) -> int:
+    """Write the good answers of the ledger into a file to run notebooks from.
+
+    With SVC_ANSWERS naming the file a notebook needs neither key nor network. The
+    file holds requests and answers, and nothing of who asked.
+
+    Args:
+        path: The file; replaced if there is one.
+        scope: `session` for what this kernel asked, `all` for the whole ledger.
+
+    Returns:
+        How many answers were written.
+
+    Raises:
+        ParameterError: The file cannot be written.
+        LedgerError: The ledger cannot be read.
+
+    Example:
+        >>> svc.export_answers("answers.jsonl")  # doctest: +SKIP
+    """
+    from svc_notebook.ledger.answers import export_answers as write  # noqa: PLC0415
+
+    return write(path, current().ledger.read(scope=scope))

@@ -1,0 +1,138 @@
+"""Failures of sockets and of httpx as our errors, in words a user can act on.
+
+Rules: no text of a foreign error is shown unless it is known to hold neither key
+nor header; the foreign error is not kept as a cause, because its frames hold both.
+"""
+
+import socket
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import httpx
+
+from svc_notebook.errors import DocumentError, NoConnectionError, StreamBrokenError
+
+from .connections import Proxy
+from .transport import Lost
+
+_CHECK = "Check the base address (SVC_BASE_URL) and the network"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a request goes, and through which proxy."""
+
+    base_url: str
+    proxy: Proxy | None
+
+    @property
+    def place(self) -> str:
+        """Host and port, and the proxy in between, for people."""
+        parts = urlsplit(self.base_url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        through = f" through the proxy {self.proxy.shown}" if self.proxy else ""
+        return f"{parts.hostname}:{port}{through}"
+
+
+def explain(problem: BaseException, route: Route, *, is_sent: bool) -> Lost:
+    """Say why no answer came.
+
+    Args:
+        problem: What httpx raised.
+        route: Where the request went.
+        is_sent: Whether the service may have read the request.
+    """
+    causes = tuple(_causes(problem))
+    if isinstance(problem, httpx.ProxyError):
+        return Lost(
+            error=_no_connection(route, _why_refused(problem)),
+            is_lasting=True,
+            is_sent=False,
+        )
+    if is_sent:
+        return _closed_or_foreign(problem, route)
+    reason, is_lasting = _why_not_connected(causes)
+    error = _no_connection(route, reason)
+    return Lost(error=error, is_lasting=is_lasting, is_sent=False)
+
+
+def explain_break(route: Route) -> Lost:
+    """Say that the connection was lost before the end of a reply."""
+    return Lost(
+        error=StreamBrokenError(
+            f"The connection to {route.place} was lost before the reply's end. What "
+            "had come is kept as the error's `partial`; ask again for a whole reply."
+        )
+    )
+
+
+def is_unanswered(problem: BaseException) -> bool:
+    """Say whether a connection was closed before anything of an answer came."""
+    if isinstance(problem, httpx.RemoteProtocolError):
+        return "disconnected without sending" in str(problem)
+    return isinstance(problem, (httpx.ReadError, httpx.WriteError))
+
+
+def _why_refused(problem: httpx.ProxyError) -> str:
+    if not str(problem).startswith("407"):
+        return "the proxy refused"
+    return (
+        "the proxy wants a login (status 407). Set HTTPS_PROXY to "
+        "http://USER:PASSWORD@HOST:PORT"
+    )
+
+
+def _closed_or_foreign(problem: BaseException, route: Route) -> Lost:
+    if not isinstance(problem, httpx.RemoteProtocolError) or is_unanswered(problem):
+        return Lost(error=_unanswered(route))
+    error = DocumentError(
+        f"{route.place} answered with something that is not HTTP, or with headers "
+        f"that are too long. {_CHECK} (doc: POST /v1/chat/completions)."
+    )
+    return Lost(error=error, is_lasting=True)
+
+
+def _unanswered(route: Route) -> NoConnectionError:
+    return NoConnectionError(
+        f"{route.place} closed the connection before it answered. Ask again in a "
+        "while; if it stays so, check the network and the base address."
+    )
+
+
+def _why_not_connected(causes: tuple[BaseException, ...]) -> tuple[str, bool]:
+    """Return the reason in words, and whether it will last."""
+    for cause in causes:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            reason = (
+                f"its certificate is not trusted ({cause.verify_message}). If a "
+                "company's proxy signs the connections of this network, set "
+                "SSL_CERT_FILE to the file with its certificates"
+            )
+            return reason, True
+        if isinstance(cause, ssl.SSLError):
+            return "it does not speak TLS there; the port may be wrong", True
+        if isinstance(cause, socket.gaierror):
+            return "there is no such host", True
+        if isinstance(cause, ConnectionRefusedError):
+            return "nothing listens there (connection refused)", False
+    return "the network gave up", False
+
+
+def _no_connection(route: Route, reason: str) -> NoConnectionError:
+    return NoConnectionError(f"No connection to {route.place}: {reason}. {_CHECK}.")
+
+
+def _causes(problem: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    waiting = [problem]
+    while waiting:
+        each = waiting.pop(0)
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        yield each
+        waiting += [each.__cause__, each.__context__]
+        if isinstance(each, BaseExceptionGroup):
+            waiting += each.exceptions

@@ -1,0 +1,477 @@
+"""Opening a ledger's file: made, looked at, brought up to date, found writable.
+
+What it is not: it holds nothing open; its caller does. Rules: a file that cannot
+be used is closed again as it was; nothing is spent on requests before a file is
+known to be writable.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+
+from svc_notebook.errors import LedgerError
+
+MEMORY = ":memory:"
+_MOUNTS = Path("/proc/self/mounts")
+_NETWORK_TYPES = (
+    "9p afs beegfs ceph cifs drvfs fuse.glusterfs fuse.sshfs gfs2 gpfs lustre ncpfs "
+    "nfs nfs4 ocfs2 smb2 smb3 smbfs virtiofs vboxsf"
+)
+
+
+def absolute(path: str) -> Path:
+    """Return the file that a path means now: `~` is a home, the rest this folder's.
+
+    Raises:
+        LedgerError: It lies in the home of somebody who is not known here.
+    """
+    try:
+        return Path(path).expanduser().absolute()
+    except RuntimeError:
+        pass  # the error below says it, without a foreign one behind it
+    raise LedgerError(
+        f"The ledger {path!r} cannot be made: there is no such home on this machine. "
+        "Nothing was sent. Name a file in a folder that you can write with SVC_LEDGER."
+    )
+
+
+def prepare(path: Path) -> None:
+    """Make the folder (mode 0700) and an empty file (mode 0600) where none is.
+
+    Raises:
+        LedgerError: The folder or the file cannot be made.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        reason = "" if path.parent.is_dir() else "its folder is a file"
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or str(problem)
+    else:
+        return
+    if not reason and path.is_dir():
+        reason = "it is a folder"
+    if reason:
+        raise LedgerError(
+            f"The ledger {str(path)!r} cannot be made: {reason}. Nothing was sent. "
+            "Name a file in a folder that you can write with SVC_LEDGER."
+        )
+
+
+def is_on_network(path: Path, *, mounts_file: Path = _MOUNTS) -> bool:
+    """Say whether a file lies on a network disk, where shared memory does not reach.
+
+    Args:
+        path: The file.
+        mounts_file: The system's list of mounts; where there is none the answer is
+            no, and SQLite itself refuses WAL where it can tell.
+    """
+    try:
+        mounts = mounts_file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return filesystem_of(path.absolute(), mounts.splitlines()) in _NETWORK_TYPES.split()
+
+
+def filesystem_of(path: Path, mounts: Iterable[str]) -> str | None:
+    """Return the file system's type that a path lies on.
+
+    Args:
+        path: Absolute.
+        mounts: Lines as in /proc/self/mounts: source, place, type, options.
+    """
+    found: tuple[int, str] | None = None
+    for line in mounts:
+        fields = line.split(" ")
+        if len(fields) < 3:  # noqa: PLR2004 - source, place, type
+            continue
+        place = Path(fields[1].replace("\\040", " "))
+        depth = len(place.parts)
+        if path.is_relative_to(place) and (found is None or depth >= found[0]):
+            found = depth, fields[2]
+    return found[1] if found else None
+
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        # record holds the whole exchange; the columns before it are for WHERE
+        """
+        CREATE TABLE exchanges (
+            seq INTEGER PRIMARY KEY,
+            exchange_id TEXT NOT NULL UNIQUE,
+            session_id TEXT NOT NULL,
+            door TEXT NOT NULL,
+            conversation TEXT,
+            run TEXT,
+            cell_id TEXT,
+            repeat INTEGER,
+            model TEXT NOT NULL,
+            endpoint TEXT NOT NULL,
+            status TEXT NOT NULL,
+            is_emulated INTEGER NOT NULL,
+            is_reused INTEGER NOT NULL,
+            started_at TEXT NOT NULL,
+            record TEXT NOT NULL,
+            record_crc32 INTEGER NOT NULL
+        )
+        """,
+        "CREATE INDEX exchanges_time ON exchanges (started_at)",
+        "CREATE INDEX exchanges_session ON exchanges (session_id, started_at)",
+        "CREATE INDEX exchanges_run ON exchanges (run) WHERE run IS NOT NULL",
+        "CREATE INDEX exchanges_cell ON exchanges (cell_id) WHERE cell_id IS NOT NULL",
+        """
+        CREATE INDEX exchanges_conversation ON exchanges (conversation)
+            WHERE conversation IS NOT NULL
+        """,
+        # value has no type: a score is a number or a label
+        """
+        CREATE TABLE scores (
+            exchange_id TEXT NOT NULL REFERENCES exchanges (exchange_id),
+            choice_index INTEGER NOT NULL,
+            name TEXT NOT NULL,
+            value,
+            scored_at TEXT NOT NULL,
+            PRIMARY KEY (exchange_id, choice_index, name)
+        )
+        """,
+    ),
+    (
+        # One index less an append: the order of reading also tells an exchange that
+        # is told twice. usage_source finds the rows that estimates are fitted on.
+        """
+        CREATE TABLE new_exchanges (
+            seq INTEGER PRIMARY KEY,
+            exchange_id TEXT NOT NULL,
+            session_id TEXT NOT NULL,
+            door TEXT NOT NULL,
+            conversation TEXT,
+            run TEXT,
+            cell_id TEXT,
+            repeat INTEGER,
+            model TEXT NOT NULL,
+            endpoint TEXT NOT NULL,
+            status TEXT NOT NULL,
+            is_emulated INTEGER NOT NULL,
+            is_reused INTEGER NOT NULL,
+            usage_source TEXT NOT NULL,
+            started_at TEXT NOT NULL,
+            record TEXT NOT NULL,
+            record_crc32 INTEGER NOT NULL
+        )
+        """,
+        """
+        INSERT INTO new_exchanges
+        SELECT seq, exchange_id, session_id, door, conversation, run, cell_id, repeat,
+            model, endpoint, status, is_emulated, is_reused,
+            CASE
+                WHEN NOT json_valid(record) THEN 'missing'
+                WHEN json_type(record, '$.body') = 'null' THEN 'missing'
+                WHEN json_type(record, '$.body.usage') = 'object' THEN 'reported'
+                ELSE 'estimated'
+            END,
+            started_at, record, record_crc32
+        FROM exchanges
+        """,
+        """
+        CREATE TABLE new_scores (
+            exchange_id TEXT NOT NULL,
+            choice_index INTEGER NOT NULL,
+            name TEXT NOT NULL,
+            value,
+            scored_at TEXT NOT NULL,
+            PRIMARY KEY (exchange_id, choice_index, name)
+        )
+        """,
+        "INSERT INTO new_scores SELECT * FROM scores",
+        "DROP TABLE scores",
+        "ALTER TABLE new_scores RENAME TO scores",
+        "DROP TABLE exchanges",
+        "ALTER TABLE new_exchanges RENAME TO exchanges",
+        "CREATE UNIQUE INDEX exchanges_time ON exchanges (started_at, exchange_id)",
+        "CREATE INDEX exchanges_run ON exchanges (run) WHERE run IS NOT NULL",
+        """
+        CREATE INDEX exchanges_conversation ON exchanges (conversation)
+            WHERE conversation IS NOT NULL
+        """,
+        # since when a session asks: cheaper to keep than an index of its exchanges
+        """
+        CREATE TABLE sessions (
+            session_id TEXT PRIMARY KEY,
+            first_started_at TEXT NOT NULL
+        ) WITHOUT ROWID
+        """,
+        """
+        INSERT INTO sessions
+        SELECT session_id, min(started_at) FROM exchanges GROUP BY session_id
+        """,
+        # which requests were asked, filled in when re-use first wants to know
+        """
+        CREATE TABLE requests (
+            seq INTEGER PRIMARY KEY,
+            request_hash TEXT NOT NULL
+        )
+        """,
+        "CREATE INDEX requests_hash ON requests (request_hash)",
+    ),
+    (
+        # One row a tool call, answered or refused. It repeats what calls are looked
+        # for by, since the exchange whose reply held it may be kept elsewhere.
+        """
+        CREATE TABLE tool_runs (
+            seq INTEGER PRIMARY KEY,
+            exchange_id TEXT NOT NULL,
+            session_id TEXT NOT NULL,
+            door TEXT NOT NULL,
+            conversation TEXT,
+            run TEXT,
+            model TEXT NOT NULL,
+            started_at TEXT NOT NULL,
+            call_id TEXT NOT NULL,
+            name TEXT NOT NULL,
+            arguments TEXT NOT NULL,
+            sent_arguments TEXT,
+            result TEXT NOT NULL,
+            error TEXT,
+            is_approved INTEGER,
+            n_cut_tokens INTEGER NOT NULL,
+            seconds_s REAL NOT NULL,
+            created_at TEXT NOT NULL
+        )
+        """,
+        "CREATE INDEX tool_runs_time ON tool_runs (started_at)",
+        # since when there is a run: an index of its exchanges costs each append
+        # an eighth, and a run is read far less often than it is written
+        """
+        CREATE TABLE runs (
+            run TEXT PRIMARY KEY,
+            first_started_at TEXT NOT NULL
+        ) WITHOUT ROWID
+        """,
+        """
+        INSERT INTO runs SELECT run, min(started_at) FROM exchanges
+        WHERE run IS NOT NULL GROUP BY run
+        """,
+        "DROP INDEX exchanges_run",
+    ),
+)
+
+
+APPLICATION_ID = 0x53564C31  # marks the file as a ledger; "SVL1" in ASCII
+CHECKED_BYTES = 64 * 2**20  # a second's tenth; a larger file would hold up the cell
+
+
+def check_is_ours(connection: sqlite3.Connection, *, place: str, n_bytes: int) -> None:
+    """Refuse a file that this version cannot use, without changing it.
+
+    Args:
+        connection: Just opened, nothing written yet.
+        place: The file's name, for the message.
+        n_bytes: Size of the file; one over `CHECKED_BYTES` is not read through.
+
+    Raises:
+        LedgerError: The file belongs to another program, to a newer version of this
+            package, or is damaged.
+        sqlite3.Error: It is no SQLite file, or too damaged to be looked at.
+    """
+    application_id = _pragma(connection, "application_id")
+    version = _pragma(connection, "user_version")
+    n_objects = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    is_empty = (application_id, version, n_objects) == (0, 0, 0)
+    if application_id != APPLICATION_ID and not is_empty:
+        raise LedgerError(
+            f"{place} is a SQLite file of another program, not a ledger; it was left "
+            "as it is. Name another file with SVC_LEDGER."
+        )
+    if version > len(MIGRATIONS):
+        raise LedgerError(
+            f"The ledger {place} was written by a newer version of svc_notebook "
+            f"(format {version}, this one knows {len(MIGRATIONS)}); it was left as it "
+            "is. Upgrade svc_notebook, or name another file with SVC_LEDGER."
+        )
+    if n_bytes <= CHECKED_BYTES:
+        _check_is_whole(connection, place)
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the tables up to date; two processes may try at once."""
+    if _pragma(connection, "user_version") == len(MIGRATIONS):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # read again: another process may have been first while we waited
+        for statements in MIGRATIONS[_pragma(connection, "user_version") :]:
+            for statement in statements:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def probe(connection: sqlite3.Connection) -> None:
+    """Find out whether the file can be written, and change nothing.
+
+    The number is written as it is and taken back: only an attempt makes SQLite
+    open its journal, which fails in a folder that cannot be written.
+
+    Raises:
+        sqlite3.Error: It cannot be written.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+    finally:
+        connection.execute("ROLLBACK")
+
+
+def _check_is_whole(connection: sqlite3.Connection, place: str) -> None:
+    found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    if found != "ok":
+        raise LedgerError(damaged(place, str(found)))
+
+
+def damaged(place: str, found: str) -> str:
+    """Say that a ledger is damaged, and what to do."""
+    return (
+        f"The ledger {place} is damaged ({found}); it was left as it is. Put a copy "
+        "of it back, or move it away: a new one is made at the next use."
+    )
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+CHECKPOINT_PAGES = 4000  # 16 MB beside the file at most; a fifth off each append
+
+
+def open_file(
+    path: str, *, busy_s: float, is_shared: bool | None = None
+) -> sqlite3.Connection:
+    """Open a ledger's file, make it where there is none, and bring it up to date.
+
+    Args:
+        path: The file, or `:memory:`.
+        busy_s: Longest wait for another program that holds the file, seconds.
+        is_shared: Whether other machines may use the file; found out if None.
+
+    Raises:
+        LedgerError: It cannot be made, is not ours, newer or damaged.
+        sqlite3.Error: SQLite cannot open, read or write it.
+    """
+    if path == MEMORY:
+        connection = _connect(MEMORY, busy_s)
+        migrate(connection)
+        return connection
+    file = absolute(path)
+    prepare(file)
+    connection = _connect(file.as_uri() + "?mode=rw", busy_s)
+    try:
+        check_is_ours(connection, place=path, n_bytes=file.stat().st_size)
+        migrate(connection)
+        if is_shared is None:
+            is_shared = is_on_network(file)
+        _choose_journal(connection, is_shared=is_shared)
+        probe(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _connect(address: str, busy_s: float) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        address,
+        timeout=busy_s,
+        uri=True,
+        isolation_level=None,  # every statement commits
+        check_same_thread=False,  # the ledger's lock sees to it
+    )
+    # A damaged text is for the checksum to refuse, not for the decoder to raise at.
+    connection.text_factory = _decode
+    return connection
+
+
+def _decode(text: bytes) -> str:
+    return text.decode("utf-8", "surrogateescape")
+
+
+def _choose_journal(connection: sqlite3.Connection, *, is_shared: bool) -> None:
+    """Choose WAL, or on a network disk the rollback journal that works there."""
+    mode = "DELETE" if is_shared else "WAL"
+    try:
+        found = connection.execute(f"PRAGMA journal_mode = {mode}").fetchone()[0]
+    except sqlite3.OperationalError:  # another program is in it; either mode will do
+        return
+    if found == "wal":
+        # A power cut may lose the last commits, and only those are asked again.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+
+
+_MEANINGS = {
+    "SQLITE_FULL": "cannot grow: the disk is full. What was kept is safe. Free some "
+    "space and run again: only what is missing is asked",
+    "SQLITE_IOERR": "cannot be read or written: the disk failed or is full. What was "
+    "kept is safe. Check the disk and run again",
+    "SQLITE_BUSY": "is held by another program for too long. Close the program that "
+    "has it open and run again",
+    "SQLITE_READONLY": "cannot be written. Make the file and its folder writable, or "
+    "name another file with SVC_LEDGER",
+    "SQLITE_CANTOPEN": "cannot be opened. Make its folder writable, or name another "
+    "file with SVC_LEDGER",
+    "SQLITE_PERM": "may not be opened. Make the file readable and writable, or name "
+    "another file with SVC_LEDGER",
+    "SQLITE_AUTH": "may not be opened. Name another file with SVC_LEDGER",
+}
+_MEANINGS["SQLITE_LOCKED"] = _MEANINGS["SQLITE_PROTOCOL"] = _MEANINGS["SQLITE_BUSY"]
+_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+
+
+def explain(problem: sqlite3.Error, place: str) -> LedgerError:
+    """Return the error of ours that an error of SQLite stands for.
+
+    Args:
+        problem: As raised by sqlite3.
+        place: The ledger's file.
+    """
+    name = getattr(problem, "sqlite_errorname", None) or ""
+    if name.startswith("SQLITE_NOTADB"):
+        return LedgerError(
+            f"{place} is not a ledger (no SQLite file); it was left as it is. Name "
+            "another file with SVC_LEDGER, or move this one away."
+        )
+    if name.startswith(_DAMAGED):
+        return LedgerError(damaged(place, str(problem)))
+    meaning = next(
+        (text for start, text in _MEANINGS.items() if name.startswith(start)),
+        "cannot be used. Name another file with SVC_LEDGER",
+    )
+    return LedgerError(f"The ledger {place} {meaning} ({problem}).")
+
+
+class explained:  # noqa: N801 - used as a function is; a generator costs each append more
+    """Turn errors of SQLite into our own.
+
+    Args:
+        place: The ledger's file.
+
+    Raises:
+        LedgerError: Whatever sqlite3 raised inside.
+    """
+
+    __slots__ = ("_place",)
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, problem: BaseException | None, __: object) -> None:
+        if isinstance(problem, sqlite3.Error):
+            raise explain(problem, self._place) from None

@@ -1,0 +1,118 @@
+"""The defaults of the magic as traits, for `%config SvcMagics`.
+
+Rules: one trait a parameter of the document, made from the one table; a value is
+checked when it is set, a parameter by the check that requests meet, and is in force
+at once; a file's trait says what is in use, whoever said so.
+"""
+
+from os import PathLike
+from typing import Any
+
+from traitlets import Any as AnyTrait
+from traitlets import Bool, HasTraits, TraitError, TraitType, Unicode
+from traitlets.config import Configurable
+
+from svc_notebook.errors import ConfigError, LedgerError, ParameterError
+from svc_notebook.service.catalogue import DEFAULT_MODEL
+from svc_notebook.service.params import PARAMS, check
+from svc_notebook.service.request import check_model
+from svc_notebook.session import current
+
+KEYWORDS = {"fit", "service"}
+
+
+class ParamTrait(AnyTrait):
+    """A parameter of a request; None sends none."""
+
+    def validate(self, _: HasTraits, value: object) -> object:
+        """Refuse what the service document does not allow."""
+        if value is None or (self.name == "max_tokens" and value in KEYWORDS):
+            return value
+        try:
+            return check(str(self.name), value)
+        except ParameterError as error:
+            reason = str(error)
+        if self.name == "max_tokens":
+            reason += " It takes 'fit' (what 8192 leaves) and 'service' (none) too."
+        raise TraitError(reason)
+
+
+class ModelTrait(Unicode[str, str]):
+    """The id of a model."""
+
+    def validate(self, obj: Any, value: object) -> str:  # noqa: ANN401 - traitlets'
+        """Refuse what no request can name."""
+        try:
+            return check_model(super().validate(obj, value))
+        except ParameterError as error:
+            reason = str(error)
+        raise TraitError(reason)
+
+
+class PathTrait(TraitType[str, str | PathLike[str] | None]):
+    """A file of this kernel's session: reading it asks the session, setting it tells.
+
+    Empty, or None, is what the environment says.
+    """
+
+    info_text = "a path, or '' for what the environment says"
+
+    def get(self, _: HasTraits, cls: object = None) -> str:  # noqa: ARG002 - traitlets calls it so
+        """Return the file in use; empty for none."""
+        return getattr(current().settings, str(self.name)) or ""
+
+    def set(self, obj: HasTraits, value: str | PathLike[str] | None) -> None:
+        """Use another file from now on, once it is found to be one that can be used."""
+        if not isinstance(value, (str, PathLike, type(None))):
+            self.error(obj, value)
+        name, path = str(self.name), "" if value is None else str(value).strip()
+        try:
+            source = f"%config SvcMagics.{name}"
+            current().use_path(name, path or None, source=source)
+        except (ConfigError, LedgerError) as error:
+            reason = str(error)
+        else:
+            return
+        raise TraitError(reason)
+
+
+def _source(now: object, default: object) -> str:
+    return "default" if now == default else "%config SvcMagics"
+
+
+def _trait(name: str, text: str) -> ParamTrait:
+    default = "fit" if name == "max_tokens" else None
+    return ParamTrait(default, allow_none=True, help=text).tag(config=True)
+
+
+class SvcTraits(Configurable):
+    """What applies where a magic line does not say."""
+
+    model = ModelTrait(DEFAULT_MODEL, help="model to ask").tag(config=True)
+    system = Unicode("", help="system message in front").tag(config=True)
+    show_traceback = Bool(
+        default_value=False, help="show the full traceback of an error"
+    ).tag(config=True)
+    ledger = PathTrait(help="file that keeps every exchange, or ':memory:'").tag(
+        config=True
+    )
+    prices = PathTrait(help="file with your price table, for costs").tag(config=True)
+    locals().update({param.name: _trait(param.name, param.doc) for param in PARAMS})
+
+    def said(self) -> list[tuple[str, object, str]]:
+        """Return name, value and source of each default that is the magic's own."""
+        elsewhere = {"model", "ledger", "prices"}
+        return [
+            (name, None if now == "" else now, _source(now, self.trait_defaults(name)))
+            for name in sorted(self.trait_names(config=True))
+            if name not in elsewhere
+            for now in [getattr(self, name)]
+        ]
+
+    def defaults(self) -> dict[str, Any]:
+        """Return the defaults by name; those that are None are left out."""
+        names = ("model", "system", *(param.name for param in PARAMS))
+        values = {name: getattr(self, name) for name in names}
+        return {
+            name: value for name, value in values.items() if value not in (None, "")
+        }

@@ -1,0 +1,431 @@
+"""From a magic line and its cell to what is asked.
+
+Rules: decides, reading nothing but variables and the conversation; nothing is sent
+here; what the footer will say besides the usual is decided here too.
+"""
+
+import inspect
+import re
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+from unicodedata import normalize
+
+import msgspec
+
+from svc_notebook.budget import MaxTokens, in_force
+from svc_notebook.completion import Completion
+from svc_notebook.conversations.conversation import Conversation
+from svc_notebook.conversations.next_turn import NextTurn
+from svc_notebook.errors import ParameterError
+from svc_notebook.exchange import Origin
+from svc_notebook.service.request import CompletionRequest, build_request
+from svc_notebook.template import did_you_mean, fill
+from svc_notebook.tokens import estimate_prompt_tokens, estimate_tokens
+from svc_notebook.tools.tables import cut_table, is_pandas
+
+from .options import SvcOptions
+
+CAP_TOKENS = 1500
+"""The most estimated tokens of one table: room for a few beside a reply in 8192."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """Something that was put into a prompt.
+
+    Attributes:
+        name: As the user named it.
+        text: As it goes in.
+        kind: What it is, in words.
+        n_tokens: Estimated.
+    """
+
+    name: str
+    text: str
+    kind: str
+
+    @property
+    def n_tokens(self) -> int:
+        """Estimated tokens of the text."""
+        return estimate_tokens(self.text)
+
+    @property
+    def note(self) -> str:
+        """What the footer says of it."""
+        plural = "s"[: self.n_tokens != 1]
+        return f"{self.name} ({self.kind}, about {self.n_tokens} token{plural})"
+
+
+def to_item(name: str, value: object, *, cap_tokens: int = CAP_TOKENS) -> Item:
+    """Turn a variable into text.
+
+    Args:
+        name: As the user named it.
+        value: Any object.
+        cap_tokens: The most estimated tokens of a table.
+
+    Raises:
+        ParameterError: The object cannot be written as text.
+    """
+    try:
+        return _written(name, value, cap_tokens)
+    except Exception as error:  # noqa: BLE001 - an object's own code may raise anything
+        reason = f"{type(error).__name__} in its own code"
+        problem = error
+    refused = ParameterError(
+        f"{name} cannot be put into a prompt: writing this {type(value).__name__} as "
+        f"text failed with {reason}. Put in a text made of it instead.",
+        param="messages",
+    )
+    raise refused from problem
+
+
+def _written(name: str, value: object, cap_tokens: int) -> Item:
+    if isinstance(value, str):
+        return Item(name=name, text=value, kind="text")
+    if is_pandas(value, "DataFrame", "Series"):
+        return _table(name, value, cap_tokens)
+    return Item(name=name, text=_source(value), kind=type(value).__name__)
+
+
+def _source(value: object) -> str:
+    """Return a function or class as it was written, anything else by `str`."""
+    if inspect.isfunction(value) or inspect.isclass(value):
+        with suppress(OSError, TypeError):
+            return inspect.getsource(value)
+    return str(value)
+
+
+def _table(name: str, value: object, cap_tokens: int) -> Item:
+    table = cut_table(value, cap_tokens)
+    cut = f"; {table.cut} follow" if table.cut else ""
+    head = f"{table.kind} {name}, {table.shape}{cut}:"
+    return Item(
+        name=name,
+        text="\n".join([head, *table.lines]),
+        kind=f"{table.kind} {table.shape}{', cut to ' + table.cut if cut else ''}",
+    )
+
+
+_CELL = re.compile(r"(In|Out)\[(\d+)\]")
+_CELL_FILE = re.compile(
+    r'File "[^"\n]*(?:ipykernel_\d+[/\\]\d+\.py|<ipython-input-[^"\n]*>)"'
+)
+_INSTALLED = re.compile(r'File "[^"\n]*[/\\](?:site|dist)-packages[/\\]')
+_FENCE = re.compile(r"`{3,}")
+_N_FRAMES = 3
+
+
+def to_items(
+    wanted: Sequence[str],
+    names: Mapping[str, Any],
+    *,
+    cap_tokens: int = CAP_TOKENS,
+) -> tuple[Item, ...]:
+    """Find what `--with` names: variables, In[3], Out[3] and Err.
+
+    Args:
+        wanted: As typed.
+        names: The notebook's variables, In and Out among them.
+        cap_tokens: The most estimated tokens of each.
+
+    Raises:
+        ParameterError: Something is not there.
+    """
+    return tuple(_capped(_find(name, names), cap_tokens) for name in wanted)
+
+
+def add_items(prompt: str, items: Sequence[Item]) -> str:
+    """Return the prompt with the items below it, each under its name."""
+    blocks = [prompt]
+    for item in items:
+        longest = max((len(run) for run in _FENCE.findall(item.text)), default=2)
+        fence = "`" * (longest + 1)
+        blocks.append(f"{item.name}:\n{fence}\n{item.text}\n{fence}")
+    return "\n\n".join(blocks)
+
+
+def _find(name: str, names: Mapping[str, Any]) -> Item:
+    cell = _CELL.fullmatch(name)
+    if name == "Err":
+        return _last_error()
+    if cell:
+        return _cell(name, cell[1], int(cell[2]), names)
+    if name in names:
+        return to_item(name, names[name])
+    public = [known for known in names if not known.startswith("_")]
+    near = ", ".join(get_close_matches(name, public, n=3))
+    hint = f" Did you mean {near}?" if near else ""
+    raise ParameterError(
+        f"--with {name}: there is no such variable.{hint} It takes variables, In[3], "
+        "Out[3] and Err, separated by commas.",
+        param="with",
+    )
+
+
+def _cell(name: str, kind: str, number: int, names: Mapping[str, Any]) -> Item:
+    cells = names.get(kind, {})
+    has_it = number in cells if isinstance(cells, dict) else 0 < number < len(cells)
+    if not has_it:
+        what = "no cell of that number was run" if kind == "In" else "it has no value"
+        raise ParameterError(f"--with {name}: {what} in this kernel.", param="with")
+    return to_item(name, cells[number])
+
+
+def _last_error() -> Item:
+    error = getattr(sys, "last_value", None)
+    if error is None:
+        raise ParameterError(
+            "--with Err: no cell has failed in this kernel yet.", param="with"
+        )
+    told = traceback.TracebackException.from_exception(error)
+    inside = [frame for frame in told.stack if not _is_of_ipython(frame.filename)]
+    told.stack = traceback.StackSummary.from_list(inside[-_N_FRAMES:])
+    text = _CELL_FILE.sub("Cell", "".join(told.format()))
+    return Item(
+        name="Err", text=_INSTALLED.sub('File "', text).rstrip(), kind="the last error"
+    )
+
+
+def _is_of_ipython(filename: str) -> bool:
+    return "IPython" in Path(filename).parts
+
+
+def _capped(item: Item, cap_tokens: int) -> Item:
+    if item.n_tokens <= cap_tokens:
+        return item
+    text = _head(item.text, cap_tokens)
+    cut = f"cut to the first {len(text)} of {len(item.text)} characters"
+    return replace(item, text=f"{text}\n[{cut}]", kind=f"{item.kind}, {cut}")
+
+
+def _head(text: str, cap_tokens: int) -> str:
+    """Return as much of the beginning as the cap allows, by halving."""
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if estimate_tokens(text[:middle]) <= cap_tokens:
+            low = middle
+        else:
+            high = middle - 1
+    return text[:low]
+
+
+_SPACED = re.compile(r"\{\{(?:\s+([^\s{}]+)\s*|([^\s{}]+)\s+)\}\}")
+
+
+def interpolate(
+    template: str, names: Mapping[str, object], *, hide: Callable[[str], str] = str
+) -> tuple[str, tuple[Item, ...]]:
+    r"""Put values in the place of `{{name}}` marks.
+
+    Args:
+        template: The text as typed.
+        names: Values by name; see `context` for how each kind looks.
+        hide: Blots the API key out of what is put in.
+
+    Returns:
+        The text, in which `\{{name}}` has become `{{name}}`, and what was put in,
+        each name once.
+
+    Raises:
+        ParameterError: A name is not there; near ones are named.
+    """
+    items: dict[str, Item] = {}
+
+    def text_of(typed: str) -> str:
+        name = normalize("NFKC", typed)  # as Python keeps names
+        if name not in names:
+            raise _unknown(typed, names)
+        if name not in items:
+            item = to_item(name, names[name])
+            items[name] = replace(item, text=hide(item.text))
+        return items[name].text
+
+    text = fill(template, text_of)
+    return text, tuple(items.values())
+
+
+def near_marks(template: str, names: Mapping[str, object]) -> tuple[str, ...]:
+    """Return marks with blanks that would be variables without, sent as typed."""
+    marks = _SPACED.finditer(template)
+    found = (mark[0] for mark in marks if (mark[1] or mark[2]) in names)
+    return tuple(dict.fromkeys(found))
+
+
+def _unknown(name: str, names: Mapping[str, object]) -> ParameterError:
+    hint = did_you_mean(name, (each for each in names if not each.startswith("_")))
+    return ParameterError(
+        f"{{{{{name}}}}} names no variable of this notebook.{hint} Define it first, "
+        f"write \\{{{{{name}}}}} for the plain text, or use --raw.",
+        param="messages",
+    )
+
+
+_APART = frozenset({"model", "system", "max_tokens"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a cell wants, with variables put in and defaults applied.
+
+    Attributes:
+        text: The prompt.
+        system: The system message; "" for none, None where nobody said.
+        model: Id of the model.
+        params: Parameters by the document's names, without max_tokens; `tools` are
+            definitions.
+        max_tokens: A number, or how to find one.
+        notes: What was put in, for the footer.
+    """
+
+    text: str
+    system: str | None
+    model: str
+    params: Mapping[str, Any]
+    max_tokens: MaxTokens
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What a cell asks.
+
+    Attributes:
+        request: What is sent.
+        origin: Who asks.
+        notes: What the footer says besides the usual.
+        keep: Takes the answer, partial or whole, into the conversation.
+    """
+
+    request: CompletionRequest
+    origin: Origin
+    notes: tuple[str, ...] = ()
+    keep: Callable[[Completion], None] = lambda _: None
+
+
+def to_wanted(
+    options: SvcOptions,
+    cell: str,
+    *,
+    names: Mapping[str, object],
+    defaults: Mapping[str, Any],
+    hide: Callable[[str], str] = str,
+) -> Wanted:
+    """Read a line and its cell.
+
+    Args:
+        options: The line.
+        cell: The prompt as typed.
+        names: Notebook variables, for `{{name}}`.
+        defaults: What applies where the line does not say: model, system, max_tokens
+            and parameters by the document's names.
+        hide: Blots the API key out of what is put in; what was typed stays.
+
+    Raises:
+        ParameterError: A variable is not there.
+    """
+    system = defaults.get("system") if options.system is None else options.system
+    text, items = cell, tuple[Item, ...]()
+    if not options.is_raw:
+        text, items = interpolate(cell, names, hide=hide)
+        system = interpolate(system, names, hide=hide)[0] if system else system
+    given = {name: value for name, value in defaults.items() if name not in _APART}
+    asked = options.max_tokens
+    added = tuple(
+        replace(item, text=hide(item.text)) for item in to_items(options.context, names)
+    )
+    put_in = ", ".join(item.note for item in (*items, *added))
+    near = () if options.is_raw else near_marks(cell, names)
+    notes = [f"put in: {put_in}"] if put_in else []
+    notes += [f"{mark} has blanks and was sent as typed" for mark in near]
+    return Wanted(
+        text=add_items(text, added),
+        system=system,
+        model=options.model or defaults["model"],
+        params={**given, **options.params},
+        max_tokens=defaults.get("max_tokens") if asked is None else asked,
+        notes=tuple(notes),
+    )
+
+
+def alone(wanted: Wanted) -> Step:
+    """Build the request of a cell that stands alone.
+
+    Raises:
+        AskError: Something is not allowed; nothing was sent.
+    """
+    number = wanted.max_tokens if isinstance(wanted.max_tokens, int) else None
+    request = build_request(
+        wanted.text,
+        model=wanted.model,
+        system=wanted.system or None,
+        params={**wanted.params, "max_tokens": number},
+    )
+    prompt_tokens = estimate_prompt_tokens(request.messages, request.tools)
+    max_tokens = in_force(wanted.max_tokens, prompt_tokens)
+    if max_tokens is not None:
+        params = {**request.params, "max_tokens": max_tokens}
+        request = msgspec.structs.replace(request, params=params)
+    return Step(request=request, origin=Origin(door="magic"), notes=wanted.notes)
+
+
+def continued(
+    wanted: Wanted, conversation: Conversation, *, place: str | None = None
+) -> Step:
+    """Build the request of a cell that continues a conversation.
+
+    Args:
+        wanted: What the cell wants; a system message is the conversation's once it
+            was answered.
+        conversation: The one to continue.
+        place: Names the cell's turn, so that running the cell again asks it again.
+
+    Raises:
+        AskError: Something is not allowed; nothing was sent.
+    """
+    turn = conversation.next_turn(
+        wanted.text,
+        model=wanted.model,
+        params=wanted.params,
+        max_tokens=wanted.max_tokens,
+        door="magic",
+        place=place,
+        system=wanted.system,
+    )
+
+    def keep(completion: Completion) -> None:
+        if wanted.system is not None:
+            conversation.system = wanted.system or None
+        conversation.record(turn, completion)
+
+    return Step(
+        request=turn.request,
+        origin=turn.origin,
+        notes=(*turn_notes(turn), *wanted.notes),
+        keep=keep,
+    )
+
+
+def turn_notes(turn: NextTurn) -> tuple[str, ...]:
+    """Say what a reader must know of a turn: again, stale, left out."""
+    notes = [f"conversation {turn.origin.conversation}"]
+    if turn.is_again:
+        notes.append("asked again, the earlier answer is kept as a version")
+    if turn.n_later:
+        turns = "turn is" if turn.n_later == 1 else "turns are"
+        notes.append(f"{turn.n_later} later {turns} now stale")
+    n_left_out = len(turn.fitted.left_out)
+    if n_left_out:
+        turns = "turn" if n_left_out == 1 else f"{n_left_out} turns"
+        notes.append(
+            f"left out for room: the oldest {turns}, about "
+            f"{turn.fitted.left_out_tokens} tokens"
+        )
+    return tuple(notes)

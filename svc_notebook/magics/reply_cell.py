@@ -1,0 +1,272 @@
+"""From the stream to the cell: one loop that the main thread runs.
+
+Rules: an interrupt lands here, closes the connection and keeps what had come; the
+final form is drawn once, also when it failed.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from svc_notebook.client.attempts import Waiting
+from svc_notebook.client.sync import CompletionStream
+from svc_notebook.completion import Completion
+from svc_notebook.display.markdown_rules import Fence, fences
+from svc_notebook.display.markup import visible
+from svc_notebook.display.reply import Final
+from svc_notebook.display.stream import Growing, Mode
+from svc_notebook.display.transcript import Entry, transcript
+from svc_notebook.errors import SvcError
+from svc_notebook.service.catalogue import BUDGET_TOKENS
+from svc_notebook.service.chunk import Delta
+from svc_notebook.service.request import CompletionRequest
+from svc_notebook.tokens import estimate_prompt_tokens
+
+from .cell import Interrupted
+
+POLL_S = 0.05
+
+
+def show(
+    stream: CompletionStream,
+    growing: Growing,
+    *,
+    draw: Callable[[Completion], Final] = Completion.final,
+) -> Completion:
+    """Show a reply as it comes, and once in its final form.
+
+    Args:
+        stream: Under way.
+        growing: Where it is shown.
+        draw: Makes the final form.
+
+    Raises:
+        Interrupted: The user stopped it; the partial reply is shown and marked.
+        SvcError: It failed; what had come is shown and marked.
+    """
+
+    def settle(completion: object) -> None:
+        has_text = isinstance(completion, Completion) and completion.choices
+        growing.settle(draw(completion) if has_text else None)  # type: ignore[arg-type]  # just tested
+
+    try:
+        completion = follow(stream, growing)
+    except Interrupted as stopped:
+        settle(stopped.partial)
+        raise
+    except SvcError as error:
+        settle(error.partial)
+        raise
+    settle(completion)
+    return completion
+
+
+def follow(
+    stream: CompletionStream,
+    growing: Growing,
+    *,
+    take: Callable[[Delta], None] | None = None,
+) -> Completion:
+    """Show a reply as it comes, and leave the final form to the caller.
+
+    Args:
+        stream: Under way.
+        growing: Where it is shown.
+        take: Shows a piece of the first choice; its text is shown if None.
+
+    Raises:
+        Interrupted: The user stopped it.
+        SvcError: It failed.
+    """
+    try:
+        while not stream.is_done:
+            for item in stream.poll(POLL_S):
+                if isinstance(item, Waiting):
+                    growing.note(f"waiting {item.wait_s:.0f} s: {item.reason}")
+                elif item.index == 0:
+                    (take or _adding(growing))(item)
+            growing.flush()
+        completion = stream.completion
+    except KeyboardInterrupt:
+        raise Interrupted(stream.cancel()) from None
+    return completion
+
+
+def _adding(growing: Growing) -> Callable[[Delta], None]:
+    return lambda delta: growing.add(delta.text or "")
+
+
+_PYTHON = {"python", "py", "python3", "ipython", "ipython3"}
+
+
+@dataclass(frozen=True, slots=True)
+class NextCell:
+    """What is put into the next cell.
+
+    Attributes:
+        code: None for nothing.
+        note: What the footer says of it.
+    """
+
+    code: str | None = None
+    note: str = ""
+
+
+def next_cell(completion: Completion, mode: Mode) -> NextCell:
+    """Choose the code of a reply: the first Python block, or else the first.
+
+    Args:
+        completion: The reply; the first choice counts.
+        mode: How the cell shows replies; where nobody watches, no cell is made.
+    """
+    if completion.is_partial:
+        return NextCell()
+    found = fences(completion.text)
+    if not found:
+        return NextCell(note="no code block in the reply")
+    chosen = next((each for each in found if each.language in _PYTHON), found[0])
+    if mode is Mode.SETTLED:
+        return NextCell(note="nobody watches, so no cell was made of the code")
+    which = "the code"
+    if len(found) > 1:
+        which = f"code block {found.index(chosen) + 1} of {len(found)}"
+    words = [] if chosen.language in {"", *_PYTHON} else [chosen.language[:20]]
+    words += [] if chosen.is_closed else ["unfinished"]
+    kind = f" ({', '.join(words)})" if words else ""
+    note = f"{which}{kind} is in the next cell, and was not run"
+    return NextCell(visible(chosen.code.removesuffix("\n")), note)
+
+
+_PART = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+_OPENING, _CLOSING = frozenset("{["), frozenset("}]")
+_SPACED = {":": ": "}
+_INDENT = "  "
+
+
+def lay_out(final: Final, layout: str | None, mode: Mode) -> Final:
+    """Return the final form drawn as asked for.
+
+    Args:
+        final: As Markdown.
+        layout: One of `options.LAYOUTS`; None for markdown.
+        mode: Where it is drawn.
+    """
+    if layout == "text":
+        return replace(final, is_verbatim=True)
+    if layout == "json":
+        return _as_json(final)
+    if layout == "html" and mode is not Mode.PLAIN:
+        texts = tuple(_block(text, {"html"}) for text in final.texts)
+        return replace(final, texts=texts, is_page=True)
+    return replace(final, is_verbatim=layout == "html")
+
+
+def _as_json(final: Final) -> Final:
+    found = [_json_of(text) for text in final.texts]
+    problems = [f" · {why}" for _, why in found if why]
+    return replace(
+        final,
+        texts=tuple(text for text, _ in found),
+        footer=final.footer + "".join(problems),
+        is_verbatim=True,
+    )
+
+
+def _json_of(text: str) -> tuple[str, str]:
+    """Return JSON set out; else the text as it is, and why it is none."""
+    source = _block(text, {"json", ""})
+    try:
+        json.loads(source, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        return text, f"not JSON: {error.msg}, line {error.lineno} column {error.colno}"
+    except (ValueError, RecursionError) as error:
+        return text, f"not JSON that can be read: {error}"
+    return _set_out(source), ""
+
+
+def _refuse(name: str) -> object:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _block(text: str, languages: set[str]) -> str:
+    """Return the one block of these languages if there is just one; else the text."""
+    found: list[Fence] = [each for each in fences(text) if each.language in languages]
+    return found[0].code if len(found) == 1 else text
+
+
+def _set_out(source: str) -> str:
+    """Give each part of valid JSON a line of its own; numbers and keys stay."""
+    out: list[str] = []
+    depth = 0
+    parts = _PART.findall(source)
+    for part, follows in zip(parts, [*parts[1:], ""], strict=True):
+        if part in _CLOSING:
+            depth -= 1
+            is_empty = out[-1] in _OPENING
+            out.append(part if is_empty else f"\n{_INDENT * depth}{part}")
+            continue
+        depth += part in _OPENING
+        out.append(_SPACED.get(part) or _readable(part))
+        if part == "," or (part in _OPENING and follows not in _CLOSING):
+            out.append("\n" + _INDENT * depth)
+    return "".join(out)
+
+
+def _readable(part: str) -> str:
+    """Write letters for their escapes in a text."""
+    is_text = part.startswith('"')
+    return json.dumps(json.loads(part), ensure_ascii=False) if is_text else part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryRun:
+    """A request that was not sent.
+
+    Attributes:
+        request: What would be sent.
+        notes: What the footer would say: what is put in, what is left out.
+        wait: How long a limit would make it wait, in words; empty for not at all.
+    """
+
+    request: CompletionRequest
+    notes: tuple[str, ...] = ()
+    wait: str = ""
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Estimated tokens of the prompt."""
+        return estimate_prompt_tokens(self.request.messages, self.request.tools)
+
+    @property
+    def room_tokens(self) -> int:
+        """What the prompt leaves of 8192, by the estimate; below 0 if it is over."""
+        return BUDGET_TOKENS - self.prompt_tokens
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The figures, in words."""
+        params = ", ".join(f"{k}={v!r}" for k, v in self.request.params.items())
+        tools = self.request.tools
+        names = ", ".join(str(each["function"]["name"]) for each in tools)
+        offered = f"tools offered, about {estimate_prompt_tokens((), tools)} tokens"
+        size = f"prompt about {self.prompt_tokens} tokens (estimated)"
+        return (
+            f"model {self.request.model}; parameters sent: {params or 'none'}",
+            f"{size}; room left in {BUDGET_TOKENS}: {self.room_tokens}",
+            self.wait or "no limit would make it wait now",
+            *([f"{offered}: {names}"] if tools else []),
+            *self.notes,
+        )
+
+    def __repr__(self) -> str:
+        return self._repr_mimebundle_()["text/plain"]
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
+        entries = [
+            Entry(heading=message.role, text=message.content or "")
+            for message in self.request.messages
+        ]
+        figures = Entry(heading="would be sent with", text="\n".join(self.lines))
+        return transcript("Dry run: nothing was sent", [*entries, figures])

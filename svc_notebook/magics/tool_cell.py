@@ -1,0 +1,494 @@
+"""A cell whose tools are run: rounds of requests in one growing output.
+
+What it is not: the rounds (see `chat.loop`). Rules: calls are shown as they form and
+run only when the reply is whole; what was said before a call stays; a cell ends with
+one final form, the trail folded in it, however it ended.
+"""
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from svc_notebook.budget import MaxTokens
+from svc_notebook.client.sync import CompletionStream
+from svc_notebook.completion import Completion
+from svc_notebook.display.reply import Final
+from svc_notebook.display.stream import Growing, Mode
+from svc_notebook.display.tool_calls import Step as TrailStep
+from svc_notebook.display.tool_calls import call_line
+from svc_notebook.errors import ParameterError, SvcError
+from svc_notebook.exchange import Origin
+from svc_notebook.service.chunk import Delta
+from svc_notebook.service.request import CompletionRequest
+from svc_notebook.service.tool import ToolCall
+from svc_notebook.session import Session
+from svc_notebook.tokens import estimate_prompt_tokens
+from svc_notebook.tools.calling import ToolRun
+from svc_notebook.tools.consent import Consent, Decision, Proposal, Remembered
+from svc_notebook.tools.consent_prompt import AtPrompt, to_consent
+from svc_notebook.tools.rounds import (
+    MAX_ROUNDS,
+    Outcome,
+    Rounds,
+    RoundsInterrupted,
+    run_rounds,
+)
+from svc_notebook.tools.tool import Tool
+from svc_notebook.tools.tool_record import Keep
+from svc_notebook.tools.toolbox import Toolbox, to_toolbox
+
+from .cell import Interrupted
+from .reply_cell import follow
+
+Start = Callable[[CompletionRequest, Origin], CompletionStream]
+UNASKED = (
+    "denied, since nobody could be asked; --confirm-tools none, or %config "
+    "SvcMagics.confirm_tools, allows it"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offered:
+    """The tools of a cell, and how they are run.
+
+    Attributes:
+        toolbox: On offer.
+        rounds: Limits.
+        consent: Asked for calls that want it.
+        at_prompt: Counts those that nobody could be asked about.
+        keep: Takes each call for the record.
+        hide: Blots the key out of a text.
+    """
+
+    toolbox: Toolbox
+    rounds: Rounds
+    consent: Consent
+    at_prompt: AtPrompt
+    keep: Keep
+    hide: Callable[[str], str]
+
+
+class RoundsCell:
+    """One cell under way.
+
+    Args:
+        start: Begins a request.
+        growing: Where it is shown.
+        mode: How.
+        draw: Makes the final form of a completion.
+    """
+
+    def __init__(
+        self,
+        start: Start,
+        growing: Growing,
+        mode: Mode,
+        draw: Callable[[Completion], Final],
+    ) -> None:
+        self._start = start
+        self._growing = growing
+        self._is_plain = mode is Mode.PLAIN
+        self._draw = draw
+        self._said: list[str] = []  # what came with calls, round by round
+        self._trail: list[ToolRun] = []
+        self._last: Completion | None = None
+        self._forming: dict[Any, str] = {}
+        self._is_between = False
+
+    def run(
+        self, request: CompletionRequest, origin: Origin, offered: Offered
+    ) -> Completion:
+        """Run the rounds and draw what they came to.
+
+        Raises:
+            Interrupted: The user stopped it; what had come is shown and marked.
+            SvcError: It failed; what had come is shown.
+        """
+        n_unasked = offered.at_prompt.n_unasked
+        try:
+            outcome = self._outcome(request, origin, offered)
+        except RoundsInterrupted as stopped:
+            kept = stopped.completion.with_trail(stopped.trail)
+            self._settle(kept, mark="interrupted")
+            raise Interrupted(kept) from None
+        except Interrupted as stopped:
+            self._settle(stopped.partial, mark="interrupted")
+            raise
+        except KeyboardInterrupt:  # between a reply and its calls
+            last = self._last.with_trail(tuple(self._trail)) if self._last else None
+            self._settle(last, mark="interrupted")
+            raise Interrupted(last) from None
+        except SvcError as error:
+            partial = error.partial if isinstance(error.partial, Completion) else None
+            self._settle(partial, mark="incomplete")
+            raise
+        denied = offered.at_prompt.n_unasked - n_unasked
+        self._settle(outcome.completion, _notes(outcome, self._n_rounds, denied))
+        return outcome.completion
+
+    @property
+    def _n_rounds(self) -> int:
+        return len(self._said) + 1
+
+    def _outcome(
+        self, request: CompletionRequest, origin: Origin, offered: Offered
+    ) -> Outcome:
+        return run_rounds(
+            request,
+            origin,
+            toolbox=offered.toolbox,
+            send=self._send,
+            consent=self._asking(offered.consent),
+            rounds=offered.rounds,
+            told=self._told,
+            keep=offered.keep,
+            hide=offered.hide,
+        )
+
+    def _send(self, request: CompletionRequest, origin: Origin) -> Completion:
+        if self._last is not None:
+            self._said.append(self._last.text)
+        self._last = None
+        self._is_between = any(self._said)
+        self._forming = {}
+        stream = self._start(request, origin)
+        self._last = follow(stream, self._growing, take=self._take)
+        return self._last
+
+    def _take(self, delta: Delta) -> None:
+        """Show a piece of a reply: its text, or calls as they form."""
+        if delta.text:
+            if self._is_between:
+                self._growing.add("\n\n")
+                self._is_between = False
+            self._growing.add(delta.text)
+        for piece in delta.calls:
+            so_far = self._forming.get(piece.index, "")
+            name, _, arguments = so_far.partition("(")
+            # a name may come in pieces, or whole in each piece
+            name += piece.name if piece.name and piece.name != name else ""
+            self._forming[piece.index] = f"{name}({(arguments + piece.arguments)[:200]}"
+            self._note_call(name, self._forming[piece.index].partition("(")[2])
+
+    def _note_call(self, name: str, arguments: str) -> None:
+        if self._is_plain:  # a printed line cannot be taken back
+            self._growing.note(f"calling {name} ...")
+        else:
+            self._growing.note(f"calling {call_line(name, arguments)} ...")
+
+    def _told(self, what: ToolCall | ToolRun) -> None:
+        if isinstance(what, ToolRun):
+            self._trail.append(what)
+            self._growing.step(what)
+        elif not self._is_plain:
+            line = call_line(what.function.name, what.function.arguments)
+            self._growing.note(f"running {line} ...", is_now=True)
+
+    def _asking(self, consent: Consent) -> Consent:
+        def asked(proposal: Proposal) -> Decision:
+            self._growing.flush()
+            return consent(proposal)
+
+        return asked
+
+    def _settle(
+        self, completion: Completion | None, notes: str = "", *, mark: str = ""
+    ) -> None:
+        """Draw the final form: what was said in all rounds, and the trail."""
+        trail: tuple[TrailStep, ...] = tuple(self._trail)
+        shown = completion or self._last
+        if shown is None and not trail:
+            self._growing.settle(None)
+            return
+        final = self._draw(shown.with_trail(trail)) if shown else Final(texts=())
+        texts = [text for text in (*self._said, *final.texts) if text]
+        footer = " · ".join(part for part in (final.footer, notes) if part)
+        is_marked = mark in {"", *final.marks}
+        self._growing.settle(
+            replace(
+                final,
+                texts=("\n\n".join(texts),) if texts else (),
+                footer=footer,
+                marks=final.marks if is_marked else (*final.marks, mark),
+                trail=final.trail or trail,
+            )
+        )
+
+
+def _notes(outcome: Outcome, n_rounds: int, n_denied: int) -> str:
+    n_calls = len(outcome.trail)
+    parts = []
+    if n_calls:
+        calls = "1 tool call" if n_calls == 1 else f"{n_calls} tool calls"
+        parts.append(f"{calls}, the last of {n_rounds} rounds")
+    if n_denied:
+        parts.append(f"{n_denied} {UNASKED}")
+    return " · ".join(parts)
+
+
+def to_offered(
+    session: Session,
+    toolbox: Toolbox,
+    *,
+    confirm_tools: str,
+    max_rounds: int | None,
+    max_tokens: MaxTokens,
+) -> Offered:
+    """Put together how the tools of a cell are run.
+
+    Args:
+        session: This kernel's.
+        toolbox: On offer.
+        confirm_tools: Which calls ask first: marked, all or none.
+        max_rounds: Most requests; the usual number if None.
+        max_tokens: As asked for.
+
+    Raises:
+        ParameterError: There are too few rounds.
+    """
+    confirm = {"marked": None, "all": True, "none": False}[confirm_tools]
+    consent, ask_for = to_consent(confirm, session.consent)
+    return Offered(
+        toolbox=toolbox,
+        rounds=Rounds(
+            max_rounds=MAX_ROUNDS if max_rounds is None else max_rounds,
+            max_tokens=max_tokens,
+            ask_for=ask_for,
+        ),
+        consent=consent,
+        at_prompt=session.at_prompt,
+        keep=session.tool_record,
+        hide=session.key_hider(),
+    )
+
+
+if TYPE_CHECKING:  # pandas loads when a frame is asked for
+    import pandas as pd
+
+_NOTE_CHARS = 60
+
+
+def to_tools(names: Sequence[str], variables: Mapping[str, object]) -> Toolbox:
+    """Find the tools that a line names.
+
+    Args:
+        names: Of variables that hold a tool, a toolbox, a function or a definition.
+        variables: The notebook's.
+
+    Raises:
+        ParameterError: One is not there, or is no tool; near names are given.
+        ToolSchemaError: One cannot be offered.
+    """
+    found = Toolbox()
+    for name in names:
+        found += to_toolbox(_found(name, variables))
+    return found
+
+
+def tools_of_every_cell(
+    names: Sequence[str], variables: Mapping[str, object]
+) -> Toolbox:
+    """Find the tools that are offered in every cell.
+
+    Raises:
+        ParameterError: One is gone; it says how to offer it no longer.
+        ToolSchemaError: One cannot be offered.
+    """
+    try:
+        return to_tools(names, variables)
+    except SvcError as error:
+        error.add_note(
+            f"Every cell offers {', '.join(names)} (%config SvcMagics.tools); "
+            "`%svc tools remove NAME` ends that, --tools none does for one cell."
+        )
+        raise
+
+
+def known_tools(variables: Mapping[str, object]) -> dict[str, Toolbox]:
+    """Return the variables that hold tools, by name."""
+    return {
+        name: to_toolbox(value)
+        for name, value in variables.items()
+        if isinstance(value, (Tool, Toolbox)) and not name.startswith("_")
+    }
+
+
+def tools_df(
+    variables: Mapping[str, object], offered: Sequence[str], always: Sequence[str]
+) -> "pd.DataFrame":
+    """List the tools that the notebook's variables hold.
+
+    Args:
+        variables: The notebook's.
+        offered: Names of variables that are offered in every cell.
+        always: Names of tools whose calls are always allowed.
+
+    Returns:
+        One row a tool, in the order of the variables, indexed by `variable`.
+    """
+    import pandas as pd  # noqa: PLC0415 - loads when a frame is asked for
+
+    rows = [
+        (variable, tool)
+        for variable, toolbox in known_tools(variables).items()
+        for tool in toolbox
+    ]
+    frame = pd.DataFrame(
+        {
+            "variable": [variable for variable, _ in rows],
+            "tool": [tool.name for _, tool in rows],
+            "parameters": [", ".join(tool.parameter_names) for _, tool in rows],
+            "description": [_first_line(tool) for _, tool in rows],
+            "asks_first": [
+                tool.confirm and tool.name not in always for _, tool in rows
+            ],
+            "in_every_cell": [variable in offered for variable, _ in rows],
+            "est_tokens": [
+                estimate_prompt_tokens((), [tool.definition]) for _, tool in rows
+            ],
+        }
+    )
+    texts = ("variable", "tool", "parameters", "description")
+    return frame.astype(
+        {
+            **dict.fromkeys(texts, "string"),
+            "asks_first": "boolean",
+            "in_every_cell": "boolean",
+            "est_tokens": "Int64",
+        }
+    ).set_index("variable")
+
+
+def definitions_text(name: str, variables: Mapping[str, object]) -> str:
+    """Write out what is sent of a tool, and its size.
+
+    Raises:
+        ParameterError: There is none of this name.
+    """
+    toolbox = to_tools([name], variables)
+    texts = [
+        json.dumps(each, ensure_ascii=False, indent=2) for each in toolbox.definitions
+    ]
+    size = f"about {toolbox.n_tokens} tokens in every request that offers it"
+    return "\n".join([*texts, f"({size})"])
+
+
+def tools_command(
+    words: Sequence[str],
+    variables: Mapping[str, object],
+    *,
+    offered: Sequence[str],
+    offer: Callable[[Sequence[str]], None],
+    consent: Remembered,
+) -> object:
+    """Do what `%svc tools …` says.
+
+    Args:
+        words: Behind `tools`.
+        variables: The notebook's.
+        offered: Names of variables that are offered in every cell.
+        offer: Sets these.
+        consent: Knows which tools are always allowed.
+
+    Raises:
+        ParameterError: There is no such tool, or the words mean nothing.
+    """
+    if not words:
+        return tools_df(variables, offered, consent.always)
+    if words[0] == "ask":
+        return _ask_again(words[1:], variables, consent)
+    if len(words) == 1 and words[0] in ("add", "remove"):
+        raise ParameterError(
+            f"%svc tools {words[0]} needs a name, as in `%svc tools {words[0]} "
+            "weather`; `%svc tools` lists them.",
+            param="tools",
+        )
+    if len(words) == 1:
+        return definitions_text(words[0], variables)
+    verb, name = words
+    if verb == "add":
+        to_tools([*offered, name], variables)
+        offer(tuple(dict.fromkeys([*offered, name])))
+        return f"{name} is now offered in every %%svc cell; `%svc tools remove {name}`."
+    if verb == "remove" and name in offered:
+        offer([each for each in offered if each != name])
+        return f"{name} is no longer offered where a cell does not name it."
+    if verb == "remove":
+        there = ", ".join(offered) or "no tools"
+        raise ParameterError(
+            f"{name} is not offered in every cell; {there} are. A cell's own tools are "
+            "those that its --tools names.",
+            param="tools",
+        )
+    raise ParameterError(
+        f"%svc tools {verb} {name}: a command or a question? Nothing was sent. The "
+        "command is `%svc tools [[add|remove|ask] NAME]`; to ask, write "
+        f"`%svc ask tools {verb} {name}`.",
+        param="line",
+    )
+
+
+def _ask_again(
+    names: Sequence[str], variables: Mapping[str, object], consent: Remembered
+) -> str:
+    """Forget that calls are always allowed: of one tool, of those a variable holds."""
+    held = known_tools(variables).get(names[0]) if names else None
+    wanted = {*names, *(held.names if held else ())}
+    forgotten = [each for each in consent.always if each in wanted or not names]
+    if names and held is None and not forgotten:
+        to_tools(names, variables)  # says that there is none, and which are near
+    for each in forgotten:
+        consent.forget(each)
+    if not forgotten:
+        said = f"{names[0]} is not" if names else "No tool is"
+        return f"{said} always allowed; nothing changed."
+    return f"Asks again before calls that want it: {', '.join(forgotten)}."
+
+
+def tool_notes(variables: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    """Return the names of tools with a word on each, for Tab."""
+    return tuple(
+        (name, ", ".join(map(_first_line, toolbox))[:_NOTE_CHARS])
+        for name, toolbox in known_tools(variables).items()
+    )
+
+
+def _found(name: str, variables: Mapping[str, object]) -> object:
+    if name in variables:
+        value = variables[name]
+        if _can_be_offered(value):
+            return value
+        raise ParameterError(
+            f"{name} is {type(value).__name__}, not a tool; give a function, made a "
+            "tool with @svc.tool if you like, or a svc.Toolbox.",
+            param="tools",
+        )
+    tools = list(known_tools(variables))
+    near = get_close_matches(name, [*tools, *_functions(variables)], n=1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    there = f" The tools here are {', '.join(tools)}." if tools else ""
+    raise ParameterError(
+        f"There is no variable {name!r} to offer as a tool.{hint}{there} Define it "
+        "first, with @svc.tool above the function; `%svc tools` lists them.",
+        param="tools",
+    )
+
+
+def _can_be_offered(value: object) -> bool:
+    is_made = isinstance(value, (Tool, Toolbox, Mapping, list, tuple))
+    return is_made or inspect.isroutine(value)
+
+
+def _functions(variables: Mapping[str, object]) -> list[str]:
+    return [
+        name
+        for name, value in variables.items()
+        if inspect.isfunction(value) and not name.startswith("_")
+    ]
+
+
+def _first_line(tool: Tool) -> str:
+    return tool.description.strip().split("\n", 1)[0]

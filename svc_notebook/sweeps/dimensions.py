@@ -1,0 +1,303 @@
+"""Dimensions: what varies together, as the points it takes.
+
+One list is a dimension, lists that are tied are one, a list of cells is one; the
+grid is the product of its dimensions. Rules: pure; a name belongs to one dimension;
+None is a value that is not sent.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.service.params import PARAM_NAMES, PARAMS
+from svc_notebook.tools.tool_options import to_offer
+
+from .source import is_missing, source_of
+
+_ONE_AS_A_LIST: dict[str, Callable[[object], bool]] = {
+    "stop": lambda each: isinstance(each, str),
+    "tools": lambda each: isinstance(each, Mapping) or callable(each),
+}
+"""Parameters whose one value is itself a list, and of what."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """One thing that was given, with the values it takes.
+
+    Attributes:
+        name: As given.
+        values: In the order as given; one for what does not vary.
+        is_varied: Whether it was given as a list.
+    """
+
+    name: str
+    values: tuple[Any, ...]
+    is_varied: bool
+
+
+def axis_of(name: str, value: object) -> Axis:
+    """Tell one value from a list of values.
+
+    Args:
+        name: `model`, `system` or a parameter.
+        value: As given.
+
+    Raises:
+        ParameterError: The list is empty, or has no order.
+        ToolSchemaError: A function in `tools` cannot be offered.
+    """
+    several = _several(name, value)
+    if several is None or _is_one(name, several):
+        return Axis(name=name, values=(sent(name, value),), is_varied=False)
+    if not several:
+        raise ParameterError(
+            f"{name} is an empty list, so there would be nothing to ask; give at "
+            "least one value, or leave it out.",
+            param=name,
+        )
+    values = tuple(sent(name, each) for each in several)
+    return Axis(name=name, values=values, is_varied=True)
+
+
+def sent(name: str, value: object) -> object:
+    """Return a value as requests have it: functions as the definitions of tools.
+
+    Raises:
+        ParameterError: It is nothing to be offered as tools.
+        ToolSchemaError: A function cannot be offered.
+    """
+    if name != "tools":
+        return value
+    return to_offer(value, run_tools=False).definitions
+
+
+def prompts_of(prompt: object) -> tuple[Any, ...]:
+    """Tell one prompt, a text or a list of messages, from a list of prompts."""
+    if not has_many(prompt):
+        return (prompt,)
+    return axis_of("prompt", prompt).values
+
+
+def has_many(prompt: object) -> bool:
+    """Say whether these are several prompts: a list of anything but messages."""
+    several = _several("prompt", prompt)
+    if several is None:
+        return False
+    return not several or any(_is_prompt(each) for each in several)
+
+
+def _is_prompt(each: object) -> bool:
+    return isinstance(each, str) or _several("prompt", each) is not None
+
+
+def _several(name: str, value: object) -> tuple[Any, ...] | None:
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        return None
+    if isinstance(value, (set, frozenset)):
+        raise ParameterError(
+            f"{name} is a set, which has no order; give a list.", param=name
+        )
+    to_list = getattr(value, "tolist", None)  # numpy and pandas: plain Python values
+    if not callable(to_list):
+        return tuple(value)
+    values = to_list()
+    return tuple(values) if isinstance(values, list) else None
+
+
+def _is_one(name: str, several: Sequence[object]) -> bool:
+    kind = _ONE_AS_A_LIST.get(name)
+    if kind is None or not several:
+        return False
+    return all(map(kind, several))
+
+
+ASKED = ("prompt", "model", "system", "tools", *PARAM_NAMES)
+"""Names of what is sent; any other name in a list of cells is a column."""
+TOOLS = "tools"
+ROWS = "rows"
+"""What the rows are called among the lists that are tied."""
+_INTEGERS = frozenset(param.name for param in PARAMS if param.kind == "integer")
+_SHOWN_CHARS = 60
+
+Tied = Sequence[str] | Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dimension:
+    """What varies together.
+
+    Attributes:
+        names: What it gives values to.
+        points: The values, by name; a name that a point lacks is not sent.
+        is_varied: Whether it was given as a list.
+        is_by_row: Whether each row has a point of its own: it is tied to the rows.
+    """
+
+    names: tuple[str, ...]
+    points: tuple[Mapping[str, Any], ...]
+    is_varied: bool
+    is_by_row: bool = False
+
+    def in_words(self, position: int) -> str:
+        """Return what one point stands for, for people."""
+        point = self.points[position]
+        found = ((name, point.get(name)) for name in self.names)
+        return ", ".join(
+            f"{name}={tool_names(value) if name == TOOLS else short(value)}"
+            for name, value in found
+        )
+
+
+def tool_names(definitions: Iterable[Mapping[str, Any]] | None) -> str | None:
+    """Return the names of tools that are offered; None if none are."""
+    if definitions is None:
+        return None
+    return ", ".join(str(each["function"]["name"]) for each in definitions)
+
+
+def short(value: object) -> str:
+    """Return a value for people: its beginning, if it is long."""
+    shown = repr(value)
+    return shown if len(shown) <= _SHOWN_CHARS else shown[: _SHOWN_CHARS - 3] + "..."
+
+
+def dimension_of(axis: Axis) -> Dimension:
+    """Return one list, or one value, as a dimension."""
+    points = tuple({axis.name: value} for value in axis.values)
+    return Dimension(names=(axis.name,), points=points, is_varied=axis.is_varied)
+
+
+def tie(
+    axes: Iterable[Axis], tied: Tied, *, n_rows: int | None = None
+) -> tuple[Dimension, ...]:
+    """Return the dimensions of axes, some of them tied together.
+
+    Args:
+        axes: In the order in which they vary.
+        tied: Names whose lists go side by side; or several such groups. `rows` among
+            them gives each row a value of its own.
+        n_rows: How many rows there are; None without rows.
+
+    Raises:
+        ParameterError: A name is no list that was given, is tied twice, or two lists
+            that are tied differ in length.
+    """
+    by_name = {axis.name: axis for axis in axes}
+    groups = _groups(tied)
+    sizes = {axis.name: len(axis.values) for axis in by_name.values() if axis.is_varied}
+    _check_groups(groups, sizes if n_rows is None else {ROWS: n_rows, **sizes})
+    by_row = {name for group in groups if ROWS in group for name in group}
+    groups = [tuple(name for name in group if name != ROWS) for group in groups]
+    first = {group[0]: group for group in groups if group}
+    others = {name for group in groups for name in group[1:]}
+    return tuple(
+        _zipped([by_name[each] for each in first[name]], is_by_row=name in by_row)
+        if name in first
+        else dimension_of(axis)
+        for name, axis in by_name.items()
+        if name not in others
+    )
+
+
+def cells_of(cells: object) -> Dimension:
+    """Read a list, or a DataFrame, of cells as one dimension.
+
+    Args:
+        cells: One cell a row; what is missing in a row is not sent.
+
+    Raises:
+        ParameterError: It is no such list.
+    """
+    source = source_of(cells, called="cells")
+    points = tuple(
+        {
+            name: _mended(name, value)
+            for name, value in source.row(position).items()
+            if _is_given(value)
+        }
+        for position in range(len(source))
+    )
+    return Dimension(names=tuple(source.columns), points=points, is_varied=True)
+
+
+def check_names(dimensions: Sequence[Dimension], columns: Iterable[str]) -> None:
+    """Refuse a name that is given twice, or that a parameter and a column share.
+
+    Raises:
+        ParameterError: The name is named.
+    """
+    seen: set[str] = set()
+    for name in (name for dimension in dimensions for name in dimension.names):
+        if name in seen:
+            raise ParameterError(
+                f"{name} is given twice, by its own name and in cells; give it once.",
+                param=name,
+            )
+        seen.add(name)
+    for name in columns:
+        if name in seen - set(ASKED):
+            raise ParameterError(
+                f"The column {name!r} is in rows and in cells; rename one of them.",
+                param="cells",
+            )
+
+
+def _is_given(value: object) -> bool:
+    return not is_missing(value)
+
+
+def _mended(name: str, value: object) -> object:
+    # a column of integers with a gap comes as floats
+    if name in _INTEGERS and isinstance(value, float) and value.is_integer():
+        return int(value)
+    return sent(name, value)
+
+
+def _groups(tied: Tied) -> list[tuple[str, ...]]:
+    if not isinstance(tied, Iterable):
+        raise ParameterError(
+            f"tied is {type(tied).__name__}; give a list of names.", param="tied"
+        )
+    each = [tied] if isinstance(tied, str) else list(tied)
+    if not each:
+        return []
+    if all(isinstance(name, str) for name in each):
+        return [tuple(str(name) for name in each)]
+    return [tuple(str(name) for name in group) for group in each]
+
+
+def _check_groups(groups: Sequence[Sequence[str]], sizes: Mapping[str, int]) -> None:
+    names = [name for group in groups for name in group]
+    for name in names:
+        if name not in sizes or names.count(name) > 1:
+            raise ParameterError(
+                f"tied names {name!r}, which must be one of the lists given, once; "
+                f"those are: {', '.join(sizes) or 'none'}.",
+                param="tied",
+            )
+    for group in groups:
+        if len(group) == 1:
+            raise ParameterError(
+                f"tied has {group[0]!r} alone; name the lists that go side by side, "
+                f"at least two of {', '.join(sizes)}.",
+                param="tied",
+            )
+        found = {name: sizes[name] for name in group}
+        if len(set(found.values())) > 1:
+            said = ", ".join(f"{name} has {size}" for name, size in found.items())
+            raise ParameterError(
+                f"Lists that are tied have one length, since their values go side by "
+                f"side; {said}.",
+                param="tied",
+            )
+
+
+def _zipped(axes: Sequence[Axis], *, is_by_row: bool) -> Dimension:
+    names = tuple(axis.name for axis in axes)
+    points = tuple(
+        dict(zip(names, values, strict=True))
+        for values in zip(*(axis.values for axis in axes), strict=True)
+    )
+    return Dimension(names=names, points=points, is_varied=True, is_by_row=is_by_row)

@@ -1,0 +1,307 @@
+"""The summary of a run: one row a group of cells.
+
+What it is not: usage (see `ledger.usage`), which counts requests, repeated ones
+included; here each cell counts once, by the exchange that stands for it. Rules: pure;
+rows are looked at once; a sum is missing where nothing went into it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from operator import attrgetter
+from typing import Any
+
+import pandas as pd
+from msgspec.structs import replace
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.exchange import Exchange
+from svc_notebook.ledger.columns import Column, Scalar, pick, template_columns
+from svc_notebook.ledger.frames import usage_df
+from svc_notebook.ledger.reply_columns import PROMPT, REPLIES, Reply, to_replies
+
+from .grid import Grid
+from .resume import key_of
+from .source import ROW, Source
+
+
+@dataclass(slots=True)
+class Group:
+    """What the cells of a group have come to.
+
+    Attributes:
+        key: What they have in common.
+        row: Position of the row that the first of them was filled from.
+        others: As the columns of `SUMMARY`.
+    """
+
+    key: tuple[Scalar, ...]
+    row: int = 0
+    n_cells: int = 0
+    n_ok: int = 0
+    n_failed: int = 0
+    n_replies: int = 0
+    n_cut: int = 0
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    total_tokens: int | None = None
+    latencies_s: list[float] = field(default_factory=list)
+
+    def add(self, row: Reply) -> None:
+        """Count a row in."""
+        exchange = row.exchange
+        if exchange is not None and row.choice is not None:
+            self.n_replies += exchange.status == "ok"
+            self.n_cut += exchange.is_cut(row.choice)
+        if not row.is_first:
+            return
+        self.n_cells += 1
+        self.n_ok += row.status == "ok"
+        self.n_failed += row.status == "error"
+        if row.usage is not None:
+            usage = row.usage
+            self.prompt_tokens = _sum(self.prompt_tokens, usage.prompt_tokens)
+            self.completion_tokens = _sum(
+                self.completion_tokens, usage.completion_tokens
+            )
+            self.total_tokens = _sum(self.total_tokens, usage.total_tokens)
+        if row.status == "ok" and exchange and exchange.latency_s is not None:
+            self.latencies_s.append(exchange.latency_s)
+
+    def latency_s(self, share: float) -> float | None:
+        """Return a quantile of the latencies of good cells."""
+        return quantile(self.latencies_s, share)
+
+
+def quantile(values: Sequence[float], share: float) -> float | None:
+    """Return the value below which this share lies, between two if need be."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    position = share * (len(ordered) - 1)
+    below = int(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+
+
+def _count(name: str, doc: str) -> Column[Group]:
+    return Column(name=name, dtype="Int64", read=attrgetter(name), doc=doc)
+
+
+def _tokens(name: str) -> Column[Group]:
+    doc = "sum of what the service reported; missing if it reported none"
+    read = attrgetter(name)
+    return Column(name=name, dtype="Int64", unit="tokens", read=read, doc=doc)
+
+
+def _latency(name: str, share: float) -> Column[Group]:
+    def read(group: Group) -> Scalar:
+        return group.latency_s(share)
+
+    doc = f"quantile {share:g} of latency_s of the cells that are ok"
+    return Column(name=name, dtype="Float64", unit="s", read=read, doc=doc)
+
+
+SUMMARY: tuple[Column[Group], ...] = (
+    _count("n_cells", "cells, asked or not"),
+    _count("n_ok", "cells with a good answer"),
+    _count("n_failed", "cells whose answer is an error"),
+    _count("n_replies", "choices of good answers"),
+    _count("n_cut", "of all choices, those that ended for want of tokens"),
+    _tokens("prompt_tokens"),
+    _tokens("completion_tokens"),
+    _tokens("total_tokens"),
+    _latency("latency_p50_s", 0.5),
+    _latency("latency_p90_s", 0.9),
+    _latency("latency_max_s", 1.0),
+)
+"""What `summary_df` says of each group, after the columns it was grouped by."""
+
+
+def reply_columns(
+    rows: Sequence[Reply], *, names: Iterable[str] = ()
+) -> tuple[Column[Reply], ...]:
+    """Return the columns of these rows, those of their source included.
+
+    Args:
+        rows: Of replies.
+        names: Of columns beside those of replies, also if no row has them.
+    """
+    found: tuple[Column[Reply], ...] = template_columns(
+        chain([dict.fromkeys(names)], (row.origin.columns for row in rows)),
+        lambda row: row.origin.columns,
+        [column.name for column in REPLIES],
+    )
+    return (*REPLIES, *found)
+
+
+def final_names(grid: Grid) -> dict[str, str]:
+    """Return what each column beside the replies is called in a frame of them."""
+    keys = grid.column_names
+    columns = reply_columns((), names=keys)[len(REPLIES) :]
+    return dict(zip(keys, (column.name for column in columns), strict=True))
+
+
+def source_names(grid: Grid) -> dict[str, str]:
+    """Return what each column of the source is called in a frame of replies."""
+    if grid.source is None:
+        return {}
+    names, source = final_names(grid), grid.source
+    keys = list(source.shown)[len(source.index) :]
+    return {name: names[key] for name, key in zip(source.columns, keys, strict=True)}
+
+
+def groups_of(rows: Iterable[Reply], by: Sequence[Column[Reply]]) -> list[Group]:
+    """Return a group for each combination of values, in the order they first come."""
+    found: dict[tuple[Scalar, ...], Group] = {}
+    for row in rows:
+        key = tuple(column.read(row) for column in by)
+        if key not in found:
+            found[key] = Group(key, row=row.origin.columns.get(ROW, 0))
+        found[key].add(row)
+    return list(found.values())
+
+
+def picked(
+    columns: Sequence[Column[Reply]], by: str | Sequence[str], *, param: str
+) -> tuple[Column[Reply], ...]:
+    """Return the columns of these names.
+
+    Raises:
+        ParameterError: A name is unknown; the nearest is named.
+    """
+    try:
+        return pick(columns, by)
+    except ParameterError as problem:
+        message = str(problem)
+    raise ParameterError(message, param=param)
+
+
+def key_columns(by: Sequence[Column[Reply]]) -> tuple[Column[Group], ...]:
+    """Return the columns that hold a group's key, with their dtypes of replies."""
+    return tuple(
+        Column(
+            name=column.name,
+            dtype=column.dtype,
+            unit=column.unit,
+            read=_nth(position),
+            doc=column.doc,
+        )
+        for position, column in enumerate(by)
+    )
+
+
+def _nth(position: int) -> Callable[[Group], Any]:
+    return lambda group: group.key[position]
+
+
+def _sum(before: int | None, more: int | None) -> int | None:
+    return before if more is None else (before or 0) + more
+
+
+def join(frame: pd.DataFrame, grid: Grid) -> pd.DataFrame:
+    """Give the columns of the rows their own dtypes, in a frame of replies.
+
+    Args:
+        frame: One row a reply, with the number of its row.
+        grid: What the replies are of.
+    """
+    if grid.source is None:
+        return frame
+    names = final_names(grid)
+    if frame.empty:
+        at = frame.columns.tolist().index(PROMPT[-1].name) + 1
+        for offset, (key, name) in enumerate(names.items()):
+            kind = "Int64" if key == ROW else "string"
+            frame.insert(at + offset, name, pd.Series([], dtype=kind))
+    joined = set(names.values())
+    here = frame.columns.tolist().index(PROMPT[-1].name) + 1
+    before, after = frame.columns[:here], frame.columns[here:]
+    rest = [name for name in after if name not in joined]
+    # in one order, whichever column the first rows happen to have
+    frame = frame[[*before, *(n for n in names.values() if n in after), *rest]]
+    positions = frame[names[ROW]].to_numpy(dtype="int64")
+    retype(frame, grid.source, names, positions)
+    return frame
+
+
+def retype(
+    frame: pd.DataFrame,
+    source: Source,
+    names: dict[str, str],
+    positions: Iterable[int],
+) -> None:
+    """Replace columns that came from a DataFrame by its own.
+
+    Args:
+        frame: Whose columns are replaced, those it has.
+        source: The rows.
+        names: What each of their columns is called there.
+        positions: The row of the source for each row of the frame.
+    """
+    rows = list(positions)
+    for key, values in _own(source):
+        if names[key] in frame.columns:
+            frame[names[key]] = values.take(rows).array
+
+
+def _own(source: Source) -> Iterator[tuple[str, Any]]:
+    if source.frame is None:
+        return
+    index = source.frame.index
+    keys: Sequence[str] = list(source.shown)
+    for level, key in enumerate(keys[: len(source.index)]):
+        yield key, index.get_level_values(level)
+    for position, key in enumerate(keys[len(source.index) :]):
+        yield key, source.frame.iloc[:, position]
+
+
+def usage_of(
+    exchanges: Iterable[Exchange],
+    grid: Grid,
+    *,
+    by: str | Sequence[str],
+    **rules: Any,  # noqa: ANN401 - as `ledger.frames.usage_df`
+) -> pd.DataFrame:
+    """Sum up what a run used.
+
+    Args:
+        exchanges: Of the run.
+        grid: What was asked.
+        by: Columns of the run's replies to group by, those of its rows included.
+        **rules: What counts, and how tokens are estimated and priced: as for
+            `ledger.frames.usage_df`.
+
+    Raises:
+        ParameterError: `by` names what is no column, or is summed up.
+    """
+    known = reply_columns((), names=grid.column_names)
+    if set(pick(known, by)) <= set(REPLIES):
+        return usage_df(exchanges, by=by, **rules)
+    found = _with_columns(exchanges, grid)
+    firsts = [next(to_replies(each)) for each in found]
+    columns = reply_columns(firsts, names=grid.column_names)
+    frame = usage_df(found, by=by, columns=columns, **rules)
+    if grid.source is not None:
+        rows = _rows_of(firsts, pick(columns, by))
+        retype(frame, grid.source, final_names(grid), rows)
+    return frame
+
+
+def _with_columns(exchanges: Iterable[Exchange], grid: Grid) -> list[Exchange]:
+    """Give exchanges all columns that their cells have in a frame of replies."""
+    cells = {cell.key: grid.source_columns(cell) for cell in grid}
+    return [
+        replace(each, origin=replace(each.origin, columns=cells[key_of(each)]))
+        for each in exchanges
+        if key_of(each) in cells
+    ]
+
+
+def _rows_of(firsts: Iterable[Reply], by: Sequence[Column[Reply]]) -> list[int]:
+    """Return the row of the source that the first request of each group was of."""
+    rows: dict[tuple[object, ...], int] = {}
+    for each in firsts:
+        key = tuple(column.read(each) for column in by)
+        rows.setdefault(key, each.origin.columns.get(ROW, 0))
+    return list(rows.values())

@@ -1,0 +1,464 @@
+"""Lanes: the cells of a run asked side by side, a lane for each model.
+
+What it is not: it knows neither the client nor the ledger; it is given something
+that asks one cell. Rules: cells are pulled when there is room for them, so that a
+million are no million tasks; a slow model holds up no other; a request is sent when
+the model's limit lets it, and not queued before; a refused cell goes back to the
+front of its lane and uses up no try; a model that only fails is given up, and one
+outcome may stop everything.
+"""
+
+import asyncio
+from array import array
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from random import Random
+from typing import Protocol
+
+from svc_notebook.client.attempts import Waiting, Watch
+from svc_notebook.client.rate_limit import Due
+from svc_notebook.errors import RateLimitError, SvcError
+from svc_notebook.service.catalogue import limit_of
+
+from .forecast import last_sent_s
+from .grid import Cell, Grid
+from .resume import CellKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """The service answered.
+
+    Attributes:
+        n_tokens: Of prompt and reply, reported or else estimated.
+    """
+
+    n_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The cell failed, and its row says why.
+
+    Attributes:
+        error: Why.
+        is_of_service: Whether the next cell might well fail for the same reason.
+    """
+
+    error: SvcError
+    is_of_service: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The service's limit was exceeded (429): ask this cell again later."""
+
+    error: RateLimitError
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Nothing more can be asked: no key, no ledger."""
+
+    error: SvcError
+
+
+Outcome = Answered | Failed | Refused | Stop
+
+
+IN_FLIGHT = 8
+"""Most requests in flight for a model whose limit the document does not show."""
+MOST_IN_FLIGHT = 64
+FIRST_WAIT_S = 0.5
+LONGEST_WAIT_S = 30.0
+REFUSALS_IN_A_ROW = 20  # over eight minutes of waiting: this is no passing limit
+FAILURES_IN_A_ROW = 10
+_N_CALM = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cells:
+    """What a lane has to ask.
+
+    Attributes:
+        pull: The cells, made when they are pulled; None for one that needs no asking.
+        n_cells: How many there are to ask.
+    """
+
+    pull: Iterator[Cell | None]
+    n_cells: int
+
+
+def wait_after(n_refusals: int, retry_after_s: float | None) -> float:
+    """Return how long a lane stays closed, in seconds.
+
+    Args:
+        n_refusals: Refusals of this model without an answer between, from 1.
+        retry_after_s: What the service asked for; the wait is never shorter.
+    """
+    doubled_s = FIRST_WAIT_S * 2.0 ** min(max(n_refusals - 1, 0), 16)
+    backoff_s = min(doubled_s, LONGEST_WAIT_S)
+    return max(retry_after_s or 0.0, backoff_s)
+
+
+class Lane:
+    """The queue of one model.
+
+    Args:
+        model: Its id.
+        cells: What to ask.
+        in_flight: Most requests in flight; by the model's limit if None.
+        watch: Told when it closes.
+
+    Attributes:
+        n_cells: How many there were to ask.
+        n_ok, n_failed, n_in_flight: How many of them are where.
+        n_tokens: Of prompts and replies so far, reported or else estimated.
+        waits_for: What the next request waits for.
+        given_up: The last error, if it was given up.
+        is_dry: Whether there are no more cells to pull.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        cells: Cells,
+        *,
+        in_flight: int | None = None,
+        watch: Watch = lambda _: None,
+    ) -> None:
+        self.model = model
+        self.n_cells = cells.n_cells
+        self.n_ok = self.n_failed = self.n_in_flight = self.n_tokens = 0
+        self.waits_for = Due(0.0)
+        self.given_up: SvcError | None = None
+        self.watch: Callable[[Waiting], None] = watch
+        self._pull = cells.pull
+        self._next: deque[Cell] = deque()
+        self.is_dry = False
+        self._most = self._allowed = in_flight or _in_flight_of(model)
+        self._began_s: float | None = None
+        self._n_sent = 0
+        self._opens_s = float("-inf")
+        self._n_refusals = self._n_failures = self._n_calm = 0
+        self._changed = asyncio.Event()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing can be sent before something ends."""
+        return self.n_in_flight >= self._allowed
+
+    @property
+    def is_through(self) -> bool:
+        """Whether every cell has ended."""
+        return self.is_dry and not self._next and self.n_in_flight == 0
+
+    def pull(self) -> bool:
+        """Have the next cell ready; False if it needs no asking, or there is none."""
+        if self._next:
+            return True
+        try:
+            cell = next(self._pull)
+        except StopIteration:
+            self.is_dry = True
+            return False
+        if cell is not None:
+            self._next.append(cell)
+        return cell is not None
+
+    def take(self, now_s: float) -> Cell:
+        """Return the next cell, which is asked now."""
+        self._began_s = now_s if self._began_s is None else self._began_s
+        self._n_sent += 1
+        self.n_in_flight += 1
+        return self._next.popleft()
+
+    def end(self, cell: Cell, outcome: Outcome | None, *, now_s: float) -> None:
+        """Count a cell that has ended; None if it was stopped."""
+        self.n_in_flight -= 1
+        match outcome:
+            case Answered(n_tokens=n_tokens):
+                self.n_ok += 1
+                self.n_tokens += n_tokens
+                self._n_refusals = self._n_failures = 0
+                self._calm_down()
+            case Failed(error=error, is_of_service=is_of_service):
+                self.n_failed += 1
+                self._n_refusals = 0
+                self._n_failures += is_of_service
+                if self._n_failures >= FAILURES_IN_A_ROW:
+                    self.given_up = error
+            case Refused(error=error):
+                self._next.appendleft(cell)
+                self._n_sent -= 1
+                self._close(error, now_s)
+        self._changed.set()
+
+    def closed(self, now_s: float) -> Due:
+        """Say how long it stays closed."""
+        return Due(self._opens_s - now_s, "refused by the service (429)")
+
+    async def until_changed(self) -> None:
+        """Wait until a cell has ended."""
+        self._changed.clear()
+        await self._changed.wait()
+
+    def ends_after_s(self, now_s: float) -> float | None:
+        """Return the seconds until the last request can be sent, by the limits."""
+        limit = limit_of(self.model)
+        n_left = self.n_cells - self.n_ok - self.n_failed - self.n_in_flight
+        if limit is None:
+            return None
+        if n_left <= 0:
+            return 0.0
+        if self._began_s is None:
+            return last_sent_s(n_left, limit)
+        so_far_s = last_sent_s(self._n_sent, limit)
+        late_s = max(now_s - self._began_s - so_far_s, 0.0)
+        whole_s = last_sent_s(self._n_sent + n_left, limit)
+        # what was late is not made up for: the windows slide
+        next_s = last_sent_s(self._n_sent + 1, limit) - so_far_s
+        return max(self._began_s + whole_s + max(late_s - next_s, 0.0) - now_s, 0.0)
+
+    def _close(self, error: RateLimitError, now_s: float) -> None:
+        is_new = self._opens_s <= now_s
+        # those that were in flight when the lane closed tell nothing new
+        self._n_refusals += is_new
+        wait_s = wait_after(self._n_refusals, error.retry_after_s)
+        self._opens_s = max(self._opens_s, now_s + wait_s)
+        if not is_new:
+            return
+        self._n_calm = 0
+        self._allowed = max(self._allowed * 3 // 4, 1)
+        if self._n_refusals >= REFUSALS_IN_A_ROW:
+            self.given_up = error
+        else:
+            self.watch(
+                Waiting(wait_s, f"{self.model} refuses more requests for now (429)")
+            )
+
+    def _calm_down(self) -> None:
+        self._n_calm += 1
+        if self._n_calm >= _N_CALM and self._allowed < self._most:
+            self._n_calm = 0
+            self._allowed += 1
+
+
+def _in_flight_of(model: str) -> int:
+    # as many as a minute lets out, so that slow replies do not hold the limit up
+    limit = limit_of(model)
+    return IN_FLIGHT if limit is None else min(limit.per_minute, MOST_IN_FLIGHT)
+
+
+SKIPPED_AT_ONCE = 20
+LOOK_S = 0.5  # a pause, a stop and a limit that moved are seen after so long
+
+Sleep = Callable[[float], Awaitable[None]]
+Clock = Callable[[], float]
+
+
+class Asks(Protocol):
+    """Asks one cell, and knows what holds a model up."""
+
+    def due(self, model: str) -> Due:
+        """Say how long a request to a model would have to wait now, and for what."""
+
+    async def ask(self, cell: Cell) -> Outcome:
+        """Ask a cell; it raises nothing but cancellation."""
+
+
+class Lanes:
+    """The lanes of one go at a run.
+
+    `stop`, `pause` and `resume` may be called from any thread.
+
+    Args:
+        cells: What to ask of each model, in order; None stands for a cell that needs
+            no asking.
+        asker: Asks.
+        in_flight: Most requests in flight for one model; by its limit if None.
+        watch: Told when a lane closes.
+        clock: Seconds, monotonic.
+        sleep: Waits so many seconds.
+    """
+
+    def __init__(
+        self,
+        cells: Mapping[str, Cells],
+        asker: Asks,
+        *,
+        in_flight: int | None = None,
+        watch: Watch = lambda _: None,
+        clock: Clock,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self.lanes = tuple(
+            Lane(model, todo, in_flight=in_flight, watch=watch)
+            for model, todo in cells.items()
+        )
+        self._asker = asker
+        self._clock = clock
+        self._sleep = sleep
+        self._stop: SvcError | None = None
+        self._is_stopping = False
+        self._is_paused = False
+
+    async def run(self) -> SvcError | None:
+        """Ask every cell; return what stopped it before its end, if anything."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for lane in self.lanes:
+                    group.create_task(self._drive(lane, group))
+        except ExceptionGroup as problems:
+            # from a caller's own `watch`; they know it by its own name
+            raise problems.exceptions[0] from None
+        if (
+            self._stop is None
+            and self.lanes
+            and all(each.given_up for each in self.lanes)
+        ):
+            return self.lanes[0].given_up
+        return self._stop
+
+    def stop(self) -> None:
+        """Send nothing more; what is in flight comes to its end."""
+        self._is_stopping = True
+
+    def pause(self) -> None:
+        """Send nothing more until `resume`."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._is_paused = False
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it was paused."""
+        return self._is_paused
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will be sent."""
+        return self._is_stopping or self._stop is not None
+
+    async def _drive(self, lane: Lane, group: asyncio.TaskGroup) -> None:
+        """Send a lane's cells, one after the other, each when there is room for it."""
+        while await self._until_next(lane) and await self._until_free(lane):
+            cell = lane.take(self._clock())
+            group.create_task(self._ask(lane, cell))
+            # The request takes its place in the limit's window before the next looks.
+            await asyncio.sleep(0)
+
+    async def _until_next(self, lane: Lane) -> bool:
+        """Wait until there is a cell to ask; False if there will be none."""
+        n_skipped = 0
+        while not (self.is_over or lane.given_up):
+            if lane.pull():
+                return True
+            if lane.is_through:
+                return False
+            if lane.is_dry:
+                await lane.until_changed()
+            elif (n_skipped := n_skipped + 1) % SKIPPED_AT_ONCE == 0:
+                await asyncio.sleep(0)  # others may go
+        return False
+
+    async def _until_free(self, lane: Lane) -> bool:
+        """Wait until a request may be sent; False if none will be."""
+        while not (self.is_over or lane.given_up):
+            if lane.is_full:
+                await lane.until_changed()
+                continue
+            lane.waits_for = due = self._due(lane)
+            if due.wait_s <= 0:
+                return True
+            await self._sleep(min(due.wait_s, LOOK_S))
+        return False
+
+    def _due(self, lane: Lane) -> Due:
+        if self._is_paused:
+            return Due(LOOK_S, "paused")
+        closed = lane.closed(self._clock())
+        return closed if closed.wait_s > 0 else self._asker.due(lane.model)
+
+    async def _ask(self, lane: Lane, cell: Cell) -> None:
+        outcome: Outcome | None = None
+        try:
+            outcome = await self._asker.ask(cell)
+        finally:
+            lane.end(cell, outcome, now_s=self._clock())
+        if isinstance(outcome, Stop):
+            self._stop = self._stop or outcome.error
+
+
+Combinations = Sequence[int]
+
+
+def seed_of(name: str) -> int:
+    """Return the seed of a run of this name, so that it is the same after a restart."""
+    return int.from_bytes(blake2b(name.encode(), digest_size=4).digest())
+
+
+def by_model(grid: Grid) -> Mapping[str, Combinations]:
+    """Return the combinations of each model, in the order of the plan."""
+    found: dict[str, array[int]] = {}
+    for combination in range(grid.n_combinations):
+        model = grid.model_of(combination)
+        if model not in found:
+            found[model] = array("Q")
+        found[model].append(combination)
+    return found
+
+
+def blocks(
+    combinations: Combinations, *, repeats: int, seed: int, model: str
+) -> Iterator[tuple[int, int]]:
+    """Return combination and repeat of each cell of a model, in the order of asking.
+
+    Args:
+        combinations: Those of the model.
+        repeats: How many blocks.
+        seed: Of the run.
+        model: Its id, so that two models are not asked in one order.
+    """
+    for repeat in range(repeats):
+        block = array("Q", combinations)
+        # text seeds are hashed by their content, so the order outlives this process
+        Random(f"{seed}/{repeat}/{model}").shuffle(block)  # noqa: S311 - no secret
+        for combination in block:
+            yield combination, repeat
+
+
+def todo_of(
+    grid: Grid, settled: Mapping[CellKey, str], *, seed: int
+) -> dict[str, Cells]:
+    """Return what is left to ask of each model.
+
+    Args:
+        grid: What was planned.
+        settled: The cells that are not asked, each with its model.
+        seed: Of the order.
+    """
+    n_settled = Counter(settled.values())
+    return {
+        model: Cells(
+            pull=_pull(
+                grid,
+                blocks(combinations, repeats=grid.repeats, seed=seed, model=model),
+                settled,
+            ),
+            n_cells=len(combinations) * grid.repeats - n_settled[model],
+        )
+        for model, combinations in by_model(grid).items()
+    }
+
+
+def _pull(
+    grid: Grid, numbers: Iterator[tuple[int, int]], settled: Mapping[CellKey, str]
+) -> Iterator[Cell | None]:
+    for combination, repeat in numbers:
+        cell = grid.cell(combination, repeat)
+        yield None if cell.key in settled else cell

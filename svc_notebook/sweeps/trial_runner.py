@@ -1,0 +1,239 @@
+"""Asking the cells of a run: what each answer or failure means for the rest.
+
+What it is not: the order and the pace (see `lanes`). Rules: a failure is noted and
+the run goes on, unless no further request could fare better; a reply that cannot
+be kept ends the run, so that nobody pays for rows that nobody has.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import NamedTuple
+
+from svc_notebook.client.aio import AsyncClient
+from svc_notebook.client.attempts import Waiting, Watch
+from svc_notebook.client.rate_limit import Due
+from svc_notebook.client.retry import QUEUED
+from svc_notebook.errors import (
+    AuthError,
+    ConfigError,
+    DocumentError,
+    LedgerError,
+    ParameterError,
+    RateLimitError,
+    ServerFaultError,
+    SvcError,
+    TransportError,
+    UnknownModelError,
+)
+from svc_notebook.exchange import Door, Exchange, Failure
+from svc_notebook.ledger.store import Ledger
+from svc_notebook.service.chunk import Delta
+from svc_notebook.service.fault import UNAUTHORIZED
+
+from .grid import Cell
+from .resume import CellKey, origin_of
+from .scheduler import Answered, Failed, Outcome, Refused, Stop
+
+
+class Keeper:
+    """A sink of a run's exchanges.
+
+    Args:
+        ledger: Where they are kept.
+
+    Attributes:
+        problem: Why the ledger took one of them not; None while it takes all.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.problem: LedgerError | None = None
+        self._in_hand: deque[Exchange] = deque()
+        self._lock = Lock()
+
+    @property
+    def in_hand(self) -> tuple[Exchange, ...]:
+        """Exchanges that the ledger did not take."""
+        return tuple(self._in_hand)
+
+    def add(self, exchange: Exchange) -> None:
+        """Keep an exchange; if the ledger does not take it, hold it."""
+        with self._lock:
+            self._in_hand.append(exchange)
+            self._hand_over()
+
+    def flush(self) -> None:
+        """Keep what is in hand, now that it may be possible again.
+
+        Raises:
+            LedgerError: It is not.
+        """
+        with self._lock:
+            self.problem = None
+            self._hand_over()
+        if self.problem is not None:
+            raise self.problem
+
+    def _hand_over(self) -> None:
+        try:
+            while self._in_hand:
+                self.ledger.add(self._in_hand[0])
+                self._in_hand.popleft()
+        except LedgerError as problem:
+            self.problem = problem
+
+
+_OF_SERVICE = (
+    TransportError,
+    ServerFaultError,
+    UnknownModelError,
+    AuthError,
+    DocumentError,
+)
+
+
+class Note(NamedTuple):
+    """A failure that the ledger may not have."""
+
+    failure: Failure
+    model: str
+
+
+Show = Callable[[Cell, Delta], None]
+"""Told each piece of a reply as it comes; called on the loop's thread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """Asks the cells of one run, on the loop it is awaited on.
+
+    Attributes:
+        run_id: Marks the exchanges.
+        door: Who asks.
+        client: Asks; the keeper is its sink.
+        keeper: Keeps what comes.
+        notes: Where failures are noted, for rows that the ledger does not have.
+        watch: Told about each wait of a request, if anybody is.
+        show: Told each piece of a reply; replies are streamed if there is one.
+        is_paced: Whether requests wait for limits; not where a file answers them.
+    """
+
+    run_id: str
+    door: Door = "sweep"
+    client: AsyncClient
+    keeper: Keeper
+    notes: dict[CellKey, Note] = field(default_factory=dict)
+    watch: Watch | None = None
+    show: Show | None = None
+    is_paced: bool = True
+    _theirs: list[Exception] = field(default_factory=list)
+
+    def due(self, model: str) -> Due:
+        """Say how long a request to a model would have to wait now, and for what."""
+        return self.client.due(model) if self.is_paced else Due(0.0)
+
+    async def ask(self, cell: Cell) -> Outcome:
+        """Ask a cell and say what that means for the others."""
+        show = self.show
+        try:
+            asking = self.client.prepare(
+                cell.request,
+                is_streamed=show is not None,
+                origin=origin_of(cell, self.run_id, door=self.door),
+                watch=self._tell,
+                policy=QUEUED,
+            )
+            exchange = await asking.run(
+                lambda delta: None if show is None else show(cell, delta)
+            )
+        except SvcError as error:
+            return self._failed(cell, error)
+        finally:
+            self._raise_theirs()
+        if self.keeper.problem is not None:
+            return Stop(self.keeper.problem)
+        self.notes.pop(cell.key, None)
+        return Answered(n_tokens=_n_tokens(exchange))
+
+    def _tell(self, waiting: Waiting) -> None:
+        try:
+            if self.watch is not None:
+                self.watch(waiting)
+        except Exception as problem:  # noqa: BLE001 - the reply comes first
+            self._theirs.append(problem)
+
+    def _raise_theirs(self) -> None:
+        """Raise what a caller's own function raised, by its own name."""
+        if self._theirs:
+            raise self._theirs[0]
+
+    def _failed(self, cell: Cell, error: SvcError) -> Outcome:
+        if self.keeper.problem is not None:
+            return Stop(self.keeper.problem)
+        if is_vain(error):
+            return Stop(error)
+        self.notes[cell.key] = Note(to_failure(error), cell.model)
+        if isinstance(error, RateLimitError):
+            return Refused(error)
+        return Failed(error=error, is_of_service=isinstance(error, _OF_SERVICE))
+
+
+def to_failure(error: SvcError) -> Failure:
+    """Return an error as a row shows it."""
+    return Failure(
+        type=type(error).__name__,
+        message=str(error),
+        http_status=getattr(error, "status", None),
+        code=getattr(error, "code", None),
+        param=getattr(error, "param", None),
+    )
+
+
+def is_vain(error: SvcError) -> bool:
+    """Say whether no further request can fare better than this one."""
+    if isinstance(error, AuthError):
+        return error.status == UNAUTHORIZED
+    return isinstance(error, (ConfigError, LedgerError))
+
+
+def _n_tokens(exchange: Exchange) -> int:
+    usage = exchange.body.usage if exchange.body else None
+    if usage is not None and usage.total_tokens is not None:
+        return usage.total_tokens
+    return exchange.est_prompt_tokens + exchange.est_completion_tokens
+
+
+def check_threshold(confirm_above: object) -> None:
+    """Refuse what is no number of requests.
+
+    Raises:
+        ParameterError: It is none.
+    """
+    is_number = isinstance(confirm_above, int) and not isinstance(confirm_above, bool)
+    if confirm_above is not None and not (is_number and confirm_above >= 0):  # type: ignore[operator]  # just tested
+        raise ParameterError(
+            f"confirm_above={confirm_above!r} is no number of requests; give one of at "
+            "least 0, or None to be asked never.",
+            param="confirm_above",
+        )
+
+
+def confirmed(question: str) -> bool:
+    """Ask whoever sits there, and say whether they agree.
+
+    Raises:
+        ParameterError: Nobody can answer; nothing was sent.
+    """
+    try:
+        answer = input(f"{question} [y/N] ")
+    except (EOFError, NotImplementedError):  # IPython's refusal is one of the latter
+        pass
+    else:
+        return answer.strip().lower() in {"y", "yes"}
+    raise ParameterError(
+        f"{question} Nobody can answer here, so nothing was sent; plan it with a "
+        "larger confirm_above, or None.",
+        param="confirm_above",
+    )

@@ -1,0 +1,212 @@
+"""Extracting: a value of a type out of a text, by one tool definition as its schema.
+
+What it is not: a loop of tools; nothing is run. Rules: the model is asked to call the
+one tool on offer; what it gives is checked whole before an object is made; what is
+wrong goes back to it, a bounded number of times; each try is an exchange.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, NoReturn, TypeVar, get_origin
+
+import msgspec
+
+from svc_notebook.budget import check_parts
+from svc_notebook.completion import Completion
+from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
+from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.service.message import Message
+from svc_notebook.service.request import CompletionRequest
+from svc_notebook.service.tool import ToolCall
+
+from .arguments import parse_arguments
+from .calling import ToolRun, failed_run
+from .docs import texts_of
+from .schema import build, schema_of
+
+Value = TypeVar("Value")
+Send = Callable[[CompletionRequest, Origin], Completion]
+MAX_TRIES = 3
+_NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+_UNUSED = "Only one call was asked for; this one was not read."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form(Generic[Value]):
+    """A type as the one tool that is offered.
+
+    Attributes:
+        type_: What comes out.
+        name: Of the tool.
+        definition: As it is sent (doc: Tool definition).
+    """
+
+    type_: type[Value]
+    name: str
+    definition: dict[str, Any]
+
+    @property
+    def order(self) -> str:
+        """What the prompt says at its end, since no call can be forced."""
+        return f"Answer by calling the tool {self.name} once, with nothing made up."
+
+
+def to_form(type_: type[Value]) -> Form[Value]:
+    """Make a tool definition of a type.
+
+    Raises:
+        ToolSchemaError: It cannot be described, or is no type of named fields.
+    """
+    given: object = type_
+    if not isinstance(given, type) and get_origin(given) is None:
+        raise ToolSchemaError(
+            f"This is a value of type {type(given).__name__}; extract takes a type: a "
+            "dataclass, a TypedDict or a pydantic model."
+        )
+    schema = schema_of(type_)
+    if schema.get("type") != "object" or "properties" not in schema:
+        raise ToolSchemaError(
+            f"{getattr(type_, '__name__', type_)} has no named fields; extract takes a "
+            "dataclass, a TypedDict or a pydantic model."
+        )
+    name = str(getattr(type_, "__name__", "value"))
+    if not name.isidentifier():  # of a generic: Page[int]
+        name = _NO_NAME.sub("_", name)
+    about = texts_of(type_).description or f"Take down a {name}."
+    function = {"name": name, "description": about, "parameters": schema}
+    return Form(
+        type_=type_,
+        name=name,
+        definition={"type": "function", "function": function},
+    )
+
+
+def extract(
+    form: Form[Value],
+    request: CompletionRequest,
+    origin: Origin,
+    *,
+    send: Send,
+    max_tries: int = MAX_TRIES,
+    keep: Callable[[Exchange, ToolRun], None] | None = None,
+) -> Value:
+    """Ask for a value until it fits.
+
+    Args:
+        form: The type.
+        request: The prompt; the form is put in here.
+        origin: Who asks.
+        send: Sends a request.
+        max_tries: Most requests, at least 1.
+        keep: Takes each call for the record.
+
+    Raises:
+        ParameterError: `max_tries` is no number of tries.
+        ToolCallError: No try fitted; `partial` is the last completion.
+        SvcError: A request failed.
+    """
+    _check_tries(max_tries)
+    asked = _asking_for(form, request)
+    reason = ""
+    for number in range(1, max_tries + 1):
+        check_parts(asked)
+        completion = send(asked, origin)
+        runs = _read_calls(form, completion)
+        for run in runs:
+            if keep is not None:
+                keep(completion.exchange, run)
+        good = next((run for run in runs if run.error is None), None)
+        if good is not None:
+            return build(form.type_, good.value)
+        reason = next((run.error for run in runs if run.error), _no_call(form))
+        if number == max_tries:
+            _give_up(form, completion, reason, n_tries=number)
+        asked = _again(asked, completion, runs, form)
+    raise AssertionError  # the last try returns or raises
+
+
+def _asking_for(form: Form[Value], request: CompletionRequest) -> CompletionRequest:
+    """Offer the form, and ask for it at the end of the newest user message."""
+    messages = list(request.messages)
+    users = [place for place, each in enumerate(messages) if each.role == "user"]
+    if users:
+        place = users[-1]
+        content = f"{messages[place].content}\n\n{form.order}"
+        messages[place] = Message(role="user", content=content)
+    else:
+        messages.append(Message(role="user", content=form.order))
+    return msgspec.structs.replace(
+        request, messages=tuple(messages), tools=(form.definition,)
+    )
+
+
+def _read_calls(form: Form[Value], completion: Completion) -> list[ToolRun]:
+    """Check every call of a reply; the first good one counts."""
+    runs: list[ToolRun] = []
+    is_found = False
+    for call in completion.tool_calls:
+        run = failed_run(call, _UNUSED) if is_found else _read_call(form, call)
+        is_found = is_found or run.error is None
+        runs.append(run)
+    return runs
+
+
+def _read_call(form: Form[Value], call: ToolCall) -> ToolRun:
+    if call.function.name != form.name:
+        return failed_run(call, f"There is no such tool; call {form.name}.")
+    try:
+        arguments = parse_arguments(call.function.arguments)
+        build(form.type_, arguments)
+    except ToolCallError as problem:
+        return failed_run(call, str(problem))
+    return ToolRun(
+        call_id=call.id,
+        name=form.name,
+        arguments=call.function.arguments,
+        sent_arguments=arguments,
+        result="Taken.",
+        value=arguments,
+    )
+
+
+def _again(
+    asked: CompletionRequest,
+    completion: Completion,
+    runs: list[ToolRun],
+    form: Form[Value],
+) -> CompletionRequest:
+    """Go on with what was wrong: in tool messages, or in words where nothing called."""
+    answers = [run.message for run in runs]
+    if not answers:
+        answers = [Message(role="user", content=f"{_no_call(form)} {form.order}")]
+    messages = (*asked.messages, completion.reply, *answers)
+    return msgspec.structs.replace(asked, messages=messages)
+
+
+def _no_call(form: Form[Value]) -> str:
+    return f"You did not call {form.name}."
+
+
+def _give_up(
+    form: Form[Value], completion: Completion, reason: str, *, n_tries: int
+) -> NoReturn:
+    tries = "one try" if n_tries == 1 else f"{n_tries} tries"
+    error = ToolCallError(
+        f"The model gave no {form.name} that fits, in {tries}. At last: {reason} The "
+        "error's `partial` is its last reply; `svc.tool_calls_df()` lists what it "
+        "gave. Say in the prompt what is missing, or allow more with max_tries."
+    )
+    error.partial = completion
+    error.exchange_id = completion.exchange.exchange_id
+    raise error
+
+
+def _check_tries(max_tries: object) -> None:
+    is_whole = isinstance(max_tries, int) and not isinstance(max_tries, bool)
+    if not is_whole or max_tries < 1:  # type: ignore[operator]  # just tested
+        raise ParameterError(
+            f"max_tries={max_tries!r} is not allowed; it takes an integer of at least "
+            "1.",
+            param="max_tries",
+        )
