@@ -76,7 +76,7 @@ def complete(  # noqa: PLR0913 - the limits of rounds, one each
 
     Returns:
         The completion, with usage as the service reported it; after rounds the last
-        one, whose `trail` holds every call, and each round is an exchange.
+        one, whose `tool_runs` holds every call, and each round is an exchange.
 
     Raises:
         AskError: Something is not allowed; nothing was sent.

@@ -31,14 +31,14 @@ class Completion:
     `str()` gives the text; shown in a cell it is rendered as safe Markdown.
     """
 
-    __slots__ = ("exchange", "trail")
+    __slots__ = ("exchange", "tool_runs")
 
     exchange: Exchange
-    trail: tuple[Step, ...]  # the tool calls answered before it, in order
+    tool_runs: tuple[Step, ...]  # the tool calls answered before it, in order
 
-    def __init__(self, exchange: Exchange, trail: tuple[Step, ...] = ()) -> None:
+    def __init__(self, exchange: Exchange, tool_runs: tuple[Step, ...] = ()) -> None:
         object.__setattr__(self, "exchange", exchange)
-        object.__setattr__(self, "trail", trail)
+        object.__setattr__(self, "tool_runs", tool_runs)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"A Completion is a record; {name} cannot be set.")
@@ -144,7 +144,7 @@ class Completion:
         return format(self.text, spec)
 
     def __reduce__(self) -> tuple[type["Completion"], tuple[Any, ...]]:
-        return Completion, (self.exchange, tuple(map(_without_value, self.trail)))
+        return Completion, (self.exchange, tuple(map(_without_value, self.tool_runs)))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Completion) and self.exchange == other.exchange
@@ -161,9 +161,9 @@ class Completion:
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
         return self.final().bundle()
 
-    def with_trail(self, trail: tuple[Step, ...]) -> "Completion":
+    def with_trail(self, tool_runs: tuple[Step, ...]) -> "Completion":
         """Return the same with the tool calls that were answered before it."""
-        return Completion(self.exchange, trail)
+        return Completion(self.exchange, tool_runs)
 
     def final(self) -> Final:
         """Return the form in which a cell keeps this answer."""
@@ -171,18 +171,18 @@ class Completion:
             texts=self.texts,
             footer=footer(self.exchange),
             marks=marks(self.exchange),
-            trail=(*self.trail, *self._handed_back()),
+            tool_runs=(*self.tool_runs, *self._handed_back()),
         )
 
     def _handed_back(self) -> tuple[Step, ...]:
-        answered = {step.call_id for step in self.trail}
+        answered = {step.call_id for step in self.tool_runs}
         calls = [call for call in self.tool_calls if call.id not in answered]
         why = "the reply broke off" if self.is_partial else "the call was handed back"
         return tuple(Unrun(call, why) for call in calls)
 
 
 class Unrun:
-    """A call that was not run, as a trail shows it."""
+    """A call that was not run, as a tool_runs shows it."""
 
     seconds_s = 0.0
     traceback = None

@@ -230,7 +230,7 @@ class ToolLoopError(ToolError):
 
     Attributes:
         messages: The history until then, which can be sent again: `Message`s.
-        trail: The calls that were run until then: `ToolRun`s.
+        tool_runs: The calls that were run until then: `ToolRun`s.
     """
 
     def __init__(
@@ -238,11 +238,11 @@ class ToolLoopError(ToolError):
         message: str = "",
         *,
         messages: tuple[object, ...] = (),
-        trail: tuple[object, ...] = (),
+        tool_runs: tuple[object, ...] = (),
     ) -> None:
         super().__init__(message)
         self.messages = messages
-        self.trail = trail
+        self.tool_runs = tool_runs
 
 
 class LedgerError(SvcError):

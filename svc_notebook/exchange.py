@@ -15,7 +15,7 @@ from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.params import DEFAULT_MAX_TOKENS
 from svc_notebook.service.request import CompletionRequest
 
-Door = Literal["magic", "panel", "sweep", "frame", "python"]
+OriginKind = Literal["magic", "panel", "sweep", "frame", "python"]
 Status = Literal["ok", "error", "cancelled"]
 UsageSource = Literal["reported", "estimated", "missing"]
 
@@ -24,20 +24,22 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Who asked, and as part of what.
 
     Attributes:
-        door: The part of the package that asked.
+        kind: The part of the package that asked; the column `origin` of frames.
         conversation: Name of the conversation, if any.
         turn_id: The turn of the conversation that this answers.
         continues: The exchange whose text this goes on with, if it does.
-        run, cell_id, repeat: The sweep's run, the cell's hash and the repetition.
+        run, request_key, repeat: The sweep's run; the hash of all that is sent, equal
+            for repeats; the repetition.
         columns: Template columns as in the source, for the frame of replies.
     """
 
-    door: Door = "python"
+    # The names in a record are those of the first ledgers, which still open.
+    kind: OriginKind = msgspec.field(default="python", name="door")
     conversation: str | None = None
     turn_id: str | None = None
     continues: str | None = None
     run: str | None = None
-    cell_id: str | None = None
+    request_key: str | None = msgspec.field(default=None, name="cell_id")
     repeat: int | None = None
     columns: dict[str, Any] = {}
 

@@ -109,7 +109,7 @@ class FrameAccessor:
             name=name,
             confirm_above=confirm_above,
             reuse=reuse,
-            door="frame",
+            origin="frame",
             extra=extra,
             varied=params,
         )

@@ -16,7 +16,7 @@ from svc_notebook.budget import MaxTokens
 from svc_notebook.completion import Completion
 from svc_notebook.display.transcript import transcript
 from svc_notebook.errors import ParameterError, SvcError
-from svc_notebook.exchange import Door, Exchange, Origin
+from svc_notebook.exchange import Exchange, Origin, OriginKind
 from svc_notebook.service.params import Params, with_params
 from svc_notebook.service.request import CompletionRequest, check_model
 from svc_notebook.tokens import estimate_prompt_tokens
@@ -159,7 +159,7 @@ class Conversation:
         step = self.next_part(turn, model=model, params=dict(params))
         return self._answer(step, self._ask)
 
-    def next_turn(  # noqa: PLR0913 - each is said by some door
+    def next_turn(  # noqa: PLR0913 - one for each option of a cell
         self,
         text: str | None,
         *,
@@ -167,7 +167,7 @@ class Conversation:
         model: str | None = None,
         params: Mapping[str, Any] | None = None,
         max_tokens: MaxTokens = None,
-        door: Door = "python",
+        origin_kind: OriginKind = "python",
         place: str | None = None,
         system: str | None = None,
     ) -> NextTurn:
@@ -179,7 +179,7 @@ class Conversation:
             model: Id of the model; the session's model if None.
             params: Parameters by the document's names.
             max_tokens: A number, `fit`, or `service` or None to send none.
-            door: Who asks.
+            origin_kind: Who asks.
             place: Names a new turn; the same name asks the same turn again.
             system: Sent in place of the conversation's; "" for none.
 
@@ -193,7 +193,7 @@ class Conversation:
             turn_id = found.turn_id
             text = found.prompt.content if text is None else text
         wanted = self._wanted(model, params, max_tokens, system)
-        origin = Origin(door=door, conversation=self.name, turn_id=turn_id)
+        origin = Origin(kind=origin_kind, conversation=self.name, turn_id=turn_id)
         return to_step(history, text or "", origin, wanted)
 
     def next_part(
@@ -203,7 +203,7 @@ class Conversation:
         model: str | None = None,
         params: Mapping[str, Any] | None = None,
         max_tokens: MaxTokens = None,
-        door: Door = "python",
+        origin_kind: OriginKind = "python",
     ) -> NextTurn:
         """Prepare to go on with a reply that stopped before its end.
 
@@ -212,14 +212,14 @@ class Conversation:
             model: Id of the model; the session's model if None.
             params: Parameters by the document's names.
             max_tokens: As for `next_turn`.
-            door: Who asks.
+            origin_kind: Who asks.
 
         Raises:
             AskError: There is no such turn, it is whole, or something is not allowed.
         """
         history = self.history
         found = self._turn(history, len(history.turns) if turn is None else turn)
-        origin = Origin(door=door, conversation=self.name, turn_id=found.turn_id)
+        origin = Origin(kind=origin_kind, conversation=self.name, turn_id=found.turn_id)
         return to_go_on(history, origin, self._wanted(model, params, max_tokens))
 
     def record(self, step: NextTurn, completion: Completion) -> None:
@@ -228,9 +228,9 @@ class Conversation:
         One without any content changes nothing, nor does one to a turn of a history
         that was reset since; it is in the ledger.
         """
-        exchange, trail = completion.exchange, completion.trail
+        exchange, tool_runs = completion.exchange, completion.tool_runs
         self._holding.change(
-            lambda old: answered(old, exchange, step.origin, trail),
+            lambda old: answered(old, exchange, step.origin, tool_runs),
             series=series_of(step.origin),
         )
 
@@ -289,7 +289,7 @@ class Conversation:
         return self._holding.undo()
 
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Have a function called after each change, by whatever door.
+        """Have a function called after each change, wherever it was made.
 
         Args:
             callback: Called without arguments, on the thread that made the change; it

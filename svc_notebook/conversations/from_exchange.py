@@ -28,7 +28,7 @@ def answered(
     history: History,
     exchange: Exchange,
     origin: Origin,
-    trail: tuple[Step, ...] = (),
+    tool_runs: tuple[Step, ...] = (),
 ) -> History:
     """Return the history with what an exchange brought.
 
@@ -36,14 +36,14 @@ def answered(
         history: So far.
         exchange: Ended, well or not.
         origin: Names the turn; without one nothing changes.
-        trail: The tool calls that were answered for it.
+        tool_runs: The tool calls that were answered for it.
     """
     found = [each for each in exchange.choices if each.text or each.tool_calls]
     if not found or not origin.turn_id:
         return history
     if origin.continues:
         return _going_on(history, exchange, origin, found[0].text or "")
-    version = replace(_version(exchange, found), trail=trail)
+    version = replace(_version(exchange, found), tool_runs=tool_runs)
     turn = _turn(history, origin.turn_id)
     is_follow_up = exchange.request.messages[-1].role == "tool"
     if turn and is_follow_up and turn.versions[-1].is_open:

@@ -104,7 +104,7 @@ class Version:
         is_open: Whether it asked for tools whose results are not in it yet.
         footer: One quiet line: model, finish reason, tokens, seconds.
         marks: What must not be overlooked, such as "cut".
-        trail: The tool calls that were answered for it, where they are still known.
+        tool_runs: The tool calls that were answered for it, where they are still known.
     """
 
     exchange_id: str
@@ -117,7 +117,7 @@ class Version:
     is_open: bool = False
     footer: str = ""
     marks: tuple[str, ...] = ()
-    trail: tuple[Step, ...] = ()
+    tool_runs: tuple[Step, ...] = ()
 
     @property
     def text(self) -> str:

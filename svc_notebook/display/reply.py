@@ -90,7 +90,7 @@ class Final:
         marks: What must not be overlooked, such as "cut" or "interrupted".
         is_verbatim: Whether the texts are shown as they are, not as Markdown.
         is_page: Whether they are HTML, to be shown in sandboxed frames.
-        trail: Tool calls that were answered for it, shown folded above the texts.
+        tool_runs: Tool calls that were answered for it, shown folded above the texts.
     """
 
     texts: tuple[str, ...]
@@ -98,7 +98,7 @@ class Final:
     marks: tuple[str, ...] = ()
     is_verbatim: bool = False
     is_page: bool = False
-    trail: tuple[Step, ...] = ()
+    tool_runs: tuple[Step, ...] = ()
 
     @property
     def closing_line(self) -> str:
@@ -115,7 +115,7 @@ class Final:
             body = f'<div style="{_GRID}">{self._cards()}</div>'
         else:
             body = "".join(map(self._body, self.texts))
-        body = trail_html(self.trail) + body
+        body = trail_html(self.tool_runs) + body
         marks = "".join(
             f'<span style="{_BADGE}">{to_text(mark)}</span>' for mark in self.marks
         )
@@ -141,8 +141,8 @@ class Final:
 
     def _plain(self) -> str:
         parts = [plain_choice(self.texts, index) for index in range(len(self.texts))]
-        trail = [trail_text(self.trail)] if self.trail else []
-        shown = (part for part in (*trail, *parts, self.closing_line) if part)
+        tool_runs = [trail_text(self.tool_runs)] if self.tool_runs else []
+        shown = (part for part in (*tool_runs, *parts, self.closing_line) if part)
         return "\n\n".join(shown).strip("\n")
 
 

@@ -1,4 +1,4 @@
-"""The trail: which tools were called for a reply, folded away below one line each.
+"""The tool_runs: which tools were called for a reply, folded away below one line each.
 
 What it is not: it runs nothing and knows no notebook; it answers strings. Rules:
 what a model or a tool wrote reaches HTML through `to_text` alone, and a terminal
@@ -74,7 +74,7 @@ def result_line(step: Step) -> str:
 
 
 def trail_html(steps: Sequence[Step]) -> str:
-    """Draw a trail; many calls are behind one line together.
+    """Draw a tool_runs; many calls are behind one line together.
 
     Returns:
         HTML of `details`, styles inline, nothing in it that acts; empty for no steps.
@@ -97,7 +97,7 @@ def step_html(step: Step) -> str:
 
 
 def trail_text(steps: Sequence[Step]) -> str:
-    """Write a trail for a terminal, a line each; safe to print."""
+    """Write a tool_runs for a terminal, a line each; safe to print."""
     return to_terminal("\n".join(map(_line, steps)))
 
 

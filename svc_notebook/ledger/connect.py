@@ -255,6 +255,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """,
         "DROP INDEX exchanges_run",
     ),
+    (
+        "ALTER TABLE exchanges RENAME COLUMN door TO origin",
+        "ALTER TABLE exchanges RENAME COLUMN cell_id TO request_key",
+        "ALTER TABLE tool_runs RENAME COLUMN door TO origin",
+    ),
 )
 
 

@@ -10,14 +10,14 @@ from datetime import date, datetime, time
 from typing import Any, Literal, get_args
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.exchange import Door, Status
+from svc_notebook.exchange import OriginKind, Status
 
 from .row import to_sortable
 
 Scope = Literal["session", "all"]
 Wanted = str | Collection[str] | None
 """One value, several, or None for any."""
-_ALLOWED = {"door": get_args(Door), "status": get_args(Status)}
+_ALLOWED = {"origin": get_args(OriginKind), "status": get_args(Status)}
 _SINCE_SESSION = (
     "started_at >= (SELECT first_started_at FROM sessions WHERE session_id = ?)"
 )

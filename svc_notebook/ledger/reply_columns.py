@@ -333,9 +333,9 @@ IDENTITY: tuple[Column[Reply], ...] = (
         "the service's identifier of the completion",
     ),
     _of_row(
-        "door",
+        "origin",
         "string",
-        "origin.door",
+        "origin.kind",
         "who asked: magic, panel, sweep, frame or python",
     ),
     _of_row(
@@ -346,9 +346,9 @@ IDENTITY: tuple[Column[Reply], ...] = (
     ),
     _of_row("run", "string", "origin.run", "the sweep's run, if any"),
     _of_row(
-        "cell_id",
+        "request_key",
         "string",
-        "origin.cell_id",
+        "origin.request_key",
         "hash of all that affects the reply: the same combination has the same one",
     ),
     _of_row("repeat", "Int64", "origin.repeat", "repetition of the cell, from 0"),

@@ -164,8 +164,8 @@ class Ledger:
         conversation: Wanted = None,
         run: Wanted = None,
         model: Wanted = None,
-        cell_id: Wanted = None,
-        door: Wanted = None,
+        request_key: Wanted = None,
+        origin: Wanted = None,
         status: Wanted = None,
         texts: Texts = True,
     ) -> Iterator[Exchange]:
@@ -180,8 +180,8 @@ class Ledger:
             conversation: Only this conversation, or any of several.
             run: Only this run, or any of several.
             model: Only this model, or any of several.
-            cell_id: Only this cell, or any of several.
-            door: Only this door, or any of several.
+            request_key: Only this cell, or any of several.
+            origin: Only of this origin, or any of several.
             status: Only this status (ok, error, cancelled), or any of several.
             texts: False leaves messages, replies and template columns unread, which
                 is faster and takes a part of the memory: see `record.Outline`.
@@ -198,8 +198,8 @@ class Ledger:
             conversation=conversation,
             run=run,
             model=model,
-            cell_id=cell_id,
-            door=door,
+            request_key=request_key,
+            origin=origin,
             status=status,
         )
         return self._pages(condition, texts)
@@ -229,7 +229,7 @@ class Ledger:
         Args:
             scope: As for `read`.
             since: Only calls in replies to exchanges started at or after this instant.
-            **wanted: conversation, run, model, door or name: one, several, or None.
+            **wanted: conversation, run, model, origin or name: one, several, or None.
 
         Raises:
             ParameterError: A filter is not one that could be meant.

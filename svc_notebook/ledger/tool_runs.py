@@ -25,7 +25,7 @@ class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         exchange_id: The exchange whose reply held the call.
-        door, conversation, run, model: Of that exchange.
+        origin, conversation, run, model: Of that exchange.
         call_id: The call's id in the reply.
         name: Of the tool, as the model wrote it.
         arguments: As the model wrote them.
@@ -39,7 +39,7 @@ class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     exchange_id: str
-    door: str = "python"
+    origin: str = "python"
     conversation: str | None = None
     run: str | None = None
     model: str = ""
@@ -73,7 +73,7 @@ def row_of(exchange: Exchange, **fields: Any) -> ToolRow:  # noqa: ANN401 - of T
     origin = exchange.origin
     return ToolRow(
         exchange_id=exchange.exchange_id,
-        door=origin.door,
+        origin=origin.kind,
         conversation=origin.conversation,
         run=origin.run,
         model=exchange.request.model,
@@ -125,7 +125,7 @@ def _column(name: str, dtype: Dtype, doc: str) -> Column[ToolRow]:
 
 TOOL_CALLS: tuple[Column[ToolRow], ...] = (
     _column("exchange_id", "string", "the exchange whose reply held the call"),
-    _column("door", "string", "who asked: magic, panel, frame or python"),
+    _column("origin", "string", "who asked: magic, panel, frame or python"),
     _column("conversation", "string", "its name, if it was part of one"),
     _column("run", "string", "the sweep's run, if any"),
     _column("model", "string", "model id asked for"),

@@ -45,7 +45,7 @@ def to_run(session: Session, options: SvcOptions, wanted: Wanted) -> Run:
         repeats=options.repeats,
         raw=True,
         reuse=options.is_reused,
-        door="magic",
+        origin="magic",
         varied={**wanted.params, "max_tokens": max_tokens},
     )
 

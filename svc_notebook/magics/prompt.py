@@ -373,7 +373,7 @@ def alone(wanted: Wanted) -> Step:
     if max_tokens is not None:
         params = {**request.params, "max_tokens": max_tokens}
         request = msgspec.structs.replace(request, params=params)
-    return Step(request=request, origin=Origin(door="magic"), notes=wanted.notes)
+    return Step(request=request, origin=Origin(kind="magic"), notes=wanted.notes)
 
 
 def continued(
@@ -395,7 +395,7 @@ def continued(
         model=wanted.model,
         params=wanted.params,
         max_tokens=wanted.max_tokens,
-        door="magic",
+        origin_kind="magic",
         place=place,
         system=wanted.system,
     )

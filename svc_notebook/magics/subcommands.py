@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from svc_notebook.client.rate_limit import Room
 from svc_notebook.credentials import KEYRING_NAME, Key, remember
 from svc_notebook.errors import ConfigError, MissingKeyError, ParameterError, SvcError
-from svc_notebook.exchange import Door
+from svc_notebook.exchange import OriginKind
 from svc_notebook.service.catalogue import MODELS
 from svc_notebook.session import Session
 from svc_notebook.settings import ENV_NAMES, WAYS_ON, read_env, refuse_near_endpoint
@@ -167,7 +167,7 @@ def _question(text: str) -> Said:
     )
 
 
-_DOORS: tuple[Door, ...] = ("magic", "panel", "python")
+_ORIGINS: tuple[OriginKind, ...] = ("magic", "panel", "python")
 EMULATOR_NOTE = (
     "Replies now come from the emulator on this machine: they are\n"
     "made up, cost nothing, and are marked “emulator” where they show."
@@ -256,7 +256,7 @@ def restore(session: Session, words: Sequence[str]) -> str:
         LedgerError: The ledger cannot be read.
     """
     exchanges = session.ledger.read(
-        scope="all", conversation=words[0] if words else None, door=_DOORS
+        scope="all", conversation=words[0] if words else None, origin=_ORIGINS
     )
     restored = session.conversations.restore(exchanges)
     if not restored:
@@ -295,7 +295,7 @@ _USAGE_COLUMNS = (
 )
 _COSTS = ("cost", "estimated_cost", "cost_source")
 _REPLY_COLUMNS = (
-    "door",
+    "origin",
     "conversation",
     "model",
     "temperature",

@@ -2,7 +2,7 @@
 
 What it is not: the rounds (see `chat.loop`). Rules: calls are shown as they form and
 run only when the reply is whole; what was said before a call stays; a cell ends with
-one final form, the trail folded in it, however it ended.
+one final form, the tool_runs folded in it, however it ended.
 """
 
 import inspect
@@ -111,7 +111,7 @@ class RoundsCell:
         try:
             outcome = self._outcome(request, origin, offered)
         except RoundsInterrupted as stopped:
-            kept = stopped.completion.with_trail(stopped.trail)
+            kept = stopped.completion.with_trail(stopped.tool_runs)
             self._settle(kept, mark="interrupted")
             raise Interrupted(kept) from None
         except Interrupted as stopped:
@@ -197,13 +197,13 @@ class RoundsCell:
     def _settle(
         self, completion: Completion | None, notes: str = "", *, mark: str = ""
     ) -> None:
-        """Draw the final form: what was said in all rounds, and the trail."""
-        trail: tuple[TrailStep, ...] = tuple(self._trail)
+        """Draw the final form: what was said in all rounds, and the tool_runs."""
+        tool_runs: tuple[TrailStep, ...] = tuple(self._trail)
         shown = completion or self._last
-        if shown is None and not trail:
+        if shown is None and not tool_runs:
             self._growing.settle(None)
             return
-        final = self._draw(shown.with_trail(trail)) if shown else Final(texts=())
+        final = self._draw(shown.with_trail(tool_runs)) if shown else Final(texts=())
         texts = [text for text in (*self._said, *final.texts) if text]
         footer = " · ".join(part for part in (final.footer, notes) if part)
         is_marked = mark in {"", *final.marks}
@@ -213,13 +213,13 @@ class RoundsCell:
                 texts=("\n\n".join(texts),) if texts else (),
                 footer=footer,
                 marks=final.marks if is_marked else (*final.marks, mark),
-                trail=final.trail or trail,
+                tool_runs=final.tool_runs or tool_runs,
             )
         )
 
 
 def _notes(outcome: Outcome, n_rounds: int, n_denied: int) -> str:
-    n_calls = len(outcome.trail)
+    n_calls = len(outcome.tool_runs)
     parts = []
     if n_calls:
         calls = "1 tool call" if n_calls == 1 else f"{n_calls} tool calls"

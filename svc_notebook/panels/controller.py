@@ -211,7 +211,7 @@ class Chat:
             "model": settings.model,
             "params": {**settings.params, **tools},
             "max_tokens": settings.max_tokens,
-            "door": "panel",
+            "origin_kind": "panel",
         }
 
     def _begin(self, step: NextTurn, live: Live, *, so_far: str = "") -> None:
@@ -301,7 +301,7 @@ class Chat:
     # The picture.
 
     def _on_change(self) -> None:
-        """The conversation has changed, by whatever door."""
+        """The conversation has changed, wherever it was made."""
         if self._recording != get_ident():
             self._show()
 

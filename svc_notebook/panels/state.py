@@ -40,7 +40,7 @@ def draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any
         "picked": version.picked,
         "footer": version.footer,
         "badges": [*version.marks],
-        "trail": draw_trail(version),
+        "tool_runs": draw_trail(version),
         "version": turn.chosen + 1,
         "n_versions": len(turn.versions),
         "is_pinned": turn.is_pinned,
@@ -58,8 +58,8 @@ def draw_text(text: str) -> dict[str, str]:
 
 def draw_trail(version: Version) -> list[dict[str, Any]]:
     """Return the tool calls of an answer, in order, with their results."""
-    if version.trail:
-        return [draw_step(step) for step in version.trail]
+    if version.tool_runs:
+        return [draw_step(step) for step in version.tool_runs]
     results = {
         each.tool_call_id: each.content or ""
         for each in version.replies
@@ -126,14 +126,14 @@ class Live:
         prompt: What was said; None where the turn's own prompt is answered.
         choices: What was drawn so far, one a choice.
         status: What is waited for.
-        trail: Calls of tools so far.
+        tool_runs: Calls of tools so far.
     """
 
     turn: str
     prompt: str | None = None
     choices: tuple[Mapping[str, str], ...] = ()
     status: str = ""
-    trail: tuple[Mapping[str, Any], ...] = ()
+    tool_runs: tuple[Mapping[str, Any], ...] = ()
 
     def drawn(self) -> dict[str, Any]:
         """Return it for the browser."""
@@ -142,7 +142,7 @@ class Live:
             "prompt": self.prompt,
             "choices": list(self.choices),
             "status": self.status,
-            "trail": list(self.trail),
+            "tool_runs": list(self.tool_runs),
         }
 
 

@@ -1,4 +1,4 @@
-"""A reply under way that may call tools: rounds, consent, and the trail as it grows.
+"""A reply under way that may call tools: rounds, consent, and its tool runs.
 
 What it is not: the rounds themselves (see `chat.loop`). Rules: no tool that wants
 consent runs before the user has said so in the panel; a stop ends a question and the
@@ -64,7 +64,7 @@ class ToolWorker(Worker):
         self._calls: dict[str, dict[str, Any]] = {}
 
     def ask(self) -> Completion:
-        """Run the rounds and return the last reply, with its trail.
+        """Run the rounds and return the last reply, with its tool_runs.
 
         Raises:
             Stopped: The user stopped it.
@@ -84,7 +84,7 @@ class ToolWorker(Worker):
                 hide=tools.hide,
             )
         except RoundsInterrupted as stopped:
-            self.take(stopped.completion.with_trail(stopped.trail))
+            self.take(stopped.completion.with_trail(stopped.tool_runs))
             raise Stopped from None
         return outcome.completion
 
@@ -137,7 +137,7 @@ class ToolWorker(Worker):
             self._calls[what.id] = draw_call(name, arguments, None)
         else:
             self._calls[what.call_id] = draw_step(what)
-        self._live = replace(self._live, trail=tuple(self._calls.values()))
+        self._live = replace(self._live, tool_runs=tuple(self._calls.values()))
         message = {"t": "live", "live": self._live.drawn()}
         self._stage.play(self._live, Phase.BUSY, message)
 

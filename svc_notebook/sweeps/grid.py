@@ -34,14 +34,14 @@ class Cell:
     """One combination, in one of its repetitions: one row of the plan.
 
     Attributes:
-        cell_id: Hash of all that affects the reply; repetitions share it.
+        request_key: Hash of all that affects the reply; repetitions share it.
         repeat: Which repetition, from 0.
         request: What is sent.
         row: Position of the row that was put into the prompt; None without rows.
         columns: The columns that were put in, as in the source; kept with the reply.
     """
 
-    cell_id: str
+    request_key: str
     repeat: int
     request: CompletionRequest
     row: int | None = None
@@ -50,7 +50,7 @@ class Cell:
     @property
     def key(self) -> tuple[str, int]:
         """What tells this cell from the others of its grid."""
-        return self.cell_id, self.repeat
+        return self.request_key, self.repeat
 
     @property
     def model(self) -> str:
@@ -63,7 +63,7 @@ class Cell:
         return estimate_prompt_tokens(self.request.messages, self.request.tools)
 
 
-def cell_id_of(
+def request_key_of(
     request: CompletionRequest, *, templates: object = None, n_before: int = 0
 ) -> str:
     """Return the hash of all that affects the reply: 16 hexadecimal digits.
@@ -185,7 +185,7 @@ class Grid:
         values = {} if self.is_raw else self._row_of(row, point)
         request = self._request(point, None if self.is_raw else values)
         return Cell(
-            cell_id=self._cell_id(request, point, row=row, columns=columns),
+            request_key=self._request_key(request, point, row=row, columns=columns),
             repeat=repeat,
             request=request,
             row=row,
@@ -310,7 +310,7 @@ class Grid:
             templates[TOOLS] = tool_names(point.get(TOOLS))
         return {**templates, **{name: values[name] for name in columns}, **own}
 
-    def _cell_id(
+    def _request_key(
         self,
         request: CompletionRequest,
         point: Mapping[str, Any],
@@ -320,10 +320,10 @@ class Grid:
     ) -> str:
         own = {name: str(value) for name, value in point.items() if name not in ASKED}
         if row is None and not columns and not own:
-            return cell_id_of(request)
+            return request_key_of(request)
         templates = (point.get("prompt"), point.get("system"), *([own] if own else []))
         n_before = self._n_before(columns).get(row or 0, 0)
-        return cell_id_of(request, templates=templates, n_before=n_before)
+        return request_key_of(request, templates=templates, n_before=n_before)
 
     def _n_before(self, columns: tuple[str, ...]) -> Mapping[int, int]:
         """Return how many earlier rows read the same, for rows where some do."""

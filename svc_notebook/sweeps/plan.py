@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.exchange import Door
+from svc_notebook.exchange import OriginKind
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.service.params import check_flag, unknown_param
 from svc_notebook.service.request import check_extra
@@ -30,7 +30,7 @@ from .dimensions import (
     prompts_of,
     tie,
 )
-from .grid import Grid, Where, cell_id_of, keep
+from .grid import Grid, Where, keep, request_key_of
 from .run import Run
 from .scheduler import seed_of
 from .source import Source, check_columns, check_rows, columns_in, source_of
@@ -66,7 +66,7 @@ def check_params(names: Iterable[str]) -> None:
     for name in names:
         if name in _ELSEWHERE:
             raise ParameterError(f"{_ELSEWHERE[name]} Nothing was sent.", param=name)
-        if name in _OWN:  # asked through a door that does not take it
+        if name in _OWN:  # asked by df.svc, which does not take it
             raise ParameterError(
                 f"{name} belongs to svc.sweep and is not taken here. Nothing was sent.",
                 param=name,
@@ -331,7 +331,7 @@ def _checked(grid: Grid, point: Mapping[str, Any], words: str, *, row: int) -> s
         request = grid.request_at(row, point)
         own = {name: str(point[name]) for name in point if name not in ASKED}
         templates = [str(point.get("prompt")), str(point.get("system")), own]
-        return cell_id_of(request, templates=templates)
+        return request_key_of(request, templates=templates)
     except ParameterError as problem:
         found = problem
     where = f" This was the combination {words}; nothing was sent." if words else ""
@@ -374,7 +374,7 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
     confirm_above: int | None = None,
     raw: bool = False,
     reuse: bool = False,
-    door: Door = "sweep",
+    origin: OriginKind = "sweep",
     prices: Prices | None = None,
     extra: Mapping[str, Any] | None = None,
     varied: Mapping[str, Any] | None = None,
@@ -399,7 +399,7 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
         raw: Whether prompts are sent as they are, without templates.
         reuse: Whether the ledger's answer to an identical request, of the same
             repetition, is given back instead of asking.
-        door: Who asks, for the record.
+        origin: Who asks, for the record.
         prices: The price table for costs; the session's, if it has one, if None.
         extra: Fields the document does not show, sent with every request.
         varied: Parameters, each one value or a list of values. `stop` as a list of
@@ -436,7 +436,7 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
         name=found,
         run_id=found or f"run-{uuid4().hex[:12]}",
         seed=_seed(seed, found),
-        door=door,
+        origin=origin,
         prices=session.prices if prices is None else prices,
     )
     run.confirm_above = confirm_above

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 from msgspec.structs import replace
 
 from svc_notebook.errors import ParameterError, SettingsError
-from svc_notebook.exchange import Door, Exchange, Failure, Origin
+from svc_notebook.exchange import Exchange, Failure, Origin, OriginKind
 from svc_notebook.ledger.reply_columns import Reply, RowStatus, to_replies
 from svc_notebook.service.fault import UNAUTHORIZED
 from svc_notebook.settings import Settings
@@ -24,12 +24,12 @@ from .grid import Cell, Grid
 CellKey = tuple[str, int]
 
 
-def origin_of(cell: Cell, run_id: str, *, door: Door = "sweep") -> Origin:
+def origin_of(cell: Cell, run_id: str, *, origin: OriginKind = "sweep") -> Origin:
     """Return who asks, for the exchange of a cell."""
     return Origin(
-        door=door,
+        kind=origin,
         run=run_id,
-        cell_id=cell.cell_id,
+        request_key=cell.request_key,
         repeat=cell.repeat,
         columns=cell.columns,
     )
@@ -37,7 +37,7 @@ def origin_of(cell: Cell, run_id: str, *, door: Door = "sweep") -> Origin:
 
 def key_of(exchange: Exchange) -> CellKey:
     """Return which cell an exchange is of."""
-    return exchange.origin.cell_id or "", exchange.origin.repeat or 0
+    return exchange.origin.request_key or "", exchange.origin.repeat or 0
 
 
 def by_cell(exchanges: Iterable[Exchange]) -> dict[CellKey, Exchange]:
@@ -57,11 +57,13 @@ def by_cell(exchanges: Iterable[Exchange]) -> dict[CellKey, Exchange]:
     return found
 
 
-def plan_rows(grid: Grid, run_id: str, *, door: Door = "sweep") -> Iterator[Reply]:
+def plan_rows(
+    grid: Grid, run_id: str, *, origin: OriginKind = "sweep"
+) -> Iterator[Reply]:
     """Return a row a cell, as planned."""
     for cell in grid:
         columns = grid.source_columns(cell)
-        yield _bare(cell, run_id, "planned", columns=columns, door=door)
+        yield _bare(cell, run_id, "planned", columns=columns, origin=origin)
 
 
 def reply_rows(
@@ -71,7 +73,7 @@ def reply_rows(
     run_id: str,
     failures: Mapping[CellKey, Failure],
     is_begun: bool,
-    door: Door = "sweep",
+    origin: OriginKind = "sweep",
 ) -> Iterator[Reply]:
     """Return the rows of all cells: their choices, or why there are none.
 
@@ -81,7 +83,7 @@ def reply_rows(
         run_id: For rows without an exchange.
         failures: Of cells that failed before anything was sent.
         is_begun: Whether the run has begun, so that what is missing is not_run.
-        door: Who asks, likewise.
+        origin: Who asks, likewise.
     """
     missing: RowStatus = "not_run" if is_begun else "planned"
     for cell in grid:
@@ -92,7 +94,12 @@ def reply_rows(
         else:
             status = missing if failure is None else "error"
             yield _bare(
-                cell, run_id, status, failure=failure, columns=columns, door=door
+                cell,
+                run_id,
+                status,
+                failure=failure,
+                columns=columns,
+                origin=origin,
             )
 
 
@@ -111,12 +118,12 @@ def _bare(
     status: RowStatus,
     *,
     columns: dict[str, Any],
-    door: Door,
+    origin: OriginKind,
     failure: Failure | None = None,
 ) -> Reply:
     return Reply(
         request=cell.request,
-        origin=replace(origin_of(cell, run_id, door=door), columns=columns),
+        origin=replace(origin_of(cell, run_id, origin=origin), columns=columns),
         status=status,
         failure=failure,
         est_prompt_tokens=cell.est_prompt_tokens,

@@ -277,7 +277,7 @@ class Run(Beginning):
         """Say why, if a go has ended and nothing of it was answered."""
         n_ok = sum(lane.n_ok for lane in going.lanes.lanes)
         n_failed = sum(lane.n_failed for lane in going.lanes.lanes)
-        if n_ok or not n_failed or self.door != "sweep":
+        if n_ok or not n_failed or self.origin != "sweep":
             return
         self._said_in = _cell_number()
         reasons = "".join(f"\n  {each}" for each in self.reasons)

@@ -14,7 +14,7 @@ from typing import cast
 from svc_notebook.client.aio import AsyncClient
 from svc_notebook.client.attempts import Waiting, Watch
 from svc_notebook.errors import SvcError
-from svc_notebook.exchange import Door
+from svc_notebook.exchange import OriginKind
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.session import Session
 
@@ -49,11 +49,16 @@ class Beginning(Readings):
         name: str | None,
         run_id: str,
         seed: int,
-        door: Door = "sweep",
+        origin: OriginKind = "sweep",
         prices: Prices | None = None,
     ) -> None:
         super().__init__(
-            grid, name=name, run_id=run_id, seed=seed, door=door, prices=prices
+            grid,
+            name=name,
+            run_id=run_id,
+            seed=seed,
+            origin=origin,
+            prices=prices,
         )
         self.in_flight: int | None = None
         self.confirm_above: int | None = None
@@ -161,7 +166,7 @@ class Beginning(Readings):
         recorded = session.answers
         return Asker(
             run_id=self.run_id,
-            door=self.door,
+            origin=self.origin,
             client=AsyncClient(
                 session.settings,
                 key=session.key() if recorded is None else None,

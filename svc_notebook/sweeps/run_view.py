@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from svc_notebook.display.comparison import Comparison
 from svc_notebook.errors import LedgerError
-from svc_notebook.exchange import Door, Exchange, Failure
+from svc_notebook.exchange import Exchange, Failure, OriginKind
 from svc_notebook.ledger.columns import Column
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.reply_columns import Reply
@@ -55,7 +55,7 @@ class Readings:
         name: As given, or None.
         run_id: Marks its exchanges in the ledger: the column `run`.
         seed: Of the order of asking.
-        door: Who asks.
+        origin: Who asks.
         prices: The price table for costs, if there is one.
         notes: Why requests have no reply, where the ledger does not say.
     """
@@ -67,14 +67,14 @@ class Readings:
         name: str | None,
         run_id: str,
         seed: int,
-        door: Door = "sweep",
+        origin: OriginKind = "sweep",
         prices: Prices | None = None,
     ) -> None:
         self.grid = grid
         self.name = name
         self.run_id = run_id
         self.seed = seed
-        self.door: Door = door
+        self.origin: OriginKind = origin
         self.prices = prices
         self.notes: dict[CellKey, Note] = {}
         self._ledger: Ledger | None = None
@@ -144,7 +144,7 @@ class Readings:
             One row a request, in the order of the plan, with the columns of
             `replies_df`; status is `planned` throughout.
         """
-        return self._frame_of(plan_rows(self.grid, self.run_id, door=self.door))
+        return self._frame_of(plan_rows(self.grid, self.run_id, origin=self.origin))
 
     def replies_df(self) -> "pd.DataFrame":
         """List the replies, and what has none yet; also while the run is on.
@@ -315,7 +315,7 @@ class Readings:
             run_id=self.run_id,
             failures={key: note.failure for key, note in self.notes.items()},
             is_begun=self._ledger is not None,
-            door=self.door,
+            origin=self.origin,
         )
 
     def _found(self) -> Iterable[Exchange]:

@@ -27,7 +27,7 @@ from svc_notebook.errors import (
     TransportError,
     UnknownModelError,
 )
-from svc_notebook.exchange import Door, Exchange, Failure
+from svc_notebook.exchange import Exchange, Failure, OriginKind
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.fault import UNAUTHORIZED
@@ -111,7 +111,7 @@ class Asker:
 
     Attributes:
         run_id: Marks the exchanges.
-        door: Who asks.
+        origin: Who asks.
         client: Asks; the keeper is its sink.
         keeper: Keeps what comes.
         notes: Where failures are noted, for rows that the ledger does not have.
@@ -121,7 +121,7 @@ class Asker:
     """
 
     run_id: str
-    door: Door = "sweep"
+    origin: OriginKind = "sweep"
     client: AsyncClient
     keeper: Keeper
     notes: dict[CellKey, Note] = field(default_factory=dict)
@@ -141,7 +141,7 @@ class Asker:
             asking = self.client.prepare(
                 cell.request,
                 is_streamed=show is not None,
-                origin=origin_of(cell, self.run_id, door=self.door),
+                origin=origin_of(cell, self.run_id, origin=self.origin),
                 watch=self._tell,
                 policy=QUEUED,
             )

@@ -277,13 +277,13 @@ class Outcome:
 
     Attributes:
         completion: The final one; it may hold calls that are handed back.
-        trail: Every call that was answered, in order.
+        tool_runs: Every call that was answered, in order.
         messages: What came after the request's own: the assistant's messages with
             their calls, tool messages, and the final answer.
     """
 
     completion: Completion
-    trail: tuple[ToolRun, ...]
+    tool_runs: tuple[ToolRun, ...]
     messages: tuple[Message, ...]
 
 
@@ -292,7 +292,7 @@ class RoundsInterrupted(KeyboardInterrupt):
 
     Attributes:
         completion: The one whose calls were being answered; also as `partial`.
-        trail: The calls that were answered.
+        tool_runs: The calls that were answered.
         messages: A history that can be sent: the calls left over are answered by
             saying that they were interrupted.
     """
@@ -300,12 +300,12 @@ class RoundsInterrupted(KeyboardInterrupt):
     def __init__(
         self,
         completion: Completion,
-        trail: tuple[ToolRun, ...],
+        tool_runs: tuple[ToolRun, ...],
         messages: tuple[Message, ...],
     ) -> None:
         super().__init__()
         self.completion = self.partial = completion
-        self.trail = trail
+        self.tool_runs = tool_runs
         self.messages = messages
 
 
@@ -342,7 +342,7 @@ def run_rounds(  # noqa: PLR0913 - the seams of a door
     Raises:
         ParameterError: More than one choice is asked for.
         ToolLoopError: The rounds or the time are used up; `partial`, `messages` and
-            `trail` hold what there is.
+            `tool_runs` hold what there is.
         OverBudgetError: A request does not fit; the part that is large is named.
         SvcError: A request failed; `messages` holds the history, which can be sent.
         RoundsInterrupted: The user stopped it.
@@ -493,12 +493,12 @@ class _Loop:
     def _outcome(self, completion: Completion) -> Outcome:
         return Outcome(
             completion=completion.with_trail(self._trail),
-            trail=self._trail,
+            tool_runs=self._trail,
             messages=(*self._messages, completion.reply),
         )
 
     def _stop(self, completion: Completion, reason: str) -> NoReturn:
-        error = ToolLoopError(reason, messages=self._whole(), trail=self._trail)
+        error = ToolLoopError(reason, messages=self._whole(), tool_runs=self._trail)
         error.partial = completion.with_trail(self._trail)
         error.exchange_id = completion.exchange.exchange_id
         raise error
@@ -508,7 +508,7 @@ class _Loop:
         if not self._trail:
             return
         error.messages = self._whole()  # type: ignore[union-attr]  # as ToolLoopError
-        error.trail = self._trail  # type: ignore[union-attr]  # as ToolLoopError
+        error.tool_runs = self._trail  # type: ignore[union-attr]  # as ToolLoopError
         partial = getattr(error, "partial", None)
         if isinstance(partial, Completion):
             error.partial = partial.with_trail(self._trail)  # type: ignore[union-attr]  # it has one

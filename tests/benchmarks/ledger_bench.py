@@ -49,7 +49,7 @@ def exchange(number: int) -> Exchange:
     latency_s = 0.3 + number % 997 / 500
     return Exchange(
         exchange_id=f"{number:032x}",
-        origin=Origin(door="sweep", run="run-1", cell_id=f"{number:016x}", repeat=0),
+        origin=Origin(kind="sweep", run="run-1", request_key=f"{number:016}", repeat=0),
         endpoint="https://service.test/v1",
         request=build_request(
             f"Describe sea number {number}.", model=MODEL, params={"temperature": 0.2}

@@ -65,7 +65,7 @@ class PageComm(BaseComm):
     def publish_msg(  # type: ignore[override]  # the rest is not looked at
         self,
         _msg_type: str,
-        data: Any = None,
+        data: Any = None,  # noqa: ANN401 - BaseComm's
         **_: object,
     ) -> None:
         """Note that a reply has ended, and what the panel is doing."""

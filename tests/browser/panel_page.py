@@ -81,7 +81,7 @@ def turn(number: int, *texts: str, **more: object) -> dict[str, Any]:
         "picked": 0,
         "footer": "svc-v2-8b-instruct · stop · 12 + 40 tokens · 1.2 s",
         "badges": [],
-        "trail": [],
+        "tool_runs": [],
         "version": 1,
         "n_versions": 1,
         "is_pinned": False,
@@ -132,7 +132,12 @@ def view(turns: Sequence[dict[str, Any]] = (), **more: object) -> dict[str, Any]
 def live(*texts: str, turn: str = "new", **more: object) -> dict[str, Any]:
     """Describe a reply that is under way; the texts are finished blocks."""
     choices = [{"html": to_html(text), "tail": ""} for text in texts]
-    begun = {"turn": turn, "prompt": "New question", "choices": choices, "trail": []}
+    begun = {
+        "turn": turn,
+        "prompt": "New question",
+        "choices": choices,
+        "tool_runs": [],
+    }
     return {**begun, "status": "", **more}
 
 

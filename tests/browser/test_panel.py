@@ -379,9 +379,9 @@ def test_a_tool_asks_for_consent(chat: Chat) -> None:
     card.get_by_role("button", name="Approve", exact=True).click()
     shop.ended("Pay the baker", "Anything else.")
     expect(card).to_be_hidden()
-    shop.last.locator(".svc-trail summary").click()
+    shop.last.locator(".svc-tool-runs summary").click()
 
-    expect(shop.last.locator(".svc-trail")).to_contain_text("paid 4")
+    expect(shop.last.locator(".svc-tool-runs")).to_contain_text("paid 4")
     assert chat.emulator.requests[-1].json["messages"][-1]["content"].endswith("paid 4")
 
 

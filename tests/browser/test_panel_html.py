@@ -117,7 +117,7 @@ def test_a_failed_call_says_so(page: Page) -> None:
     """In words, not by its colour alone."""
     call = {"name": "weather", "html": "<pre>no such city</pre>", "is_error": True}
 
-    panel = PanelPage(page, view([turn(1, trail=[call])]))
+    panel = PanelPage(page, view([turn(1, tool_runs=[call])]))
 
-    panel.root.locator(".svc-trail summary").click()
+    panel.root.locator(".svc-tool-runs summary").click()
     expect(panel.root.locator(".svc-call")).to_contain_text("weather: failed")

@@ -85,11 +85,11 @@ def test_hostile_html_is_inert(page: Page) -> None:
     """Whatever were to come as HTML, nothing runs, loads or leaves its place."""
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    trail = [{"name": "tool", "html": HOSTILE, "is_error": False}]
-    hostile = turn(1, trail=trail, choices=[{"html": HOSTILE, "text": HOSTILE}])
+    tool_runs = [{"name": "tool", "html": HOSTILE, "is_error": False}]
+    hostile = turn(1, tool_runs=tool_runs, choices=[{"html": HOSTILE, "text": HOSTILE}])
     panel = PanelPage(page, view([hostile]))
     asked.clear()
-    panel.begin(turn="turn-1", trail=trail)
+    panel.begin(turn="turn-1", tool_runs=tool_runs)
     panel.tell(t="delta", choice=0, html=HOSTILE, tail=HOSTILE)
     panel.root.locator("summary").first.click()
 
@@ -653,9 +653,9 @@ def test_text_and_code_are_copied(page: Page) -> None:
 def test_axe_finds_nothing_serious(page: Page, theme: str, width: int) -> None:
     """Names, roles and contrast are right; nothing is wider than the panel."""
     page.set_viewport_size({"width": width, "height": 800})
-    trail = [{"name": "weather", "html": "<pre>{}</pre>", "is_error": True}]
+    tool_runs = [{"name": "weather", "html": "<pre>{}</pre>", "is_error": True}]
     turns = [
-        turn(1, RICH, trail=trail, is_pinned=True, version=1, n_versions=2),
+        turn(1, RICH, tool_runs=tool_runs, is_pinned=True, version=1, n_versions=2),
         turn(2, "One.", "Two.", is_stale=True, badges=["cut"]),
     ]
     ask = {"id": "q", "name": "weather", "about": "Says it.", "arguments": "{}"}

@@ -119,7 +119,7 @@ def test_every_exchange_is_told_once(
 ) -> None:
     """Good and refused exchanges reach the sink once, with times and estimates."""
     client = client_of(emulator.base_url)
-    origin = Origin(door="frame", columns={"a": 1})
+    origin = Origin(kind="frame", columns={"a": 1})
 
     with pytest.raises(SvcError) as caught:  # the key is not the emulator's
         client.complete("Hello", origin=origin)

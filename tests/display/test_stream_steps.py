@@ -9,7 +9,7 @@ from tests.display.conftest import Recorder
 
 RUN = ToolRun(call_id="c", name="weather", arguments='{"city": "Rome"}', result="rain")
 LINE = 'weather({"city": "Rome"}) → rain'
-FINAL = Final(texts=("Before.\n\nAfter.",), footer="m", trail=(RUN,))
+FINAL = Final(texts=("Before.\n\nAfter.",), footer="m", tool_runs=(RUN,))
 
 
 def grown(recorder: Recorder, mode: Mode, *, own_output: bool = True) -> Growing:
@@ -61,7 +61,7 @@ def test_a_terminal_prints_the_call_on_a_line(recorder: Recorder) -> None:
 
 
 def test_settled_draws_once(recorder: Recorder) -> None:
-    """Nothing until the end; then the trail is in the one output."""
+    """Nothing until the end; then the tool_runs is in the one output."""
     growing = grown(recorder, Mode.SETTLED)
     assert recorder.acts == []
 

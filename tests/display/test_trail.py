@@ -1,4 +1,4 @@
-"""The trail of tool calls: one line each, the rest folded away, nothing that acts."""
+"""Tool calls: one line each, the rest folded away, nothing that acts."""
 
 from svc_notebook.display.reply import Final
 from svc_notebook.display.tool_calls import call_line, step_html, trail_html, trail_text
@@ -78,7 +78,7 @@ def test_many_calls_are_behind_one_line() -> None:
 
 def test_a_final_form_holds_its_trail() -> None:
     """Above the text in HTML and in plain text."""
-    final = Final(texts=("Take a coat.",), footer="m", trail=(run(),))
+    final = Final(texts=("Take a coat.",), footer="m", tool_runs=(run(),))
 
     bundle = final.bundle()
 

@@ -70,7 +70,7 @@ def test_each_repetition_is_kept(make: MakeExchange, file: Path) -> None:
             each,
             request=_request(),
             body=_body(str(each)),
-            origin=Origin(door="sweep", run="r", repeat=each),
+            origin=Origin(kind="sweep", run="r", repeat=each),
         )
         for each in range(2)
     ]

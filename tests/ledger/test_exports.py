@@ -79,7 +79,7 @@ def test_parquet_comes_back_identical(
 
 def test_usage_comes_back_identical(make: MakeExchange, tmp_path: Path) -> None:
     """A frame of sums comes back too."""
-    frame = usage_df([make(0), make(1, body=None)], by=["model", "door"])
+    frame = usage_df([make(0), make(1, body=None)], by=["model", "origin"])
 
     assert_frame_equal(read_parquet(export(frame, tmp_path / "u.parquet")), frame)
 

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,12 @@ _INSERT_1 = (
 )
 
 
+def _row(exchange: Exchange) -> dict[str, Any]:
+    """Return a row under the names that its columns had at first."""
+    row = to_row(exchange, "before")
+    return {**row, "door": row["origin"], "cell_id": row["request_key"]}
+
+
 def _exchanges(make: MakeExchange) -> list[Exchange]:
     streamed = CompletionBody(choices=(Choice(text="สวัสดี", finish_reason="stop"),))
     return [
@@ -56,7 +63,7 @@ def _write_version_1(path: Path, exchanges: list[Exchange]) -> None:
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute("PRAGMA user_version = 1")
     for exchange in exchanges:
-        connection.execute(_INSERT_1, to_row(exchange, "before"))
+        connection.execute(_INSERT_1, _row(exchange))
     connection.execute("INSERT INTO scores VALUES ('x0000', 0, 'good', 1, '2026')")
     connection.close()
 
@@ -77,7 +84,7 @@ def _write_version_2(path: Path, exchanges: list[Exchange]) -> None:
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute("PRAGMA user_version = 2")
     for exchange in exchanges:
-        connection.execute(_INSERT_2, to_row(exchange, "before"))
+        connection.execute(_INSERT_2, _row(exchange))
     connection.execute(
         "INSERT INTO sessions VALUES ('before', '2026-01-01T00:00:00.000000Z')"
     )

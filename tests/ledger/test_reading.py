@@ -29,7 +29,7 @@ def _fill(ledger: Ledger, make: MakeExchange) -> list[Exchange]:
     asked = [
         make(0, origin=Origin(conversation="plan", columns={"a": 1})),
         make(1, body=streamed, is_streamed=True),
-        make(2, origin=Origin(door="sweep", run="r")),
+        make(2, origin=Origin(kind="sweep", run="r")),
         make(3, request=build_request("Hi", model="other", system="Be brief.")),
         make(4, body=None, status="cancelled"),
     ]

@@ -61,7 +61,7 @@ exchanges = st.builds(
     exchange_id=texts,
     origin=st.builds(
         Origin,
-        door=st.sampled_from(["magic", "panel", "sweep", "frame", "python"]),
+        kind=st.sampled_from(["magic", "panel", "sweep", "frame", "python"]),
         run=maybe_texts,
         columns=st.dictionaries(texts, maybe_texts | counts | st.booleans()),
     ),

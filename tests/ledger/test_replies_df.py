@@ -20,10 +20,10 @@ MakeExchange = Callable[..., Exchange]
 SCHEMA = {
     "exchange_id": "string",
     "completion_id": "string",
-    "door": "string",
+    "origin": "string",
     "conversation": "string",
     "run": "string",
-    "cell_id": "string",
+    "request_key": "string",
     "repeat": "Int64",
     "choice_index": "Int64",
     "endpoint": "string",
@@ -118,16 +118,16 @@ def test_shows_a_good_exchange_whole(make: MakeExchange) -> None:
         system="Be brief.",
         params={"temperature": 0, "stop": ["a", "b"], "max_tokens": 20, "user": "u"},
     )
-    origin = Origin(door="sweep", run="r", cell_id="c", repeat=1)
+    origin = Origin(kind="sweep", run="r", request_key="c", repeat=1)
 
     row = _row(replies_df([make(request=request, origin=origin)]))
 
     assert row == {
         "exchange_id": "x0000",
         "completion_id": "c0",
-        "door": "sweep",
+        "origin": "sweep",
         "run": "r",
-        "cell_id": "c",
+        "request_key": "c",
         "repeat": 1,
         "choice_index": 0,
         "endpoint": "https://service.test/v1",

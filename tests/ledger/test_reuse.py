@@ -121,7 +121,7 @@ def test_only_good_first_hand_answers_of_the_endpoint_count(
 def test_each_repetition_has_its_own_answer(ledger: Ledger, make: MakeExchange) -> None:
     """A repetition is answered by that repetition; none said is the first."""
     for number in range(3):
-        origin = Origin(door="sweep", run="r", repeat=number)
+        origin = Origin(kind="sweep", run="r", repeat=number)
         ledger.add(make(number, request=_request(), origin=origin))
 
     assert [_found(ledger, _request(), repeat=each) for each in (0, 1, 2, 3)] == [

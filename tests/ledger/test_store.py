@@ -26,7 +26,7 @@ def test_gives_back_what_was_added(ledger: Ledger, make: MakeExchange) -> None:
     """An exchange is read back equal to what was added."""
     params = {"stop": ["a", "b"], "temperature": 1, "max_tokens": 9}
     request = build_request("Hi\0 สวัสดี 👩‍🚀", model="m", params=params)
-    told = make(request=request, origin=Origin(door="magic", columns={"a": 1}))
+    told = make(request=request, origin=Origin(kind="magic", columns={"a": 1}))
 
     ledger.add(told)
 
@@ -113,8 +113,8 @@ def test_tells_sessions_apart(ledger: Ledger, path: Path, make: MakeExchange) ->
         ({"model": ["m", "svc-v2-8b-instruct"]}, ["x0000", "x0001", "x0002"]),
         ({"model": []}, []),
         ({"run": "r"}, ["x0002"]),
-        ({"cell_id": "c"}, ["x0002"]),
-        ({"door": "sweep", "model": "m"}, ["x0002"]),
+        ({"request_key": "c"}, ["x0002"]),
+        ({"origin": "sweep", "model": "m"}, ["x0002"]),
         ({"conversation": "plan"}, ["x0000"]),
         ({"status": "cancelled"}, ["x0001"]),
         ({"since": datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)}, ["x0001", "x0002"]),
@@ -133,7 +133,7 @@ def test_filters(
     request = build_request("Hi", model="m")
     ledger.add(make(0, origin=Origin(conversation="plan")))
     ledger.add(make(1, request=request, status="cancelled"))
-    origin = Origin(door="sweep", run="r", cell_id="c")
+    origin = Origin(kind="sweep", run="r", request_key="c")
     ledger.add(make(2, request=request, origin=origin))
 
     got = ledger.read(**filters)  # type: ignore[arg-type]  # names above
@@ -149,7 +149,7 @@ def test_filters(
         ({"since": 5}, "2026-01-31"),
         ({"since": datetime(9999, 12, 31, 23, tzinfo=WEST)}, "2026-01-31"),
         ({"model": [5]}, "a name or a list of names"),
-        ({"door": "magik"}, "magic, panel, sweep, frame, python"),
+        ({"origin": "magik"}, "magic, panel, sweep, frame, python"),
         ({"status": ["ok", "planned"]}, "ok, error, cancelled"),
     ],
 )

@@ -17,7 +17,7 @@ MakeExchange = Callable[..., Exchange]
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SCHEMA = {
     "exchange_id": "string",
-    "door": "string",
+    "origin": "string",
     "conversation": "string",
     "run": "string",
     "model": "string",

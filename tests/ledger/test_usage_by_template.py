@@ -20,7 +20,7 @@ def test_usage_is_summed_up_by_a_template_column(
     """It has the name and dtype of `replies_df`; others have it missing."""
     filled: list[dict[str, Any]] = [{"text": "a", "cups": 2}, {"text": "b"}, {}]
     for number, columns in enumerate(filled):
-        ledger.add(make(number, origin=Origin(door="sweep", columns=columns)))
+        ledger.add(make(number, origin=Origin(kind="sweep", columns=columns)))
 
     found = usage_df(ledger, by=["var_text", "cups", "model"])
 
@@ -40,7 +40,7 @@ def test_usage_by_what_is_no_column_is_refused(
     ledger: Ledger, make: MakeExchange, by: object
 ) -> None:
     """The columns that there are include those of templates."""
-    ledger.add(make(origin=Origin(door="sweep", columns={"cups": 2})))
+    ledger.add(make(origin=Origin(kind="sweep", columns={"cups": 2})))
 
     with pytest.raises(ParameterError, match="cups"):
         usage_df(ledger, by=by)  # type: ignore[arg-type]  # what a user may give

@@ -212,7 +212,7 @@ def test_a_cost_that_lacks_a_part_is_unknown(make: MakeExchange) -> None:
     assert frame["n_unpriced"].tolist() == [1]
 
 
-@pytest.mark.parametrize("by", ["door", ["door"], ("door", "model")])
+@pytest.mark.parametrize("by", ["origin", ["origin"], ("origin", "model")])
 def test_groups_by_any_columns(make: MakeExchange, by: str | list[str]) -> None:
     """The columns to group by come first, one name or several."""
     frame = usage_df([make()], by=by)

@@ -314,7 +314,7 @@ def test_several_values_are_asked_side_by_side(
     assert cell.error is None
     assert len(emulator.requests) == 4
     assert run.replies_df()["status"].tolist() == ["ok"] * 4
-    assert run.replies_df()["door"].tolist() == ["magic"] * 4
+    assert run.replies_df()["origin"].tolist() == ["magic"] * 4
     assert cell.shown.count("Emulated") >= 4
 
 

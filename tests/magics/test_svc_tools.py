@@ -55,13 +55,13 @@ def names_offered(emulator: Emulator) -> list[str]:
 
 
 def test_tools_are_run_and_the_trail_is_printed(tools: Shell) -> None:
-    """A terminal shows each call on a line, and the Completion holds the trail."""
+    """A terminal shows each call on a line, and the Completion holds the tool_runs."""
     cell = tools.run("%%svc --tools weather,double -o answer\nUse weather for Rome")
 
     answer = tools.names["answer"]
     assert isinstance(answer, Completion)
     assert cell.value is answer
-    assert [step.result for step in answer.trail] == ["rain"]
+    assert [step.result for step in answer.tool_runs] == ["rain"]
     assert 'weather({"city": "Rome"}) → rain' in cell.shown
     assert "1 tool call, the last of 2 rounds" in cell.shown
     assert cell.shown.count("weather answered: rain.") == 1
@@ -240,7 +240,7 @@ def test_consent_can_be_given_by_the_line_and_by_config(
 
 
 def test_an_interrupt_keeps_what_was_run(tools: Shell) -> None:
-    """The trail is shown and marked, the variable holds it, the talk goes on."""
+    """The tool_runs is shown and marked, the variable holds it, the talk goes on."""
     cell = tools.run(
         "%%svc -c trip --tools weather,stop -o answer\nUse weather for Rome, stop for 3"
     )
@@ -249,7 +249,7 @@ def test_an_interrupt_keeps_what_was_run(tools: Shell) -> None:
     answer = tools.names["answer"]
     assert isinstance(cell.error, KeyboardInterrupt)
     assert isinstance(answer, Completion)
-    assert [step.result for step in answer.trail] == [
+    assert [step.result for step in answer.tool_runs] == [
         "rain",
         "Error: The user interrupted this call; it gave no result.",
     ]
@@ -313,7 +313,7 @@ class TestScripted:
         assert "It rains." in again.shown
 
     def test_the_limit_is_one_short_box(self, tools: Shell) -> None:
-        """The trail is shown, and the error says what to do."""
+        """The tool_runs is shown, and the error says what to do."""
         cell = tools.run("%%svc --tools weather --max-rounds 2\nendless")
 
         assert isinstance(cell.error, ToolLoopError)
@@ -321,7 +321,7 @@ class TestScripted:
         assert "→ rain" in cell.shown
 
     def test_a_failing_follow_up_shows_what_was_run(self, tools: Shell) -> None:
-        """The trail stays, marked; the error says how to go on."""
+        """The tool_runs stays, marked; the error says how to go on."""
         cell = tools.run("%%svc --tools weather\nthis fails")
 
         assert "No more." in cell.shown

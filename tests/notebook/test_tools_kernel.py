@@ -89,11 +89,11 @@ def test_a_call_is_shown_as_it_forms_and_runs_whole(tools: Kernel) -> None:
     assert "&lt;b&gt;rain&lt;/b&gt;" in final["text/html"]
     assert "<b>rain" not in final["text/html"]
     assert "Let me see." in final["text/plain"]
-    assert tools.value("answer.trail[0].arguments") == '{"city": "Phuket"}'
+    assert tools.value("answer.tool_runs[0].arguments") == '{"city": "Phuket"}'
 
 
 def test_a_call_is_shown_in_a_shared_cell_too(tools: Kernel) -> None:
-    """`%svc` among other output keeps one display, the trail in it."""
+    """`%svc` among other output keeps one display, the tool_runs in it."""
     ran = tools.run("x = 1\n%svc --tools weather Use weather for Rome")
 
     shown = [
@@ -128,9 +128,9 @@ def test_consent_is_asked_for_in_the_cell(tools: Kernel) -> None:
 
     assert 'The model calls send\n  to = "Bob"\n  (Send a letter.)' in asked[0]
     assert ran.status == last.status == "ok"
-    assert "sent to Al" in tools.value("answer.trail[0].result")
-    assert tools.value("later.trail[0].result") == "sent to Cy"
-    assert tools.value("last.trail[0].result") == "sent to Di"
+    assert "sent to Al" in tools.value("answer.tool_runs[0].result")
+    assert tools.value("later.tool_runs[0].result") == "sent to Cy"
+    assert tools.value("last.tool_runs[0].result") == "sent to Di"
 
 
 def test_an_unwatched_cell_denies_and_says_so(tools: Kernel) -> None:

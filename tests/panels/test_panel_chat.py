@@ -410,7 +410,7 @@ def test_exchanges_are_marked_as_the_panels(open_page: OpenPage) -> None:
 
     [exchange] = current().ledger.read()
 
-    assert (exchange.origin.door, exchange.origin.conversation) == ("panel", "plan")
+    assert (exchange.origin.kind, exchange.origin.conversation) == ("panel", "plan")
     assert exchange.origin.turn_id == page.view["turns"][0]["id"]
 
 

@@ -224,7 +224,7 @@ def test_tool_calls_stand_in_the_trail_escaped() -> None:
 
     [got] = view_of(PanelState(), Turn(turn_id="t", versions=(told,)))["turns"]
 
-    [step] = got["trail"]
+    [step] = got["tool_runs"]
     assert (step["name"], step["is_error"]) == ("f", True)
     assert "&lt;b&gt;" in step["html"]
     assert "&lt;img&gt;" in step["html"]

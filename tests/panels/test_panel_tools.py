@@ -1,4 +1,4 @@
-"""Tools in the panel: rounds, consent, the trail, and stopping them."""
+"""Tools in the panel: rounds, consent, the tool_runs, and stopping them."""
 
 import asyncio
 import time
@@ -56,15 +56,15 @@ def decided(page: Page, verdict: str, arguments: str | None = None) -> dict[str,
 
 
 def test_a_tool_is_run_and_its_result_answered(open_page: OpenPage) -> None:
-    """One turn, the rounds inside it, and a trail that grows while they run."""
+    """One turn, the rounds inside it, and a tool_runs that grows while they run."""
     page = open_page(tools=[weather])
 
     turn = page.ask('weather in "Oslo"')
 
-    [step] = turn["trail"]
+    [step] = turn["tool_runs"]
     assert (step["name"], step["is_error"]) == ("weather", False)
     assert "sunny in Oslo" in step["html"]
-    trails = [each["live"]["trail"] for each in page.all("live")]
+    trails = [each["live"]["tool_runs"] for each in page.all("live")]
     assert "running" in trails[0][0]["html"]
     assert page.all("live")[-1]["live"]["choices"] == []
     roles = [each.role for each in page.panel.conversation.turns[0].messages]
@@ -96,8 +96,8 @@ def test_nothing_runs_before_somebody_says_so(open_page: OpenPage) -> None:
     assert (question["name"], question["about"]) == ("pay", "Pay somebody.")
     assert '"amount"' in question["arguments"]
     assert (state, "decide" in can) == ("asking", True)
-    assert "paid" in got["turns"][0]["trail"][0]["html"]
-    assert "approved" in got["turns"][0]["trail"][0]["html"]
+    assert "paid" in got["turns"][0]["tool_runs"][0]["html"]
+    assert "approved" in got["turns"][0]["tool_runs"][0]["html"]
 
 
 def test_what_is_denied_does_not_run(open_page: OpenPage) -> None:
@@ -107,7 +107,7 @@ def test_what_is_denied_does_not_run(open_page: OpenPage) -> None:
 
     got = decided(page, "deny")
 
-    [step] = got["turns"][0]["trail"]
+    [step] = got["turns"][0]["tool_runs"]
     assert step["is_error"]
     assert "paid" not in step["html"]
 
@@ -123,7 +123,7 @@ def test_arguments_can_be_changed(open_page: OpenPage) -> None:
 
     assert "JSON" in notice
     assert still == question
-    assert "paid 7" in got["turns"][0]["trail"][0]["html"]
+    assert "paid 7" in got["turns"][0]["tool_runs"][0]["html"]
 
 
 def test_always_is_remembered(open_page: OpenPage) -> None:
@@ -137,7 +137,7 @@ def test_always_is_remembered(open_page: OpenPage) -> None:
     current().consent.forget("pay")  # as `%svc tools ask pay` does
     question = asked(page, "pay 7")
 
-    assert "paid 6" in turn["trail"][0]["html"]
+    assert "paid 6" in turn["tool_runs"][0]["html"]
     assert remembered == ("pay",)
     assert question["name"] == "pay"
 
@@ -187,7 +187,7 @@ def test_an_async_tool_is_run(open_page: OpenPage) -> None:
 
     page = open_page(tools=[crawl])
 
-    [step] = page.ask("crawl")["trail"]
+    [step] = page.ask("crawl")["tool_runs"]
     assert (step["is_error"], "crawled" in step["html"]) == (False, True)
 
 
@@ -214,7 +214,7 @@ def test_an_async_tool_is_stopped(open_page: OpenPage) -> None:
 
 
 def test_a_tool_that_fails_is_told_to_model_and_user(open_page: OpenPage) -> None:
-    """The trail has the traceback; the model gets a line."""
+    """The tool_runs has the traceback; the model gets a line."""
 
     def divide() -> float:
         """Divide."""
@@ -224,7 +224,7 @@ def test_a_tool_that_fails_is_told_to_model_and_user(open_page: OpenPage) -> Non
 
     turn = page.ask("divide")
 
-    [step] = turn["trail"]
+    [step] = turn["tool_runs"]
     assert step["is_error"]
     assert "Traceback" in step["html"]
     results = [
@@ -252,7 +252,7 @@ def test_every_call_can_be_asked_for(open_page: OpenPage) -> None:
     decided(page, "approve")
 
     assert (question["name"], '"Oslo"' in question["arguments"]) == ("weather", True)
-    assert "sunny in Oslo" in page.view["turns"][0]["trail"][0]["html"]
+    assert "sunny in Oslo" in page.view["turns"][0]["tool_runs"][0]["html"]
 
 
 def test_no_call_need_be_asked_for(open_page: OpenPage) -> None:
@@ -260,7 +260,7 @@ def test_no_call_need_be_asked_for(open_page: OpenPage) -> None:
     free = open_page(tools=[pay], confirm=False).ask("pay 5")
     denied = open_page(tools=[pay], confirm=lambda _: False).ask("pay 5")
 
-    assert (free["trail"][0]["is_error"], denied["trail"][0]["is_error"]) == (
+    assert (free["tool_runs"][0]["is_error"], denied["tool_runs"][0]["is_error"]) == (
         False,
         True,
     )

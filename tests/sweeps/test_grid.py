@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.message import user
 from svc_notebook.service.request import build_request
-from svc_notebook.sweeps.grid import Grid, cell_id_of
+from svc_notebook.sweeps.grid import Grid, request_key_of
 from svc_notebook.sweeps.plan import build_grid
 
 MODEL = "svc-v2-8b-instruct"
@@ -62,13 +62,13 @@ def test_is_the_product_in_the_order_as_written(
 
 @given(axes, st.integers(1, 4))
 def test_repeats_stand_side_by_side(varied: dict[str, Any], repeats: int) -> None:
-    """Each combination comes so many times, with one cell_id and numbers from 0."""
+    """Each combination comes so many times, with one request_key and numbers from 0."""
     once = build_grid("p", varied=varied)
 
     grid = build_grid("p", varied=varied, repeats=repeats)
 
     assert [cell.key for cell in grid] == [
-        (cell.cell_id, repeat) for cell in once for repeat in range(repeats)
+        (cell.request_key, repeat) for cell in once for repeat in range(repeats)
     ]
 
 
@@ -84,21 +84,21 @@ def test_no_two_cells_have_the_same_key(varied: dict[str, Any]) -> None:
 def test_cell_ids_do_not_depend_on_the_grid(
     varied: dict[str, Any], random: Random
 ) -> None:
-    """A combination has the same cell_id in whatever grid and order it stands."""
+    """A combination has the same request_key in whatever grid and order it stands."""
     names = list(varied)
     random.shuffle(names)
 
     one = build_grid(["p", "q"], varied=varied)
     other = build_grid(["q", "p"], varied={name: varied[name] for name in names})
 
-    assert {cell.cell_id for cell in one} == {cell.cell_id for cell in other}
+    assert {cell.request_key for cell in one} == {cell.request_key for cell in other}
 
 
 def test_the_cell_id_stays_what_it_is() -> None:
-    """A cell_id means the same tomorrow: ledgers are full of them."""
+    """A request_key means the same tomorrow: ledgers are full of them."""
     request = build_request("Hi", model=MODEL, params={"temperature": 0, "n": 2})
 
-    assert cell_id_of(request) == "c0bc42ff61d0b0d4"
+    assert request_key_of(request) == "c0bc42ff61d0b0d4"
 
 
 @pytest.mark.parametrize(
@@ -116,9 +116,9 @@ def test_the_cell_id_stays_what_it_is() -> None:
 def test_the_cell_id_is_of_what_is_sent(
     one: dict[str, Any], other: dict[str, Any], is_same: bool
 ) -> None:
-    """The same request has the same cell_id, however it was written; others differ."""
+    """The same request has the same key, however it was written; others differ."""
     ids = [
-        cell_id_of(build_request("Hi", model=MODEL, params=params))
+        request_key_of(build_request("Hi", model=MODEL, params=params))
         for params in (one, other)
     ]
 

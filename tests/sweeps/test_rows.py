@@ -20,7 +20,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 def _exchange(cell: Cell, status: Status, number: int = 0) -> Exchange:
     return Exchange(
         exchange_id=f"{number}",
-        origin=Origin(door="sweep", cell_id=cell.cell_id, repeat=cell.repeat),
+        origin=Origin(kind="sweep", request_key=cell.request_key, repeat=cell.repeat),
         endpoint="e",
         request=cell.request,
         body=CompletionBody(choices=(Choice(index=0), Choice(index=1))),
@@ -46,7 +46,9 @@ def test_the_newest_good_exchange_stands_for_its_cell(
     found = by_cell(exchanges)
 
     for cell in CELLS:
-        mine = [each for each in exchanges if each.origin.cell_id == cell.cell_id]
+        mine = [
+            each for each in exchanges if each.origin.request_key == cell.request_key
+        ]
         mine = [each for each in mine if each.origin.repeat == cell.repeat]
         good = [each for each in mine if each.status == "ok"]
         newest = good or mine

@@ -45,7 +45,7 @@ def test_two_models_at_two_temperatures(session: Session) -> None:
     assert frame["text"].str.len().min() > 0
     assert frame["usage_source"].tolist() == ["reported"] * 4
     assert frame["run"].tolist() == [run.run_id] * 4
-    assert frame["door"].tolist() == ["sweep"] * 4
+    assert frame["origin"].tolist() == ["sweep"] * 4
 
 
 def test_plan_and_replies_have_the_columns_of_the_ledger(session: Session) -> None:
@@ -83,7 +83,7 @@ def test_repeats_are_other_samples(session: Session) -> None:
     frame = run.run().replies_df()
 
     assert frame["repeat"].tolist() == [0, 1, 2]
-    assert frame["cell_id"].nunique() == 1
+    assert frame["request_key"].nunique() == 1
     assert frame["text"].nunique() == 3
 
 

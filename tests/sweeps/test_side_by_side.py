@@ -47,7 +47,7 @@ class _Seen:
 
 
 def _plan(session: Session, **given: Any) -> Run:  # noqa: ANN401 - as plan
-    return plan(session, "p", model=MODELS, raw=True, door="magic", **given)
+    return plan(session, "p", model=MODELS, raw=True, origin="magic", **given)
 
 
 def test_grows_in_one_output_and_ends_rendered(session: Session) -> None:
@@ -64,7 +64,7 @@ def test_grows_in_one_output_and_ends_rendered(session: Session) -> None:
     assert last["text/html"].count("<strong>one</strong>") == 2
     assert all(model in last["text/plain"] for model in MODELS)
     assert run.replies_df()["is_streamed"].tolist() == [True, True]
-    assert run.replies_df()["door"].tolist() == ["magic", "magic"]
+    assert run.replies_df()["origin"].tolist() == ["magic", "magic"]
 
 
 def test_settled_draws_once(session: Session) -> None:
@@ -140,7 +140,7 @@ def test_goes_on_where_something_was_answered(
 ) -> None:
     """A failure among answers is a card, and no failure of the cell."""
     with _refusing(when={"contains": "b"}) as emulator:
-        run = plan(open_session(emulator), ["a", "b"], raw=True, door="magic")
+        run = plan(open_session(emulator), ["a", "b"], raw=True, origin="magic")
 
         run_side_by_side(run, mode=Mode.SETTLED, screen=_Seen().screen)
 

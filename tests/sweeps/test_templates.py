@@ -74,17 +74,17 @@ def test_rows_that_read_the_same_are_cells_of_their_own() -> None:
     few = build_grid("{{text}}", varied=MODEL, rows=["a", "b", "a"])
     more = build_grid("{{text}}", varied=MODEL, rows=["a", "b", "a", "a"])
 
-    ids = [cell.cell_id for cell in few]
+    ids = [cell.request_key for cell in few]
     assert len(set(ids)) == 3
     assert ids[2] == f"{ids[0]}-2"
-    assert [cell.cell_id for cell in more][:3] == ids
+    assert [cell.request_key for cell in more][:3] == ids
 
 
 def test_two_templates_that_read_the_same_are_two_cells() -> None:
     """Where two columns hold one text, both prompts are asked all the same."""
     grid = build_grid(["{{a}}", "{{b}}"], varied=MODEL, rows=[{"a": "x", "b": "x"}])
 
-    assert len({cell.cell_id for cell in grid}) == 2
+    assert len({cell.request_key for cell in grid}) == 2
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_rows_can_be_tied() -> None:
         for model in ("a", "b")
         for temperature in (0, 1)
     ]
-    assert len({cell.cell_id for cell in grid}) == len(grid) == grid.n_product
+    assert len({cell.request_key for cell in grid}) == len(grid) == grid.n_product
 
 
 def test_each_row_can_have_its_own_model() -> None:

@@ -116,7 +116,7 @@ def run_tools() -> pd.DataFrame:
         max_rounds=4,
         confirm=lambda call: call.name == "weather",
     )
-    results: list[str] = [step.result for step in answer.trail]
+    results: list[str] = [step.result for step in answer.tool_runs]
     asked = svc.complete("And in Bonn?", tools=svc.Toolbox([weather]), run_tools=False)
     names = [call.function.name for call in asked.tool_calls]
     invoice: Invoice = svc.extract(Invoice, f"{results} {names}", max_tries=2)

@@ -490,13 +490,13 @@ class Turn {
     this.seen = {};
     this.choices = [];
     this.prompt = make("div", { class: "svc-prompt" });
-    this.trail = make("details", { class: "svc-trail" });
+    this.tool_runs = make("details", { class: "svc-tool-runs" });
     this.answer = make("div", { class: "svc-answer" });
     this.dots = make("div", { class: "svc-dots", "aria-hidden": "true" });
     this.dots.append(make("i"), make("i"), make("i"));
     this.foot = make("div", { class: "svc-foot" });
     this.element = make("article", { class: "svc-turn" });
-    this.element.append(this.prompt, this.trail, this.answer, this.dots, this.foot);
+    this.element.append(this.prompt, this.tool_runs, this.answer, this.dots, this.foot);
     this.makeFoot();
   }
 
@@ -538,25 +538,25 @@ class Turn {
     setText(this.prompt, live?.prompt ?? turn.prompt ?? "");
     this.prompt.hidden = Boolean(this.form) || !this.prompt.textContent;
     if (this.form) allow(this.ask, Boolean(turn.can?.includes("edit")));
-    this.drawTrail(live?.trail ?? turn.trail ?? []);
+    this.drawTrail(live?.tool_runs ?? turn.tool_runs ?? []);
     this.drawChoices(live ? live.choices : turn.choices ?? [], live);
     this.dots.hidden = !isLive || this.choices.some((choice) => choice.box.textContent);
     this.foot.hidden = Boolean(live) || !turn.can;
     if (!this.foot.hidden) this.drawFoot(turn, isIdle);
   }
 
-  drawTrail(trail) {
-    this.trail.hidden = !trail.length;
-    if (!trail.length || !isNew(this.seen, "trail", trail)) return;
-    const names = trail.map((call) => call.name).join(", ");
-    const count = trail.length === 1 ? "1 tool call" : `${trail.length} tool calls`;
-    const calls = trail.map((call) => {
+  drawTrail(tool_runs) {
+    this.tool_runs.hidden = !tool_runs.length;
+    if (!tool_runs.length || !isNew(this.seen, "tool_runs", tool_runs)) return;
+    const names = tool_runs.map((call) => call.name).join(", ");
+    const count = tool_runs.length === 1 ? "1 tool call" : `${tool_runs.length} tool calls`;
+    const calls = tool_runs.map((call) => {
       const body = make("div", { class: "svc-blocks" });
       setBlocks(body, call.html ?? "");
       const name = make("strong", {}, call.is_error ? `${call.name}: failed` : call.name);
       return make("div", { class: call.is_error ? "svc-call svc-failed" : "svc-call" }, name, body);
     });
-    this.trail.replaceChildren(make("summary", {}, `${count}: ${names}`), ...calls);
+    this.tool_runs.replaceChildren(make("summary", {}, `${count}: ${names}`), ...calls);
   }
 
   drawChoices(choices, live) {

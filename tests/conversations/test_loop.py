@@ -9,7 +9,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.service.message import Message, user
 from svc_notebook.tools.tool import tool
 from svc_notebook.tools.toolbox import Toolbox
-from tests.chat.conftest import Door, MakeDoor
+from tests.conversations.conftest import Door, MakeDoor
 
 
 class Log:
@@ -87,7 +87,7 @@ def test_a_call_is_run_and_answered(
     ]
     assert results(door) == ["5"]
     assert outcome.completion.text == "Done."
-    assert [run.result for run in outcome.completion.trail] == ["5"]
+    assert [run.result for run in outcome.completion.tool_runs] == ["5"]
 
 
 def test_the_assistants_message_goes_back_as_it_came(
@@ -160,7 +160,7 @@ def test_a_call_that_does_not_fit_is_answered_not_run(
     assert result is not None
     assert result.startswith("Error: ")
     assert told in result
-    assert outcome.trail[0].sent_arguments is None
+    assert outcome.tool_runs[0].sent_arguments is None
     assert outcome.completion.text == "Done."
 
 
@@ -168,7 +168,7 @@ def test_what_a_tool_raises_is_told_and_shown(make_door: MakeDoor, log: Log) -> 
     """The model gets the message; the traceback is the user's."""
     door = make_door(calling(call("fail", {"text": "way"})), DONE)
 
-    (run,) = door.run(log.all).trail
+    (run,) = door.run(log.all).tool_runs
 
     assert results(door) == ["Error: ValueError: no way"]
     assert run.error == "ValueError: no way"
@@ -271,7 +271,7 @@ def test_calls_in_pieces_run_once_whole(make_door: MakeDoor, log: Log) -> None:
     outcome = door.run(log.all)
 
     assert log.calls == ["one", "two", "three", "four"]
-    assert [run.call_id for run in outcome.trail] == ["a", "b", "c", "d"]
+    assert [run.call_id for run in outcome.tool_runs] == ["a", "b", "c", "d"]
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_a_definition_alone_hands_its_calls_back(make_door: MakeDoor, log: Log) 
 
     assert log.calls == []
     assert [each.id for each in outcome.completion.tool_calls] == ["a", "b"]
-    assert outcome.trail == ()
+    assert outcome.tool_runs == ()
 
 
 def test_calls_are_told_and_kept_with_their_exchange(
@@ -340,7 +340,7 @@ def test_calls_are_told_and_kept_with_their_exchange(
     outcome = door.run(log.all)
 
     assert [type(each).__name__ for each in door.told] == ["ToolCall", "ToolRun"]
-    assert [run for _, run in door.kept] == list(outcome.trail)
+    assert [run for _, run in door.kept] == list(outcome.tool_runs)
     assert door.kept[0][0] != outcome.completion.exchange.exchange_id
 
 
@@ -364,7 +364,7 @@ def test_the_emulator_goes_through_a_whole_tool_conversation(
 
     assert log.calls == [(20, 22)]
     assert "add answered: 42." in outcome.completion.text
-    assert json.loads(outcome.trail[0].arguments) == {"a": 20, "b": 22}
+    assert json.loads(outcome.tool_runs[0].arguments) == {"a": 20, "b": 22}
 
 
 def test_a_history_with_calls_goes_on(make_door: MakeDoor, log: Log) -> None:
@@ -376,5 +376,5 @@ def test_a_history_with_calls_goes_on(make_door: MakeDoor, log: Log) -> None:
         log.all, [*first.completion.messages, Message(role="user", content="Thanks.")]
     )
 
-    assert second.trail == ()
+    assert second.tool_runs == ()
     assert second.completion.text

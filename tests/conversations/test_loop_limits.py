@@ -11,7 +11,7 @@ from svc_notebook.service.request import build_request
 from svc_notebook.tokens import estimate_tokens
 from svc_notebook.tools.rounds import Rounds, RoundsInterrupted
 from svc_notebook.tools.tool import tool
-from tests.chat.conftest import MODEL, MakeDoor
+from tests.conversations.conftest import MODEL, MakeDoor
 
 DONE: dict[str, Any] = {"text": "Done."}
 
@@ -41,7 +41,7 @@ def test_endless_calls_stop_at_the_limit(make_door: MakeDoor) -> None:
 
     error = caught.value
     assert [len(each.tools) for each in door.sent] == [1, 1, 0]
-    assert len(error.trail) == 2
+    assert len(error.tool_runs) == 2
     assert [each.role for each in error.messages] == [  # type: ignore[attr-defined]  # Messages
         "user",
         "assistant",
@@ -74,7 +74,7 @@ def test_a_follow_up_that_breaks_off_keeps_its_text_and_the_trail(
 
     partial = caught.value.partial
     assert isinstance(partial, Completion)
-    assert [step.result for step in partial.trail] == ["pong"]
+    assert [step.result for step in partial.tool_runs] == ["pong"]
 
 
 def test_the_history_of_a_limit_can_be_sent(make_door: MakeDoor) -> None:
@@ -120,7 +120,7 @@ def test_the_time_of_all_rounds_ends_them(make_door: MakeDoor) -> None:
     with pytest.raises(ToolLoopError, match="10 s") as caught:
         door.run([slow], rounds=Rounds(total_s=10), clock=lambda: now[0])
 
-    results = [run.result for run in caught.value.trail]  # type: ignore[attr-defined]  # ToolRuns
+    results = [run.result for run in caught.value.tool_runs]  # type: ignore[attr-defined]  # ToolRuns
     assert results == [
         "late",
         "Error: The time for all calls is over; this one was not run.",
@@ -138,7 +138,9 @@ def test_a_hanging_tool_is_answered_at_its_limit(make_door: MakeDoor) -> None:
     outcome = door.run([hang], rounds=Rounds(tool_timeout_s=0.05))
     gate.set()
 
-    assert outcome.trail[0].result.startswith("Error: hang gave no result within 0.05")
+    assert outcome.tool_runs[0].result.startswith(
+        "Error: hang gave no result within 0.05"
+    )
     assert outcome.completion.text == "Done."
 
 
@@ -218,7 +220,7 @@ def test_results_are_fitted_to_what_is_left(make_door: MakeDoor) -> None:
     assert all("characters left out" in each for each in results)
     assert all(each.startswith("begin") and each.endswith("end") for each in results)
     assert sum(map(estimate_tokens, results)) < 8192 - 1000
-    assert outcome.trail[0].n_cut_tokens > 10_000
+    assert outcome.tool_runs[0].n_cut_tokens > 10_000
 
 
 def test_fitted_replies_are_fitted_in_each_round(make_door: MakeDoor) -> None:

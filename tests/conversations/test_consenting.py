@@ -10,7 +10,7 @@ from svc_notebook.tools.consent import Decision, Proposal, Remembered, approve_a
 from svc_notebook.tools.consent_prompt import AtPrompt, proposal_text, to_consent
 from svc_notebook.tools.rounds import Rounds
 from svc_notebook.tools.tool import tool
-from tests.chat.conftest import MakeDoor
+from tests.conversations.conftest import MakeDoor
 
 DONE: dict[str, Any] = {"text": "Done."}
 PROPOSAL = Proposal(call_id="c", name="send", arguments={"to": "Bo"}, about="Send it.")
@@ -124,7 +124,7 @@ def test_a_tool_that_asks_runs_as_decided(
     post = Post()
     door = make_door(sending("Bo"), DONE)
 
-    (run,) = door.run([post.tool], consent=consent).trail
+    (run,) = door.run([post.tool], consent=consent).tool_runs
 
     assert post.sent == sent
     assert run.result.startswith(told)
@@ -164,7 +164,7 @@ def test_consent_can_be_wanted_for_every_call(make_door: MakeDoor) -> None:
         {"tool_calls": [{"id": "c", "name": "ping", "arguments": {}}]}, DONE
     )
 
-    (run,) = door.run([ping], rounds=Rounds(ask_for="all")).trail
+    (run,) = door.run([ping], rounds=Rounds(ask_for="all")).tool_runs
 
     assert run.is_approved is False
 

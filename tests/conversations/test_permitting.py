@@ -8,7 +8,7 @@ import pytest
 import svc_notebook as svc
 from svc_notebook.tools.consent import Proposal
 from svc_notebook.tools.tool_options import Permit, take_permit
-from tests.chat.conftest import Serve
+from tests.conversations.conftest import Serve
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"confirm": 5}, "confirm=5 is not allowed"),
@@ -99,7 +99,7 @@ def test_a_conversation_can_allow_calls_without_a_prompt(serve: Serve) -> None:
     with pytest.raises(svc.ToolLoopError) as decided:
         plan.ask("Pay", tools=[pay], confirm=decide, max_rounds=3)
 
-    runs: list[Any] = [*free.value.trail, *decided.value.trail]
+    runs: list[Any] = [*free.value.tool_runs, *decided.value.tool_runs]
     assert [run.result for run in runs[:1]] == ["paid 5"]
     assert [run.is_approved for run in runs] == [None, False, True]
     assert seen == [("pay", {"amount": 5})] * 2

@@ -9,7 +9,7 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.tools.consent import Decision
-from tests.chat.conftest import Serve
+from tests.conversations.conftest import Serve
 
 
 @svc.tool
@@ -30,12 +30,12 @@ def stop(n: int) -> str:
 def test_complete_runs_functions_and_returns_the_answer(
     serve: Serve,
 ) -> None:
-    """The final completion holds the trail; each round is an exchange."""
+    """The final completion holds the tool_runs; each round is an exchange."""
     emulator = serve()
     got = svc.complete("Use weather for Phuket.", tools=[weather])
 
     assert 'weather answered: {"city":"Phuket","celsius":31}' in got.text
-    assert [step.name for step in got.trail] == ["weather"]
+    assert [step.name for step in got.tool_runs] == ["weather"]
     assert len(emulator.requests) == 2
     assert list(svc.replies_df()["n_tool_calls"]) == [1, 0]
     assert svc.tool_calls_df()["exchange_id"][0] == svc.replies_df()["exchange_id"][0]
@@ -52,7 +52,7 @@ def test_a_plain_function_and_a_toolbox_are_tools_too(serve: Serve) -> None:
     one = svc.complete("Use lookup for 'tea'.", tools=[lookup])
     two = svc.complete("Use weather for Rome.", tools=svc.Toolbox([weather, lookup]))
 
-    assert (one.trail[0].result, two.trail[0].name) == ("TEA", "weather")
+    assert (one.tool_runs[0].result, two.tool_runs[0].name) == ("TEA", "weather")
     assert len(emulator.requests) == 4
 
 
@@ -93,7 +93,7 @@ def test_a_function_decides_about_every_call(serve: Serve) -> None:
         confirm=lambda _: Decision(verdict="deny"),
     )
 
-    assert denied.trail[0].is_approved is False
+    assert denied.tool_runs[0].is_approved is False
 
 
 def test_large_definitions_are_named_also_where_calls_are_handed_back(
@@ -136,8 +136,8 @@ def test_a_completion_with_a_trail_travels(serve: Serve) -> None:
     again: Any = pickle.loads(pickle.dumps(got))  # noqa: S301 - our own
 
     assert again == got
-    assert again.trail[0].result == '{"n":3}'
-    assert again.trail[0].value is None
+    assert again.tool_runs[0].result == '{"n":3}'
+    assert again.tool_runs[0].value is None
 
 
 def test_a_conversation_keeps_calls_and_results(serve: Serve) -> None:
@@ -155,7 +155,7 @@ def test_a_conversation_keeps_calls_and_results(serve: Serve) -> None:
         "tool",
         "assistant",
     ]
-    assert len(first.trail) == 1
+    assert len(first.tool_runs) == 1
     assert set(svc.tool_calls_df()["conversation"]) == {"trip"}
 
 
@@ -189,11 +189,13 @@ def test_where_nobody_can_be_asked_calls_are_denied(
         got = svc.complete("Use weather for Phuket.", tools=[asking])
 
     assert warned[0].filename == __file__
-    assert got.trail[0].result == "Error: This call was not allowed. Go on without it."
+    assert (
+        got.tool_runs[0].result == "Error: This call was not allowed. Go on without it."
+    )
 
 
 def test_a_call_in_a_reply_that_broke_off_is_said_to_be_so(serve: Serve) -> None:
-    """Its half was not handed back by anybody: the trail of what came says why."""
+    """Its half was not handed back by anybody: the tool_runs of what came says why."""
     call = {"id": "c", "name": "weather", "arguments": {"city": "Rome " * 50}}
     serve({"tool_calls": [call], "cut_after": 3, "end": "cut"})
 
@@ -202,7 +204,7 @@ def test_a_call_in_a_reply_that_broke_off_is_said_to_be_so(serve: Serve) -> None
 
     partial = caught.value.partial
     assert isinstance(partial, svc.Completion)
-    assert [each.result for each in partial.final().trail] == [
+    assert [each.result for each in partial.final().tool_runs] == [
         "not run: the reply broke off"
     ]
 
@@ -211,7 +213,7 @@ def test_a_call_in_a_reply_that_broke_off_is_said_to_be_so(serve: Serve) -> None
 def test_a_tool_that_gives_the_key_away_is_blotted(
     serve: Serve, *, fails: bool
 ) -> None:
-    """Neither the model, nor the trail, nor the ledger gets it; the rounds go on."""
+    """Neither the model, nor the tool runs, nor the ledger has it; rounds go on."""
 
     def read_settings() -> str:
         """Read the settings."""
@@ -225,7 +227,7 @@ def test_a_tool_that_gives_the_key_away_is_blotted(
 
     got = svc.complete("Go.", tools=[read_settings])
 
-    (run,) = got.trail
+    (run,) = got.tool_runs
     kept = svc.tool_calls_df().to_csv()
     assert got.text == "Done."
     assert "key=[key]" in run.result
@@ -238,7 +240,7 @@ def test_the_newest_completion_of_the_kernel_has_its_trail(serve: Serve) -> None
     """`svc.last()` knows the calls too: of an answer, and of rounds that broke off."""
     serve(*[{**CALLING, "times": 1}, {"text": "Done."}, {**CALLING, "times": None}])
     got = svc.complete("Go.", tools=[weather])
-    runs: tuple[Any, ...] = got.trail
+    runs: tuple[Any, ...] = got.tool_runs
     first = svc.last()
     with pytest.raises(svc.ToolLoopError) as broken:
         svc.complete("Go.", tools=[weather], max_rounds=2)
@@ -247,8 +249,8 @@ def test_the_newest_completion_of_the_kernel_has_its_trail(serve: Serve) -> None
 
     assert first is not None
     assert second is not None
-    assert first.trail == tuple(replace(each, value=None) for each in runs)
-    assert len(broken.value.trail) == len(second.trail) == 1
+    assert first.tool_runs == tuple(replace(each, value=None) for each in runs)
+    assert len(broken.value.tool_runs) == len(second.tool_runs) == 1
 
 
 def test_results_by_hand_are_no_trail(serve: Serve) -> None:
@@ -261,4 +263,4 @@ def test_results_by_hand_are_no_trail(serve: Serve) -> None:
     newest = svc.last()
 
     assert newest is not None
-    assert newest.trail == ()
+    assert newest.tool_runs == ()
