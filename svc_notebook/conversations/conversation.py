@@ -324,7 +324,7 @@ class Conversation:
         Raises:
             ParameterError: `versions` is neither.
         """
-        from .export import to_df  # noqa: PLC0415 - loads pandas
+        from .frames import to_df  # noqa: PLC0415 - loads pandas
 
         return to_df(self.history, versions=versions)
 

@@ -22,7 +22,6 @@ from svc_notebook.service.chunk import CompletionBody
 from svc_notebook.service.params import PARAMS
 from svc_notebook.service.request import CompletionRequest
 
-from .exports import write_whole
 from .row import mended
 from .store import Ledger
 
@@ -206,6 +205,8 @@ def export_answers(path: str | Path, exchanges: Iterable[Exchange]) -> int:
             answer = _to_answer(exchange, exchange.body)
             found[answer.request_hash, answer.repeat] = answer
     lines = [_line(_Head(svc_answers=FORMAT)), *map(_line, found.values())]
+    from .exports import write_whole  # noqa: PLC0415 - loads pandas
+
     write_whole(path, lambda file: file.write_bytes(b"".join(lines)))
     return len(found)
 

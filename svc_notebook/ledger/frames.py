@@ -14,7 +14,8 @@ from pandas.api.extensions import ExtensionArray
 
 from svc_notebook.exchange import Exchange
 
-from .columns import Batch, Column, Row, joined, pick, template_columns, to_array
+from .arrays import joined, to_array
+from .columns import Batch, Column, Row, pick, template_columns
 from .prices import Prices, priced_columns
 from .reply_columns import PROMPT, REPLIES, TEXTS, Reply, to_batch
 from .token_estimates import Estimates

@@ -14,7 +14,8 @@ import pandas as pd
 
 from svc_notebook.errors import ParameterError
 
-from .columns import dtype_of, to_array
+from .arrays import to_array
+from .columns import dtype_of
 from .row import to_sortable
 from .store import Ledger
 

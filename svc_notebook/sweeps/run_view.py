@@ -188,7 +188,7 @@ class Readings:
         """
         from svc_notebook.ledger.reading import estimates_of  # noqa: PLC0415
 
-        from .groups import usage_of  # noqa: PLC0415 - loads pandas
+        from .run_frames import usage_of  # noqa: PLC0415 - loads pandas
 
         check_flag("include_emulated", include_emulated)
         check_flag("include_reused", include_reused)
@@ -220,7 +220,7 @@ class Readings:
         """
         from svc_notebook.ledger.frames import to_frame  # noqa: PLC0415 - loads pandas
 
-        from .groups import retype  # noqa: PLC0415 - loads pandas
+        from .run_frames import retype  # noqa: PLC0415 - loads pandas
 
         rows = list(self.replies())
         wanted = self._varied() if by is None else by
@@ -290,7 +290,7 @@ class Readings:
         from svc_notebook.ledger.frames import rows_df  # noqa: PLC0415 - loads pandas
         from svc_notebook.ledger.prices import priced_columns  # noqa: PLC0415
 
-        from .groups import join  # noqa: PLC0415 - loads pandas
+        from .run_frames import join  # noqa: PLC0415 - loads pandas
 
         frame = rows_df(rows, columns=priced_columns(self.prices))
         return join(frame, self.grid)

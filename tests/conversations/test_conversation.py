@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.conversations.export import MESSAGES
+from svc_notebook.conversations.frames import MESSAGES
 from svc_notebook.conversations.next_turn import GO_ON
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.service.message import assistant, user

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from svc_notebook.exchange import Exchange, Failure, Origin
-from svc_notebook.ledger.columns import Batch, Column, Scalar, to_array, to_instant
+from svc_notebook.ledger.arrays import to_array
+from svc_notebook.ledger.columns import Batch, Column, Scalar, to_instant
 from svc_notebook.ledger.frames import replies_df
 from svc_notebook.ledger.prices import Prices, priced_columns
 from svc_notebook.ledger.reply_columns import (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger import columns as arrays
+from svc_notebook.ledger import arrays
 from svc_notebook.ledger.frames import CHUNK_ROWS
 from svc_notebook.ledger.frames import replies_df as frame_of
 from svc_notebook.ledger.reading import replies_df, usage_df
