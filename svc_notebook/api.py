@@ -275,7 +275,7 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
     model: str | Sequence[str] | None = None,
     system: str | Sequence[str | None] | None = None,
     rows: object = None,
-    cells: object = None,
+    conditions: object = None,
     tied: Sequence[str] | Sequence[Sequence[str]] = (),
     where: Callable[[Mapping[str, Any]], object] | None = None,
     repeats: int = 1,
@@ -297,7 +297,7 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
         model: One model id, or a list; the session's model if None.
         system: One system text, or a list; None is no system message.
         rows: A DataFrame, a Series, a list of mappings or texts to fill prompts from.
-        cells: Combinations that are no product: a DataFrame or a list of mappings.
+        conditions: Explicit combinations of factors: a DataFrame or a list of mappings.
             A name that is no parameter is a label, kept beside the reply.
         tied: Names whose lists go side by side instead of being multiplied; `rows`
             among them gives each row a value of its own.
@@ -333,7 +333,7 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
         model=model,
         system=system,
         rows=rows,
-        cells=cells,
+        conditions=conditions,
         tied=tied,
         where=where,
         repeats=repeats,

@@ -1,1 +1,1 @@
-"""Grids of cells, their runs and frames."""
+"""Grids of trials, their runs and frames."""

@@ -1,7 +1,7 @@
 """Replies side by side: which reply stands in which field.
 
 What it is not: the drawing (see `display.comparison`). Rules: pure; every reply
-has its place or is counted as not shown; what a cell has instead of a reply is said.
+has its place or is counted as not shown; what a trial has instead of a reply is said.
 """
 
 from collections.abc import Iterable, Sequence

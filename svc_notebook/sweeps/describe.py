@@ -50,7 +50,7 @@ def plan_lines(
     n_left = n_by_model(grid) if n_left is None else n_left
     is_through = len(grid) > 0 and not any(n_left.values())
     lines = [
-        _cells(grid),
+        _trials(grid),
         *([("rows", _rows(grid))] if grid.source is not None else []),
         *(_values(each) for each in grid.dimensions),
         *([("repeats", str(grid.repeats))] if grid.repeats > 1 else []),
@@ -62,8 +62,8 @@ def plan_lines(
 
 def _outlook(size: Size, n_left: Mapping[str, int]) -> list[Line]:
     left = {model: n for model, n in n_left.items() if n}
-    is_part = sum(left.values()) < size.n_cells
-    of_all = f", for all {size.n_cells:,} requests" if is_part else ""
+    is_part = sum(left.values()) < size.n_trials
+    of_all = f", for all {size.n_trials:,} requests" if is_part else ""
     return [
         ("tokens", _tokens(size) + of_all),
         *(("cost", line + of_all) for line in _cost(size)),
@@ -74,12 +74,12 @@ def _outlook(size: Size, n_left: Mapping[str, int]) -> list[Line]:
 
 def headline(grid: Grid, counts: Mapping[str, int], *, is_begun: bool) -> str:
     """Return one line: how many requests, and what became of them."""
-    n_cells = len(grid)
-    requests = f"{n_cells} request{'' if n_cells == 1 else 's'}"
+    n_trials = len(grid)
+    requests = f"{n_trials} request{'' if n_trials == 1 else 's'}"
     if not is_begun:
         return f"{requests} planned, nothing sent yet."
     known = Counter(counts)
-    known["not_run"] = n_cells - sum(
+    known["not_run"] = n_trials - sum(
         known[mark] for mark in ("ok", "error", "cancelled")
     )
     parts = [
@@ -135,7 +135,7 @@ def duration(length_s: float) -> str:
     return f"{hours} h {minutes} min"
 
 
-def _cells(grid: Grid) -> Line:
+def _trials(grid: Grid) -> Line:
     n_rows = [] if grid.source is None else [f"rows ({len(grid.source)})"]
     factors = [
         f"{' + '.join(each.names)} ({len(each.points)})"
@@ -144,7 +144,7 @@ def _cells(grid: Grid) -> Line:
     ]
     repeats = [f"repeats ({grid.repeats})"] if grid.repeats > 1 else []
     parts = [*n_rows, *factors, *repeats]
-    return "cells", " x ".join(parts) if len(parts) > 1 else ""
+    return "trials", " x ".join(parts) if len(parts) > 1 else ""
 
 
 def _rows(grid: Grid) -> str:
@@ -181,7 +181,7 @@ def _cost(size: Size) -> list[str]:
 def _warnings(size: Size) -> list[str]:
     lines = []
     if size.n_default:
-        is_all = size.n_default == size.n_cells
+        is_all = size.n_default == size.n_trials
         whose = "" if is_all else f" for {size.n_default} of them"
         lines.append(
             f"max_tokens is not set{whose}: the service's default of "
@@ -290,7 +290,7 @@ def tell(  # noqa: PLR0913 - one part each
 
     Args:
         grid: What was planned.
-        counts: How many cells of each mark there are.
+        counts: How many trials of each mark there are.
         name: Of the run.
         size: Of the plan.
         is_begun: Whether anything was asked yet.
@@ -346,7 +346,7 @@ def parts(
         Part(
             name=lane.model,
             n_done=lane.n_ok + lane.n_failed,
-            n_total=lane.n_cells,
+            n_total=lane.n_trials,
             note=_note(lane, now_s=now_s, now_at=now_at, state=state),
             is_bad=bool(lane.n_failed or lane.given_up),
         )
@@ -360,7 +360,7 @@ def _note(lane: Lane, *, now_s: float, now_at: datetime, state: str) -> str:
         words.insert(0, f"{lane.n_failed} failed")
     if lane.given_up:
         words.append(f"given up: {type(lane.given_up).__name__}")
-    elif lane.n_ok + lane.n_failed < lane.n_cells:
+    elif lane.n_ok + lane.n_failed < lane.n_trials:
         words += [state] if state else _lane_outlook(lane, now_s=now_s, now_at=now_at)
     return " · ".join(words)
 

@@ -1,6 +1,6 @@
 """Dimensions: what varies together, as the points it takes.
 
-One list is a dimension, lists that are tied are one, a list of cells is one; the
+One list is a dimension, lists that are tied are one, a list of conditions is one; the
 grid is the product of its dimensions. Rules: pure; a name belongs to one dimension;
 None is a value that is not sent.
 """
@@ -114,7 +114,7 @@ def _is_one(name: str, several: Sequence[object]) -> bool:
 
 
 ASKED = ("prompt", "model", "system", "tools", *PARAM_NAMES)
-"""Names of what is sent; any other name in a list of cells is a column."""
+"""Names of what is sent; any other name in a list of conditions is a column."""
 TOOLS = "tools"
 ROWS = "rows"
 """What the rows are called among the lists that are tied."""
@@ -201,16 +201,16 @@ def tie(
     )
 
 
-def cells_of(cells: object) -> Dimension:
-    """Read a list, or a DataFrame, of cells as one dimension.
+def conditions_of(conditions: object) -> Dimension:
+    """Read a list, or a DataFrame, of conditions as one dimension.
 
     Args:
-        cells: One cell a row; what is missing in a row is not sent.
+        conditions: One condition a row; what is missing in a row is not sent.
 
     Raises:
         ParameterError: It is no such list.
     """
-    source = source_of(cells, called="cells")
+    source = source_of(conditions, called="conditions")
     points = tuple(
         {
             name: _mended(name, value)
@@ -232,15 +232,15 @@ def check_names(dimensions: Sequence[Dimension], columns: Iterable[str]) -> None
     for name in (name for dimension in dimensions for name in dimension.names):
         if name in seen:
             raise ParameterError(
-                f"{name} is given twice, by its own name and in cells; give it once.",
+                f"{name} is given twice, by name and in conditions; give it once.",
                 param=name,
             )
         seen.add(name)
     for name in columns:
         if name in seen - set(ASKED):
             raise ParameterError(
-                f"The column {name!r} is in rows and in cells; rename one of them.",
-                param="cells",
+                f"The column {name!r} is in rows and in conditions; rename one.",
+                param="conditions",
             )
 
 

@@ -25,7 +25,7 @@ Tick = Callable[[], None]
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run was interrupted, and keeps what had come; one line in a cell."""
+    """A run was interrupted, and keeps what had come; one line in a trial."""
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]

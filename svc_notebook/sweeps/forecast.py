@@ -1,7 +1,7 @@
 """How large a plan is: requests, tokens and cost, as intervals.
 
 Rules: pure; estimates are called so, and have a low and a high end; a plan of very
-many cells is sized by a sample of them, evenly spread; without a price nothing is
+many trials is sized by a sample of them, evenly spread; without a price nothing is
 said about cost.
 """
 
@@ -15,7 +15,7 @@ from svc_notebook.service.catalogue import BUDGET_TOKENS, Limit, limit_of
 from svc_notebook.service.params import DEFAULT_MAX_TOKENS
 from svc_notebook.tokens import FIXED
 
-from .grid import Cell, Grid
+from .grid import Grid, Trial
 
 SAMPLE_CELLS = 1_000
 
@@ -25,7 +25,7 @@ class Size:
     """What a plan will take.
 
     Attributes:
-        n_cells: Requests.
+        n_trials: Requests.
         prompt_tokens: Estimated tokens of all prompts, on the safe side.
         prompt_tokens_low: At least about so many.
         completion_tokens: At most so many, by the max_tokens in force.
@@ -37,7 +37,7 @@ class Size:
         unpriced: Models that have no price in it.
     """
 
-    n_cells: int
+    n_trials: int
     prompt_tokens: int
     prompt_tokens_low: int
     completion_tokens: int
@@ -52,50 +52,50 @@ class Size:
 
 def size_of(grid: Grid, *, prices: Prices | None = None) -> Size:
     """Size a plan."""
-    cells = [_Sized(cell) for cell in _sample(grid)]
-    scale = grid.n_combinations / max(len(cells), 1) * grid.repeats
-    costs = [each.cost(prices) for each in cells] if prices else []
+    trials = [_Sized(trial) for trial in _sample(grid)]
+    scale = grid.n_combinations / max(len(trials), 1) * grid.repeats
+    costs = [each.cost(prices) for each in trials] if prices else []
     low = [cost[0] for cost in costs if cost is not None]
     high = [cost[1] for cost in costs if cost is not None]
-    is_priced = prices is not None and len(low) == len(cells)
-    prompt_tokens = sum(each.prompt_tokens for each in cells) * scale
+    is_priced = prices is not None and len(low) == len(trials)
+    prompt_tokens = sum(each.prompt_tokens for each in trials) * scale
     return Size(
-        n_cells=len(grid),
+        n_trials=len(grid),
         prompt_tokens=round(prompt_tokens),
         prompt_tokens_low=floor(prompt_tokens * FIXED.low),
-        completion_tokens=round(sum(each.completion_tokens for each in cells) * scale),
-        n_default=ceil(sum(each.is_default for each in cells) * scale),
-        n_over=ceil(sum(each.is_over for each in cells) * scale),
-        is_sampled=len(cells) < grid.n_combinations,
+        completion_tokens=round(sum(each.completion_tokens for each in trials) * scale),
+        n_default=ceil(sum(each.is_default for each in trials) * scale),
+        n_over=ceil(sum(each.is_over for each in trials) * scale),
+        is_sampled=len(trials) < grid.n_combinations,
         cost_low=sum(low) * scale if is_priced else None,
         cost_high=sum(high) * scale if is_priced else None,
         prices=prices,
         unpriced=tuple(
             dict.fromkeys(
                 each.model
-                for each, cost in zip(cells, costs, strict=False)
+                for each, cost in zip(trials, costs, strict=False)
                 if cost is None
             )
         ),
     )
 
 
-def _sample(grid: Grid) -> Iterator[Cell]:
+def _sample(grid: Grid) -> Iterator[Trial]:
     n_taken = min(grid.n_combinations, SAMPLE_CELLS)
     return (
-        grid.cell(number * grid.n_combinations // n_taken, 0)
+        grid.trial(number * grid.n_combinations // n_taken, 0)
         for number in range(n_taken)
     )
 
 
 class _Sized:
-    """The figures of one cell."""
+    """The figures of one trial."""
 
-    def __init__(self, cell: Cell) -> None:
-        params = cell.request.params
+    def __init__(self, trial: Trial) -> None:
+        params = trial.request.params
         max_tokens = int(params.get("max_tokens", DEFAULT_MAX_TOKENS))
-        self.model = cell.model
-        self.prompt_tokens = cell.est_prompt_tokens
+        self.model = trial.model
+        self.prompt_tokens = trial.est_prompt_tokens
         self.completion_tokens = max_tokens * int(params.get("n", 1))
         self.is_default = "max_tokens" not in params
         self.is_over = self.prompt_tokens + max_tokens > BUDGET_TOKENS

@@ -1,8 +1,8 @@
-"""The grid: every combination of what was given as a list, as numbered cells.
+"""The grid: every combination of what was given as a list, as numbered trials.
 
-What it is not: it sends nothing and keeps nothing. Rules: pure; a cell is made when
+What it is not: it sends nothing and keeps nothing. Rules: pure; a trial is made when
 it is looked at, so that a million of them need no room; whatever could be refused is
-found before the first is sent; two cells are never the same request by accident.
+found before the first is sent; two trials are never the same request by accident.
 """
 
 from array import array
@@ -30,7 +30,7 @@ _FLOATS = frozenset(param.name for param in PARAMS if param.kind == "float")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class Trial:
     """One combination, in one of its repetitions: one row of the plan.
 
     Attributes:
@@ -49,7 +49,7 @@ class Cell:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What tells this cell from the others of its grid."""
+        """What tells this trial from the others of its grid."""
         return self.request_key, self.repeat
 
     @property
@@ -74,8 +74,8 @@ def request_key_of(
     Args:
         request: What is sent.
         templates: What the prompt was made of, where there are rows: two templates
-            may read the same in one row, and are two cells all the same.
-        n_before: Rows before this one that read the same; each is a cell, and from
+            may read the same in one row, and are two trials all the same.
+        n_before: Rows before this one that read the same; each is a trial, and from
             the second on its id says which.
 
     Raises:
@@ -102,7 +102,7 @@ Where = Callable[[Mapping[str, Any]], object]
 class Grid:
     """All combinations that were asked for.
 
-    Cells are numbered in the order of the plan: rows vary slowest, then the
+    Trials are numbered in the order of the plan: rows vary slowest, then the
     dimensions in their order; repetitions stand next to one another.
 
     Attributes:
@@ -124,11 +124,11 @@ class Grid:
     def __len__(self) -> int:
         return self.n_combinations * self.repeats
 
-    def __iter__(self) -> Iterator[Cell]:
+    def __iter__(self) -> Iterator[Trial]:
         return (self[position] for position in range(len(self)))
 
-    def __getitem__(self, position: int) -> Cell:
-        """Return a cell by its number.
+    def __getitem__(self, position: int) -> Trial:
+        """Return a trial by its number.
 
         Raises:
             IndexError: There is none of this number.
@@ -136,7 +136,7 @@ class Grid:
         if not 0 <= position < len(self):
             raise IndexError(position)
         combination, repeat = divmod(position, self.repeats)
-        return self.cell(combination, repeat)
+        return self.trial(combination, repeat)
 
     @property
     def n_combinations(self) -> int:
@@ -178,13 +178,13 @@ class Grid:
             for name in dimension.names
         )
 
-    def cell(self, combination: int, repeat: int) -> Cell:
-        """Return a cell by its combination, counted among those kept."""
+    def trial(self, combination: int, repeat: int) -> Trial:
+        """Return a trial by its combination, counted among those kept."""
         row, point = self._point(self._number(combination))
         columns = self._columns_in(point)
         values = {} if self.is_raw else self._row_of(row, point)
         request = self._request(point, None if self.is_raw else values)
-        return Cell(
+        return Trial(
             request_key=self._request_key(request, point, row=row, columns=columns),
             repeat=repeat,
             request=request,
@@ -210,13 +210,13 @@ class Grid:
         names = (name for dimension in self.dimensions for name in dimension.names)
         return {**dict.fromkeys(names), **self._row_of(row, point), **point}
 
-    def source_columns(self, cell: Cell) -> dict[str, Any]:
-        """Return what a cell's row of a frame shows beside the request."""
-        if cell.row is None or not self.source:
-            return cell.columns
+    def source_columns(self, trial: Trial) -> dict[str, Any]:
+        """Return what a trial's row of a frame shows beside the request."""
+        if trial.row is None or not self.source:
+            return trial.columns
         mine = self.source.columns
-        kept = {name: each for name, each in cell.columns.items() if name not in mine}
-        return {**kept, **self.source.joined(cell.row)}
+        kept = {name: each for name, each in trial.columns.items() if name not in mine}
+        return {**kept, **self.source.joined(trial.row)}
 
     def request_at(self, row: int, point: Mapping[str, Any]) -> CompletionRequest:
         """Return the request of a point that need not be one of the grid.

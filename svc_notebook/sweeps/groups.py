@@ -1,7 +1,7 @@
-"""The summary of a run: one row a group of cells.
+"""The summary of a run: one row a group of trials.
 
 What it is not: usage (see `ledger.usage`), which counts requests, repeated ones
-included; here each cell counts once, by the exchange that stands for it. Rules: pure;
+included; here each trial counts once, by the exchange that stands for it. Rules: pure;
 rows are looked at once; a sum is missing where nothing went into it.
 """
 
@@ -21,7 +21,7 @@ from .source import ROW
 
 @dataclass(slots=True)
 class Group:
-    """What the cells of a group have come to.
+    """What the trials of a group have come to.
 
     Attributes:
         key: What they have in common.
@@ -31,7 +31,7 @@ class Group:
 
     key: tuple[Scalar, ...]
     row: int = 0
-    n_cells: int = 0
+    n_trials: int = 0
     n_ok: int = 0
     n_failed: int = 0
     n_replies: int = 0
@@ -49,7 +49,7 @@ class Group:
             self.n_cut += exchange.is_cut(row.choice)
         if not row.is_first:
             return
-        self.n_cells += 1
+        self.n_trials += 1
         self.n_ok += row.status == "ok"
         self.n_failed += row.status == "error"
         if row.usage is not None:
@@ -63,7 +63,7 @@ class Group:
             self.latencies_s.append(exchange.latency_s)
 
     def latency_s(self, share: float) -> float | None:
-        """Return a quantile of the latencies of good cells."""
+        """Return a quantile of the latencies of good trials."""
         return quantile(self.latencies_s, share)
 
 
@@ -92,14 +92,14 @@ def _latency(name: str, share: float) -> Column[Group]:
     def read(group: Group) -> Scalar:
         return group.latency_s(share)
 
-    doc = f"quantile {share:g} of latency_s of the cells that are ok"
+    doc = f"quantile {share:g} of latency_s of the trials that are ok"
     return Column(name=name, dtype="Float64", unit="s", read=read, doc=doc)
 
 
 SUMMARY: tuple[Column[Group], ...] = (
-    _count("n_cells", "cells, asked or not"),
-    _count("n_ok", "cells with a good answer"),
-    _count("n_failed", "cells whose answer is an error"),
+    _count("n_trials", "trials, asked or not"),
+    _count("n_ok", "trials with a good answer"),
+    _count("n_failed", "trials whose answer is an error"),
     _count("n_replies", "choices of good answers"),
     _count("n_cut", "of all choices, those that ended for want of tokens"),
     _tokens("prompt_tokens"),

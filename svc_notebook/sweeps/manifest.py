@@ -36,7 +36,7 @@ def manifest_of(  # noqa: PLR0913 - what a run is
         name: Of the run, as given.
         run_id: Its mark in the ledger.
         seed: Of its order.
-        counts: How many cells of each mark there are.
+        counts: How many trials of each mark there are.
         endpoint: Where it was asked; None if it was not.
         prices: The price table, if there is one.
     """
@@ -59,7 +59,7 @@ def manifest_of(  # noqa: PLR0913 - what a run is
         "fixed": fixed(grid),
         "extra": plain(grid.extra),
         "is_raw": grid.is_raw,
-        "n_cells": len(grid),
+        "n_trials": len(grid),
         "counts": dict(counts),
         "endpoint": endpoint,
         "limits": {model: _limit(model) for model in n_by},

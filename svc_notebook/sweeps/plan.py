@@ -24,8 +24,8 @@ from .dimensions import (
     Dimension,
     Tied,
     axis_of,
-    cells_of,
     check_names,
+    conditions_of,
     has_many,
     prompts_of,
     tie,
@@ -38,7 +38,16 @@ from .trial_runner import check_threshold
 
 _CUTOFF = 0.8
 _OWN = (
-    *("rows", "cells", "tied", "where", "repeats", "name", "seed", "confirm_above"),
+    *(
+        "rows",
+        "conditions",
+        "tied",
+        "where",
+        "repeats",
+        "name",
+        "seed",
+        "confirm_above",
+    ),
     "raw",
 )
 """What a sweep takes beside the parameters of a request."""
@@ -82,7 +91,7 @@ def check_params(names: Iterable[str]) -> None:
 
 
 def check_label(name: str) -> None:
-    """Refuse a label in a list of cells that was meant as a parameter.
+    """Refuse a label in a list of conditions that was meant as a parameter.
 
     Args:
         name: Of no parameter, and of no column that a prompt names.
@@ -96,10 +105,10 @@ def check_label(name: str) -> None:
     ]
     if near:
         raise ParameterError(
-            f"{name!r} in cells is no parameter, and no prompt names it. Did you mean "
-            f"{near[0]}? If it is a label of your own, give it another name, such as "
+            f"{name!r} in conditions is not a parameter, and no prompt names it. Did "
+            f"you mean {near[0]}? If it is a label of your own, give it another name, such as "
             f"'label_{plain}'. Nothing was sent.",
-            param="cells",
+            param="conditions",
         )
 
 
@@ -132,7 +141,7 @@ def build_grid(  # noqa: PLR0913 - what a grid is made of
     *,
     varied: Mapping[str, object],
     rows: object = None,
-    cells: object = None,
+    conditions: object = None,
     tied: Tied = (),
     where: Where | None = None,
     extra: Mapping[str, Any] | None = None,
@@ -143,14 +152,14 @@ def build_grid(  # noqa: PLR0913 - what a grid is made of
 
     Args:
         prompt: A text, or messages; or a list of such prompts. `{{name}}` is a column
-            of the rows, `\{{name}}` the plain text. None if `cells` has prompts.
+            of the rows, `\{{name}}` the plain text. None if `conditions` has prompts.
         varied: `model`, `system` and parameters by the document's names, each one
             value or a list of values, in the order in which they vary: the last one
             fastest. A list of texts is one value of `stop`, a list of definitions
             one value of `tools`; a list that holds lists (or None) varies them.
         rows: A DataFrame, a Series, a list of mappings or texts: what prompts are
             filled from. Every prompt is asked for every row.
-        cells: Combinations that are not a product: a DataFrame or a list of mappings
+        conditions: An explicit list of combinations: a DataFrame or mappings
             whose names are `prompt`, `model`, `system`, parameters, or columns: those
             that prompts name, and labels, which are kept beside the reply.
         tied: Names whose lists go side by side instead of being multiplied, or
@@ -167,14 +176,14 @@ def build_grid(  # noqa: PLR0913 - what a grid is made of
             same request.
     """
     check_params(varied)
-    if prompt is None and cells is None:
+    if prompt is None and conditions is None:
         raise _without_prompt()
     _check_repeats(repeats)
     source = None if rows is None else source_of(rows)
     dimensions = _dimensions(
         prompt,
         varied,
-        cells=cells,
+        conditions=conditions,
         tied=tied,
         n_rows=None if source is None else len(source),
     )
@@ -204,7 +213,8 @@ def _check_prompt(prompt: object) -> None:
 
 def _without_prompt() -> ParameterError:
     return ParameterError(
-        "There is no prompt; give one, or cells with a column 'prompt'.", param="prompt"
+        "There is no prompt; give one, or conditions with a column 'prompt'.",
+        param="prompt",
     )
 
 
@@ -212,7 +222,7 @@ def _dimensions(
     prompt: object,
     varied: Mapping[str, object],
     *,
-    cells: object,
+    conditions: object,
     tied: Tied,
     n_rows: int | None,
 ) -> tuple[Dimension, ...]:
@@ -221,19 +231,21 @@ def _dimensions(
         _check_prompt(prompt)
         values = prompts_of(prompt)
         axes.insert(0, Axis(name="prompt", values=values, is_varied=has_many(prompt)))
-    if cells is None:
+    if conditions is None:
         return tie(axes, tied, n_rows=n_rows)
-    given = cells_of(cells)
-    # the session's model stands in only where the cells have none
+    given = conditions_of(conditions)
+    # the session's model stands in only where the conditions have none
     rest = [
         axis for axis in axes if axis.is_varied or axis.name not in _whole_names(given)
     ]
     return (given, *tie(rest, tied, n_rows=n_rows))
 
 
-def _whole_names(cells: Dimension) -> set[str]:
+def _whole_names(conditions: Dimension) -> set[str]:
     whole = {
-        name for name in cells.names if all(name in point for point in cells.points)
+        name
+        for name in conditions.names
+        if all(name in point for point in conditions.points)
     }
     return whole & {"model"}
 
@@ -274,7 +286,7 @@ def _check_use(source: Source, named: set[str]) -> None:
 
 
 def _check_own(grid: Grid, name: str) -> None:
-    """Refuse a cell without a column that prompts name."""
+    """Refuse a condition without a column that prompts name."""
     gaps = [
         at
         for dimension in grid.dimensions
@@ -284,8 +296,8 @@ def _check_own(grid: Grid, name: str) -> None:
     ]
     if gaps:
         raise ParameterError(
-            f"Cell {gaps[0]} has no value for {name!r}, which a prompt names.",
-            param="cells",
+            f"Condition {gaps[0]} has no value for {name!r}, which a prompt names.",
+            param="conditions",
         )
 
 
@@ -324,7 +336,7 @@ def _checked(grid: Grid, point: Mapping[str, Any], words: str, *, row: int) -> s
     """Return what tells a request from others."""
     if point.get("model") is None:
         raise ParameterError(
-            "A cell has no model; give each one, or leave the column out.",
+            "A condition has no model; give each one, or leave the column out.",
             param="model",
         )
     try:
@@ -365,7 +377,7 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
     model: str | Sequence[str] | None = None,
     system: str | Sequence[str | None] | None = None,
     rows: object = None,
-    cells: object = None,
+    conditions: object = None,
     tied: Tied = (),
     where: Where | None = None,
     repeats: int = 1,
@@ -388,7 +400,7 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
         model: One model id or a list; the session's model if None.
         system: One system text or a list; None is no system message.
         rows: A DataFrame, a Series, a list of mappings or texts to fill prompts from.
-        cells: Combinations that are not a product: a DataFrame or a list of mappings.
+        conditions: An explicit list of combinations: a DataFrame or mappings.
         tied: Names whose lists go side by side instead of being multiplied; `rows`
             among them gives each row a value of its own.
         where: Whether to keep a combination, told by a mapping of its values.
@@ -421,7 +433,7 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
         prompt,
         varied={key: each for key, each in given.items() if each is not None},
         rows=rows,
-        cells=cells,
+        conditions=conditions,
         tied=tied,
         where=where,
         extra=extra,

@@ -1,6 +1,6 @@
-"""Where a run stands: what the ledger has of its cells, and what is still missing.
+"""Where a run stands: what the ledger has of its trials, and what is still missing.
 
-Rules: pure; a cell that failed is not missing, since asking it again is the user's
+Rules: pure; a trial that failed is not missing, since asking it again is the user's
 choice; one that was interrupted, refused for a limit or for a bad key is; exchanges
 of other grids or other places are never taken for this one's.
 """
@@ -19,36 +19,36 @@ from svc_notebook.service.fault import UNAUTHORIZED
 from svc_notebook.settings import Settings
 
 from .dimensions import ASKED, short
-from .grid import Cell, Grid
+from .grid import Grid, Trial
 
-CellKey = tuple[str, int]
+TrialKey = tuple[str, int]
 
 
-def origin_of(cell: Cell, run_id: str, *, origin: OriginKind = "sweep") -> Origin:
-    """Return who asks, for the exchange of a cell."""
+def origin_of(trial: Trial, run_id: str, *, origin: OriginKind = "sweep") -> Origin:
+    """Return who asks, for the exchange of a trial."""
     return Origin(
         kind=origin,
         run=run_id,
-        request_key=cell.request_key,
-        repeat=cell.repeat,
-        columns=cell.columns,
+        request_key=trial.request_key,
+        repeat=trial.repeat,
+        columns=trial.columns,
     )
 
 
-def key_of(exchange: Exchange) -> CellKey:
-    """Return which cell an exchange is of."""
+def key_of(exchange: Exchange) -> TrialKey:
+    """Return which trial an exchange is of."""
     return exchange.origin.request_key or "", exchange.origin.repeat or 0
 
 
-def by_cell(exchanges: Iterable[Exchange]) -> dict[CellKey, Exchange]:
-    """Return the exchange that stands for each cell.
+def by_trial(exchanges: Iterable[Exchange]) -> dict[TrialKey, Exchange]:
+    """Return the exchange that stands for each trial.
 
     That is the newest good one, or else the newest.
 
     Args:
         exchanges: Of one run, oldest first.
     """
-    found: dict[CellKey, Exchange] = {}
+    found: dict[TrialKey, Exchange] = {}
     for exchange in exchanges:
         key = key_of(exchange)
         before = found.get(key)
@@ -60,41 +60,41 @@ def by_cell(exchanges: Iterable[Exchange]) -> dict[CellKey, Exchange]:
 def plan_rows(
     grid: Grid, run_id: str, *, origin: OriginKind = "sweep"
 ) -> Iterator[Reply]:
-    """Return a row a cell, as planned."""
-    for cell in grid:
-        columns = grid.source_columns(cell)
-        yield _bare(cell, run_id, "planned", columns=columns, origin=origin)
+    """Return a row a trial, as planned."""
+    for trial in grid:
+        columns = grid.source_columns(trial)
+        yield _bare(trial, run_id, "planned", columns=columns, origin=origin)
 
 
 def reply_rows(
     grid: Grid,
-    found: Mapping[CellKey, Exchange],
+    found: Mapping[TrialKey, Exchange],
     *,
     run_id: str,
-    failures: Mapping[CellKey, Failure],
+    failures: Mapping[TrialKey, Failure],
     is_begun: bool,
     origin: OriginKind = "sweep",
 ) -> Iterator[Reply]:
-    """Return the rows of all cells: their choices, or why there are none.
+    """Return the rows of all trials: their choices, or why there are none.
 
     Args:
         grid: In the order of the plan.
-        found: The exchange of each cell that has one.
+        found: The exchange of each trial that has one.
         run_id: For rows without an exchange.
-        failures: Of cells that failed before anything was sent.
+        failures: Of trials that failed before anything was sent.
         is_begun: Whether the run has begun, so that what is missing is not_run.
         origin: Who asks, likewise.
     """
     missing: RowStatus = "not_run" if is_begun else "planned"
-    for cell in grid:
-        exchange, failure = found.get(cell.key), failures.get(cell.key)
-        columns = grid.source_columns(cell)
+    for trial in grid:
+        exchange, failure = found.get(trial.key), failures.get(trial.key)
+        columns = grid.source_columns(trial)
         if exchange is not None:
             yield from _with_columns(exchange, columns)
         else:
             status = missing if failure is None else "error"
             yield _bare(
-                cell,
+                trial,
                 run_id,
                 status,
                 failure=failure,
@@ -113,7 +113,7 @@ def _with_columns(exchange: Exchange, columns: dict[str, Any]) -> Iterator[Reply
 
 
 def _bare(
-    cell: Cell,
+    trial: Trial,
     run_id: str,
     status: RowStatus,
     *,
@@ -122,11 +122,11 @@ def _bare(
     failure: Failure | None = None,
 ) -> Reply:
     return Reply(
-        request=cell.request,
-        origin=replace(origin_of(cell, run_id, origin=origin), columns=columns),
+        request=trial.request,
+        origin=replace(origin_of(trial, run_id, origin=origin), columns=columns),
         status=status,
         failure=failure,
-        est_prompt_tokens=cell.est_prompt_tokens,
+        est_prompt_tokens=trial.est_prompt_tokens,
     )
 
 
@@ -135,7 +135,7 @@ Mark = Literal["ok", "error", "cancelled", "missing"]
 
 
 class Known(NamedTuple):
-    """What is known of a cell that was asked."""
+    """What is known of a trial that was asked."""
 
     mark: Mark
     model: str
@@ -143,23 +143,23 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is known of a run, cell by cell.
+    """What is known of a run, trial by trial.
 
     Attributes:
-        known: What became of each cell that was asked.
+        known: What became of each trial that was asked.
         place: Where the first of them was asked; None if none was.
     """
 
-    known: Mapping[CellKey, Known] = field(default_factory=dict)
+    known: Mapping[TrialKey, Known] = field(default_factory=dict)
     place: "Place | None" = None
 
     @property
     def counts(self) -> Counter[str]:
-        """How many cells of each mark there are."""
+        """How many trials of each mark there are."""
         return Counter(each.mark for each in self.known.values())
 
-    def settled(self, *, is_retried: bool = False) -> Mapping[CellKey, str]:
-        """Return the cells that are not asked again, each with its model.
+    def settled(self, *, is_retried: bool = False) -> Mapping[TrialKey, str]:
+        """Return the trials that are not asked again, each with its model.
 
         Args:
             is_retried: Whether those that failed are asked again.
@@ -169,7 +169,7 @@ class Standing:
             key: each.model for key, each in self.known.items() if each.mark in settled
         }
 
-    def noting(self, notes: Mapping[CellKey, Known]) -> "Standing":
+    def noting(self, notes: Mapping[TrialKey, Known]) -> "Standing":
         """Return what is known with what failed before anything was sent."""
         return Standing({**notes, **self.known}, self.place)
 
@@ -194,7 +194,7 @@ def standing_of(exchanges: Iterable[Exchange]) -> Standing:
     Args:
         exchanges: Of the run, oldest first; their texts are not looked at.
     """
-    known: dict[CellKey, Known] = {}
+    known: dict[TrialKey, Known] = {}
     place = None
     for exchange in exchanges:
         place = place or Place(
@@ -232,7 +232,7 @@ def check_same_grid(grid: Grid, name: str, exchanges: Iterable[Exchange]) -> Non
     """Refuse a grid that lacks what a run of this name has asked.
 
     Args:
-        grid: Planned now; it may have more cells than were asked.
+        grid: Planned now; it may have more trials than were asked.
         name: Of the run.
         exchanges: What was asked under it.
 
@@ -242,8 +242,8 @@ def check_same_grid(grid: Grid, name: str, exchanges: Iterable[Exchange]) -> Non
     asked = {key_of(exchange): exchange for exchange in exchanges}
     if not asked:
         return
-    for cell in grid:
-        asked.pop(cell.key, None)
+    for trial in grid:
+        asked.pop(trial.key, None)
     if not asked:
         return
     raise ParameterError(
@@ -266,8 +266,8 @@ def _mark(exchange: Exchange) -> Mark:
 def _difference(grid: Grid, strays: list[Exchange]) -> str:
     """Say which values were asked that the grid has not."""
     mine: dict[str, set[str]] = {}
-    for cell in grid:
-        for name, value in _values(cell.request, cell.repeat):
+    for trial in grid:
+        for name, value in _values(trial.request, trial.repeat):
             mine.setdefault(name, set()).add(value)
     theirs: dict[str, dict[str, None]] = {}
     for stray in strays:

@@ -31,7 +31,7 @@ READ = ".replies_df(), .summary_df(), .compare()"
 class Run(Beginning):
     """A sweep: its plan, and after `run()` its replies.
 
-    Shown in a cell it says what will be asked and what became of it. `await run` asks
+    Shown in a trial it says what will be asked and what became of it. `await run` asks
     like `run()` and leaves the kernel's loop free.
 
     Attributes:
@@ -42,7 +42,7 @@ class Run(Beginning):
     """
 
     _said_in: int | None = None
-    """The cell that said why nothing was answered, which need not show it again."""
+    """The trial that said why nothing was answered, which need not show it again."""
 
     def run(self, *, watch: Watch | None = None) -> Self:
         """Ask what is missing, and wait for the end.
@@ -174,7 +174,7 @@ class Run(Beginning):
         return self._told().text
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
-        is_said = self._said_in is not None and self._said_in == _cell_number()
+        is_said = self._said_in is not None and self._said_in == _trial_number()
         return self._told(is_said=is_said).bundle()
 
     def _wait(self, *, watch: Watch | None, is_retried: bool = False) -> Self:
@@ -279,7 +279,7 @@ class Run(Beginning):
         n_failed = sum(lane.n_failed for lane in going.lanes.lanes)
         if n_ok or not n_failed or self.origin != "sweep":
             return
-        self._said_in = _cell_number()
+        self._said_in = _trial_number()
         reasons = "".join(f"\n  {each}" for each in self.reasons)
         sys.stderr.write(
             to_terminal(
@@ -289,8 +289,8 @@ class Run(Beginning):
         )
 
 
-def _cell_number() -> int | None:
-    """Return the number of the cell or line that runs; None outside of IPython."""
+def _trial_number() -> int | None:
+    """Return the number of the trial or line that runs; None outside of IPython."""
     module = sys.modules.get("IPython")
     shell = module.get_ipython() if module else None
     return None if shell is None else int(shell.execution_count)

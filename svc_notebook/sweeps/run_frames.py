@@ -107,12 +107,12 @@ def usage_of(
 
 
 def _with_columns(exchanges: Iterable[Exchange], grid: Grid) -> list[Exchange]:
-    """Give exchanges all columns that their cells have in a frame of replies."""
-    cells = {cell.key: grid.source_columns(cell) for cell in grid}
+    """Give exchanges all columns that their trials have in a frame of replies."""
+    trials = {trial.key: grid.source_columns(trial) for trial in grid}
     return [
-        replace(each, origin=replace(each.origin, columns=cells[key_of(each)]))
+        replace(each, origin=replace(each.origin, columns=trials[key_of(each)]))
         for each in exchanges
-        if key_of(each) in cells
+        if key_of(each) in trials
     ]
 
 

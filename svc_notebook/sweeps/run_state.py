@@ -22,7 +22,7 @@ from .describe import duration
 from .execution import Going
 from .forecast import forecast
 from .grid import Grid
-from .resume import CellKey, Place, check_place, check_same_grid, standing_of
+from .resume import Place, TrialKey, check_place, check_same_grid, standing_of
 from .run_lock import Claim, claim, held_here
 from .run_view import Readings
 from .scheduler import Lanes, by_model, todo_of
@@ -185,7 +185,7 @@ class Beginning(Readings):
         # a file that answers everything comes first: it needs no key and no address
         return self.is_reusing and self._session.settings.answers is None
 
-    def _settled(self, is_retried: bool) -> Mapping[CellKey, str]:  # noqa: FBT001 - handed on
+    def _settled(self, is_retried: bool) -> Mapping[TrialKey, str]:  # noqa: FBT001 - handed on
         return self._standing().settled(is_retried=is_retried)
 
     def _settle(self, n_todo: int) -> Keeper:

@@ -33,10 +33,10 @@ from .groups import (
 )
 from .manifest import manifest_of
 from .resume import (
-    CellKey,
     Known,
     Standing,
-    by_cell,
+    TrialKey,
+    by_trial,
     plan_rows,
     reply_rows,
     standing_of,
@@ -76,7 +76,7 @@ class Readings:
         self.seed = seed
         self.origin: OriginKind = origin
         self.prices = prices
-        self.notes: dict[CellKey, Note] = {}
+        self.notes: dict[TrialKey, Note] = {}
         self._ledger: Ledger | None = None
         self._size: Size | None = None
 
@@ -204,7 +204,7 @@ class Readings:
         )
 
     def summary_df(self, by: str | Sequence[str] | None = None) -> "pd.DataFrame":
-        """Sum up the cells by what varies.
+        """Sum up the trials by what varies.
 
         Args:
             by: Columns of `replies_df` to group by, those of the rows included; what
@@ -212,7 +212,7 @@ class Readings:
 
         Returns:
             One row a group, in the order of the plan: the columns grouped by, then
-            counts of cells and replies, reported tokens, and quantiles of latency_s.
+            counts of trials and replies, reported tokens, and quantiles of latency_s.
 
         Raises:
             ParameterError: `by` names what is no column of replies.
@@ -311,7 +311,7 @@ class Readings:
         """Return the rows of `replies_df`, one by one."""
         return reply_rows(
             self.grid,
-            by_cell(self._found()),
+            by_trial(self._found()),
             run_id=self.run_id,
             failures={key: note.failure for key, note in self.notes.items()},
             is_begun=self._ledger is not None,
@@ -327,8 +327,8 @@ class Readings:
         return self._ledger.read(scope="all", run=self.run_id, texts=texts)
 
     def _failures(self) -> list[Failure]:
-        """Return why requests failed, one a cell that has no answer."""
-        found = by_cell(self._read(texts=False))
+        """Return why requests failed, one a trial that has no answer."""
+        found = by_trial(self._read(texts=False))
         kept = [
             each.failure
             for each in found.values()

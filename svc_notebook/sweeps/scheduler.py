@@ -1,9 +1,9 @@
-"""Lanes: the cells of a run asked side by side, a lane for each model.
+"""Lanes: the trials of a run asked side by side, a lane for each model.
 
 What it is not: it knows neither the client nor the ledger; it is given something
-that asks one cell. Rules: cells are pulled when there is room for them, so that a
+that asks one trial. Rules: trials are pulled when there is room for them, so that a
 million are no million tasks; a slow model holds up no other; a request is sent when
-the model's limit lets it, and not queued before; a refused cell goes back to the
+the model's limit lets it, and not queued before; a refused trial goes back to the
 front of its lane and uses up no try; a model that only fails is given up, and one
 outcome may stop everything.
 """
@@ -23,8 +23,8 @@ from svc_notebook.errors import RateLimitError, SvcError
 from svc_notebook.service.catalogue import limit_of
 
 from .forecast import last_sent_s
-from .grid import Cell, Grid
-from .resume import CellKey
+from .grid import Grid, Trial
+from .resume import TrialKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +40,11 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The cell failed, and its row says why.
+    """The trial failed, and its row says why.
 
     Attributes:
         error: Why.
-        is_of_service: Whether the next cell might well fail for the same reason.
+        is_of_service: Whether the next trial might well fail for the same reason.
     """
 
     error: SvcError
@@ -53,7 +53,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The service's limit was exceeded (429): ask this cell again later."""
+    """The service's limit was exceeded (429): ask this trial again later."""
 
     error: RateLimitError
 
@@ -79,16 +79,16 @@ _N_CALM = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cells:
+class Trials:
     """What a lane has to ask.
 
     Attributes:
-        pull: The cells, made when they are pulled; None for one that needs no asking.
-        n_cells: How many there are to ask.
+        pull: The trials, made when they are pulled; None for one that needs no asking.
+        n_trials: How many there are to ask.
     """
 
-    pull: Iterator[Cell | None]
-    n_cells: int
+    pull: Iterator[Trial | None]
+    n_trials: int
 
 
 def wait_after(n_refusals: int, retry_after_s: float | None) -> float:
@@ -108,35 +108,35 @@ class Lane:
 
     Args:
         model: Its id.
-        cells: What to ask.
+        trials: What to ask.
         in_flight: Most requests in flight; by the model's limit if None.
         watch: Told when it closes.
 
     Attributes:
-        n_cells: How many there were to ask.
+        n_trials: How many there were to ask.
         n_ok, n_failed, n_in_flight: How many of them are where.
         n_tokens: Of prompts and replies so far, reported or else estimated.
         waits_for: What the next request waits for.
         given_up: The last error, if it was given up.
-        is_dry: Whether there are no more cells to pull.
+        is_dry: Whether there are no more trials to pull.
     """
 
     def __init__(
         self,
         model: str,
-        cells: Cells,
+        trials: Trials,
         *,
         in_flight: int | None = None,
         watch: Watch = lambda _: None,
     ) -> None:
         self.model = model
-        self.n_cells = cells.n_cells
+        self.n_trials = trials.n_trials
         self.n_ok = self.n_failed = self.n_in_flight = self.n_tokens = 0
         self.waits_for = Due(0.0)
         self.given_up: SvcError | None = None
         self.watch: Callable[[Waiting], None] = watch
-        self._pull = cells.pull
-        self._next: deque[Cell] = deque()
+        self._pull = trials.pull
+        self._next: deque[Trial] = deque()
         self.is_dry = False
         self._most = self._allowed = in_flight or _in_flight_of(model)
         self._began_s: float | None = None
@@ -152,31 +152,31 @@ class Lane:
 
     @property
     def is_through(self) -> bool:
-        """Whether every cell has ended."""
+        """Whether every trial has ended."""
         return self.is_dry and not self._next and self.n_in_flight == 0
 
     def pull(self) -> bool:
-        """Have the next cell ready; False if it needs no asking, or there is none."""
+        """Have the next trial ready; False if it needs no asking, or there is none."""
         if self._next:
             return True
         try:
-            cell = next(self._pull)
+            trial = next(self._pull)
         except StopIteration:
             self.is_dry = True
             return False
-        if cell is not None:
-            self._next.append(cell)
-        return cell is not None
+        if trial is not None:
+            self._next.append(trial)
+        return trial is not None
 
-    def take(self, now_s: float) -> Cell:
-        """Return the next cell, which is asked now."""
+    def take(self, now_s: float) -> Trial:
+        """Return the next trial, which is asked now."""
         self._began_s = now_s if self._began_s is None else self._began_s
         self._n_sent += 1
         self.n_in_flight += 1
         return self._next.popleft()
 
-    def end(self, cell: Cell, outcome: Outcome | None, *, now_s: float) -> None:
-        """Count a cell that has ended; None if it was stopped."""
+    def end(self, trial: Trial, outcome: Outcome | None, *, now_s: float) -> None:
+        """Count a trial that has ended; None if it was stopped."""
         self.n_in_flight -= 1
         match outcome:
             case Answered(n_tokens=n_tokens):
@@ -191,7 +191,7 @@ class Lane:
                 if self._n_failures >= FAILURES_IN_A_ROW:
                     self.given_up = error
             case Refused(error=error):
-                self._next.appendleft(cell)
+                self._next.appendleft(trial)
                 self._n_sent -= 1
                 self._close(error, now_s)
         self._changed.set()
@@ -201,14 +201,14 @@ class Lane:
         return Due(self._opens_s - now_s, "refused by the service (429)")
 
     async def until_changed(self) -> None:
-        """Wait until a cell has ended."""
+        """Wait until a trial has ended."""
         self._changed.clear()
         await self._changed.wait()
 
     def ends_after_s(self, now_s: float) -> float | None:
         """Return the seconds until the last request can be sent, by the limits."""
         limit = limit_of(self.model)
-        n_left = self.n_cells - self.n_ok - self.n_failed - self.n_in_flight
+        n_left = self.n_trials - self.n_ok - self.n_failed - self.n_in_flight
         if limit is None:
             return None
         if n_left <= 0:
@@ -260,13 +260,13 @@ Clock = Callable[[], float]
 
 
 class Asks(Protocol):
-    """Asks one cell, and knows what holds a model up."""
+    """Asks one trial, and knows what holds a model up."""
 
     def due(self, model: str) -> Due:
         """Say how long a request to a model would have to wait now, and for what."""
 
-    async def ask(self, cell: Cell) -> Outcome:
-        """Ask a cell; it raises nothing but cancellation."""
+    async def ask(self, trial: Trial) -> Outcome:
+        """Ask a trial; it raises nothing but cancellation."""
 
 
 class Lanes:
@@ -275,7 +275,7 @@ class Lanes:
     `stop`, `pause` and `resume` may be called from any thread.
 
     Args:
-        cells: What to ask of each model, in order; None stands for a cell that needs
+        trials: What to ask of each model, in order; None stands for a trial that needs
             no asking.
         asker: Asks.
         in_flight: Most requests in flight for one model; by its limit if None.
@@ -286,7 +286,7 @@ class Lanes:
 
     def __init__(
         self,
-        cells: Mapping[str, Cells],
+        trials: Mapping[str, Trials],
         asker: Asks,
         *,
         in_flight: int | None = None,
@@ -296,7 +296,7 @@ class Lanes:
     ) -> None:
         self.lanes = tuple(
             Lane(model, todo, in_flight=in_flight, watch=watch)
-            for model, todo in cells.items()
+            for model, todo in trials.items()
         )
         self._asker = asker
         self._clock = clock
@@ -306,7 +306,7 @@ class Lanes:
         self._is_paused = False
 
     async def run(self) -> SvcError | None:
-        """Ask every cell; return what stopped it before its end, if anything."""
+        """Ask every trial; return what stopped it before its end, if anything."""
         try:
             async with asyncio.TaskGroup() as group:
                 for lane in self.lanes:
@@ -345,15 +345,15 @@ class Lanes:
         return self._is_stopping or self._stop is not None
 
     async def _drive(self, lane: Lane, group: asyncio.TaskGroup) -> None:
-        """Send a lane's cells, one after the other, each when there is room for it."""
+        """Send a lane's trials, one after the other, each when there is room for it."""
         while await self._until_next(lane) and await self._until_free(lane):
-            cell = lane.take(self._clock())
-            group.create_task(self._ask(lane, cell))
+            trial = lane.take(self._clock())
+            group.create_task(self._ask(lane, trial))
             # The request takes its place in the limit's window before the next looks.
             await asyncio.sleep(0)
 
     async def _until_next(self, lane: Lane) -> bool:
-        """Wait until there is a cell to ask; False if there will be none."""
+        """Wait until there is a trial to ask; False if there will be none."""
         n_skipped = 0
         while not (self.is_over or lane.given_up):
             if lane.pull():
@@ -384,12 +384,12 @@ class Lanes:
         closed = lane.closed(self._clock())
         return closed if closed.wait_s > 0 else self._asker.due(lane.model)
 
-    async def _ask(self, lane: Lane, cell: Cell) -> None:
+    async def _ask(self, lane: Lane, trial: Trial) -> None:
         outcome: Outcome | None = None
         try:
-            outcome = await self._asker.ask(cell)
+            outcome = await self._asker.ask(trial)
         finally:
-            lane.end(cell, outcome, now_s=self._clock())
+            lane.end(trial, outcome, now_s=self._clock())
         if isinstance(outcome, Stop):
             self._stop = self._stop or outcome.error
 
@@ -416,7 +416,7 @@ def by_model(grid: Grid) -> Mapping[str, Combinations]:
 def blocks(
     combinations: Combinations, *, repeats: int, seed: int, model: str
 ) -> Iterator[tuple[int, int]]:
-    """Return combination and repeat of each cell of a model, in the order of asking.
+    """Return combination and repeat of each trial of a model, in the order of asking.
 
     Args:
         combinations: Those of the model.
@@ -433,32 +433,32 @@ def blocks(
 
 
 def todo_of(
-    grid: Grid, settled: Mapping[CellKey, str], *, seed: int
-) -> dict[str, Cells]:
+    grid: Grid, settled: Mapping[TrialKey, str], *, seed: int
+) -> dict[str, Trials]:
     """Return what is left to ask of each model.
 
     Args:
         grid: What was planned.
-        settled: The cells that are not asked, each with its model.
+        settled: The trials that are not asked, each with its model.
         seed: Of the order.
     """
     n_settled = Counter(settled.values())
     return {
-        model: Cells(
+        model: Trials(
             pull=_pull(
                 grid,
                 blocks(combinations, repeats=grid.repeats, seed=seed, model=model),
                 settled,
             ),
-            n_cells=len(combinations) * grid.repeats - n_settled[model],
+            n_trials=len(combinations) * grid.repeats - n_settled[model],
         )
         for model, combinations in by_model(grid).items()
     }
 
 
 def _pull(
-    grid: Grid, numbers: Iterator[tuple[int, int]], settled: Mapping[CellKey, str]
-) -> Iterator[Cell | None]:
+    grid: Grid, numbers: Iterator[tuple[int, int]], settled: Mapping[TrialKey, str]
+) -> Iterator[Trial | None]:
     for combination, repeat in numbers:
-        cell = grid.cell(combination, repeat)
-        yield None if cell.key in settled else cell
+        trial = grid.trial(combination, repeat)
+        yield None if trial.key in settled else trial

@@ -2,7 +2,7 @@
 
 What it is not: the run (see `run`). Rules: the run is the only one that asks; what is
 shown at the end is read from the ledger, so that it is what was kept; a run with more
-cells than a screen can show is not streamed, and shows its beginning.
+trials than a screen can show is not streamed, and shows its beginning.
 """
 
 import time
@@ -19,8 +19,8 @@ from svc_notebook.ledger.reply_columns import Reply
 from svc_notebook.service.chunk import Delta
 
 from .describe import in_a_line
-from .grid import Cell
-from .resume import CellKey
+from .grid import Trial
+from .resume import TrialKey
 from .run import Run
 
 MAX_CARDS = 24
@@ -39,8 +39,8 @@ def run_side_by_side(
     """Ask what is missing of a run, and show its replies side by side as they come.
 
     Args:
-        run: Planned; most useful with a few cells.
-        mode: How the cell shows replies.
+        run: Planned; most useful with a few trials.
+        mode: How the trial shows replies.
         is_streamed: Whether they are shown as they come; else the service reports
             their usage.
         screen: Where; IPython's display and standard output if None.
@@ -80,13 +80,13 @@ class _Growing:
         self._clock = clock
         self._display_id = f"svc-{uuid4().hex[:12]}"
         self._drawn_s: float | None = None
-        self._texts: dict[CellKey, list[str]] = {}
+        self._texts: dict[TrialKey, list[str]] = {}
         self._shown = tuple(islice(run.grid, MAX_CARDS))
 
-    def add(self, cell: Cell, delta: Delta) -> None:
+    def add(self, trial: Trial, delta: Delta) -> None:
         """Add a piece; called on the loop's thread."""
         if delta.text and delta.index == 0:
-            self._texts.setdefault(cell.key, []).append(delta.text)
+            self._texts.setdefault(trial.key, []).append(delta.text)
 
     def draw(self) -> None:
         """Show what has come, if it is time and somebody watches."""
@@ -94,7 +94,7 @@ class _Growing:
         is_early = self._drawn_s is not None and now_s - self._drawn_s < GAP_S
         if self._mode is not Mode.LIVE or is_early:
             return
-        self._publish([self._card(cell) for cell in self._shown], "")
+        self._publish([self._card(trial) for trial in self._shown], "")
         self._drawn_s = now_s
 
     def settle(self) -> None:
@@ -117,9 +117,9 @@ class _Growing:
         else:
             self._screen.publish(bundle, None)
 
-    def _card(self, cell: Cell) -> Card:
-        text = "".join(self._texts.get(cell.key, ()))
-        heading = _heading(self._run, cell.request, cell.repeat)
+    def _card(self, trial: Trial) -> Card:
+        text = "".join(self._texts.get(trial.key, ()))
+        heading = _heading(self._run, trial.request, trial.repeat)
         return Card(heading=heading, text=text, footer="" if text else "waiting")
 
 

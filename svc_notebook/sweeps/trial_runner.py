@@ -1,4 +1,4 @@
-"""Asking the cells of a run: what each answer or failure means for the rest.
+"""Asking the trials of a run: what each answer or failure means for the rest.
 
 What it is not: the order and the pace (see `lanes`). Rules: a failure is noted and
 the run goes on, unless no further request could fare better; a reply that cannot
@@ -32,8 +32,8 @@ from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.fault import UNAUTHORIZED
 
-from .grid import Cell
-from .resume import CellKey, origin_of
+from .grid import Trial
+from .resume import TrialKey, origin_of
 from .scheduler import Answered, Failed, Outcome, Refused, Stop
 
 
@@ -101,13 +101,13 @@ class Note(NamedTuple):
     model: str
 
 
-Show = Callable[[Cell, Delta], None]
+Show = Callable[[Trial, Delta], None]
 """Told each piece of a reply as it comes; called on the loop's thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asker:
-    """Asks the cells of one run, on the loop it is awaited on.
+    """Asks the trials of one run, on the loop it is awaited on.
 
     Attributes:
         run_id: Marks the exchanges.
@@ -124,7 +124,7 @@ class Asker:
     origin: OriginKind = "sweep"
     client: AsyncClient
     keeper: Keeper
-    notes: dict[CellKey, Note] = field(default_factory=dict)
+    notes: dict[TrialKey, Note] = field(default_factory=dict)
     watch: Watch | None = None
     show: Show | None = None
     is_paced: bool = True
@@ -134,27 +134,27 @@ class Asker:
         """Say how long a request to a model would have to wait now, and for what."""
         return self.client.due(model) if self.is_paced else Due(0.0)
 
-    async def ask(self, cell: Cell) -> Outcome:
-        """Ask a cell and say what that means for the others."""
+    async def ask(self, trial: Trial) -> Outcome:
+        """Ask a trial and say what that means for the others."""
         show = self.show
         try:
             asking = self.client.prepare(
-                cell.request,
+                trial.request,
                 is_streamed=show is not None,
-                origin=origin_of(cell, self.run_id, origin=self.origin),
+                origin=origin_of(trial, self.run_id, origin=self.origin),
                 watch=self._tell,
                 policy=QUEUED,
             )
             exchange = await asking.run(
-                lambda delta: None if show is None else show(cell, delta)
+                lambda delta: None if show is None else show(trial, delta)
             )
         except SvcError as error:
-            return self._failed(cell, error)
+            return self._failed(trial, error)
         finally:
             self._raise_theirs()
         if self.keeper.problem is not None:
             return Stop(self.keeper.problem)
-        self.notes.pop(cell.key, None)
+        self.notes.pop(trial.key, None)
         return Answered(n_tokens=_n_tokens(exchange))
 
     def _tell(self, waiting: Waiting) -> None:
@@ -169,12 +169,12 @@ class Asker:
         if self._theirs:
             raise self._theirs[0]
 
-    def _failed(self, cell: Cell, error: SvcError) -> Outcome:
+    def _failed(self, trial: Trial, error: SvcError) -> Outcome:
         if self.keeper.problem is not None:
             return Stop(self.keeper.problem)
         if is_vain(error):
             return Stop(error)
-        self.notes[cell.key] = Note(to_failure(error), cell.model)
+        self.notes[trial.key] = Note(to_failure(error), trial.model)
         if isinstance(error, RateLimitError):
             return Refused(error)
         return Failed(error=error, is_of_service=isinstance(error, _OF_SERVICE))

@@ -3,7 +3,7 @@
 `python tests/benchmarks/sweep_bench.py` asks four models at the emulator's real
 limits and prints how long it took beside the computed time, and how many refusals
 (429) there were; then what planning and asking cost in CPU and memory for very many
-cells. `--quick` leaves the real limits out, which take over two minutes. It is no
+trials. `--quick` leaves the real limits out, which take over two minutes. It is no
 test: nothing fails, but the last line of each part says whether the target was met.
 """
 
@@ -21,13 +21,13 @@ from svc_notebook.session import Session
 from svc_notebook.settings import Settings
 from svc_notebook.sweeps.describe import n_by_model
 from svc_notebook.sweeps.forecast import forecast
-from svc_notebook.sweeps.grid import Cell, Grid
+from svc_notebook.sweeps.grid import Grid, Trial
 from svc_notebook.sweeps.plan import build_grid, plan
 from svc_notebook.sweeps.scheduler import (
     Answered,
-    Cells,
     Lanes,
     Outcome,
+    Trials,
     blocks,
     by_model,
 )
@@ -80,25 +80,25 @@ class _AtOnce:
     def due(self, _model: str) -> Due:
         return Due(0.0)
 
-    async def ask(self, _cell: Cell) -> Outcome:
+    async def ask(self, _cell: Trial) -> Outcome:
         return Answered()
 
 
-def _pulled(grid: Grid) -> dict[str, Cells]:
-    def pull(model: str, combinations: object) -> Iterator[Cell]:
+def _pulled(grid: Grid) -> dict[str, Trials]:
+    def pull(model: str, combinations: object) -> Iterator[Trial]:
         order = blocks(combinations, repeats=grid.repeats, seed=1, model=model)  # type: ignore[arg-type]  # as by_model gives them
-        return (grid.cell(*number) for number in order)
+        return (grid.trial(*number) for number in order)
 
     return {
-        model: Cells(
-            pull=pull(model, combinations), n_cells=len(combinations) * grid.repeats
+        model: Trials(
+            pull=pull(model, combinations), n_trials=len(combinations) * grid.repeats
         )
         for model, combinations in by_model(grid).items()
     }
 
 
 def many_cells(n_rows: int) -> None:
-    """Ask very many cells with nobody behind, and see what that takes."""
+    """Ask very many trials with nobody behind, and see what that takes."""
     tracemalloc.start()
     rows = [f"text number {number}" for number in range(n_rows)]
     tracemalloc.reset_peak()
@@ -107,17 +107,17 @@ def many_cells(n_rows: int) -> None:
     grid = build_grid(
         "{{text}}", varied={"model": ["a", "b"], "temperature": [0, 1]}, rows=rows
     )
-    cells = _pulled(grid)
+    trials = _pulled(grid)
     planned_s = time.process_time() - began_s
-    lanes = Lanes(cells, _AtOnce(), clock=time.monotonic)
+    lanes = Lanes(trials, _AtOnce(), clock=time.monotonic)
     asyncio.run(lanes.run())
     asked_s = time.process_time() - began_s - planned_s
     peak = tracemalloc.get_traced_memory()[1] - before
     tracemalloc.stop()
     us = asked_s / len(grid) * 1e6
     say(
-        f"{len(grid):8} cells: planned in {planned_s:.1f} s, {us:.0f} us of CPU each "
-        f"(traced), {peak / 2**20:.1f} MB, {peak / len(grid):.0f} bytes a cell"
+        f"{len(grid):8} trials: planned in {planned_s:.1f} s, {us:.0f} us of CPU each "
+        f"(traced), {peak / 2**20:.1f} MB, {peak / len(grid):.0f} bytes a trial"
     )
 
 

@@ -13,7 +13,7 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import AuthError
 from svc_notebook.service.chunk import Delta
 from svc_notebook.session import Session
-from svc_notebook.sweeps.grid import Cell
+from svc_notebook.sweeps.grid import Trial
 from svc_notebook.sweeps.plan import plan
 
 OpenSession = Callable[[Emulator], Session]
@@ -123,13 +123,13 @@ def test_can_be_awaited(session: Session) -> None:
             await asyncio.sleep(0)
             beats += 1
 
-    async def cell() -> list[str]:
+    async def trial() -> list[str]:
         other = asyncio.create_task(beat())
         run = await plan(session, ["a", "b"])
         other.cancel()
         return run.replies_df()["status"].tolist()
 
-    assert asyncio.run(cell()) == ["ok", "ok"]
+    assert asyncio.run(trial()) == ["ok", "ok"]
     assert beats > 1
 
 
@@ -137,22 +137,22 @@ def test_an_await_that_is_cancelled_stops_the_run(session: Session) -> None:
     """Whoever gives up waiting gives up the run; what had come is kept."""
     run = plan(session, ["quick", "slow"])
 
-    async def cell() -> None:
+    async def trial() -> None:
         async with asyncio.timeout(0.5):
             await run
 
     with pytest.raises(TimeoutError):
-        asyncio.run(cell())
+        asyncio.run(trial())
 
     assert run.replies_df()["status"].tolist() == ["ok", "cancelled"]
 
 
 def test_streams_to_who_watches(session: Session) -> None:
-    """With a function to show pieces, replies are streamed, each to its cell."""
+    """With a function to show pieces, replies are streamed, each to its trial."""
     shown: dict[str, str] = {}
 
-    def show(cell: Cell, delta: Delta) -> None:
-        prompt = cell.request.prompt
+    def show(trial: Trial, delta: Delta) -> None:
+        prompt = trial.request.prompt
         shown[prompt] = shown.get(prompt, "") + (delta.text or "")
 
     frame = plan(session, ["a", "b"]).start(show=show).wait().replies_df()

@@ -127,7 +127,7 @@ def test_a_whole_run_needs_no_claim(
         assert smaller.run().n_todo == 0
 
 
-def test_a_cell_that_is_run_again_joins_its_own_run(
+def test_a_trial_that_is_run_again_joins_its_own_run(
     session: Session, emulator: Emulator
 ) -> None:
     """Planned again in the same kernel while it is on, a run goes on; it is one."""

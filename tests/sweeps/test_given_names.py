@@ -1,4 +1,4 @@
-"""Names in lists of cells and of columns: parameters, labels, and slips of the pen."""
+"""Names in lists of trials and of columns: parameters, labels, and slips of the pen."""
 
 from typing import Any
 
@@ -26,11 +26,11 @@ MODEL = {"model": "m"}
     ],
 )
 def test_a_misspelt_parameter_is_refused(name: str, meant: str) -> None:
-    """A name in cells that is nearly a parameter is refused, and what is meant said."""
-    cells = [{name: 1, "n": 1}, {name: 0, "n": 1}]
+    """A name in conditions that is nearly a parameter is refused, with the name."""
+    trials = [{name: 1, "n": 1}, {name: 0, "n": 1}]
 
     with pytest.raises(ParameterError) as caught:
-        build_grid("p", varied=MODEL, cells=cells)
+        build_grid("p", varied=MODEL, conditions=trials)
 
     assert repr(name) in str(caught.value)
     assert f"Did you mean {meant}?" in str(caught.value)
@@ -38,18 +38,18 @@ def test_a_misspelt_parameter_is_refused(name: str, meant: str) -> None:
 
 @pytest.mark.parametrize("name", ["label", "topic", "user_id", "language", "note", "k"])
 def test_any_other_name_is_a_label(name: str) -> None:
-    """A label tells cells apart and is kept beside the reply; it is not sent."""
-    cells = pd.DataFrame({"temperature": [0, 0], name: ["a", "b"]})
+    """A label tells trials apart and is kept beside the reply; it is not sent."""
+    trials = pd.DataFrame({"temperature": [0, 0], name: ["a", "b"]})
 
-    grid = build_grid("p", varied=MODEL, cells=cells)
+    grid = build_grid("p", varied=MODEL, conditions=trials)
 
-    assert [cell.columns for cell in grid] == [{name: "a"}, {name: "b"}]
-    assert [cell.request.params for cell in grid] == [{"temperature": 0}] * 2
+    assert [trial.columns for trial in grid] == [{name: "a"}, {name: "b"}]
+    assert [trial.request.params for trial in grid] == [{"temperature": 0}] * 2
 
 
 def test_a_name_that_a_prompt_names_is_no_slip() -> None:
     """What a prompt names is a column, however near to a parameter."""
-    grid = build_grid("Say {{prompts}}", varied=MODEL, cells=[{"prompts": "x"}])
+    grid = build_grid("Say {{prompts}}", varied=MODEL, conditions=[{"prompts": "x"}])
 
     assert grid[0].request.prompt == "Say x"
 
@@ -81,7 +81,7 @@ def test_the_way_on_for_numbered_columns_works() -> None:
     named = rows.set_axis(["text", "column_1"], axis="columns")
 
     grid = build_grid("{{text}} {{column_1}}", varied=MODEL, rows=named)
-    assert [cell.request.prompt for cell in grid] == ["a 1", "b 2"]
+    assert [trial.request.prompt for trial in grid] == ["a 1", "b 2"]
 
 
 def test_numbered_columns_that_are_not_put_in_join_back() -> None:
@@ -109,11 +109,11 @@ def test_a_misspelt_word_of_a_sweep_is_refused(name: str, meant: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cells", "said"), [(3, "cells is int"), ([3], "one of the cells")]
+    ("trials", "said"), [(3, "trials is int"), ([3], "one of the trials")]
 )
-def test_cells_are_refused_as_cells(cells: object, said: str) -> None:
-    """What is no list of cells is refused by the name it was given under."""
+def test_trials_are_refused_as_trials(trials: object, said: str) -> None:
+    """What is no list of trials is refused by the name it was given under."""
     with pytest.raises(ParameterError, match=said) as caught:
-        build_grid("p", varied=MODEL, cells=cells)
+        build_grid("p", varied=MODEL, conditions=trials)
 
-    assert caught.value.param == "cells"
+    assert caught.value.param == "trials"

@@ -30,15 +30,15 @@ axes = st.fixed_dictionaries(
 
 
 def _asked(grid: Grid) -> list[dict[str, Any]]:
-    """Return what varies, cell by cell."""
+    """Return what varies, trial by trial."""
     return [
         {
-            "prompt": cell.request.prompt,
-            "model": cell.request.model,
-            **({"system": cell.request.system} if cell.request.system else {}),
-            **cell.request.params,
+            "prompt": trial.request.prompt,
+            "model": trial.request.model,
+            **({"system": trial.request.system} if trial.request.system else {}),
+            **trial.request.params,
         }
-        for cell in grid
+        for trial in grid
     ]
 
 
@@ -67,21 +67,21 @@ def test_repeats_stand_side_by_side(varied: dict[str, Any], repeats: int) -> Non
 
     grid = build_grid("p", varied=varied, repeats=repeats)
 
-    assert [cell.key for cell in grid] == [
-        (cell.request_key, repeat) for cell in once for repeat in range(repeats)
+    assert [trial.key for trial in grid] == [
+        (trial.request_key, repeat) for trial in once for repeat in range(repeats)
     ]
 
 
 @given(axes)
-def test_no_two_cells_have_the_same_key(varied: dict[str, Any]) -> None:
-    """What tells cells apart is unique in a grid."""
+def test_no_two_trials_have_the_same_key(varied: dict[str, Any]) -> None:
+    """What tells trials apart is unique in a grid."""
     grid = build_grid(["p", "q"], varied=varied, repeats=2)
 
-    assert len({cell.key for cell in grid}) == len(grid)
+    assert len({trial.key for trial in grid}) == len(grid)
 
 
 @given(axes, st.randoms())
-def test_cell_ids_do_not_depend_on_the_grid(
+def test_trial_ids_do_not_depend_on_the_grid(
     varied: dict[str, Any], random: Random
 ) -> None:
     """A combination has the same request_key in whatever grid and order it stands."""
@@ -91,10 +91,12 @@ def test_cell_ids_do_not_depend_on_the_grid(
     one = build_grid(["p", "q"], varied=varied)
     other = build_grid(["q", "p"], varied={name: varied[name] for name in names})
 
-    assert {cell.request_key for cell in one} == {cell.request_key for cell in other}
+    assert {trial.request_key for trial in one} == {
+        trial.request_key for trial in other
+    }
 
 
-def test_the_cell_id_stays_what_it_is() -> None:
+def test_the_trial_id_stays_what_it_is() -> None:
     """A request_key means the same tomorrow: ledgers are full of them."""
     request = build_request("Hi", model=MODEL, params={"temperature": 0, "n": 2})
 
@@ -113,7 +115,7 @@ def test_the_cell_id_stays_what_it_is() -> None:
         ({"tools": [TOOL]}, {}, False),
     ],
 )
-def test_the_cell_id_is_of_what_is_sent(
+def test_the_trial_id_is_of_what_is_sent(
     one: dict[str, Any], other: dict[str, Any], is_same: bool
 ) -> None:
     """The same request has the same key, however it was written; others differ."""
@@ -147,7 +149,7 @@ def test_tells_a_list_of_values_from_a_value(
     """A list varies a parameter; a list of texts is one value of stop."""
     grid = build_grid("p", varied={"model": MODEL, name: value})
 
-    assert [cell.request.params.get(name) for cell in grid] == expected
+    assert [trial.request.params.get(name) for trial in grid] == expected
 
 
 @pytest.mark.parametrize(
@@ -164,7 +166,7 @@ def test_tells_tools_from_lists_of_tools(
     """A list of definitions is one value of tools; a list of lists varies it."""
     grid = build_grid("p", varied={"model": MODEL, "tools": tools})
 
-    assert [cell.request.tools for cell in grid] == expected
+    assert [trial.request.tools for trial in grid] == expected
 
 
 @pytest.mark.parametrize(
@@ -182,14 +184,14 @@ def test_tells_prompts_from_messages(prompt: object, expected: list[str]) -> Non
     """A list of texts is several prompts, a list of messages is one."""
     grid = build_grid(prompt, varied={"model": MODEL})
 
-    assert [cell.request.prompt for cell in grid] == expected
+    assert [trial.request.prompt for trial in grid] == expected
 
 
-def test_sends_extra_fields_with_every_cell() -> None:
+def test_sends_extra_fields_with_every_trial() -> None:
     """Extra fields are part of every request."""
     grid = build_grid("p", varied={"model": ["a", "b"]}, extra={"seed": 1})
 
-    assert [cell.request.extra for cell in grid] == [{"seed": 1}] * 2
+    assert [trial.request.extra for trial in grid] == [{"seed": 1}] * 2
 
 
 @pytest.mark.parametrize(

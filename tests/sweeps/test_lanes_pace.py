@@ -1,4 +1,4 @@
-"""Cells asked side by side: as fast as the limits let them, and no faster."""
+"""Trials asked side by side: as fast as the limits let them, and no faster."""
 
 import asyncio
 from collections import Counter
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from svc_notebook.errors import RateLimitError
 from svc_notebook.service.catalogue import limit_of
 from svc_notebook.sweeps.forecast import last_sent_s
-from svc_notebook.sweeps.grid import Cell
+from svc_notebook.sweeps.grid import Trial
 from svc_notebook.sweeps.scheduler import (
     LONGEST_WAIT_S,
     Answered,
@@ -18,14 +18,14 @@ from svc_notebook.sweeps.scheduler import (
     Refused,
     wait_after,
 )
-from tests.sweeps.world import World, at_once, cells_of, in_a_second
+from tests.sweeps.world import World, at_once, conditions_of, in_a_second
 
 
 def test_keeps_so_many_in_flight_and_no_more() -> None:
     """Each model has at most so many requests in flight, and makes use of them."""
     world = World()
 
-    world.run(cells_of(30, ["m", "o"]), in_a_second, in_flight=4)
+    world.run(conditions_of(30, ["m", "o"]), in_a_second, in_flight=4)
 
     assert world.most_in_flight == {"m": 4, "o": 4}
     assert world.now_s == pytest.approx(8.0)
@@ -34,14 +34,14 @@ def test_keeps_so_many_in_flight_and_no_more() -> None:
 def test_refusals_lower_what_is_in_flight() -> None:
     """After refusals fewer requests are in flight, but never none."""
 
-    async def answer(world: World, _cell: Cell) -> Outcome:
+    async def answer(world: World, _trial: Trial) -> Outcome:
         if world.n_in_flight["m"] > 2:
             return Refused(RateLimitError())
         await world.sleep(1.0)
         return Answered()
 
     world = World()
-    stopped = world.run(cells_of(20), answer, in_flight=8)
+    stopped = world.run(conditions_of(20), answer, in_flight=8)
 
     assert stopped is None
     assert world.n_in_flight == {"m": 0}
@@ -61,39 +61,39 @@ def test_never_waits_less_than_was_asked_for(
 
 
 def test_three_models_take_the_time_of_one() -> None:
-    """Three models of 200 cells at 50 a minute end in about 189 s, not 568."""
+    """Three models of 200 trials at 50 a minute end in about 189 s, not 568."""
     models = ["svc-v1.5x-70b-instruct", "svc-v2-8b-instruct", "svc-v2-70b-instruct"]
     world = World()
 
-    world.run(cells_of(200, models), at_once, in_flight=None)
+    world.run(conditions_of(200, models), at_once, in_flight=None)
 
     assert len(world.log) == 600
     assert world.now_s == pytest.approx(189, abs=1.5)
     assert world.waits == []
 
 
-@pytest.mark.parametrize("n_cells", [1, 5, 6, 50, 51, 151, 301])
+@pytest.mark.parametrize("n_trials", [1, 5, 6, 50, 51, 151, 301])
 @pytest.mark.parametrize("model", ["svc-v2-8b-instruct", "svc-v1.5-instruct"])
-def test_ends_when_it_was_computed_to_end(model: str, n_cells: int) -> None:
+def test_ends_when_it_was_computed_to_end(model: str, n_trials: int) -> None:
     """The last request goes when the forecast says, and not before."""
     limit = limit_of(model)
     assert limit is not None
     world = World()
 
-    world.run(cells_of(n_cells, [model]), at_once, in_flight=None)
+    world.run(conditions_of(n_trials, [model]), at_once, in_flight=None)
 
-    assert world.log[-1][0] == pytest.approx(last_sent_s(n_cells, limit), abs=0.01)
+    assert world.log[-1][0] == pytest.approx(last_sent_s(n_trials, limit), abs=0.01)
 
 
 def test_slow_replies_do_not_hold_the_limit_up() -> None:
     """With replies of 20 s a model is asked as fast as its limit allows."""
 
-    async def answer(world: World, _cell: Cell) -> Outcome:
+    async def answer(world: World, _trial: Trial) -> Outcome:
         await world.sleep(20.0)
         return Answered()
 
     world = World()
-    world.run(cells_of(100, ["svc-v2-8b-instruct"]), answer, in_flight=None)
+    world.run(conditions_of(100, ["svc-v2-8b-instruct"]), answer, in_flight=None)
 
     assert world.log[-1][0] == pytest.approx(69.8, abs=0.5)
 
@@ -102,9 +102,9 @@ def test_pauses_and_goes_on() -> None:
     """A pause sends nothing more; after it the rest is asked."""
     world = World()
 
-    async def answer(world: World, cell: Cell) -> Outcome:
+    async def answer(world: World, trial: Trial) -> Outcome:
         assert world.lanes is not None
-        if cell.request.prompt == "4":
+        if trial.request.prompt == "4":
             world.lanes.pause()
             asyncio.get_running_loop().create_task(_later(world))
         return Answered()
@@ -115,7 +115,7 @@ def test_pauses_and_goes_on() -> None:
         assert world.lanes.is_paused
         world.lanes.resume()
 
-    world.run(cells_of(10), answer, in_flight=1)
+    world.run(conditions_of(10), answer, in_flight=1)
 
     assert [at for at, _ in world.log[:5]] == [0.0] * 5
     assert min(at for at, _ in world.log[5:]) == pytest.approx(30, abs=1)

@@ -1,4 +1,4 @@
-"""Cells asked side by side: what ends the asking, and what does not."""
+"""Trials asked side by side: what ends the asking, and what does not."""
 
 from svc_notebook.errors import (
     LedgerError,
@@ -6,7 +6,7 @@ from svc_notebook.errors import (
     RateLimitError,
     ServerFaultError,
 )
-from svc_notebook.sweeps.grid import Cell
+from svc_notebook.sweeps.grid import Trial
 from svc_notebook.sweeps.scheduler import (
     FAILURES_IN_A_ROW,
     REFUSALS_IN_A_ROW,
@@ -16,17 +16,17 @@ from svc_notebook.sweeps.scheduler import (
     Refused,
     Stop,
 )
-from tests.sweeps.world import World, cells_of
+from tests.sweeps.world import World, conditions_of
 
 
 def test_refusals_for_ever_end() -> None:
     """A model that refuses again and again ends the run with its error."""
 
-    async def answer(_world: World, _cell: Cell) -> Outcome:
+    async def answer(_world: World, _trial: Trial) -> Outcome:
         return Refused(RateLimitError("no"))
 
     world = World()
-    stopped = world.run(cells_of(20), answer)
+    stopped = world.run(conditions_of(20), answer)
 
     assert isinstance(stopped, RateLimitError)
     assert len(world.waits) == REFUSALS_IN_A_ROW - 1
@@ -37,15 +37,15 @@ def test_a_stop_ends_what_has_not_begun() -> None:
     """After a stop nothing more is asked, and what is in flight comes to its end."""
     ended = []
 
-    async def answer(world: World, cell: Cell) -> Outcome:
-        if cell.request.prompt == "1":
+    async def answer(world: World, trial: Trial) -> Outcome:
+        if trial.request.prompt == "1":
             return Stop(LedgerError("full"))
         await world.sleep(1.0)
-        ended.append(cell.request.prompt)
+        ended.append(trial.request.prompt)
         return Answered()
 
     world = World()
-    stopped = world.run(cells_of(9), answer, in_flight=3)
+    stopped = world.run(conditions_of(9), answer, in_flight=3)
 
     assert str(stopped) == "full"
     assert ended == ["0"]
@@ -55,13 +55,13 @@ def test_a_stop_ends_what_has_not_begun() -> None:
 def test_a_model_that_answers_between_failures_is_asked_on() -> None:
     """However many failures there are, an answer begins their count anew."""
 
-    async def answer(_world: World, cell: Cell) -> Outcome:
-        if int(cell.request.prompt) % FAILURES_IN_A_ROW:
+    async def answer(_world: World, trial: Trial) -> Outcome:
+        if int(trial.request.prompt) % FAILURES_IN_A_ROW:
             return Failed(error=ServerFaultError("now and then"), is_of_service=True)
         return Answered()
 
     world = World()
-    stopped = world.run(cells_of(5 * FAILURES_IN_A_ROW), answer, in_flight=1)
+    stopped = world.run(conditions_of(5 * FAILURES_IN_A_ROW), answer, in_flight=1)
 
     assert stopped is None
     assert len(world.log) == 5 * FAILURES_IN_A_ROW
@@ -70,13 +70,13 @@ def test_a_model_that_answers_between_failures_is_asked_on() -> None:
 def test_a_dead_model_is_given_up() -> None:
     """After failures in a row the rest of a model is not asked; others go on."""
 
-    async def answer(_world: World, cell: Cell) -> Outcome:
-        if cell.model == "dead":
+    async def answer(_world: World, trial: Trial) -> Outcome:
+        if trial.model == "dead":
             return Failed(error=ServerFaultError("gone"), is_of_service=True)
         return Answered()
 
     world = World()
-    stopped = world.run(cells_of(100, ["dead", "alive"]), answer, in_flight=1)
+    stopped = world.run(conditions_of(100, ["dead", "alive"]), answer, in_flight=1)
 
     assert world.lanes is not None
     dead, alive = world.lanes.lanes
@@ -88,22 +88,22 @@ def test_a_dead_model_is_given_up() -> None:
 def test_a_dead_service_ends_the_run() -> None:
     """When every model was given up, the run ends with the error."""
 
-    async def answer(_world: World, _cell: Cell) -> Outcome:
+    async def answer(_world: World, _trial: Trial) -> Outcome:
         return Failed(error=ServerFaultError("gone"), is_of_service=True)
 
-    stopped = World().run(cells_of(100, ["a", "b"]), answer)
+    stopped = World().run(conditions_of(100, ["a", "b"]), answer)
 
     assert str(stopped) == "gone"
 
 
-def test_failures_of_cells_give_no_model_up() -> None:
-    """A model whose cells are refused one by one is asked to the end."""
+def test_failures_of_trials_give_no_model_up() -> None:
+    """A model whose trials are refused one by one is asked to the end."""
 
-    async def answer(_world: World, _cell: Cell) -> Outcome:
+    async def answer(_world: World, _trial: Trial) -> Outcome:
         return Failed(error=ParameterError("no"))
 
     world = World()
-    stopped = world.run(cells_of(50), answer)
+    stopped = world.run(conditions_of(50), answer)
 
     assert stopped is None
     assert len(world.log) == 50
@@ -113,16 +113,16 @@ def test_a_stop_from_outside_keeps_what_is_in_flight() -> None:
     """Stopped, it asks nothing more, and what is in flight comes to its end."""
     ended = []
 
-    async def answer(world: World, cell: Cell) -> Outcome:
+    async def answer(world: World, trial: Trial) -> Outcome:
         assert world.lanes is not None
         if len(world.log) == 4:
             world.lanes.stop()
         await world.sleep(5.0)
-        ended.append(cell.request.prompt)
+        ended.append(trial.request.prompt)
         return Answered()
 
     world = World()
-    stopped = world.run(cells_of(20), answer, in_flight=4)
+    stopped = world.run(conditions_of(20), answer, in_flight=4)
 
     assert stopped is None
     assert ended == ["0", "1", "2", "3"]

@@ -42,7 +42,7 @@ if given.get("is_nobody") and os.geteuid() == 0:
     os.setuid(65534)
 try:
     run = plan(
-        Session(), "Say {{text}}", rows=[str(n) for n in range(given["n_cells"])],
+        Session(), "Say {{text}}", rows=[str(n) for n in range(given["n_trials"])],
         model="svc-instruct", name="n", varied={"max_tokens": 200},
     )
     run.in_flight = 8
@@ -70,7 +70,7 @@ def _sweep(
         "SVC_API_KEY": emulator.api_key,
         "SVC_LEDGER": str(ledger),
     }
-    arguments = json.dumps({"n_cells": N_CELLS, **given})
+    arguments = json.dumps({"n_trials": N_CELLS, **given})
     return subprocess.Popen(  # noqa: S603 - our own program
         [sys.executable, "-W", "error", "-c", _SWEEPER, arguments],
         stdout=subprocess.PIPE,

@@ -6,25 +6,25 @@ from datetime import UTC, datetime
 from svc_notebook.client.rate_limit import Due
 from svc_notebook.errors import BadRequestError, ServerFaultError
 from svc_notebook.sweeps.describe import parts
-from svc_notebook.sweeps.grid import Cell
+from svc_notebook.sweeps.grid import Trial
 from svc_notebook.sweeps.plan import build_grid
 from svc_notebook.sweeps.scheduler import (
     FAILURES_IN_A_ROW,
     Answered,
-    Cells,
     Failed,
     Lane,
     Outcome,
+    Trials,
 )
 
 SMALL = "svc-v2-8b-instruct"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def _lane(n_cells: int, outcomes: list[Outcome], model: str = SMALL) -> Lane:
-    grid = build_grid("p", varied={"model": model}, repeats=n_cells)
-    pull: Iterator[Cell] = iter(grid)
-    lane = Lane(model, Cells(pull=pull, n_cells=n_cells))
+def _lane(n_trials: int, outcomes: list[Outcome], model: str = SMALL) -> Lane:
+    grid = build_grid("p", varied={"model": model}, repeats=n_trials)
+    pull: Iterator[Trial] = iter(grid)
+    lane = Lane(model, Trials(pull=pull, n_trials=n_trials))
     for outcome in outcomes:
         lane.pull()
         lane.end(lane.take(0.0), outcome, now_s=0.0)

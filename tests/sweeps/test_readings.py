@@ -53,13 +53,13 @@ def test_the_sources_columns_join_back(session: Session) -> None:
     assert frame["at"].isna().tolist() == [False] * 4 + [True] * 4
 
 
-def test_the_summary_counts_cells_by_what_varies(session: Session) -> None:
-    """Each group has its cells, failures, cut replies, tokens and latencies."""
+def test_the_summary_counts_trials_by_what_varies(session: Session) -> None:
+    """Each group has its trials, failures, cut replies, tokens and latencies."""
     summary = _swept(session).run().summary_df()
 
     assert summary.columns.tolist() == ["model", *(each.name for each in SUMMARY)]
     assert summary["model"].tolist() == [SMALL, LARGE]
-    assert summary["n_cells"].tolist() == [4, 4]
+    assert summary["n_trials"].tolist() == [4, 4]
     assert summary["n_failed"].sum() == 1
     assert summary["n_ok"].sum() == 7
     assert summary["total_tokens"].sum() == 7 * 7
@@ -180,7 +180,7 @@ def test_the_manifest_repeats_the_run(session: Session, emulator: Emulator) -> N
 
 
 def test_what_varies_has_its_column_unset_is_missing(session: Session) -> None:
-    """A factor that is not sent in some cells is missing there."""
+    """A factor that is not sent in some trials is missing there."""
     frame = plan(session, "p", varied={"temperature": [None, 0.5]}).run().replies_df()
 
     assert frame["temperature"].isna().tolist() == [True, False]

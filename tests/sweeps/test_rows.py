@@ -1,4 +1,4 @@
-"""Cells and their exchanges."""
+"""Trials and their exchanges."""
 
 from datetime import UTC, datetime
 from typing import get_args
@@ -8,21 +8,21 @@ from hypothesis import strategies as st
 
 from svc_notebook.exchange import Exchange, Failure, Origin, Status
 from svc_notebook.service.chunk import Choice, CompletionBody
-from svc_notebook.sweeps.grid import Cell
+from svc_notebook.sweeps.grid import Trial
 from svc_notebook.sweeps.plan import build_grid
-from svc_notebook.sweeps.resume import by_cell, plan_rows, reply_rows, standing_of
+from svc_notebook.sweeps.resume import by_trial, plan_rows, reply_rows, standing_of
 
 GRID = build_grid("p", varied={"model": ["a", "b"]}, repeats=2)
 CELLS = tuple(GRID)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def _exchange(cell: Cell, status: Status, number: int = 0) -> Exchange:
+def _exchange(trial: Trial, status: Status, number: int = 0) -> Exchange:
     return Exchange(
         exchange_id=f"{number}",
-        origin=Origin(kind="sweep", request_key=cell.request_key, repeat=cell.repeat),
+        origin=Origin(kind="sweep", request_key=trial.request_key, repeat=trial.repeat),
         endpoint="e",
-        request=cell.request,
+        request=trial.request,
         body=CompletionBody(choices=(Choice(index=0), Choice(index=1))),
         status=status,
         failure=Failure(type="E") if status == "error" else None,
@@ -37,31 +37,31 @@ told = st.lists(
 
 
 @given(told)
-def test_the_newest_good_exchange_stands_for_its_cell(
-    asked: list[tuple[Cell, Status]],
+def test_the_newest_good_exchange_stands_for_its_trial(
+    asked: list[tuple[Trial, Status]],
 ) -> None:
-    """A cell's exchange is its newest good one, or else its newest."""
+    """A trial's exchange is its newest good one, or else its newest."""
     exchanges = [_exchange(*each, number) for number, each in enumerate(asked)]
 
-    found = by_cell(exchanges)
+    found = by_trial(exchanges)
 
-    for cell in CELLS:
+    for trial in CELLS:
         mine = [
-            each for each in exchanges if each.origin.request_key == cell.request_key
+            each for each in exchanges if each.origin.request_key == trial.request_key
         ]
-        mine = [each for each in mine if each.origin.repeat == cell.repeat]
+        mine = [each for each in mine if each.origin.repeat == trial.repeat]
         good = [each for each in mine if each.status == "ok"]
         newest = good or mine
-        assert found.get(cell.key) == (newest[-1] if newest else None)
+        assert found.get(trial.key) == (newest[-1] if newest else None)
 
 
 @given(told)
 def test_a_good_answer_and_a_failure_are_settled(
-    asked: list[tuple[Cell, Status]],
+    asked: list[tuple[Trial, Status]],
 ) -> None:
     """What has a good answer is not asked again; what failed only on demand."""
-    good = {cell.key for cell, status in asked if status == "ok"}
-    newest = {cell.key: status for cell, status in asked}
+    good = {trial.key for trial, status in asked if status == "ok"}
+    newest = {trial.key: status for trial, status in asked}
     bad = {key for key, status in newest.items() if status == "error"}
 
     standing = standing_of(_exchange(*each) for each in asked)
@@ -71,9 +71,9 @@ def test_a_good_answer_and_a_failure_are_settled(
 
 
 def test_rows_stand_in_the_order_of_the_plan() -> None:
-    """Each cell has its rows in place, whether it was asked, failed or was not run."""
+    """Each trial has its rows in place, whether it was asked, failed or was not run."""
     failure = Failure(type="OverBudgetError")
-    found = by_cell([_exchange(CELLS[2], "ok"), _exchange(CELLS[0], "error")])
+    found = by_trial([_exchange(CELLS[2], "ok"), _exchange(CELLS[0], "error")])
 
     rows = list(
         reply_rows(

@@ -101,10 +101,10 @@ def test_running_again_asks_nothing_twice(session: Session, emulator: Emulator) 
 def test_works_inside_a_running_loop(session: Session) -> None:
     """A run can be run where an event loop is running, as in a notebook."""
 
-    async def cell() -> list[str]:
+    async def trial() -> list[str]:
         return plan(session, "p").run().replies_df()["status"].tolist()
 
-    assert asyncio.run(cell()) == ["ok"]
+    assert asyncio.run(trial()) == ["ok"]
 
 
 def test_usage_counts_what_the_service_reported(open_session: OpenSession) -> None:
@@ -121,7 +121,7 @@ def test_usage_counts_what_the_service_reported(open_session: OpenSession) -> No
 
 
 def test_shows_its_plan_and_what_became_of_it(session: Session) -> None:
-    """In a cell a run shows its plan, and then what came of it."""
+    """In a trial a run shows its plan, and then what came of it."""
     run = plan(session, "p", name="tone", varied={"temperature": [0, 1]})
     before = run._repr_mimebundle_()
     after = run.run()._repr_mimebundle_()

@@ -288,7 +288,7 @@ def test_an_error_of_who_watches_is_raised_as_it_is(open_session: OpenSession) -
 
 
 def test_tells_waits_to_who_watches(open_session: OpenSession) -> None:
-    """A closed gate is told to the function given; the cell uses up no try."""
+    """A closed gate is told to the function given; the trial uses up no try."""
     waits: list[Waiting] = []
     refusal: dict[str, Any] = {"status": 429, "error": {"message": "Slow down."}}
     refusal |= {"headers": {"retry-after": "0"}, "times": 3}

@@ -122,7 +122,7 @@ def _refusing(**when: Any) -> Emulator:  # noqa: ANN401 - as a script's entry
 def test_fails_where_nothing_was_answered(
     open_session: Callable[[Emulator], Session],
 ) -> None:
-    """If every request failed the cards say why, and the cell fails like any other."""
+    """If every request failed the cards say why, and the trial fails like any other."""
     seen = _Seen()
     with _refusing() as emulator:
         run = _plan(open_session(emulator))
@@ -138,7 +138,7 @@ def test_fails_where_nothing_was_answered(
 def test_goes_on_where_something_was_answered(
     open_session: Callable[[Emulator], Session],
 ) -> None:
-    """A failure among answers is a card, and no failure of the cell."""
+    """A failure among answers is a card, and no failure of the trial."""
     with _refusing(when={"contains": "b"}) as emulator:
         run = plan(open_session(emulator), ["a", "b"], raw=True, origin="magic")
 

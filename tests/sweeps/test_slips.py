@@ -89,16 +89,16 @@ def test_functions_are_offered_as_tools(
     run = plan(session, "a", varied={"tools": tools})
 
     offered = [
-        tuple(each["function"]["name"] for each in cell.request.tools)
-        for cell in run.grid
+        tuple(each["function"]["name"] for each in trial.request.tools)
+        for trial in run.grid
     ]
 
     assert offered == expected
 
 
-def test_cells_take_functions_as_tools(session: Session) -> None:
-    """A cell's tools may be functions, too."""
-    run = plan(session, cells=[{"prompt": "a", "tools": [tea]}])
+def test_trials_take_functions_as_tools(session: Session) -> None:
+    """A trial's tools may be functions, too."""
+    run = plan(session, conditions=[{"prompt": "a", "tools": [tea]}])
 
     assert run.grid[0].request.tools[0]["function"]["name"] == "tea"
 

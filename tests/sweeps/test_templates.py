@@ -1,4 +1,4 @@
-"""Grids over rows, tied lists, lists of cells, and what `where` leaves out."""
+"""Grids over rows, tied lists, lists of trials, and what `where` leaves out."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ ROWS = [{"text": "one", "label": "a"}, {"text": "สอง", "label": "b"}]
 
 
 def _prompts(grid: Grid) -> list[str]:
-    return [cell.request.prompt for cell in grid]
+    return [trial.request.prompt for trial in grid]
 
 
 def test_every_prompt_is_asked_for_every_row() -> None:
@@ -25,11 +25,11 @@ def test_every_prompt_is_asked_for_every_row() -> None:
     grid = build_grid(["A {{text}}", "B {{text}}"], varied=MODEL, rows=ROWS)
 
     assert _prompts(grid) == ["A one", "B one", "A สอง", "B สอง"]
-    assert [cell.row for cell in grid] == [0, 0, 1, 1]
+    assert [trial.row for trial in grid] == [0, 0, 1, 1]
 
 
 def test_keeps_the_columns_that_were_put_in() -> None:
-    """A cell has its template's columns, and which template it was if several."""
+    """A trial has its template's columns, and which template it was if several."""
     one = build_grid("{{text}}", varied=MODEL, rows=ROWS)[0]
     other = build_grid(["{{text}}", "!{{text}}"], varied=MODEL, rows=ROWS)[1]
 
@@ -69,22 +69,22 @@ def test_raw_prompts_are_sent_as_they_are() -> None:
     assert (_prompts(raw), _prompts(escaped)) == (["{{x}} \\{{y}}"], ["{{y}}"])
 
 
-def test_rows_that_read_the_same_are_cells_of_their_own() -> None:
+def test_rows_that_read_the_same_are_trials_of_their_own() -> None:
     """Each row is asked, also where another reads the same; earlier ids stay."""
     few = build_grid("{{text}}", varied=MODEL, rows=["a", "b", "a"])
     more = build_grid("{{text}}", varied=MODEL, rows=["a", "b", "a", "a"])
 
-    ids = [cell.request_key for cell in few]
+    ids = [trial.request_key for trial in few]
     assert len(set(ids)) == 3
     assert ids[2] == f"{ids[0]}-2"
-    assert [cell.request_key for cell in more][:3] == ids
+    assert [trial.request_key for trial in more][:3] == ids
 
 
-def test_two_templates_that_read_the_same_are_two_cells() -> None:
+def test_two_templates_that_read_the_same_are_two_trials() -> None:
     """Where two columns hold one text, both prompts are asked all the same."""
     grid = build_grid(["{{a}}", "{{b}}"], varied=MODEL, rows=[{"a": "x", "b": "x"}])
 
-    assert len({cell.request_key for cell in grid}) == 2
+    assert len({trial.request_key for trial in grid}) == 2
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_rows_can_be_tied() -> None:
         for model in ("a", "b")
         for temperature in (0, 1)
     ]
-    assert len({cell.request_key for cell in grid}) == len(grid) == grid.n_product
+    assert len({trial.request_key for trial in grid}) == len(grid) == grid.n_product
 
 
 def test_each_row_can_have_its_own_model() -> None:
@@ -178,7 +178,7 @@ def test_each_row_can_have_its_own_model() -> None:
     )
 
     assert [grid.model_of(at) for at in range(3)] == ["a", "b", "a"]
-    assert [cell.model for cell in grid] == ["a", "a", "b", "b", "a", "a"]
+    assert [trial.model for trial in grid] == ["a", "a", "b", "b", "a", "a"]
 
 
 def test_rows_are_tied_to_lists_of_their_length() -> None:
@@ -189,16 +189,18 @@ def test_rows_are_tied_to_lists_of_their_length() -> None:
         build_grid("{{text}}", varied=varied, rows=ROWS, tied=["rows", "temperature"])
 
 
-def test_an_explicit_list_of_cells_is_asked_as_it_is() -> None:
-    """A frame of cells is no product; a gap is a parameter that is not sent."""
-    cells = pd.DataFrame(
+def test_an_explicit_list_of_trials_is_asked_as_it_is() -> None:
+    """A frame of trials is no product; a gap is a parameter that is not sent."""
+    trials = pd.DataFrame(
         {
             "model": ["a", "b", "b"],
             "max_tokens": [10, None, 30],
             "note": list("xyz"),
         }
     )
-    grid = build_grid("p", varied={"temperature": 0, "model": "unused"}, cells=cells)
+    grid = build_grid(
+        "p", varied={"temperature": 0, "model": "unused"}, conditions=trials
+    )
 
     assert [(c.model, c.request.params, c.columns) for c in grid] == [
         ("a", {"max_tokens": 10, "temperature": 0}, {"note": "x"}),
@@ -207,17 +209,17 @@ def test_an_explicit_list_of_cells_is_asked_as_it_is() -> None:
     ]
 
 
-def test_cells_may_have_prompts_and_columns() -> None:
-    """Cells may bring their own prompts, filled from their own columns."""
-    cells = [
+def test_trials_may_have_prompts_and_columns() -> None:
+    """Trials may bring their own prompts, filled from their own columns."""
+    trials = [
         {"prompt": "Say {{x}}", "x": 1},
         {"prompt": "Sing {{x}}", "x": 2, "model": "o"},
     ]
-    with pytest.raises(ParameterError, match="A cell has no model"):
-        build_grid(varied={}, cells=cells)
+    with pytest.raises(ParameterError, match="A trial has no model"):
+        build_grid(varied={}, conditions=trials)
 
-    bare = [{name: cell[name] for name in ("prompt", "x")} for cell in cells]
-    grid = build_grid(varied=MODEL, cells=bare)
+    bare = [{name: trial[name] for name in ("prompt", "x")} for trial in trials]
+    grid = build_grid(varied=MODEL, conditions=bare)
 
     assert _prompts(grid) == ["Say 1", "Sing 2"]
 
@@ -225,19 +227,19 @@ def test_cells_may_have_prompts_and_columns() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"prompt": "p", "cells": [{"prompt": "q"}]}, "prompt is given twice"),
-        ({"cells": [{"temperature": 1}]}, "There is no prompt"),
-        ({"prompt": "p", "cells": [{"temperature": 3}]}, "temperature=3"),
+        ({"prompt": "p", "trials": [{"prompt": "q"}]}, "prompt is given twice"),
+        ({"trials": [{"temperature": 1}]}, "There is no prompt"),
+        ({"prompt": "p", "trials": [{"temperature": 3}]}, "temperature=3"),
         (
-            {"prompt": "{{text}}", "cells": [{"text": "x"}], "rows": ROWS},
-            "in rows and in cells",
+            {"prompt": "{{text}}", "trials": [{"text": "x"}], "rows": ROWS},
+            "in rows and in trials",
         ),
-        ({"prompt": "{{x}}", "cells": [{"x": 1}, {"y": 1}]}, "no value for 'x'"),
-        ({"prompt": "p", "cells": [{"n": 1}, {"n": 1}]}, "the same request"),
+        ({"prompt": "{{x}}", "trials": [{"x": 1}, {"y": 1}]}, "no value for 'x'"),
+        ({"prompt": "p", "trials": [{"n": 1}, {"n": 1}]}, "the same request"),
     ],
 )
-def test_refuses_cells_that_cannot_be_meant(given: dict[str, Any], said: str) -> None:
-    """Cells are checked like everything else, before anything is sent."""
+def test_refuses_trials_that_cannot_be_meant(given: dict[str, Any], said: str) -> None:
+    """Trials are checked like everything else, before anything is sent."""
     with pytest.raises(ParameterError) as caught:
         build_grid(varied=MODEL, **given)
 
@@ -247,8 +249,8 @@ def test_refuses_cells_that_cannot_be_meant(given: dict[str, Any], said: str) ->
 def test_where_leaves_combinations_out() -> None:
     """`where` is told a combination's values and its row, and decides."""
 
-    def where(cell: Mapping[str, Any]) -> bool:
-        return cell["label"] == "b" or cell["temperature"] is None
+    def where(trial: Mapping[str, Any]) -> bool:
+        return trial["label"] == "b" or trial["temperature"] is None
 
     grid = build_grid(
         "{{text}}",
@@ -277,7 +279,7 @@ def test_where_that_looks_at_no_name_is_refused() -> None:
 
 
 def test_where_that_leaves_nothing_is_refused() -> None:
-    """A plan without cells would ask nothing."""
+    """A plan without trials would ask nothing."""
     with pytest.raises(ParameterError, match="leaves none of 1"):
         build_grid("p", varied=MODEL, where=lambda _: False)
 
@@ -289,8 +291,8 @@ def test_messages_keep_their_kind() -> None:
     assert grid[0].request.messages == (user("one"),)
 
 
-def test_a_million_cells_need_no_room() -> None:
-    """Cells are made when they are looked at; the last is as near as the first."""
+def test_a_million_trials_need_no_room() -> None:
+    """Trials are made when they are looked at; the last is as near as the first."""
     grid = build_grid(
         "{{text}}",
         varied={"model": ["a", "b"], "temperature": [0, 1]},

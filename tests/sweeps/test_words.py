@@ -44,7 +44,7 @@ def test_says_what_will_be_asked() -> None:
     grid = build_grid("Say\n`hi`.", varied=varied, repeats=2)
 
     assert _planned(grid) == [
-        ("cells", "model (2) x temperature (2) x repeats (2)"),
+        ("trials", "model (2) x temperature (2) x repeats (2)"),
         ("prompt", "`` Say `hi`. ``"),
         ("model", "`svc-v2-8b-instruct`, `svc-instruct`"),
         ("temperature", "`0`, not sent"),

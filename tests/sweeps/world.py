@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from svc_notebook.client.attempts import Waiting
 from svc_notebook.client.rate_limit import Due, Gates
 from svc_notebook.errors import SvcError
-from svc_notebook.sweeps.grid import Cell
+from svc_notebook.sweeps.grid import Trial
 from svc_notebook.sweeps.plan import build_grid
-from svc_notebook.sweeps.scheduler import Answered, Cells, Lanes, Outcome
+from svc_notebook.sweeps.scheduler import Answered, Lanes, Outcome, Trials
 
-Answer = Callable[["World", Cell], Awaitable[Outcome]]
+Answer = Callable[["World", Trial], Awaitable[Outcome]]
 
 
 @dataclass
@@ -51,13 +51,13 @@ class World:
                 future.set_result(None)
 
     def run(
-        self, cells: Sequence[Cell], answer: Answer, *, in_flight: int | None = 8
+        self, trials: Sequence[Trial], answer: Answer, *, in_flight: int | None = 8
     ) -> SvcError | None:
-        """Ask cells in this world."""
+        """Ask trials in this world."""
 
         async def main() -> SvcError | None:
             self.lanes = Lanes(
-                by_model(cells),
+                by_model(trials),
                 Asker(self, answer),
                 in_flight=in_flight,
                 watch=self.waits.append,
@@ -83,47 +83,49 @@ class Asker:
         """Say how long the gates would make a request wait."""
         return self._gates.of(model).due()
 
-    async def ask(self, cell: Cell) -> Outcome:
-        """Answer a cell as the test says, and note when it was asked."""
+    async def ask(self, trial: Trial) -> Outcome:
+        """Answer a trial as the test says, and note when it was asked."""
         world = self._world
-        gate = self._gates.of(cell.model)
+        gate = self._gates.of(trial.model)
         slot = gate.reserve()
         assert gate.try_pass(slot).wait_s <= 0, "a request had to queue"
         gate.sent(slot)
-        world.log.append((world.now_s, cell.request.prompt))
-        n_now = world.n_in_flight[cell.model] = world.n_in_flight.get(cell.model, 0) + 1
-        most = world.most_in_flight.get(cell.model, 0)
-        world.most_in_flight[cell.model] = max(most, n_now)
+        world.log.append((world.now_s, trial.request.prompt))
+        n_now = world.n_in_flight[trial.model] = (
+            world.n_in_flight.get(trial.model, 0) + 1
+        )
+        most = world.most_in_flight.get(trial.model, 0)
+        world.most_in_flight[trial.model] = max(most, n_now)
         try:
-            return await self._answer(world, cell)
+            return await self._answer(world, trial)
         finally:
-            world.n_in_flight[cell.model] -= 1
+            world.n_in_flight[trial.model] -= 1
 
 
-def by_model(cells: Sequence[Cell]) -> dict[str, Cells]:
+def by_model(trials: Sequence[Trial]) -> dict[str, Trials]:
     """Return the queue of each model."""
-    models = dict.fromkeys(cell.model for cell in cells)
+    models = dict.fromkeys(trial.model for trial in trials)
     return {
-        model: Cells(
-            pull=iter([cell for cell in cells if cell.model == model]),
-            n_cells=sum(cell.model == model for cell in cells),
+        model: Trials(
+            pull=iter([trial for trial in trials if trial.model == model]),
+            n_trials=sum(trial.model == model for trial in trials),
         )
         for model in models
     }
 
 
-def cells_of(n_prompts: int, models: Sequence[str] = ("m",)) -> tuple[Cell, ...]:
-    """Return so many cells for each of some models."""
+def conditions_of(n_prompts: int, models: Sequence[str] = ("m",)) -> tuple[Trial, ...]:
+    """Return so many trials for each of some models."""
     prompts = [str(number) for number in range(n_prompts)]
     return tuple(build_grid(prompts, varied={"model": list(models)}))
 
 
-async def at_once(_world: World, _cell: Cell) -> Outcome:
+async def at_once(_world: World, _trial: Trial) -> Outcome:
     """Answer at once."""
     return Answered()
 
 
-async def in_a_second(world: World, _cell: Cell) -> Outcome:
+async def in_a_second(world: World, _trial: Trial) -> Outcome:
     """Answer after a second of this world."""
     await world.sleep(1.0)
     return Answered()
