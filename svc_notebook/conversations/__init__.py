@@ -1,1 +1,1 @@
-"""Conversations, the budget of a request, and rounds of tool calls."""
+"""Named conversations: their turns, their requests, and how they are exported."""

@@ -25,9 +25,16 @@ from svc_notebook.tools.tool_options import Permit, ToolParams, take_permit, to_
 from svc_notebook.tools.toolbox import Toolbox
 
 from .export import to_entries, to_json, to_markdown
-from .from_exchange import answered, rebuilt, series_of
-from .history import Change, History, Holding, Turn, said_of
-from .next_turn import NextTurn, Wanted, to_go_on, to_step
+from .history import Change, History, SharedHistory, Turn, said_of
+from .turn_requests import (
+    NextTurn,
+    TurnSettings,
+    answered,
+    rebuilt,
+    request_continuation,
+    request_turn,
+    series_of,
+)
 
 if TYPE_CHECKING:  # pandas loads when a frame is asked for
     import pandas as pd
@@ -60,12 +67,12 @@ class Conversation:
         self._ask = ask
         self._run = run
         self._model = model
-        self._holding = Holding(name, system)
+        self._shared = SharedHistory(name, system)
 
     @property
     def history(self) -> History:
         """The turns so far; a value that does not change."""
-        return self._holding.state.history
+        return self._shared.state.history
 
     @property
     def turns(self) -> tuple[Turn, ...]:
@@ -79,7 +86,7 @@ class Conversation:
 
     @system.setter
     def system(self, text: str | None) -> None:
-        self._holding.say_system(text)
+        self._shared.say_system(text)
 
     @property
     def est_tokens(self) -> int:
@@ -90,7 +97,7 @@ class Conversation:
     @property
     def can_undo(self) -> bool:
         """Whether there is a change to undo."""
-        return self._holding.can_undo
+        return self._shared.can_undo
 
     @with_params
     def ask(
@@ -186,7 +193,7 @@ class Conversation:
         Raises:
             AskError: Something is not allowed.
         """
-        history, series = self._holding.state
+        history, series = self._shared.state
         turn_id = f"{series}/{place or uuid4().hex[:12]}"
         if turn is not None:
             found = self._turn(history, turn)
@@ -194,7 +201,7 @@ class Conversation:
             text = found.prompt.content if text is None else text
         wanted = self._wanted(model, params, max_tokens, system)
         origin = Origin(kind=origin_kind, conversation=self.name, turn_id=turn_id)
-        return to_step(history, text or "", origin, wanted)
+        return request_turn(history, text or "", origin, wanted)
 
     def next_part(
         self,
@@ -220,7 +227,9 @@ class Conversation:
         history = self.history
         found = self._turn(history, len(history.turns) if turn is None else turn)
         origin = Origin(kind=origin_kind, conversation=self.name, turn_id=found.turn_id)
-        return to_go_on(history, origin, self._wanted(model, params, max_tokens))
+        return request_continuation(
+            history, origin, self._wanted(model, params, max_tokens)
+        )
 
     def record(self, step: NextTurn, completion: Completion) -> None:
         """Take an answer into the history.
@@ -229,7 +238,7 @@ class Conversation:
         that was reset since; it is in the ledger.
         """
         exchange, tool_runs = completion.exchange, completion.tool_runs
-        self._holding.change(
+        self._shared.change(
             lambda old: answered(old, exchange, step.origin, tool_runs),
             series=series_of(step.origin),
         )
@@ -278,7 +287,7 @@ class Conversation:
 
     def reset(self) -> None:
         """Forget all turns; the system message stays, and so does the ledger."""
-        self._holding.begin_anew()
+        self._shared.begin_series()
 
     def undo(self) -> bool:
         """Take the last change of the turns back; say whether there was one.
@@ -286,7 +295,7 @@ class Conversation:
         Answers, versions, picks, pins, deletions and resets are changes; the system
         message is none. What was asked stays in the ledger.
         """
-        return self._holding.undo()
+        return self._shared.undo()
 
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Have a function called after each change, wherever it was made.
@@ -298,7 +307,7 @@ class Conversation:
         Returns:
             A function that ends this.
         """
-        return self._holding.listen(callback)
+        return self._shared.listen(callback)
 
     def restore(self, exchanges: Iterable[Exchange]) -> Self:
         """Rebuild the turns since the last reset from the ledger's exchanges.
@@ -308,7 +317,7 @@ class Conversation:
         """
         state = rebuilt(exchanges)
         if state:
-            self._holding.put(state)
+            self._shared.put(state)
         return self
 
     def to_df(self, *, versions: Literal["chosen", "all"] = "chosen") -> "pd.DataFrame":
@@ -364,8 +373,8 @@ class Conversation:
         params: Mapping[str, Any] | None,
         max_tokens: MaxTokens,
         system: str | None = None,
-    ) -> Wanted:
-        return Wanted(
+    ) -> TurnSettings:
+        return TurnSettings(
             model=self._model() if model is None else check_model(model),
             params=params or {},
             max_tokens=max_tokens,
@@ -378,7 +387,7 @@ class Conversation:
 
     def _change(self, change: Change) -> None:
         with said_of(self.name):
-            self._holding.change(change)
+            self._shared.change(change)
 
     def __repr__(self) -> str:
         n_turns = len(self.turns)

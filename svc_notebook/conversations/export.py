@@ -1,8 +1,6 @@
-"""A conversation in other forms: entries to draw, Markdown, JSON.
+"""A conversation as entries to draw, as Markdown and as JSON.
 
-What it is not: it makes no HTML (see `display.transcript`) and no frame (see
-`frame`). Rules: pure; hidden turns are there and marked; what a user typed and what a
-model wrote stay as they are.
+Hidden turns are included and marked; texts are never changed.
 """
 
 from typing import Any

@@ -1,9 +1,8 @@
-"""The turns of a conversation: an immutable history (words: turn, version, choice).
+"""The turns of a conversation: an immutable history, and the shared one with undo.
 
-What it is not: it asks nothing and knows no names. "Changing" a history returns
-another one. Rules: a turn is what a user said and the versions of its answer, one
-of which feeds later turns; a version keeps the prompt that it answers and every
-choice that came; whatever happens to a turn, `messages` can be sent.
+A turn is what a user said and the versions of its answer, one of which feeds later
+turns. A version keeps the prompt that it answers and every choice. Whatever happens to
+a turn, `messages` can be sent.
 """
 
 import logging
@@ -339,7 +338,7 @@ class State(NamedTuple):
     series: str
 
 
-class Holding:
+class SharedHistory:
     """A history that several threads change.
 
     Args:
@@ -400,7 +399,7 @@ class Holding:
         if history != before.history:
             self.tell()
 
-    def begin_anew(self) -> None:
+    def begin_series(self) -> None:
         """Forget all turns; a step."""
         with self._lock:
             self._past.append(self._state)

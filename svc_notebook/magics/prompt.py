@@ -21,7 +21,7 @@ import msgspec
 from svc_notebook.budget import MaxTokens, in_force
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversation
-from svc_notebook.conversations.next_turn import NextTurn
+from svc_notebook.conversations.turn_requests import NextTurn
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Origin
 from svc_notebook.service.request import CompletionRequest, build_request

@@ -1,8 +1,7 @@
-"""What a panel does: takes what the browser asks for, and shows what is.
+"""Runs a panel: takes the browser's messages, runs actions, shows the state.
 
-What it is not: it decides nothing (see `state`) and is no widget (see `view`). Rules: a
-message is answered at once, and a reply is asked for on a thread of its own; nothing
-raised here is lost: the panel says it.
+A message is answered at once; a reply is asked for on a thread of its own. Errors are
+never lost in a callback: the panel shows them.
 """
 
 import logging
@@ -15,7 +14,7 @@ from typing import Any
 from svc_notebook.budget import room_for_reply
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.export import to_entries
-from svc_notebook.conversations.next_turn import NextTurn, fit
+from svc_notebook.conversations.turn_requests import NextTurn, fit
 from svc_notebook.display.progress import Watched, watched
 from svc_notebook.display.transcript import transcript
 from svc_notebook.errors import ParameterError, SvcError
@@ -26,19 +25,16 @@ from svc_notebook.tools.consent import Decision, Proposal, Remembered
 from svc_notebook.tools.tool_options import Permit
 from svc_notebook.tools.toolbox import Toolbox
 
-from .comm import Outlet
-from .messages import Event, Settings, check_system, fields, to_event
-from .state import Live, Meter, PanelState, Phase, Turns, news, refusal, to_view
-from .static_view import Beside
-from .tool_worker import Tools, ToolWorker
-from .worker import Ended, Worker
+from .actions import ACTIONS, Event, allowed, allowed_on, refusal, to_event
+from .frontend import Comm, StaticView
+from .state import Live, Meter, PanelState, Phase, Settings, Turns, news, to_view
+from .worker import Ended, Tools, ToolWorker, Worker
 
-_OF_HISTORY = ("choose", "pick", "delete", "pin", "hide", "undo", "clear")
 _log = logging.getLogger(__name__)
 
 
-class Chat:
-    """One panel's doings.
+class Controller:
+    """Runs one panel.
 
     Args:
         conversation: The one to show.
@@ -57,46 +53,35 @@ class Chat:
         permit: Permit,
     ) -> None:
         self.conversation = conversation
-        self.beside = Beside()
+        self.static_view = StaticView()
         self._session = session
         self._toolbox = toolbox
         self._permit = permit
         remembered = Remembered(self._ask_consent, beside=session.consent)
         self._consent = permit.consent(remembered)
         self._lock = RLock()
-        self._state = PanelState(settings=settings)
+        self.state = PanelState(settings=settings)
         self._worker: Worker | None = None
         self._recording: int | None = None
         self._seen = conversation.history
         self.turns: Turns = {}
-        self._outlet = Outlet()
+        self._comm = Comm()
         self._unlisten: Callable[[], None] = lambda: None
-        self._actions: Mapping[str, Callable[[Event], None]] = {
-            **dict.fromkeys(_OF_HISTORY, self._edit_history),
-            "send": self._send,
-            "regenerate": self._ask_again,
-            "edit": self._ask_again,
-            "continue": self._go_on,
-            "stop": self._stop,
-            "set": self._set,
-            "enter": self._set_enter,
-            "decide": self._decide,
-        }
 
-    def open(self, outlet: Outlet) -> None:
-        """Begin to show what is."""
-        self._outlet = outlet
+    def open(self, comm: Comm) -> None:
+        """Begin to send to the browser."""
+        self._comm = comm
         self._unlisten = self.conversation.on_change(self._on_change)
 
     def display(self, widget: dict[str, Any] | None) -> None:
-        """Show the widget with its transcript; only that where nobody watches.
+        """Show the widget and its transcript, or the transcript alone.
 
         Args:
             widget: The widget's bundle; None if it is closed.
         """
         whom = watched(self._session.settings.display)
         if widget and whom is Watched.NOTEBOOK:
-            self.beside.show(widget, self.transcript())
+            self.static_view.show(widget, self.transcript())
             return
         transcript = self.transcript()
         if whom is Watched.TERMINAL:
@@ -104,21 +89,19 @@ class Chat:
             transcript = {
                 "text/plain": f"{transcript['text/plain'].rstrip()}\n\n{note}"
             }
-        self.beside.settle(transcript)
+        self.static_view.settle(transcript)
 
     def close(self) -> None:
-        """End; a reply under way is stopped, the conversation stays."""
+        """Close the panel; a reply is stopped, the conversation stays."""
         self._unlisten()
-        worker = self._worker
-        if worker is not None:
-            worker.stop()
+        self.stop()
 
     # What the browser asks for.
 
     def hear(self, content: object) -> None:
         """Take a message of the browser; raises nothing."""
         try:
-            is_subshelled = self._outlet.hear()
+            is_subshelled = self._comm.hear()
             event = to_event(content)
             self._take(event, is_subshelled=is_subshelled)
         except SvcError as error:
@@ -128,84 +111,47 @@ class Chat:
             self._complain(f"{type(problem).__name__}: {problem}")
         # The same refusal twice is no change of the picture; this says it was heard.
         kind = content.get("t") if isinstance(content, Mapping) else None
-        self._outlet.send({"t": "heard", "kind": kind})
+        self._comm.send({"t": "heard", "kind": kind})
 
     def _take(self, event: Event, *, is_subshelled: bool) -> None:
         if event.kind == "hello":
-            self._outlet.send({"t": "ack", "subshell": is_subshelled})
-            self._change(is_subshelled=is_subshelled)
-            self._show(is_whole=True)
-            return
+            self.change(is_subshelled=is_subshelled)
         told = self.conversation
-        reason = refusal(event, self._state.phase, told.history, can_undo=told.can_undo)
+        reason = refusal(event, self.state.phase, told.history, can_undo=told.can_undo)
         if reason is not None:
             self._refuse(reason)
             return
-        self._actions[event.kind](event)
+        ACTIONS[event.kind].act(self, event)
 
-    def _send(self, event: Event) -> None:
-        step = self.conversation.next_turn(event.text, **self._how())
-        self._begin(step, Live(turn="new", prompt=event.text))
+    def greet(self) -> None:
+        """Answer a page that begins to show the panel."""
+        self._comm.send({"t": "ack", "subshell": self.state.is_subshelled})
+        self.show(is_whole=True)
 
-    def _ask_again(self, event: Event) -> None:
-        text = event.text if event.kind == "edit" else None
-        step = self.conversation.next_turn(text, turn=event.turn, **self._how())
-        self._begin(step, Live(turn=event.turn, prompt=text))
-
-    def _go_on(self, event: Event) -> None:
-        so_far = self.conversation.history.turn(event.turn).version.text
-        step = self.conversation.next_part(event.turn, **self._how())
-        self._begin(step, Live(turn=event.turn), so_far=so_far)
-
-    def _stop(self, _: Event) -> None:
+    def stop(self) -> None:
+        """Stop the reply that is being written."""
         worker = self._worker
         if worker is not None:
             worker.stop()
 
-    def _edit_history(self, event: Event) -> None:
-        told = self.conversation
-        self._change(notice="", is_problem=False)
-        before = told.history
-        match event.kind:
-            case "choose":
-                told.choose(event.turn, event.number)
-            case "pick":
-                told.pick(event.turn, event.number + 1)
-            case "delete":
-                told.delete(event.turn)
-            case "pin":
-                told.toggle_pin(event.turn)
-            case "hide":
-                told.toggle_hidden(event.turn)
-            case "undo":
-                told.undo()
-            case _:
-                told.reset()
-        if told.history == before:  # nobody was told
-            self._show()
-
-    def _set(self, event: Event) -> None:
-        self._change(notice="", is_problem=False)
-        if event.name == "system":
-            self.conversation.system = check_system(event.value)
-        else:
-            settings = self._state.settings.setting(event.name, event.value)
-            self._change(settings=settings)
-        self._show()
-
-    def _set_enter(self, event: Event) -> None:
-        self._change(send_on_enter=event.is_on)
-        self._show()
-
-    def _decide(self, event: Event) -> None:
+    def decide(self, event: Event) -> None:
+        """Take a decision about a tool call."""
         worker = self._worker
         if isinstance(worker, ToolWorker):
             worker.decide(event)
 
     # A reply.
 
-    def _how(self) -> dict[str, Any]:
-        settings = self._state.settings
+    def next_turn(self, text: str | None, *, turn: str | None = None) -> NextTurn:
+        """Prepare a turn, new or asked again, with the panel's settings."""
+        return self.conversation.next_turn(text, turn=turn, **self._request_settings())
+
+    def next_part(self, turn: str) -> NextTurn:
+        """Prepare to go on with a reply that was cut."""
+        return self.conversation.next_part(turn, **self._request_settings())
+
+    def _request_settings(self) -> dict[str, Any]:
+        settings = self.state.settings
         tools = {"tools": self._toolbox.definitions} if len(self._toolbox) else {}
         return {
             "model": settings.model,
@@ -214,15 +160,20 @@ class Chat:
             "origin_kind": "panel",
         }
 
-    def _begin(self, step: NextTurn, live: Live, *, so_far: str = "") -> None:
+    def begin(self, step: NextTurn, live: Live, *, so_far: str = "") -> None:
+        """Ask for a reply on a thread of its own.
+
+        Raises:
+            ParameterError: A reply is being written already.
+        """
         worker = self._to_worker(step, live, so_far)
         with self._lock:
-            if self._state.phase is not Phase.IDLE:  # a second view was quicker
-                raise ParameterError("A reply is under way already.", param="panel")
+            if self.state.phase is not Phase.IDLE:  # a second view was quicker
+                raise ParameterError("A reply is being written already.", param="panel")
             self._worker = worker
             note = left_out_note(step)
-            self._change(phase=Phase.BUSY, live=live, notice=note, is_problem=False)
-        self._show()
+            self.change(phase=Phase.BUSY, live=live, notice=note, is_problem=False)
+        self.show()
         # In the handler's context, so that what it publishes belongs to this message.
         thread = Thread(
             target=copy_context().run,
@@ -250,7 +201,7 @@ class Chat:
             hide=self._session.key_hider(),
             consent=self._consent,
             rounds=replace(
-                self._permit.rounds, max_tokens=self._state.settings.max_tokens
+                self._permit.rounds, max_tokens=self.state.settings.max_tokens
             ),
         )
         return ToolWorker(step, live, tools=tools, **given)
@@ -270,8 +221,8 @@ class Chat:
             self._complain(f"{type(problem).__name__}: {problem}")
 
     def _finish(self, step: NextTurn, ended: Ended) -> None:
-        # Not in the outlet's lock: recording tells other panels, which have their own.
-        self._change(live=None, question=None)
+        # Not in the comm's lock: recording tells other panels, which have their own.
+        self.change(live=None, question=None)
         self._recording = get_ident()
         try:
             if ended.completion is not None:
@@ -279,54 +230,56 @@ class Chat:
         finally:
             self._recording = None
             self._worker = None
-            self._change(phase=Phase.IDLE)
-            if ended.problem or self._state.is_problem:  # what was refused meanwhile
-                self._change(notice=ended.problem, is_problem=bool(ended.problem))
-            with self._outlet.lock:
-                self._outlet.send({"t": "ended", "how": ended.how, "text": ended.said})
-                self._show()
+            self.change(phase=Phase.IDLE)
+            if ended.problem or self.state.is_problem:  # what was refused meanwhile
+                self.change(notice=ended.problem, is_problem=bool(ended.problem))
+            with self._comm.lock:
+                self._comm.send({"t": "ended", "how": ended.how, "text": ended.said})
+                self.show()
 
     def play(self, live: Live, phase: Phase, *messages: dict[str, Any]) -> None:
         """Take what is drawn now, and send messages, in one step."""
-        with self._outlet.lock:
-            self._change(live=live, phase=phase)
+        with self._comm.lock:
+            self.change(live=live, phase=phase)
             for message in messages:
-                self._outlet.send(message)
+                self._comm.send(message)
 
     def question(self, question: dict[str, Any] | None) -> None:
         """Ask the user something, or no longer."""
-        self._change(question=question, phase=Phase.ASKING if question else Phase.BUSY)
-        self._show()
+        self.change(question=question, phase=Phase.ASKING if question else Phase.BUSY)
+        self.show()
 
     # The picture.
 
     def _on_change(self) -> None:
         """The conversation has changed, wherever it was made."""
         if self._recording != get_ident():
-            self._show()
+            self.show()
 
-    def _change(self, **changes: Any) -> None:  # noqa: ANN401 - of the state's fields
+    def change(self, **changes: Any) -> None:  # noqa: ANN401 - of the state's fields
+        """Change fields of the state."""
         with self._lock:
-            self._state = replace(self._state, **changes)
+            self.state = replace(self.state, **changes)
 
     def _refuse(self, reason: str) -> None:
-        self._change(notice=reason, is_problem=True)
-        self._show()
+        self.change(notice=reason, is_problem=True)
+        self.show()
 
     def _complain(self, problem: str) -> None:
-        self._change(notice=problem, is_problem=True)
-        self._outlet.send({"t": "problem", "text": problem})
-        self._show()
+        self.change(notice=problem, is_problem=True)
+        self._comm.send({"t": "problem", "text": problem})
+        self.show()
 
-    def _show(self, *, is_whole: bool = False) -> None:
-        with self._outlet.lock:
-            if self._outlet.is_lost:
-                self._change(main_writes=self._state.main_writes + 1)
+    def show(self, *, is_whole: bool = False) -> None:
+        """Send the picture of the panel to the browser."""
+        with self._comm.lock:
+            if self._comm.is_lost:
+                self.change(main_writes=self.state.main_writes + 1)
             view = self.take_picture(is_whole=is_whole)
-            self._outlet.put(view, also=("turns",) if is_whole else ())
+            self._comm.put(view, also=("turns",) if is_whole else ())
             history = self.conversation.history
-            if history != self._seen and self.beside.is_shown:
-                self.beside.update(self.transcript())
+            if history != self._seen and self.static_view.is_shown:
+                self.static_view.update(self.transcript())
             self._seen = history
 
     def take_picture(self, *, is_whole: bool) -> dict[str, Any]:
@@ -335,16 +288,15 @@ class Chat:
         Args:
             is_whole: Whether it gets all of them, from `turns`, too.
         """
-        told, state = self.conversation, self._state
-        model = self._session.settings.model
+        told, state = self.conversation, self.state
         whole = to_view(
             state,
             name=told.name,
             history=told.history,
-            can_undo=told.can_undo,
+            can=allowed(state.phase, told.history, can_undo=told.can_undo),
+            can_on=lambda turn: allowed_on(turn, Phase.IDLE),
             meter=self._meter(),
-            model=model,
-            fields=fields(model=model),
+            model=self._session.settings.model,
         )
         view, self.turns = news(whole, None if is_whole else self.turns)
         return {**view, "is_whole": is_whole}
@@ -355,7 +307,7 @@ class Chat:
             history.system,
             history.turns,
             Message(role="user", content=""),
-            reply_tokens=room_for_reply(self._state.settings.max_tokens),
+            reply_tokens=room_for_reply(self.state.settings.max_tokens),
             budget_tokens=BUDGET_TOKENS - self._toolbox.n_tokens,
         )
         return Meter(

@@ -1,7 +1,4 @@
-"""`svc.panel`: opens a chat panel on a conversation.
-
-Rules: thin; widgets load when a panel is opened, and not with the package.
-"""
+"""`svc.panel`: opens a chat panel on a conversation. Widgets load at the first one."""
 
 from typing import TYPE_CHECKING, Unpack
 
@@ -10,7 +7,7 @@ from svc_notebook.session import current
 from svc_notebook.tools.tool_options import ToolParams, take_permit
 from svc_notebook.tools.toolbox import to_toolbox
 
-from .messages import Settings
+from .state import Settings
 
 if TYPE_CHECKING:  # widgets load when a panel is opened; no schema is made of this
     from .widget import Panel

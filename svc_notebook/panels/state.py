@@ -1,22 +1,209 @@
-"""What a panel is and what is allowed when: a value, and the picture of it.
+"""What a panel is: its settings, its state, and the picture that the browser draws.
 
-What it is not: it knows no widget, no thread and no clock. Rules: pure; what the
-browser may ask for is decided here and nowhere else; the picture holds no key, no
-header and nothing that the user has not said or been told.
+All of it are plain values: no widget, no thread and no clock. The picture is saved
+with notebooks, so it holds no key and no header.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from svc_notebook.budget import MaxTokens
 from svc_notebook.conversations.export import marks_of
 from svc_notebook.conversations.history import History, Turn, Version
 from svc_notebook.display.markup import to_text
 from svc_notebook.display.tool_calls import SHOWN_CHARS, Step
 from svc_notebook.display.transcript import reply_html
+from svc_notebook.service.catalogue import MODELS
+from svc_notebook.service.params import PARAMS, Param, check, unknown_param
+from svc_notebook.service.request import check_model
 
-from .messages import Event, Settings
+OFFERED = (
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "stop",
+    "n",
+)
+_WORDS = ("fit", "service")
+_STEPS = {"repetition_penalty": 0.01, "top_p": 0.01}
+_ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
+_BY_NAME = {param.name: param for param in PARAMS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a panel asks.
+
+    Attributes:
+        model: Id of the model; the session's model if None.
+        max_tokens: A number, `fit`, or `service` for none.
+        params: The other parameters that are sent.
+    """
+
+    model: str | None = None
+    max_tokens: MaxTokens = "fit"
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+    def setting(self, name: str, value: object) -> "Settings":
+        """Return the settings with one changed.
+
+        Args:
+            name: `model`, or a parameter by the document's name.
+            value: As typed, or as a number; None or "" to send none.
+
+        Raises:
+            ParameterError: It is not allowed; the message is the table's own.
+        """
+        is_empty = value is None or (isinstance(value, str) and not value.strip())
+        if name == "model":
+            return replace(self, model=None if is_empty else check_model(value))
+        if name == "max_tokens":
+            return replace(self, max_tokens="fit" if is_empty else _size(value))
+        rest = {key: each for key, each in self.params.items() if key != name}
+        if name not in OFFERED:
+            raise unknown_param(name)
+        if is_empty:
+            return replace(self, params=rest)
+        return replace(self, params={**rest, name: _checked(name, value)})
+
+    def values(self, *, model: str, system: str | None) -> dict[str, Any]:
+        """Return every setting as the browser shows it; None is not sent.
+
+        Args:
+            model: The session's model.
+            system: The conversation's system message.
+        """
+        shown = {name: self.params.get(name) for name in OFFERED}
+        shown["stop"] = _stops_text(shown["stop"])
+        return {
+            "model": self.model or model,
+            "system": system or "",
+            **shown,
+            "max_tokens": self.max_tokens,
+        }
+
+
+def fields(*, model: str) -> list[dict[str, Any]]:
+    """Describe the settings for the browser.
+
+    Args:
+        model: The session's model, which applies where none is chosen.
+    """
+    return [
+        _field(
+            "model",
+            "choice",
+            default=model,
+            options=[each.id for each in MODELS],
+            doc="an id of the list, or another as typed",
+        ),
+        _field("system", "longtext", default="", doc="stands before every request"),
+        *(_param_field(_BY_NAME[name]) for name in OFFERED),
+    ]
+
+
+def _param_field(param: Param) -> dict[str, Any]:
+    if param.kind == "stops":
+        doc = f"{param.doc}; one a line, \\n is a line end"
+        return _field("stop", "longtext", default="", doc=doc)
+    is_whole = param.kind == "integer"
+    default = "" if param.default is None else f"{param.default:g}"
+    is_size = param.name == "max_tokens"
+    words = ", fit (what is left) or service (none is sent)" if is_size else ""
+    bounds = _bounds(param)
+    return _field(
+        param.name,
+        "integer" if is_whole else "number",
+        default="fit" if is_size else default,
+        minimum=param.minimum,
+        maximum=param.maximum,
+        step=1 if is_whole else _STEPS.get(param.name, 0.1),
+        options=list(_WORDS) if is_size else None,
+        doc=f"{bounds}{words}; {param.doc}" if bounds else param.doc,
+    )
+
+
+def _bounds(param: Param) -> str:
+    if param.minimum is None:
+        return ""
+    if param.maximum is None:
+        return f"at least {param.minimum:g}"
+    return f"{param.minimum:g} to {param.maximum:g}"
+
+
+def _field(  # noqa: PLR0913 - one argument a key
+    name: str,
+    kind: str,
+    *,
+    default: str,
+    doc: str,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    step: float | None = None,
+    options: list[str] | None = None,
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "kind": kind,
+        "minimum": minimum,
+        "maximum": maximum,
+        "step": step,
+        "default": default,
+        "options": options,
+        "label": name.replace("_", " "),
+        "help": doc,
+    }
+
+
+def _size(value: object) -> MaxTokens:
+    word = value.strip().lower() if isinstance(value, str) else ""
+    if word == "fit":
+        return "fit"
+    return "service" if word == "service" else _checked("max_tokens", value)
+
+
+def _checked(name: str, value: object) -> Any:  # noqa: ANN401 - of the parameter's kind
+    if isinstance(value, str):
+        return check(name, _typed(name, value))
+    return check(name, value)
+
+
+def _typed(name: str, text: str) -> object:
+    """Read what was typed into a field; what cannot be read is left to the check."""
+    param = _BY_NAME.get(name)
+    if param is None or param.kind == "string":
+        return text
+    if param.kind == "stops":
+        return tuple(_unescaped(line) for line in text.splitlines() if line)
+    try:
+        return int(text) if param.kind == "integer" else float(text)
+    except ValueError:
+        return text
+
+
+def _unescaped(line: str) -> str:
+    found, rest = "", line
+    while rest:
+        pair = rest[:2]
+        taken = _ESCAPES.get(pair)
+        found += rest[0] if taken is None else taken
+        rest = rest[1 if taken is None else 2 :]
+    return found
+
+
+def _stops_text(stops: object) -> str | None:
+    if stops is None:
+        return None
+    texts = [stops] if isinstance(stops, str) else list(stops)  # type: ignore[call-overload]  # checked
+    for plain, typed in (("\\", "\\\\"), ("\n", "\\n"), ("\t", "\\t")):
+        texts = [text.replace(plain, typed) for text in texts]
+    return "\n".join(texts)
+
 
 ERROR = "Error:"
 _ASKED = {True: "approved · ", False: "denied · "}
@@ -173,72 +360,6 @@ class PanelState:
     main_writes: int = 0
 
 
-_ANYTIME = frozenset({"hello", "enter", "set"})
-_ON_TURN = frozenset(
-    {"regenerate", "edit", "continue", "choose", "pick", "delete", "pin", "hide"}
-)
-_REASONS = {
-    "send": "A reply is under way; stop it first.",
-    "stop": "There is nothing to stop.",
-    "undo": "There is nothing to undo.",
-    "clear": "There are no turns to clear.",
-    "decide": "This question was answered already.",
-    "continue": "This reply is whole; only one that was cut or interrupted goes on.",
-    "pick": "There is one choice only.",
-    "choose": "There is one version only.",
-}
-_BUSY = "A reply is under way; stop it, or wait for its end."
-GONE = "This turn is no longer there."
-
-
-def allowed(phase: Phase, *, n_turns: int, can_undo: bool) -> tuple[str, ...]:
-    """Say what may be asked of the whole panel now."""
-    if phase is Phase.ASKING:
-        return ("stop", "decide", "set", "enter")
-    if phase is not Phase.IDLE:
-        return ("stop", "set", "enter")
-    found = ["send", "set", "enter"]
-    if can_undo:
-        found.append("undo")
-    if n_turns:
-        found.append("clear")
-    return tuple(found)
-
-
-def allowed_on(turn: Turn, phase: Phase) -> tuple[str, ...]:
-    """Say what may be asked of a turn now."""
-    if phase is not Phase.IDLE:
-        return ()
-    found = ["regenerate", "edit", "delete", "pin", "hide"]
-    if turn.version.can_go_on:
-        found.insert(0, "continue")
-    if turn.version.choices:
-        found.append("pick")
-    if len(turn.versions) > 1:
-        found.append("choose")
-    return tuple(found)
-
-
-def refusal(
-    event: Event, phase: Phase, history: History, *, can_undo: bool
-) -> str | None:
-    """Say why something may not be asked for now; None if it may.
-
-    The browser offers only what is allowed; but it may be a moment behind.
-    """
-    if event.kind in _ANYTIME:
-        return None
-    if event.kind not in _ON_TURN:
-        can = allowed(phase, n_turns=len(history.turns), can_undo=can_undo)
-        return None if event.kind in can else _REASONS[event.kind]
-    place = history.place_of(event.turn)
-    if place is None:
-        return GONE
-    if event.kind in allowed_on(history.turns[place], phase):
-        return None
-    return _BUSY if phase is not Phase.IDLE else _REASONS[event.kind]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meter:
     """What the next request would carry.
@@ -275,43 +396,42 @@ def to_view(  # noqa: PLR0913 - what the picture is made of
     *,
     name: str,
     history: History,
-    can_undo: bool,
+    can: tuple[str, ...],
+    can_on: Callable[[Turn], tuple[str, ...]],
     meter: Meter,
     model: str,
-    fields: list[dict[str, Any]],
 ) -> dict[str, Any]:
     """Return the whole picture.
 
-    What may be asked of a turn holds while nothing is under way, so that a turn
-    looks the same before and after.
+    What is allowed on a turn is that of an idle panel, so that a turn looks the same
+    before and after a reply.
 
     Args:
         state: The panel.
         name: Of the conversation.
         history: Its turns.
-        can_undo: Whether a change can be undone.
+        can: What is allowed on the whole panel now.
+        can_on: What is allowed on a turn while no reply is being written.
         meter: What the next request would carry.
         model: The session's model.
-        fields: What can be set.
     """
-    phase = state.phase
     return {
         "name": name,
         "label": f"Conversation {name}",
-        "state": str(phase),
+        "state": str(state.phase),
         "is_subshelled": state.is_subshelled,
         "main_writes": state.main_writes,
         "turns": [
-            draw_turn(number, turn, can=allowed_on(turn, Phase.IDLE))
+            draw_turn(number, turn, can=can_on(turn))
             for number, turn in enumerate(history.turns, start=1)
         ],
         "live": state.live.drawn() if state.live else None,
-        "can": list(allowed(phase, n_turns=len(history.turns), can_undo=can_undo)),
+        "can": list(can),
         "meter": meter.drawn(),
         "notice": state.notice,
         "is_problem": state.is_problem and bool(state.notice),
         "settings": state.settings.values(model=model, system=history.system),
-        "fields": fields,
+        "fields": fields(model=model),
         "send_on_enter": state.send_on_enter,
         "ask": dict(state.question) if state.question else None,
     }

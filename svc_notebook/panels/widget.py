@@ -1,9 +1,4 @@
-"""`Panel`: the chat on a conversation, as one widget.
-
-What it is not: it does nothing by itself (see `chatting`) and draws nothing (see
-`static/panel.js`). Rules: one comm, one synced picture with its turns, which hold no
-key and no header, since widget state is saved with notebooks.
-"""
+"""`Panel`: the chat on a conversation, as one widget; `static/panel.js` draws it."""
 
 from pathlib import Path
 from typing import Any
@@ -16,10 +11,9 @@ from svc_notebook.session import Session
 from svc_notebook.tools.tool_options import Permit
 from svc_notebook.tools.toolbox import Toolbox
 
-from .comm import Outlet
-from .controller import Chat
-from .messages import Settings
-from .static_view import VIEW
+from .controller import Controller
+from .frontend import VIEW, Comm
+from .state import Settings
 
 _STATIC = Path(__file__).parent / "static"
 
@@ -53,44 +47,44 @@ class Panel(AnyWidget):
         toolbox: Toolbox | None = None,
         permit: Permit | None = None,
     ) -> None:
-        self._chat = Chat(
+        self._controller = Controller(
             conversation,
             session,
             settings or Settings(),
             toolbox or Toolbox(),
             permit or Permit(),
         )
-        super().__init__(view=self._chat.take_picture(is_whole=True))
-        self._chat.open(Outlet(self))
-        self.on_msg(lambda _, content, __: self._chat.hear(content))
+        super().__init__(view=self._controller.take_picture(is_whole=True))
+        self._controller.open(Comm(self))
+        self.on_msg(lambda _, content, __: self._controller.hear(content))
 
     @property
     def conversation(self) -> Conversation:
         """The conversation that is shown."""
-        return self._chat.conversation
+        return self._controller.conversation
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - ipywidgets'
         """Return what a page needs that begins to show the panel.
 
-        Afterwards turns travel with `view`, and only those that have changed.
+        After that, `view` carries only the turns that have changed.
         """
         state = super().get_state(key, drop_defaults=drop_defaults)
         if "turns" in state:
-            state["turns"] = self._chat.turns
+            state["turns"] = self._controller.turns
         return state
 
     def freeze(self) -> None:
-        """Put the static transcript in the place of the widget, and end the panel.
+        """Replace the widget by the static transcript, and close it.
 
-        A reply under way is stopped; what had come of it is in the transcript.
+        A reply that is being written is stopped; its text so far is in the transcript.
         """
-        self._chat.beside.freeze(self._chat.transcript())
+        self._controller.static_view.freeze(self._controller.transcript())
         self.close()
 
     def close(self) -> None:
-        """End the panel; a reply under way is stopped, the conversation stays."""
-        if hasattr(self, "_chat"):  # else it was never made, and Python forgets it
-            self._chat.close()
+        """Close the panel; a reply is stopped, the conversation stays."""
+        if hasattr(self, "_controller"):  # False where __init__ failed
+            self._controller.close()
         super().close()
 
     def __repr__(self) -> str:
@@ -102,4 +96,4 @@ class Panel(AnyWidget):
 
     def _ipython_display_(self) -> None:
         is_closed = self.comm is None
-        self._chat.display(None if is_closed else self._repr_mimebundle_())
+        self._controller.display(None if is_closed else self._repr_mimebundle_())

@@ -1,37 +1,46 @@
-"""One reply under way: asks on a thread of its own and says what comes.
+"""A reply that is being written: asked for on a thread, shown as it comes.
 
-What it is not: it changes no conversation; who began it takes what it ends with.
-Rules: nothing is said in the middle of something else; a stop is looked for at least
-20 times a second and closes the connection; whatever happens, it ends with words.
+A worker changes no conversation; the controller records what it ends with. A stop is
+looked for 20 times a second and closes the connection. Tools that want consent run only
+after the user has agreed in the panel.
 """
 
+import json
 import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from queue import Empty, SimpleQueue
 from threading import Event as Flag
 from typing import Any, Literal, Protocol
 
 from svc_notebook.client.attempts import Waiting
 from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
-from svc_notebook.conversations.next_turn import NextTurn
+from svc_notebook.conversations.turn_requests import NextTurn
 from svc_notebook.display.blocks import Blocks
 from svc_notebook.display.live import GAP_S, block_html
 from svc_notebook.display.markup import to_html
-from svc_notebook.errors import SvcError
+from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.exchange import Origin
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest
+from svc_notebook.service.tool import ToolCall
+from svc_notebook.tools.calling import ToolRun
+from svc_notebook.tools.consent import Consent, Decision, Proposal
+from svc_notebook.tools.rounds import Keep, Rounds, RoundsInterrupted, run_rounds
+from svc_notebook.tools.stopping import stoppable
+from svc_notebook.tools.toolbox import Toolbox
 
-from .state import Live, Phase
+from .actions import Event
+from .state import Live, Phase, draw_call, draw_step
 
 MAX_TAIL_BYTES = 448
 MAX_BYTES_PER_S = 12_000
 ENVELOPE_BYTES = 600  # what a message costs besides what it says
 
 
-class Growth:
+class GrowingChoice:
     """One choice that grows.
 
     Args:
@@ -73,7 +82,7 @@ class Growth:
         return {"html": "".join(self._finished), "tail": self._tail}
 
 
-class Growths:
+class GrowingReply:
     """The choices of a reply, and the pace at which they are sent.
 
     Args:
@@ -81,12 +90,15 @@ class Growths:
     """
 
     def __init__(self, so_far: str = "") -> None:
-        self._by_choice: dict[int, Growth] = {0: Growth(so_far)}
+        self._by_choice: dict[int, GrowingChoice] = {0: GrowingChoice(so_far)}
         self._due_at_s = 0.0
 
     def feed(self, choice: int, text: str) -> None:
         """Add a piece of a choice."""
-        self._by_choice.setdefault(choice, Growth()).feed(text)
+        choice_text = self._by_choice.get(choice)
+        if choice_text is None:
+            choice_text = self._by_choice[choice] = GrowingChoice()
+        choice_text.feed(text)
 
     def take(self, now_s: float, *, is_last: bool = False) -> list[dict[str, Any]]:
         """Return the messages to send now, if it is time.
@@ -98,9 +110,9 @@ class Growths:
         if now_s < self._due_at_s and not is_last:
             return []
         messages: list[dict[str, Any]] = []
-        for choice, growth in sorted(self._by_choice.items()):
-            if growth.is_new:
-                html, tail = growth.take()
+        for choice, choice_text in sorted(self._by_choice.items()):
+            if choice_text.is_new:
+                html, tail = choice_text.take()
                 messages.append(
                     {"t": "delta", "choice": choice, "html": html, "tail": tail}
                 )
@@ -242,20 +254,20 @@ class Worker:
             SvcError: It failed.
         """
         self.check_stop()
-        growths = Growths(self._so_far)
+        reply = GrowingReply(self._so_far)
         stream = self._start(request, origin)
         try:
             while not stream.is_done:
                 for item in stream.poll(POLL_S):
-                    self._show(item, growths)
-                self._flush(growths)
+                    self._show(item, reply)
+                self._flush(reply)
                 self.check_stop()
             completion = stream.completion
         except Stopped:
             self.take(stream.cancel())
-            self._flush(growths, is_last=True)
+            self._flush(reply, is_last=True)
             raise
-        self._flush(growths, is_last=True)
+        self._flush(reply, is_last=True)
         self.take(completion)
         return completion
 
@@ -268,12 +280,12 @@ class Worker:
         if self._is_stopped.is_set():
             raise Stopped
 
-    def _show(self, item: Delta | Waiting, growths: Growths) -> None:
+    def _show(self, item: Delta | Waiting, reply: GrowingReply) -> None:
         if isinstance(item, Waiting):
             until_ms = round((self._now_s() + item.wait_s) * 1000)
             self.say_status(f"Waiting: {item.reason}", until_ms=until_ms)
         elif item.text:
-            growths.feed(item.index, item.text)
+            reply.feed(item.index, item.text)
             if self._live.status:
                 self.say_status("")
 
@@ -290,10 +302,10 @@ class Worker:
         message = {"t": "status", "text": text, "until_ms": until_ms}
         self._stage.play(self._live, phase, message)
 
-    def _flush(self, growths: Growths, *, is_last: bool = False) -> None:
-        messages = growths.take(self._clock(), is_last=is_last)
+    def _flush(self, reply: GrowingReply, *, is_last: bool = False) -> None:
+        messages = reply.take(self._clock(), is_last=is_last)
         if messages:
-            self._live = replace(self._live, choices=tuple(growths.drawn))
+            self._live = replace(self._live, choices=tuple(reply.drawn))
             phase = Phase.WAITING if self._live.status else Phase.BUSY
             self._stage.play(self._live, phase, *messages)
 
@@ -303,3 +315,134 @@ class Worker:
             each.text or each.tool_calls for each in completion.choices
         ):
             self._newest = completion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What a panel's replies may call.
+
+    Attributes:
+        toolbox: What is offered.
+        keep: Takes each call for the record.
+        hide: Blots the key out of a text.
+        consent: Asks the worker that is at work, unless a tool is always allowed.
+        rounds: How far they may go.
+    """
+
+    toolbox: Toolbox
+    keep: Keep
+    hide: Callable[[str], str]
+    consent: Consent
+    rounds: Rounds
+
+
+class ToolWorker(Worker):
+    """Asks, and goes on until the model answers without calling a tool.
+
+    Args:
+        *given: As `Worker`.
+        tools: What may be called.
+        **named: As `Worker`.
+    """
+
+    def __init__(self, *given: Any, tools: Tools, **named: Any) -> None:  # noqa: ANN401 - as Worker
+        super().__init__(*given, **named)
+        self._tools = tools
+        self._n_rounds = 0
+        self._question: dict[str, Any] | None = None
+        self._decisions: SimpleQueue[Decision] = SimpleQueue()
+        self._calls: dict[str, dict[str, Any]] = {}
+
+    def ask(self) -> Completion:
+        """Run the rounds and return the last reply, with its tool_runs.
+
+        Raises:
+            Stopped: The user stopped it.
+            SvcError: It failed.
+        """
+        step, tools = self._step, self._tools
+        try:
+            outcome = run_rounds(
+                step.request,
+                step.origin,
+                toolbox=stoppable(tools.toolbox, self.check_stop),
+                send=self._send_round,
+                consent=tools.consent,
+                rounds=tools.rounds,
+                told=self._tell,
+                keep=tools.keep,
+                hide=tools.hide,
+            )
+        except RoundsInterrupted as stopped:
+            self.take(stopped.completion.with_trail(stopped.tool_runs))
+            raise Stopped from None
+        return outcome.completion
+
+    def decide(self, event: Event) -> None:
+        """Take the user's answer to the question that is open.
+
+        Raises:
+            ParameterError: It is another question, or the arguments are no object.
+        """
+        question = self._question
+        if question is None or question["id"] != event.question_id:
+            raise ParameterError("This question was answered already.", param="id")
+        verdict: Any = event.verdict
+        arguments = _arguments(event.arguments, str(question["arguments"]))
+        self._decisions.put(Decision(verdict=verdict, arguments=arguments))
+
+    def _send_round(self, request: CompletionRequest, origin: Origin) -> Completion:
+        self._n_rounds += 1
+        if self._n_rounds > 1:
+            self.show_round()
+        return self.send(request, origin)
+
+    def consent(self, proposal: Proposal) -> Decision:
+        """Ask the user, and wait for the answer.
+
+        Raises:
+            Stopped: The user stopped the reply instead.
+        """
+        self._question = {
+            "id": f"{self._n_rounds}/{proposal.call_id}",
+            "name": proposal.name,
+            "arguments": json.dumps(proposal.arguments, ensure_ascii=False, indent=2),
+            "about": proposal.about,
+        }
+        self._stage.question(self._question)
+        try:
+            while True:
+                self.check_stop()
+                try:
+                    return self._decisions.get(timeout=POLL_S)
+                except Empty:
+                    continue
+        finally:
+            self._question = None
+            self._stage.question(None)
+
+    def _tell(self, what: ToolCall | ToolRun) -> None:
+        if isinstance(what, ToolCall):
+            name, arguments = what.function.name, what.function.arguments
+            self._calls[what.id] = draw_call(name, arguments, None)
+        else:
+            self._calls[what.call_id] = draw_step(what)
+        self._live = replace(self._live, tool_runs=tuple(self._calls.values()))
+        message = {"t": "live", "live": self._live.drawn()}
+        self._stage.play(self._live, Phase.BUSY, message)
+
+
+def _arguments(text: str | None, proposed: str) -> dict[str, Any] | None:
+    """Read arguments that the user may have changed; None where they have not."""
+    if text is None or text == proposed:
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict):
+        return found
+    raise ParameterError(
+        "The arguments are not the JSON of an object; mend them, and decide again.",
+        param="arguments",
+    )

@@ -5,9 +5,12 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from svc_notebook.conversations.from_exchange import answered
 from svc_notebook.conversations.history import History
-from svc_notebook.conversations.next_turn import Wanted, to_go_on
+from svc_notebook.conversations.turn_requests import (
+    TurnSettings,
+    answered,
+    request_continuation,
+)
 from svc_notebook.exchange import Exchange, Origin, Status
 from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.message import Message, assistant, system, user
@@ -110,7 +113,7 @@ def test_an_answer_without_content_changes_nothing() -> None:
 
 def continued(history: History, more: Choice, status: Status = "ok") -> Exchange:
     """Return the exchange that goes on with the only turn."""
-    step = to_go_on(history, ORIGIN, Wanted(model="svc-instruct"))
+    step = request_continuation(history, ORIGIN, TurnSettings(model="svc-instruct"))
     found = exchange("more", step.request.messages, more, status=status)
     return msgspec.structs.replace(found, origin=step.origin)
 

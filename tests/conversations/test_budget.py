@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from svc_notebook.budget import FLOOR_TOKENS, fit_max_tokens
 from svc_notebook.conversations.history import Turn, Version
-from svc_notebook.conversations.next_turn import fit
+from svc_notebook.conversations.turn_requests import fit
 from svc_notebook.service.message import Message, user
 from svc_notebook.service.tool import FunctionCall, ToolCall
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.conversations.history import History, Holding, Turn, Version
+from svc_notebook.conversations.history import History, SharedHistory, Turn, Version
 from svc_notebook.service.message import Message, assistant, user
 from svc_notebook.service.tool import FunctionCall, ToolCall
 
@@ -159,7 +159,7 @@ def test_only_what_comes_after_a_change_is_stale(steps: list[tuple[Any, ...]]) -
 @given(STEPS)
 def test_every_step_can_be_undone(steps: list[tuple[Any, ...]]) -> None:
     """Undone one by one, a history is each of what it was, down to the first."""
-    holding, names = Holding("plan", "Be brief"), Names()
+    holding, names = SharedHistory("plan", "Be brief"), Names()
     seen = [holding.state]
     for step in steps:
         holding.change(partial(changed, step=step, names=names))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.conversations.next_turn import GO_ON
+from svc_notebook.conversations.turn_requests import GO_ON
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.session import current
 from tests.panels.conftest import OpenPage, Page
@@ -267,7 +267,7 @@ def test_one_reply_at_a_time(open_page: OpenPage, emulator: Emulator) -> None:
 
     page.say("send", text="Another")
 
-    assert "under way" in page.view["notice"]
+    assert "being written" in page.view["notice"]
     page.say("stop")
     page.wait_idle()
     assert len(emulator.requests) <= 1

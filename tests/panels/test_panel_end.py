@@ -42,7 +42,10 @@ def test_a_refusal_during_a_reply_goes_with_it(open_page: OpenPage) -> None:
     page = open_page()
     page.say("send", text="Be slow")
     page.say("send", text="And this")
-    assert (page.view["is_problem"], "under way" in page.view["notice"]) == (True, True)
+    assert (page.view["is_problem"], "being written" in page.view["notice"]) == (
+        True,
+        True,
+    )
     page.say("stop")
     page.wait_idle()
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.panels.messages import OFFERED, Settings, check_system, fields
+from svc_notebook.panels.actions import check_system
+from svc_notebook.panels.state import OFFERED, Settings, fields
 from svc_notebook.service.params import PARAMS
 
 

@@ -6,17 +6,15 @@ import pytest
 
 from svc_notebook.conversations.history import History, Turn, Version
 from svc_notebook.errors import ParameterError
-from svc_notebook.panels.messages import Event, to_event
-from svc_notebook.panels.state import (
+from svc_notebook.panels.actions import (
     GONE,
-    Meter,
-    PanelState,
-    Phase,
+    Event,
     allowed,
     allowed_on,
     refusal,
-    to_view,
+    to_event,
 )
+from svc_notebook.panels.state import Meter, PanelState, Phase, to_view
 from svc_notebook.service.message import Message, assistant, user
 from svc_notebook.service.tool import FunctionCall, ToolCall
 
@@ -52,7 +50,9 @@ def test_what_the_whole_panel_takes(
     phase: Phase, n_turns: int, can_undo: bool, expected: str
 ) -> None:
     """One reply at a time; while it comes it can be stopped and nothing else."""
-    assert allowed(phase, n_turns=n_turns, can_undo=can_undo) == tuple(expected.split())
+    history = History(turns=(turn(),) * n_turns)
+
+    assert allowed(phase, history, can_undo=can_undo) == tuple(expected.split())
 
 
 ALWAYS = "regenerate edit delete pin hide"
@@ -83,7 +83,7 @@ def test_while_a_reply_comes_no_turn_is_changed(phase: Phase) -> None:
     ("event", "phase", "reason"),
     [
         (Event(kind="send", text="x"), Phase.IDLE, None),
-        (Event(kind="send", text="x"), Phase.BUSY, "under way"),
+        (Event(kind="send", text="x"), Phase.BUSY, "being written"),
         (Event(kind="stop"), Phase.BUSY, None),
         (Event(kind="stop"), Phase.IDLE, "nothing to stop"),
         (Event(kind="undo"), Phase.IDLE, "nothing to undo"),
@@ -91,7 +91,7 @@ def test_while_a_reply_comes_no_turn_is_changed(phase: Phase) -> None:
         (Event(kind="set", name="n"), Phase.BUSY, None),
         (Event(kind="hello"), Phase.WAITING, None),
         (Event(kind="regenerate", turn="t"), Phase.IDLE, None),
-        (Event(kind="regenerate", turn="t"), Phase.BUSY, "under way"),
+        (Event(kind="regenerate", turn="t"), Phase.BUSY, "being written"),
         (Event(kind="continue", turn="t"), Phase.IDLE, "whole"),
         (Event(kind="pick", turn="t"), Phase.IDLE, "one choice"),
         (Event(kind="choose", turn="t"), Phase.IDLE, "one version"),
@@ -167,10 +167,10 @@ def view_of(state: PanelState, *turns: Turn) -> dict[str, Any]:
         state,
         name="plan",
         history=History(system="Be brief", turns=turns),
-        can_undo=True,
+        can=("send", "undo"),
+        can_on=lambda turn: allowed_on(turn, Phase.IDLE),
         meter=Meter(used_tokens=5, budget_tokens=8192, n_left_out=2),
         model="svc-instruct",
-        fields=[],
     )
 
 
@@ -199,7 +199,7 @@ def test_the_picture_of_the_panel() -> None:
     got = view_of(PanelState(notice="note"), turn())
 
     assert got["state"] == "idle"
-    assert got["can"] == ["send", "set", "enter", "undo", "clear"]
+    assert got["can"] == ["send", "undo"]
     assert got["settings"]["system"] == "Be brief"
     assert got["settings"]["max_tokens"] == "fit"
     assert got["settings"]["temperature"] is None

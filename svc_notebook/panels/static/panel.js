@@ -490,13 +490,13 @@ class Turn {
     this.seen = {};
     this.choices = [];
     this.prompt = make("div", { class: "svc-prompt" });
-    this.tool_runs = make("details", { class: "svc-tool-runs" });
+    this.toolRuns = make("details", { class: "svc-tool-runs" });
     this.answer = make("div", { class: "svc-answer" });
     this.dots = make("div", { class: "svc-dots", "aria-hidden": "true" });
     this.dots.append(make("i"), make("i"), make("i"));
     this.foot = make("div", { class: "svc-foot" });
     this.element = make("article", { class: "svc-turn" });
-    this.element.append(this.prompt, this.tool_runs, this.answer, this.dots, this.foot);
+    this.element.append(this.prompt, this.toolRuns, this.answer, this.dots, this.foot);
     this.makeFoot();
   }
 
@@ -538,25 +538,25 @@ class Turn {
     setText(this.prompt, live?.prompt ?? turn.prompt ?? "");
     this.prompt.hidden = Boolean(this.form) || !this.prompt.textContent;
     if (this.form) allow(this.ask, Boolean(turn.can?.includes("edit")));
-    this.drawTrail(live?.tool_runs ?? turn.tool_runs ?? []);
+    this.drawToolRuns(live?.tool_runs ?? turn.tool_runs ?? []);
     this.drawChoices(live ? live.choices : turn.choices ?? [], live);
     this.dots.hidden = !isLive || this.choices.some((choice) => choice.box.textContent);
     this.foot.hidden = Boolean(live) || !turn.can;
     if (!this.foot.hidden) this.drawFoot(turn, isIdle);
   }
 
-  drawTrail(tool_runs) {
-    this.tool_runs.hidden = !tool_runs.length;
-    if (!tool_runs.length || !isNew(this.seen, "tool_runs", tool_runs)) return;
-    const names = tool_runs.map((call) => call.name).join(", ");
-    const count = tool_runs.length === 1 ? "1 tool call" : `${tool_runs.length} tool calls`;
-    const calls = tool_runs.map((call) => {
+  drawToolRuns(toolRuns) {
+    this.toolRuns.hidden = !toolRuns.length;
+    if (!toolRuns.length || !isNew(this.seen, "tool_runs", toolRuns)) return;
+    const names = toolRuns.map((call) => call.name).join(", ");
+    const count = toolRuns.length === 1 ? "1 tool call" : `${toolRuns.length} tool calls`;
+    const calls = toolRuns.map((call) => {
       const body = make("div", { class: "svc-blocks" });
       setBlocks(body, call.html ?? "");
       const name = make("strong", {}, call.is_error ? `${call.name}: failed` : call.name);
       return make("div", { class: call.is_error ? "svc-call svc-failed" : "svc-call" }, name, body);
     });
-    this.tool_runs.replaceChildren(make("summary", {}, `${count}: ${names}`), ...calls);
+    this.toolRuns.replaceChildren(make("summary", {}, `${count}: ${names}`), ...calls);
   }
 
   drawChoices(choices, live) {

@@ -9,7 +9,7 @@ import traitlets
 from comm.base_comm import BaseComm
 from ipywidgets import Widget
 
-from svc_notebook.panels.comm import Outlet
+from svc_notebook.panels.frontend import Comm
 
 
 class ReroutingComm(BaseComm):
@@ -40,12 +40,12 @@ class Shown(Widget):  # type: ignore[misc]  # ipywidgets has no types
 
 def outlet_on(
     kind: type[BaseComm], monkeypatch: pytest.MonkeyPatch
-) -> tuple[Outlet, Shown]:
+) -> tuple[Comm, Shown]:
     """Return the outlet of a widget whose comm is of this kind."""
     make: Callable[..., BaseComm] = kind
     monkeypatch.setattr(comm, "create_comm", make)
     widget = Shown()
-    return Outlet(widget), widget
+    return Comm(widget), widget
 
 
 def test_the_front_ends_choice_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,330 @@
+"""What the browser may ask of a panel: one table, with a row for each button.
+
+A new button is a row here and its drawing in `static/panel.js`. Nothing here knows a
+widget or a thread; the controller runs what a row names.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from svc_notebook.conversations.conversation import Conversation
+from svc_notebook.conversations.history import History, Turn
+from svc_notebook.conversations.turn_requests import NextTurn
+from svc_notebook.errors import ParameterError
+from svc_notebook.service.message import check_text
+
+from .state import Live, PanelState, Phase
+
+_ALWAYS = frozenset(Phase)
+_IDLE = frozenset({Phase.IDLE})
+_BUSY = "A reply is being written; stop it, or wait for its end."
+GONE = "This turn no longer exists."
+VERDICTS = ("approve", "deny", "always")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One message of the browser.
+
+    Attributes:
+        kind: The action it asks for.
+        turn: Id of the turn that it is about.
+        text: A prompt.
+        number: A version from 1, or a choice from 0, as the browser counts them.
+        name, value: A setting.
+        is_on: Whether something is switched on.
+        question_id, verdict, arguments: A decision about a tool call.
+    """
+
+    kind: str
+    turn: str = ""
+    text: str = ""
+    number: int = 0
+    name: str = ""
+    value: Any = None
+    is_on: bool = False
+    question_id: str = ""
+    verdict: str = ""
+    arguments: str | None = None
+
+
+class Controls(Protocol):
+    """What an action can do with a panel; the controller has it."""
+
+    conversation: Conversation
+
+    @property
+    def state(self) -> PanelState:
+        """The panel as it is now."""
+
+    def change(self, **changes: Any) -> None:  # noqa: ANN401 - of the state's fields
+        """Change fields of the state."""
+
+    def show(self, *, is_whole: bool = False) -> None:
+        """Send the picture of the panel to the browser."""
+
+    def greet(self) -> None:
+        """Answer a page that begins to show the panel."""
+
+    def next_turn(self, text: str | None, *, turn: str | None = None) -> NextTurn:
+        """Prepare a turn, new or asked again, with the panel's settings."""
+
+    def next_part(self, turn: str) -> NextTurn:
+        """Prepare to go on with a reply that was cut."""
+
+    def begin(self, step: NextTurn, live: Live, *, so_far: str = "") -> None:
+        """Ask for a reply."""
+
+    def stop(self) -> None:
+        """Stop the reply that is being written."""
+
+    def decide(self, event: Event) -> None:
+        """Take a decision about a tool call."""
+
+
+def _send(panel: Controls, event: Event) -> None:
+    panel.begin(panel.next_turn(event.text), Live(turn="new", prompt=event.text))
+
+
+def _ask_again(panel: Controls, event: Event) -> None:
+    text = event.text if event.kind == "edit" else None
+    step = panel.next_turn(text, turn=event.turn)
+    panel.begin(step, Live(turn=event.turn, prompt=text))
+
+
+def _go_on(panel: Controls, event: Event) -> None:
+    so_far = panel.conversation.history.turn(event.turn).version.text
+    panel.begin(panel.next_part(event.turn), Live(turn=event.turn), so_far=so_far)
+
+
+def _set(panel: Controls, event: Event) -> None:
+    panel.change(notice="", is_problem=False)
+    if event.name == "system":
+        panel.conversation.system = check_system(event.value)
+    else:
+        settings = panel.state.settings.setting(event.name, event.value)
+        panel.change(settings=settings)
+    panel.show()
+
+
+def _set_enter(panel: Controls, event: Event) -> None:
+    panel.change(send_on_enter=event.is_on)
+    panel.show()
+
+
+def _edit(
+    edit: Callable[[Conversation, Event], object],
+) -> Callable[[Controls, Event], None]:
+    """Make an action of a change to the conversation."""
+
+    def act(panel: Controls, event: Event) -> None:
+        panel.change(notice="", is_problem=False)
+        before = panel.conversation.history
+        edit(panel.conversation, event)
+        if panel.conversation.history == before:  # no change, so nothing is redrawn
+            panel.show()
+
+    return act
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One thing that the browser may ask for.
+
+    Attributes:
+        act: Does it.
+        needs: Fields that its message must have.
+        phases: When it is allowed.
+        applies: Whether it makes sense for a turn, or else for the whole panel, given
+            the history and whether a change can be undone.
+        refusal: Why it is not allowed where it does not apply.
+        number: The field of the message that holds its number.
+        is_offered: Whether the picture lists it.
+    """
+
+    act: Callable[[Controls, Event], None]
+    needs: tuple[str, ...] = ()
+    phases: frozenset[Phase] = _IDLE
+    applies: Callable[..., object] = lambda *_: True
+    refusal: str = _BUSY
+    number: str = ""
+    is_offered: bool = True
+
+    @property
+    def is_on_turn(self) -> bool:
+        """Whether it is about one turn."""
+        return "turn" in self.needs
+
+
+_ON_TURN = ("turn",)
+ACTIONS: Mapping[str, Action] = {
+    "hello": Action(
+        act=lambda panel, _: panel.greet(), phases=_ALWAYS, is_offered=False
+    ),
+    "send": Action(
+        act=_send,
+        needs=("text",),
+        refusal="A reply is being written; stop it first.",
+    ),
+    "stop": Action(
+        act=lambda panel, _: panel.stop(),
+        phases=_ALWAYS - _IDLE,
+        refusal="There is nothing to stop.",
+    ),
+    "decide": Action(
+        act=lambda panel, event: panel.decide(event),
+        needs=("id", "verdict"),
+        phases=frozenset({Phase.ASKING}),
+        refusal="This question was answered already.",
+    ),
+    "set": Action(act=_set, needs=("name",), phases=_ALWAYS),
+    "enter": Action(act=_set_enter, needs=("on",), phases=_ALWAYS),
+    "undo": Action(
+        act=_edit(lambda told, _: told.undo()),
+        applies=lambda _, can_undo: can_undo,
+        refusal="There is nothing to undo.",
+    ),
+    "clear": Action(
+        act=_edit(lambda told, _: told.reset()),
+        applies=lambda history, _: history.turns,
+        refusal="There are no turns to clear.",
+    ),
+    "continue": Action(
+        act=_go_on,
+        needs=_ON_TURN,
+        applies=lambda turn: turn.version.can_go_on,
+        refusal="This reply is whole; only one that was cut or interrupted can go on.",
+    ),
+    "regenerate": Action(act=_ask_again, needs=_ON_TURN),
+    "edit": Action(act=_ask_again, needs=("turn", "text")),
+    "delete": Action(
+        act=_edit(lambda told, event: told.delete(event.turn)), needs=_ON_TURN
+    ),
+    "pin": Action(
+        act=_edit(lambda told, event: told.toggle_pin(event.turn)), needs=_ON_TURN
+    ),
+    "hide": Action(
+        act=_edit(lambda told, event: told.toggle_hidden(event.turn)), needs=_ON_TURN
+    ),
+    "pick": Action(
+        act=_edit(lambda told, event: told.pick(event.turn, event.number + 1)),
+        needs=("turn", "number"),
+        applies=lambda turn: turn.version.choices,
+        refusal="There is one choice only.",
+        number="choice",
+    ),
+    "choose": Action(
+        act=_edit(lambda told, event: told.choose(event.turn, event.number)),
+        needs=("turn", "number"),
+        applies=lambda turn: len(turn.versions) > 1,
+        refusal="There is one version only.",
+        number="version",
+    ),
+}
+
+
+def allowed(phase: Phase, history: History, *, can_undo: bool) -> tuple[str, ...]:
+    """Return the actions on the whole panel that are allowed now."""
+    return tuple(
+        name
+        for name, action in ACTIONS.items()
+        if action.is_offered and not action.is_on_turn
+        if phase in action.phases and action.applies(history, can_undo)
+    )
+
+
+def allowed_on(turn: Turn, phase: Phase) -> tuple[str, ...]:
+    """Return the actions on a turn that are allowed now."""
+    return tuple(
+        name
+        for name, action in ACTIONS.items()
+        if action.is_on_turn and phase in action.phases and action.applies(turn)
+    )
+
+
+def refusal(
+    event: Event, phase: Phase, history: History, *, can_undo: bool
+) -> str | None:
+    """Say why an action is not allowed now; None if it is.
+
+    The browser offers only what is allowed; but it may be a moment behind.
+    """
+    action = ACTIONS[event.kind]
+    if not action.is_on_turn:
+        is_allowed = phase in action.phases and action.applies(history, can_undo)
+        return None if is_allowed else action.refusal
+    place = history.place_of(event.turn)
+    if place is None:
+        return GONE
+    if phase not in action.phases:
+        return _BUSY
+    return None if action.applies(history.turns[place]) else action.refusal
+
+
+def to_event(content: object) -> Event:
+    """Read a message of the browser.
+
+    Args:
+        content: The message as the comm delivers it.
+
+    Raises:
+        ParameterError: The panel does not know such a message.
+    """
+    if not isinstance(content, Mapping):
+        raise _unknown(content)
+    kind = _text(content, "t")
+    action = ACTIONS.get(kind)
+    if action is None:
+        raise _unknown(content.get("t"))
+    number = content.get(action.number, 0)
+    found = Event(
+        kind=kind,
+        turn=_text(content, "turn"),
+        text=_text(content, "text"),
+        number=number if type(number) is int else -1,
+        name=_text(content, "name"),
+        value=content.get("value"),
+        is_on=content.get("on") is True,
+        question_id=_text(content, "id"),
+        verdict=_text(content, "verdict"),
+        arguments=_text(content, "arguments") or None,
+    )
+    missing = [name for name in action.needs if _lacks(found, name, content)]
+    if missing:
+        raise ParameterError(
+            f"The panel's message {kind!r} lacks {missing[0]}; reload the page.",
+            param="panel",
+        )
+    return found
+
+
+def check_system(value: object) -> str | None:
+    """Return a system message as typed, None for none.
+
+    Raises:
+        ParameterError: It cannot be sent.
+    """
+    text = value if isinstance(value, str) else ""
+    return check_text(text, param="system") if text.strip() else None
+
+
+def _lacks(event: Event, name: str, content: Mapping[str, Any]) -> bool:
+    if name == "number":
+        return event.number < 0
+    if name == "verdict":
+        return event.verdict not in VERDICTS
+    return name not in content
+
+
+def _text(content: Mapping[str, Any], name: str) -> str:
+    value = content.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _unknown(kind: object) -> ParameterError:
+    return ParameterError(
+        f"The panel does not know the message {str(kind)[:40]!r}; the page may be of "
+        "another version: reload it.",
+        param="panel",
+    )

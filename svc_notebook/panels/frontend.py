@@ -1,0 +1,167 @@
+"""The way from a panel to the browser: its messages, and its static transcript.
+
+Front ends send a widget's messages to a thread of their own, so that a panel is heard
+while a cell runs. Newer kernels send them instead to wherever the kernel last published
+from, which after any change by a cell is the cell's own thread. So the front end's
+choice is put back in force where the kernel has that rule, and everything is published
+as a part of the newest message that was heard.
+"""
+
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from threading import RLock
+from typing import Any
+from uuid import uuid4
+
+from ipywidgets import Layout, VBox, Widget
+
+from svc_notebook.display.live import Screen
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+_REROUTING = "_reply_subshell_for"  # ipykernel 7.4
+
+
+class Comm:
+    """Sends a widget's messages and pictures, in order, from any thread.
+
+    Args:
+        widget: Has the comm; None for nowhere yet.
+    """
+
+    def __init__(self, widget: Widget | None = None) -> None:
+        self.lock = RLock()
+        self._widget = widget
+        self._heard: Context | None = None
+        self._n_said = self._n_put = 0
+        self._is_rerouted = _keep_route(getattr(widget, "comm", None))
+
+    def hear(self) -> bool:
+        """Note the message that is being answered; say if cells do not block it."""
+        context = copy_context()
+        with self.lock:
+            self._heard = context
+        return bool(_parent_header().get("subshell_id"))
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether publishing now may lead the browser's messages astray."""
+        return self._is_rerouted and self._heard is None
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send one message."""
+        self._publish(lambda widget, seq: widget.send({**message, "seq": seq}))
+
+    def put(self, view: dict[str, Any], *, also: tuple[str, ...] = ()) -> None:
+        """Put another picture in place of the one before.
+
+        Args:
+            view: The picture.
+            also: Names of other traits that are sent before it.
+        """
+        self._n_put += 1
+        numbered = {**view, "nth": self._n_put}
+
+        def show(widget: Widget, seq: int) -> None:
+            if also:
+                widget.send_state(also)
+            widget.set_trait("view", {**numbered, "seq": seq})
+
+        self._publish(show)
+
+    def _publish(self, act: Callable[[Widget, int], object]) -> None:
+        """Publish with a number: messages and pictures reach the page by two ways."""
+        widget = self._widget
+        with self.lock:
+            if widget is None or widget.comm is None:
+                return
+            self._n_said += 1
+            if self._heard is None:
+                act(widget, self._n_said)
+            else:
+                self._heard.copy().run(act, widget, self._n_said)
+
+
+def _keep_route(comm: Any) -> bool:  # noqa: ANN401 - of whatever kernel
+    """Let messages go where the front end sends them; say if that could not be done."""
+    if not hasattr(comm, _REROUTING):
+        return False
+    try:
+        setattr(comm, _REROUTING, lambda _, chosen: chosen)
+    except AttributeError:
+        return True
+    return False
+
+
+def _parent_header() -> dict[str, Any]:
+    from IPython import get_ipython  # noqa: PLC0415 - only where there is a kernel
+
+    kernel = getattr(get_ipython(), "kernel", None)
+    parent = kernel.get_parent() if kernel is not None else {}
+    header: dict[str, Any] = (parent or {}).get("header", {})
+    return header
+
+
+class StaticView:
+    """The static transcript under a panel: what is left of it without a kernel.
+
+    It is one output that is updated, never the panel's own, which an update would draw
+    again. JupyterLab hides it, because the view of an empty widget wins. Where nobody can
+    use a panel (nbclient, a terminal), it is all that is shown.
+
+    Args:
+        screen: Where they are shown.
+    """
+
+    def __init__(self, screen: Screen | None = None) -> None:
+        self._screen = screen or Screen()
+        self._name = f"svc-panel-{uuid4().hex[:12]}"
+        self._hidden: VBox | None = None
+        self._shown: dict[str, str] = {}
+        self._is_frozen = False
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether there are outputs that can be updated."""
+        return self._hidden is not None or self._is_frozen
+
+    def show(self, widget: dict[str, Any], transcript: dict[str, str]) -> None:
+        """Show the widget, and the transcript beside it."""
+        if self._hidden is None:
+            self._hidden = VBox(layout=Layout(display="none"))
+        self._screen.publish(widget, self._name)
+        self._screen.publish(self._bundle(transcript), f"{self._name}-static")
+        self._shown = transcript
+
+    def settle(self, transcript: dict[str, str]) -> None:
+        """Show the transcript alone, once."""
+        self._screen.publish(transcript, None)
+
+    def update(self, transcript: dict[str, str]) -> None:
+        """Put a newer transcript in place, wherever the panel is shown."""
+        if not self.is_shown or transcript == self._shown:
+            return
+        self._shown = transcript
+        if self._is_frozen:
+            self._screen.update(transcript, self._name)
+        else:
+            self._screen.update(self._bundle(transcript), f"{self._name}-static")
+
+    def freeze(self, transcript: dict[str, str]) -> None:
+        """Put the transcript in the place of the widget."""
+        if self._is_frozen:
+            return
+        if self._hidden is None:
+            self.settle(transcript)
+            return
+        self._is_frozen, self._shown = True, transcript
+        self._screen.update(transcript, self._name)
+        self._screen.update({"text/plain": ""}, f"{self._name}-static")
+        self._hidden.layout.close()
+        self._hidden.close()
+        self._hidden = None
+
+    def _bundle(self, transcript: dict[str, str]) -> dict[str, Any]:
+        hidden = self._hidden
+        model_id = None if hidden is None else hidden.model_id
+        view = {"version_major": 2, "version_minor": 0, "model_id": model_id}
+        return {VIEW: view, **transcript}
