@@ -23,11 +23,16 @@ from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.session import Session, current
 from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run import Run
-from svc_notebook.tools.consent_prompt import Confirm
 from svc_notebook.tools.extract import MAX_TRIES, to_form
 from svc_notebook.tools.extract import extract as extract_with
-from svc_notebook.tools.rounds import MAX_ROUNDS, TOOL_TIMEOUT_S, TOTAL_S
-from svc_notebook.tools.tool_options import to_offer, to_permit
+from svc_notebook.tools.permissions import (
+    MAX_ROUNDS,
+    TOOL_TIMEOUT_S,
+    TOTAL_S,
+    Confirm,
+    to_offer,
+    to_permit,
+)
 
 Value = TypeVar("Value")
 

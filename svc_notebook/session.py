@@ -40,10 +40,8 @@ from svc_notebook.settings import (
     refuse_near_endpoint,
     to_path,
 )
-from svc_notebook.tools.consent import Remembered
-from svc_notebook.tools.consent_prompt import AtPrompt, warn_of_denied
+from svc_notebook.tools.permissions import AtPrompt, Permit, Remembered, warn_of_denied
 from svc_notebook.tools.rounds import Send, run_rounds
-from svc_notebook.tools.tool_options import Permit
 from svc_notebook.tools.tool_record import ToolRecord
 from svc_notebook.tools.toolbox import Toolbox
 

@@ -20,8 +20,8 @@ from svc_notebook.exchange import Exchange, Origin, OriginKind
 from svc_notebook.service.params import Params, with_params
 from svc_notebook.service.request import CompletionRequest, check_model
 from svc_notebook.tokens import estimate_prompt_tokens
+from svc_notebook.tools.permissions import Permit, ToolParams, take_permit, to_offer
 from svc_notebook.tools.rounds import RoundsInterrupted
-from svc_notebook.tools.tool_options import Permit, ToolParams, take_permit, to_offer
 from svc_notebook.tools.toolbox import Toolbox
 
 from .export import to_entries, to_json, to_markdown

@@ -27,7 +27,7 @@ from svc_notebook.exchange import Origin
 from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.template import did_you_mean, fill
 from svc_notebook.tokens import estimate_prompt_tokens, estimate_tokens
-from svc_notebook.tools.tables import cut_table, is_pandas
+from svc_notebook.tools.results import cut_table, is_pandas
 
 from .options import SvcOptions
 

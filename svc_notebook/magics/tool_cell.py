@@ -26,16 +26,18 @@ from svc_notebook.service.request import CompletionRequest
 from svc_notebook.service.tool import ToolCall
 from svc_notebook.session import Session
 from svc_notebook.tokens import estimate_prompt_tokens
-from svc_notebook.tools.calling import ToolRun
-from svc_notebook.tools.consent import Consent, Decision, Proposal, Remembered
-from svc_notebook.tools.consent_prompt import AtPrompt, to_consent
-from svc_notebook.tools.rounds import (
+from svc_notebook.tools.call import ToolRun
+from svc_notebook.tools.permissions import (
     MAX_ROUNDS,
-    Outcome,
+    AtPrompt,
+    Consent,
+    Decision,
+    Proposal,
+    Remembered,
     Rounds,
-    RoundsInterrupted,
-    run_rounds,
+    to_consent,
 )
+from svc_notebook.tools.rounds import Outcome, RoundsInterrupted, run_rounds
 from svc_notebook.tools.tool import Tool
 from svc_notebook.tools.tool_record import Keep
 from svc_notebook.tools.toolbox import Toolbox, to_toolbox

@@ -21,8 +21,7 @@ from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.message import Message
 from svc_notebook.session import Session
-from svc_notebook.tools.consent import Decision, Proposal, Remembered
-from svc_notebook.tools.tool_options import Permit
+from svc_notebook.tools.permissions import Decision, Permit, Proposal, Remembered
 from svc_notebook.tools.toolbox import Toolbox
 
 from .actions import ACTIONS, Event, allowed, allowed_on, refusal, to_event

@@ -105,8 +105,8 @@ class StaticView:
     """The static transcript under a panel: what is left of it without a kernel.
 
     It is one output that is updated, never the panel's own, which an update would draw
-    again. JupyterLab hides it, because the view of an empty widget wins. Where nobody can
-    use a panel (nbclient, a terminal), it is all that is shown.
+    again. JupyterLab hides it, because the view of an empty widget wins. Where a
+    panel cannot work (nbclient, a terminal), it is all that is shown.
 
     Args:
         screen: Where they are shown.

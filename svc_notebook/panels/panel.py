@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from svc_notebook.service.params import with_params
 from svc_notebook.session import current
-from svc_notebook.tools.tool_options import ToolParams, take_permit
+from svc_notebook.tools.permissions import ToolParams, take_permit
 from svc_notebook.tools.toolbox import to_toolbox
 
 from .state import Settings

@@ -8,7 +8,7 @@ from anywidget import AnyWidget
 
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.session import Session
-from svc_notebook.tools.tool_options import Permit
+from svc_notebook.tools.permissions import Permit
 from svc_notebook.tools.toolbox import Toolbox
 
 from .controller import Controller

@@ -26,11 +26,11 @@ from svc_notebook.exchange import Origin
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.service.tool import ToolCall
-from svc_notebook.tools.calling import ToolRun
-from svc_notebook.tools.consent import Consent, Decision, Proposal
-from svc_notebook.tools.rounds import Keep, Rounds, RoundsInterrupted, run_rounds
-from svc_notebook.tools.stopping import stoppable
+from svc_notebook.tools.call import ToolRun
+from svc_notebook.tools.permissions import Consent, Decision, Proposal, Rounds
+from svc_notebook.tools.rounds import Keep, RoundsInterrupted, run_rounds
 from svc_notebook.tools.toolbox import Toolbox
+from svc_notebook.tools.worker_thread import stoppable
 
 from .actions import Event
 from .state import Live, Phase, draw_call, draw_step

@@ -11,7 +11,7 @@ from typing import Any
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import PARAM_NAMES, PARAMS
-from svc_notebook.tools.tool_options import to_offer
+from svc_notebook.tools.permissions import to_offer
 
 from .source import is_missing, source_of
 

@@ -20,10 +20,8 @@ from svc_notebook.service.message import Message
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.service.tool import ToolCall
 
-from .arguments import parse_arguments
-from .calling import ToolRun, failed_run
-from .docs import texts_of
-from .schema import build, schema_of
+from .call import ToolRun, failed_run, parse_arguments
+from .schema import build, schema_of, texts_of
 
 Value = TypeVar("Value")
 Send = Callable[[CompletionRequest, Origin], Completion]

@@ -1,16 +1,19 @@
-"""Results: what a tool returned, as the text that a tool message carries.
+"""Results: what a tool returned, as the text of a tool message.
 
-Rules: texts go as they are, tables of pandas as compact tables, everything else as
-JSON; what has no text of its own is refused by name; what is too long keeps its head
-and its tail, with what was left out stated (doc: Tool-calling flow, Limits).
+Text stays as it is, a DataFrame becomes a compact table, everything else JSON. A
+text that is too long keeps its head and its tail and says what was left out.
 """
 
+import csv
 import dataclasses
 import inspect
 import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
 from enum import Enum
+from io import StringIO
 from math import isfinite
 from pathlib import PurePath
 from typing import Any
@@ -19,13 +22,11 @@ from uuid import UUID
 from svc_notebook.errors import ToolCallError
 from svc_notebook.tokens import estimate_tokens
 
-from .tables import is_pandas, to_table
-
 MAX_RESULT_TOKENS = 1500
-"""Estimated tokens of one result: room for a few beside a reply in 8192."""
+"""Estimated tokens of one result: 8192 has room for a few and a reply."""
 
 MAX_ARRAY_VALUES = 10_000
-"""Of a larger array only so many values are looked at: all of them take minutes."""
+"""Values that are written of a larger array: all of them would take minutes."""
 
 _CHARS_A_TOKEN = 3  # the most that the fixed estimate puts into one
 _HEAD_SHARE = 2 / 3
@@ -45,7 +46,7 @@ def to_result_text(
         The text, and the estimated tokens of what was left out.
 
     Raises:
-        ToolCallError: It has no text: bytes, generators, modules and the like.
+        ToolCallError: It has no text, as bytes, generators and modules.
     """
     if isinstance(value, str) and not isinstance(value, Enum):
         return fit_text(value, max_tokens=max_tokens)
@@ -147,14 +148,14 @@ def _of_object(value: Any, around: tuple[int, ...]) -> Any:  # noqa: ANN401 - an
 
 
 def _of_stranger(value: Any, around: tuple[int, ...]) -> Any:  # noqa: ANN401 - anything
-    """Turn a value of another library, or of the user, into what JSON has."""
+    """Turn an object of another library, or of the user, into what JSON has."""
     for method in ("model_dump", "tolist", "to_dict"):  # pydantic, NumPy, and others
         convert = getattr(value, method, None)
         if callable(convert) and not isinstance(value, type):
             return _plain(convert(), around)
     if _has_text(value):
         return str(value)
-    raise _refusal(value, "has no text of its own")
+    raise _refusal(value, "cannot be written as text")
 
 
 def _is_large_array(value: Any) -> bool:  # noqa: ANN401 - anything
@@ -165,7 +166,7 @@ def _is_large_array(value: Any) -> bool:  # noqa: ANN401 - anything
 
 
 def _has_text(value: object) -> bool:
-    """Say whether `str` tells more of a value than where it lies in memory."""
+    """Say whether `str` gives more than the type and the address."""
     kind = type(value)
     is_silent = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
     is_code = isinstance(value, type) or inspect.isroutine(value)
@@ -191,3 +192,97 @@ def _refusal(value: object, reason: str) -> ToolCallError:
     else:
         remedy = "return a text, a number, a list, a dict or a DataFrame"
     return ToolCallError(f"The tool returned {kind}, which {reason}; {remedy}.")
+
+
+MAX_COLUMNS = 40
+MAX_LINE_CHARS = 1000
+_WORDS_TOKENS = 60  # the line above the table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table cut to size.
+
+    Attributes:
+        kind: DataFrame or Series.
+        shape: In words.
+        cut: Which part is shown, in words; empty if all.
+        lines: Comma-separated, the header first.
+        n_cut_tokens: Estimated tokens of the rows left out.
+    """
+
+    kind: str
+    shape: str
+    cut: str
+    lines: tuple[str, ...]
+    n_cut_tokens: int
+
+
+def is_pandas(value: object, *names: str) -> bool:
+    """Say whether a value is of a pandas class, without loading pandas."""
+    return any(
+        each.__name__ in names and each.__module__.split(".")[0] == "pandas"
+        for each in type(value).__mro__
+    )
+
+
+def to_table(value: object, *, cap_tokens: int) -> tuple[str, int]:
+    """Write a DataFrame or Series as text.
+
+    Returns:
+        The text, and the estimated tokens of the rows left out.
+    """
+    table = cut_table(value, max(cap_tokens - _WORDS_TOKENS, 1))
+    cut = f"; {table.cut} follow" if table.cut else ""
+    head = f"{table.kind}, {table.shape}{cut}:"
+    return "\n".join([head, *table.lines]), table.n_cut_tokens
+
+
+def cut_table(value: Any, cap_tokens: int) -> Table:  # noqa: ANN401 - a frame
+    """Write a DataFrame or Series as lines within so many estimated tokens."""
+    frame = value.to_frame() if is_pandas(value, "Series") else value
+    n_rows, n_columns = frame.shape
+    shape = (
+        f"{n_rows} rows x {n_columns} columns" if n_columns > 1 else f"{n_rows} rows"
+    )
+    shown = frame.iloc[: max(cap_tokens // 2, 1), :MAX_COLUMNS]
+    kept = _within(_rows(shown.to_csv(lineterminator="\n")), cap_tokens)
+    n_shown = max(len(kept) - 1, 0)
+    cuts = [
+        f"the first {n_shown} rows" if n_shown < n_rows else "",
+        f"the first {MAX_COLUMNS} columns" if n_columns > MAX_COLUMNS else "",
+    ]
+    a_row = sum(map(estimate_tokens, kept)) / max(len(kept), 1)
+    return Table(
+        kind=type(value).__name__,
+        shape=shape,
+        cut=" and ".join(each for each in cuts if each),
+        lines=tuple(kept),
+        n_cut_tokens=round(a_row * max(n_rows - n_shown, 0)),
+    )
+
+
+def _rows(text: str) -> Iterator[str]:
+    """Take a table apart by rows, of which one can have several lines."""
+    for row in csv.reader(StringIO(text, newline="")):
+        line = StringIO()
+        csv.writer(line, lineterminator="\n").writerow(row)
+        yield _short(line.getvalue().removesuffix("\n"))
+
+
+def _short(line: str) -> str:
+    """Return a row's line, a very long one with what was cut stated."""
+    if len(line) <= MAX_LINE_CHARS:
+        return line
+    return f"{line[:MAX_LINE_CHARS]}[... of {len(line)} characters]"
+
+
+def _within(lines: Iterable[str], cap_tokens: int) -> list[str]:
+    kept: list[str] = []
+    room = cap_tokens
+    for line in lines:
+        room -= estimate_tokens(line) + 1
+        if room < 0 and kept:
+            break
+        kept.append(line)
+    return kept

@@ -19,7 +19,6 @@ from typing import Any, Literal, NoReturn
 import msgspec
 
 from svc_notebook.budget import (
-    MaxTokens,
     check_parts,
     in_force,
     room_for_reply,
@@ -40,8 +39,8 @@ from svc_notebook.service.request import CompletionRequest
 from svc_notebook.service.tool import ToolCall
 from svc_notebook.tokens import estimate_prompt_tokens
 
-from .calling import Checked, ToolRun, check_call, failed_run, run_call
-from .consent import Consent, Decision, Proposal, deny_all
+from .call import Checked, ToolRun, check_call, failed_run, run_call
+from .permissions import Consent, Decision, Proposal, Rounds, deny_all
 from .results import fit_text
 from .toolbox import Toolbox
 
@@ -229,46 +228,6 @@ Keep = Callable[[Exchange, ToolRun], None]
 INTERRUPTED = "The user interrupted this call; it gave no result."
 TIME_OVER = "The time for all calls is over; this one was not run."
 _REFUSED = (ParameterError, OverBudgetError, BadRequestError)  # and would be again
-MIN_ROUNDS = 2  # one to call and one to answer (doc: Tool-calling flow)
-MAX_ROUNDS = 8
-TOOL_TIMEOUT_S = 60.0
-TOTAL_S = 600.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rounds:
-    """How far rounds may go.
-
-    Attributes:
-        max_rounds: Most requests, the one that brings the answer included.
-        tool_timeout_s: Longest time of a call whose tool has no limit of its own.
-        total_s: Longest time of all rounds; no request and no call begins after it.
-        max_tokens: As asked for; `fit` is found anew for each request.
-        ask_for: Which calls need consent: those of tools that are marked with
-            `confirm`, all, or none.
-    """
-
-    max_rounds: int = MAX_ROUNDS
-    tool_timeout_s: float = TOOL_TIMEOUT_S
-    total_s: float = TOTAL_S
-    max_tokens: MaxTokens = None
-    ask_for: Literal["marked", "all", "none"] = "marked"
-
-    def __post_init__(self) -> None:
-        if not _is_whole(self.max_rounds) or self.max_rounds < MIN_ROUNDS:
-            raise ParameterError(
-                f"max_rounds={self.max_rounds!r} is not allowed; it takes an integer "
-                "of at least 2, one round to call and one to answer "
-                "(doc: Tool-calling flow).",
-                param="max_rounds",
-            )
-        for name in ("tool_timeout_s", "total_s"):
-            value = getattr(self, name)
-            if not _is_positive(value):
-                raise ParameterError(
-                    f"{name}={value!r} is not allowed; it takes seconds above 0.",
-                    param=name,
-                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -538,12 +497,3 @@ def _time_over(total_s: float) -> str:
         "`messages` are the history until then, which can be sent; allow more with "
         "total_s."
     )
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_positive(value: object) -> bool:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_number and 0 < value < float("inf")  # type: ignore[operator]  # just tested

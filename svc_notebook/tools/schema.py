@@ -1,190 +1,526 @@
-"""Functions and types as JSON schemas, and JSON values as their Python objects.
+"""Python types as JSON schemas, and JSON values as objects of these types.
 
-What it is not: the kinds themselves are in `kinds` and `records`; what annotations
-mean is in `annotations`.
-
-Rules: parameters are offered by name, so what cannot be given by name is refused; what
-a partial has set already is not offered (doc: Tool definition).
+msgspec checks Python's types, pydantic checks its models. This module writes the
+schema in the shape that the document shows and refuses unknown fields at any depth.
 """
 
-import functools
-import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, cast
+import dataclasses
+import json
+import sys
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
+from inspect import cleandoc
+from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin
+
+import msgspec
+from msgspec import inspect
 
 from svc_notebook.errors import ToolCallError, ToolSchemaError
+from svc_notebook.service.message import printable
 
-from .annotations import Place, default_of, hints_of, kind_of, split_annotated
-from .docs import Texts, texts_of
-from .faults import Faults
-from .kinds import Kind, Null, Schema
-from .records import NO_DEFAULT, Field, Record
-from .unions import OneOf
-
+Schema = dict[str, Any]
 Value = TypeVar("Value")
-_NONE = inspect.Parameter.empty
+MAX_DEFAULT_CHARS = 200
+MAX_SHOWN_VALUES = 40
+MAX_MODEL_DEPTH = 32
+_SIMPLE: Mapping[type, Schema] = {
+    inspect.StrType: {"type": "string"},
+    inspect.BoolType: {"type": "boolean"},
+    inspect.IntType: {"type": "integer"},
+    inspect.FloatType: {"type": "number"},
+    inspect.NoneType: {"type": "null"},
+    inspect.DateType: {"type": "string", "format": "date"},
+    inspect.DateTimeType: {"type": "string", "format": "date-time"},
+}
+_SETS = (inspect.SetType, inspect.FrozenSetType)
+_ARRAYS = (inspect.ListType, inspect.VarTupleType, *_SETS)
+_JSON_TYPES = ((bool, "boolean"), (int, "integer"), (str, "string"))
+_COMBINED = {"anyOf", "oneOf", "allOf", "not", "const"}  # bind values of every type
+_ALLOWED = (
+    "str, int, float, bool, Literal, Enum, date, datetime, lists, tuples, sets and "
+    "dict[str, ...] of these, Optional, dataclasses, TypedDict or pydantic models"
+)
+_DATES = {
+    "Invalid RFC3339 encoded date": 'expected a date such as "2026-01-31"',
+    "Invalid RFC3339 encoded datetime": (
+        'expected a date and time such as "2026-01-31T09:30:00"'
+    ),
+}
 
 
-def parameters_of(function: Callable[..., object]) -> Schema:
-    """Return the schema of a function's parameters (doc: Tool definition).
+class TypeSchema:
+    """A type: its JSON schema, and the check of values.
 
-    Raises:
-        ToolSchemaError: Something cannot be described; the reason and a remedy.
-    """
-    return record_of(function, _called(function), texts_of(inner(function))).schema
-
-
-def schema_of(type_: Any) -> Schema:  # noqa: ANN401 - any type
-    """Return the schema of a type: a dataclass, TypedDict, pydantic model and so on.
+    Args:
+        annotation: Any type that JSON can carry.
+        where: What it is the type of, for errors: "weather: the parameter 'city'".
 
     Raises:
         ToolSchemaError: It cannot be described.
     """
-    return kind_of(type_, Place(_named(type_))).schema
+
+    def __init__(self, annotation: Any, where: str) -> None:  # noqa: ANN401 - any type
+        if get_origin(annotation) is Iterable:
+            annotation = list[get_args(annotation)]  # type: ignore[misc]  # made here
+        try:
+            self._decoder = msgspec.json.Decoder(annotation, dec_hook=_to_model)
+            found = inspect.type_info(annotation)
+        except Exception as problem:  # noqa: BLE001 - annotations are any expression
+            reason = short(f"{type(problem).__name__}: {problem}", 300)
+            is_missing = isinstance(problem, NameError)
+        else:
+            self.schema = _SchemaWriter(where).schema(annotation, found)
+            return
+        remedy = "define it at the top of a module" if is_missing else f"use {_ALLOWED}"
+        raise ToolSchemaError(
+            f"{where} has a type that cannot be described ({reason}); {remedy}."
+        )
+
+    def read(self, value: object, at: str = "") -> object:
+        """Turn a JSON value into an object of the type.
+
+        Args:
+            value: As `json.loads` gives it.
+            at: Where the value is: "items[0].price".
+
+        Raises:
+            ToolCallError: It does not fit; the path, what is expected and what came.
+        """
+        try:
+            got: object = self._decoder.decode(json.dumps(value, allow_nan=False))
+            fault = _unknown_name(self.schema, value, at)
+        except msgspec.ValidationError as problem:
+            fault = _fault(problem, at, self.schema)
+        except Exception as problem:  # noqa: BLE001 - the user's class may raise anything
+            reason = short(f"{type(problem).__name__}: {problem}", 300)
+            fault = f"{at or 'the value'}: cannot be used ({reason})."
+        if fault:
+            raise ToolCallError(fault)
+        return got
+
+
+def schema_of(type_: Any) -> Schema:  # noqa: ANN401 - any type
+    """Return the JSON schema of a type: a dataclass, TypedDict, pydantic model etc.
+
+    Raises:
+        ToolSchemaError: It cannot be described.
+    """
+    return TypeSchema(type_, _name(type_)).schema
 
 
 def build(type_: type[Value], value: object) -> Value:
     """Turn a JSON value into an object of a type.
 
     Args:
-        type_: Whatever `schema_of` takes.
+        type_: Any type that `schema_of` takes.
         value: As `json.loads` gives it.
 
     Raises:
-        ToolCallError: It does not fit; every fault in words for the model.
+        ToolCallError: It does not fit; the message is for the model.
         ToolSchemaError: The type cannot be described.
     """
-    kind = kind_of(type_, Place(_named(type_)))
-    return cast("Value", read(kind, value))
+    return cast("Value", TypeSchema(type_, _name(type_)).read(value))
 
 
-def read(kind: Kind, value: object) -> object:
-    """Turn a JSON value into what a kind makes of it.
+def described(annotation: Any) -> str:  # noqa: ANN401 - any type
+    """Return the text of `Annotated[..., "text"]`; empty if there is none."""
+    while get_origin(annotation) in (Annotated, typing.Required, typing.NotRequired):
+        for each in getattr(annotation, "__metadata__", ()):
+            if isinstance(each, str):
+                return each
+        annotation = get_args(annotation)[0]
+    return ""
 
-    Raises:
-        ToolCallError: It does not fit.
+
+def to_property(
+    schema: Schema, description: str, default: object = msgspec.NODEFAULT
+) -> Schema:
+    """Put a description and a default into the schema of a named value.
+
+    A default that JSON cannot carry, or that is long, is left out.
     """
-    faults = Faults()
+    about = description or schema.get("description")
+    first: Schema = {"type": schema["type"]} if "type" in schema else {}
+    last = {name: each for name, each in schema.items() if name != "description"}
+    plain = default.value if isinstance(default, Enum) else default
+    if isinstance(plain, str | int | float) and _is_short_json(plain):
+        last["default"] = plain
+    return first | ({"description": about} if about else {}) | last
+
+
+def _is_short_json(value: object) -> bool:
     try:
-        got = kind.read(value, "", faults)
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        return len(text.encode()) <= MAX_DEFAULT_CHARS
+    except ValueError:  # not a number, half of a character, thousands of digits
+        return False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _SchemaWriter:
+    """Writes the schema of a type that msgspec has read.
+
+    Attributes:
+        where: What it is the type of, for errors.
+        within: The classes around it; none may hold itself.
+    """
+
+    where: str
+    within: tuple[object, ...] = ()
+
+    def refusal(self, reason: str, remedy: str) -> ToolSchemaError:
+        return ToolSchemaError(f"{self.where} {reason}; {remedy}.")
+
+    def schema(self, annotation: Any, found: inspect.Type) -> Schema:  # noqa: ANN401 - any type
+        """Write the schema of an annotation, of which msgspec found this."""
+        written = list(_parts(annotation))
+        for each in written:
+            owner = type(each).__module__.split(".")[0]
+            if owner in ("pydantic", "annotated_types") and not isinstance(each, type):
+                raise self.refusal(
+                    f"is annotated with {short(repr(each))}, which only a pydantic "
+                    "model checks",
+                    "use a pydantic model, or say the bound in a text and check it in "
+                    "the function",
+                )
+        # msgspec sorts the values of a Literal; the model sees them as written.
+        literals = [v for p in written if get_origin(p) is Literal for v in get_args(p)]
+        return self._of(found, literals)
+
+    def _of(self, found: Any, literals: list[Any]) -> Schema:  # noqa: ANN401 - msgspec's
+        if isinstance(found, inspect.Metadata):
+            found = found.type
+        if type(found) in _SIMPLE:
+            return dict(_SIMPLE[type(found)])
+        if isinstance(found, inspect.LiteralType):
+            return _choice(sorted(found.values, key=lambda v: _index(literals, v)))
+        if isinstance(found, inspect.EnumType):
+            return _choice([each.value for each in found.cls])
+        if isinstance(found, inspect.UnionType):
+            return _union([self._of(each, literals) for each in found.types])
+        return self._of_many(found, literals)
+
+    def _of_many(self, found: Any, literals: list[Any]) -> Schema:  # noqa: ANN401 - msgspec's
+        if isinstance(found, inspect.DataclassType | inspect.TypedDictType):
+            return self._object(found)
+        if isinstance(found, inspect.TupleType):
+            return self._tuple(found, literals)
+        if isinstance(found, _ARRAYS):
+            return self._array(found, literals)
+        if isinstance(found, inspect.DictType):
+            if not isinstance(found.key_type, inspect.StrType | inspect.AnyType):
+                raise self.refusal(
+                    "has keys that are not texts, as names in JSON are",
+                    "use dict[str, ...]",
+                )
+            values = self._of(found.value_type, literals)
+            return {"type": "object", "additionalProperties": values}
+        if isinstance(found, inspect.CustomType) and is_model(found.cls):
+            return _model_schema(found.cls, self)
+        if isinstance(found, inspect.AnyType):
+            raise self.refusal(
+                "is, or holds, a value of any type", f"use {_ALLOWED}, as in list[str]"
+            )
+        name = _name(getattr(found, "cls", type(found))).removesuffix("Type")
+        raise self.refusal(
+            f"is of type {name}, which JSON cannot carry", f"use {_ALLOWED}"
+        )
+
+    def _array(self, found: Any, literals: list[Any]) -> Schema:  # noqa: ANN401 - msgspec's
+        items = self._of(found.item_type, literals)
+        if not isinstance(found, _SETS):
+            return {"type": "array", "items": items}
+        if items.get("type") in ("array", "object", None):
+            raise self.refusal(
+                "is a set of arrays or objects",
+                "use a list, since a set takes simple values",
+            )
+        return {"type": "array", "items": items, "uniqueItems": True}
+
+    def _tuple(self, found: inspect.TupleType, literals: list[Any]) -> Schema:
+        items = [self._of(each, literals) for each in found.item_types]
+        if not items or any(each != items[0] for each in items):
+            raise self.refusal(
+                "is a tuple of different types, and the document shows one type of "
+                "items",
+                "use a dataclass with a name for each, or tuple[int, ...]",
+            )
+        n = len(items)
+        return {"type": "array", "items": items[0], "minItems": n, "maxItems": n}
+
+    def _object(self, found: Any) -> Schema:  # noqa: ANN401 - msgspec's
+        cls = get_origin(found.cls) or found.cls
+        if cls in self.within:
+            raise self.refusal(
+                f"holds {_name(cls)} in itself, which has no end as a schema",
+                "give it a depth, or pass JSON as a text",
+            )
+        if hasattr(cls, "__pydantic_validator__"):
+            raise self.refusal(
+                f"is the pydantic dataclass {_name(cls)}, whose own checks would not "
+                "run",
+                "use a pydantic model or a plain dataclass",
+            )
+        texts = texts_of(cls)
+        about = {"description": texts.description} if texts.description else {}
+        hints = typing.get_type_hints(cls, include_extras=True)
+        fields = {each.name: each for each in found.fields}
+        is_plain = dataclasses.is_dataclass(cls)
+        given = (
+            [f.name for f in dataclasses.fields(cls) if f.init] if is_plain else hints
+        )
+        properties, required = {}, []
+        for name in given:
+            inside = _SchemaWriter(
+                f"{self.where}, field {name!r},", (*self.within, cls)
+            )
+            schema = inside.schema(hints[name], fields[name].type)
+            text = described(hints[name]) or texts.params.get(name, "")
+            properties[name] = to_property(schema, text, fields[name].default)
+            if fields[name].required:
+                required.append(name)
+        return {
+            "type": "object",
+            **about,
+            "properties": properties,
+            "required": required,
+            "additionalProperties": False,
+        }
+
+
+def _parts(annotation: object) -> Iterator[object]:
+    """Walk through an annotation and everything inside its brackets."""
+    yield annotation
+    for each in get_args(annotation):
+        yield from _parts(each)
+
+
+def _index(values: list[Any], value: object) -> int:
+    """Find a value where True is not 1; 0 if it is not there."""
+    pairs = [(type(each), each) for each in values]
+    pair = (type(value), value)
+    return pairs.index(pair) if pair in pairs else 0
+
+
+def _choice(values: Iterable[object]) -> Schema:
+    values = list(values)
+    types = list(dict.fromkeys(_json_type(each) for each in values))
+    return {"type": types[0] if len(types) == 1 else types, "enum": values}
+
+
+def _json_type(value: object) -> str:
+    return next((word for of, word in _JSON_TYPES if isinstance(value, of)), "null")
+
+
+def _union(schemas: list[Schema]) -> Schema:
+    """Write one schema with a list of types where that is as exact as `anyOf`."""
+    types = [word for each in schemas for word in _types(each)]
+    rest = [each for each in schemas if each.keys() != {"type"}]
+    is_exact = len(types) == len(set(types)) and not {"integer", "number"} <= set(types)
+    is_merged = len(rest) <= 1 and all(_types(each) for each in schemas)
+    one = rest[0] if rest else {}
+    if not (is_exact and is_merged) or one.keys() & _COMBINED:
+        return {"anyOf": schemas}
+    if "enum" not in one:
+        return {**one, "type": types}
+    # An enum binds values of every type: null can join it, other types cannot.
+    if set(types) - set(_types(one)) != {"null"}:
+        return {"anyOf": schemas}
+    return {**one, "type": types, "enum": [*one["enum"], None]}
+
+
+def _types(schema: Schema) -> list[str]:
+    types = schema.get("type", [])
+    return [types] if isinstance(types, str) else types
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Texts:
+    """What a docstring says.
+
+    Attributes:
+        description: All but the sections.
+        params: The texts of the parameters by name, each on one line.
+    """
+
+    description: str = ""
+    params: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+def texts_of(thing: object) -> Texts:
+    """Read the docstring of a function or class (Google, NumPy or reST style)."""
+    own = vars(thing).get("__doc__") if isinstance(thing, type) else thing.__doc__
+    written = cleandoc(own) if isinstance(own, str) else ""
+    if isinstance(thing, type) and written.startswith(f"{thing.__name__}("):
+        return Texts()  # dataclasses write the signature where there is no docstring
+    import docstring_parser as parser  # noqa: PLC0415 - when the first tool is made
+
+    try:
+        read = parser.parse(written)
+    except (parser.ParseError, ValueError, IndexError, AttributeError):
+        return Texts(_sendable(written))
+    return Texts(
+        _sendable((read.description or "").strip()),
+        {
+            each.arg_name.lstrip("*"): _sendable(" ".join(each.description.split()))
+            for each in read.params
+            if each.description
+        },
+    )
+
+
+def _sendable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+# Values that do not fit
+
+
+class _ModelError(ValueError):
+    """What a pydantic model refused; msgspec says where the model is."""
+
+    def __init__(self, at: str, reason: str) -> None:
+        super().__init__(reason)
+        self.at = at
+
+
+def _fault(problem: msgspec.ValidationError, at: str, schema: Schema) -> str:
+    """Write what msgspec found as a sentence: path, expected, got."""
+    said, _, path = str(problem).rpartition(" - at `$")
+    said, path = (said, path.removesuffix("`")) if said else (path, "")
+    path = path.replace("[...]", "[*]")  # any name of a dict
+    cause = problem.__cause__
+    if cause is not None:
+        inner = cause.at if isinstance(cause, _ModelError) else ""
+        return f"{_joined(at, path + inner)}: {short(str(cause), 300)}."
+    allowed = _allowed(schema, path) if said.startswith("Invalid enum") else ""
+    said = _DATES.get(said) or said.replace("`", "")
+    return f"{_joined(at, path)}: {said[:1].lower()}{short(said[1:], 300)}{allowed}."
+
+
+def _joined(at: str, path: str) -> str:
+    return f"{at}{path}".removeprefix(".") or "the value"
+
+
+def _allowed(schema: Schema, path: str) -> str:
+    """List the values that an Enum or Literal at a path allows, as far as known."""
+    for step in path.replace("[", ".[").split(".")[1:]:
+        name = "items" if step.startswith("[") and "items" in schema else ""
+        inner = schema.get(name) or schema.get("properties", {}).get(step)
+        schema = inner or schema.get("additionalProperties") or {}
+    values = schema.get("enum", [])
+    texts = [short(json.dumps(v, ensure_ascii=False)) for v in values]
+    more = ["..."] if len(texts) > MAX_SHOWN_VALUES else []
+    shown = ", ".join(texts[:MAX_SHOWN_VALUES] + more)
+    return f"; expected one of {shown}" if shown else ""
+
+
+def _unknown_name(schema: Schema, value: object, at: str) -> str:
+    """Say which name in a value the schema does not know; empty if it knows all."""
+    options = schema.get("anyOf") or schema.get("oneOf")
+    if options:
+        word = "object" if isinstance(value, dict) else "array"
+        fits = [each for each in options if word in each.get("type", word)]
+        return min((_unknown_name(each, value, at) for each in fits), default="")
+    inner: list[tuple[Any, object, str]] = []
+    if isinstance(value, list):
+        items = schema.get("items")
+        inner = [(items, each, f"{at}[{i}]") for i, each in enumerate(value)]
+    elif isinstance(value, dict):
+        known, rest = schema.get("properties", {}), schema.get("additionalProperties")
+        for name in value:
+            if name not in known and rest is False:
+                return unknown_name(at, name, known)
+        inner = [
+            (known.get(name, rest), each, _joined(at, f".{name}"))
+            for name, each in value.items()
+        ]
+    faults = (_unknown_name(*each) for each in inner if isinstance(each[0], dict))
+    return next(filter(None, faults), "")
+
+
+def unknown_name(at: str, name: str, known: Iterable[str]) -> str:
+    """Write the fault of a name that a schema does not know."""
+    allowed = ", ".join(known)
+    place = _joined(at, f".{short(name)}")
+    return f"{place}: unknown name; {f'expected {allowed}' if allowed else 'none is'}."
+
+
+def short(text: str, n_chars: int = 60) -> str:
+    """Return a text on one line, printable, its end cut off where it is long."""
+    return printable(text if len(text) <= n_chars else f"{text[: n_chars - 3]}...")
+
+
+def _name(type_: object) -> str:
+    return str(getattr(type_, "__qualname__", type_))
+
+
+# pydantic
+
+
+def is_model(annotation: object) -> bool:
+    """Say whether a type is a pydantic model, without loading pydantic."""
+    model = getattr(sys.modules.get("pydantic"), "BaseModel", ())
+    return isinstance(annotation, type) and issubclass(annotation, model)
+
+
+def _to_model(model: Any, value: object) -> object:  # noqa: ANN401 - pydantic's class
+    """Build a model; strict, so that a text is not taken for a number."""
+    errors: Callable[[], list[dict[str, Any]]]
+    try:
+        return model.model_validate_json(json.dumps(value), strict=True)
+    except ValueError as problem:
+        if not hasattr(problem, "errors"):
+            raise
+        errors = problem.errors
+    first = errors()[0]
+    steps = [f"[{s}]" if isinstance(s, int) else f".{s}" for s in first["loc"]]
+    raise _ModelError("".join(steps), first["msg"])
+
+
+def _model_schema(model: Any, writer: _SchemaWriter) -> Schema:  # noqa: ANN401 - pydantic's class
+    try:
+        whole = model.model_json_schema()
+        schema: Schema = _inlined(whole, whole.get("$defs", {}), MAX_MODEL_DEPTH)
+        json.dumps(schema, allow_nan=False)
     except RecursionError:
-        faults.add("The value is nested too deep.")
-    if faults:
-        raise ToolCallError(" ".join(faults.told()), faults=faults.told())
-    return got
-
-
-def inner(function: Any) -> Any:  # noqa: ANN401 - any callable
-    """Return what a partial, or an object that can be called, runs in the end."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    is_plain = inspect.isroutine(function) or isinstance(function, type)
-    return function if is_plain else type(function).__call__
-
-
-def record_of(function: Callable[..., object], name: str, texts: Texts) -> Record:
-    """Read a function's parameters.
-
-    Args:
-        function: A function, method, partial or object that can be called.
-        name: As the tool will be called, for errors.
-        texts: What its docstring says.
-
-    Raises:
-        ToolSchemaError: Something cannot be described.
-    """
-    try:
-        found = inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        raise ToolSchemaError(
-            f"{name} tells nothing of its parameters; write a function around it with "
-            "annotations."
-        ) from None
-    is_set = _set_already(function)
-    offered = [each for each in found.values() if each.name not in is_set]
-    for each in offered:
-        _check_parameter(each, name)
-    hints = _hints(function, [each.name for each in offered], name)
-    return Record(
-        fields=tuple(_field(each, hints[each.name], name, texts) for each in offered)
+        reason = "holds itself, which has no end as a schema"
+    except Exception as problem:  # noqa: BLE001 - a model may raise anything
+        reason = f"has no schema ({short(str(problem), 200)})"
+    else:
+        return schema
+    raise writer.refusal(
+        f"is the model {model.__name__}, which {reason}", "use fields of simple types"
     )
 
 
-def _check_parameter(parameter: inspect.Parameter, name: str) -> None:
-    place = Place(f"{name}: the parameter {parameter.name!r}")
-    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-        stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
-        raise place.refusal(
-            f"takes any number of values ({stars}{parameter.name})",
-            "name each one, or take a list or a dict[str, ...]",
-        )
-    if parameter.kind is parameter.POSITIONAL_ONLY:
-        raise place.refusal(
-            "can only be given by position, and calls give values by name",
-            "take the / out of the signature",
-        )
-    if parameter.annotation is _NONE and parameter.name in ("self", "cls"):
-        raise place.refusal(
-            "is the object of a method", "offer the method of an object: thing.method"
-        )
-    if parameter.annotation is _NONE:
-        raise place.refusal(
-            "has no annotation", f"say its type, as in {parameter.name}: str"
-        )
-
-
-def _field(
-    parameter: inspect.Parameter, hint: object, name: str, texts: Texts
-) -> Field:
-    place = Place(f"{name}: the parameter {parameter.name!r}")
-    annotation, text = split_annotated(hint, place)
-    kind = kind_of(annotation, place)
-    if parameter.default is None:  # `city: str = None` allows None
-        kind = _or_null(kind)
-    has_default = parameter.default is not _NONE
-    return Field(
-        name=parameter.name,
-        kind=kind,
-        is_required=not has_default,
-        description=text or texts.params.get(parameter.name, ""),
-        default=default_of(parameter.default) if has_default else NO_DEFAULT,
-    )
-
-
-def _or_null(kind: Kind) -> Kind:
-    faults = Faults()
-    kind.read(None, "", faults)
-    return OneOf((kind, Null())) if faults else kind
-
-
-def _set_already(function: Any) -> set[str]:  # noqa: ANN401 - any callable
-    """Return the names that partials have set."""
-    names: set[str] = set()
-    while isinstance(function, functools.partial):
-        names |= function.keywords.keys()
-        function = function.func
-    return names
-
-
-def _hints(function: object, names: list[str], name: str) -> Mapping[str, Any]:
-    """Read the annotations of the parameters, and of nothing else.
-
-    What a function returns is not offered, so its annotation may name anything.
-    """
-    written = inspect.unwrap(inner(function))
-    annotations = getattr(written, "__annotations__", {})
-
-    def stand_in() -> None: ...
-
-    stand_in.__annotations__ = {
-        each: annotations[each] for each in names if each in annotations
+def _inlined(schema: Any, known: dict[str, Any], depth: int) -> Any:  # noqa: ANN401 - JSON
+    """Replace references by what they name; the document shows none."""
+    if depth <= 0:
+        raise RecursionError
+    if isinstance(schema, list):
+        return [_inlined(each, known, depth - 1) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        named = known[schema["$ref"].rsplit("/", 1)[-1]]
+        rest = {name: each for name, each in schema.items() if name != "$ref"}
+        return _inlined({**named, **rest}, known, depth - 1)
+    kept = {
+        name: _inlined_word(name, each, known, depth)
+        for name, each in schema.items()
+        if name not in ("$defs", "discriminator", "title")
     }
-    return hints_of(stand_in, Place(name), getattr(written, "__globals__", {}))
+    if kept.get("type") == "object" and "properties" in kept:
+        kept.setdefault("required", [])
+        kept.setdefault("additionalProperties", False)
+    return kept
 
 
-def _called(function: object) -> str:
-    return str(getattr(inner(function), "__name__", type(function).__name__))
-
-
-def _named(type_: object) -> str:
-    return str(getattr(type_, "__name__", type_))
+def _inlined_word(name: str, value: Any, known: dict[str, Any], depth: int) -> Any:  # noqa: ANN401 - JSON
+    if name in ("default", "enum", "examples", "const"):  # values, not schemas
+        return value
+    if name == "properties":  # whose names may be words of JSON schema
+        return {key: _inlined(each, known, depth - 1) for key, each in value.items()}
+    return _inlined(value, known, depth - 1)

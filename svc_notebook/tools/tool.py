@@ -1,29 +1,21 @@
-"""A tool: a Python function with the definition that is sent of it.
+"""A tool: a Python function and the definition that is sent for it.
 
-What it is not: it checks and runs no call (`calling`), and is kept in no registry.
-
-Rules: whatever cannot be described is refused when the tool is made; the definition
-has the shape that the document shows; a tool can still be called like its function
-(doc: Tool definition).
+What cannot be described is refused when the tool is made. A tool can still be
+called like its function (doc: Tool definition).
 """
 
-import copy
 import functools
 import inspect
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, overload
 
 from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
 from svc_notebook.service.message import check_text
-from svc_notebook.service.tool import check_definition
 
-from .docs import texts_of
-from .faults import short
-from .ready import Ready
-from .records import Record
-from .schema import inner, record_of
+from .definition import ReadyParameters, read_definition, sendable
+from .parameters import Parameters, inner
+from .schema import texts_of
 
 _COPIED = ("__module__", "__name__", "__qualname__", "__doc__")
 
@@ -35,17 +27,17 @@ class Tool:
     Attributes:
         name: As the model calls it.
         definition: Exactly as it is sent (doc: Tool definition).
-        parameters: Reads and checks a call's arguments.
-        function: What runs; None for a definition alone, whose calls are handed back.
+        parameters: Checks a call's arguments.
+        function: What runs; None for a definition alone, whose calls are not run.
         is_async: Whether its result has to be awaited.
         confirm: Whether the user is asked before each call.
-        timeout_s: Seconds a call may take; None for the door's own limit.
+        timeout_s: Seconds a call may take; None for the caller's limit.
         max_result_tokens: Estimated tokens a result may have; None for the usual.
     """
 
     name: str
     definition: dict[str, Any]
-    parameters: "Record | Ready"
+    parameters: Parameters | ReadyParameters
     _: KW_ONLY
     function: Callable[..., Any] | None = None
     is_async: bool = False
@@ -63,7 +55,7 @@ class Tool:
         object.__setattr__(self, "__wrapped__", self.function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the function's
-        """Call the function as ever."""
+        """Call the function directly."""
         if self.function is None:
             raise ToolCallError(
                 f"{self.name} is a definition without a function; run its calls "
@@ -78,12 +70,12 @@ class Tool:
 
     @property
     def description(self) -> str:
-        """What the model is told of it."""
+        """What the model reads about it."""
         return str(self.definition["function"].get("description") or "")
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """What a call can give."""
+        """The names of the parameters."""
         schema = self.definition["function"].get("parameters") or {}
         return tuple(schema.get("properties") or {})
 
@@ -126,14 +118,14 @@ def tool(
     `Annotated[int, "text"]` describes a parameter too (doc: Tool definition).
 
     Args:
-        function: The function; left out where `@svc.tool(...)` stands above it.
+        function: The function; left out in the form `@svc.tool(...)`.
         name: What the model calls it; the function's own name if not given.
         confirm: Whether you are asked before each call.
         timeout_s: Seconds one call may take, above 0; the usual limit if not given.
         max_result_tokens: Estimated tokens of one result, at least 1; 1500 if not
             given. What is longer is cut in the middle.
-        definition: A ready-made definition, sent in place of one that is read off
-            the function; its calls are checked against its schema.
+        definition: A ready-made definition to send instead; calls are checked
+            against its schema.
 
     Returns:
         A `Tool`, which can be called like the function.
@@ -157,7 +149,7 @@ def tool(
 
     def made(function: Callable[..., Any]) -> Tool:
         _check_function(function)
-        read: tuple[str, dict[str, Any], Record | Ready] = (
+        read: tuple[str, dict[str, Any], Parameters | ReadyParameters] = (
             _of_function(function, name)
             if definition is None
             else _of_definition(definition, name)
@@ -170,7 +162,7 @@ def tool(
 
 
 def from_definition(definition: Mapping[str, Any]) -> Tool:
-    """Make a tool of a ready-made definition: its calls are handed back.
+    """Make a tool of a ready-made definition, without a function.
 
     Raises:
         ToolSchemaError: It is not as the document shows it.
@@ -180,14 +172,14 @@ def from_definition(definition: Mapping[str, Any]) -> Tool:
 
 def _of_function(
     function: Callable[..., Any], name: str | None
-) -> tuple[str, dict[str, Any], Record]:
+) -> tuple[str, dict[str, Any], Parameters]:
     source = inner(function)
     own = getattr(source, "__name__", "")
     if source is not function and own == "__call__":  # an object that can be called
         own = type(_unbound(function)).__name__
     called = _checked_name(own if name is None else name)
     texts = texts_of(source)
-    parameters = record_of(function, called, texts)
+    parameters = Parameters(function, called, texts)
     # The document shows a description in every definition: never an empty one.
     description = texts.description or called.replace("_", " ").strip() or called
     definition = {
@@ -198,8 +190,7 @@ def _of_function(
             "parameters": parameters.schema,
         },
     }
-    _check_sendable(definition)
-    return called, definition, parameters
+    return called, sendable(definition), parameters
 
 
 def _unbound(function: Any) -> Any:  # noqa: ANN401 - any callable
@@ -210,53 +201,20 @@ def _unbound(function: Any) -> Any:  # noqa: ANN401 - any callable
 
 def _of_definition(
     definition: Mapping[str, Any], name: str | None
-) -> tuple[str, dict[str, Any], Ready]:
-    try:
-        check_definition(definition)
-    except ParameterError as problem:
-        reason = str(problem)
-    else:
-        copied = _copied(definition)
-        called = copied["function"]["name"]
-        if name not in (None, called):
-            raise ToolSchemaError(
-                f"The definition is called {called!r} and name={name!r}; give one."
-            )
-        _check_sendable(copied)
-        parameters = copied["function"].get("parameters")
-        return _checked_name(called), copied, Ready.of(parameters, called)
-    raise ToolSchemaError(reason)
-
-
-def _copied(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy a definition, so that what is sent stays what is checked against."""
-    try:
-        return copy.deepcopy(dict(definition))
-    except Exception:  # noqa: BLE001 - it may hold anything
+) -> tuple[str, dict[str, Any], ReadyParameters]:
+    copied = read_definition(definition)
+    called = _checked_name(copied["function"]["name"])
+    if name not in (None, called):
         raise ToolSchemaError(
-            "A tool definition holds something other than JSON; give texts, numbers, "
-            "lists and dicts (doc: Tool definition)."
-        ) from None
-
-
-def _check_sendable(definition: dict[str, Any]) -> None:
-    """Refuse what JSON or UTF-8 cannot carry, before it fails on the way."""
-    try:
-        json.dumps(definition, allow_nan=False, ensure_ascii=False).encode()
-    except (TypeError, ValueError, RecursionError) as problem:
-        reason = short(f"{type(problem).__name__}: {problem}", 200)
-    else:
-        return
-    raise ToolSchemaError(
-        f"A tool definition holds what cannot be sent as JSON ({reason}); give texts, "
-        "numbers, lists and dicts (doc: Tool definition)."
-    )
+            f"The definition is called {called!r} and name={name!r}; give one."
+        )
+    return called, copied, ReadyParameters(copied["function"].get("parameters"), called)
 
 
 def _check_function(function: object) -> None:
     if isinstance(function, Tool):
         raise ToolSchemaError(
-            f"{function.name} is a tool already; give its function: "
+            f"{function.name} is a tool already; pass its function: "
             f"svc.tool({function.name}.function, ...)."
         )
     if isinstance(function, type) or not callable(function):
@@ -266,14 +224,14 @@ def _check_function(function: object) -> None:
             else (f"of type {type(function).__name__}")
         )
         raise ToolSchemaError(
-            f"A tool is a function, and this is {what}; write a function that makes "
-            "or uses it."
+            f"A tool must be a function, and this is {what}; write a function that "
+            "uses it."
         )
     source = inner(function)
     if inspect.isgeneratorfunction(source) or inspect.isasyncgenfunction(source):
         raise ToolSchemaError(
-            f"{source.__name__} yields its results one by one, and a call is answered "
-            "once; return a list."
+            f"{source.__name__} yields its results, but a call has one answer; return "
+            "a list."
         )
 
 
@@ -297,7 +255,7 @@ def _checked_name(name: object) -> str:
 def _checked_flag(confirm: object) -> bool:
     if isinstance(confirm, bool):
         return confirm
-    raise ToolSchemaError(f"confirm={confirm!r} is neither True nor False.")
+    raise ToolSchemaError(f"confirm must be True or False; got {confirm!r}.")
 
 
 def _checked_positive(
@@ -310,5 +268,5 @@ def _checked_positive(
     is_number = isinstance(value, types) and not isinstance(value, bool)
     if is_number and 0 < value < float("inf"):
         return value
-    kind = "whole number" if types == (int,) else "number"
-    raise ToolSchemaError(f"{name}={value!r} is not allowed; give a {kind} above 0.")
+    kind = "an integer" if types == (int,) else "a number"
+    raise ToolSchemaError(f"{name} must be {kind} above 0; got {value!r}.")

@@ -18,7 +18,7 @@ from svc_notebook.ledger.store import Ledger
 from svc_notebook.ledger.tool_runs import ToolRow, row_of
 from svc_notebook.service.message import Message
 
-from .calling import ToolRun
+from .call import ToolRun
 
 MAX_NEWEST = 200
 Keep = Callable[[Exchange, ToolRun], None]

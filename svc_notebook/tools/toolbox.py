@@ -1,8 +1,6 @@
 """A toolbox: the tools offered in one request.
 
-What it is not: a registry. Nothing is offered that was not given.
-
-Rules: frozen; no two tools have one name, since a call says no more than that.
+It cannot be changed, and no two tools have the same name.
 """
 
 import copy
@@ -13,11 +11,11 @@ from typing import Any
 from svc_notebook.errors import ToolCallError, ToolSchemaError
 from svc_notebook.tokens import estimate_prompt_tokens
 
-from .faults import short
+from .schema import short
 from .tool import Tool, from_definition, tool
 
 Offer = Tool | Callable[..., Any] | Mapping[str, Any]
-"""What can be offered: a tool, a function, or a ready-made definition."""
+"""A tool, a function, or a ready-made definition."""
 
 _QUIET = "opacity:.7;font-size:90%"
 
@@ -27,10 +25,10 @@ class Toolbox:
 
     Args:
         offers: Functions, tools made with `svc.tool`, and ready-made definitions
-            (whose calls are handed back, since they have no function).
+            (whose calls are not run, since they have no function).
 
     Raises:
-        ToolSchemaError: One cannot be described, or two have one name.
+        ToolSchemaError: One cannot be described, or two have the same name.
 
     Example:
         >>> box = svc.Toolbox([weather, lookup])  # doctest: +SKIP
@@ -43,15 +41,15 @@ class Toolbox:
             offers, Iterable
         ):
             raise ToolSchemaError(
-                f"A toolbox is made of a list of functions, and this is "
-                f"{type(offers).__name__}; write svc.Toolbox([...])."
+                f"A toolbox takes a list of functions; got {type(offers).__name__}. "
+                "Write svc.Toolbox([...])."
             )
         self._tools: dict[str, Tool] = {}
         for each in offers:
             made = _to_tool(each)
             if made.name in self._tools:
                 raise ToolSchemaError(
-                    f"Two tools are called {made.name!r}; name one anew, as in "
+                    f"Two tools are called {made.name!r}; rename one, as in "
                     'svc.tool(function, name="another").'
                 )
             self._tools[made.name] = made
@@ -72,10 +70,10 @@ class Toolbox:
         return estimate_prompt_tokens((), [each.definition for each in self])
 
     def tool(self, name: str) -> Tool:
-        """Return the tool of a name.
+        """Return the tool with a name.
 
         Raises:
-            ToolCallError: There is none; the message names those that there are.
+            ToolCallError: There is none; the message lists the tools.
         """
         if name in self._tools:
             return self._tools[name]
@@ -94,7 +92,7 @@ class Toolbox:
         return name in self._tools
 
     def __add__(self, other: object) -> "Toolbox":
-        """Offer the tools of both; the very same tool in both is offered once."""
+        """Offer the tools of both; a tool that is in both is offered once."""
         others = to_toolbox(other)
         mine = list(self)
         return Toolbox([*mine, *(each for each in others if each not in mine)])
@@ -104,7 +102,7 @@ class Toolbox:
 
     def _repr_html_(self) -> str:
         """Draw the tools as a table."""
-        from svc_notebook.display.markup import to_text  # noqa: PLC0415 - drawn
+        from svc_notebook.display.markup import to_text  # noqa: PLC0415 - where it is shown
 
         rows = "".join(
             "<tr>"
@@ -125,7 +123,7 @@ class Toolbox:
 
 
 def to_toolbox(given: object) -> Toolbox:
-    """Make a toolbox of whatever a door was given.
+    """Make a toolbox of tools in any form.
 
     Args:
         given: A toolbox, a tool, a function, a ready-made definition, a list of
@@ -151,7 +149,7 @@ def _to_tool(given: object) -> Tool:
     if callable(given):
         return tool(given)
     raise ToolSchemaError(
-        f"A tool is a function, a svc.tool or a definition, and this is "
+        "A tool is a function, a svc.tool or a definition; got "
         f"{type(given).__name__}: {short(repr(given))}."
     )
 

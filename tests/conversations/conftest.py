@@ -13,8 +13,9 @@ from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.message import Prompt
 from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.session import isolated
-from svc_notebook.tools.calling import ToolRun
-from svc_notebook.tools.rounds import Outcome, Rounds, run_rounds
+from svc_notebook.tools.call import ToolRun
+from svc_notebook.tools.permissions import Rounds
+from svc_notebook.tools.rounds import Outcome, run_rounds
 from svc_notebook.tools.toolbox import Toolbox, to_toolbox
 
 MODEL = "svc-v2-8b-instruct"

@@ -6,9 +6,16 @@ from typing import Any
 import pytest
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.tools.consent import Decision, Proposal, Remembered, approve_all
-from svc_notebook.tools.consent_prompt import AtPrompt, proposal_text, to_consent
-from svc_notebook.tools.rounds import Rounds
+from svc_notebook.tools.permissions import (
+    AtPrompt,
+    Decision,
+    Proposal,
+    Remembered,
+    Rounds,
+    approve_all,
+    proposal_text,
+    to_consent,
+)
 from svc_notebook.tools.tool import tool
 from tests.conversations.conftest import MakeDoor
 

@@ -139,11 +139,11 @@ def test_the_assistants_message_goes_back_as_it_came(
     ("name", "arguments", "told"),
     [
         ("add", "{", "not JSON"),
-        ("add", "[1, 2]", "an array"),
+        ("add", "[1, 2]", "not an object"),
         ("add", {"a": 1}, "b"),
         ("add", {"a": 1, "b": 2, "c": 3}, "c"),
-        ("add", {"a": True, "b": 2}, "boolean"),
-        ("add", {"a": "1", "b": 2}, "text"),
+        ("add", {"a": True, "b": 2}, "bool"),
+        ("add", {"a": "1", "b": 2}, "str"),
         ("sum", {"a": 1, "b": 2}, "There is no tool"),
     ],
 )

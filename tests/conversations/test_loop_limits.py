@@ -9,7 +9,8 @@ from svc_notebook.errors import OverBudgetError, ParameterError, SvcError, ToolL
 from svc_notebook.service.message import user
 from svc_notebook.service.request import build_request
 from svc_notebook.tokens import estimate_tokens
-from svc_notebook.tools.rounds import Rounds, RoundsInterrupted
+from svc_notebook.tools.permissions import Rounds
+from svc_notebook.tools.rounds import RoundsInterrupted
 from svc_notebook.tools.tool import tool
 from tests.conversations.conftest import MODEL, MakeDoor
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.tools.consent import Proposal
-from svc_notebook.tools.tool_options import Permit, take_permit
+from svc_notebook.tools.permissions import Permit, Proposal, take_permit
 from tests.conversations.conftest import Serve
 
 WRONG: list[tuple[dict[str, Any], str]] = [

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.tools.consent import Decision
+from svc_notebook.tools.permissions import Decision
 from tests.conversations.conftest import Serve
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from svc_notebook.display.reply import Final
 from svc_notebook.display.stream import Growing, Mode
-from svc_notebook.tools.calling import ToolRun
+from svc_notebook.tools.call import ToolRun
 from tests.display.conftest import Recorder
 
 RUN = ToolRun(call_id="c", name="weather", arguments='{"city": "Rome"}', result="rain")

@@ -2,7 +2,7 @@
 
 from svc_notebook.display.reply import Final
 from svc_notebook.display.tool_calls import call_line, step_html, trail_html, trail_text
-from svc_notebook.tools.calling import ToolRun
+from svc_notebook.tools.call import ToolRun
 
 
 def run(**changes: object) -> ToolRun:

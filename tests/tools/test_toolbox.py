@@ -7,8 +7,8 @@ import pytest
 
 from svc_notebook.errors import ToolCallError, ToolSchemaError
 from svc_notebook.service.tool import FunctionCall, ToolCall
-from svc_notebook.tools.calling import Checked, check_call
-from svc_notebook.tools.consent import (
+from svc_notebook.tools.call import Checked, check_call
+from svc_notebook.tools.permissions import (
     Decision,
     Proposal,
     Remembered,

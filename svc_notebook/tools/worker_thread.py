@@ -1,34 +1,37 @@
-"""Work on a thread of its own, so that a time limit and an interrupt act at once.
+"""Tools on a thread, so that a time limit and an interrupt act at once.
 
-What it is not: it cannot stop the work; Python has no way to end a thread. What does
-not end is left behind on a daemon thread, which ends with the kernel.
-
-Rules: the waiting thread can be interrupted at any moment; context variables are
-those of the caller, so that what the work prints finds its cell.
+Python cannot end a thread: a plain function that was stopped keeps running on a
+daemon thread, which ends with the kernel.
 """
 
+import asyncio
+import inspect
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
 from typing import Any
 
+from .tool import Tool
+from .toolbox import Toolbox
+
 _LOOK_S = 0.5  # on some systems only a wait with an end lets an interrupt in
+_STOP_LOOK_S = 0.05
 _HERE = str(Path(__file__).parent)
 
 
 @dataclass(slots=True)
 class Work:
-    """Something that runs apart, and what has come of it.
+    """A function that runs on a thread, and its outcome.
 
     Attributes:
-        run: What is done.
+        run: The function.
         value: What it returned.
-        problem: What it raised instead; None if nothing.
+        problem: What it raised; None if nothing.
         has_ended: Set when it is over.
     """
 
@@ -40,7 +43,7 @@ class Work:
 
     @classmethod
     def start(cls, run: Callable[[], Any], *, name: str) -> "Work":
-        """Begin some work on a thread of that name.
+        """Start a function on a thread with that name.
 
         Raises:
             RuntimeError: There can be no more threads.
@@ -50,7 +53,7 @@ class Work:
         return work
 
     def begin(self, *, name: str) -> None:
-        """Begin, on a thread of that name.
+        """Start, on a thread with that name.
 
         Raises:
             RuntimeError: There can be no more threads.
@@ -60,7 +63,7 @@ class Work:
         self.thread.start()
 
     def wait(self, limit_s: float | None) -> bool:
-        """Wait until it is over or the limit has passed; say which: True, over.
+        """Wait until it ends or the limit has passed; True if it ended.
 
         Raises:
             KeyboardInterrupt: The user stopped the waiting.
@@ -74,7 +77,7 @@ class Work:
         return True
 
     def where(self) -> str:
-        """Show where it is now, as a traceback does; empty if it is over."""
+        """Return the current stack as in a traceback; empty if it has ended."""
         thread = self.thread
         if thread is None or thread.ident is None:
             return ""
@@ -90,7 +93,7 @@ class Work:
     def _do(self) -> None:
         try:
             self.value = self.run()
-        except BaseException as problem:  # noqa: BLE001 - told to whoever waits
+        except BaseException as problem:  # noqa: BLE001 - given to the caller
             self.problem = problem
         finally:
             self.has_ended.set()
@@ -104,8 +107,47 @@ def traceback_of(problem: BaseException) -> str:
     try:
         return "".join(traceback.format_exception(type(problem), problem, trace))
     except Exception:  # noqa: BLE001 - the error's own text may raise anything
-        return f"{type(problem).__name__}, which cannot be shown\n"
+        return f"{type(problem).__name__}, whose text cannot be read\n"
 
 
 def _is_ours(filename: str) -> bool:
     return str(Path(filename).parent) == _HERE
+
+
+def stoppable(toolbox: Toolbox, check_stop: Callable[[], None]) -> Toolbox:
+    """Return the same tools, each of which can be stopped from another thread.
+
+    Args:
+        toolbox: What is offered.
+        check_stop: Raises a KeyboardInterrupt to stop them; called often.
+    """
+    return Toolbox([_stoppable(tool, check_stop) for tool in toolbox])
+
+
+def _stoppable(tool: Tool, check_stop: Callable[[], None]) -> Tool:
+    function = tool.function
+    if function is None:
+        return tool
+
+    def call(**arguments: Any) -> object:  # noqa: ANN401 - the tool's own
+        work = Work.start(lambda: function(**arguments), name=f"tool {tool.name}")
+        while not work.wait(_STOP_LOOK_S):
+            check_stop()
+        if work.problem is not None:
+            raise work.problem
+        if inspect.isawaitable(work.value):
+            return _awaited(work.value, check_stop)
+        return work.value
+
+    return replace(tool, function=call)
+
+
+async def _awaited(returned: Awaitable[Any], check_stop: Callable[[], None]) -> object:
+    task = asyncio.ensure_future(returned)
+    try:
+        while not task.done():
+            await asyncio.wait({task}, timeout=_STOP_LOOK_S)
+            check_stop()
+    finally:
+        task.cancel()
+    return task.result()

@@ -1,0 +1,289 @@
+"""Types as JSON schemas, and what cannot be described."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
+from datetime import date, datetime
+from enum import Enum, IntEnum
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NewType,
+    NotRequired,
+    Optional,
+    Required,
+    TypedDict,
+    TypeVar,
+)
+
+import pandas as pd
+import pytest
+from annotated_types import Gt
+from pydantic.dataclasses import dataclass as pydantic_dataclass
+
+from svc_notebook.errors import ToolSchemaError
+from svc_notebook.tools.schema import schema_of
+from svc_notebook.tools.tool import tool
+
+
+class Unit(Enum):
+    """Degrees."""
+
+    CELSIUS = "celsius"
+    FAHRENHEIT = "fahrenheit"
+
+
+class Level(IntEnum):
+    """How much."""
+
+    LOW = 1
+    HIGH = 2
+
+
+@dataclass
+class Point:
+    """A place on Earth.
+
+    Attributes:
+        latitude: Degrees north.
+        longitude: Degrees east.
+    """
+
+    latitude: float
+    longitude: float = 0.0
+    marks: list[str] = field(default_factory=list)
+    n_seen: int = field(default=0, init=False)
+
+
+class Order(TypedDict, total=False):
+    """An order."""
+
+    item: Required[str]
+    amount: Annotated[int, "How many."]
+
+
+class Paid(Order):
+    """An order that was paid."""
+
+    price: float
+    note: NotRequired[str]
+
+
+@dataclass
+class Tree:
+    """Holds itself."""
+
+    name: str
+    branches: "list[Tree]"
+
+
+@dataclass
+class Starting:
+    """Wants something that it does not keep."""
+
+    seed: InitVar[int]
+
+
+@pydantic_dataclass
+class Bounded:
+    """Has checks that only pydantic runs."""
+
+    number: int
+
+
+Item = TypeVar("Item")
+
+
+@dataclass
+class Box(Generic[Item]):
+    """Holds anything."""
+
+    item: Item
+
+
+UserId = NewType("UserId", int)
+
+
+def _properties(function: Callable[..., object]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = tool(function).definition["function"][
+        "parameters"
+    ]["properties"]
+    return found
+
+
+def _property(annotation: Any) -> dict[str, Any]:  # noqa: ANN401 - any type
+    """Return the schema of one parameter of a type."""
+
+    def asked(given: Any) -> None:  # noqa: ANN401 - replaced below
+        """Ask."""
+
+    asked.__annotations__["given"] = annotation
+    return _properties(asked)["given"]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "schema"),
+    [
+        (str, {"type": "string"}),
+        (int, {"type": "integer"}),
+        (float, {"type": "number"}),
+        (bool, {"type": "boolean"}),
+        (date, {"type": "string", "format": "date"}),
+        (datetime, {"type": "string", "format": "date-time"}),
+        (UserId, {"type": "integer"}),
+        (Level, {"type": "integer", "enum": [1, 2]}),
+        (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
+        (Literal["a", 1], {"type": ["string", "integer"], "enum": ["a", 1]}),
+        (Sequence[str], {"type": "array", "items": {"type": "string"}}),
+        (Iterable[int], {"type": "array", "items": {"type": "integer"}}),
+        (
+            set[str],
+            {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+        ),
+        (tuple[int, ...], {"type": "array", "items": {"type": "integer"}}),
+        (
+            tuple[float, float],
+            {
+                "type": "array",
+                "items": {"type": "number"},
+                "minItems": 2,
+                "maxItems": 2,
+            },
+        ),
+        (
+            Mapping[str, int],
+            {"type": "object", "additionalProperties": {"type": "integer"}},
+        ),
+        (Optional[str], {"type": ["string", "null"]}),  # noqa: UP045 - written so
+        (list[str] | None, {"type": ["array", "null"], "items": {"type": "string"}}),
+        (
+            Unit | None,
+            {"type": ["string", "null"], "enum": ["celsius", "fahrenheit", None]},
+        ),
+        (
+            Unit | int,
+            {
+                "anyOf": [
+                    {"type": "string", "enum": ["celsius", "fahrenheit"]},
+                    {"type": "integer"},
+                ]
+            },
+        ),
+        (int | float, {"anyOf": [{"type": "integer"}, {"type": "number"}]}),
+        (Annotated[int, "How many."], {"type": "integer", "description": "How many."}),
+        (
+            Box[int],
+            {
+                "type": "object",
+                "description": "Holds anything.",
+                "properties": {"item": {"type": "integer"}},
+                "required": ["item"],
+                "additionalProperties": False,
+            },
+        ),
+        (
+            Point,
+            {
+                "type": "object",
+                "description": "A place on Earth.",
+                "properties": {
+                    "latitude": {"type": "number", "description": "Degrees north."},
+                    "longitude": {
+                        "type": "number",
+                        "description": "Degrees east.",
+                        "default": 0.0,
+                    },
+                    "marks": {"type": "array", "items": {"type": "string"}},
+                },
+                "required": ["latitude"],
+                "additionalProperties": False,
+            },
+        ),
+        (
+            Paid,
+            {
+                "type": "object",
+                "description": "An order that was paid.",
+                "properties": {
+                    "item": {"type": "string"},
+                    "amount": {"type": "integer", "description": "How many."},
+                    "price": {"type": "number"},
+                    "note": {"type": "string"},
+                },
+                "required": ["item", "price"],
+                "additionalProperties": False,
+            },
+        ),
+    ],
+)
+def test_types_become_schemas(annotation: object, schema: dict[str, Any]) -> None:
+    """Each type that can be described has this schema."""
+    assert _property(annotation) == schema
+
+
+def test_a_type_alone_has_a_schema() -> None:
+    """A dataclass has the same schema alone as it has as a parameter."""
+    assert schema_of(Point) == _property(Point)
+
+
+def test_a_default_of_none_allows_null() -> None:
+    """`city: str = None` means that null will do."""
+
+    def asked(city: str = None) -> None:  # type: ignore[assignment]  # noqa: RUF013 - as people write it
+        """Ask."""
+
+    assert _properties(asked) == {"city": {"type": ["string", "null"]}}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "reason", "remedy"),
+    [
+        (Any, "any type", "use str, int"),
+        (pd.DataFrame, "DataFrame", "use str, int"),
+        (bytes, "Bytes", "use str, int"),
+        (Item, "any type", "use str, int"),
+        (list, "any type", "list[str]"),
+        (dict, "any type", "list[str]"),
+        (list[object], "object", "use str, int"),
+        (dict[int, str], "keys that are not texts", "dict[str, ...]"),
+        (set[Point], "a set of arrays or objects", "use a list"),
+        (tuple[int, str], "a tuple of different types", "dataclass"),
+        (tuple[()], "a tuple of different types", "tuple[int, ...]"),
+        (Literal[b"x"], "Literal", "use str, int"),
+        (Enum("Odd", {"A": object()}), "Enum", "use str, int"),
+        (date | str, "more than one str-like type", "use str, int"),
+        (Tree, "holds Tree in itself", "depth"),
+        (Starting, "InitVar", "use str, int"),
+        (Bounded, "pydantic dataclass Bounded", "use a pydantic model"),
+        ("Missing", "cannot be read", "TYPE_CHECKING"),
+        ("1 +", "cannot be read", "TYPE_CHECKING"),
+        (Annotated[int, Gt(0)], "only a pydantic model checks", "in a text"),
+    ],
+)
+def test_what_cannot_be_described_is_refused(
+    annotation: object, reason: str, remedy: str
+) -> None:
+    """A type that JSON cannot carry is refused with the parameter and a remedy."""
+    with pytest.raises(ToolSchemaError) as refused:
+        _property(annotation)
+
+    assert reason in str(refused.value)
+    assert remedy in str(refused.value)
+    assert "asked" in str(refused.value)
+
+
+def test_a_default_that_is_no_json_is_left_out() -> None:
+    """The model need not know a default that it could not write."""
+
+    def asked(
+        a: float = float("nan"),
+        b: int = 10**5000,
+        c: str = "\ud800",
+        d: str = "x" * 999,
+    ) -> None:
+        """Ask."""
+
+    properties = _properties(asked)
+
+    assert [each.keys() for each in properties.values()] == [{"type"}] * 4
