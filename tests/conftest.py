@@ -1,8 +1,7 @@
 """What holds for every test: this machine only, nobody's settings, no chance.
 
-What it is not: a store of fixtures. A folder's own fixtures lie in its own
-conftest. Rules: no test connects beyond this machine, no test reads the settings,
-the key or the ledger of whoever runs it, and hypothesis repeats itself.
+No test connects beyond this machine or reads the settings, key or ledger of the person
+who runs it; hypothesis repeats itself. A folder's fixtures are in its own conftest.
 """
 
 import ipaddress
@@ -77,6 +76,16 @@ def pytest_configure() -> None:
     )
     # A patched socket class could be walked around; an audit hook cannot.
     sys.addaudithook(_guard)
+
+
+_SLOW_FOLDERS = ("browser", "demo", "notebook", "notebooks")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what starts kernels, browsers or notebooks; `-m "not slow"` leaves it out."""
+    for item in items:
+        if item.path.parent.name in _SLOW_FOLDERS:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)
