@@ -82,7 +82,7 @@ _SLOW_FOLDERS = ("browser", "demo", "notebook", "notebooks")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what starts kernels, browsers or notebooks; `-m "not slow"` leaves it out."""
+    """Mark kernels, browsers and notebooks; `-m "not slow"` leaves them out."""
     for item in items:
         if item.path.parent.name in _SLOW_FOLDERS:
             item.add_marker(pytest.mark.slow)

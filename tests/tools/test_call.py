@@ -357,12 +357,12 @@ def test_a_hanging_tool_ends_at_its_limit(gate: threading.Event) -> None:
         (LONG_S, {"within_s": SHORT_S}),
         (None, {"timeout_s": LONG_S, "within_s": 0.0512345}),
     ],
-    ids=["door", "total", "both"],
+    ids=["caller", "total", "both"],
 )
 def test_the_doors_limits_hold_too(
     gate: threading.Event, own_s: float | None, limits: dict[str, Any]
 ) -> None:
-    """The door's limit holds where a tool has none; what is left in total, always."""
+    """The caller's limit holds where a tool has none; what is left in total, always."""
 
     def hang() -> None:
         """Hang."""

@@ -12,7 +12,7 @@ from svc_notebook.tokens import estimate_tokens
 from svc_notebook.tools.permissions import Rounds
 from svc_notebook.tools.rounds import RoundsInterrupted
 from svc_notebook.tools.tool import tool
-from tests.conversations.conftest import MODEL, MakeDoor
+from tests.tools.conftest import MODEL, MakeCaller
 
 DONE: dict[str, Any] = {"text": "Done."}
 
@@ -33,15 +33,15 @@ def stop() -> str:
     raise KeyboardInterrupt
 
 
-def test_endless_calls_stop_at_the_limit(make_door: MakeDoor) -> None:
+def test_endless_calls_stop_at_the_limit(make_caller: MakeCaller) -> None:
     """The last round offers no tools; if it calls all the same, that is an error."""
-    door = make_door(calling("ping", times=None))
+    caller = make_caller(calling("ping", times=None))
 
     with pytest.raises(ToolLoopError, match="max_rounds") as caught:
-        door.run([ping], rounds=Rounds(max_rounds=3))
+        caller.run([ping], rounds=Rounds(max_rounds=3))
 
     error = caught.value
-    assert [len(each.tools) for each in door.sent] == [1, 1, 0]
+    assert [len(each.tools) for each in caller.sent] == [1, 1, 0]
     assert len(error.tool_runs) == 2
     assert [each.role for each in error.messages] == [  # type: ignore[attr-defined]  # Messages
         "user",
@@ -53,39 +53,39 @@ def test_endless_calls_stop_at_the_limit(make_door: MakeDoor) -> None:
     assert error.partial is not None
 
 
-def test_the_last_round_may_bring_the_answer(make_door: MakeDoor) -> None:
+def test_the_last_round_may_bring_the_answer(make_caller: MakeCaller) -> None:
     """Without tools on offer the model answers, and that is the end."""
-    door = make_door(calling("ping"), DONE)
+    caller = make_caller(calling("ping"), DONE)
 
-    outcome = door.run([ping], rounds=Rounds(max_rounds=2))
+    outcome = caller.run([ping], rounds=Rounds(max_rounds=2))
 
-    assert [len(each.tools) for each in door.sent] == [1, 0]
+    assert [len(each.tools) for each in caller.sent] == [1, 0]
     assert outcome.completion.text == "Done."
 
 
 def test_a_follow_up_that_breaks_off_keeps_its_text_and_the_trail(
-    make_door: MakeDoor,
+    make_caller: MakeCaller,
 ) -> None:
     """What had come of the answer is the error's partial, the calls with it."""
     cut = {"text": ["So ", "far"], "cut_after": 1, "end": "cut"}
-    door = make_door(calling("ping"), cut, is_streamed=True)
+    caller = make_caller(calling("ping"), cut, is_streamed=True)
 
     with pytest.raises(SvcError) as caught:
-        door.run([ping])
+        caller.run([ping])
 
     partial = caught.value.partial
     assert isinstance(partial, Completion)
     assert [step.result for step in partial.tool_runs] == ["pong"]
 
 
-def test_the_history_of_a_limit_can_be_sent(make_door: MakeDoor) -> None:
+def test_the_history_of_a_limit_can_be_sent(make_caller: MakeCaller) -> None:
     """What the error holds goes on without running anything again."""
-    door = make_door(calling("ping"), calling("ping"), DONE)
+    caller = make_caller(calling("ping"), calling("ping"), DONE)
     with pytest.raises(ToolLoopError) as caught:
-        door.run([ping], rounds=Rounds(max_rounds=2))
+        caller.run([ping], rounds=Rounds(max_rounds=2))
 
     messages: Any = caught.value.messages
-    got = door.client.complete([*messages, user("And now?")], model=MODEL)
+    got = caller.client.complete([*messages, user("And now?")], model=MODEL)
 
     assert got.text == "Done."
 
@@ -107,7 +107,7 @@ def test_limits_that_cannot_be_meant_are_refused(limits: dict[str, Any]) -> None
         Rounds(**limits)
 
 
-def test_the_time_of_all_rounds_ends_them(make_door: MakeDoor) -> None:
+def test_the_time_of_all_rounds_ends_them(make_caller: MakeCaller) -> None:
     """After it no call begins; those left over are answered, and it is an error."""
     now = [0.0]
 
@@ -116,10 +116,10 @@ def test_the_time_of_all_rounds_ends_them(make_door: MakeDoor) -> None:
         now[0] += 20
         return "late"
 
-    door = make_door(calling("slow", "slow"))
+    caller = make_caller(calling("slow", "slow"))
 
     with pytest.raises(ToolLoopError, match="10 s") as caught:
-        door.run([slow], rounds=Rounds(total_s=10), clock=lambda: now[0])
+        caller.run([slow], rounds=Rounds(total_s=10), clock=lambda: now[0])
 
     results = [run.result for run in caught.value.tool_runs]  # type: ignore[attr-defined]  # ToolRuns
     assert results == [
@@ -128,15 +128,15 @@ def test_the_time_of_all_rounds_ends_them(make_door: MakeDoor) -> None:
     ]
 
 
-def test_a_hanging_tool_is_answered_at_its_limit(make_door: MakeDoor) -> None:
+def test_a_hanging_tool_is_answered_at_its_limit(make_caller: MakeCaller) -> None:
     """A tool's time limit is told to the model, and the rounds go on."""
     import threading  # noqa: PLC0415 - here alone
 
     gate = threading.Event()
     hang = tool(gate.wait, name="hang", definition=_bare("hang"))
-    door = make_door(calling("hang"), DONE)
+    caller = make_caller(calling("hang"), DONE)
 
-    outcome = door.run([hang], rounds=Rounds(tool_timeout_s=0.05))
+    outcome = caller.run([hang], rounds=Rounds(tool_timeout_s=0.05))
     gate.set()
 
     assert outcome.tool_runs[0].result.startswith(
@@ -145,18 +145,20 @@ def test_a_hanging_tool_is_answered_at_its_limit(make_door: MakeDoor) -> None:
     assert outcome.completion.text == "Done."
 
 
-def test_an_interrupt_passes_and_leaves_a_history_to_send(make_door: MakeDoor) -> None:
+def test_an_interrupt_passes_and_leaves_a_history_to_send(
+    make_caller: MakeCaller,
+) -> None:
     """Calls answered keep their results; the others say that they were interrupted."""
-    door = make_door(calling("ping", "stop", "ping"), DONE)
+    caller = make_caller(calling("ping", "stop", "ping"), DONE)
 
     with pytest.raises(KeyboardInterrupt) as caught:
-        door.run([ping, stop])
+        caller.run([ping, stop])
 
     stopped = caught.value
     assert isinstance(stopped, RoundsInterrupted)
-    got = door.client.complete(stopped.messages, model=MODEL)
+    got = caller.client.complete(stopped.messages, model=MODEL)
     assert got.text == "Done."
-    assert [run.result for _, run in door.kept] == [
+    assert [run.result for _, run in caller.kept] == [
         "pong",
         "Error: The user interrupted this call; it gave no result.",
         "Error: The user interrupted this call; it gave no result.",
@@ -168,13 +170,15 @@ def test_an_interrupt_passes_and_leaves_a_history_to_send(make_door: MakeDoor) -
     [(403, "without running a tool again"), (400, "has to be changed")],
 )
 def test_a_failing_follow_up_keeps_what_the_tools_gave(
-    make_door: MakeDoor, status: int, said: str
+    make_caller: MakeCaller, status: int, said: str
 ) -> None:
     """The error of a later request holds the history until then, and says so."""
-    door = make_door(calling("ping"), {"error": {"message": "No."}, "status": status})
+    caller = make_caller(
+        calling("ping"), {"error": {"message": "No."}, "status": status}
+    )
 
     with pytest.raises(Exception, match="No") as caught:
-        door.run([ping])
+        caller.run([ping])
 
     messages: Any = caught.value.messages  # type: ignore[attr-defined]  # put there
     assert [each.role for each in messages] == ["user", "assistant", "tool"]
@@ -183,7 +187,7 @@ def test_a_failing_follow_up_keeps_what_the_tools_gave(
 
 @pytest.mark.parametrize("max_tokens", [100, "fit"])
 def test_calls_too_large_to_be_answered_are_not_run(
-    make_door: MakeDoor, max_tokens: Literal["fit"] | int
+    make_caller: MakeCaller, max_tokens: Literal["fit"] | int
 ) -> None:
     """A tool does nothing whose result could not be sent; the calls are named."""
     done: list[str] = []
@@ -194,17 +198,17 @@ def test_calls_too_large_to_be_answered_are_not_run(
         return "taken"
 
     large = {"id": "c", "name": "take", "arguments": {"text": "word " * 20_000}}
-    door = make_door({"tool_calls": [large]}, DONE)
+    caller = make_caller({"tool_calls": [large]}, DONE)
 
     with pytest.raises(OverBudgetError, match="the model's tool calls") as caught:
-        door.run([take], rounds=Rounds(max_tokens=max_tokens))
+        caller.run([take], rounds=Rounds(max_tokens=max_tokens))
 
     assert done == []
     assert "were not run" in caught.value.__notes__[0]
     assert caught.value.partial is not None
 
 
-def test_results_are_fitted_to_what_is_left(make_door: MakeDoor) -> None:
+def test_results_are_fitted_to_what_is_left(make_caller: MakeCaller) -> None:
     """A result of 100 kB keeps its head and tail, and the cut is stated."""
 
     def read() -> str:
@@ -212,11 +216,11 @@ def test_results_are_fitted_to_what_is_left(make_door: MakeDoor) -> None:
         return "begin " + "word " * 20_000 + "end"
 
     free = tool(read, max_result_tokens=100_000)
-    door = make_door(calling("read", "read"), DONE)
+    caller = make_caller(calling("read", "read"), DONE)
 
-    outcome = door.run([free], params={"max_tokens": 1000})
+    outcome = caller.run([free], params={"max_tokens": 1000})
 
-    whole = door.sent[1]
+    whole = caller.sent[1]
     results = [each.content or "" for each in whole.messages if each.role == "tool"]
     assert all("characters left out" in each for each in results)
     assert all(each.startswith("begin") and each.endswith("end") for each in results)
@@ -224,7 +228,7 @@ def test_results_are_fitted_to_what_is_left(make_door: MakeDoor) -> None:
     assert outcome.tool_runs[0].n_cut_tokens > 10_000
 
 
-def test_fitted_replies_are_fitted_in_each_round(make_door: MakeDoor) -> None:
+def test_fitted_replies_are_fitted_in_each_round(make_caller: MakeCaller) -> None:
     """`fit` is found anew, so that results never push a request over the budget."""
 
     def read() -> str:
@@ -232,11 +236,11 @@ def test_fitted_replies_are_fitted_in_each_round(make_door: MakeDoor) -> None:
         return "word " * 20_000
 
     free = tool(read, max_result_tokens=100_000)
-    door = make_door(calling("read"), calling("read"), calling("read"), DONE)
+    caller = make_caller(calling("read"), calling("read"), calling("read"), DONE)
 
-    door.run([free], rounds=Rounds(max_tokens="fit"))
+    caller.run([free], rounds=Rounds(max_tokens="fit"))
 
-    sizes = [each.params["max_tokens"] for each in door.sent]
+    sizes = [each.params["max_tokens"] for each in caller.sent]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] >= 256
 
@@ -250,21 +254,21 @@ def test_fitted_replies_are_fitted_in_each_round(make_door: MakeDoor) -> None:
     ],
 )
 def test_the_part_that_is_too_large_is_named(
-    make_door: MakeDoor, prompt: str, about: str, max_tokens: int, named: str
+    make_caller: MakeCaller, prompt: str, about: str, max_tokens: int, named: str
 ) -> None:
     """A request that cannot fit is not sent, and the largest part is named."""
-    door = make_door(DONE)
+    caller = make_caller(DONE)
     definition = _bare("ping")
     definition["function"]["description"] = about
 
     with pytest.raises(OverBudgetError, match=named) as caught:
-        door.run(
+        caller.run(
             [tool(ping, definition=definition)],
             prompt,
             params={"max_tokens": max_tokens},
         )
 
-    assert door.sent == []
+    assert caller.sent == []
     assert "8192" in str(caught.value)
     assert build_request("x", model=MODEL).params == {}
 

@@ -22,7 +22,7 @@ MODEL = "svc-v2-8b-instruct"
 
 
 @dataclass
-class Door:
+class Caller:
     """Asks an emulator that plays a script, and keeps what it sent.
 
     Attributes:
@@ -71,22 +71,22 @@ class Door:
         )
 
 
-MakeDoor = Callable[..., Door]
+MakeCaller = Callable[..., Caller]
 Serve = Callable[..., Emulator]
 
 
 @pytest.fixture
-def make_door() -> Iterator[MakeDoor]:
-    """Return the function that makes doors to emulators of their own."""
+def make_caller() -> Iterator[MakeCaller]:
+    """Return the function that makes callers to emulators of their own."""
     opened: list[Any] = []
 
-    def make(*script: dict[str, Any], is_streamed: bool = False) -> Door:
+    def make(*script: dict[str, Any], is_streamed: bool = False) -> Caller:
         emulator = Emulator(
             script=list(script), limits=False, tokens_per_s=None, first_token_s=0
         ).start()
         client = Client(base_url=emulator.base_url, api_key=emulator.api_key, sinks=())
         opened.extend((client, emulator))
-        return Door(client, is_streamed=is_streamed)
+        return Caller(client, is_streamed=is_streamed)
 
     yield make
     for each in opened:

@@ -9,7 +9,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.service.message import Message, user
 from svc_notebook.tools.tool import tool
 from svc_notebook.tools.toolbox import Toolbox
-from tests.conversations.conftest import Door, MakeDoor
+from tests.tools.conftest import Caller, MakeCaller
 
 
 class Log:
@@ -63,21 +63,21 @@ def calling(*calls: dict[str, Any], **more: object) -> dict[str, Any]:
 DONE: dict[str, Any] = {"text": "Done."}
 
 
-def results(door: Door) -> list[str | None]:
+def results(caller: Caller) -> list[str | None]:
     """Return the contents of the tool messages of the last request."""
-    return [each.content for each in door.sent[-1].messages if each.role == "tool"]
+    return [each.content for each in caller.sent[-1].messages if each.role == "tool"]
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
 def test_a_call_is_run_and_answered(
-    make_door: MakeDoor, log: Log, *, is_streamed: bool
+    make_caller: MakeCaller, log: Log, *, is_streamed: bool
 ) -> None:
     """The function runs with the model's arguments, and its result goes back."""
-    door = make_door(
+    caller = make_caller(
         calling(call("add", {"a": 2, "b": 3})), DONE, is_streamed=is_streamed
     )
 
-    outcome = door.run(log.all)
+    outcome = caller.run(log.all)
 
     assert log.calls == [(2, 3)]
     assert [each.role for each in outcome.messages] == [
@@ -85,17 +85,17 @@ def test_a_call_is_run_and_answered(
         "tool",
         "assistant",
     ]
-    assert results(door) == ["5"]
+    assert results(caller) == ["5"]
     assert outcome.completion.text == "Done."
     assert [run.result for run in outcome.completion.tool_runs] == ["5"]
 
 
 def test_the_assistants_message_goes_back_as_it_came(
-    make_door: MakeDoor, log: Log
+    make_caller: MakeCaller, log: Log
 ) -> None:
     """Order, ids and arguments of calls are sent back byte for byte."""
     odd = '{ "text" :  "\\u0e44\\u0e17\\u0e22" }'
-    door = make_door(
+    caller = make_caller(
         {
             "json": {
                 "choices": [
@@ -125,9 +125,9 @@ def test_the_assistants_message_goes_back_as_it_came(
         DONE,
     )
 
-    door.run(log.all)
+    caller.run(log.all)
 
-    sent = door.sent[1].messages[1]
+    sent = caller.sent[1].messages[1]
     assert sent.content is None
     assert [(each.id, each.function.arguments) for each in sent.tool_calls] == [
         ("z", odd),
@@ -148,15 +148,15 @@ def test_the_assistants_message_goes_back_as_it_came(
     ],
 )
 def test_a_call_that_does_not_fit_is_answered_not_run(
-    make_door: MakeDoor, log: Log, name: str, arguments: object, told: str
+    make_caller: MakeCaller, log: Log, name: str, arguments: object, told: str
 ) -> None:
     """Wrong JSON, wrong arguments and unknown tools become words for the model."""
-    door = make_door(calling(call(name, arguments)), DONE)
+    caller = make_caller(calling(call(name, arguments)), DONE)
 
-    outcome = door.run(log.all)
+    outcome = caller.run(log.all)
 
     assert log.calls == []
-    (result,) = results(door)
+    (result,) = results(caller)
     assert result is not None
     assert result.startswith("Error: ")
     assert told in result
@@ -164,22 +164,24 @@ def test_a_call_that_does_not_fit_is_answered_not_run(
     assert outcome.completion.text == "Done."
 
 
-def test_what_a_tool_raises_is_told_and_shown(make_door: MakeDoor, log: Log) -> None:
+def test_what_a_tool_raises_is_told_and_shown(
+    make_caller: MakeCaller, log: Log
+) -> None:
     """The model gets the message; the traceback is the user's."""
-    door = make_door(calling(call("fail", {"text": "way"})), DONE)
+    caller = make_caller(calling(call("fail", {"text": "way"})), DONE)
 
-    (run,) = door.run(log.all).tool_runs
+    (run,) = caller.run(log.all).tool_runs
 
-    assert results(door) == ["Error: ValueError: no way"]
+    assert results(caller) == ["Error: ValueError: no way"]
     assert run.error == "ValueError: no way"
     assert "raise ValueError" in (run.traceback or "")
 
 
 def test_parallel_calls_are_answered_in_order_by_id(
-    make_door: MakeDoor, log: Log
+    make_caller: MakeCaller, log: Log
 ) -> None:
     """Each call has a tool message with its id, in the order of the calls."""
-    door = make_door(
+    caller = make_caller(
         calling(
             call("name", {"text": "x"}, id_="two"),
             call("fail", {"text": "y"}, id_="one"),
@@ -188,9 +190,9 @@ def test_parallel_calls_are_answered_in_order_by_id(
         DONE,
     )
 
-    door.run(log.all)
+    caller.run(log.all)
 
-    answers = [each for each in door.sent[1].messages if each.role == "tool"]
+    answers = [each for each in caller.sent[1].messages if each.role == "tool"]
     assert [(each.tool_call_id, each.content) for each in answers] == [
         ("two", "<x>"),
         ("one", "Error: ValueError: no y"),
@@ -198,17 +200,19 @@ def test_parallel_calls_are_answered_in_order_by_id(
     ]
 
 
-def test_rounds_go_on_until_the_model_answers(make_door: MakeDoor, log: Log) -> None:
+def test_rounds_go_on_until_the_model_answers(
+    make_caller: MakeCaller, log: Log
+) -> None:
     """Several rounds of calls make one history; tools are offered in each."""
-    door = make_door(
+    caller = make_caller(
         calling(call("name", {"text": "one"}, id_="a")),
         calling(call("name", {"text": "two"}, id_="b"), text="And now:"),
         DONE,
     )
 
-    outcome = door.run(log.all)
+    outcome = caller.run(log.all)
 
-    assert [len(each.tools) for each in door.sent] == [4, 4, 4]
+    assert [len(each.tools) for each in caller.sent] == [4, 4, 4]
     assert [each.role for each in outcome.messages] == [
         "assistant",
         "tool",
@@ -222,18 +226,18 @@ def test_rounds_go_on_until_the_model_answers(make_door: MakeDoor, log: Log) -> 
 
 @pytest.mark.parametrize("reason", ["stop", "tool_calls", "length"])
 def test_calls_are_known_by_their_presence(
-    make_door: MakeDoor, log: Log, reason: str
+    make_caller: MakeCaller, log: Log, reason: str
 ) -> None:
     """Whatever the finish reason says, calls that are there are run."""
     entry = calling(call("name", {"text": "x"}), finish_reason=reason)
-    door = make_door(entry, DONE)
+    caller = make_caller(entry, DONE)
 
-    door.run(log.all)
+    caller.run(log.all)
 
     assert log.calls == ["x"]
 
 
-def test_calls_in_pieces_run_once_whole(make_door: MakeDoor, log: Log) -> None:
+def test_calls_in_pieces_run_once_whole(make_caller: MakeCaller, log: Log) -> None:
     """Interleaved pieces by index, one whole without an index: never glued."""
 
     def chunk(*pieces: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
@@ -245,7 +249,7 @@ def test_calls_in_pieces_run_once_whole(make_door: MakeDoor, log: Log) -> None:
         function = {"arguments": arguments, **more.pop("function", {})}
         return {"index": index, "function": function, **more}
 
-    door = make_door(
+    caller = make_caller(
         {
             "events": [
                 chunk(piece(0, "", id="a", type="function", function={"name": "name"})),
@@ -268,7 +272,7 @@ def test_calls_in_pieces_run_once_whole(make_door: MakeDoor, log: Log) -> None:
         is_streamed=True,
     )
 
-    outcome = door.run(log.all)
+    outcome = caller.run(log.all)
 
     assert log.calls == ["one", "two", "three", "four"]
     assert [run.call_id for run in outcome.tool_runs] == ["a", "b", "c", "d"]
@@ -285,7 +289,7 @@ def test_calls_in_pieces_run_once_whole(make_door: MakeDoor, log: Log) -> None:
     ],
 )
 def test_results_become_texts_or_are_refused_by_name(
-    make_door: MakeDoor, value: object, told: str
+    make_caller: MakeCaller, value: object, told: str
 ) -> None:
     """A dict, None, bytes, an object and half a surrogate pair are all answered."""
 
@@ -293,38 +297,42 @@ def test_results_become_texts_or_are_refused_by_name(
         """Give."""
         return value
 
-    door = make_door(calling(call("give", {})), DONE)
+    caller = make_caller(calling(call("give", {})), DONE)
 
-    door.run([give])
+    caller.run([give])
 
-    (result,) = results(door)
+    (result,) = results(caller)
     assert result is not None
     assert result.startswith(told)
 
 
-def test_a_retried_request_runs_no_call_again(make_door: MakeDoor, log: Log) -> None:
+def test_a_retried_request_runs_no_call_again(
+    make_caller: MakeCaller, log: Log
+) -> None:
     """The follow-up fails once and is sent again; the tool was run once."""
-    door = make_door(
+    caller = make_caller(
         calling(call("name", {"text": "x"})),
         {"error": {"message": "Busy."}, "status": 503},
         DONE,
     )
 
-    outcome = door.run(log.all)
+    outcome = caller.run(log.all)
 
     assert outcome.completion.exchange.n_attempts == 2
     assert log.calls == ["x"]
 
 
-def test_a_definition_alone_hands_its_calls_back(make_door: MakeDoor, log: Log) -> None:
+def test_a_definition_alone_hands_its_calls_back(
+    make_caller: MakeCaller, log: Log
+) -> None:
     """Where nothing here can run a call, none of the reply's calls is run."""
     bare = {"type": "function", "function": {"name": "bare", "parameters": None}}
     del bare["function"]["parameters"]  # type: ignore[attr-defined]  # a mapping
-    door = make_door(
+    caller = make_caller(
         calling(call("name", {"text": "x"}, id_="a"), call("bare", {}, id_="b"))
     )
 
-    outcome = door.run([log.name, bare])
+    outcome = caller.run([log.name, bare])
 
     assert log.calls == []
     assert [each.id for each in outcome.completion.tool_calls] == ["a", "b"]
@@ -332,47 +340,47 @@ def test_a_definition_alone_hands_its_calls_back(make_door: MakeDoor, log: Log) 
 
 
 def test_calls_are_told_and_kept_with_their_exchange(
-    make_door: MakeDoor, log: Log
+    make_caller: MakeCaller, log: Log
 ) -> None:
     """Each call is told at its begin and its end, and kept once."""
-    door = make_door(calling(call("name", {"text": "x"})), DONE)
+    caller = make_caller(calling(call("name", {"text": "x"})), DONE)
 
-    outcome = door.run(log.all)
+    outcome = caller.run(log.all)
 
-    assert [type(each).__name__ for each in door.told] == ["ToolCall", "ToolRun"]
-    assert [run for _, run in door.kept] == list(outcome.tool_runs)
-    assert door.kept[0][0] != outcome.completion.exchange.exchange_id
+    assert [type(each).__name__ for each in caller.told] == ["ToolCall", "ToolRun"]
+    assert [run for _, run in caller.kept] == list(outcome.tool_runs)
+    assert caller.kept[0][0] != outcome.completion.exchange.exchange_id
 
 
-def test_several_choices_are_refused(make_door: MakeDoor, log: Log) -> None:
+def test_several_choices_are_refused(make_caller: MakeCaller, log: Log) -> None:
     """Tools run for one answer; n is refused before anything is sent."""
-    door = make_door(DONE)
+    caller = make_caller(DONE)
 
     with pytest.raises(ParameterError, match="leave n out"):
-        door.run(log.all, params={"n": 2})
+        caller.run(log.all, params={"n": 2})
 
-    assert door.sent == []
+    assert caller.sent == []
 
 
 def test_the_emulator_goes_through_a_whole_tool_conversation(
-    make_door: MakeDoor, log: Log
+    make_caller: MakeCaller, log: Log
 ) -> None:
     """Unscripted, it calls what the prompt names and tells what it was told."""
-    door = make_door()
+    caller = make_caller()
 
-    outcome = door.run(Toolbox([tool(log.add)]), "Use add for 20 and 22.")
+    outcome = caller.run(Toolbox([tool(log.add)]), "Use add for 20 and 22.")
 
     assert log.calls == [(20, 22)]
     assert "add answered: 42." in outcome.completion.text
     assert json.loads(outcome.tool_runs[0].arguments) == {"a": 20, "b": 22}
 
 
-def test_a_history_with_calls_goes_on(make_door: MakeDoor, log: Log) -> None:
+def test_a_history_with_calls_goes_on(make_caller: MakeCaller, log: Log) -> None:
     """What rounds leave is a prompt for the next ones."""
-    door = make_door()
-    first = door.run(log.all, "Use name for Bangkok.")
+    caller = make_caller()
+    first = caller.run(log.all, "Use name for Bangkok.")
 
-    second = door.run(
+    second = caller.run(
         log.all, [*first.completion.messages, Message(role="user", content="Thanks.")]
     )
 

@@ -17,7 +17,7 @@ from svc_notebook.tools.permissions import (
     to_consent,
 )
 from svc_notebook.tools.tool import tool
-from tests.conversations.conftest import MakeDoor
+from tests.tools.conftest import MakeCaller
 
 DONE: dict[str, Any] = {"text": "Done."}
 PROPOSAL = Proposal(call_id="c", name="send", arguments={"to": "Bo"}, about="Send it.")
@@ -122,61 +122,63 @@ def test_a_proposal_is_written_out_whole_and_printable() -> None:
     ],
 )
 def test_a_tool_that_asks_runs_as_decided(
-    make_door: MakeDoor,
+    make_caller: MakeCaller,
     consent: Callable[[Proposal], Decision],
     sent: list[str],
     told: str,
 ) -> None:
     """Approved, denied, unasked, edited, edited wrongly first."""
     post = Post()
-    door = make_door(sending("Bo"), DONE)
+    caller = make_caller(sending("Bo"), DONE)
 
-    (run,) = door.run([post.tool], consent=consent).tool_runs
+    (run,) = caller.run([post.tool], consent=consent).tool_runs
 
     assert post.sent == sent
     assert run.result.startswith(told)
     assert run.is_approved is bool(sent)
 
 
-def test_nobody_is_asked_by_default(make_door: MakeDoor) -> None:
+def test_nobody_is_asked_by_default(make_caller: MakeCaller) -> None:
     """Rounds that are told nothing deny what wants consent."""
     post = Post()
-    door = make_door(sending("Bo"), DONE)
+    caller = make_caller(sending("Bo"), DONE)
 
-    door.run([post.tool])
+    caller.run([post.tool])
 
     assert post.sent == []
 
 
-def test_always_holds_for_later_calls(make_door: MakeDoor) -> None:
+def test_always_holds_for_later_calls(make_caller: MakeCaller) -> None:
     """Said once, it is remembered for the tool, in this and in later rounds."""
     post = Post()
     consent = Remembered(AtPrompt(answering("a")))
-    door = make_door(sending("Bo", "Al"), DONE, sending("Cy"), DONE)
+    caller = make_caller(sending("Bo", "Al"), DONE, sending("Cy"), DONE)
 
-    door.run([post.tool], consent=consent)
-    door.run([post.tool], consent=consent)
+    caller.run([post.tool], consent=consent)
+    caller.run([post.tool], consent=consent)
 
     assert post.sent == ["Bo", "Al", "Cy"]
 
 
-def test_consent_can_be_wanted_for_every_call(make_door: MakeDoor) -> None:
+def test_consent_can_be_wanted_for_every_call(make_caller: MakeCaller) -> None:
     """A setting asks for tools that are not marked too."""
 
     def ping() -> str:
         """Answer."""
         return "pong"
 
-    door = make_door(
+    caller = make_caller(
         {"tool_calls": [{"id": "c", "name": "ping", "arguments": {}}]}, DONE
     )
 
-    (run,) = door.run([ping], rounds=Rounds(ask_for="all")).tool_runs
+    (run,) = caller.run([ping], rounds=Rounds(ask_for="all")).tool_runs
 
     assert run.is_approved is False
 
 
-def test_waiting_for_consent_takes_no_time_of_the_rounds(make_door: MakeDoor) -> None:
+def test_waiting_for_consent_takes_no_time_of_the_rounds(
+    make_caller: MakeCaller,
+) -> None:
     """Somebody who thinks for an hour still gets the call run."""
     now = [0.0]
 
@@ -185,9 +187,9 @@ def test_waiting_for_consent_takes_no_time_of_the_rounds(make_door: MakeDoor) ->
         return Decision(verdict="approve")
 
     post = Post()
-    door = make_door(sending("Bo"), DONE)
+    caller = make_caller(sending("Bo"), DONE)
 
-    door.run([post.tool], consent=think, clock=lambda: now[0])
+    caller.run([post.tool], consent=think, clock=lambda: now[0])
 
     assert post.sent == ["Bo"]
 

@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 import svc_notebook as svc
-from tests.conversations.conftest import Serve
+from tests.tools.conftest import Serve
 
 
 @dataclass

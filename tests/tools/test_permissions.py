@@ -1,4 +1,4 @@
-"""What a caller allows rounds: checked before anything is sent, in every door."""
+"""What a caller allows rounds: checked before anything is sent, in every caller."""
 
 import inspect
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.tools.permissions import Permit, Proposal, take_permit
-from tests.conversations.conftest import Serve
+from tests.tools.conftest import Serve
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"confirm": 5}, "confirm=5 is not allowed"),

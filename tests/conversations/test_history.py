@@ -1,4 +1,4 @@
-"""Whatever is done to a history, it can be sent, and no version is lost."""
+"""A history is a value: changing it gives another one that can be sent."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -8,9 +8,78 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.conversations.history import History, SharedHistory, Turn, Version
+from svc_notebook.conversations.history import (
+    History,
+    SharedHistory,
+    Turn,
+    Version,
+    place_of,
+    said_of,
+)
+from svc_notebook.errors import ParameterError
 from svc_notebook.service.message import Message, assistant, user
 from svc_notebook.service.tool import FunctionCall, ToolCall
+
+
+def answer(name: str, prompt: str) -> Version:
+    """Return a version named after its exchange."""
+    return Version(exchange_id=name, prompt=user(prompt), replies=(assistant(name),))
+
+
+def three_turns() -> History:
+    """Return a history of the turns a, b and c."""
+    history = History()
+    for name in "abc":
+        history = history.answered(name, answer(name + "1", name))
+    return history
+
+
+def test_a_new_turn_comes_last() -> None:
+    """Turns stand in the order in which they were asked."""
+    assert [turn.turn_id for turn in three_turns().turns] == ["a", "b", "c"]
+
+
+def test_asking_again_keeps_the_place_and_the_old_version() -> None:
+    """A turn asked again keeps its place; its answer is a version more."""
+    history = three_turns().answered("b", answer("b2", "b!"))
+
+    turn = history.turns[1]
+    assert [turn.turn_id for turn in history.turns] == ["a", "b", "c"]
+    assert turn.messages == (user("b!"), assistant("b2"))
+    assert [version.exchange_id for version in turn.versions] == ["b1", "b2"]
+    assert [turn.is_stale for turn in history.turns] == [False, False, True]
+
+
+def test_a_turn_builds_on_what_came_before_it() -> None:
+    """A turn asked again sees the turns before it, a new one sees all."""
+    history = three_turns()
+
+    assert [turn.turn_id for turn in history.before("b")] == ["a"]
+    assert [turn.turn_id for turn in history.before("new")] == ["a", "b", "c"]
+
+
+def test_choosing_an_older_version_makes_later_turns_stale() -> None:
+    """The version chosen feeds later turns, which were answered without it."""
+    history = three_turns().answered("b", answer("b2", "b")).choosing(2, 1)
+
+    assert history.turns[1].version == answer("b1", "b")
+    assert history.turns[2].is_stale
+
+
+def test_turns_can_be_pinned_and_hidden() -> None:
+    """Pinning and hiding touch one turn and can be undone."""
+    history = three_turns().toggled(1, pin=True).toggled(2, hide=True)
+
+    assert [turn.is_pinned for turn in history.turns] == [True, False, False]
+    assert [turn.is_hidden for turn in history.turns] == [False, True, False]
+    assert history.toggled(1, pin=True).toggled(2, hide=True) == three_turns()
+
+
+@pytest.mark.parametrize(("turn", "version"), [(0, 1), (4, 1), (1, 2), (1, 0), (-1, 1)])
+def test_there_is_no_other_turn_or_version(turn: int, version: int) -> None:
+    """A turn or version that is not there is refused."""
+    with pytest.raises(IndexError):
+        three_turns().choosing(turn, version)
 
 
 def version(name: str, *, n_choices: int = 1, has_tools: bool = False) -> Version:
@@ -212,3 +281,79 @@ def test_what_is_not_there_cannot_be_changed(turn: int | str) -> None:
 
     with pytest.raises(IndexError):
         history.deleting(turn)
+
+
+LIST = "`%svc history plan` lists them with their versions."
+
+
+def _version(*choices: str) -> Version:
+    several = tuple(map(assistant, choices)) if len(choices) > 1 else ()
+    return Version(
+        exchange_id="x",
+        prompt=user("Hello"),
+        replies=(Message(role="assistant", content=choices[0]),),
+        choices=several,
+    )
+
+
+HISTORY = History(
+    turns=(
+        Turn(turn_id="a", versions=(_version("one"), _version("two"))),
+        Turn(turn_id="b", versions=(_version("A", "B", "C"),)),
+    )
+)
+ONE = History(turns=HISTORY.turns[:1])
+
+
+def _said(history: History, how: str, *numbers: object) -> str:
+    with pytest.raises(ParameterError) as caught, said_of("plan"):
+        getattr(history, how)(*numbers)
+    assert caught.value.param == "turn"
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("how", "numbers", "said"),
+    [
+        ("turn", (9,), "The conversation 'plan' has 2 turns and no turn 9; "),
+        ("turn", (0,), "The conversation 'plan' has 2 turns and no turn 0; "),
+        ("turn", ("zz",), "The conversation 'plan' has 2 turns and no turn 'zz'; "),
+        ("turn", (1.5,), "The conversation 'plan' has 2 turns and no turn 1.5; "),
+        ("choosing", (9, 1), "The conversation 'plan' has 2 turns and no turn 9; "),
+        ("choosing", (1, 9), "Turn 1 of 'plan' has 2 versions and no version 9; "),
+        ("choosing", ("a", 9), "Turn 1 of 'plan' has 2 versions and no version 9; "),
+        ("choosing", (2, 2), "Turn 2 of 'plan' has 1 version and no version 2; "),
+        ("choosing", (1, "2"), "Turn 1 of 'plan' has 2 versions and no version '2'; "),
+        ("picking", (2, 4), "Turn 2 of 'plan' has 3 choices and no choice 4; "),
+        ("picking", (1, 2), "Turn 1 of 'plan' has 1 choice and no choice 2; "),
+        ("deleting", (3,), "The conversation 'plan' has 2 turns and no turn 3; "),
+        ("toggled", (3,), "The conversation 'plan' has 2 turns and no turn 3; "),
+    ],
+)
+def test_what_is_not_there_is_named_with_how_many_there_are(
+    how: str, numbers: tuple[object, ...], said: str
+) -> None:
+    """Turn, version and choice are told apart."""
+    assert _said(HISTORY, how, *numbers) == said + LIST
+
+
+def test_one_turn_is_no_turns() -> None:
+    """The number agrees with its word."""
+    assert "has 1 turn and no turn 2;" in _said(ONE, "turn", 2)
+
+
+def test_a_conversation_without_turns_has_nothing_to_list() -> None:
+    """It says so, and no more."""
+    said = _said(History(), "turn", 1)
+
+    assert said == "The conversation 'plan' has no turns yet."
+
+
+def test_the_only_choice_can_be_picked() -> None:
+    """A reply that came alone is choice 1 of 1: nothing changes."""
+    assert HISTORY.picking(1, 1) == HISTORY
+
+
+def test_a_place_counts_from_nought() -> None:
+    """A number from 1 becomes an index."""
+    assert [place_of(n, 3, "turn") for n in (1, 2, 3)] == [0, 1, 2]

@@ -9,7 +9,7 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.tools.permissions import Decision
-from tests.conversations.conftest import Serve
+from tests.tools.conftest import Serve
 
 
 @svc.tool
