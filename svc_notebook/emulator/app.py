@@ -1,4 +1,8 @@
-"""The emulated service: a request value in, a reply value out.
+"""The page at the emulator's root: what this is, in words.
+
+What it is not: no part of the service; its document shows one operation only.
+
+The emulated service: a request value in, a reply value out.
 
 What it is not: sockets, waiting and threads are `asgi`'s and `server`'s.
 
@@ -18,20 +22,29 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from . import language
-from .ask import Ask
-from .choice import Choice, cut_calls, cut_choice
-from .completion import Head
-from .delivery import JSON, Pace, deliver
-from .fault import Fault
-from .keys import Keys
-from .models import DOCUMENTED, LIMITS
-from .page import write_page
-from .play import play
-from .quota import Quota
-from .reply import Reply, Request, whole
+from .access import DOCUMENTED, LIMITS, Keys, Quota
+from .chat_request import Ask
+from .completion_writer import JSON, Choice, Head, Pace, cut_calls, cut_choice, deliver
+from .http_values import Fault, Reply, Request, whole
 from .rules import read_ask
-from .script import Script
-from .tools import calls_for, told_results
+from .script import Script, play
+from .tool_calls import calls_for, told_results
+
+PAGE = """\
+This is an emulator of a chat completion service, running on this machine only.
+
+It answers POST /v1/chat/completions as the service's document says: it checks
+keys, parameters and limits, and writes whole and streamed replies. Its texts come
+from a very small language model that knows nothing; no reply is a real answer,
+nothing leaves this machine, and nothing is paid for. Every response carries the
+header x-svc-emulator: 1.
+"""
+
+
+def write_page() -> bytes:
+    """Write the page as plain text."""
+    return PAGE.encode()
+
 
 PATH = "/v1/chat/completions"
 _UNAUTHORIZED = 401

@@ -1,4 +1,14 @@
-"""The ASGI application around the emulated service: bodies in, paced bytes out.
+"""The HTTP protocol of the emulator's connections: uvicorn's, made quiet.
+
+What it is not: it parses nothing itself. uvicorn is imported here, so this module
+is imported only when a server is started.
+
+Rules for this file: nothing is printed or logged into the user's program; bytes
+that are not HTTP are answered with the document's error body; the application can
+reach its connection, since scripted faults cut it; a connection on which nothing
+comes, or no whole request in time, is closed.
+
+The ASGI application around the emulated service: bodies in, paced bytes out.
 
 What it is not: it decides no answer. Starlette is imported here, so this module
 is imported only when a server is started.
@@ -7,22 +17,125 @@ Rules for this file: every response carries the mark; a body longer than this
 emulator keeps is read to its end but not kept, and one that says it is far longer
 is not even read; a client that leaves is noticed while a reply is waiting, and
 nothing more is sent for it.
+
+A server in its own thread: from a listening socket until it is closed.
+
+What it is not: it knows no requests. uvicorn is imported here, so this module is
+imported only when a server is started.
+
+Rules for this file: the thread ends with `close` and leaves nothing; connections
+still open then are cut, however slow their other ends are. uvicorn's own `Server`
+is not used: it waits for replies under way and logs where the user's program does.
 """
 
 import asyncio
+import logging
 import os
 import socket
 import struct
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
+import h11
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
+from .http_values import MARK, End, Fault, Reply, Request
 from .record import Ended, Record
-from .reply import MARK, End, Reply, Request
+
+# Made apart from the program's loggers, so that no setting of theirs reaches it.
+_QUIET = logging.Logger("svc_notebook.emulator", logging.CRITICAL + 1)  # noqa: LOG001
+_NOT_HTTP = Fault(status=400, message="The request is not HTTP as it should be.")
+
+
+# From its first byte on a request may take so long to come in.
+REQUEST_TIMEOUT_S = 60.0
+
+
+class QuietProtocol(H11Protocol):
+    """A connection that keeps its noise to itself, and ends when its time is up.
+
+    uvicorn's own timer begins after a response only, and any byte stops it.
+    """
+
+    request_timeout_s = REQUEST_TIMEOUT_S
+    _hang_up_handle: asyncio.TimerHandle | None = None
+    _request_begun_s: float | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
+        """Begin a connection and let the application find it."""
+        self.logger = _QUIET
+        self.access_log = False
+        self.app_state = {**self.app_state, "transport": transport}
+        super().connection_made(transport)
+        self._expect()
+
+    def data_received(self, data: bytes) -> None:
+        """Read what came, and wait for the rest of it no longer than allowed."""
+        if self._request_begun_s is None:
+            self._request_begun_s = self.loop.time()
+        super().data_received(data)
+        self._expect()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, which may already have come in part."""
+        super().on_response_complete()
+        self._expect()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End: nothing is waited for any more."""
+        super().connection_lost(exc)
+        self._stop_waiting()
+
+    def _expect(self) -> None:
+        """Hang up later, unless a request is being answered."""
+        self._stop_waiting()
+        # uvicorn says that there is always a cycle; before the first request is none.
+        is_idle = getattr(self.cycle, "response_complete", True)
+        if not is_idle and not self.cycle.more_body:
+            self._request_begun_s = None
+            return
+        if is_idle and not self.conn.trailing_data[0]:
+            self._request_begun_s = None
+        wait_s = float(self.timeout_keep_alive)
+        if self._request_begun_s is not None:
+            due_s = self._request_begun_s + self.request_timeout_s
+            wait_s = min(wait_s, due_s - self.loop.time())
+        self._hang_up_handle = self.loop.call_later(wait_s, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        """Forget when to hang up."""
+        if self._hang_up_handle is not None:
+            self._hang_up_handle.cancel()
+            self._hang_up_handle = None
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words
+        """Refuse what is not HTTP, and hang up."""
+        body = _NOT_HTTP.to_bytes()
+        headers = [
+            ("content-type", "application/json"),
+            ("content-length", str(len(body))),
+            ("connection", "close"),
+            MARK,
+        ]
+        try:
+            for event in (
+                h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+                h11.Data(data=body),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(event) or b"")
+        except h11.LocalProtocolError:
+            # A reply is already under way on this connection; only hanging up is left.
+            pass
+        self.transport.close()
+
 
 # Far more than 8192 tokens can be; what is longer is refused.
 BODY_KEPT_BYTES = 4 * 2**20
@@ -195,3 +308,76 @@ async def _pause(seconds: float, left: "asyncio.Future[None]") -> None:
         await asyncio.sleep(0)
     if left.done():
         raise _LeftError
+
+
+# How long closing waits for replies under way to notice.
+CLOSE_TIMEOUT_S = 5.0
+
+
+class Running:
+    """A server that runs as soon as it is made.
+
+    Args:
+        wire: A listening socket; closed with the server.
+        app: What answers.
+        keep_alive_s: How long an idle connection is kept.
+    """
+
+    def __init__(
+        self, wire: socket.socket, app: ASGIApp, *, keep_alive_s: float
+    ) -> None:
+        self.port: int = wire.getsockname()[1]
+        self._wire = wire
+        self._state = ServerState()
+        self._config = Config(
+            app, http=QuietProtocol, ws="none", lifespan="off", log_config=None
+        )
+        self._config.load()
+        self._keep_alive_s = keep_alive_s
+        self._is_ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop
+        self._stop: asyncio.Event
+        self._thread = threading.Thread(
+            target=self._run, name=f"svc-emulator-{self.port}", daemon=True
+        )
+        self._thread.start()
+        self._is_ready.wait()
+
+    @property
+    def n_connections(self) -> int:
+        """Count open connections."""
+        return len(self._state.connections)
+
+    def close(self) -> None:
+        """Stop and wait for the thread to end."""
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(CLOSE_TIMEOUT_S)
+
+    def _run(self) -> None:
+        """Serve in this thread until told to stop."""
+        try:
+            with asyncio.Runner() as runner:
+                runner.run(self._serve())
+        finally:
+            self._wire.close()
+            self._is_ready.set()
+
+    async def _serve(self) -> None:
+        """Listen, then cut whatever is under way."""
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        server = await self._loop.create_server(self._connection, sock=self._wire)
+        self._is_ready.set()
+        await self._stop.wait()
+        server.close()
+        for connection in list(self._state.connections):
+            connection.transport.abort()
+        # Aborted connections tell their replies, which then end by themselves.
+        if self._state.tasks:
+            await asyncio.wait(list(self._state.tasks), timeout=CLOSE_TIMEOUT_S / 2)
+
+    def _connection(self) -> QuietProtocol:
+        """Make the protocol of a new connection."""
+        connection = QuietProtocol(self._config, self._state, {})
+        connection.timeout_keep_alive = self._keep_alive_s  # type: ignore[assignment]  # any seconds do
+        return connection

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from .keys import Keys
-from .reply import Request
+from .access import Keys
+from .http_values import Request
 
 KEPT_AT_MOST = 10_000
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from svc_notebook.emulator.access import Keys
 from svc_notebook.emulator.app import Service, Setup
-from svc_notebook.emulator.ask import Ask
-from svc_notebook.emulator.delivery import Pace
-from svc_notebook.emulator.keys import Keys
-from svc_notebook.emulator.reply import Reply, Request
+from svc_notebook.emulator.chat_request import Ask
+from svc_notebook.emulator.completion_writer import Pace
+from svc_notebook.emulator.http_values import Reply, Request
 from svc_notebook.emulator.rules import read_ask
 from svc_notebook.emulator.script import Script
 

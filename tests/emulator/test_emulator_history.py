@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.emulator.ask import Call, Message
-from svc_notebook.emulator.fault import RuleError
-from svc_notebook.emulator.history import read_messages
+from svc_notebook.emulator.chat_request import Call, Message
+from svc_notebook.emulator.http_values import RuleError
+from svc_notebook.emulator.rules import read_messages
 
 USER = {"role": "user", "content": "Go"}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from svc_notebook.emulator.keys import Keys, sent_key
+from svc_notebook.emulator.access import Keys, sent_key
 
 KEYS = Keys(valid=("sk-long-enough", "abc"), revoked=("sk-long",), forbidden=())
 

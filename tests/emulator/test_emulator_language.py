@@ -6,12 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from svc_notebook.emulator.ask import Ask
-from svc_notebook.emulator.brief import Brief, brief_of
-from svc_notebook.emulator.choice import Choice, cut_choice
-from svc_notebook.emulator.language import write
-from svc_notebook.emulator.models import DOCUMENTED
-from svc_notebook.emulator.ngram import learn
+from svc_notebook.emulator.access import DOCUMENTED
+from svc_notebook.emulator.chat_request import Ask
+from svc_notebook.emulator.completion_writer import Choice, cut_choice
+from svc_notebook.emulator.language import Brief, brief_of, learn, write
 
 MakeAsk = Callable[..., Ask]
 

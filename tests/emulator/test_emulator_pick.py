@@ -6,11 +6,9 @@ from random import Random
 
 import pytest
 
-from svc_notebook.emulator.ask import Ask
-from svc_notebook.emulator.choice import cut_choice
-from svc_notebook.emulator.language import write
-from svc_notebook.emulator.pick import options_of, pick
-from svc_notebook.emulator.sampling import Sampling
+from svc_notebook.emulator.chat_request import Ask
+from svc_notebook.emulator.completion_writer import cut_choice
+from svc_notebook.emulator.language import Sampling, options_of, pick, write
 
 LABELS = ("positive", "negative", "neutral")
 

@@ -4,8 +4,7 @@ from typing import Protocol
 
 import pytest
 
-from svc_notebook.emulator.models import LIMITS
-from svc_notebook.emulator.quota import Quota
+from svc_notebook.emulator.access import LIMITS, Quota
 
 
 class SetClock(Protocol):

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.emulator.ask import Ask, Message, Tool
-from svc_notebook.emulator.fault import Fault
+from svc_notebook.emulator.chat_request import Ask, Message, Tool, split_tokens
+from svc_notebook.emulator.http_values import Fault
 from svc_notebook.emulator.rules import read_ask
-from svc_notebook.emulator.tokens import split_tokens
 
 Fields = Callable[..., dict[str, Any]]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.emulator.sampling import (
+from svc_notebook.emulator.language import (
     LIFT,
     WEIGHT,
     Rare,

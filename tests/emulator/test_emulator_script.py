@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from svc_notebook.emulator.app import Service
-from svc_notebook.emulator.reply import End, Piece, Reply
+from svc_notebook.emulator.http_values import End, Piece, Reply
 from svc_notebook.emulator.script import read_script
 from svc_notebook.errors import SettingsError
 

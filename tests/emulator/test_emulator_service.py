@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
+from svc_notebook.emulator.access import FORBIDDEN_KEY, LIMITS, REVOKED_KEY, Keys
 from svc_notebook.emulator.app import Service
-from svc_notebook.emulator.delivery import Pace
-from svc_notebook.emulator.keys import FORBIDDEN_KEY, REVOKED_KEY, Keys
-from svc_notebook.emulator.models import LIMITS
-from svc_notebook.emulator.reply import Piece, Reply, Request
+from svc_notebook.emulator.completion_writer import Pace
+from svc_notebook.emulator.http_values import Piece, Reply, Request
 
 Fields = Callable[..., dict[str, Any]]
 MakeService = Callable[..., Service]

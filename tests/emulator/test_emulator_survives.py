@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from svc_notebook.emulator.app import Service, Setup
-from svc_notebook.emulator.protocol import QuietProtocol
-from svc_notebook.emulator.reply import Request
+from svc_notebook.emulator.asgi import QuietProtocol
+from svc_notebook.emulator.http_values import Request
 from svc_notebook.emulator.server import Emulator
 
 BODY: dict[str, Any] = {

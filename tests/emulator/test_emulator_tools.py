@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svc_notebook.emulator.app import Service
-from svc_notebook.emulator.ask import Ask
-from svc_notebook.emulator.fault import Fault
-from svc_notebook.emulator.reply import Reply
+from svc_notebook.emulator.chat_request import Ask
+from svc_notebook.emulator.http_values import Fault, Reply
 from svc_notebook.emulator.rules import read_ask
-from svc_notebook.emulator.tools import calls_for, told_results
+from svc_notebook.emulator.tool_calls import calls_for, told_results
 
 Fields = Callable[..., dict[str, Any]]
 

@@ -1,4 +1,10 @@
-"""What a request asks for, once the document's rules have passed it.
+"""Cutting text into the emulator's tokens, and counting them.
+
+What it is not: the service's own tokenizer, which its document does not show.
+
+Rules for this file: the pieces of a text joined are the text, byte for byte.
+
+What a request asks for, once the document's rules have passed it.
 
 What it is not: it checks nothing (`rules` does) and keeps no bytes.
 
@@ -8,9 +14,41 @@ defaults (doc: Request body).
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+
+# One token: up to four line breaks with a list or heading mark, up to sixteen
+# blanks, a word with the blank before it (long words are cut at eight letters), up
+# to three digits, a Thai consonant with its vowels and tone, or one other character.
+_TOKEN = re.compile(
+    r"""
+    (?:\r?\n){1,4}(?:-\ |\#{1,6}\ |>\ |\d\.\ )?
+    |[ ]{1,16}(?=[ ])|[^\S\n ]{1,16}
+    |[ ]?[A-Za-z\u00c0-\u024f]{1,8}(?:['\u2019][a-z]{1,2}\b)?
+    |[ ]?\d{1,3}
+    |[ ]?[\u0e40-\u0e44]?[\u0e01-\u0e2e][\u0e30-\u0e3a\u0e45-\u0e4e]*
+    |[ ]?\*\*
+    |.
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+# What a conversation and each of its messages cost besides their text.
+MESSAGE_TOKENS = 4
+REPLY_TOKENS = 3
+
+
+def split_tokens(text: str) -> list[str]:
+    """Cut a text into tokens; joined again they are the text."""
+    return _TOKEN.findall(text)
+
+
+def count_tokens(text: str) -> int:
+    """Count the tokens of a text."""
+    return sum(1 for _ in _TOKEN.finditer(text))
+
 
 JsonObject = dict[str, Any]
 

@@ -1,17 +1,55 @@
-"""Which keys this emulator knows, and what each may do.
+"""The models this emulator serves: ids and limits as typed out of the document.
+
+What it is not: how a model writes is in `voice`.
+
+Rules for this file: every id and number is the document's (doc: Model ids,
+Limits, Versioning); a model without shown limits has none here.
+
+Which keys this emulator knows, and what each may do.
 
 What it is not: it does not read requests' bodies or paths.
 
 Rules for this file: a key is never repeated, in no message and no record
 (doc: Authentication). A key counts only in the header `Authorization` with the
 bearer scheme.
+
+Rate windows per model: how many requests in the last second and minute.
+
+What it is not: it knows no requests and no statuses, and it never waits.
+
+Rules for this file: time comes in through the clock; a refused request uses
+nothing up; a model without limits is always admitted (doc: Rate limits per model).
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from .fault import AUTHENTICATION, Fault
+from .http_values import AUTHENTICATION, Fault
+
+# doc: Model ids, "Ids that appear".
+DOCUMENTED = (
+    "svc-instruct",
+    "svc-v1.5-instruct",
+    "svc-v1.5x-70b-instruct",
+    "svc-v2-8b-instruct",
+    "svc-v2-70b-instruct",
+    "svc-v2.1-12b-instruct",
+    "svc-v2.5-30b-a3b-instruct",
+)
+
+# doc: Rate limits per model. Requests in one second, requests in one minute.
+LIMITS: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {
+        "svc-v1.5-instruct": (20, 150),
+        "svc-v1.5x-70b-instruct": (5, 50),
+        "svc-v2-8b-instruct": (5, 50),
+        "svc-v2-70b-instruct": (5, 50),
+    }
+)
+
 
 KEY = "svc-emulator"
 REVOKED_KEY = "svc-emulator-revoked"
@@ -89,3 +127,43 @@ def _without(text: str, keys: Iterable[str]) -> str:
         else:
             text = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", HIDDEN, text)
     return text
+
+
+SECOND_S = 1.0
+MINUTE_S = 60.0
+
+
+class Quota:
+    """Admit so many requests a second and so many a minute, for each model.
+
+    Args:
+        limits: Model id to requests in any 1 s and requests in any 60 s.
+        clock: Seconds that never run backwards.
+    """
+
+    def __init__(
+        self, limits: Mapping[str, tuple[int, int]], clock: Callable[[], float]
+    ) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._taken_at: dict[str, deque[float]] = {}
+
+    def take(self, model: str) -> str | None:
+        """Admit a request, or say which window is full.
+
+        Returns:
+            None when admitted; else `per second` or `per minute`.
+        """
+        if model not in self._limits:
+            return None
+        per_second, per_minute = self._limits[model]
+        now = self._clock()
+        taken = self._taken_at.setdefault(model, deque())
+        while taken and now - taken[0] >= MINUTE_S:
+            taken.popleft()
+        if sum(1 for at in taken if now - at < SECOND_S) >= per_second:
+            return "per second"
+        if len(taken) >= per_minute:
+            return "per minute"
+        taken.append(now)
+        return None
