@@ -23,10 +23,10 @@ from dataclasses import dataclass, field, replace
 
 from . import language
 from .access import DOCUMENTED, LIMITS, Keys, Quota
-from .chat_request import Ask
+from .chat_request import ChatRequest
 from .completion_writer import JSON, Choice, Head, Pace, cut_calls, cut_choice, deliver
 from .http_values import Fault, Reply, Request, whole
-from .rules import read_ask
+from .rules import read_chat_request
 from .script import Script, play
 from .tool_calls import calls_for, told_results
 
@@ -100,71 +100,71 @@ class Service:
         """Answer a request."""
         if request.path == "/":
             return _front_page(request)
-        ask = self._admitted(request)
-        if isinstance(ask, Fault):
-            allow = "POST" if ask.status == _NOT_ALLOWED else ""
-            return _refusal(ask, allow)
+        chat = self._admitted(request)
+        if isinstance(chat, Fault):
+            allow = "POST" if chat.status == _NOT_ALLOWED else ""
+            return _refusal(chat, allow)
         with self._lock:
-            entry = self._script.next_entry(ask)
-            full = self._quota.take(ask.model) if entry is None else None
-            nth = self._counted(ask) if full is None else 0
-        head = self._head(ask, nth)
+            entry = self._script.next_entry(chat)
+            full = self._quota.take(chat.model) if entry is None else None
+            nth = self._counted(chat) if full is None else 0
+        head = self._head(chat, nth)
         if entry is not None:
-            return play(entry, ask, head)
+            return play(entry, chat, head)
         if full is not None:
             return _refusal(_too_many(full))
-        return deliver(ask, head, self._choices(ask, nth), pace=self._setup.pace)
+        return deliver(chat, head, self._choices(chat, nth), pace=self._setup.pace)
 
-    def _admitted(self, request: Request) -> Ask | Fault:
+    def _admitted(self, request: Request) -> ChatRequest | Fault:
         """Check all that changes nothing."""
         fault = self._setup.keys.fault_of(request.headers)
         if fault is not None and fault.status == _UNAUTHORIZED:
             return fault
         return _misdirected(request) or fault or self._understood(request)
 
-    def _understood(self, request: Request) -> Ask | Fault:
+    def _understood(self, request: Request) -> ChatRequest | Fault:
         """Read the body and look the model up."""
-        ask = _read(request)
+        chat = _read(request)
         known = (*DOCUMENTED, *self._setup.models)
-        if isinstance(ask, Ask) and ask.model not in known:
+        if isinstance(chat, ChatRequest) and chat.model not in known:
             return Fault(status=404, message="The model does not exist.")
-        return ask
+        return chat
 
-    def _counted(self, ask: Ask) -> int:
+    def _counted(self, chat: ChatRequest) -> int:
         """Count identical requests; the first is 0."""
-        identity = ask.identity()
+        identity = chat.identity()
         self._n_asked[identity] += 1
         return self._n_asked[identity] - 1
 
-    def _head(self, ask: Ask, nth: int) -> Head:
+    def _head(self, chat: ChatRequest, nth: int) -> Head:
         """Name a reply: the same in every run, another for every request."""
-        name = f"{self._setup.seed}/{nth}/{ask.identity()}"
+        name = f"{self._setup.seed}/{nth}/{chat.identity()}"
         return Head(
             id=f"cmpl-{hashlib.sha256(name.encode()).hexdigest()[:24]}",
             created=int(self._setup.now()),
-            model=ask.model,
+            model=chat.model,
         )
 
-    def _choices(self, ask: Ask, nth: int) -> list[Choice]:
+    def _choices(self, chat: ChatRequest, nth: int) -> list[Choice]:
         """Write the choices: calls of tools that the prompt names, else texts."""
-        if calls_for(ask):
+        if calls_for(chat):
             return [
-                cut_calls(calls_for(ask, index), max_tokens=ask.max_tokens)
-                for index in range(ask.n)
+                cut_calls(calls_for(chat, index), max_tokens=chat.max_tokens)
+                for index in range(chat.n)
             ]
-        told = told_results(ask)
+        told = told_results(chat)
         return [
             cut_choice(
-                language.write(ask, self._seed(ask, nth, index), told=told),
-                max_tokens=ask.max_tokens,
-                stop=ask.stop,
+                language.write(chat, self._seed(chat, nth, index), told=told),
+                max_tokens=chat.max_tokens,
+                stop=chat.stop,
             )
-            for index in range(ask.n)
+            for index in range(chat.n)
         ]
 
-    def _seed(self, ask: Ask, nth: int, index: int) -> int:
+    def _seed(self, chat: ChatRequest, nth: int, index: int) -> int:
         """Seed one choice."""
-        return ask.seed(emulator_seed=self._setup.seed, nth=nth, choice_index=index)
+        return chat.seed(emulator_seed=self._setup.seed, nth=nth, choice_index=index)
 
 
 def _misdirected(request: Request) -> Fault | None:
@@ -178,14 +178,14 @@ def _misdirected(request: Request) -> Fault | None:
     return None
 
 
-def _read(request: Request) -> Ask | Fault:
+def _read(request: Request) -> ChatRequest | Fault:
     """Read what a request to the operation asks for."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != JSON:
         return Fault(status=400, message=f"Send the header Content-Type: {JSON}.")
     if request.body is None:
         return Fault(status=400, message="The request body is too long.")
-    return read_ask(request.body)
+    return read_chat_request(request.body)
 
 
 def _too_many(window: str) -> Fault:

@@ -86,7 +86,7 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class ChatRequest:
     """A request that keeps to the document (doc: Request body)."""
 
     model: str

@@ -1,29 +1,7 @@
-"""One choice of a completion: text or calls cut off where the request says.
+"""Completions as the service sends them: what they hold, their bytes and their pace.
 
-What it is not: it neither writes text nor bytes.
-
-Rules for this file: the text ends before a stop sequence, which is not part of
-it, or after `max_tokens` tokens, whichever comes first (doc: Request body); the
-finish reason is `stop` for a normal end and `length` for the latter.
-
-The bytes of completions, whole and streamed, as the document shows them.
-
-What it is not: it decides neither text nor timing.
-
-Rules for this file: fields and their order are the document's (doc: Completion,
-Stream chunk); a streamed reply carries no usage, since none is shown there.
-
-Readings where the document is silent: the first chunk's `content` is the first
-piece of text; streamed tool calls come as `tool_calls` deltas with an `index`, as
-in the interface that the service follows, after a first chunk with an empty
-`content`; a reply with tool calls finishes with `stop`, the one value shown.
-
-Choices on their way: whole or streamed, and when each piece comes.
-
-What it is not: the bytes are `completion`'s; nobody waits here.
-
-Rules for this file: the first piece comes after the headers at once, so that
-whatever a reply waits for at its beginning is waited for before the headers.
+Fields and their order are the document's (doc: Completion, Stream chunk). If the
+document is silent, this follows the interface that the service follows.
 """
 
 import json
@@ -32,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
-from .chat_request import Ask, Call, JsonObject, count_tokens, split_tokens
+from .chat_request import Call, ChatRequest, JsonObject, count_tokens, split_tokens
 from .http_values import Piece, Reply, whole, write_json
 
 STOP = "stop"
@@ -44,7 +22,7 @@ class Choice:
     """What one choice holds.
 
     Attributes:
-        pieces: The text in the pieces in which it is streamed.
+        pieces: The text, as it is streamed.
         finish_reason: `stop`, `length`, or what a script says.
         n_tokens: Tokens that were generated.
         tool_calls: Calls instead of a text, if any.
@@ -64,7 +42,10 @@ class Choice:
 def cut_choice(
     tokens: Iterable[str], *, max_tokens: int, stop: Sequence[str]
 ) -> Choice:
-    """Take tokens up to a stop sequence or to `max_tokens`."""
+    """Take tokens up to a stop sequence or to `max_tokens` (doc: Request body).
+
+    The stop sequence is not part of the text.
+    """
     pieces: list[str] = []
     text = ""
     longest = max((len(each) for each in stop), default=0)
@@ -180,7 +161,7 @@ def write_chunks(head: Head, choices: Sequence[Choice]) -> Iterator[bytes]:
 
 
 def usage_of(n_prompt_tokens: int, choices: Sequence[Choice]) -> dict[str, int]:
-    """Count what a request took (doc: Completion, usage)."""
+    """Count the tokens of a request (doc: Completion, usage)."""
     n_completion_tokens = sum(choice.n_tokens for choice in choices)
     return {
         "prompt_tokens": n_prompt_tokens,
@@ -207,7 +188,10 @@ def _call(call: Call) -> JsonObject:
 
 
 def _events(index: int, choice: Choice) -> Iterator[bytes]:
-    """Write the chunks of one choice: first with the role, last empty."""
+    """Write the chunks of one choice: first with the role, last empty.
+
+    The first chunk holds the first piece of text, which is empty beside tool calls.
+    """
     pieces = choice.pieces or ("",)
     yield _event(index, {"role": "assistant", "content": pieces[0]})
     for piece in pieces[1:]:
@@ -223,7 +207,10 @@ def _events(index: int, choice: Choice) -> Iterator[bytes]:
 
 
 def _call_deltas(at: int, call: Call) -> Iterator[JsonObject]:
-    """Write a tool call in pieces: its head, then its arguments in two halves."""
+    """Write a tool call in pieces: its head, then its arguments in two halves.
+
+    How calls are streamed is not shown; each delta has an `index`.
+    """
     begun = _call(call)
     begun["function"]["arguments"] = ""
     yield {"index": at, **begun}
@@ -263,25 +250,25 @@ class Pace:
 
 
 def deliver(
-    ask: Ask,
+    chat: ChatRequest,
     head: Head,
     choices: Sequence[Choice],
     *,
     pace: Pace,
     usage: Mapping[str, int] | None = None,
 ) -> Reply:
-    """Answer an ask with these choices.
+    """Send these choices, whole or streamed.
 
     Args:
-        ask: What was asked; its `stream` decides the form.
-        head: What names the reply.
+        chat: The request; its `stream` decides the form.
+        head: Id, time and model of the reply.
         choices: In order of their index.
         pace: How fast.
-        usage: Written in a whole reply instead of what was counted.
+        usage: Replaces the counted usage of a whole reply; empty for none.
     """
-    if ask.is_streamed:
+    if chat.is_streamed:
         return _streamed(head, choices, pace)
-    counted = usage_of(ask.n_prompt_tokens, choices) if usage is None else usage
+    counted = usage_of(chat.n_prompt_tokens, choices) if usage is None else usage
     longest = max((choice.n_tokens for choice in choices), default=0)
     return whole(
         200,
@@ -292,7 +279,10 @@ def deliver(
 
 
 def _streamed(head: Head, choices: Sequence[Choice], pace: Pace) -> Reply:
-    """Send an event a token; choices are written side by side."""
+    """Send one event for each token, choices in turns.
+
+    The first event comes at once after the headers, which wait for the first token.
+    """
     gap_s = pace.token_s / max(len(choices), 1)
     body = tuple(
         Piece(gap_s if at else 0.0, event)

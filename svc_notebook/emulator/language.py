@@ -60,7 +60,7 @@ from itertools import accumulate
 from random import Random
 from types import MappingProxyType
 
-from .chat_request import Ask, split_tokens
+from .chat_request import ChatRequest, split_tokens
 
 _THAI_LETTER = re.compile(r"[\u0e01-\u0e2e]")
 _LATIN_LETTER = re.compile(r"[A-Za-z]")
@@ -84,7 +84,7 @@ _TOKENS_PER = {
     "ประโยค": 14.0,
     "ย่อหน้า": 50.0,
 }
-# Asked for a long text without a number: well above the default of max_tokens.
+# RecordedRequest for a long text without a number: well above the default of max_tokens.
 _LONG = re.compile(
     r"\b(?:(?:very|as|a|really) long(?:er)?|lengthy|at length|essay|detailed)\b"
     r"|\bin (?:\w+ )?detail\b|ยาว|ละเอียด",
@@ -549,7 +549,7 @@ _END = -1
 ENDS = (".", "?", "!")
 
 
-def write(ask: Ask, seed: int, *, told: Sequence[str] = ()) -> Iterator[str]:
+def write(ask: ChatRequest, seed: int, *, told: Sequence[str] = ()) -> Iterator[str]:
     """Write a reply token by token until its natural end.
 
     Args:
@@ -577,7 +577,7 @@ def write(ask: Ask, seed: int, *, told: Sequence[str] = ()) -> Iterator[str]:
         blank = ""
 
 
-def _sampling(ask: Ask) -> Sampling:
+def _sampling(ask: ChatRequest) -> Sampling:
     """Take the parameters that act on a draw."""
     return Sampling(
         temperature=ask.temperature,

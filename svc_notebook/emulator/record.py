@@ -22,7 +22,7 @@ Ended = Literal["running", "whole", "cut", "client_left"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RecordedRequest:
     """One request and how it went.
 
     Attributes:
@@ -60,13 +60,13 @@ class Record:
     def __init__(self, keys: Keys, clock: Callable[[], float]) -> None:
         self._keys = keys
         self._clock = clock
-        self._asked: dict[int, Asked] = {}
+        self._asked: dict[int, RecordedRequest] = {}
         self._n_asked = 0
         self._changed = threading.Condition()
 
     def begin(self, request: Request) -> int:
         """Note a request; the number names it from now on."""
-        asked = Asked(
+        asked = RecordedRequest(
             method=request.method,
             path=self._keys.hide(request.path, request.headers),
             headers={
@@ -85,14 +85,14 @@ class Record:
             self._asked.pop(number - KEPT_AT_MOST, None)
         return number
 
-    def note(self, number: int, **changes: Any) -> None:  # noqa: ANN401 - `Asked` fields
+    def note(self, number: int, **changes: Any) -> None:  # noqa: ANN401 - `RecordedRequest` fields
         """Change fields of a request under way."""
         with self._changed:
             if number in self._asked:
                 self._asked[number] = replace(self._asked[number], **changes)
                 self._changed.notify_all()
 
-    def asked(self) -> tuple[Asked, ...]:
+    def asked(self) -> tuple[RecordedRequest, ...]:
         """List what was asked."""
         with self._changed:
             return tuple(self._asked.values())

@@ -14,7 +14,7 @@ Rules for this file: every tool call of an assistant message is answered by one
 that was not made (doc: Tool-calling flow). Whether `tool_call_id` is required is
 not shown: without one, a result answers the first call still open.
 
-The document's rules on a request body: bytes in, an `Ask` or a `Fault` out.
+The document's rules on a request body: bytes in, an `ChatRequest` or a `Fault` out.
 
 What it is not: keys, limits and unknown models are checked elsewhere; nothing
 here answers a request.
@@ -41,8 +41,8 @@ from typing import Any
 from .chat_request import (
     MESSAGE_TOKENS,
     REPLY_TOKENS,
-    Ask,
     Call,
+    ChatRequest,
     JsonObject,
     Message,
     Tool,
@@ -276,7 +276,7 @@ _INTEGERS = {
 }
 
 
-def read_ask(body: bytes) -> Ask | Fault:
+def read_chat_request(body: bytes) -> ChatRequest | Fault:
     """Check a request body against the document.
 
     Returns:
@@ -349,7 +349,7 @@ def _no_constant(_name: str) -> None:
     raise ValueError
 
 
-def _checked(sent: JsonObject) -> Ask:
+def _checked(sent: JsonObject) -> ChatRequest:
     """Check every parameter, in the order of the document's table."""
     fields = {name: value for name, value in sent.items() if value is not None}
     model = _text(fields, "model", is_required=True)
@@ -359,7 +359,7 @@ def _checked(sent: JsonObject) -> Ask:
     tools = read_tools(fields.get("tools", []))
     n_prompt_tokens = _n_prompt_tokens(messages, fields)
     _check_budget(n_prompt_tokens, fields.get("max_tokens"))
-    return Ask(
+    return ChatRequest(
         model=model or "",
         messages=messages,
         tools=tools,

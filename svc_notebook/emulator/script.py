@@ -1,28 +1,8 @@
-"""Playing an entry of a script: the reply that it describes.
+"""Scripts: entries that say what the emulator answers instead of writing a text.
 
-What it is not: which entry answers, and what entries may hold, is `script`'s.
-
-Rules for this file: what an entry leaves out is as the emulator would have sent it.
-
-What an entry of a script may hold, checked when the script is read.
-
-What it is not: what the keys mean is told in `script`; `play` makes the replies.
-
-Rules for this file: an error names the entry, its field and what may stand there;
-what can be checked field by field is, and then the entry is played for once.
-
-Scripts: entries that say what the emulator answers instead of writing a text.
-
-What it is not: `entry` checks entries, `play` makes the replies. A script changes
-no rule: a request that the document refuses is refused, and uses no entry up.
-
-Rules for this file: an entry is plain JSON, so that a script can be a file (bytes
-may stand for texts in Python); a wrong entry is found when the script is read, not
-when it is played; a scripted answer waits only as long as it says, and counts
-against no limit.
-
-All keys of an entry are optional; the first entry that fits and is not used up
-answers; where none does, the emulator answers as ever:
+All keys of an entry are optional. The first entry that fits and is not used up
+answers; if none does, the emulator writes a text. In Python, bytes may replace the
+texts of `body`, `events` and `raw`.
 
     when        {"contains": text in the newest user message, "model": id,
                  "is_streamed": boolean, "role": role of the last message}
@@ -37,368 +17,135 @@ answers; where none does, the emulator answers as ever:
     body        any body: a text, or a list of the pieces in which it is sent
     events      a list of event contents, each sent as `data: ...`
     raw         text written to the socket with no HTTP around it
-    status      200 if left out; null for no status line and no headers
+    status      200 to 599, 200 if left out; null for no status line and no headers
     headers     more headers; null takes one away
     before_s    seconds before the headers
     gap_s       seconds before each later piece
-    cut_after   so many pieces are sent, then the connection is closed
+    cut_after   send this many pieces, then close the connection
     end         "whole", "cut" (closed), "reset" or "silent" (left open, nothing sent)
+
+A scripted answer waits only as long as its entry says, and counts against no limit.
+A request that the document refuses is refused as ever and uses up no entry.
 """
 
 import json
-import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from svc_notebook.errors import SettingsError
 
-from .chat_request import Ask, Call, JsonObject, Message, split_tokens
+from .chat_request import Call, ChatRequest, JsonObject, split_tokens
 from .completion_writer import EVENTS, JSON, STOP, Choice, Head, Pace, deliver
 from .http_values import End, Piece, Reply, whole, write_json
-from .rules import ROLES
 
-Entry = Mapping[str, Any]
-Maker = Callable[[Entry, Ask, Head], Reply]
-
-
-def play(entry: Entry, ask: Ask, head: Head) -> Reply:
-    """Make the reply that an entry describes.
-
-    Args:
-        entry: As `script` has checked it.
-        ask: What was asked.
-        head: What names the reply where the entry leaves it to the emulator.
-    """
-    make = next((MAKERS[key] for key in MAKERS if key in entry), _empty)
-    reply = make(entry, ask, head)
-    gap_s = float(entry.get("gap_s", 0.0))
-    body = tuple(
-        Piece(gap_s if at else 0.0, piece.data) for at, piece in enumerate(reply.body)
-    )
-    is_cut = "cut_after" in entry
-    status = entry.get("status", reply.status)
-    end = End(entry.get("end", End.CUT if is_cut else reply.end))
-    return replace(
-        reply,
-        status=status,
-        headers=_headers(reply.headers, entry.get("headers", {})),
-        body=body[: entry["cut_after"]] if is_cut else body,
-        # Where no HTTP was sent, closing is the only end there is.
-        end=End.CUT if status is None and end is End.WHOLE else end,
-        before_s=float(entry.get("before_s", 0.0)),
-    )
-
-
-def _empty(_entry: Entry, _ask: Ask, _head: Head) -> Reply:
-    """Send no body."""
-    return Reply(status=200, headers={"content-type": JSON})
-
-
-def _raw(entry: Entry, _ask: Ask, _head: Head) -> Reply:
-    """Write to the socket as it is, then hang up."""
-    return Reply(status=None, body=_pieces(entry["raw"]), end=End.CUT)
-
-
-def _error(entry: Entry, _ask: Ask, _head: Head) -> Reply:
-    """Send an error body; a status given with it is put in by `play`."""
-    return whole(500, write_json({"error": entry["error"]}), content_type=JSON)
-
-
-def _json(entry: Entry, _ask: Ask, _head: Head) -> Reply:
-    """Send any JSON."""
-    return whole(200, write_json(entry["json"]), content_type=JSON)
-
-
-def _body(entry: Entry, ask: Ask, _head: Head) -> Reply:
-    """Send any body, piece by piece."""
-    headers = {"content-type": EVENTS if ask.is_streamed else JSON}
-    return Reply(status=200, headers=headers, body=_pieces(entry["body"]))
-
-
-def _events(entry: Entry, _ask: Ask, _head: Head) -> Reply:
-    """Send event contents: texts as they are, all else as JSON."""
-    contents = [
-        _bytes(each) if isinstance(each, str | bytes) else write_json(each)
-        for each in entry["events"]
-    ]
-    body = tuple(Piece(0.0, b"data: %s\n\n" % content) for content in contents)
-    return Reply(status=200, headers={"content-type": EVENTS}, body=body)
-
-
-def _completion(entry: Entry, ask: Ask, head: Head) -> Reply:
-    """Send a completion, whole or streamed as asked; one choice stands for all."""
-    if "choices" in entry:
-        choices = [_choice(each) for each in entry["choices"]]
-    else:
-        choices = [_choice(entry)] * ask.n
-    return deliver(ask, head, choices, pace=Pace(), usage=entry.get("usage"))
-
-
-# What an entry can send; it holds one of these, or text and calls together.
-MAKERS: Mapping[str, Maker] = {
-    "raw": _raw,
-    "error": _error,
-    "json": _json,
-    "body": _body,
-    "events": _events,
-    "choices": _completion,
-    "text": _completion,
-    "tool_calls": _completion,
-}
-
-
-def _pieces(value: str | bytes | Sequence[str | bytes]) -> tuple[Piece, ...]:
-    """Read one body piece or several."""
-    parts = [value] if isinstance(value, str | bytes) else value
-    return tuple(Piece(0.0, _bytes(part)) for part in parts)
-
-
-def _bytes(part: str | bytes) -> bytes:
-    """Write a text as UTF-8; bytes stay as they are."""
-    return part if isinstance(part, bytes) else part.encode("utf-8", "replace")
-
-
-def _headers(
-    headers: Mapping[str, str], more: Mapping[str, str | None]
-) -> dict[str, str]:
-    """Add headers, and take away those that are null."""
-    merged = {**headers, **{name.lower(): value for name, value in more.items()}}
-    return {name: value for name, value in merged.items() if value is not None}
-
-
-def _choice(given: Entry) -> Choice:
-    """Make one choice of an entry."""
-    text = given.get("text", "")
-    pieces = tuple(split_tokens(text)) if isinstance(text, str) else tuple(text)
-    calls = given.get("tool_calls", ())
-    return Choice(
-        pieces=pieces,
-        finish_reason=given.get("finish_reason", STOP),
-        n_tokens=len(pieces),
-        tool_calls=tuple(_call(call, at) for at, call in enumerate(calls)),
-    )
-
-
-def _call(given: Entry, at: int) -> Call:
-    """Make one tool call of an entry."""
-    arguments = given.get("arguments", {})
-    if not isinstance(arguments, str):
-        arguments = json.dumps(arguments, ensure_ascii=False)
-    return Call(
-        id=given.get("id", f"call_{at}"), name=given["name"], arguments=arguments
-    )
-
-
-Test = Callable[[Any], bool]
-
-# As HTTP has them: a reply's final status, and the letters of a header.
-_STATUS_MIN, _STATUS_MAX = 200, 599
-_NO_BODY = (204, 304)
+# As HTTP has them: the letters of a header's name and of its value.
 _NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(
     r"[\x21-\x7e\xa1-\xff]([\t\x20-\x7e\xa1-\xff]*[\x21-\x7e\xa1-\xff])?|"
 )
-# An ask to play every entry for once.
-_REHEARSAL = Ask(
-    model="svc",
-    messages=(Message(role="user"),),
-    max_tokens=1,
-    temperature=0.0,
-    top_p=1.0,
-    n=1,
-    is_streamed=False,
-    stop=(),
-    presence_penalty=0.0,
-    frequency_penalty=0.0,
-    repetition_penalty=1.0,
-    user=None,
-    tools=(),
-    n_prompt_tokens=0,
-)
+_NO_BODY = (204, 304)
+_HELP = "`python -m pydoc svc_notebook.emulator.script` shows what an entry may hold."
+
+T = TypeVar("T")
+Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+class JsonBytes(bytes):
+    """Any JSON value, already written."""
 
 
-def _is_texts(value: object) -> bool:
-    return _is_text(value) or (_is_list(value) and all(map(_is_text, value)))
+class EventBytes(bytes):
+    """The content of an event: a text as it is, anything else as JSON."""
 
 
-def _is_bytes(value: object) -> bool:
-    return isinstance(value, str | bytes)
+class Pieces(tuple[bytes, ...]):
+    """The pieces in which a body is sent; a single text is one piece."""
+
+    __slots__ = ()
 
 
-def _is_pieces(value: object) -> bool:
-    return _is_bytes(value) or (_is_list(value) and all(map(_is_bytes, value)))
+class ScriptedCall(Struct, frozen=True, forbid_unknown_fields=True):
+    """One tool call of an entry."""
+
+    name: str
+    arguments: dict[str, Any] | str = msgspec.field(default_factory=dict)
+    id: str | None = None
 
 
-def _is_list(value: object) -> TypeGuard[Sequence[Any]]:
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+class ScriptedChoice(Struct, frozen=True, forbid_unknown_fields=True):
+    """What one choice of a scripted completion holds."""
+
+    text: str | tuple[str, ...] = ""
+    tool_calls: tuple[ScriptedCall, ...] = ()
+    finish_reason: str | None = STOP
 
 
-def _is_count(value: object, least: int = 0) -> bool:
-    return type(value) is int and value >= least
+class When(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which requests an entry answers."""
 
+    contains: str = ""
+    model: str | None = None
+    is_streamed: bool | None = None
+    role: Literal["system", "user", "assistant", "tool"] | None = None
 
-def _is_seconds(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return math.isfinite(value) and value >= 0
-
-
-def _is_status(value: object) -> bool:
-    return value is None or (
-        _is_count(value, _STATUS_MIN) and not _is_count(value, _STATUS_MAX + 1)
-    )
-
-
-def _is_arguments(value: object) -> bool:
-    return isinstance(value, str | Mapping)
-
-
-# What each field has to be, and how that is told. A field without a test is JSON.
-_Fields = Mapping[str, tuple[Test | None, str]]
-_TEXT_OR_NULL = (lambda value: value is None or _is_text(value), "a text or null")
-_CALL: _Fields = {
-    "name": (_is_text, "a text"),
-    "arguments": (_is_arguments, "an object or a text"),
-    "id": (_is_text, "a text"),
-}
-_CHOICE: _Fields = {
-    "text": (_is_texts, "a text or a list of texts"),
-    "tool_calls": (_is_list, "a list of objects"),
-    "finish_reason": _TEXT_OR_NULL,
-}
-_WHEN: _Fields = {
-    "contains": (_is_text, "a text"),
-    "model": (_is_text, "a text"),
-    "is_streamed": (lambda value: isinstance(value, bool), "true or false"),
-    "role": (lambda value: value in ROLES, f"one of {', '.join(ROLES)}"),
-}
-_ENTRY: _Fields = {
-    **_CHOICE,
-    "when": (lambda value: isinstance(value, Mapping), "an object"),
-    "times": (
-        lambda value: value is None or _is_count(value, 1),
-        "an integer of 1 or more, or null for always",
-    ),
-    "choices": (_is_list, "a list of objects"),
-    "usage": (lambda value: isinstance(value, Mapping), "an object"),
-    "error": (None, "JSON"),
-    "json": (None, "JSON"),
-    "body": (_is_pieces, "a text or a list of texts"),
-    "events": (_is_list, "a list"),
-    "raw": (_is_pieces, "a text or a list of texts"),
-    "status": (_is_status, f"from {_STATUS_MIN} to {_STATUS_MAX}, or null for none"),
-    "headers": (lambda value: isinstance(value, Mapping), "an object"),
-    "before_s": (_is_seconds, "seconds, 0 or more"),
-    "gap_s": (_is_seconds, "seconds, 0 or more"),
-    "cut_after": (_is_count, "an integer of 0 or more"),
-    "end": (lambda value: value in list(End), f"one of {', '.join(End)}"),
-}
-
-
-def check_entry(entry: object, at: int) -> None:
-    """Find out now whether an entry can be played.
-
-    Args:
-        entry: As the docstring of `script` says.
-        at: Its number, from 0.
-
-    Raises:
-        SettingsError: It cannot; entry and field are named.
-    """
-    where = f"Entry {at} of the script"
-    fields = _checked(entry, _ENTRY, where)
-    _checked(fields.get("when", {}), _WHEN, f"{where}, in 'when'")
-    _check_choice(fields, where)
-    for nth, choice in enumerate(fields.get("choices", ())):
-        inside = f"{where}, in 'choices'[{nth}]"
-        _check_choice(_checked(choice, _CHOICE, inside), inside)
-    _check_headers(fields.get("headers", {}), where)
-    contents = [key for key in MAKERS if key in fields]
-    if len(contents) > 1 and contents != ["text", "tool_calls"]:
-        raise SettingsError(
-            f"{where} holds both {contents[0]!r} and {contents[1]!r}; keep one."
+    def fits(self, chat: ChatRequest) -> bool:
+        """Whether a request is one of them."""
+        return (
+            self.contains in chat.question
+            and self.model in (None, chat.model)
+            and self.is_streamed in (None, chat.is_streamed)
+            and self.role in (None, chat.messages[-1].role)
         )
-    _rehearse(fields, where)
 
 
-def _checked(value: object, fields: _Fields, where: str) -> Mapping[str, Any]:
-    """Check an object field by field."""
-    if not isinstance(value, Mapping):
-        raise SettingsError(f"{where} is no object; write {{...}}.")
-    for key, field in value.items():
-        if key not in fields:
-            raise SettingsError(
-                f"{where} holds {key!r}, which is not known; known are "
-                f"{', '.join(sorted(fields))}."
-            )
-        fits, wanted = fields[key]
-        if fits is not None and not fits(field):
-            raise SettingsError(
-                f"{where} holds a {key!r} that cannot be played; it has to be {wanted}."
-            )
-    return value
+class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry of a script; the module's docstring explains the fields."""
 
+    when: When = When()
+    times: Annotated[int, Meta(ge=1)] | None = 1
+    text: str | tuple[str, ...] | UnsetType = UNSET
+    tool_calls: tuple[ScriptedCall, ...] | UnsetType = UNSET
+    choices: tuple[ScriptedChoice, ...] | UnsetType = UNSET
+    finish_reason: str | None = STOP
+    usage: dict[str, Any] | None = None
+    error: JsonBytes | UnsetType = UNSET
+    json: JsonBytes | UnsetType = UNSET
+    body: Pieces | UnsetType = UNSET
+    events: tuple[EventBytes, ...] | UnsetType = UNSET
+    raw: Pieces | UnsetType = UNSET
+    status: Annotated[int, Meta(ge=200, le=599)] | UnsetType | None = UNSET
+    headers: dict[str, str | None] = msgspec.field(default_factory=dict)
+    before_s: Seconds = 0.0
+    gap_s: Seconds = 0.0
+    cut_after: Annotated[int, Meta(ge=0)] | None = None
+    end: End | None = None
 
-def _check_choice(choice: Mapping[str, Any], where: str) -> None:
-    """Check the tool calls of an entry or of one of its choices."""
-    for nth, call in enumerate(choice.get("tool_calls", ())):
-        inside = f"{where}, in 'tool_calls'[{nth}]"
-        if not _checked(call, _CALL, inside).get("name"):
-            raise SettingsError(f"{inside} has no 'name'; name the tool to call.")
+    def __post_init__(self) -> None:
+        """Check what concerns several fields.
 
-
-def _check_headers(headers: Mapping[object, object], where: str) -> None:
-    """Check that headers can be sent as HTTP has them."""
-    for name, value in headers.items():
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise SettingsError(
-                f"{where} holds 'headers' with the name {name!r}, which cannot be "
-                "sent; use letters, digits and -."
-            )
-        is_sendable = isinstance(value, str) and _VALUE.fullmatch(value)
-        if value is not None and not is_sendable:
-            raise SettingsError(
-                f"{where} holds a {name!r} in 'headers' that cannot be sent; it has to "
-                "be a text of one line without blanks around it, or null."
-            )
-
-
-def _rehearse(entry: Mapping[str, Any], where: str) -> None:
-    """Play an entry, whole and streamed."""
-    head = Head(id="cmpl-0", created=0, model="svc")
-    names = " and ".join(repr(key) for key in (*MAKERS, "usage") if key in entry)
-    for is_streamed in (False, True):
-        try:
-            reply = play(entry, replace(_REHEARSAL, is_streamed=is_streamed), head)
-        except (TypeError, ValueError, LookupError, RecursionError) as error:
-            raise SettingsError(
-                f"{where} holds {names} that cannot be played "
-                f"({type(error).__name__}); it has to be JSON in UTF-8."
-            ) from None
-        _check_length(reply, where)
-
-
-def _check_length(reply: Reply, where: str) -> None:
-    """Check that HTTP can carry the body; it may be shorter than told, not longer."""
-    n_bytes = sum(len(piece.data) for piece in reply.body)
-    if reply.status in _NO_BODY and n_bytes:
-        raise SettingsError(
-            f"{where} holds the 'status' {reply.status}, which carries no body; leave "
-            "the body out."
-        )
-    told = reply.headers.get("content-length")
-    if told is not None and not (told.isdecimal() and int(told) >= n_bytes):
-        raise SettingsError(
-            f"{where} holds a 'content-length' in 'headers' that cannot be sent; its "
-            f"body has {n_bytes} bytes."
-        )
+        Raises:
+            ValueError: They do not go together, or HTTP cannot carry a header.
+        """
+        kinds = ("raw", "error", "json", "body", "events", "choices", "text")
+        given = [kind for kind in kinds if getattr(self, kind) is not UNSET]
+        if self.tool_calls is not UNSET and given != ["text"]:
+            given.append("tool_calls")
+        if len(given) > 1:
+            raise ValueError(f"{given[0]!r} and {given[1]!r} exclude each other")
+        if self.status in _NO_BODY and given:
+            raise ValueError(f"a reply of status {self.status} has no body")
+        for name, value in self.headers.items():
+            if not (_NAME.fullmatch(name) and _VALUE.fullmatch(value or "")):
+                raise ValueError(
+                    f"the header {name!r} needs a name of letters, digits and -, and a "
+                    "value of one line without blanks around it"
+                )
 
 
 def read_script(path: str | Path) -> list[JsonObject]:
@@ -417,7 +164,7 @@ def read_script(path: str | Path) -> list[JsonObject]:
         ) from None
     if not isinstance(entries, list):
         raise SettingsError(
-            f"The script {str(path)!r} is no JSON array; write [{{...}}, ...]."
+            f"The script {str(path)!r} is not a JSON array; write [{{...}}, ...]."
         )
     return entries
 
@@ -429,33 +176,141 @@ class Script:
         entries: As the docstring of this module says.
 
     Raises:
-        SettingsError: An entry cannot be played; entry and field are named.
+        SettingsError: An entry cannot be used; the message gives its number.
     """
 
     def __init__(self, entries: Sequence[Mapping[str, Any]] = ()) -> None:
         given: object = entries
         if not isinstance(given, list | tuple):
-            raise SettingsError("A script has to be a list of entries, or a path.")
-        for at, entry in enumerate(entries):
-            check_entry(entry, at)
-        self._entries = [dict(entry) for entry in entries]
-        self._left = [entry.get("times", 1) for entry in self._entries]
+            raise SettingsError("A script must be a list of entries, or a path.")
+        self._entries = [_entry(each, at) for at, each in enumerate(entries)]
+        self._left = [entry.times for entry in self._entries]
 
-    def next_entry(self, ask: Ask) -> JsonObject | None:
+    def next_entry(self, chat: ChatRequest) -> Entry | None:
         """Find the entry that answers, and use it up once; None if none fits."""
         for at, entry in enumerate(self._entries):
             left = self._left[at]
-            if left != 0 and _fits(entry.get("when", {}), ask):
+            if left != 0 and entry.when.fits(chat):
                 self._left[at] = None if left is None else left - 1
                 return entry
         return None
 
 
-def _fits(when: Mapping[str, Any], ask: Ask) -> bool:
-    """Tell whether an entry is meant for this ask."""
-    return (
-        when.get("contains", "") in ask.question
-        and when.get("model", ask.model) == ask.model
-        and when.get("is_streamed", ask.is_streamed) == ask.is_streamed
-        and when.get("role", ask.messages[-1].role) == ask.messages[-1].role
+def _entry(given: object, at: int) -> Entry:
+    """Check one entry."""
+    try:
+        return msgspec.convert(given, Entry, dec_hook=_read)
+    except msgspec.ValidationError as error:
+        raise SettingsError(
+            f"Entry {at} of the script cannot be used: {error}. {_HELP}"
+        ) from None
+
+
+def _read(type_: type[T], value: object) -> T:
+    """Read a value of one of the types that msgspec does not know."""
+    if type_ is Pieces:
+        parts = value if isinstance(value, list | tuple) else (value,)
+        return type_(map(_to_bytes, parts))  # type: ignore[call-arg]  # it is Pieces
+    is_text = type_ is EventBytes and isinstance(value, str | bytes)
+    try:
+        return type_(_to_bytes(value) if is_text else write_json(value))  # type: ignore[call-arg]  # they are bytes
+    except (TypeError, RecursionError):
+        raise ValueError("Expected JSON") from None
+
+
+def _to_bytes(part: object) -> bytes:
+    """Write a text as UTF-8; bytes stay as they are."""
+    if not isinstance(part, str | bytes):
+        raise ValueError("Expected a text or a list of texts")  # noqa: TRY004 - msgspec adds the path to a ValueError
+    return part if isinstance(part, bytes) else part.encode("utf-8", "replace")
+
+
+def play(entry: Entry, chat: ChatRequest, head: Head) -> Reply:
+    """Make the reply that an entry describes.
+
+    Args:
+        entry: What to answer.
+        chat: The request.
+        head: What names the reply if the entry does not.
+    """
+    if entry.raw is UNSET:
+        reply = _content(entry, chat, head)
+    else:
+        reply = Reply(status=None, body=_pieces(entry.raw), end=End.CUT)
+    status = reply.status if entry.status is UNSET else entry.status
+    is_cut = entry.cut_after is not None
+    end = entry.end or (End.CUT if is_cut else reply.end)
+    headers = {
+        **reply.headers,
+        **{name.lower(): value for name, value in entry.headers.items()},
+    }
+    return replace(
+        reply,
+        status=status,
+        headers={name: value for name, value in headers.items() if value is not None},
+        body=tuple(
+            Piece(entry.gap_s if at else 0.0, piece.data)
+            for at, piece in enumerate(reply.body[: entry.cut_after])
+        ),
+        # Without HTTP, closing is the only end there is.
+        end=End.CUT if status is None and end is End.WHOLE else end,
+        before_s=entry.before_s,
     )
+
+
+def _content(entry: Entry, chat: ChatRequest, head: Head) -> Reply:
+    """Make what an entry sends, without its delays and its end."""
+    if entry.error is not UNSET:
+        return whole(500, b'{"error":%s}' % entry.error, content_type=JSON)
+    if entry.json is not UNSET:
+        return whole(200, bytes(entry.json), content_type=JSON)
+    kind = {"content-type": EVENTS if chat.is_streamed else JSON}
+    if entry.body is not UNSET:
+        return Reply(status=200, headers=kind, body=_pieces(entry.body))
+    if entry.events is not UNSET:
+        body = _pieces([b"data: %s\n\n" % each for each in entry.events])
+        return Reply(status=200, headers={"content-type": EVENTS}, body=body)
+    choices = _choices(entry, chat)
+    if choices is None:
+        return Reply(status=200, headers={"content-type": JSON})
+    return deliver(chat, head, choices, pace=Pace(), usage=entry.usage)
+
+
+def _pieces(parts: Sequence[bytes]) -> tuple[Piece, ...]:
+    """Send each part as a piece."""
+    return tuple(Piece(0.0, part) for part in parts)
+
+
+def _choices(entry: Entry, chat: ChatRequest) -> list[Choice] | None:
+    """Make the choices of a completion; a single one is repeated `n` times."""
+    if entry.choices is not UNSET:
+        return [_choice(each) for each in entry.choices]
+    if entry.text is UNSET and entry.tool_calls is UNSET:
+        return None
+    only = ScriptedChoice(
+        text="" if entry.text is UNSET else entry.text,
+        tool_calls=() if entry.tool_calls is UNSET else entry.tool_calls,
+        finish_reason=entry.finish_reason,
+    )
+    return [_choice(only)] * chat.n
+
+
+def _choice(given: ScriptedChoice) -> Choice:
+    """Make one choice."""
+    text = given.text
+    pieces = tuple(split_tokens(text)) if isinstance(text, str) else text
+    return Choice(
+        pieces=pieces,
+        finish_reason=given.finish_reason,
+        n_tokens=len(pieces),
+        tool_calls=tuple(_call(call, at) for at, call in enumerate(given.tool_calls)),
+    )
+
+
+def _call(given: ScriptedCall, at: int) -> Call:
+    """Make one tool call."""
+    arguments = given.arguments
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    id_ = f"call_{at}" if given.id is None else given.id
+    return Call(id=id_, name=given.name, arguments=arguments)

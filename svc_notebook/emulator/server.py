@@ -34,7 +34,7 @@ from svc_notebook.errors import SettingsError
 from .access import DOCUMENTED, FORBIDDEN_KEY, KEY, LIMITS, REVOKED_KEY, Keys
 from .app import Service, Setup
 from .completion_writer import Pace
-from .record import Asked, Record
+from .record import Record, RecordedRequest
 from .script import Script, read_script
 
 _PORT_MAX = 65535
@@ -337,7 +337,7 @@ class Emulator:
         return f"http://{HOST}:{self._running.port}/v1"
 
     @property
-    def requests(self) -> tuple[Asked, ...]:
+    def requests(self) -> tuple[RecordedRequest, ...]:
         """What was asked, oldest first, without keys."""
         return self._record.asked()
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
-from .chat_request import Ask, Call, Tool, split_tokens
+from .chat_request import Call, ChatRequest, Tool, split_tokens
 from .language import brief_of
 
 # However a schema is nested, filling it in ends.
@@ -281,38 +281,38 @@ _TOLD_TOKENS = 100
 _TOLD_SHARE = 2 / 3
 # The words of a name, however they are joined: get_weather, getWeather.
 _NAME_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|[^\W\d_A-Za-z]+")
-# Words of a name that people leave out when they ask for what the tool is about.
+# Words of a name that people leave out when they chat for what the tool is about.
 _UNSPOKEN = frozenset(
     ("a", "current", "fetch", "find", "for", "get", "in", "look", "lookup", "my")
 ) | {"of", "show", "tell", "the", "up"}
 
 
-def calls_for(ask: Ask, choice_index: int = 0) -> tuple[Call, ...]:
+def calls_for(chat: ChatRequest, choice_index: int = 0) -> tuple[Call, ...]:
     """Decide which of the offered tools to call, and with which arguments.
 
     Args:
-        ask: What was asked.
+        chat: What was asked.
         choice_index: Which choice calls; ids are of one choice only.
     """
-    if ask.messages[-1].role != "user":
+    if chat.messages[-1].role != "user":
         return ()
-    named = [tool for tool in ask.tools if _is_named(tool, ask.question)]
-    n_before = sum(len(message.tool_calls) for message in ask.messages)
+    named = [tool for tool in chat.tools if _is_named(tool, chat.question)]
+    n_before = sum(len(message.tool_calls) for message in chat.messages)
     return tuple(
         Call(
-            id=f"call_{ask.identity()[:12]}_{choice_index}_{n_before + at}",
+            id=f"call_{chat.identity()[:12]}_{choice_index}_{n_before + at}",
             name=tool.name,
-            arguments=_arguments(tool, ask.question),
+            arguments=_arguments(tool, chat.question),
         )
         for at, tool in enumerate(named)
     )
 
 
-def told_results(ask: Ask) -> tuple[str, ...]:
+def told_results(chat: ChatRequest) -> tuple[str, ...]:
     """Say what the tools answered, as tokens; nothing if none has just answered."""
-    names = {call.id: call.name for each in ask.messages for call in each.tool_calls}
-    answers = list(takewhile(lambda each: each.role == "tool", reversed(ask.messages)))
-    room = min(_TOLD_TOKENS, int(ask.max_tokens * _TOLD_SHARE)) // max(1, len(answers))
+    names = {call.id: call.name for each in chat.messages for call in each.tool_calls}
+    answers = list(takewhile(lambda each: each.role == "tool", reversed(chat.messages)))
+    room = min(_TOLD_TOKENS, int(chat.max_tokens * _TOLD_SHARE)) // max(1, len(answers))
     results = [
         f" {names.get(each.tool_call_id or '', 'the tool')} answered: "
         f"{_shortened(each.content, room).rstrip('. ')}."

@@ -8,10 +8,10 @@ import pytest
 
 from svc_notebook.emulator.access import Keys
 from svc_notebook.emulator.app import Service, Setup
-from svc_notebook.emulator.chat_request import Ask
+from svc_notebook.emulator.chat_request import ChatRequest
 from svc_notebook.emulator.completion_writer import Pace
 from svc_notebook.emulator.http_values import Reply, Request
-from svc_notebook.emulator.rules import read_ask
+from svc_notebook.emulator.rules import read_chat_request
 from svc_notebook.emulator.script import Script
 
 Fields = Callable[..., dict[str, Any]]
@@ -49,12 +49,12 @@ def fields() -> Fields:
 
 
 @pytest.fixture
-def make_ask(fields: Fields) -> Callable[..., Ask]:
+def make_chat(fields: Fields) -> Callable[..., ChatRequest]:
     """Make an ask that passed the rules."""
 
-    def make(question: str = "Tell me about rain.", **more: object) -> Ask:
-        ask = read_ask(json.dumps(fields(question, **more)).encode())
-        assert isinstance(ask, Ask)
+    def make(question: str = "Tell me about rain.", **more: object) -> ChatRequest:
+        ask = read_chat_request(json.dumps(fields(question, **more)).encode())
+        assert isinstance(ask, ChatRequest)
         return ask
 
     return make

@@ -7,21 +7,21 @@ from collections.abc import Callable
 import pytest
 
 from svc_notebook.emulator.access import DOCUMENTED
-from svc_notebook.emulator.chat_request import Ask
+from svc_notebook.emulator.chat_request import ChatRequest
 from svc_notebook.emulator.completion_writer import Choice, cut_choice
 from svc_notebook.emulator.language import Brief, brief_of, learn, write
 
-MakeAsk = Callable[..., Ask]
+MakeAsk = Callable[..., ChatRequest]
 
 QUESTION = "How does rain form over the mountains?"
 
 
-def _choice(ask: Ask, nth: int = 0) -> Choice:
+def _choice(ask: ChatRequest, nth: int = 0) -> Choice:
     seed = ask.seed(emulator_seed=0, nth=nth, choice_index=0)
     return cut_choice(write(ask, seed), max_tokens=ask.max_tokens, stop=ask.stop)
 
 
-def _texts(ask: Ask, n: int = 40) -> list[str]:
+def _texts(ask: ChatRequest, n: int = 40) -> list[str]:
     return [_choice(ask, nth).text for nth in range(n)]
 
 
@@ -31,23 +31,23 @@ def _repeats(text: str) -> float:
     return 1.0 - len(set(words)) / len(words)
 
 
-def test_the_same_seed_writes_the_same_text(make_ask: MakeAsk) -> None:
+def test_the_same_seed_writes_the_same_text(make_chat: MakeAsk) -> None:
     """Everything comes from the seed."""
-    ask = make_ask(QUESTION)
+    ask = make_chat(QUESTION)
 
     assert _choice(ask, 3) == _choice(ask, 3)
 
 
-def test_temperature_zero_writes_one_text(make_ask: MakeAsk) -> None:
+def test_temperature_zero_writes_one_text(make_chat: MakeAsk) -> None:
     """At 0 the sample's number does not matter."""
-    assert len(set(_texts(make_ask(QUESTION, temperature=0), n=10))) == 1
+    assert len(set(_texts(make_chat(QUESTION, temperature=0), n=10))) == 1
 
 
-def test_variety_grows_with_the_temperature(make_ask: MakeAsk) -> None:
+def test_variety_grows_with_the_temperature(make_chat: MakeAsk) -> None:
     """Texts share fewer of their word pairs the hotter it is."""
 
     def pairs(temperature: float) -> int:
-        texts = _texts(make_ask(QUESTION, temperature=temperature, max_tokens=40))
+        texts = _texts(make_chat(QUESTION, temperature=temperature, max_tokens=40))
         words = [text.split() for text in texts]
         return len({pair for line in words for pair in zip(line, line[1:])})  # noqa: B905, RUF007 - pairs
 
@@ -57,10 +57,10 @@ def test_variety_grows_with_the_temperature(make_ask: MakeAsk) -> None:
     assert counts[-1] > 1.5 * counts[-2]
 
 
-def test_a_small_top_p_calms_a_high_temperature(make_ask: MakeAsk) -> None:
+def test_a_small_top_p_calms_a_high_temperature(make_chat: MakeAsk) -> None:
     """The nucleus keeps rare words out."""
-    hot = make_ask(QUESTION, temperature=2, max_tokens=60)
-    calm = make_ask(QUESTION, temperature=2, top_p=0.3, max_tokens=60)
+    hot = make_chat(QUESTION, temperature=2, max_tokens=60)
+    calm = make_chat(QUESTION, temperature=2, top_p=0.3, max_tokens=60)
 
     n_words = [len({*" ".join(_texts(ask)).split()}) for ask in (calm, hot)]
 
@@ -69,11 +69,11 @@ def test_a_small_top_p_calms_a_high_temperature(make_ask: MakeAsk) -> None:
 
 @pytest.mark.parametrize("model", DOCUMENTED)
 def test_the_least_top_p_writes_what_temperature_zero_does(
-    make_ask: MakeAsk, model: str
+    make_chat: MakeAsk, model: str
 ) -> None:
     """With no share of probability left to choose from, nothing is chosen."""
-    calm = make_ask(QUESTION, model=model, temperature=1.5, top_p=0.01)
-    cold = make_ask(QUESTION, model=model, temperature=0)
+    calm = make_chat(QUESTION, model=model, temperature=1.5, top_p=0.01)
+    cold = make_chat(QUESTION, model=model, temperature=0)
 
     assert set(_texts(calm, n=10)) == set(_texts(cold, n=1))
 
@@ -84,32 +84,32 @@ def test_the_least_top_p_writes_what_temperature_zero_does(
 )
 @pytest.mark.parametrize("question", ["Write 300 words about rain.", QUESTION])
 def test_penalties_make_a_text_repeat_less(
-    make_ask: MakeAsk, question: str, penalty: dict[str, float]
+    make_chat: MakeAsk, question: str, penalty: dict[str, float]
 ) -> None:
     """The share of words that came before falls by a tenth at least, soon visible."""
-    plain = _texts(make_ask(question, max_tokens=150), n=20)
-    penalised = _texts(make_ask(question, max_tokens=150, **penalty), n=20)
+    plain = _texts(make_chat(question, max_tokens=150), n=20)
+    penalised = _texts(make_chat(question, max_tokens=150, **penalty), n=20)
 
     means = [statistics.mean(map(_repeats, texts)) for texts in (penalised, plain)]
     assert means[0] < 0.9 * means[1]
 
 
-def test_a_negative_penalty_makes_it_repeat_more(make_ask: MakeAsk) -> None:
+def test_a_negative_penalty_makes_it_repeat_more(make_chat: MakeAsk) -> None:
     """Below 0 what appeared is invited back."""
     long = "Write 300 words about rain."
-    plain = _texts(make_ask(long, max_tokens=300), n=15)
-    invited = _texts(make_ask(long, max_tokens=300, frequency_penalty=-0.5), n=15)
+    plain = _texts(make_chat(long, max_tokens=300), n=15)
+    invited = _texts(make_chat(long, max_tokens=300, frequency_penalty=-0.5), n=15)
 
     assert statistics.mean(map(_repeats, invited)) > statistics.mean(
         map(_repeats, plain)
     )
 
 
-def test_models_differ_in_length(make_ask: MakeAsk) -> None:
+def test_models_differ_in_length(make_chat: MakeAsk) -> None:
     """A large model writes more than a small one of its generation."""
 
     def mean_tokens(model: str) -> float:
-        ask = make_ask(QUESTION, model=model, max_tokens=1000)
+        ask = make_chat(QUESTION, model=model, max_tokens=1000)
         return statistics.mean(_choice(ask, nth).n_tokens for nth in range(20))
 
     small, large = mean_tokens("svc-v2-8b-instruct"), mean_tokens("svc-v2-70b-instruct")
@@ -120,11 +120,11 @@ def test_models_differ_in_length(make_ask: MakeAsk) -> None:
 
 @pytest.mark.parametrize("question", [QUESTION, "อธิบายเรื่องฝนให้หน่อย"])
 def test_no_two_documented_models_write_the_same(
-    make_ask: MakeAsk, question: str
+    make_chat: MakeAsk, question: str
 ) -> None:
     """A comparison of models shows a difference without any chance."""
     texts = {
-        _choice(make_ask(question, model=model, temperature=0, max_tokens=500)).text
+        _choice(make_chat(question, model=model, temperature=0, max_tokens=500)).text
         for model in DOCUMENTED
     }
 
@@ -135,11 +135,11 @@ def test_no_two_documented_models_write_the_same(
     "question",
     ["Write a very long story about rain.", "Explain rain in detail", "เล่าเรื่องฝนยาวๆ"],
 )
-def test_the_default_of_max_tokens_is_felt(make_ask: MakeAsk, question: str) -> None:
+def test_the_default_of_max_tokens_is_felt(make_chat: MakeAsk, question: str) -> None:
     """A text that is to be long ends at 150 tokens, unless more are asked for."""
     short, long = (
-        _choice(make_ask(question)),
-        _choice(make_ask(question, max_tokens=2000)),
+        _choice(make_chat(question)),
+        _choice(make_chat(question, max_tokens=2000)),
     )
 
     assert (short.n_tokens, short.finish_reason) == (150, "length")
@@ -150,10 +150,10 @@ def test_the_default_of_max_tokens_is_felt(make_ask: MakeAsk, question: str) -> 
 @pytest.mark.parametrize("temperature", [0, 0.7, 2])
 @pytest.mark.parametrize("question", [QUESTION, "อธิบายเรื่องฝนให้หน่อย", "?", ""])
 def test_every_text_says_that_it_is_emulated_and_ends(
-    make_ask: MakeAsk, model: str, temperature: float, question: str
+    make_chat: MakeAsk, model: str, temperature: float, question: str
 ) -> None:
     """Whatever is asked, the reply opens honestly and comes to an end."""
-    ask = make_ask(question, model=model, temperature=temperature, max_tokens=2000)
+    ask = make_chat(question, model=model, temperature=temperature, max_tokens=2000)
 
     choice = _choice(ask)
 
@@ -161,24 +161,24 @@ def test_every_text_says_that_it_is_emulated_and_ends(
     assert choice.finish_reason == "stop"
 
 
-def test_words_of_the_prompt_come_back(make_ask: MakeAsk) -> None:
+def test_words_of_the_prompt_come_back(make_chat: MakeAsk) -> None:
     """A text is about what was asked."""
-    assert "rain" in _choice(make_ask(QUESTION)).text
+    assert "rain" in _choice(make_chat(QUESTION)).text
 
 
-def test_thai_is_answered_in_thai(make_ask: MakeAsk) -> None:
+def test_thai_is_answered_in_thai(make_chat: MakeAsk) -> None:
     """A Thai prompt gets a Thai text about its subject."""
-    text = _choice(make_ask("ช่วยอธิบายเรื่องฝนตกหนัก")).text
+    text = _choice(make_chat("ช่วยอธิบายเรื่องฝนตกหนัก")).text
 
     assert "ฝนตกหนัก" in text
     assert not any("a" <= letter <= "z" for letter in text)
 
 
-def test_max_tokens_and_stop_do_not_change_the_words(make_ask: MakeAsk) -> None:
+def test_max_tokens_and_stop_do_not_change_the_words(make_chat: MakeAsk) -> None:
     """A shorter reply is the beginning of the longer one."""
-    whole = _choice(make_ask(QUESTION, max_tokens=500)).text
-    cut = _choice(make_ask(QUESTION, max_tokens=10)).text
-    stopped = _choice(make_ask(QUESTION, stop=["rain"])).text
+    whole = _choice(make_chat(QUESTION, max_tokens=500)).text
+    cut = _choice(make_chat(QUESTION, max_tokens=10)).text
+    stopped = _choice(make_chat(QUESTION, stop=["rain"])).text
 
     assert whole.startswith(cut)
     assert stopped == whole[: whole.index("rain")]
@@ -228,17 +228,17 @@ def test_reads_what_to_write_about(question: str, brief: Brief) -> None:
     assert brief_of(question) == brief
 
 
-def test_a_length_asked_for_is_roughly_kept(make_ask: MakeAsk) -> None:
+def test_a_length_asked_for_is_roughly_kept(make_chat: MakeAsk) -> None:
     """Several hundred words are several hundred tokens."""
-    ask = make_ask("Write 1000 words about rain.", max_tokens=4000)
+    ask = make_chat("Write 1000 words about rain.", max_tokens=4000)
 
     assert 1000 < _choice(ask).n_tokens < 1500
 
 
-def test_writing_is_fast(make_ask: MakeAsk) -> None:
+def test_writing_is_fast(make_chat: MakeAsk) -> None:
     """8000 tokens take well under two seconds, also on a busy machine."""
-    ask = make_ask("Write 9000 words about rain.", max_tokens=8000)
-    _choice(make_ask(QUESTION))
+    ask = make_chat("Write 9000 words about rain.", max_tokens=8000)
+    _choice(make_chat(QUESTION))
     begun_s = time.perf_counter()
 
     choice = _choice(ask)

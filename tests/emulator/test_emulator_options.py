@@ -57,8 +57,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"revoked": ["a", "b\n"]}, "revoked[1] cannot be sent in a header"),
     ({"keys": ["a"], "revoked": ["a"]}, "keys and revoked share a key"),
     ({"revoked": ["a"], "forbidden": ["a"]}, "revoked and forbidden share a key"),
-    ({"script": 5}, "A script has to be a list of entries, or a path."),
-    ({"script": {"text": "x"}}, "A script has to be a list of entries, or a path."),
+    ({"script": 5}, "A script must be a list of entries, or a path."),
+    ({"script": {"text": "x"}}, "A script must be a list of entries, or a path."),
 ]
 
 

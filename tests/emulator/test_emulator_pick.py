@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from svc_notebook.emulator.chat_request import Ask
+from svc_notebook.emulator.chat_request import ChatRequest
 from svc_notebook.emulator.completion_writer import cut_choice
 from svc_notebook.emulator.language import Sampling, options_of, pick, write
 
@@ -88,9 +88,9 @@ def test_models_agree_mostly_but_not_always() -> None:
     assert 20 < n_agreed < 40
 
 
-def test_the_reply_is_the_word_alone(make_ask: Callable[..., Ask]) -> None:
+def test_the_reply_is_the_word_alone(make_chat: Callable[..., ChatRequest]) -> None:
     """The system message may offer the words; the user message is judged."""
-    ask = make_ask(
+    ask = make_chat(
         messages=[
             {"role": "system", "content": "Answer with one word: yes or no."},
             {"role": "user", "content": "Does it rain?"},

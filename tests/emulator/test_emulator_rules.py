@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.emulator.chat_request import Ask, Message, Tool, split_tokens
+from svc_notebook.emulator.chat_request import ChatRequest, Message, Tool, split_tokens
 from svc_notebook.emulator.http_values import Fault
-from svc_notebook.emulator.rules import read_ask
+from svc_notebook.emulator.rules import read_chat_request
 
 Fields = Callable[..., dict[str, Any]]
 
@@ -23,8 +23,8 @@ INTEGERS = [("max_tokens", 1, 8192), ("n", 1, 128)]
 NO_NUMBERS = [True, "1", [1], {}, "NaN"]
 
 
-def _read(fields: dict[str, Any]) -> Ask | Fault:
-    return read_ask(json.dumps(fields).encode())
+def _read(fields: dict[str, Any]) -> ChatRequest | Fault:
+    return read_chat_request(json.dumps(fields).encode())
 
 
 def _message(fields: dict[str, Any]) -> str:
@@ -42,7 +42,7 @@ def test_reads_the_least_request_with_the_documents_defaults(fields: Fields) -> 
     """What is not sent has the document's default."""
     ask = _read(fields("Hi"))
 
-    assert ask == Ask(
+    assert ask == ChatRequest(
         model="svc-v2-8b-instruct",
         messages=(Message(role="user", content="Hi"),),
         max_tokens=150,
@@ -168,7 +168,7 @@ def test_stop_is_one_sequence_or_up_to_four(
     """A single text stands for an array of one."""
     ask = _read(fields(stop=sent))
 
-    assert isinstance(ask, Ask)
+    assert isinstance(ask, ChatRequest)
     assert ask.stop == read
 
 
@@ -200,7 +200,7 @@ def test_stop_is_one_sequence_or_up_to_four(
 )
 def test_malformed_bodies_are_refused(body: bytes, message: str) -> None:
     """Each kind of malformed JSON gets its own words and status 400."""
-    assert read_ask(body) == Fault(status=400, message=message)
+    assert read_chat_request(body) == Fault(status=400, message=message)
 
 
 def test_prompt_and_completion_share_8192_tokens(fields: Fields) -> None:
@@ -208,7 +208,7 @@ def test_prompt_and_completion_share_8192_tokens(fields: Fields) -> None:
     n_prompt_tokens = 8
     fitting = _read(fields("Hi", max_tokens=8192 - n_prompt_tokens))
 
-    assert isinstance(fitting, Ask)
+    assert isinstance(fitting, ChatRequest)
     assert _message(fields("Hi", max_tokens=8193 - n_prompt_tokens)) == (
         "The prompt takes 8 tokens and 'max_tokens' asks for 8185; together they may "
         "be at most 8192."
@@ -223,7 +223,7 @@ def test_the_default_of_150_counts_against_the_budget(fields: Fields) -> None:
         "The prompt takes 8108 tokens and 'max_tokens' asks for the default of 150; "
         "together they may be at most 8192."
     )
-    assert isinstance(_read(fields(question, max_tokens=50)), Ask)
+    assert isinstance(_read(fields(question, max_tokens=50)), ChatRequest)
 
 
 def test_tools_and_calls_count_as_prompt(fields: Fields) -> None:
@@ -246,7 +246,11 @@ def test_tools_and_calls_count_as_prompt(fields: Fields) -> None:
 
     asks = [_read(body) for body in bodies]
 
-    assert [ask.n_prompt_tokens for ask in asks if isinstance(ask, Ask)] == [8, 39, 24]
+    assert [ask.n_prompt_tokens for ask in asks if isinstance(ask, ChatRequest)] == [
+        8,
+        39,
+        24,
+    ]
 
 
 def test_reads_the_tools_on_offer(fields: Fields) -> None:
@@ -264,7 +268,7 @@ def test_reads_the_tools_on_offer(fields: Fields) -> None:
         )
     )
 
-    assert isinstance(ask, Ask)
+    assert isinstance(ask, ChatRequest)
     assert ask.tools == (
         Tool(name="a", description="d", parameters=schema),
         Tool(name="b", description="", parameters={"type": "object", "properties": {}}),

@@ -52,7 +52,7 @@ def _status_line(emulator: Emulator, sent: bytes) -> bytes:
 
 
 def _is_alive(emulator: Emulator) -> bool:
-    """Ask as the document says, and be quick about it."""
+    """ChatRequest as the document says, and be quick about it."""
     begun_s = time.perf_counter()
     with httpx.Client(trust_env=False) as client:
         response = client.post(

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svc_notebook.emulator.app import Service
-from svc_notebook.emulator.chat_request import Ask
+from svc_notebook.emulator.chat_request import ChatRequest
 from svc_notebook.emulator.http_values import Fault, Reply
-from svc_notebook.emulator.rules import read_ask
+from svc_notebook.emulator.rules import read_chat_request
 from svc_notebook.emulator.tool_calls import calls_for, told_results
 
 Fields = Callable[..., dict[str, Any]]
@@ -52,10 +52,10 @@ def _tool(name: str, schema: dict[str, Any] | None = None) -> dict[str, Any]:
     ],
 )
 def test_named_tools_are_called(
-    make_ask: Callable[..., Ask], question: str, names: list[str]
+    make_chat: Callable[..., ChatRequest], question: str, names: list[str]
 ) -> None:
     """A prompt that names offered tools is answered with calls, in their order."""
-    ask = make_ask(question, tools=[_tool("get_weather", WEATHER), _tool("get_time")])
+    ask = make_chat(question, tools=[_tool("get_weather", WEATHER), _tool("get_time")])
 
     assert [call.name for call in calls_for(ask)] == names
 
@@ -77,10 +77,10 @@ def test_named_tools_are_called(
     ],
 )
 def test_a_name_is_read_as_people_write_it(
-    make_ask: Callable[..., Ask], name: str, question: str, *, is_named: bool
+    make_chat: Callable[..., ChatRequest], name: str, question: str, *, is_named: bool
 ) -> None:
     """What a tool is about names it: its words without get, look up and such."""
-    ask = make_ask(question, tools=[_tool(name)])
+    ask = make_chat(question, tools=[_tool(name)])
 
     assert bool(calls_for(ask)) == is_named
 
@@ -239,10 +239,12 @@ def test_no_two_choices_share_the_id_of_a_call(
     ],
 )
 def test_arguments_satisfy_the_schema(
-    make_ask: Callable[..., Ask], schema: dict[str, Any], arguments: dict[str, Any]
+    make_chat: Callable[..., ChatRequest],
+    schema: dict[str, Any],
+    arguments: dict[str, Any],
 ) -> None:
     """They are made of the prompt's words and numbers, and a validator agrees."""
-    ask = make_ask(
+    ask = make_chat(
         "Run look_up for Chiang Mai, 3 days at 4.5 celsius",
         tools=[_tool("look_up", schema)],
     )
@@ -257,7 +259,7 @@ def test_arguments_satisfy_the_schema(
     )
 
 
-def test_unique_items_differ(make_ask: Callable[..., Ask]) -> None:
+def test_unique_items_differ(make_chat: Callable[..., ChatRequest]) -> None:
     """Where the prompt's words and numbers run out, items are told apart."""
 
     def items(kind: str) -> dict[str, Any]:
@@ -269,7 +271,7 @@ def test_unique_items_differ(make_ask: Callable[..., Ask]) -> None:
         "properties": {"s": items("string"), "n": items("integer")},
     }
 
-    (call,) = calls_for(make_ask("look_up 7", tools=[_tool("look_up", schema)]))
+    (call,) = calls_for(make_chat("look_up 7", tools=[_tool("look_up", schema)]))
 
     assert json.loads(call.arguments) == {
         "s": ["this", "this 2", "this 3"],
@@ -279,7 +281,7 @@ def test_unique_items_differ(make_ask: Callable[..., Ask]) -> None:
 
 
 def test_a_schema_that_refers_to_itself_is_filled_in(
-    make_ask: Callable[..., Ask],
+    make_chat: Callable[..., ChatRequest],
 ) -> None:
     """A tree ends where nothing more is required of it."""
     schema = {
@@ -300,14 +302,14 @@ def test_a_schema_that_refers_to_itself_is_filled_in(
         },
     }
 
-    (call,) = calls_for(make_ask("look_up", tools=[_tool("look_up", schema)]))
+    (call,) = calls_for(make_chat("look_up", tools=[_tool("look_up", schema)]))
 
     jsonschema.validate(json.loads(call.arguments), schema)
 
 
-def test_a_quoted_text_comes_first(make_ask: Callable[..., Ask]) -> None:
+def test_a_quoted_text_comes_first(make_chat: Callable[..., ChatRequest]) -> None:
     """What stands in quotation marks is meant as a value."""
-    ask = make_ask(
+    ask = make_chat(
         'Use get_weather for "Nakhon Si Thammarat"',
         tools=[_tool("get_weather", WEATHER)],
     )
@@ -317,7 +319,7 @@ def test_a_quoted_text_comes_first(make_ask: Callable[..., Ask]) -> None:
     ]
 
 
-def test_odd_schemas_are_survived(make_ask: Callable[..., Ask]) -> None:
+def test_odd_schemas_are_survived(make_chat: Callable[..., ChatRequest]) -> None:
     """Whatever stands in a schema, a call is made."""
     odd = {
         "type": "object",
@@ -343,7 +345,7 @@ def test_odd_schemas_are_survived(make_ask: Callable[..., Ask]) -> None:
     for _ in range(12):
         deep = {"type": "object", "properties": {"a": deep}}
     for schema in (odd, odd | {"required": []}, deep):
-        ask = make_ask("Do it: look_up", tools=[_tool("look_up", schema)])
+        ask = make_chat("Do it: look_up", tools=[_tool("look_up", schema)])
 
         assert isinstance(json.loads(calls_for(ask)[0].arguments), dict)
 
@@ -377,20 +379,22 @@ def test_no_schema_breaks_the_filling_in(schema: dict[str, Any]) -> None:
         ],
     }
 
-    ask = read_ask(json.dumps(body).encode())
+    ask = read_chat_request(json.dumps(body).encode())
 
-    if isinstance(ask, Ask):
+    if isinstance(ask, ChatRequest):
         assert isinstance(json.loads(calls_for(ask)[0].arguments), dict)
 
 
-def test_wide_schemas_are_filled_in_quickly(make_ask: Callable[..., Ask]) -> None:
+def test_wide_schemas_are_filled_in_quickly(
+    make_chat: Callable[..., ChatRequest],
+) -> None:
     """Arrays of arrays of arrays do not grow without end."""
     wide: dict[str, Any] = {"type": "string"}
     for _ in range(7):
         wide = {"type": "array", "minItems": 16, "items": wide}
     schema = {"type": "object", "properties": {"a": wide}}
 
-    (call,) = calls_for(make_ask("look_up", tools=[_tool("look_up", schema)]))
+    (call,) = calls_for(make_chat("look_up", tools=[_tool("look_up", schema)]))
 
     assert len(call.arguments) < 50_000
 
@@ -410,7 +414,7 @@ def test_a_schema_of_another_shape_is_refused(
     """Properties are objects, and the required ones a list of names."""
     body = fields(tools=[_tool("look_up", {"type": "object"} | wrong)])
 
-    refused = read_ask(json.dumps(body).encode())
+    refused = read_chat_request(json.dumps(body).encode())
 
     assert isinstance(refused, Fault)
     assert f"'tools[0].function.parameters.{named}'" in refused.message
@@ -456,12 +460,12 @@ def test_calls_take_no_more_than_max_tokens(
 
 
 def test_every_long_result_is_told(
-    make_ask: Callable[..., Ask],
+    make_chat: Callable[..., ChatRequest],
 ) -> None:
     """Results share the room of a reply; one does not keep the others out."""
     ids = ["c1", "c2", "c3"]
     call = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
-    ask = make_ask(
+    ask = make_chat(
         messages=[
             {"role": "user", "content": "f"},
             {"role": "assistant", "tool_calls": [call | {"id": each} for each in ids]},
