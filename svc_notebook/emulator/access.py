@@ -1,24 +1,7 @@
-"""The models this emulator serves: ids and limits as typed out of the document.
+"""Who may ask for what: API keys, models and rate limits.
 
-What it is not: how a model writes is in `voice`.
-
-Rules for this file: every id and number is the document's (doc: Model ids,
-Limits, Versioning); a model without shown limits has none here.
-
-Which keys this emulator knows, and what each may do.
-
-What it is not: it does not read requests' bodies or paths.
-
-Rules for this file: a key is never repeated, in no message and no record
-(doc: Authentication). A key counts only in the header `Authorization` with the
-bearer scheme.
-
-Rate windows per model: how many requests in the last second and minute.
-
-What it is not: it knows no requests and no statuses, and it never waits.
-
-Rules for this file: time comes in through the clock; a refused request uses
-nothing up; a model without limits is always admitted (doc: Rate limits per model).
+Models and limits are typed out of the document (doc: Model ids, Limits); a model
+without shown limits has none here.
 """
 
 import re
@@ -55,7 +38,7 @@ KEY = "svc-emulator"
 REVOKED_KEY = "svc-emulator-revoked"
 FORBIDDEN_KEY = "svc-emulator-forbidden"
 HIDDEN = "[key]"
-# From so many letters on a key is no ordinary word.
+# A key of so many letters is not an ordinary word.
 _LONG_ENOUGH = 8
 
 _NO_KEY = Fault(
@@ -81,7 +64,7 @@ _NO_PERMISSION = Fault(
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of one emulator.
+    """The keys of one emulator; no message and no record repeats one.
 
     Attributes:
         valid: Keys that are served.
@@ -103,14 +86,14 @@ class Keys:
         return _NO_PERMISSION if key in self.forbidden else _WRONG_KEY
 
     def hide(self, text: str, headers: Mapping[str, str]) -> str:
-        """Take every key out of a text: the known ones and the one sent."""
+        """Replace every key in a text: the known ones and the one sent."""
         return _without(
             text, (sent_key(headers), *self.valid, *self.revoked, *self.forbidden)
         )
 
 
 def sent_key(headers: Mapping[str, str]) -> str:
-    """Read the key of a request; empty if there is none in the bearer scheme."""
+    """Read the key of a request; empty if it has none in the bearer scheme."""
     scheme, _, key = headers.get("authorization", "").strip().partition(" ")
     return key.strip() if scheme.lower() == "bearer" else ""
 
@@ -118,8 +101,8 @@ def sent_key(headers: Mapping[str, str]) -> str:
 def _without(text: str, keys: Iterable[str]) -> str:
     """Replace keys, longest first, since one may begin with another.
 
-    A short key, as people choose for tests, is replaced where it stands alone only:
-    as part of other words it would make records unreadable and gives nothing away.
+    A short key, as people choose for tests, is replaced only as a whole word; it may
+    be a part of ordinary words.
     """
     for key in sorted({key for key in keys if key}, key=len, reverse=True):
         if len(key) >= _LONG_ENOUGH:
@@ -134,7 +117,9 @@ MINUTE_S = 60.0
 
 
 class Quota:
-    """Admit so many requests a second and so many a minute, for each model.
+    """Admit so many requests per second and per minute, for each model.
+
+    It never waits, and a refused request uses up nothing.
 
     Args:
         limits: Model id to requests in any 1 s and requests in any 60 s.

@@ -1,19 +1,4 @@
-"""The page at the emulator's root: what this is, in words.
-
-What it is not: no part of the service; its document shows one operation only.
-
-The emulated service: a request value in, a reply value out.
-
-What it is not: sockets, waiting and threads are `asgi`'s and `server`'s.
-
-Rules for this file:
-- a request is checked in this order: key, path, method, permission, body, model,
-  limits; a refused request uses no limit up;
-- the kth identical request since the start is answered by the kth sample, so that
-  two runs of the same program read the same replies;
-- no request draws a status of 500 or more: a script may send one, and it is the
-  last resort where what the emulator was given, such as its clock, fails.
-"""
+"""The emulated service: an HTTP request as a value in, a reply as a value out."""
 
 import hashlib
 import threading
@@ -30,6 +15,7 @@ from .rules import read_chat_request
 from .script import Script, play
 from .tool_calls import calls_for, told_results
 
+# At the root, for people who open the address in a browser.
 PAGE = """\
 This is an emulator of a chat completion service, running on this machine only.
 
@@ -41,11 +27,6 @@ header x-svc-emulator: 1.
 """
 
 
-def write_page() -> bytes:
-    """Write the page as plain text."""
-    return PAGE.encode()
-
-
 PATH = "/v1/chat/completions"
 _UNAUTHORIZED = 401
 _NOT_ALLOWED = 405
@@ -53,14 +34,14 @@ _NOT_ALLOWED = 405
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What an emulated service is made of.
+    """The settings of an emulated service.
 
     Attributes:
-        keys: Whom it serves.
+        keys: Which keys it knows.
         pace: How fast it writes.
-        models: Model ids served besides the documented ones.
+        models: Model ids served in addition to the documented ones.
         limits: Model id to requests in 1 s and in 60 s; empty for none.
-        seed: Another seed writes other texts.
+        seed: Each seed leads to other texts.
         clock: Seconds that never run backwards, for the limits.
         now: Unix time, for `created`.
     """
@@ -75,11 +56,15 @@ class Setup:
 
 
 class Service:
-    """The service without sockets; may be asked from several threads.
+    """The service without sockets; may be used from several threads.
+
+    It checks key, path, method, permission, body, model and limits, in this order; a
+    refused request uses up no limit. The kth identical request since the start gets
+    the kth sample, so two runs of a program read the same replies.
 
     Args:
-        setup: What it is made of.
-        script: Answers given instead of its own.
+        setup: Its settings.
+        script: Answers that replace its own.
     """
 
     def __init__(self, setup: Setup, script: Script | None = None) -> None:
@@ -116,7 +101,7 @@ class Service:
         return deliver(chat, head, self._choices(chat, nth), pace=self._setup.pace)
 
     def _admitted(self, request: Request) -> ChatRequest | Fault:
-        """Check all that changes nothing."""
+        """Check the request, which changes nothing."""
         fault = self._setup.keys.fault_of(request.headers)
         if fault is not None and fault.status == _UNAUTHORIZED:
             return fault
@@ -189,7 +174,7 @@ def _read(request: Request) -> ChatRequest | Fault:
 
 
 def _too_many(window: str) -> Fault:
-    """Refuse what is over a limit; no hint when to retry is shown (doc: Errors)."""
+    """Refuse a request over a limit; no retry hint is shown (doc: Errors)."""
     return Fault(
         status=429, message=f"The rate limit {window} of this model is exceeded."
     )
@@ -205,7 +190,7 @@ def _broken(error: Exception) -> Fault:
 
 
 def _refusal(fault: Fault, allow: str = "") -> Reply:
-    """Send a fault; HTTP wants the allowed methods told with a 405."""
+    """Send a fault; with a 405, HTTP requires the allowed methods."""
     reply = whole(fault.status, fault.to_bytes(), content_type=JSON)
     return replace(reply, headers={**reply.headers, "allow": allow}) if allow else reply
 
@@ -215,4 +200,4 @@ def _front_page(request: Request) -> Reply:
     if request.method not in ("GET", "HEAD"):
         fault = Fault(status=_NOT_ALLOWED, message="Only GET is answered here.")
         return _refusal(fault, "GET, HEAD")
-    return whole(200, write_page(), content_type="text/plain; charset=utf-8")
+    return whole(200, PAGE.encode(), content_type="text/plain; charset=utf-8")

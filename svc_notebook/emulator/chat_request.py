@@ -1,15 +1,6 @@
-"""Cutting text into the emulator's tokens, and counting them.
+"""A request that keeps to the document's rules, and the tokens of its texts.
 
-What it is not: the service's own tokenizer, which its document does not show.
-
-Rules for this file: the pieces of a text joined are the text, byte for byte.
-
-What a request asks for, once the document's rules have passed it.
-
-What it is not: it checks nothing (`rules` does) and keeps no bytes.
-
-Rules for this file: values are frozen and carry the document's names and
-defaults (doc: Request body).
+The service's own tokenizer is not shown, so these tokens are the emulator's.
 """
 
 import hashlib
@@ -35,13 +26,13 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
-# What a conversation and each of its messages cost besides their text.
+# What each message of a prompt, and the reply to it, take in addition to their text.
 MESSAGE_TOKENS = 4
 REPLY_TOKENS = 3
 
 
 def split_tokens(text: str) -> list[str]:
-    """Cut a text into tokens; joined again they are the text."""
+    """Cut a text into tokens; joined again they are the text, byte for byte."""
     return _TOKEN.findall(text)
 
 
@@ -52,8 +43,7 @@ def count_tokens(text: str) -> int:
 
 JsonObject = dict[str, Any]
 
-# What cannot change the text itself, only where it stops or how it travels:
-# a whole and a streamed request, or one with a larger max_tokens, read alike.
+# These do not change the words of a reply, only where it stops or how it is sent.
 _NOT_IN_SEED = ("is_streamed", "max_tokens", "stop", "user", "n_prompt_tokens", "n")
 
 
@@ -117,7 +107,7 @@ class ChatRequest:
         return "\n".join([*system, self.question])
 
     def identity(self) -> str:
-        """Tell identical requests from others: equal for equal asks."""
+        """Name the request; identical requests have the same name."""
         return _digest(asdict(self))
 
     def seed(self, *, emulator_seed: int, nth: int, choice_index: int) -> int:

@@ -1,21 +1,4 @@
-"""Requests and replies as values: what goes in and out of the emulated service.
-
-What it is not: sockets and waiting; `asgi` carries these values.
-
-Rules for this file: timing is part of the value; whether to really wait is the
-server's business.
-
-Refusals as the document writes them: a status and an error body.
-
-What it is not: it decides nothing; `rules`, `keys` and `app` decide.
-
-Rules for this file:
-- only the two error types that the document shows are written, whatever the
-  status, since the full list is not shown (doc: Errors);
-- `param` is always null, as in the document's typical bodies (doc: Errors);
-- a message names the parameter and what is allowed, and repeats nothing that
-  the caller sent, so that a key sent in the wrong place is never repeated.
-"""
+"""HTTP requests, replies and error bodies of the emulator, as plain values."""
 
 import json
 from collections.abc import Mapping
@@ -28,13 +11,13 @@ MARK = ("x-svc-emulator", "1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What came in.
+    """A request as it came in.
 
     Attributes:
         method: As sent.
         path: Without the query.
         headers: Names in lower case.
-        body: The whole body, or None when it was too long to keep.
+        body: The whole body, or None if it was too long to keep.
         client_port: Tells the connections of a client apart; 0 if unknown.
     """
 
@@ -68,7 +51,7 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What the emulated service sends.
+    """What the emulated service sends, and when.
 
     Attributes:
         status: HTTP status; None sends neither status line nor headers, and the
@@ -89,13 +72,14 @@ class Reply:
 def whole(
     status: int, data: bytes, *, content_type: str, before_s: float = 0.0
 ) -> Reply:
-    """Make a reply of one piece whose length is told."""
+    """Make a reply of one piece, with its length in the headers."""
     headers = {"content-type": content_type, "content-length": str(len(data))}
     return Reply(
         status=status, headers=headers, body=(Piece(0.0, data),), before_s=before_s
     )
 
 
+# The types that the document shows (doc: Errors).
 INVALID_REQUEST = "invalid_request_error"
 AUTHENTICATION = "authentication_error"
 
@@ -104,9 +88,12 @@ AUTHENTICATION = "authentication_error"
 class Fault:
     """A refusal (doc: Error body).
 
+    Only the two types that the document shows are written, and `param` is null.
+    The message repeats nothing that was sent, since it might be a key.
+
     Attributes:
         status: HTTP status, 400 to 429.
-        message: What was wrong and what is allowed.
+        message: Which parameter is wrong, and what is allowed.
         type: `error.type`.
         code: `error.code`, null but for an invalid key.
     """
@@ -128,10 +115,10 @@ class Fault:
 
 
 class RuleError(Exception):
-    """A rule of the document is broken; carried to where the fault is made."""
+    """A request breaks a rule of the document; the message says which."""
 
 
 def write_json(value: object) -> bytes:
-    """Write JSON as UTF-8 without needless blanks."""
+    """Write JSON as UTF-8 without blanks."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "replace")
