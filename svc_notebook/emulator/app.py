@@ -131,16 +131,16 @@ class Service:
         )
 
     def _choices(self, chat: ChatRequest, nth: int) -> list[Choice]:
-        """Write the choices: calls of tools that the prompt names, else texts."""
+        """Write the choices: calls of the tools that the prompt names, or texts."""
         if calls_for(chat):
             return [
                 cut_calls(calls_for(chat, index), max_tokens=chat.max_tokens)
                 for index in range(chat.n)
             ]
-        told = told_results(chat)
+        results = told_results(chat)
         return [
             cut_choice(
-                language.write(chat, self._seed(chat, nth, index), told=told),
+                language.write(chat, self._seed(chat, nth, index), results=results),
                 max_tokens=chat.max_tokens,
                 stop=chat.stop,
             )
