@@ -20,9 +20,8 @@ MakeChat = Callable[..., ChatRequest]
 
 QUESTION = "How does rain form over the mountains?"
 LARGE = "svc-v2-70b-instruct"
-PRAISE = frozenset(
-    ["good", "useful", "clear", "simple", "sensible", "practical", "helpful", "modest"]
-)
+PRAISE = {"good", "useful", "clear", "simple"}
+PRAISE |= {"sensible", "practical", "helpful", "modest"}
 THAI = "อธิบายเรื่องฝนให้หน่อย"
 
 
