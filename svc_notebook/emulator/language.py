@@ -27,7 +27,7 @@ LOWEST = 4.0
 SPREAD = 4.0
 # What a paragraph loses each time that it was used; otherwise a text at temperature 0
 # would be one paragraph again and again.
-AGAIN_COST = 4.0
+AGAIN_COST = 12.0
 
 _THAI_LETTER = re.compile(r"[\u0e01-\u0e2e]")
 _LATIN_LETTER = re.compile(r"[A-Za-z]")
@@ -44,7 +44,8 @@ class Style:
 
     Attributes:
         sections: Of the phrases.
-        shortest_tokens, longest_tokens: How long a reply usually is.
+        shortest_tokens, longest_tokens: The length after which a reply ends with its
+            sentence.
     """
 
     sections: tuple[str, ...]
@@ -52,29 +53,29 @@ class Style:
     longest_tokens: int
 
 
-_PLAIN = Style(sections=("plain",), shortest_tokens=60, longest_tokens=110)
+_PLAIN = Style(sections=("plain",), shortest_tokens=50, longest_tokens=100)
 # Models differ so that a comparison shows a difference; it says nothing about the
 # service's models.
 STYLES: Mapping[str, Style] = MappingProxyType(
     {
         "svc-instruct": Style(
-            sections=("plain", "terse", "long"), shortest_tokens=50, longest_tokens=100
+            sections=("plain", "terse", "long"), shortest_tokens=40, longest_tokens=90
         ),
         "svc-v1.5-instruct": _PLAIN,
         "svc-v1.5x-70b-instruct": Style(
-            sections=("long",), shortest_tokens=110, longest_tokens=190
+            sections=("long",), shortest_tokens=100, longest_tokens=180
         ),
         "svc-v2-8b-instruct": Style(
-            sections=("terse",), shortest_tokens=35, longest_tokens=80
+            sections=("terse",), shortest_tokens=25, longest_tokens=65
         ),
         "svc-v2-70b-instruct": Style(
-            sections=("long", "plain"), shortest_tokens=140, longest_tokens=240
+            sections=("long", "plain"), shortest_tokens=130, longest_tokens=230
         ),
         "svc-v2.1-12b-instruct": Style(
-            sections=("plain", "terse"), shortest_tokens=70, longest_tokens=130
+            sections=("plain", "terse"), shortest_tokens=60, longest_tokens=120
         ),
         "svc-v2.5-30b-a3b-instruct": Style(
-            sections=("terse", "long"), shortest_tokens=90, longest_tokens=160
+            sections=("terse", "long"), shortest_tokens=80, longest_tokens=150
         ),
     }
 )
@@ -115,7 +116,7 @@ def _label(labels: "re.Match[str]", chat: ChatRequest, rng: Random) -> str:
     """Pick one of the words that a prompt offers, without judging anything."""
     offered: list[str] = [*labels[1].split(", "), labels[2]]
     if chat.temperature == 0.0:
-        rng = Random(f"{chat.model}/{chat.instructions}")  # noqa: S311 - repeatable
+        rng = Random(f"{chat.model}\n{chat.instructions}")  # noqa: S311 - repeatable
     return rng.choice(offered)
 
 
