@@ -33,11 +33,12 @@ LIMITS: Mapping[str, tuple[int, int]] = MappingProxyType(
     }
 )
 
-
 KEY = "svc-emulator"
 REVOKED_KEY = "svc-emulator-revoked"
 FORBIDDEN_KEY = "svc-emulator-forbidden"
 HIDDEN = "[key]"
+SECOND_S = 1.0
+MINUTE_S = 60.0
 # A key of so many letters is not an ordinary word.
 _LONG_ENOUGH = 8
 
@@ -110,10 +111,6 @@ def _without(text: str, keys: Iterable[str]) -> str:
         else:
             text = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", HIDDEN, text)
     return text
-
-
-SECOND_S = 1.0
-MINUTE_S = 60.0
 
 
 class Quota:

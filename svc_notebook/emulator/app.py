@@ -20,13 +20,10 @@ PAGE = """\
 This is an emulator of a chat completion service, running on this machine only.
 
 It answers POST /v1/chat/completions as the service's document says: it checks
-keys, parameters and limits, and writes whole and streamed replies. Its texts come
-from a very small language model that knows nothing; no reply is a real answer,
-nothing leaves this machine, and nothing is paid for. Every response carries the
-header x-svc-emulator: 1.
+keys, parameters and limits, and writes whole and streamed replies. Its texts are
+ready-made sentences: no reply is a real answer, nothing leaves this machine, and
+nothing is paid for. Every response carries the header x-svc-emulator: 1.
 """
-
-
 PATH = "/v1/chat/completions"
 _UNAUTHORIZED = 401
 _NOT_ALLOWED = 405

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+JsonObject = dict[str, Any]
+
 # One token: up to four line breaks with a list or heading mark, up to sixteen
 # blanks, a word with the blank before it (long words are cut at eight letters), up
 # to three digits, a Thai consonant with its vowels and tone, or one other character.
@@ -29,6 +31,8 @@ _TOKEN = re.compile(
 # What each message of a prompt, and the reply to it, take in addition to their text.
 MESSAGE_TOKENS = 4
 REPLY_TOKENS = 3
+# These do not change the words of a reply, only where it stops or how it is sent.
+_NOT_IN_SEED = ("is_streamed", "max_tokens", "stop", "user", "n_prompt_tokens", "n")
 
 
 def split_tokens(text: str) -> list[str]:
@@ -39,12 +43,6 @@ def split_tokens(text: str) -> list[str]:
 def count_tokens(text: str) -> int:
     """Count the tokens of a text."""
     return sum(1 for _ in _TOKEN.finditer(text))
-
-
-JsonObject = dict[str, Any]
-
-# These do not change the words of a reply, only where it stops or how it is sent.
-_NOT_IN_SEED = ("is_streamed", "max_tokens", "stop", "user", "n_prompt_tokens", "n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,6 @@ Fields and their order are the document's (doc: Completion, Stream chunk). If th
 document is silent, this follows the interface that the service follows.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -15,6 +14,10 @@ from .http_values import Piece, Reply, whole, write_json
 
 STOP = "stop"
 LENGTH = "length"
+JSON = "application/json"
+EVENTS = "text/event-stream; charset=utf-8"
+# doc: Response, streamed, 3.
+DONE = b"data: [DONE]\n\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +109,6 @@ def _without_end(pieces: Sequence[str], n_letters: int) -> tuple[str, ...]:
     return tuple(kept)
 
 
-# doc: Response, streamed, 3.
-DONE = b"data: [DONE]\n\n"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
     """What every chunk of a reply repeats (doc: Stream chunk)."""
@@ -195,10 +194,9 @@ def _events(index: int, choice: Choice) -> Iterator[bytes]:
     pieces = choice.pieces or ("",)
     yield _event(index, {"role": "assistant", "content": pieces[0]})
     for piece in pieces[1:]:
-        text = json.dumps(piece, ensure_ascii=False).encode()
         yield b'{"index":%d,"delta":{"content":%s},"finish_reason":null}' % (
             index,
-            text,
+            write_json(piece),
         )
     for at, call in enumerate(choice.tool_calls):
         for delta in _call_deltas(at, call):
@@ -225,10 +223,6 @@ def _event(
 ) -> bytes:
     """Write one choice of a chunk."""
     return write_json({"index": index, "delta": delta, "finish_reason": finish_reason})
-
-
-JSON = "application/json"
-EVENTS = "text/event-stream; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,9 @@ from enum import StrEnum
 
 # On every response, so that a client can mark what it received as emulated.
 MARK = ("x-svc-emulator", "1")
+# The types that the document shows (doc: Errors).
+INVALID_REQUEST = "invalid_request_error"
+AUTHENTICATION = "authentication_error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +80,6 @@ def whole(
     return Reply(
         status=status, headers=headers, body=(Piece(0.0, data),), before_s=before_s
     )
-
-
-# The types that the document shows (doc: Errors).
-INVALID_REQUEST = "invalid_request_error"
-AUTHENTICATION = "authentication_error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

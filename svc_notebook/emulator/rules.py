@@ -26,6 +26,8 @@ from .chat_request import (
 )
 from .http_values import Fault, RuleError
 
+# doc: Message, "One of".
+ROLES = ("system", "user", "assistant", "tool")
 # doc: Limits, "Tokens per request (prompt plus completion)".
 TOKENS_PER_REQUEST = 8192
 # doc: Limits, "max_tokens default".
@@ -39,7 +41,7 @@ LEVELS_AT_MOST = 64
 
 
 @dataclass(frozen=True, slots=True)
-class _Span:
+class _Range:
     """What a number may be."""
 
     low: float
@@ -47,17 +49,17 @@ class _Span:
     default: float
 
 
-# doc: Request body. top_p's range is not shown; see the strict readings above.
+# doc: Request body. top_p's range is not shown; see the top of this file.
 _FLOATS = {
-    "temperature": _Span(0.0, 2.0, 0.7),
-    "top_p": _Span(0.0, 1.0, 1.0),
-    "presence_penalty": _Span(-2.0, 2.0, 0.0),
-    "frequency_penalty": _Span(-2.0, 2.0, 0.0),
-    "repetition_penalty": _Span(1.0, 2.0, 1.0),
+    "temperature": _Range(0.0, 2.0, 0.7),
+    "top_p": _Range(0.0, 1.0, 1.0),
+    "presence_penalty": _Range(-2.0, 2.0, 0.0),
+    "frequency_penalty": _Range(-2.0, 2.0, 0.0),
+    "repetition_penalty": _Range(1.0, 2.0, 1.0),
 }
 _INTEGERS = {
-    "max_tokens": _Span(1, TOKENS_PER_REQUEST, MAX_TOKENS_DEFAULT),
-    "n": _Span(1, CHOICES_AT_MOST, 1),
+    "max_tokens": _Range(1, TOKENS_PER_REQUEST, MAX_TOKENS_DEFAULT),
+    "n": _Range(1, CHOICES_AT_MOST, 1),
 }
 
 
@@ -180,27 +182,27 @@ def _flag(fields: Mapping[str, Any], name: str) -> bool:
 
 
 def _integer(fields: Mapping[str, Any], name: str) -> int:
-    """Read an integer in its span; 1.0 and true are not integers."""
-    span = _INTEGERS[name]
-    value = fields.get(name, int(span.default))
+    """Read an integer in its range; 1.0 and true are not integers."""
+    range_ = _INTEGERS[name]
+    value = fields.get(name, int(range_.default))
     if isinstance(value, bool) or not isinstance(value, int):
         raise RuleError(f"'{name}' has to be an integer.")
-    if not span.low <= value <= span.high:
+    if not range_.low <= value <= range_.high:
         whose = ", the last a bound of this emulator only" if name == "n" else ""
         raise RuleError(
-            f"'{name}' has to be from {span.low:g} to {span.high:g}{whose}."
+            f"'{name}' has to be from {range_.low:g} to {range_.high:g}{whose}."
         )
     return value
 
 
 def _float(fields: Mapping[str, Any], name: str) -> float:
-    """Read a number in its span; an integer will do, a boolean will not."""
-    span = _FLOATS[name]
-    value = fields.get(name, span.default)
+    """Read a number in its range; a boolean is not a number."""
+    range_ = _FLOATS[name]
+    value = fields.get(name, range_.default)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise RuleError(f"'{name}' has to be a number.")
-    if not span.low <= value <= span.high:
-        raise RuleError(f"'{name}' has to be from {span.low:g} to {span.high:g}.")
+    if not range_.low <= value <= range_.high:
+        raise RuleError(f"'{name}' has to be from {range_.low:g} to {range_.high:g}.")
     return float(value)
 
 
@@ -219,7 +221,7 @@ def _stops(value: object) -> tuple[str, ...]:
 
 
 def _n_prompt_tokens(messages: tuple[Message, ...], fields: JsonObject) -> int:
-    """Count what the prompt takes of the tokens of a request, tools included."""
+    """Count the tokens of the prompt, tools included."""
     total = REPLY_TOKENS
     for message in messages:
         total += MESSAGE_TOKENS + count_tokens(message.content)
@@ -239,10 +241,6 @@ def _check_budget(n_prompt_tokens: int, max_tokens: int | None) -> None:
             f"The prompt takes {n_prompt_tokens} tokens and 'max_tokens' asks for "
             f"{default}{wanted}; together they may be at most {TOKENS_PER_REQUEST}."
         )
-
-
-# doc: Message, "One of".
-ROLES = ("system", "user", "assistant", "tool")
 
 
 def read_messages(value: object) -> tuple[Message, ...]:
@@ -409,7 +407,7 @@ def _tool(value: object, where: str) -> Tool:
 
 
 def _schema(function: JsonObject, where: str) -> JsonObject:
-    """Check that parameters, if there, are an object schema."""
+    """Check that the parameters, if given, are an object schema."""
     schema = function.get("parameters")
     if schema is None:
         return {"type": "object", "properties": {}}
@@ -422,9 +420,9 @@ def _schema(function: JsonObject, where: str) -> JsonObject:
 
 
 def _check_words(schema: JsonObject, where: str) -> None:
-    """Check the two words of an object schema that say what its inputs are."""
+    """Check the `properties` and `required` of an object schema."""
     properties = schema.get("properties", {})
-    # JSON Schema also knows true and false, for anything and nothing.
+    # In JSON Schema, true and false allow anything and nothing.
     if not isinstance(properties, dict) or not all(
         isinstance(each, dict | bool) for each in properties.values()
     ):

@@ -83,10 +83,10 @@ def test_defaults_are_the_documents(row: dict[str, Any]) -> None:
     """A parameter that is not sent has the document's default (doc: Request body)."""
     names = {"stream": "is_streamed"}
 
-    ask = read_chat_request(json.dumps(REQUESTS["bodies"]["least"]).encode())
+    chat = read_chat_request(json.dumps(REQUESTS["bodies"]["least"]).encode())
 
-    assert isinstance(ask, ChatRequest)
-    assert getattr(ask, names.get(row["name"], row["name"])) == row["default"]
+    assert isinstance(chat, ChatRequest)
+    assert getattr(chat, names.get(row["name"], row["name"])) == row["default"]
 
 
 @pytest.mark.parametrize(

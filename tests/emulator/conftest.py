@@ -1,4 +1,4 @@
-"""What the emulator's tests ask with."""
+"""Requests and services for the emulator's tests."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Fields = Callable[..., dict[str, Any]]
 
 
 class SetClock:
-    """A clock that stands until it is moved."""
+    """A clock that does not move by itself."""
 
     def __init__(self) -> None:
         self.at_s = 1000.0
@@ -50,12 +50,12 @@ def fields() -> Fields:
 
 @pytest.fixture
 def make_chat(fields: Fields) -> Callable[..., ChatRequest]:
-    """Make an ask that passed the rules."""
+    """Make a request that passed the rules."""
 
     def make(question: str = "Tell me about rain.", **more: object) -> ChatRequest:
-        ask = read_chat_request(json.dumps(fields(question, **more)).encode())
-        assert isinstance(ask, ChatRequest)
-        return ask
+        chat = read_chat_request(json.dumps(fields(question, **more)).encode())
+        assert isinstance(chat, ChatRequest)
+        return chat
 
     return make
 

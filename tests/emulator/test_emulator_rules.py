@@ -46,9 +46,9 @@ def _refusal(fields: dict[str, Any]) -> str:
 
 def test_reads_the_least_request_with_the_documents_defaults(fields: Fields) -> None:
     """What is not sent has the document's default."""
-    ask = _read(fields("Hi"))
+    chat = _read(fields("Hi"))
 
-    assert ask == ChatRequest(
+    assert chat == ChatRequest(
         model="svc-v2-8b-instruct",
         messages=(Message(role="user", content="Hi"),),
         max_tokens=150,
@@ -87,9 +87,9 @@ def test_bounds_belong_to_the_range(
     """Both ends of a range are allowed."""
     # A prompt and 8192 tokens can never both fit.
     high = 8000 if high == 8192 else high
-    asks = [_read(fields(**{name: value})) for value in (low, high)]
+    chats = [_read(fields(**{name: value})) for value in (low, high)]
 
-    assert [getattr(ask, name) for ask in asks] == [low, high]
+    assert [getattr(chat, name) for chat in chats] == [low, high]
 
 
 @pytest.mark.parametrize(("name", "low", "high"), FLOATS)
@@ -172,10 +172,10 @@ def test_stop_is_one_sequence_or_up_to_four(
     fields: Fields, sent: object, read: tuple[str, ...]
 ) -> None:
     """A single text stands for an array of one."""
-    ask = _read(fields(stop=sent))
+    chat = _read(fields(stop=sent))
 
-    assert isinstance(ask, ChatRequest)
-    assert ask.stop == read
+    assert isinstance(chat, ChatRequest)
+    assert chat.stop == read
 
 
 @pytest.mark.parametrize(
@@ -250,9 +250,11 @@ def test_tools_and_calls_count_as_prompt(fields: Fields) -> None:
         fields(messages=[*fields("Hi")["messages"], *history]),
     ]
 
-    asks = [_read(body) for body in bodies]
+    chats = [_read(body) for body in bodies]
 
-    assert [ask.n_prompt_tokens for ask in asks if isinstance(ask, ChatRequest)] == [
+    assert [
+        chat.n_prompt_tokens for chat in chats if isinstance(chat, ChatRequest)
+    ] == [
         8,
         39,
         24,
@@ -262,7 +264,7 @@ def test_tools_and_calls_count_as_prompt(fields: Fields) -> None:
 def test_reads_the_tools_on_offer(fields: Fields) -> None:
     """A definition is read with its schema; without one it takes nothing."""
     schema = {"type": "object", "properties": {"q": {"type": "string"}}}
-    ask = _read(
+    chat = _read(
         fields(
             tools=[
                 {
@@ -274,8 +276,8 @@ def test_reads_the_tools_on_offer(fields: Fields) -> None:
         )
     )
 
-    assert isinstance(ask, ChatRequest)
-    assert ask.tools == (
+    assert isinstance(chat, ChatRequest)
+    assert chat.tools == (
         Tool(name="a", description="d", parameters=schema),
         Tool(name="b", description="", parameters={"type": "object", "properties": {}}),
     )
