@@ -38,7 +38,7 @@ class Setup:
         pace: How fast it writes.
         models: Model ids served in addition to the documented ones.
         limits: Model id to requests in 1 s and in 60 s; empty for none.
-        seed: Each seed leads to other texts.
+        seed: The same seed gives the same texts.
         clock: Seconds that never run backwards, for the limits.
         now: Unix time, for `created`.
     """

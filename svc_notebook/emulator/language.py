@@ -154,14 +154,11 @@ class Sampling:
         )
 
     def penalised(self, score: float, n_seen: int) -> float:
-        """Lower the score of what appeared so often before."""
+        """Lower the score, above 0, of an option that appeared so often before."""
         if not n_seen:
             return score
-        if score > 0:
-            score /= self.repetition_penalty
-        else:
-            score *= self.repetition_penalty
-        return score - self.presence_penalty - self.frequency_penalty * n_seen
+        penalty = self.presence_penalty + self.frequency_penalty * n_seen
+        return score / self.repetition_penalty - penalty
 
     def draw(self, scores: Sequence[float], rng: Random) -> int:
         """Draw a place by the temperature from the nucleus that reaches `top_p`."""

@@ -117,13 +117,14 @@ def _read_clock(name: str, clock: object) -> Callable[[], float]:
     Raises:
         SettingsError: It is not callable, fails, or returns no finite number.
     """
-    now: object = clock
+    now: Any = clock
     if callable(clock):
         try:
             now = clock()
         except Exception as error:  # noqa: BLE001 - the user's clock
             now = error
-        if type(now) in (int, float) and math.isfinite(now):  # type: ignore[arg-type]  # it is a number
+        is_number = isinstance(now, int | float) and not isinstance(now, bool)
+        if is_number and math.isfinite(now):
             return clock
     raise SettingsError(
         f"{name} must be a function that returns a finite number of seconds; got "
@@ -155,7 +156,7 @@ class Emulator:
             answered with 403.
         script: Answers that replace its own: a list of entries, or the path of a
             JSON file of them; see `svc_notebook.emulator.script`.
-        seed: Each seed leads to other texts.
+        seed: The same seed gives the same texts.
         keep_alive_s: Seconds after which an idle connection is closed.
         clock: Returns seconds that never run backwards, for the rate limits.
         now: Returns the Unix time, for `created`.
