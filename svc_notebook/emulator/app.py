@@ -1,15 +1,4 @@
-"""The emulated service: a request value in, a reply value out.
-
-What it is not: sockets, waiting and threads are `asgi`'s and `server`'s.
-
-Rules for this file:
-- a request is checked in this order: key, path, method, permission, body, model,
-  limits; a refused request uses no limit up;
-- the kth identical request since the start is answered by the kth sample, so that
-  two runs of the same program read the same replies;
-- no request draws a status of 500 or more: a script may send one, and it is the
-  last resort where what the emulator was given, such as its clock, fails.
-"""
+"""The emulated service: an HTTP request as a value in, a reply as a value out."""
 
 import hashlib
 import threading
@@ -18,21 +7,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from . import language
-from .ask import Ask
-from .choice import Choice, cut_calls, cut_choice
-from .completion import Head
-from .delivery import JSON, Pace, deliver
-from .fault import Fault
-from .keys import Keys
-from .models import DOCUMENTED, LIMITS
-from .page import write_page
-from .play import play
-from .quota import Quota
-from .reply import Reply, Request, whole
-from .rules import read_ask
-from .script import Script
-from .tools import calls_for, told_results
+from .access import DOCUMENTED, LIMITS, Keys, Quota
+from .chat_request import ChatRequest
+from .completion_writer import JSON, Choice, Head, Pace, cut_calls, cut_choice, deliver
+from .http_values import Fault, Reply, Request, whole
+from .rules import read_chat_request
+from .script import Script, play
+from .tool_calls import calls_for, told_results
 
+# At the root, for people who open the address in a browser.
+PAGE = """\
+This is an emulator of a chat completion service, running on this machine only.
+
+It answers POST /v1/chat/completions as the service's document says: it checks
+keys, parameters and limits, and writes whole and streamed replies. Its texts are
+ready-made sentences: no reply is a real answer, nothing leaves this machine, and
+nothing is paid for. Every response carries the header x-svc-emulator: 1.
+"""
 PATH = "/v1/chat/completions"
 _UNAUTHORIZED = 401
 _NOT_ALLOWED = 405
@@ -40,14 +31,14 @@ _NOT_ALLOWED = 405
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What an emulated service is made of.
+    """The settings of an emulated service.
 
     Attributes:
-        keys: Whom it serves.
+        keys: Which keys it knows.
         pace: How fast it writes.
-        models: Model ids served besides the documented ones.
+        models: Model ids served in addition to the documented ones.
         limits: Model id to requests in 1 s and in 60 s; empty for none.
-        seed: Another seed writes other texts.
+        seed: The same seed gives the same texts.
         clock: Seconds that never run backwards, for the limits.
         now: Unix time, for `created`.
     """
@@ -62,11 +53,15 @@ class Setup:
 
 
 class Service:
-    """The service without sockets; may be asked from several threads.
+    """The service without sockets; may be used from several threads.
+
+    It checks key, path, method, permission, body, model and limits, in this order; a
+    refused request uses up no limit. The kth identical request since the start gets
+    the kth sample, so two runs of a program read the same replies.
 
     Args:
-        setup: What it is made of.
-        script: Answers given instead of its own.
+        setup: Its settings.
+        script: Answers that replace its own.
     """
 
     def __init__(self, setup: Setup, script: Script | None = None) -> None:
@@ -87,71 +82,71 @@ class Service:
         """Answer a request."""
         if request.path == "/":
             return _front_page(request)
-        ask = self._admitted(request)
-        if isinstance(ask, Fault):
-            allow = "POST" if ask.status == _NOT_ALLOWED else ""
-            return _refusal(ask, allow)
+        chat = self._admitted(request)
+        if isinstance(chat, Fault):
+            allow = "POST" if chat.status == _NOT_ALLOWED else ""
+            return _refusal(chat, allow)
         with self._lock:
-            entry = self._script.next_entry(ask)
-            full = self._quota.take(ask.model) if entry is None else None
-            nth = self._counted(ask) if full is None else 0
-        head = self._head(ask, nth)
+            entry = self._script.next_entry(chat)
+            full = self._quota.take(chat.model) if entry is None else None
+            nth = self._counted(chat) if full is None else 0
+        head = self._head(chat, nth)
         if entry is not None:
-            return play(entry, ask, head)
+            return play(entry, chat, head)
         if full is not None:
             return _refusal(_too_many(full))
-        return deliver(ask, head, self._choices(ask, nth), pace=self._setup.pace)
+        return deliver(chat, head, self._choices(chat, nth), pace=self._setup.pace)
 
-    def _admitted(self, request: Request) -> Ask | Fault:
-        """Check all that changes nothing."""
+    def _admitted(self, request: Request) -> ChatRequest | Fault:
+        """Check the request, which changes nothing."""
         fault = self._setup.keys.fault_of(request.headers)
         if fault is not None and fault.status == _UNAUTHORIZED:
             return fault
         return _misdirected(request) or fault or self._understood(request)
 
-    def _understood(self, request: Request) -> Ask | Fault:
+    def _understood(self, request: Request) -> ChatRequest | Fault:
         """Read the body and look the model up."""
-        ask = _read(request)
+        chat = _read(request)
         known = (*DOCUMENTED, *self._setup.models)
-        if isinstance(ask, Ask) and ask.model not in known:
+        if isinstance(chat, ChatRequest) and chat.model not in known:
             return Fault(status=404, message="The model does not exist.")
-        return ask
+        return chat
 
-    def _counted(self, ask: Ask) -> int:
+    def _counted(self, chat: ChatRequest) -> int:
         """Count identical requests; the first is 0."""
-        identity = ask.identity()
+        identity = chat.identity()
         self._n_asked[identity] += 1
         return self._n_asked[identity] - 1
 
-    def _head(self, ask: Ask, nth: int) -> Head:
+    def _head(self, chat: ChatRequest, nth: int) -> Head:
         """Name a reply: the same in every run, another for every request."""
-        name = f"{self._setup.seed}/{nth}/{ask.identity()}"
+        name = f"{self._setup.seed}/{nth}/{chat.identity()}"
         return Head(
             id=f"cmpl-{hashlib.sha256(name.encode()).hexdigest()[:24]}",
             created=int(self._setup.now()),
-            model=ask.model,
+            model=chat.model,
         )
 
-    def _choices(self, ask: Ask, nth: int) -> list[Choice]:
-        """Write the choices: calls of tools that the prompt names, else texts."""
-        if calls_for(ask):
+    def _choices(self, chat: ChatRequest, nth: int) -> list[Choice]:
+        """Write the choices: calls of the tools that the prompt names, or texts."""
+        if calls_for(chat):
             return [
-                cut_calls(calls_for(ask, index), max_tokens=ask.max_tokens)
-                for index in range(ask.n)
+                cut_calls(calls_for(chat, index), max_tokens=chat.max_tokens)
+                for index in range(chat.n)
             ]
-        told = told_results(ask)
+        results = told_results(chat)
         return [
             cut_choice(
-                language.write(ask, self._seed(ask, nth, index), told=told),
-                max_tokens=ask.max_tokens,
-                stop=ask.stop,
+                language.write(chat, self._seed(chat, nth, index), results=results),
+                max_tokens=chat.max_tokens,
+                stop=chat.stop,
             )
-            for index in range(ask.n)
+            for index in range(chat.n)
         ]
 
-    def _seed(self, ask: Ask, nth: int, index: int) -> int:
+    def _seed(self, chat: ChatRequest, nth: int, index: int) -> int:
         """Seed one choice."""
-        return ask.seed(emulator_seed=self._setup.seed, nth=nth, choice_index=index)
+        return chat.seed(emulator_seed=self._setup.seed, nth=nth, choice_index=index)
 
 
 def _misdirected(request: Request) -> Fault | None:
@@ -165,18 +160,18 @@ def _misdirected(request: Request) -> Fault | None:
     return None
 
 
-def _read(request: Request) -> Ask | Fault:
+def _read(request: Request) -> ChatRequest | Fault:
     """Read what a request to the operation asks for."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != JSON:
         return Fault(status=400, message=f"Send the header Content-Type: {JSON}.")
     if request.body is None:
         return Fault(status=400, message="The request body is too long.")
-    return read_ask(request.body)
+    return read_chat_request(request.body)
 
 
 def _too_many(window: str) -> Fault:
-    """Refuse what is over a limit; no hint when to retry is shown (doc: Errors)."""
+    """Refuse a request over a limit; no retry hint is shown (doc: Errors)."""
     return Fault(
         status=429, message=f"The rate limit {window} of this model is exceeded."
     )
@@ -192,7 +187,7 @@ def _broken(error: Exception) -> Fault:
 
 
 def _refusal(fault: Fault, allow: str = "") -> Reply:
-    """Send a fault; HTTP wants the allowed methods told with a 405."""
+    """Send a fault; with a 405, HTTP requires the allowed methods."""
     reply = whole(fault.status, fault.to_bytes(), content_type=JSON)
     return replace(reply, headers={**reply.headers, "allow": allow}) if allow else reply
 
@@ -202,4 +197,4 @@ def _front_page(request: Request) -> Reply:
     if request.method not in ("GET", "HEAD"):
         fault = Fault(status=_NOT_ALLOWED, message="Only GET is answered here.")
         return _refusal(fault, "GET, HEAD")
-    return whole(200, write_page(), content_type="text/plain; charset=utf-8")
+    return whole(200, PAGE.encode(), content_type="text/plain; charset=utf-8")

@@ -1,72 +1,241 @@
-"""The ASGI application around the emulated service: bodies in, paced bytes out.
+"""The emulator on its socket: an ASGI application, served by uvicorn in a thread.
 
-What it is not: it decides no answer. Starlette is imported here, so this module
-is imported only when a server is started.
-
-Rules for this file: every response carries the mark; a body longer than this
-emulator keeps is read to its end but not kept, and one that says it is far longer
-is not even read; a client that leaves is noticed while a reply is waiting, and
-nothing more is sent for it.
+It decides no answer. Starlette and uvicorn are imported here, so this module is
+imported only when an emulator is started.
 """
 
 import asyncio
+import logging
 import os
 import socket
 import struct
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
+import h11
 from starlette.requests import ClientDisconnect
-from starlette.requests import Request as HttpRequest
+from starlette.requests import Request as StarletteRequest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
-from .record import Ended, Record
-from .reply import MARK, End, Reply, Request
+from .http_values import MARK, End, Fault, Reply, Request
+from .request_log import Ended, RequestLog
 
-# Far more than 8192 tokens can be; what is longer is refused.
+# Far more than 8192 tokens can be; a longer body is read, but not kept.
 BODY_KEPT_BYTES = 4 * 2**20
-# Past this the rest of a body is not waited for: the connection ends instead.
+# Of a body that announces more than this nothing is read; the connection ends.
 BODY_READ_BYTES = 64 * 2**20
-# With no pause between pieces, others get their turn after so many.
+# With no pause between pieces, other requests get their turn after so many.
 TURN_PIECES = 32
+# From its first byte on, a request may take so long to come in.
+REQUEST_TIMEOUT_S = 60.0
+# How long closing waits for unfinished replies to notice.
+CLOSE_TIMEOUT_S = 5.0
 # A socket closed with this option sends a reset instead of an end.
 _LINGER_NONE = struct.pack("ii" if os.name == "posix" else "hh", 1, 0)
+# Not one of the program's loggers, so that none of their settings applies to it.
+_QUIET = logging.Logger("svc_notebook.emulator", logging.CRITICAL + 1)  # noqa: LOG001
+_NOT_HTTP = Fault(status=400, message="The request is not HTTP as it should be.")
 
 
-def build(reply: Callable[[Request], Reply], record: Record) -> ASGIApp:
-    """Build the application.
+class HttpServer:
+    """A server that runs in its own thread as soon as it is made.
+
+    uvicorn's own `Server` is not used: it waits for unfinished replies, and writes to
+    the program's logs.
 
     Args:
-        reply: Answers a request; is called from several threads.
-        record: Is told about every request.
+        wire: A listening socket; closed with the server.
+        answer: Answers a request; is called from several threads.
+        log: Keeps every request.
+        keep_alive_s: How long an idle connection is kept.
+    """
+
+    def __init__(
+        self,
+        wire: socket.socket,
+        answer: Callable[[Request], Reply],
+        log: RequestLog,
+        *,
+        keep_alive_s: float,
+    ) -> None:
+        self.port: int = wire.getsockname()[1]
+        self._wire = wire
+        self._state = ServerState()
+        self._config = Config(
+            make_app(answer, log),
+            http=QuietProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+        )
+        self._config.load()
+        self._keep_alive_s = keep_alive_s
+        self._is_ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop
+        self._stop: asyncio.Event
+        self._thread = threading.Thread(
+            target=self._run, name=f"svc-emulator-{self.port}", daemon=True
+        )
+        self._thread.start()
+        self._is_ready.wait()
+
+    @property
+    def n_connections(self) -> int:
+        """How many connections are open."""
+        return len(self._state.connections)
+
+    def close(self) -> None:
+        """Stop and wait for the thread to end."""
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(CLOSE_TIMEOUT_S)
+
+    def _run(self) -> None:
+        """Serve in this thread until the server is closed."""
+        try:
+            with asyncio.Runner() as runner:
+                runner.run(self._serve())
+        finally:
+            self._wire.close()
+            self._is_ready.set()
+
+    async def _serve(self) -> None:
+        """Listen, then cut all connections, however slow their other ends are."""
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        server = await self._loop.create_server(self._connection, sock=self._wire)
+        self._is_ready.set()
+        await self._stop.wait()
+        server.close()
+        for connection in list(self._state.connections):
+            connection.transport.abort()
+        # The replies of aborted connections end by themselves.
+        if self._state.tasks:
+            await asyncio.wait(list(self._state.tasks), timeout=CLOSE_TIMEOUT_S / 2)
+
+    def _connection(self) -> "QuietProtocol":
+        """Make the protocol of a new connection."""
+        connection = QuietProtocol(self._config, self._state, {})
+        connection.timeout_keep_alive = self._keep_alive_s  # type: ignore[assignment]  # any seconds do
+        return connection
+
+
+class QuietProtocol(H11Protocol):
+    """uvicorn's connection, but it logs nothing and ends when its time is up.
+
+    uvicorn's own timer begins only after a response, and any byte stops it.
+    """
+
+    request_timeout_s = REQUEST_TIMEOUT_S
+    _hang_up_handle: asyncio.TimerHandle | None = None
+    _request_begun_s: float | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
+        """Begin a connection; the application can reach it, to cut it."""
+        self.logger = _QUIET
+        self.access_log = False
+        self.app_state = {**self.app_state, "transport": transport}
+        super().connection_made(transport)
+        self._expect()
+
+    def data_received(self, data: bytes) -> None:
+        """Read bytes, and wait for the rest of the request no longer than allowed."""
+        if self._request_begun_s is None:
+            self._request_begun_s = self.loop.time()
+        super().data_received(data)
+        self._expect()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, which may already have come in part."""
+        super().on_response_complete()
+        self._expect()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End: nothing is waited for any more."""
+        super().connection_lost(exc)
+        self._stop_waiting()
+
+    def _expect(self) -> None:
+        """Hang up later, unless a request is being answered."""
+        self._stop_waiting()
+        # Typed as if there were always a cycle; before the first request is none.
+        is_idle = getattr(self.cycle, "response_complete", True)
+        if not is_idle and not self.cycle.more_body:
+            self._request_begun_s = None
+            return
+        if is_idle and not self.conn.trailing_data[0]:
+            self._request_begun_s = None
+        wait_s = float(self.timeout_keep_alive)
+        if self._request_begun_s is not None:
+            due_s = self._request_begun_s + self.request_timeout_s
+            wait_s = min(wait_s, due_s - self.loop.time())
+        self._hang_up_handle = self.loop.call_later(wait_s, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        """Forget when to hang up."""
+        if self._hang_up_handle is not None:
+            self._hang_up_handle.cancel()
+            self._hang_up_handle = None
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words
+        """Refuse bytes that are not HTTP in the document's shape, and hang up."""
+        body = _NOT_HTTP.to_bytes()
+        headers = [
+            ("content-type", "application/json"),
+            ("content-length", str(len(body))),
+            ("connection", "close"),
+            MARK,
+        ]
+        try:
+            for event in (
+                h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+                h11.Data(data=body),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(event) or b"")
+        except h11.LocalProtocolError:
+            # A reply has already begun on this connection; only hanging up is left.
+            pass
+        self.transport.close()
+
+
+def make_app(answer: Callable[[Request], Reply], log: RequestLog) -> ASGIApp:
+    """Make the ASGI application.
+
+    Args:
+        answer: Answers a request; is called from several threads.
+        log: Keeps every request.
     """
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        http = HttpRequest(scope, receive)
-        is_huge = _n_told_bytes(http) > BODY_READ_BYTES
+        http = StarletteRequest(scope, receive)
+        is_huge = _announced_bytes(http) > BODY_READ_BYTES
         try:
             request = _request(http, None if is_huge else await _body(http))
         except ClientDisconnect:
             return
-        delivery = _Delivery(record, record.begin(request), scope, send)
+        delivery = _Delivery(log, log.begin(request), scope, send)
         # In a thread: writing a long text must not hold up other streams.
-        answer = await asyncio.to_thread(reply, request)
+        reply = await asyncio.to_thread(answer, request)
         if is_huge:
-            headers = {**answer.headers, "connection": "close"}
-            answer = replace(answer, headers=headers)
-        await delivery.run(answer, receive)
+            headers = {**reply.headers, "connection": "close"}
+            reply = replace(reply, headers=headers)
+        await delivery.run(reply, receive)
 
     return serve
 
 
-def _n_told_bytes(http: HttpRequest) -> int:
-    """Read how long a body says it is; 0 if it does not say."""
-    told = http.headers.get("content-length", "")
-    return int(told) if told.isdecimal() else 0
+def _announced_bytes(http: StarletteRequest) -> int:
+    """Read the length that a body announces; 0 if it announces none."""
+    length = http.headers.get("content-length", "")
+    return int(length) if length.isdecimal() else 0
 
 
-async def _body(http: HttpRequest) -> bytes | None:
+async def _body(http: StarletteRequest) -> bytes | None:
     """Read a body to its end; None if it is too long to keep."""
     body: bytearray | None = bytearray()
     async for part in http.stream():
@@ -77,7 +246,7 @@ async def _body(http: HttpRequest) -> bytes | None:
     return None if body is None else bytes(body)
 
 
-def _request(http: HttpRequest, body: bytes | None) -> Request:
+def _request(http: StarletteRequest, body: bytes | None) -> Request:
     """Make the value that is answered."""
     return Request(
         method=http.method,
@@ -95,8 +264,8 @@ class _LeftError(Exception):
 class _Delivery:
     """One reply on its way to a client."""
 
-    def __init__(self, record: Record, number: int, scope: Scope, send: Send) -> None:
-        self._record = record
+    def __init__(self, log: RequestLog, number: int, scope: Scope, send: Send) -> None:
+        self._log = log
         self._number = number
         self._transport = cast("asyncio.Transport", scope["state"]["transport"])
         self._send = send
@@ -113,13 +282,13 @@ class _Delivery:
             ended = "client_left"
         finally:
             left.cancel()
-            self._record.note(self._number, ended=ended)
+            self._log.note(self._number, ended=ended)
 
     async def _begin(self, reply: Reply, left: "asyncio.Future[None]") -> None:
         """Send the headers, if the reply has any."""
         await _pause(reply.before_s, left)
         if reply.status is not None:
-            self._record.note(self._number, status=reply.status)
+            self._log.note(self._number, status=reply.status)
             await self._send(_start(reply))
 
     async def _put_all(self, reply: Reply, left: "asyncio.Future[None]") -> None:
@@ -127,10 +296,10 @@ class _Delivery:
         for at, piece in enumerate(reply.body, start=1):
             if piece.after_s > 0 or at % TURN_PIECES == 0:
                 await _pause(piece.after_s, left)
-            self._record.note(self._number, n_pieces=at)
+            self._log.note(self._number, n_pieces=at)
             if at == len(reply.body) and reply.end is End.WHOLE:
-                # Before the bytes leave: whoever has read them finds this noted.
-                self._record.note(self._number, ended="whole")
+                # Before the bytes leave: a client that has read them finds this noted.
+                self._log.note(self._number, ended="whole")
             await self._put(reply, piece.data)
 
     async def _put(self, reply: Reply, data: bytes) -> None:
@@ -139,7 +308,7 @@ class _Delivery:
         Raises:
             _LeftError: The client has left.
         """
-        # Known here at once, elsewhere a turn later; asyncio logs what comes between.
+        # `left` learns of it a turn later, and asyncio logs writes in between.
         if self._transport.is_closing():
             raise _LeftError
         if reply.status is None:
@@ -160,7 +329,7 @@ class _Delivery:
             wire = self._transport.get_extra_info("socket")
             wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NONE)
         self._transport.close()
-        # What was written goes out first; only then is the connection gone.
+        # The connection is gone only after the bytes already written were sent.
         await left
         return "cut"
 

@@ -1,160 +1,262 @@
-"""The emulator's language model: tokens of text for an ask, one after another.
+"""The emulator's texts: ready-made paragraphs with words left open.
 
-What it is not: it does not stop at `stop` or `max_tokens` (`choice` does) and
-calls no tools.
-
-Rules for this file: the same seed writes the same tokens; a text says at its
-beginning that it is emulated (a single word that was asked for stands alone); the
-draw is a real one, so that temperature, top_p and the penalties can be seen at work.
+The paragraphs and the words are drawn as a language model draws tokens, so that
+temperature, top_p and the penalties can be seen at work. Whatever is drawn, a text is
+grammatical; it says at its beginning that it is emulated, and it answers nothing.
 """
 
+import hashlib
+import math
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from itertools import accumulate
 from random import Random
+from types import MappingProxyType
 
-from .ask import Ask
-from .brief import Brief, brief_of
-from .ngram import Candidates, Context, Ngram
-from .pick import options_of, pick
-from .sampling import Rare, Sampling, draw, penalised
-from .tokens import split_tokens
-from .voice import SUBJECT, Voice, learnt, voice_of
+from .chat_request import ChatRequest, split_tokens
 
-OPENING = ("Emulated", " reply", ".")
-OPENING_THAI = ("คำ", "ตอบ", "จำ", "ลอง")
-# A small aversion against writing the same tokens in a row again, as any language
-# model has; without it temperature 0 would go round in circles.
-AGAIN_COST = 1.5
-# Over how many tokens around its length a reply makes up its mind to end.
-END_SLOPE_TOKENS = 6.0
-# How many lengths a reply can be meant to have.
-LENGTHS = 10
-_END = -1
-ENDS = (".", "?", "!")
+OPENING = "Emulated reply."
+OPENING_THAI = "คำตอบจำลอง"
+# Scores are drawn from LOWEST to LOWEST + SPREAD: above 0, since the repetition
+# penalty divides them.
+LOWEST = 4.0
+SPREAD = 4.0
+# What a paragraph loses each time that it was used; otherwise a text at temperature 0
+# would be one paragraph again and again.
+AGAIN_COST = 12.0
+
+_THAI_LETTER = re.compile(r"[\u0e01-\u0e2e]")
+_LATIN_LETTER = re.compile(r"[A-Za-z]")
+_OPEN_WORD = re.compile(r"<(\w+)>")
+# So that a classification can be tried out.
+_LABELS = re.compile(
+    r"\b(?:classify as|one word:) ((?:\w+, )*\w+),? or (\w+)", re.IGNORECASE
+)
 
 
-def write(ask: Ask, seed: int, *, told: Sequence[str] = ()) -> Iterator[str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """How a model writes.
+
+    Attributes:
+        sections: Of the phrases.
+        shortest_tokens, longest_tokens: The length after which a reply ends with its
+            sentence.
+    """
+
+    sections: tuple[str, ...]
+    shortest_tokens: int
+    longest_tokens: int
+
+
+_PLAIN = Style(sections=("plain",), shortest_tokens=50, longest_tokens=100)
+# Models differ so that a comparison shows a difference; it says nothing about the
+# service's models.
+STYLES: Mapping[str, Style] = MappingProxyType(
+    {
+        "svc-instruct": Style(
+            sections=("plain", "terse", "long"), shortest_tokens=40, longest_tokens=90
+        ),
+        "svc-v1.5-instruct": _PLAIN,
+        "svc-v1.5x-70b-instruct": Style(
+            sections=("long",), shortest_tokens=100, longest_tokens=180
+        ),
+        "svc-v2-8b-instruct": Style(
+            sections=("terse",), shortest_tokens=25, longest_tokens=65
+        ),
+        "svc-v2-70b-instruct": Style(
+            sections=("long", "plain"), shortest_tokens=130, longest_tokens=230
+        ),
+        "svc-v2.1-12b-instruct": Style(
+            sections=("plain", "terse"), shortest_tokens=60, longest_tokens=120
+        ),
+        "svc-v2.5-30b-a3b-instruct": Style(
+            sections=("terse", "long"), shortest_tokens=80, longest_tokens=150
+        ),
+    }
+)
+
+
+def write(chat: ChatRequest, seed: int, *, results: str = "") -> Iterator[str]:
     """Write a reply token by token until its natural end.
 
     Args:
-        ask: What is asked.
+        chat: The request.
         seed: Decides every draw; not used at temperature 0.
-        told: Tokens to say first: what tools answered.
+        results: What tools answered; the text begins with it.
     """
-    rng = Random(seed)  # noqa: S311 - repeatable chance is the point, not secrets
-    by = _sampling(ask)
-    options = options_of(ask.instructions)
-    if options and not told:
-        word = pick(options, ask.instructions, model=ask.model, by=by, rng=rng)
-        yield from split_tokens(word)
+    rng = Random(seed)  # noqa: S311 - repeatable chance, not secrets
+    labels = _LABELS.search(chat.instructions)
+    if labels and not results:
+        yield from split_tokens(_label(labels, chat, rng))
         return
-    brief = brief_of(ask.question)
-    yield from OPENING_THAI if brief.is_thai else OPENING
-    yield from told
-    voice = voice_of(ask.model)
-    ngram = learnt(voice.sections, is_thai=brief.is_thai)
-    length = _length(voice, brief, by, rng)
-    pen = _Pen(ngram, by, rng, length=length, taste=ask.question)
-    blank = " "
-    for token in pen.tokens():
-        yield blank + _about(token, brief, pen)
-        blank = ""
-
-
-def _sampling(ask: Ask) -> Sampling:
-    """Take the parameters that act on a draw."""
-    return Sampling(
-        temperature=ask.temperature,
-        top_p=ask.top_p,
-        presence_penalty=ask.presence_penalty,
-        frequency_penalty=ask.frequency_penalty,
-        repetition_penalty=ask.repetition_penalty,
+    is_thai = _is_thai(chat.question)
+    start = (OPENING_THAI if is_thai else OPENING) + results
+    yield from split_tokens(start)
+    style = STYLES.get(chat.model, _PLAIN)
+    writer = _Writer(
+        by=Sampling.of(chat),
+        rng=rng,
+        phrases=_phrases(is_thai=is_thai),
+        taste=f"{chat.model}/{chat.question}",
     )
+    yield from writer.tokens(style, length=_length(style, chat, rng))
 
 
-def _length(voice: Voice, brief: Brief, by: Sampling, rng: Random) -> float:
-    """Decide about how many tokens the reply shall have.
+def _is_thai(text: str) -> bool:
+    """Whether most letters are Thai."""
+    return len(_THAI_LETTER.findall(text)) > len(_LATIN_LETTER.findall(text))
 
-    The length is one of `LENGTHS`; the nucleus and a low temperature keep those
-    in the middle, at last a single one.
+
+def _label(labels: "re.Match[str]", chat: ChatRequest, rng: Random) -> str:
+    """Pick one of the words that a prompt offers, without judging anything."""
+    offered: list[str] = [*labels[1].split(", "), labels[2]]
+    if chat.temperature == 0.0:
+        rng = Random(f"{chat.model}\n{chat.instructions}")  # noqa: S311 - repeatable
+    return rng.choice(offered)
+
+
+def _length(style: Style, chat: ChatRequest, rng: Random) -> float:
+    """Decide how many tokens the reply has at least.
+
+    A low temperature or top_p keeps it in the middle of the style's range.
     """
-    if brief.wanted_tokens is not None:
-        return float(brief.wanted_tokens)
-    n_lengths = max(1, round(LENGTHS * by.top_p * min(1.0, by.temperature)))
-    share = 0.5 + (rng.randrange(n_lengths) - (n_lengths - 1) / 2) / LENGTHS
-    return voice.shortest_tokens + share * (
-        voice.longest_tokens - voice.shortest_tokens
+    room = min(1.0, chat.temperature) * chat.top_p
+    share = round(0.5 + (rng.random() - 0.5) * room, 1)
+    return style.shortest_tokens + share * (
+        style.longest_tokens - style.shortest_tokens
     )
 
 
-def _about(token: str, brief: Brief, pen: "_Pen") -> str:
-    """Put a word of the prompt where the corpus leaves room for one."""
-    if SUBJECT not in token:
-        return token
-    pen.n_subjects += 1
-    word = brief.subjects[(pen.n_subjects - 1) % len(brief.subjects)]
-    return token.replace(SUBJECT, word)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """The parameters that act on a draw (doc: Request body)."""
+
+    temperature: float = 0.7
+    top_p: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+
+    @classmethod
+    def of(cls, chat: ChatRequest) -> "Sampling":
+        """Take the parameters of a request."""
+        return cls(
+            temperature=chat.temperature,
+            top_p=chat.top_p,
+            presence_penalty=chat.presence_penalty,
+            frequency_penalty=chat.frequency_penalty,
+            repetition_penalty=chat.repetition_penalty,
+        )
+
+    def penalised(self, score: float, n_seen: int) -> float:
+        """Lower the score, above 0, of an option that appeared so often before."""
+        if not n_seen:
+            return score
+        penalty = self.presence_penalty + self.frequency_penalty * n_seen
+        return score / self.repetition_penalty - penalty
+
+    def draw(self, scores: Sequence[float], rng: Random) -> int:
+        """Draw a place by the temperature from the nucleus that reaches `top_p`."""
+        ranked = sorted(range(len(scores)), key=lambda at: (-scores[at], at))
+        if self.temperature == 0.0:
+            return ranked[0]
+        top = scores[ranked[0]]
+        weights = [math.exp((scores[at] - top) / self.temperature) for at in ranked]
+        wanted = self.top_p * sum(weights)
+        sums = list(accumulate(weights))
+        n_kept = 1 + sum(reached < wanted for reached in sums[:-1])
+        return rng.choices(ranked[:n_kept], cum_weights=sums[:n_kept])[0]
 
 
-@dataclass(slots=True)
-class _Pen:
-    """One reply being written: what was written so far, and what comes next."""
+@dataclass(frozen=True, slots=True)
+class _Phrases:
+    """What texts are made of: words by their slot, paragraphs by their section."""
 
-    ngram: Ngram
+    words: Mapping[str, tuple[str, ...]]
+    paragraphs: Mapping[str, tuple[tuple[str, ...], ...]]
+
+
+@cache
+def _phrases(*, is_thai: bool) -> _Phrases:
+    """Read the phrases of a language: [sections] of paragraphs of sentences."""
+    name = "phrases_th.txt" if is_thai else "phrases_en.txt"
+    text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    parts = re.split(r"^\[(\w+)\]\n", text, flags=re.MULTILINE)[1:]
+    sections = dict(zip(parts[::2], parts[1::2], strict=True))
+    lines = (line.split(": ") for line in sections.pop("words").strip().splitlines())
+    return _Phrases(
+        words={slot: tuple(words.split(", ")) for slot, words in lines},
+        paragraphs={
+            section: tuple(
+                # A list belongs to the sentence before it.
+                tuple(re.split(r"\n(?!- )", paragraph))
+                for paragraph in body.strip().split("\n\n")
+            )
+            for section, body in sections.items()
+        },
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Writer:
+    """One reply: what was written so far, and what comes next.
+
+    Attributes:
+        taste: Each taste prefers other words and paragraphs.
+    """
+
     by: Sampling
     rng: Random
-    length: float
+    phrases: _Phrases
     taste: str
-    n_subjects: int = 0
-    seen: Counter[int] = field(default_factory=Counter)
-    steps: dict[Context, int] = field(default_factory=dict)
+    seen: Counter[str] = field(default_factory=Counter)
 
-    def tokens(self) -> Iterator[str]:
-        """Draw tokens until one draw says that this is the end."""
-        rare = Rare(self.ngram.singles)
-        stop = self.ngram.stop
-        context = self.ngram.start
-        n_tokens = len(OPENING)
+    def tokens(self, style: Style, *, length: float) -> Iterator[str]:
+        """Write whole sentences until the text is long enough."""
+        paragraphs = [
+            paragraph
+            for section in style.sections
+            for paragraph in self.phrases.paragraphs[section]
+        ]
+        n_tokens = 0
+        before = " "
         while True:
-            known = self._with_end(self._fresh(context), context, n_tokens)
-            scores = penalised(known, self.seen, self.by)
-            token = draw(scores, rare, by=self.by, seen=self.seen, rng=self.rng)
-            if token == _END or (token == stop and n_tokens >= self.length):
-                return
-            yield self.ngram.vocabulary[token]
-            n_tokens += 1
-            self.seen[token] += 1
-            step = (*context, token)
-            self.steps[step] = self.steps.get(step, 0) + 1
-            context = self.ngram.start if token == stop else step[1:]
+            for sentence in self._paragraph(paragraphs):
+                text = before + _OPEN_WORD.sub(self._word, sentence)
+                tokens = split_tokens(text)
+                yield from tokens
+                n_tokens += len(tokens)
+                if n_tokens >= length:
+                    return
+                before = " "
+            before = "\n\n"
 
-    def _fresh(self, context: Context) -> Candidates:
-        """List what may follow, less likely where it followed before."""
-        candidates = self.ngram.candidates(context)
-        if context == self.ngram.start:
-            candidates = self._by_taste(candidates)
-        steps = self.steps
-        return tuple(
-            (token, logp - AGAIN_COST * steps.get((*context, token), 0))
-            for token, logp in candidates
-        )
+    def _paragraph(self, paragraphs: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+        """Draw a paragraph, rarely one that was used already."""
+        return paragraphs[self._draw([each[0] for each in paragraphs], AGAIN_COST)]
 
-    def _by_taste(self, openings: Candidates) -> Candidates:
-        """Let the prompt favour some ways to open a paragraph."""
-        return tuple(
-            (token, logp + Random(f"{token}/{self.taste}").random())  # noqa: S311 - repeatable, no secret
-            for token, logp in openings
-        )
+    def _word(self, slot: "re.Match[str]") -> str:
+        """Draw a word for a slot."""
+        words = self.phrases.words[slot[1]]
+        return words[self._draw(words)]
 
-    def _with_end(
-        self, known: Candidates, context: Context, n_tokens: int
-    ) -> Candidates:
-        """Offer to end where a sentence or a paragraph does, once it is long enough."""
-        stop = self.ngram.stop
-        may_end = self.ngram.vocabulary[context[-1]] in ENDS or any(
-            token == stop for token, _ in known
-        )
-        if not may_end or context[-1] == stop:
-            return known
-        return (*known, (_END, (n_tokens - self.length) / END_SLOPE_TOKENS))
+    def _draw(self, options: Sequence[str], again_cost: float = 0.0) -> int:
+        """Draw one of several texts, and remember it."""
+        scores = [
+            self.by.penalised(self._score(each), self.seen[each])
+            - again_cost * self.seen[each]
+            for each in options
+        ]
+        at = self.by.draw(scores, self.rng)
+        self.seen[options[at]] += 1
+        return at
+
+    def _score(self, text: str) -> float:
+        """Score a text by the taste: the same in every run."""
+        digest = hashlib.blake2b(f"{text}/{self.taste}".encode(), digest_size=4)
+        return LOWEST + SPREAD * int.from_bytes(digest.digest()) / 2**32

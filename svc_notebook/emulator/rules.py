@@ -1,19 +1,11 @@
-"""The document's rules on a request body: bytes in, an `Ask` or a `Fault` out.
+"""The document's rules on a request body: bytes in, a `ChatRequest` or a `Fault` out.
 
-What it is not: keys, limits and unknown models are checked elsewhere; nothing
-here answers a request.
-
-Rules for this file:
-- every range, default and bound is typed out of the document, from no other
-  module (doc: Request body, Limits);
-- where the document is silent the reading is the strict one and says so here;
-- a message names the parameter and what is allowed, never the value sent.
-
-Strict readings: `max_tokens` and `n` begin at 1; `top_p` lies in 0 to 1, being a
-share of probability; `stop` holds no empty sequence; at most 128 choices and
-64 levels of nesting, bounds of this emulator only. `null` counts as not sent, as in
-the interface that the service follows; fields that the document does not name are
-ignored.
+Every range, default and bound is typed out of the document, not taken from another
+module (doc: Request body, Limits). Where the document is silent the strict reading
+applies: `max_tokens` and `n` begin at 1; `top_p` lies in 0 to 1; `stop` holds no
+empty sequence. At most 128 choices and 64 levels of nesting are this emulator's own
+bounds. As in the interface that the service follows, `null` counts as not sent, and
+unknown fields are ignored.
 """
 
 import json
@@ -22,26 +14,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .ask import Ask, JsonObject, Message
-from .fault import Fault, RuleError
-from .history import read_messages, read_text
-from .offers import read_tools
-from .tokens import MESSAGE_TOKENS, REPLY_TOKENS, count_tokens
+from .chat_request import (
+    MESSAGE_TOKENS,
+    REPLY_TOKENS,
+    Call,
+    ChatRequest,
+    JsonObject,
+    Message,
+    Tool,
+    count_tokens,
+)
+from .http_values import Fault, RuleError
 
+# doc: Message, "One of".
+ROLES = ("system", "user", "assistant", "tool")
 # doc: Limits, "Tokens per request (prompt plus completion)".
 TOKENS_PER_REQUEST = 8192
 # doc: Limits, "max_tokens default".
 MAX_TOKENS_DEFAULT = 150
 # doc: Limits, "stop sequences".
 STOPS_AT_MOST = 4
-# This emulator's own: the document shows no largest n, and memory ends somewhere.
+# This emulator's own: the document shows no largest n, and memory is limited.
 CHOICES_AT_MOST = 128
-# This emulator's own: what is deeper than any sensible schema is not walked through.
+# This emulator's own: no sensible schema is deeper.
 LEVELS_AT_MOST = 64
 
 
 @dataclass(frozen=True, slots=True)
-class _Span:
+class _Range:
     """What a number may be."""
 
     low: float
@@ -49,21 +49,21 @@ class _Span:
     default: float
 
 
-# doc: Request body. top_p's range is not shown; see the strict readings above.
+# doc: Request body. top_p's range is not shown; see the top of this file.
 _FLOATS = {
-    "temperature": _Span(0.0, 2.0, 0.7),
-    "top_p": _Span(0.0, 1.0, 1.0),
-    "presence_penalty": _Span(-2.0, 2.0, 0.0),
-    "frequency_penalty": _Span(-2.0, 2.0, 0.0),
-    "repetition_penalty": _Span(1.0, 2.0, 1.0),
+    "temperature": _Range(0.0, 2.0, 0.7),
+    "top_p": _Range(0.0, 1.0, 1.0),
+    "presence_penalty": _Range(-2.0, 2.0, 0.0),
+    "frequency_penalty": _Range(-2.0, 2.0, 0.0),
+    "repetition_penalty": _Range(1.0, 2.0, 1.0),
 }
 _INTEGERS = {
-    "max_tokens": _Span(1, TOKENS_PER_REQUEST, MAX_TOKENS_DEFAULT),
-    "n": _Span(1, CHOICES_AT_MOST, 1),
+    "max_tokens": _Range(1, TOKENS_PER_REQUEST, MAX_TOKENS_DEFAULT),
+    "n": _Range(1, CHOICES_AT_MOST, 1),
 }
 
 
-def read_ask(body: bytes) -> Ask | Fault:
+def read_chat_request(body: bytes) -> ChatRequest | Fault:
     """Check a request body against the document.
 
     Returns:
@@ -136,7 +136,7 @@ def _no_constant(_name: str) -> None:
     raise ValueError
 
 
-def _checked(sent: JsonObject) -> Ask:
+def _checked(sent: JsonObject) -> ChatRequest:
     """Check every parameter, in the order of the document's table."""
     fields = {name: value for name, value in sent.items() if value is not None}
     model = _text(fields, "model", is_required=True)
@@ -146,7 +146,7 @@ def _checked(sent: JsonObject) -> Ask:
     tools = read_tools(fields.get("tools", []))
     n_prompt_tokens = _n_prompt_tokens(messages, fields)
     _check_budget(n_prompt_tokens, fields.get("max_tokens"))
-    return Ask(
+    return ChatRequest(
         model=model or "",
         messages=messages,
         tools=tools,
@@ -182,27 +182,27 @@ def _flag(fields: Mapping[str, Any], name: str) -> bool:
 
 
 def _integer(fields: Mapping[str, Any], name: str) -> int:
-    """Read an integer in its span; 1.0 and true are not integers."""
-    span = _INTEGERS[name]
-    value = fields.get(name, int(span.default))
+    """Read an integer in its range; 1.0 and true are not integers."""
+    range_ = _INTEGERS[name]
+    value = fields.get(name, int(range_.default))
     if isinstance(value, bool) or not isinstance(value, int):
         raise RuleError(f"'{name}' has to be an integer.")
-    if not span.low <= value <= span.high:
+    if not range_.low <= value <= range_.high:
         whose = ", the last a bound of this emulator only" if name == "n" else ""
         raise RuleError(
-            f"'{name}' has to be from {span.low:g} to {span.high:g}{whose}."
+            f"'{name}' has to be from {range_.low:g} to {range_.high:g}{whose}."
         )
     return value
 
 
 def _float(fields: Mapping[str, Any], name: str) -> float:
-    """Read a number in its span; an integer will do, a boolean will not."""
-    span = _FLOATS[name]
-    value = fields.get(name, span.default)
+    """Read a number in its range; a boolean is not a number."""
+    range_ = _FLOATS[name]
+    value = fields.get(name, range_.default)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise RuleError(f"'{name}' has to be a number.")
-    if not span.low <= value <= span.high:
-        raise RuleError(f"'{name}' has to be from {span.low:g} to {span.high:g}.")
+    if not range_.low <= value <= range_.high:
+        raise RuleError(f"'{name}' has to be from {range_.low:g} to {range_.high:g}.")
     return float(value)
 
 
@@ -221,7 +221,7 @@ def _stops(value: object) -> tuple[str, ...]:
 
 
 def _n_prompt_tokens(messages: tuple[Message, ...], fields: JsonObject) -> int:
-    """Count what the prompt takes of the tokens of a request, tools included."""
+    """Count the tokens of the prompt, tools included."""
     total = REPLY_TOKENS
     for message in messages:
         total += MESSAGE_TOKENS + count_tokens(message.content)
@@ -241,3 +241,194 @@ def _check_budget(n_prompt_tokens: int, max_tokens: int | None) -> None:
             f"The prompt takes {n_prompt_tokens} tokens and 'max_tokens' asks for "
             f"{default}{wanted}; together they may be at most {TOKENS_PER_REQUEST}."
         )
+
+
+def read_messages(value: object) -> tuple[Message, ...]:
+    """Check a conversation.
+
+    Raises:
+        RuleError: It is missing, empty, or breaks a rule of the document.
+    """
+    if not isinstance(value, list) or not value:
+        raise RuleError("'messages' has to be a non-empty array and is required.")
+    messages = tuple(_message(each, at) for at, each in enumerate(value))
+    _check_results(messages)
+    return messages
+
+
+def _message(value: object, at: int) -> Message:
+    """Check one message by itself."""
+    where = f"messages[{at}]"
+    if not isinstance(value, dict):
+        raise RuleError(f"'{where}' has to be an object.")
+    role = value.get("role")
+    if role not in ROLES:
+        raise RuleError(f"'{where}.role' has to be one of {', '.join(ROLES)}.")
+    calls = _calls(value, where) if role == "assistant" else ()
+    return Message(
+        role=role,
+        content=_content(value, where, has_calls=bool(calls)),
+        tool_calls=calls,
+        tool_call_id=_call_id(value, where) if role == "tool" else None,
+    )
+
+
+def _content(value: JsonObject, where: str, *, has_calls: bool) -> str:
+    """Read the text; only a message with tool calls may come without one."""
+    content = value.get("content")
+    if content is None and has_calls:
+        return ""
+    return read_text(content, f"{where}.content")
+
+
+def _call_id(value: JsonObject, where: str) -> str | None:
+    """Read the id that a result answers, if there is one."""
+    if value.get("tool_call_id") is None:
+        return None
+    return read_text(value["tool_call_id"], f"{where}.tool_call_id")
+
+
+def _calls(value: JsonObject, where: str) -> tuple[Call, ...]:
+    """Read the tool calls of an assistant message (doc: Tool call)."""
+    calls = value.get("tool_calls")
+    if calls is None:
+        return ()
+    if not isinstance(calls, list):
+        raise RuleError(f"'{where}.tool_calls' has to be an array.")
+    read = tuple(
+        _call(each, f"{where}.tool_calls[{at}]") for at, each in enumerate(calls)
+    )
+    if len({call.id for call in read}) < len(read):
+        raise RuleError(f"'{where}.tool_calls' holds one id twice.")
+    return read
+
+
+def _call(value: object, where: str) -> Call:
+    """Read one tool call."""
+    if not isinstance(value, dict) or value.get("type") != "function":
+        raise RuleError(f"'{where}' has to be an object with type 'function'.")
+    function = value.get("function")
+    if not isinstance(function, dict):
+        raise RuleError(f"'{where}.function' has to be an object.")
+    return Call(
+        id=read_text(value.get("id"), f"{where}.id"),
+        name=read_text(function.get("name"), f"{where}.function.name"),
+        arguments=read_text(function.get("arguments"), f"{where}.function.arguments"),
+    )
+
+
+def read_text(value: object, where: str) -> str:
+    r"""Read a text that can be written as UTF-8.
+
+    Raises:
+        RuleError: It is no string, or holds half of a surrogate pair, which JSON
+            can spell as \ud800.
+    """
+    if not isinstance(value, str):
+        raise RuleError(f"'{where}' has to be a string.")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise RuleError(f"'{where}' holds half a surrogate pair.") from None
+    return value
+
+
+def _check_results(messages: tuple[Message, ...]) -> None:
+    """Match tool results with tool calls, in order (doc: Tool-calling flow).
+
+    Every call is answered by one `tool` message before any other role speaks. Whether
+    `tool_call_id` is required is not shown: without one, a result answers the first
+    call that is still open.
+    """
+    is_open: list[str] = []
+    for at, message in enumerate(messages):
+        if message.role == "tool":
+            _close(is_open, message, at)
+            continue
+        if is_open:
+            raise RuleError(
+                f"'messages[{at}]' comes before all tool calls are answered "
+                f"({len(is_open)} left); each call needs a message with role 'tool' "
+                "and its tool_call_id."
+            )
+        is_open = [call.id for call in message.tool_calls]
+    if is_open:
+        raise RuleError(
+            "'messages' ends before all tool calls are answered "
+            f"({len(is_open)} left); send each result in a message with role 'tool'."
+        )
+
+
+def _close(is_open: list[str], message: Message, at: int) -> None:
+    """Take the call that a result answers off the list of open ones."""
+    answered = message.tool_call_id
+    if answered is None and is_open:
+        answered = is_open[0]
+    if answered not in is_open:
+        raise RuleError(
+            f"'messages[{at}]' is the result of no open tool call; its tool_call_id "
+            "has to be the id of a call in the assistant message before it."
+        )
+    is_open.remove(answered)
+
+
+def read_tools(value: object) -> tuple[Tool, ...]:
+    """Check the tools on offer.
+
+    Raises:
+        RuleError: They are not an array of function definitions, or one name is
+            used twice.
+    """
+    if not isinstance(value, list):
+        raise RuleError("'tools' has to be an array.")
+    tools = tuple(_tool(each, f"tools[{at}]") for at, each in enumerate(value))
+    if len({tool.name for tool in tools}) < len(tools):
+        raise RuleError(
+            "'tools' holds one function name twice, which this emulator does not "
+            "take (a bound of its own)."
+        )
+    return tools
+
+
+def _tool(value: object, where: str) -> Tool:
+    """Check one definition."""
+    if not isinstance(value, dict) or value.get("type") != "function":
+        raise RuleError(f"'{where}' has to be an object with type 'function'.")
+    function = value.get("function")
+    if not isinstance(function, dict):
+        raise RuleError(f"'{where}.function' has to be an object.")
+    name = function.get("name")
+    if not isinstance(name, str) or not name:
+        raise RuleError(f"'{where}.function.name' has to be a non-empty string.")
+    description = function.get("description") or ""
+    if not isinstance(description, str):
+        raise RuleError(f"'{where}.function.description' has to be a string.")
+    return Tool(name=name, description=description, parameters=_schema(function, where))
+
+
+def _schema(function: JsonObject, where: str) -> JsonObject:
+    """Check that the parameters, if given, are an object schema."""
+    schema = function.get("parameters")
+    if schema is None:
+        return {"type": "object", "properties": {}}
+    if not isinstance(schema, dict) or schema.get("type") != "object":
+        raise RuleError(
+            f"'{where}.function.parameters' has to be a schema of type 'object'."
+        )
+    _check_words(schema, f"{where}.function.parameters")
+    return schema
+
+
+def _check_words(schema: JsonObject, where: str) -> None:
+    """Check the `properties` and `required` of an object schema."""
+    properties = schema.get("properties", {})
+    # In JSON Schema, true and false allow anything and nothing.
+    if not isinstance(properties, dict) or not all(
+        isinstance(each, dict | bool) for each in properties.values()
+    ):
+        raise RuleError(f"'{where}.properties' has to be an object of objects.")
+    required = schema.get("required")
+    if required is None:
+        return
+    if not isinstance(required, list) or not all(isinstance(x, str) for x in required):
+        raise RuleError(f"'{where}.required' has to be an array of input names.")

@@ -1,48 +1,139 @@
 """`Emulator`: the emulated service as an HTTP server on this machine.
 
-What it is not: it decides no answer (`app` does). Importing this module loads
-neither Starlette nor uvicorn; starting an emulator does.
-
-Rules for this file: it listens on 127.0.0.1 only; it is ready when it was entered
-and leaves no thread and no socket when it was closed; it prints nothing and
-touches no signals; it runs in a thread of its own, so that it works where another
-event loop is running.
+It listens on 127.0.0.1 only and in its own thread, prints nothing and touches no
+signals. Importing this module loads neither Starlette nor uvicorn.
 """
 
 import asyncio
 import atexit
 import errno
+import math
 import os
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Annotated, Any, Protocol, Self
+
+import msgspec
+from msgspec import Meta, Struct
 
 from svc_notebook.errors import SettingsError
 
+from .access import DOCUMENTED, FORBIDDEN_KEY, KEY, LIMITS, REVOKED_KEY, Keys
 from .app import Service, Setup
-from .delivery import Pace
-from .keys import FORBIDDEN_KEY, KEY, REVOKED_KEY
-from .options import (
-    read_clock,
-    read_keys,
-    read_limits,
-    read_models,
-    read_port,
-    read_seconds,
-    read_seed,
-    read_speed,
-)
-from .record import Asked, Record
+from .completion_writer import Pace
+from .request_log import RecordedRequest, RequestLog
 from .script import Script, read_script
 
 HOST = "127.0.0.1"
 
+_Count = Annotated[int, Meta(ge=0)]
+_Seconds = Annotated[float, Meta(ge=0, le=1e9)]
+_Positive = Annotated[float, Meta(gt=0, le=1e9)]
+# What a header can carry behind "Bearer ".
+_Keys = tuple[Annotated[str, Meta(pattern=r"^[\x21-\x7e]+\Z")], ...]
 
-class _Server(Protocol):
-    """What is used of `running.Running`, which is imported late."""
+_KEYS_ALLOWED = (
+    "a list of API keys; a key consists of letters, digits and other visible ASCII "
+    "characters"
+)
+_ALLOWED = {
+    "port": "an integer from 0 to 65535; 0 takes a free port",
+    "tokens_per_s": "a number greater than 0, or None for no waiting",
+    "first_token_s": "a number of seconds, 0 or more",
+    "keep_alive_s": "a number of seconds, greater than 0",
+    "seed": "an integer",
+    "limits": "True, False, or a mapping of model ids to (requests per second, "
+    "requests per minute)",
+    "models": "a list of model ids",
+    "keys": f"{_KEYS_ALLOWED}; at least one is needed",
+    "revoked": _KEYS_ALLOWED,
+    "forbidden": _KEYS_ALLOWED,
+}
+
+
+class _Options(Struct, frozen=True, kw_only=True):
+    """The arguments of `Emulator` that are plain values."""
+
+    port: Annotated[int, Meta(ge=0, le=65535)]
+    tokens_per_s: _Positive | None
+    first_token_s: _Seconds
+    keep_alive_s: _Positive
+    seed: int
+    limits: bool | dict[str, tuple[_Count, _Count]]
+    models: tuple[Annotated[str, Meta(min_length=1)], ...]
+    keys: Annotated[_Keys, Meta(min_length=1)]
+    revoked: _Keys
+    forbidden: _Keys
+
+    def __post_init__(self) -> None:
+        """Check what concerns several arguments.
+
+        Raises:
+            SettingsError: A key is given twice, or a limit is for an unknown model.
+        """
+        for one, other in combinations(("keys", "revoked", "forbidden"), 2):
+            if set(getattr(self, one)) & set(getattr(self, other)):
+                raise SettingsError(
+                    f"{one} and {other} share a key; give each key in one of them."
+                )
+        served = (*DOCUMENTED, *self.models)
+        unknown = set(self.model_limits) - set(served)
+        if unknown:
+            raise SettingsError(
+                f"limits names the model {min(unknown)!r}, which is not served; served "
+                f"are {', '.join(served)}. Add it to models."
+            )
+
+    @property
+    def model_limits(self) -> Mapping[str, tuple[int, int]]:
+        """Model id to requests in 1 s and in 60 s."""
+        if isinstance(self.limits, bool):
+            return LIMITS if self.limits else {}
+        return self.limits
+
+
+def _read_options(given: Mapping[str, object]) -> _Options:
+    """Check the arguments; keys are not repeated in the error.
+
+    Raises:
+        SettingsError: One of them cannot be used.
+    """
+    try:
+        return msgspec.convert(given, _Options)
+    except msgspec.ValidationError as error:
+        place = str(error).partition("`$.")[2]
+        name = next(name for name in _ALLOWED if place.startswith(name))
+        shown = "" if "key" in _ALLOWED[name] else f"{name}={given[name]!r}: "
+        raise SettingsError(f"{shown}{name} must be {_ALLOWED[name]}.") from None
+
+
+def _read_clock(name: str, clock: object) -> Callable[[], float]:
+    """Check a clock by calling it once.
+
+    Raises:
+        SettingsError: It is not callable, fails, or returns no finite number.
+    """
+    now: Any = clock
+    if callable(clock):
+        try:
+            now = clock()
+        except Exception as error:  # noqa: BLE001 - the user's clock
+            now = error
+        is_number = isinstance(now, int | float) and not isinstance(now, bool)
+        if is_number and math.isfinite(now):
+            return clock
+    raise SettingsError(
+        f"{name} must be a function that returns a finite number of seconds; got "
+        f"{now!r}."
+    )
+
+
+class _HttpServer(Protocol):
+    """What is used of `asgi.HttpServer`, which is imported late."""
 
     port: int
 
@@ -58,21 +149,21 @@ class Emulator:
         port: Where to listen; 0 takes a free port.
         tokens_per_s: How fast text is written; None for no waiting.
         first_token_s: Seconds before the first token.
-        limits: True for the document's rate limits, False for none, or model ids
-            with (requests a second, requests a minute).
-        models: Model ids served besides the documented ones.
+        limits: True for the document's rate limits, False for none, or a mapping of
+            model ids to (requests per second, requests per minute).
+        models: Model ids that are served in addition to the documented ones.
         keys, revoked, forbidden: API keys that are served, answered with 401, and
             answered with 403.
-        script: Answers given instead of its own: entries, or a JSON file of them;
-            see `svc_notebook.emulator.script`.
-        seed: Another seed writes other texts.
-        keep_alive_s: How long a connection is kept on which nothing comes.
-        clock: Seconds that never run backwards; decides the rate limits.
-        now: Unix time; written as `created`.
+        script: Answers that replace its own: a list of entries, or the path of a
+            JSON file of them; see `svc_notebook.emulator.script`.
+        seed: The same seed gives the same texts.
+        keep_alive_s: Seconds after which an idle connection is closed.
+        clock: Returns seconds that never run backwards, for the rate limits.
+        now: Returns the Unix time, for `created`.
 
     Raises:
-        SettingsError: An argument cannot be used, or an entry of the script cannot
-            be played; when started, that the port is taken.
+        SettingsError: An argument or an entry of the script cannot be used; when
+            started, also if the port is taken.
 
     Example:
         >>> with Emulator(tokens_per_s=None, first_token_s=0) as emulator:
@@ -97,28 +188,38 @@ class Emulator:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        entries = read_script(script) if isinstance(script, str | Path) else script
-        self._keys = read_keys(keys, revoked, forbidden)
-        pace = Pace(
-            first_token_s=read_seconds("first_token_s", first_token_s),
-            tokens_per_s=read_speed(tokens_per_s),
+        options = _read_options(
+            {
+                "port": port,
+                "tokens_per_s": tokens_per_s,
+                "first_token_s": first_token_s,
+                "keep_alive_s": keep_alive_s,
+                "seed": seed,
+                "limits": limits,
+                "models": models,
+                "keys": keys,
+                "revoked": revoked,
+                "forbidden": forbidden,
+            }
         )
+        entries = read_script(script) if isinstance(script, str | Path) else script
+        self._keys = Keys(options.keys, options.revoked, options.forbidden)
         setup = Setup(
             keys=self._keys,
-            pace=pace,
-            models=read_models(models),
-            limits=read_limits(limits, read_models(models)),
-            seed=read_seed(seed),
-            clock=read_clock("clock", clock),
-            now=read_clock("now", now),
+            pace=Pace(
+                first_token_s=options.first_token_s, tokens_per_s=options.tokens_per_s
+            ),
+            models=options.models,
+            limits=options.model_limits,
+            seed=options.seed,
+            clock=_read_clock("clock", clock),
+            now=_read_clock("now", now),
         )
-        self._port = read_port(port)
-        self._keep_alive_s = read_seconds(
-            "keep_alive_s", keep_alive_s, is_zero_allowed=False
-        )
-        self._record = Record(self._keys, clock)
+        self._port = options.port
+        self._keep_alive_s = options.keep_alive_s
+        self._log = RequestLog(self._keys, clock)
         self._service = Service(setup, Script(entries))
-        self._running: _Server | None = None
+        self._running: _HttpServer | None = None
 
     @property
     def api_key(self) -> str:
@@ -147,9 +248,9 @@ class Emulator:
         return f"http://{HOST}:{self._running.port}/v1"
 
     @property
-    def requests(self) -> tuple[Asked, ...]:
-        """What was asked, oldest first, without keys."""
-        return self._record.asked()
+    def requests(self) -> tuple[RecordedRequest, ...]:
+        """The requests that came in, oldest first, without keys."""
+        return self._log.requests()
 
     @property
     def n_connections(self) -> int:
@@ -158,7 +259,7 @@ class Emulator:
 
     def wait_idle(self, timeout_s: float = 5.0) -> bool:
         """Wait until no request is running; False if one still is."""
-        return self._record.wait_idle(timeout_s)
+        return self._log.wait_idle(timeout_s)
 
     def start(self) -> Self:
         """Start listening; a running emulator is left as it is.
@@ -167,18 +268,20 @@ class Emulator:
             SettingsError: The port is taken.
         """
         if self._running is None:
-            # Imported here, so that the package can be imported without a server.
-            from .asgi import build  # noqa: PLC0415
-            from .running import Running  # noqa: PLC0415
+            # Imported here so that the package loads no server until it needs one.
+            from .asgi import HttpServer  # noqa: PLC0415
 
-            wire = _listen(self._port)
-            answer = build(self._service.reply, self._record)
-            self._running = Running(wire, answer, keep_alive_s=self._keep_alive_s)
+            self._running = HttpServer(
+                _listen(self._port),
+                self._service.reply,
+                self._log,
+                keep_alive_s=self._keep_alive_s,
+            )
             atexit.register(self.close)
         return self
 
     def close(self) -> None:
-        """Stop: replies under way are cut, the port is free again."""
+        """Stop; unfinished replies are cut and the port is free again."""
         running, self._running = self._running, None
         if running is not None:
             running.close()
@@ -212,16 +315,16 @@ class Emulator:
 
 
 def _listen(port: int) -> socket.socket:
-    """Take a port of this machine.
+    """Listen on a port of this machine.
 
     Raises:
         SettingsError: It is taken, or may not be used.
     """
-    # The protocol is named, or asyncio would leave small writes waiting (Nagle).
+    # Without the explicit protocol, asyncio would leave Nagle's algorithm on.
     wire = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":
-            # Elsewhere this would share a port that is taken.
+            # On other systems this would share a port that is taken.
             wire.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         wire.bind((HOST, port))
         wire.listen(256)

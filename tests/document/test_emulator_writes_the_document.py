@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from svc_notebook.emulator.access import DOCUMENTED, LIMITS
 from svc_notebook.emulator.app import Service, Setup
-from svc_notebook.emulator.ask import Ask
-from svc_notebook.emulator.models import DOCUMENTED, LIMITS
-from svc_notebook.emulator.reply import Reply, Request
-from svc_notebook.emulator.rules import read_ask
+from svc_notebook.emulator.chat_request import ChatRequest
+from svc_notebook.emulator.http_values import Reply, Request
+from svc_notebook.emulator.rules import read_chat_request
 from svc_notebook.emulator.script import Script
 
 HERE = Path(__file__).parent
@@ -83,10 +83,10 @@ def test_defaults_are_the_documents(row: dict[str, Any]) -> None:
     """A parameter that is not sent has the document's default (doc: Request body)."""
     names = {"stream": "is_streamed"}
 
-    ask = read_ask(json.dumps(REQUESTS["bodies"]["least"]).encode())
+    chat = read_chat_request(json.dumps(REQUESTS["bodies"]["least"]).encode())
 
-    assert isinstance(ask, Ask)
-    assert getattr(ask, names.get(row["name"], row["name"])) == row["default"]
+    assert isinstance(chat, ChatRequest)
+    assert getattr(chat, names.get(row["name"], row["name"])) == row["default"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What the emulator's tests ask with."""
+"""Requests and services for the emulator's tests."""
 
 import json
 from collections.abc import Callable
@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
+from svc_notebook.emulator.access import Keys
 from svc_notebook.emulator.app import Service, Setup
-from svc_notebook.emulator.ask import Ask
-from svc_notebook.emulator.delivery import Pace
-from svc_notebook.emulator.keys import Keys
-from svc_notebook.emulator.reply import Reply, Request
-from svc_notebook.emulator.rules import read_ask
+from svc_notebook.emulator.chat_request import ChatRequest
+from svc_notebook.emulator.completion_writer import Pace
+from svc_notebook.emulator.http_values import Reply, Request
+from svc_notebook.emulator.rules import read_chat_request
 from svc_notebook.emulator.script import Script
 
 Fields = Callable[..., dict[str, Any]]
 
 
 class SetClock:
-    """A clock that stands until it is moved."""
+    """A clock that does not move by itself."""
 
     def __init__(self) -> None:
         self.at_s = 1000.0
@@ -49,13 +49,13 @@ def fields() -> Fields:
 
 
 @pytest.fixture
-def make_ask(fields: Fields) -> Callable[..., Ask]:
-    """Make an ask that passed the rules."""
+def make_chat(fields: Fields) -> Callable[..., ChatRequest]:
+    """Make a request that passed the rules."""
 
-    def make(question: str = "Tell me about rain.", **more: object) -> Ask:
-        ask = read_ask(json.dumps(fields(question, **more)).encode())
-        assert isinstance(ask, Ask)
-        return ask
+    def make(question: str = "Tell me about rain.", **more: object) -> ChatRequest:
+        chat = read_chat_request(json.dumps(fields(question, **more)).encode())
+        assert isinstance(chat, ChatRequest)
+        return chat
 
     return make
 

@@ -1,4 +1,4 @@
-"""What an emulator is made of is checked when it is made."""
+"""The arguments of `Emulator` are checked when it is made."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -22,43 +22,37 @@ def _fails() -> float:
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"port": "x"}, "port='x' is not a port; give 0 to 65535."),
-    ({"port": True}, "port=True is not a port"),
-    ({"port": 70000}, "Port 70000 cannot be used"),
-    ({"tokens_per_s": "fast"}, "tokens_per_s='fast' has to be a number above 0, or No"),
-    ({"tokens_per_s": math.nan}, "tokens_per_s=nan has to be"),
-    ({"tokens_per_s": -1}, "tokens_per_s=-1 has to be"),
-    ({"tokens_per_s": 0}, "None for no waiting"),
-    ({"first_token_s": "x"}, "first_token_s='x' has to be a number of seconds, 0 or"),
-    ({"first_token_s": -1}, "first_token_s=-1 has to be"),
-    ({"first_token_s": math.inf}, "first_token_s=inf has to be"),
-    ({"keep_alive_s": -1}, "keep_alive_s=-1 has to be a number of seconds, more than"),
-    ({"keep_alive_s": 0}, "keep_alive_s=0 has to be"),
-    ({"seed": object()}, "has to be an integer."),
-    ({"seed": True}, "seed=True has to be an integer."),
-    ({"clock": lambda: None}, "clock has to be a function that tells a finite number"),
-    ({"clock": 5}, "clock has to be a function"),
-    ({"clock": _fails}, "clock has to be a function"),
-    ({"now": lambda: math.nan}, "now has to be a function"),
-    ({"models": "svc-x"}, "models='svc-x' has to be a list of model ids"),
-    ({"models": [""]}, "none empty"),
-    ({"models": [5]}, "has to be a list of model ids"),
-    ({"limits": 5}, "limits=5 has to be True, False, or model ids with (requests"),
-    ({"limits": "x"}, "limits='x' has to be"),
-    ({"limits": {MODEL: 5}}, "has to be True, False"),
-    ({"limits": {MODEL: (1,)}}, "has to be True, False"),
-    ({"limits": {MODEL: ("a", "b")}}, "has to be True, False"),
-    ({"limits": {MODEL: (1, -1)}}, "has to be True, False"),
-    ({"limits": {"x": (1, 1)}}, "limits names 'x', which is not served; served are"),
-    ({"keys": "abc"}, "keys has to be a list of keys, also for a single one."),
-    ({"keys": []}, "at least one key, none empty"),
-    ({"keys": ["a", ""]}, "at least one key, none empty"),
-    ({"keys": ["a b"]}, "keys[0] cannot be sent in a header"),
-    ({"revoked": ["a", "b\n"]}, "revoked[1] cannot be sent in a header"),
+    ({"port": "x"}, "port='x': port must be an integer from 0 to 65535; 0 takes"),
+    ({"port": True}, "port=True: port must be"),
+    ({"port": 70000}, "port=70000: port must be"),
+    ({"tokens_per_s": "fast"}, "tokens_per_s must be a number greater than 0, or None"),
+    ({"tokens_per_s": math.nan}, "tokens_per_s=nan: "),
+    ({"tokens_per_s": 0}, "tokens_per_s=0: "),
+    ({"first_token_s": -1}, "first_token_s must be a number of seconds, 0 or more."),
+    ({"first_token_s": math.inf}, "first_token_s=inf: "),
+    ({"keep_alive_s": 0}, "keep_alive_s must be a number of seconds, greater than 0."),
+    ({"seed": object()}, "seed must be an integer."),
+    ({"seed": True}, "seed=True: seed must be an integer."),
+    ({"clock": lambda: None}, "clock must be a function that returns a finite number"),
+    ({"clock": 5}, "clock must be a function"),
+    ({"clock": _fails}, "clock must be a function"),
+    ({"now": lambda: math.nan}, "now must be a function"),
+    ({"models": "svc-x"}, "models='svc-x': models must be a list of model ids."),
+    ({"models": [""]}, "models must be a list of model ids."),
+    ({"limits": 5}, "limits=5: limits must be True, False, or a mapping of model ids"),
+    ({"limits": {MODEL: 5}}, "limits must be True, False"),
+    ({"limits": {MODEL: (1,)}}, "limits must be True, False"),
+    ({"limits": {MODEL: (1, -1)}}, "limits must be True, False"),
+    ({"limits": {"x": (1, 1)}}, "limits names the model 'x', which is not served; ser"),
+    ({"keys": "abc"}, "keys must be a list of API keys; a key consists of letters, di"),
+    ({"keys": []}, "at least one is needed"),
+    ({"keys": ["a", ""]}, "keys must be a list of API keys"),
+    ({"keys": ["a b"]}, "keys must be a list of API keys"),
+    ({"revoked": ["a", "b\n"]}, "revoked must be a list of API keys"),
     ({"keys": ["a"], "revoked": ["a"]}, "keys and revoked share a key"),
     ({"revoked": ["a"], "forbidden": ["a"]}, "revoked and forbidden share a key"),
-    ({"script": 5}, "A script has to be a list of entries, or a path."),
-    ({"script": {"text": "x"}}, "A script has to be a list of entries, or a path."),
+    ({"script": 5}, "A script must be a list of entries, or a path."),
+    ({"script": {"text": "x"}}, "A script must be a list of entries, or a path."),
 ]
 
 
@@ -74,7 +68,7 @@ def test_a_wrong_argument_is_found_when_the_emulator_is_made(
 
 
 def test_no_error_shows_a_key() -> None:
-    """Keys are counted, not repeated."""
+    """A wrong key is not repeated."""
     with pytest.raises(SettingsError) as caught:
         Emulator(keys=["secret one"])
 
@@ -82,7 +76,7 @@ def test_no_error_shows_a_key() -> None:
 
 
 def test_limits_can_be_for_a_model_of_ones_own() -> None:
-    """Models served besides the documented ones may have limits; 0 admits none."""
+    """Models that are not in the document may have limits; 0 admits nothing."""
     emulator = Emulator(models=["mine"], limits={"mine": (0, 0)})
 
     assert repr(emulator) == "<Emulator: not running>"
@@ -90,7 +84,7 @@ def test_limits_can_be_for_a_model_of_ones_own() -> None:
 
 @pytest.fixture
 def stopping_clock() -> Callable[[], float]:
-    """A clock that tells the time three times."""
+    """A clock that fails when it is read for the fourth time."""
     times: Iterator[float] = iter((1.0, 2.0, 3.0))
     return lambda: next(times)
 

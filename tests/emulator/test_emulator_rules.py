@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.emulator.ask import Ask, Message, Tool
-from svc_notebook.emulator.fault import Fault
-from svc_notebook.emulator.rules import read_ask
-from svc_notebook.emulator.tokens import split_tokens
+from svc_notebook.emulator.chat_request import (
+    Call,
+    ChatRequest,
+    Message,
+    Tool,
+    split_tokens,
+)
+from svc_notebook.emulator.http_values import Fault, RuleError
+from svc_notebook.emulator.rules import read_chat_request, read_messages
 
 Fields = Callable[..., dict[str, Any]]
 
@@ -24,11 +29,11 @@ INTEGERS = [("max_tokens", 1, 8192), ("n", 1, 128)]
 NO_NUMBERS = [True, "1", [1], {}, "NaN"]
 
 
-def _read(fields: dict[str, Any]) -> Ask | Fault:
-    return read_ask(json.dumps(fields).encode())
+def _read(fields: dict[str, Any]) -> ChatRequest | Fault:
+    return read_chat_request(json.dumps(fields).encode())
 
 
-def _message(fields: dict[str, Any]) -> str:
+def _refusal(fields: dict[str, Any]) -> str:
     fault = _read(fields)
     assert isinstance(fault, Fault)
     assert (fault.status, fault.type, fault.code) == (
@@ -41,9 +46,9 @@ def _message(fields: dict[str, Any]) -> str:
 
 def test_reads_the_least_request_with_the_documents_defaults(fields: Fields) -> None:
     """What is not sent has the document's default."""
-    ask = _read(fields("Hi"))
+    chat = _read(fields("Hi"))
 
-    assert ask == Ask(
+    assert chat == ChatRequest(
         model="svc-v2-8b-instruct",
         messages=(Message(role="user", content="Hi"),),
         max_tokens=150,
@@ -82,9 +87,9 @@ def test_bounds_belong_to_the_range(
     """Both ends of a range are allowed."""
     # A prompt and 8192 tokens can never both fit.
     high = 8000 if high == 8192 else high
-    asks = [_read(fields(**{name: value})) for value in (low, high)]
+    chats = [_read(fields(**{name: value})) for value in (low, high)]
 
-    assert [getattr(ask, name) for ask in asks] == [low, high]
+    assert [getattr(chat, name) for chat in chats] == [low, high]
 
 
 @pytest.mark.parametrize(("name", "low", "high"), FLOATS)
@@ -94,8 +99,8 @@ def test_a_float_outside_its_range_is_refused(
 ) -> None:
     """Below and above the range the message names parameter and range."""
     messages = {
-        _message(fields(**{name: low - step})),
-        _message(fields(**{name: high + step})),
+        _refusal(fields(**{name: low - step})),
+        _refusal(fields(**{name: high + step})),
     }
 
     assert messages == {f"'{name}' has to be from {low} to {high}."}
@@ -106,7 +111,7 @@ def test_an_integer_outside_its_range_is_refused(
     fields: Fields, name: str, low: int, high: int
 ) -> None:
     """Below and above the range the message names parameter and range."""
-    messages = {_message(fields(**{name: value})) for value in (low - 1, high + 1, -5)}
+    messages = {_refusal(fields(**{name: value})) for value in (low - 1, high + 1, -5)}
 
     whose = ", the last a bound of this emulator only" if name == "n" else ""
     assert messages == {f"'{name}' has to be from {low} to {high}{whose}."}
@@ -116,13 +121,13 @@ def test_an_integer_outside_its_range_is_refused(
 @pytest.mark.parametrize("value", NO_NUMBERS)
 def test_what_is_no_number_is_refused(fields: Fields, name: str, value: object) -> None:
     """Booleans, texts and collections are not numbers."""
-    assert _message(fields(**{name: value})).startswith(f"'{name}' has to be a")
+    assert _refusal(fields(**{name: value})).startswith(f"'{name}' has to be a")
 
 
 @pytest.mark.parametrize("name", ["max_tokens", "n"])
 def test_an_integer_has_no_point(fields: Fields, name: str) -> None:
     """1.5 and even 2.0 are no integers."""
-    messages = {_message(fields(**{name: value})) for value in (1.5, 2.0)}
+    messages = {_refusal(fields(**{name: value})) for value in (1.5, 2.0)}
 
     assert messages == {f"'{name}' has to be an integer."}
 
@@ -156,7 +161,7 @@ def test_says_what_a_parameter_has_to_be(
     fields: Fields, name: str, value: object, message: str
 ) -> None:
     """A refusal names the parameter and what is allowed."""
-    assert _message(fields(**{name: value})) == message
+    assert _refusal(fields(**{name: value})) == message
 
 
 @pytest.mark.parametrize(
@@ -167,10 +172,10 @@ def test_stop_is_one_sequence_or_up_to_four(
     fields: Fields, sent: object, read: tuple[str, ...]
 ) -> None:
     """A single text stands for an array of one."""
-    ask = _read(fields(stop=sent))
+    chat = _read(fields(stop=sent))
 
-    assert isinstance(ask, Ask)
-    assert ask.stop == read
+    assert isinstance(chat, ChatRequest)
+    assert chat.stop == read
 
 
 @pytest.mark.parametrize(
@@ -201,7 +206,7 @@ def test_stop_is_one_sequence_or_up_to_four(
 )
 def test_malformed_bodies_are_refused(body: bytes, message: str) -> None:
     """Each kind of malformed JSON gets its own words and status 400."""
-    assert read_ask(body) == Fault(status=400, message=message)
+    assert read_chat_request(body) == Fault(status=400, message=message)
 
 
 def test_prompt_and_completion_share_8192_tokens(fields: Fields) -> None:
@@ -209,8 +214,8 @@ def test_prompt_and_completion_share_8192_tokens(fields: Fields) -> None:
     n_prompt_tokens = 8
     fitting = _read(fields("Hi", max_tokens=8192 - n_prompt_tokens))
 
-    assert isinstance(fitting, Ask)
-    assert _message(fields("Hi", max_tokens=8193 - n_prompt_tokens)) == (
+    assert isinstance(fitting, ChatRequest)
+    assert _refusal(fields("Hi", max_tokens=8193 - n_prompt_tokens)) == (
         "The prompt takes 8 tokens and 'max_tokens' asks for 8185; together they may "
         "be at most 8192."
     )
@@ -220,11 +225,11 @@ def test_the_default_of_150_counts_against_the_budget(fields: Fields) -> None:
     """A prompt that leaves less than 150 tokens is refused where none are named."""
     question = "a " * 8100
 
-    assert _message(fields(question)) == (
+    assert _refusal(fields(question)) == (
         "The prompt takes 8108 tokens and 'max_tokens' asks for the default of 150; "
         "together they may be at most 8192."
     )
-    assert isinstance(_read(fields(question, max_tokens=50)), Ask)
+    assert isinstance(_read(fields(question, max_tokens=50)), ChatRequest)
 
 
 def test_tools_and_calls_count_as_prompt(fields: Fields) -> None:
@@ -245,15 +250,21 @@ def test_tools_and_calls_count_as_prompt(fields: Fields) -> None:
         fields(messages=[*fields("Hi")["messages"], *history]),
     ]
 
-    asks = [_read(body) for body in bodies]
+    chats = [_read(body) for body in bodies]
 
-    assert [ask.n_prompt_tokens for ask in asks if isinstance(ask, Ask)] == [8, 39, 24]
+    assert [
+        chat.n_prompt_tokens for chat in chats if isinstance(chat, ChatRequest)
+    ] == [
+        8,
+        39,
+        24,
+    ]
 
 
 def test_reads_the_tools_on_offer(fields: Fields) -> None:
     """A definition is read with its schema; without one it takes nothing."""
     schema = {"type": "object", "properties": {"q": {"type": "string"}}}
-    ask = _read(
+    chat = _read(
         fields(
             tools=[
                 {
@@ -265,8 +276,8 @@ def test_reads_the_tools_on_offer(fields: Fields) -> None:
         )
     )
 
-    assert isinstance(ask, Ask)
-    assert ask.tools == (
+    assert isinstance(chat, ChatRequest)
+    assert chat.tools == (
         Tool(name="a", description="d", parameters=schema),
         Tool(name="b", description="", parameters={"type": "object", "properties": {}}),
     )
@@ -306,14 +317,14 @@ def test_a_tool_of_another_shape_is_refused(
     fields: Fields, tool: object, message: str
 ) -> None:
     """A refusal names the place in `tools`."""
-    assert _message(fields(tools=[tool])) == message
+    assert _refusal(fields(tools=[tool])) == message
 
 
 def test_a_tool_name_is_used_once(fields: Fields) -> None:
     """Two offers of one name could not be told apart."""
     tool = {"type": "function", "function": {"name": "a"}}
 
-    assert _message(fields(tools=[tool, tool])) == (
+    assert _refusal(fields(tools=[tool, tool])) == (
         "'tools' holds one function name twice, which this emulator does not take (a "
         "bound of its own)."
     )
@@ -335,3 +346,124 @@ def test_whitespace_counts_in_proportion(text: str, n_tokens: int) -> None:
     tokens = split_tokens(text)
 
     assert ("".join(tokens), len(tokens)) == (text, n_tokens)
+
+
+USER = {"role": "user", "content": "Go"}
+
+
+def _call(call_id: str) -> dict[str, Any]:
+    return {
+        "id": call_id,
+        "type": "function",
+        "function": {"name": "f", "arguments": "{}"},
+    }
+
+
+def _calls(*call_ids: str, **more: object) -> dict[str, Any]:
+    return {
+        "role": "assistant",
+        "tool_calls": [_call(each) for each in call_ids],
+    } | more
+
+
+def _result(call_id: str | None) -> dict[str, Any]:
+    return {"role": "tool", "content": "ok", "tool_call_id": call_id}
+
+
+def test_reads_every_role() -> None:
+    """A whole tool flow is read as it was sent."""
+    system = {"role": "system", "content": "Be kind."}
+
+    messages = read_messages(
+        [system, USER, _calls("1", content=None), _result("1"), USER]
+    )
+
+    assert messages == (
+        Message(role="system", content="Be kind."),
+        Message(role="user", content="Go"),
+        Message(role="assistant", tool_calls=(Call(id="1", name="f", arguments="{}"),)),
+        Message(role="tool", content="ok", tool_call_id="1"),
+        Message(role="user", content="Go"),
+    )
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [USER, _calls("1", "2"), _result("1"), _result("2")],
+        [USER, _calls("1", "2"), _result("2"), _result("1"), USER],
+        [USER, _calls("1", content="Wait."), _result(None)],
+        [USER, _calls("1"), _result("1"), _calls("2"), _result("2")],
+        [USER, {"role": "assistant", "content": "", "tool_calls": []}, USER],
+        [USER, {"role": "assistant", "content": "Yes?", "tool_calls": None}],
+        [{"role": "user", "content": "Go", "name": "Ann", "refusal": None}],
+    ],
+)
+def test_a_whole_history_passes(history: list[dict[str, Any]]) -> None:
+    """Each call has its result, in any order; unknown fields do not matter."""
+    assert len(read_messages(history)) == len(history)
+
+
+@pytest.mark.parametrize(
+    ("history", "words"),
+    [
+        ([USER, _calls("1")], "'messages' ends before all tool calls are answered"),
+        ([USER, _calls("1", "2"), _result("1"), USER], "'messages[3]' comes before"),
+        ([USER, _calls("1", "2"), _result("1")], "(1 left)"),
+        ([USER, _result("1")], "'messages[1]' is the result of no open tool call"),
+        ([USER, _result(None)], "'messages[1]' is the result of no open tool call"),
+        ([USER, _calls("1"), _result("2")], "'messages[2]' is the result of no open"),
+        ([USER, _calls("1"), _result("1"), _result("1")], "'messages[3]' is the res"),
+        ([USER, _calls("1", "1"), _result("1")], "tool_calls' holds one id twice"),
+    ],
+)
+def test_missing_and_unknown_results_are_refused(
+    history: list[dict[str, Any]], words: str
+) -> None:
+    """A history with missing messages makes the request fail, and says which."""
+    with pytest.raises(RuleError) as caught:
+        read_messages(history)
+
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("Go", "'messages[0]' has to be an object."),
+        ({"role": "robot", "content": "x"}, "one of system, user, assistant, tool."),
+        ({"content": "x"}, "one of system, user, assistant, tool."),
+        ({"role": ["user"], "content": "x"}, "one of system, user, assistant, tool."),
+        ({"role": "user"}, "'messages[0].content' has to be a string."),
+        ({"role": "user", "content": None}, "content' has to be a string."),
+        ({"role": "user", "content": [{"type": "text"}]}, "content' has to be a str"),
+        ({"role": "user", "content": "\ud800"}, "content' holds half a surrogate"),
+        ({"role": "assistant"}, "'messages[0].content' has to be a string."),
+        (
+            {"role": "assistant", "content": "x", "tool_calls": {}},
+            "'messages[0].tool_calls' has to be an array.",
+        ),
+        (
+            {"role": "assistant", "tool_calls": [{"type": "x"}]},
+            "'messages[0].tool_calls[0]' has to be an object with type 'function'.",
+        ),
+        (
+            {"role": "assistant", "tool_calls": [{"type": "function"}]},
+            "'messages[0].tool_calls[0].function' has to be an object.",
+        ),
+        (
+            {"role": "assistant", "tool_calls": [_call("1") | {"id": 1}]},
+            "'messages[0].tool_calls[0].id' has to be a string.",
+        ),
+        (
+            {"role": "tool", "content": "x", "tool_call_id": 7},
+            "'messages[0].tool_call_id' has to be a string.",
+        ),
+    ],
+)
+def test_a_message_of_another_shape_is_refused(message: object, words: str) -> None:
+    """A refusal names the place in `messages` and what is allowed."""
+    with pytest.raises(RuleError) as caught:
+        read_messages([message])
+
+    assert words in str(caught.value)

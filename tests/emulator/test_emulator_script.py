@@ -1,6 +1,7 @@
 """Scripts: answers given instead of the emulator's own."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,8 @@ from typing import Any
 import pytest
 
 from svc_notebook.emulator.app import Service
-from svc_notebook.emulator.reply import End, Piece, Reply
-from svc_notebook.emulator.script import read_script
+from svc_notebook.emulator.http_values import End, Piece, Reply
+from svc_notebook.emulator.script import Script, read_script
 from svc_notebook.errors import SettingsError
 
 Fields = Callable[..., dict[str, Any]]
@@ -282,7 +283,7 @@ def test_a_script_can_be_a_file(tmp_path: Path, encoding: str) -> None:
         (None, "cannot be read"),
         ("{", "cannot be read"),
         ("[" * 100_000, "cannot be read"),
-        ("{}", "is no JSON array"),
+        ("{}", "is not a JSON array"),
     ],
 )
 def test_a_wrong_script_file_is_named(
@@ -298,3 +299,77 @@ def test_a_wrong_script_file_is_named(
 
     assert words in str(caught.value)
     assert "script.json" in str(caught.value)
+
+
+WRONG: list[tuple[Any, str]] = [
+    (7, "Entry 0 of the script cannot be used: Expected `object`"),
+    (
+        {"txt": "x"},
+        "field `txt`. `python -m pydoc svc_notebook.emulator",
+    ),
+    ({"when": {"modle": "x"}}, "unknown field `modle` - at `$.when`"),
+    ({"when": {"is_streamed": 1}}, "at `$.when.is_streamed`"),
+    ({"when": {"role": "bot"}}, "'bot' - at `$.when.role`"),
+    ({"times": 0}, "Expected `int` >= 1 - at `$.times`"),
+    ({"times": True}, "at `$.times`"),
+    ({"text": ["a", 1]}, "Expected `str`, got `int` - at `$.text[1]`"),
+    ({"tool_calls": [{}]}, "missing required field `name` - at `$.tool_calls[0]`"),
+    ({"tool_calls": [{"name": "f", "arguments": 7}]}, "$.tool_calls[0].arguments`"),
+    ({"choices": [{"text": 1}]}, "at `$.choices[0].text`"),
+    ({"events": "x"}, "Expected `array`, got `str` - at `$.events`"),
+    ({"body": [1]}, "Expected a text or a list of texts - at `$.body`"),
+    ({"json": {1, 2}}, "Expected JSON - at `$.json`"),
+    ({"status": "200"}, "at `$.status`"),
+    ({"status": 100}, "Expected `int` >= 200 - at `$.status`"),
+    ({"status": 204, "text": "x"}, "a reply of status 204 has no body"),
+    ({"headers": {"a b": "x"}}, "the header 'a b' needs a name of letters"),
+    ({"headers": {"x": "a\r\nb: c"}}, "a value of one line"),
+    ({"headers": {"x": "ก"}}, "the header 'x' needs"),
+    ({"headers": {"x": 7}}, "at `$.headers[...]`"),
+    ({"before_s": math.inf}, "at `$.before_s`"),
+    ({"gap_s": -1}, "Expected `float` >= 0.0 - at `$.gap_s`"),
+    ({"gap_s": math.nan}, "at `$.gap_s`"),
+    ({"cut_after": -1}, "at `$.cut_after`"),
+    ({"end": "bang"}, "'bang' - at `$.end`"),
+    ({"text": "x", "raw": "y"}, "'raw' and 'text' exclude each other"),
+    ({"tool_calls": [], "json": 1}, "'json' and 'tool_calls' exclude each other"),
+]
+
+
+@pytest.mark.parametrize(("entry", "words"), WRONG)
+def test_a_wrong_entry_is_found_when_the_script_is_read(
+    entry: Any,  # noqa: ANN401 - wrong on purpose
+    words: str,
+) -> None:
+    """The error names the entry and the field, and where the fields are explained."""
+    with pytest.raises(SettingsError) as caught:
+        Script([entry])
+
+    assert words in str(caught.value)
+
+
+def test_the_number_of_a_wrong_entry_is_in_the_error() -> None:
+    """Entries are counted from 0, as in the list."""
+    with pytest.raises(SettingsError, match="Entry 2 of the script"):
+        Script([{}, {}, {"times": 0}])
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {},
+        {"times": None, "when": {"role": "tool"}},
+        {"choices": []},
+        {"choices": [{"text": "a"}, {"tool_calls": [{"name": "f", "arguments": "{"}]}]},
+        {"events": [b"\xff", {"a": math.nan}]},
+        {"status": None, "headers": {"x": None}},
+        {"status": 204, "headers": {"x": ""}},
+        {"body": b"", "headers": {"Content-Length": "9", "x": "caf\xe9 (1)"}},
+        {"error": None, "status": 599},
+    ],
+)
+def test_odd_entries_are_played(
+    play: Callable[..., Reply], entry: dict[str, Any]
+) -> None:
+    """Faults of every kind can be scripted, and are sent."""
+    assert play(entry).status == entry.get("status", 500 if "error" in entry else 200)

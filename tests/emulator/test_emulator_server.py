@@ -92,16 +92,6 @@ def test_listens_on_one_address_only(emulator: Emulator) -> None:
     assert refused == errno.ECONNREFUSED
 
 
-@pytest.mark.parametrize(("port", "words"), [(70000, "cannot be used"), (-1, "cannot")])
-def test_a_port_that_cannot_be_used_is_named(port: int, words: str) -> None:
-    """The error says which, and that 0 takes a free one."""
-    with pytest.raises(SettingsError) as caught:
-        Emulator(port=port).start()
-
-    assert words in str(caught.value)
-    assert "0 for a free one" in str(caught.value)
-
-
 def test_a_taken_port_is_a_clear_error(emulator: Emulator) -> None:
     """A second emulator on the same port says so, and leaves the first alone."""
     port = _port(emulator)

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
+from svc_notebook.emulator.access import FORBIDDEN_KEY, LIMITS, REVOKED_KEY
 from svc_notebook.emulator.app import Service
-from svc_notebook.emulator.delivery import Pace
-from svc_notebook.emulator.keys import FORBIDDEN_KEY, REVOKED_KEY, Keys
-from svc_notebook.emulator.models import LIMITS
-from svc_notebook.emulator.reply import Piece, Reply, Request
+from svc_notebook.emulator.completion_writer import Pace
+from svc_notebook.emulator.http_values import Piece, Reply, Request
 
 Fields = Callable[..., dict[str, Any]]
 MakeService = Callable[..., Service]
@@ -72,15 +71,6 @@ def test_a_key_in_the_query_does_not_count(service: Service) -> None:
     )
 
     assert reply.status == 401
-
-
-def test_the_scheme_is_read_in_any_case(
-    service: Service, post: Post, fields: Fields
-) -> None:
-    """`bearer` is the same scheme as `Bearer`."""
-    reply = post(service, fields(), authorization="bearer svc-emulator")
-
-    assert reply.status == 200
 
 
 def test_a_key_without_permission_is_403(
@@ -175,15 +165,6 @@ def test_another_content_type_is_refused(
     assert _fault(reply) == (400, "invalid_request_error", None)
 
 
-def test_a_charset_beside_the_content_type_does_not_matter(
-    service: Service, post: Post, fields: Fields
-) -> None:
-    """Parameters of the type are ignored."""
-    reply = post(service, fields(), **{"content-type": "Application/JSON; charset=x"})
-
-    assert reply.status == 200
-
-
 def test_a_body_too_long_to_keep_is_refused(service: Service) -> None:
     """What was not kept cannot be answered."""
     headers = {
@@ -266,18 +247,6 @@ def test_another_seed_writes_another_text(
     assert len(texts) == 5
 
 
-def test_streamed_and_whole_replies_read_alike(
-    make_service: MakeService, post: Post, fields: Fields
-) -> None:
-    """The first streamed reply says what the first whole one says."""
-    service = make_service()
-
-    whole = post(service, fields("What is rain?"))
-    streamed = post(service, fields("What is rain?", stream=True))
-
-    assert _streamed_text(streamed) == _text(whole)
-
-
 def test_every_reply_has_its_own_id(
     service: Service, post: Post, fields: Fields
 ) -> None:
@@ -334,40 +303,6 @@ def test_the_pace_is_part_of_the_reply(
     assert [piece.after_s for piece in whole.body] == [0.0]
 
 
-def test_keys_of_the_users_own_are_served(
-    make_service: MakeService, post: Post, fields: Fields
-) -> None:
-    """Given keys replace the emulator's."""
-    service = make_service(keys=Keys(valid=("a", "b")))
-
-    statuses = [post(service, fields(), key=key).status for key in ("a", "b", "c")]
-
-    assert statuses == [200, 200, 401]
-
-
-def test_a_stream_has_the_documents_shape(
-    service: Service, post: Post, fields: Fields
-) -> None:
-    """Role and content first, content only, an empty delta last, then [DONE]."""
-    reply = post(service, fields("Hi", stream=True, max_tokens=3))
-
-    lines = [piece.data for piece in reply.body]
-    head = json.loads(lines[0][6:])
-    start = (
-        f'data: {{"id":"{head["id"]}","object":"chat.completion.chunk",'
-        f'"created":{head["created"]},"model":"svc-v2-8b-instruct","choices":['
-    )
-    assert reply.headers["content-type"].startswith("text/event-stream")
-    assert [line.decode() for line in lines] == [
-        start + '{"index":0,"delta":{"role":"assistant","content":"Emulated"},'
-        '"finish_reason":null}]}\n\n',
-        start + '{"index":0,"delta":{"content":" reply"},"finish_reason":null}]}\n\n',
-        start + '{"index":0,"delta":{"content":"."},"finish_reason":null}]}\n\n',
-        start + '{"index":0,"delta":{},"finish_reason":"length"}]}\n\n',
-        "data: [DONE]\n\n",
-    ]
-
-
 def test_streamed_choices_come_in_turns(
     service: Service, post: Post, fields: Fields
 ) -> None:
@@ -390,3 +325,21 @@ def test_a_fault_of_a_streamed_request_is_json(
     assert reply.headers["content-type"] == "application/json"
     assert isinstance(reply.body[0], Piece)
     assert _fault(reply) == (400, "invalid_request_error", None)
+
+
+def test_the_scheme_is_read_in_any_case(
+    service: Service, post: Post, fields: Fields
+) -> None:
+    """`bearer` is the same scheme as `Bearer`."""
+    reply = post(service, fields(), authorization="bearer svc-emulator")
+
+    assert reply.status == 200
+
+
+def test_a_charset_beside_the_content_type_does_not_matter(
+    service: Service, post: Post, fields: Fields
+) -> None:
+    """Parameters of the type are ignored."""
+    reply = post(service, fields(), **{"content-type": "Application/JSON; charset=x"})
+
+    assert reply.status == 200

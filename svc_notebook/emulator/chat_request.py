@@ -1,22 +1,48 @@
-"""What a request asks for, once the document's rules have passed it.
+"""A request that keeps to the document's rules, and the tokens of its texts.
 
-What it is not: it checks nothing (`rules` does) and keeps no bytes.
-
-Rules for this file: values are frozen and carry the document's names and
-defaults (doc: Request body).
+The service's own tokenizer is not shown, so these tokens are the emulator's.
 """
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 JsonObject = dict[str, Any]
 
-# What cannot change the text itself, only where it stops or how it travels:
-# a whole and a streamed request, or one with a larger max_tokens, read alike.
+# One token: up to four line breaks with a list or heading mark, up to sixteen
+# blanks, a word with the blank before it (long words are cut at eight letters), up
+# to three digits, a Thai consonant with its vowels and tone, or one other character.
+_TOKEN = re.compile(
+    r"""
+    (?:\r?\n){1,4}(?:-\ |\#{1,6}\ |>\ |\d\.\ )?
+    |[ ]{1,16}(?=[ ])|[^\S\n ]{1,16}
+    |[ ]?[A-Za-z\u00c0-\u024f]{1,8}(?:['\u2019][a-z]{1,2}\b)?
+    |[ ]?\d{1,3}
+    |[ ]?[\u0e40-\u0e44]?[\u0e01-\u0e2e][\u0e30-\u0e3a\u0e45-\u0e4e]*
+    |[ ]?\*\*
+    |.
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+# What each message of a prompt, and the reply to it, take in addition to their text.
+MESSAGE_TOKENS = 4
+REPLY_TOKENS = 3
+# These do not change the words of a reply, only where it stops or how it is sent.
 _NOT_IN_SEED = ("is_streamed", "max_tokens", "stop", "user", "n_prompt_tokens", "n")
+
+
+def split_tokens(text: str) -> list[str]:
+    """Cut a text into tokens; joined again they are the text, byte for byte."""
+    return _TOKEN.findall(text)
+
+
+def count_tokens(text: str) -> int:
+    """Count the tokens of a text."""
+    return sum(1 for _ in _TOKEN.finditer(text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +74,7 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class ChatRequest:
     """A request that keeps to the document (doc: Request body)."""
 
     model: str
@@ -79,7 +105,7 @@ class Ask:
         return "\n".join([*system, self.question])
 
     def identity(self) -> str:
-        """Tell identical requests from others: equal for equal asks."""
+        """Name the request; identical requests have the same name."""
         return _digest(asdict(self))
 
     def seed(self, *, emulator_seed: int, nth: int, choice_index: int) -> int:

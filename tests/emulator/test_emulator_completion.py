@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.emulator.choice import Choice, cut_choice
-from svc_notebook.emulator.tokens import count_tokens, split_tokens
+from svc_notebook.emulator.chat_request import count_tokens, split_tokens
+from svc_notebook.emulator.completion_writer import Choice, cut_choice
 
 TOKENS = ("One", ",", " two", ",", " three")
 

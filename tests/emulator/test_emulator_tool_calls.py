@@ -1,4 +1,4 @@
-"""Tools: which are called, with what, and what becomes of their results."""
+"""Tool calls: which tools are called, with what, and how results are told."""
 
 import json
 from collections.abc import Callable
@@ -10,13 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svc_notebook.emulator.app import Service
-from svc_notebook.emulator.ask import Ask
-from svc_notebook.emulator.fault import Fault
-from svc_notebook.emulator.reply import Reply
-from svc_notebook.emulator.rules import read_ask
-from svc_notebook.emulator.tools import calls_for, told_results
+from svc_notebook.emulator.chat_request import ChatRequest, count_tokens
+from svc_notebook.emulator.http_values import Fault, Reply
+from svc_notebook.emulator.rules import read_chat_request
+from svc_notebook.emulator.tool_calls import calls_for, told_results
 
 Fields = Callable[..., dict[str, Any]]
+MakeChat = Callable[..., ChatRequest]
+
+CITY = "Chiang Mai"
 
 WEATHER = {
     "type": "object",
@@ -43,47 +45,22 @@ def _tool(name: str, schema: dict[str, Any] | None = None) -> dict[str, Any]:
         ("Use get_weather for Chiang Mai", ["get_weather"]),
         ("Get weather and get_time!", ["get_weather", "get_time"]),
         ("What is GET_TIME?", ["get_time"]),
+        ("Is 1 ++ 2 right?", ["++"]),
         ("forget_timeless things", []),
         ("Tell me about rain", []),
-        ("What's the weather in Chiang Mai?", ["get_weather"]),
-        ("Weather, and the time?", ["get_weather", "get_time"]),
-        ("Is the weathering of rocks timely?", []),
-        ("Get it", []),
         ("ใช้ get_time ที่เชียงใหม่", ["get_time"]),
+        ("อากาศที่เชียงใหม่เป็นอย่างไร", ["อากาศ"]),
     ],
 )
 def test_named_tools_are_called(
-    make_ask: Callable[..., Ask], question: str, names: list[str]
+    make_chat: MakeChat, question: str, names: list[str]
 ) -> None:
     """A prompt that names offered tools is answered with calls, in their order."""
-    ask = make_ask(question, tools=[_tool("get_weather", WEATHER), _tool("get_time")])
+    tools = [_tool("get_weather", WEATHER), *map(_tool, ("get_time", "++", "อากาศ"))]
 
-    assert [call.name for call in calls_for(ask)] == names
+    calls = calls_for(make_chat(question, tools=tools))
 
-
-@pytest.mark.parametrize(
-    ("name", "question", "is_named"),
-    [
-        ("get_current_weather", "How is the weather in Boston?", True),
-        ("getWeather", "How is the weather in Boston?", True),
-        ("get_stock_price", "The stock price of X, please", True),
-        ("get_stock_price", "What is the price?", False),
-        ("look_up", "Look out", False),
-        ("get", "What can I get for lunch?", True),
-        ("search", "I am in search of rain", True),
-        ("อากาศ", "อากาศที่เชียงใหม่เป็นอย่างไร", True),
-        ("f", "An f is a letter", True),
-        ("++", "What is 1 ++ 2?", True),
-        ("__", "Nothing", False),
-    ],
-)
-def test_a_name_is_read_as_people_write_it(
-    make_ask: Callable[..., Ask], name: str, question: str, *, is_named: bool
-) -> None:
-    """What a tool is about names it: its words without get, look up and such."""
-    ask = make_ask(question, tools=[_tool(name)])
-
-    assert bool(calls_for(ask)) == is_named
+    assert [call.name for call in calls] == names
 
 
 def test_no_two_choices_share_the_id_of_a_call(
@@ -103,184 +80,69 @@ def test_no_two_choices_share_the_id_of_a_call(
     assert len(ids) == len(set(ids)) == 4
 
 
+def _fields(**properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
 @pytest.mark.parametrize(
     ("schema", "arguments"),
     [
         (WEATHER, {"city": "Chiang Mai"}),
+        (_fields(q={"type": "string"}), {"q": "Chiang Mai"}),
         (
-            {"type": "object", "properties": {"q": {"type": "string"}}},
-            {"q": "Chiang Mai"},
-        ),
-        (
-            {
-                "type": "object",
-                "properties": {"a": {"type": "integer"}, "b": {"type": "number"}},
-            },
+            _fields(a={"type": "integer"}, b={"type": "number"}),
             {"a": 3, "b": 4.5},
         ),
+        (_fields(a={"type": "integer", "maximum": 2}), {"a": 2}),
+        (_fields(a={"type": "integer", "exclusiveMinimum": 9}), {"a": 10}),
+        (_fields(u={"enum": ["kelvin", "celsius"]}), {"u": "kelvin"}),
+        (_fields(u={"const": "x"}), {"u": "x"}),
+        (_fields(b={"type": "boolean"}), {"b": True}),
+        (_fields(b={"type": ["null", "string"]}), {"b": None}),
+        (_fields(n={"anyOf": [{"type": "string"}, {"type": "null"}]}), {"n": CITY}),
         (
-            {"type": "object", "properties": {"a": {"type": "integer", "maximum": 2}}},
-            {"a": 2},
-        ),
-        (
-            {"type": "object", "properties": {"a": {"type": "integer", "minimum": 9}}},
-            {"a": 9},
-        ),
-        (
-            {"type": "object", "properties": {"u": {"enum": ["kelvin", "celsius"]}}},
-            {"u": "celsius"},
-        ),
-        ({"type": "object", "properties": {"u": {"enum": [7, 8]}}}, {"u": 7}),
-        ({"type": "object", "properties": {"u": {"const": "x"}}}, {"u": "x"}),
-        ({"type": "object", "properties": {"b": {"type": "boolean"}}}, {"b": True}),
-        (
-            {"type": "object", "properties": {"b": {"type": ["null", "string"]}}},
-            {"b": None},
-        ),
-        (
-            {
-                "type": "object",
-                "properties": {
-                    "a": {
-                        "type": "array",
-                        "minItems": 2,
-                        "items": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
-                    }
-                },
-            },
+            _fields(a={"type": "array", "minItems": 2, "items": {"type": "integer"}}),
             {"a": [3, 4]},
         ),
+        (_fields(a={"type": "array", "maxItems": 0}), {"a": []}),
+        (_fields(o=_fields(s={"type": "string", "maxLength": 2})), {"o": {"s": "Ch"}}),
+        (_fields(), {}),
         (
-            {
-                "type": "object",
-                "properties": {
-                    "o": {
-                        "type": "object",
-                        "properties": {"s": {"type": "string", "maxLength": 2}},
-                        "required": ["s"],
-                    }
-                },
-                "required": ["o"],
-            },
-            {"o": {"s": "Ch"}},
-        ),
-        ({"type": "object", "properties": {}}, {}),
-        (
-            {
-                "type": "object",
-                "properties": {"o": {"$ref": "#/$defs/Place"}},
+            _fields(o={"$ref": "#/$defs/Place"})
+            | {
                 "$defs": {
-                    "Place": {
-                        "type": "object",
-                        "properties": {"u": {"$ref": "#/$defs/Unit"}},
-                        "required": ["u"],
-                    },
+                    "Place": _fields(u={"$ref": "#/$defs/Unit"}) | {"required": ["u"]},
                     "Unit": {"enum": ["kelvin", "celsius"]},
-                },
+                }
             },
-            {"o": {"u": "celsius"}},
+            {"o": {"u": "kelvin"}},
         ),
         (
-            {
-                "type": "object",
-                "properties": {
-                    "i": {"type": "integer", "minimum": 3.5},
-                    "x": {"type": "number", "exclusiveMinimum": 5},
-                    "y": {"type": "integer", "exclusiveMaximum": 1},
-                    "z": {"type": "integer", "multipleOf": 7, "minimum": 1},
-                },
-            },
-            {"i": 4, "x": 6, "y": 0, "z": 7},
-        ),
-        (
-            {
-                "type": "object",
-                "properties": {
-                    "d": {"type": "string", "format": "date"},
-                    "t": {"type": "string", "format": "date-time"},
-                    "m": {"type": "string", "format": "email"},
-                    "w": {"type": "string", "format": "uri"},
-                },
-            },
-            {
-                "d": "2026-01-02",
-                "t": "2026-01-02T03:04:05Z",
-                "m": "somebody@example.org",
-                "w": "https://example.org/",
-            },
-        ),
-        (
-            {
-                "type": "object",
-                "properties": {
-                    "a": {
-                        "type": "array",
-                        "items": {"type": "string"},
-                        "minItems": 3,
-                        "uniqueItems": True,
-                    },
-                    "b": {"type": "array", "maxItems": 0},
-                    "o": {
-                        "allOf": [
-                            {"type": "object"},
-                            {"properties": {"n": {"type": "null"}}, "required": ["n"]},
-                        ]
-                    },
-                },
-            },
-            {"a": ["Chiang Mai", "celsius", "days"], "b": [], "o": {"n": None}},
-        ),
-        (
-            {
-                "type": "object",
-                "properties": {"n": {"anyOf": [{"type": "string"}, {"type": "null"}]}},
-            },
-            {"n": "Chiang Mai"},
+            _fields(
+                d={"type": "string", "format": "date"},
+                t={"type": "string", "format": "date-time"},
+            ),
+            {"d": "2026-01-02", "t": "2026-01-02T03:04:05Z"},
         ),
     ],
 )
 def test_arguments_satisfy_the_schema(
-    make_ask: Callable[..., Ask], schema: dict[str, Any], arguments: dict[str, Any]
+    make_chat: MakeChat, schema: dict[str, Any], arguments: dict[str, Any]
 ) -> None:
-    """They are made of the prompt's words and numbers, and a validator agrees."""
-    ask = make_ask(
-        "Run look_up for Chiang Mai, 3 days at 4.5 celsius",
+    """The prompt's names and numbers are used where they fit."""
+    chat = make_chat(
+        f"Run look_up for {CITY}, 3 days at 4.5 celsius",
         tools=[_tool("look_up", schema)],
     )
 
-    (call,) = calls_for(ask)
+    (call,) = calls_for(chat)
 
     assert json.loads(call.arguments) == arguments
-    jsonschema.validate(
-        json.loads(call.arguments),
-        schema,
-        format_checker=jsonschema.FormatChecker(),
-    )
-
-
-def test_unique_items_differ(make_ask: Callable[..., Ask]) -> None:
-    """Where the prompt's words and numbers run out, items are told apart."""
-
-    def items(kind: str) -> dict[str, Any]:
-        unique = {"type": "array", "minItems": 3, "uniqueItems": True}
-        return unique | {"items": {"type": kind}}
-
-    schema = {
-        "type": "object",
-        "properties": {"s": items("string"), "n": items("integer")},
-    }
-
-    (call,) = calls_for(make_ask("look_up 7", tools=[_tool("look_up", schema)]))
-
-    assert json.loads(call.arguments) == {
-        "s": ["this", "this 2", "this 3"],
-        "n": [7, 1, 3],
-    }
-    jsonschema.validate(json.loads(call.arguments), schema)
+    jsonschema.validate(arguments, schema, format_checker=jsonschema.FormatChecker())
 
 
 def test_a_schema_that_refers_to_itself_is_filled_in(
-    make_ask: Callable[..., Ask],
+    make_chat: MakeChat,
 ) -> None:
     """A tree ends where nothing more is required of it."""
     schema = {
@@ -301,52 +163,21 @@ def test_a_schema_that_refers_to_itself_is_filled_in(
         },
     }
 
-    (call,) = calls_for(make_ask("look_up", tools=[_tool("look_up", schema)]))
+    (call,) = calls_for(make_chat("look_up", tools=[_tool("look_up", schema)]))
 
     jsonschema.validate(json.loads(call.arguments), schema)
 
 
-def test_a_quoted_text_comes_first(make_ask: Callable[..., Ask]) -> None:
+def test_a_quoted_text_comes_first(make_chat: MakeChat) -> None:
     """What stands in quotation marks is meant as a value."""
-    ask = make_ask(
+    chat = make_chat(
         'Use get_weather for "Nakhon Si Thammarat"',
         tools=[_tool("get_weather", WEATHER)],
     )
 
-    assert [call.arguments for call in calls_for(ask)] == [
+    assert [call.arguments for call in calls_for(chat)] == [
         '{"city": "Nakhon Si Thammarat"}'
     ]
-
-
-def test_odd_schemas_are_survived(make_ask: Callable[..., Ask]) -> None:
-    """Whatever stands in a schema, a call is made."""
-    odd = {
-        "type": "object",
-        "properties": {
-            "a": {"$ref": "#/properties/a"},
-            "j": {"$ref": "#/no/where"},
-            "k": {"$ref": 7},
-            "l": {"allOf": [7, {"$ref": "#"}]},
-            "m": {"type": "integer", "multipleOf": 0, "minimum": 1e300},
-            "n": {"type": "number", "exclusiveMinimum": "x", "multipleOf": 0.1},
-            "b": {"type": []},
-            "c": {"type": "string", "minLength": -1, "maxLength": "x"},
-            "d": {"type": "array", "minItems": 10**9},
-            "e": {"enum": []},
-            "f": {"type": "what"},
-            "h": {"anyOf": {"a": 1}},
-            "i": {"type": "object", "properties": 1, "required": [{}]},
-            "g": {"type": "string", "minLength": 10**9},
-        },
-        "required": ["z"],
-    }
-    deep: dict[str, Any] = {"type": "string"}
-    for _ in range(12):
-        deep = {"type": "object", "properties": {"a": deep}}
-    for schema in (odd, odd | {"required": []}, deep):
-        ask = make_ask("Do it: look_up", tools=[_tool("look_up", schema)])
-
-        assert isinstance(json.loads(calls_for(ask)[0].arguments), dict)
 
 
 _WORDS = st.sampled_from(
@@ -378,20 +209,22 @@ def test_no_schema_breaks_the_filling_in(schema: dict[str, Any]) -> None:
         ],
     }
 
-    ask = read_ask(json.dumps(body).encode())
+    chat = read_chat_request(json.dumps(body).encode())
 
-    if isinstance(ask, Ask):
-        assert isinstance(json.loads(calls_for(ask)[0].arguments), dict)
+    if isinstance(chat, ChatRequest):
+        assert isinstance(json.loads(calls_for(chat)[0].arguments), dict)
 
 
-def test_wide_schemas_are_filled_in_quickly(make_ask: Callable[..., Ask]) -> None:
+def test_wide_schemas_are_filled_in_quickly(
+    make_chat: MakeChat,
+) -> None:
     """Arrays of arrays of arrays do not grow without end."""
     wide: dict[str, Any] = {"type": "string"}
     for _ in range(7):
         wide = {"type": "array", "minItems": 16, "items": wide}
     schema = {"type": "object", "properties": {"a": wide}}
 
-    (call,) = calls_for(make_ask("look_up", tools=[_tool("look_up", schema)]))
+    (call,) = calls_for(make_chat("look_up", tools=[_tool("look_up", schema)]))
 
     assert len(call.arguments) < 50_000
 
@@ -411,7 +244,7 @@ def test_a_schema_of_another_shape_is_refused(
     """Properties are objects, and the required ones a list of names."""
     body = fields(tools=[_tool("look_up", {"type": "object"} | wrong)])
 
-    refused = read_ask(json.dumps(body).encode())
+    refused = read_chat_request(json.dumps(body).encode())
 
     assert isinstance(refused, Fault)
     assert f"'tools[0].function.parameters.{named}'" in refused.message
@@ -457,12 +290,12 @@ def test_calls_take_no_more_than_max_tokens(
 
 
 def test_every_long_result_is_told(
-    make_ask: Callable[..., Ask],
+    make_chat: MakeChat,
 ) -> None:
     """Results share the room of a reply; one does not keep the others out."""
     ids = ["c1", "c2", "c3"]
     call = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
-    ask = make_ask(
+    chat = make_chat(
         messages=[
             {"role": "user", "content": "f"},
             {"role": "assistant", "tool_calls": [call | {"id": each} for each in ids]},
@@ -477,11 +310,11 @@ def test_every_long_result_is_told(
         ]
     )
 
-    told = told_results(ask)
+    told = told_results(chat)
 
-    assert len(told) < ask.max_tokens
-    assert [each for each in ids if f"<{each}>" in "".join(told)] == ids
-    assert "".join(told).count("…") == 3
+    assert count_tokens(told) < chat.max_tokens
+    assert [each for each in ids if f"<{each}>" in told] == ids
+    assert told.count("…") == 3
 
 
 def _streamed(reply: Reply) -> list[Any]:

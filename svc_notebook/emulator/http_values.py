@@ -1,28 +1,26 @@
-"""Requests and replies as values: what goes in and out of the emulated service.
+"""HTTP requests, replies and error bodies of the emulator, as plain values."""
 
-What it is not: sockets and waiting; `asgi` carries these values.
-
-Rules for this file: timing is part of the value; whether to really wait is the
-server's business.
-"""
-
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 # On every response, so that a client can mark what it received as emulated.
 MARK = ("x-svc-emulator", "1")
+# The types that the document shows (doc: Errors).
+INVALID_REQUEST = "invalid_request_error"
+AUTHENTICATION = "authentication_error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What came in.
+    """A request as it came in.
 
     Attributes:
         method: As sent.
         path: Without the query.
         headers: Names in lower case.
-        body: The whole body, or None when it was too long to keep.
+        body: The whole body, or None if it was too long to keep.
         client_port: Tells the connections of a client apart; 0 if unknown.
     """
 
@@ -56,7 +54,7 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What the emulated service sends.
+    """What the emulated service sends, and when.
 
     Attributes:
         status: HTTP status; None sends neither status line nor headers, and the
@@ -77,8 +75,48 @@ class Reply:
 def whole(
     status: int, data: bytes, *, content_type: str, before_s: float = 0.0
 ) -> Reply:
-    """Make a reply of one piece whose length is told."""
+    """Make a reply of one piece, with its length in the headers."""
     headers = {"content-type": content_type, "content-length": str(len(data))}
     return Reply(
         status=status, headers=headers, body=(Piece(0.0, data),), before_s=before_s
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A refusal (doc: Error body).
+
+    Only the two types that the document shows are written, and `param` is null.
+    The message repeats nothing that was sent, since it might be a key.
+
+    Attributes:
+        status: HTTP status, 400 to 429.
+        message: Which parameter is wrong, and what is allowed.
+        type: `error.type`.
+        code: `error.code`, null but for an invalid key.
+    """
+
+    status: int
+    message: str
+    type: str = INVALID_REQUEST
+    code: str | None = None
+
+    def to_bytes(self) -> bytes:
+        """Write the error body."""
+        error = {
+            "message": self.message,
+            "type": self.type,
+            "param": None,
+            "code": self.code,
+        }
+        return write_json({"error": error})
+
+
+class RuleError(Exception):
+    """A request breaks a rule of the document; the message says which."""
+
+
+def write_json(value: object) -> bytes:
+    """Write JSON as UTF-8 without blanks."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace")

@@ -1,10 +1,4 @@
-"""What was asked of the emulator, to be read back by tests and people.
-
-What it is not: a log of keys; none is ever kept, wherever it was sent.
-
-Rules for this file: records are frozen and replaced as a request goes on; the
-newest 10 000 are kept; reading is safe from any thread.
-"""
+"""The requests that the emulator received, to be read back by tests and people."""
 
 import json
 import math
@@ -13,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from .keys import Keys
-from .reply import Request
+from .access import Keys
+from .http_values import Request
 
 KEPT_AT_MOST = 10_000
 
@@ -22,20 +16,19 @@ Ended = Literal["running", "whole", "cut", "client_left"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """One request and how it went.
+class RecordedRequest:
+    """One request and how it went; no key is kept, wherever it was sent.
 
     Attributes:
         method, path: As sent, without the query.
         headers: Names in lower case, without the key.
-        json: The body as JSON with keys taken out, or None if it is none.
-        status: What was answered; None while no headers were sent.
+        json: The body as JSON without keys, or None if it is not JSON.
+        client_port: Tells connections apart.
+        at_s: The emulator's clock when the request was read; nan if the clock failed.
+        status: Of the reply; None until its headers are sent.
         n_pieces: Body pieces sent so far.
         ended: `running`; `whole`; `cut` by a script; `client_left`: the connection
             was closed before the end, by the client or with the emulator.
-        client_port: Tells connections apart.
-        at_s: Monotonic seconds at which the request was read; nan if the clock
-            could not tell.
     """
 
     method: str
@@ -54,19 +47,19 @@ class Asked:
         return self.ended == "client_left"
 
 
-class Record:
-    """The requests of one emulator, oldest first."""
+class RequestLog:
+    """The newest requests of one emulator; safe to use from any thread."""
 
     def __init__(self, keys: Keys, clock: Callable[[], float]) -> None:
         self._keys = keys
         self._clock = clock
-        self._asked: dict[int, Asked] = {}
-        self._n_asked = 0
+        self._requests: dict[int, RecordedRequest] = {}
+        self._n_requests = 0
         self._changed = threading.Condition()
 
     def begin(self, request: Request) -> int:
-        """Note a request; the number names it from now on."""
-        asked = Asked(
+        """Note a request; `note` takes the number that it gets."""
+        recorded = RecordedRequest(
             method=request.method,
             path=self._keys.hide(request.path, request.headers),
             headers={
@@ -79,38 +72,36 @@ class Record:
             at_s=self._at_s(),
         )
         with self._changed:
-            number = self._n_asked
-            self._n_asked += 1
-            self._asked[number] = asked
-            self._asked.pop(number - KEPT_AT_MOST, None)
+            number = self._n_requests
+            self._n_requests += 1
+            self._requests[number] = recorded
+            self._requests.pop(number - KEPT_AT_MOST, None)
         return number
 
-    def note(self, number: int, **changes: Any) -> None:  # noqa: ANN401 - `Asked` fields
-        """Change fields of a request under way."""
+    def note(self, number: int, **changes: Any) -> None:  # noqa: ANN401 - fields of a record
+        """Change fields of a request while it is answered."""
         with self._changed:
-            if number in self._asked:
-                self._asked[number] = replace(self._asked[number], **changes)
+            if number in self._requests:
+                self._requests[number] = replace(self._requests[number], **changes)
                 self._changed.notify_all()
 
-    def asked(self) -> tuple[Asked, ...]:
-        """List what was asked."""
+    def requests(self) -> tuple[RecordedRequest, ...]:
+        """List them, oldest first."""
         with self._changed:
-            return tuple(self._asked.values())
+            return tuple(self._requests.values())
 
     def wait_idle(self, timeout_s: float) -> bool:
-        """Wait until no request is running.
-
-        Returns:
-            False if one still was when the time was up.
-        """
+        """Wait until no request is running; False if one still is."""
         with self._changed:
             return self._changed.wait_for(
-                lambda: all(each.ended != "running" for each in self._asked.values()),
+                lambda: all(
+                    each.ended != "running" for each in self._requests.values()
+                ),
                 timeout_s,
             )
 
     def _at_s(self) -> float:
-        """Read the clock; one that fails is the service's to complain of."""
+        """Read the clock; if it fails, the reply says so."""
         try:
             return float(self._clock())
         except Exception:  # noqa: BLE001 - the user's clock

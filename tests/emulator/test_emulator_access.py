@@ -1,11 +1,27 @@
-"""Rate windows (doc: Rate limits per model)."""
+"""Keys and rate windows (doc: Authentication, Rate limits per model)."""
 
 from typing import Protocol
 
 import pytest
 
-from svc_notebook.emulator.models import LIMITS
-from svc_notebook.emulator.quota import Quota
+from svc_notebook.emulator.access import LIMITS, Keys, Quota
+
+KEYS = Keys(valid=("sk-long-enough", "abc"), revoked=("sk-long",), forbidden=())
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("my sk-long-enough!", "my [key]!"),
+        ("xsk-long-enoughx", "x[key]x"),
+        ("sk-long", "[key]"),
+        ("the abc of abcd", "the [key] of abcd"),
+        ("mine is sent-key-9", "mine is [key]"),
+    ],
+)
+def test_takes_keys_out_of_texts(text: str, hidden: str) -> None:
+    """Known keys and the one sent go; short ones where they stand alone."""
+    assert KEYS.hide(text, {"authorization": "Bearer sent-key-9"}) == hidden
 
 
 class SetClock(Protocol):

@@ -1,0 +1,151 @@
+"""Who may ask for what: API keys, models and rate limits.
+
+Models and limits are typed out of the document (doc: Model ids, Limits); a model
+without shown limits has none here.
+"""
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from .http_values import AUTHENTICATION, Fault
+
+# doc: Model ids, "Ids that appear".
+DOCUMENTED = (
+    "svc-instruct",
+    "svc-v1.5-instruct",
+    "svc-v1.5x-70b-instruct",
+    "svc-v2-8b-instruct",
+    "svc-v2-70b-instruct",
+    "svc-v2.1-12b-instruct",
+    "svc-v2.5-30b-a3b-instruct",
+)
+
+# doc: Rate limits per model. Requests in one second, requests in one minute.
+LIMITS: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {
+        "svc-v1.5-instruct": (20, 150),
+        "svc-v1.5x-70b-instruct": (5, 50),
+        "svc-v2-8b-instruct": (5, 50),
+        "svc-v2-70b-instruct": (5, 50),
+    }
+)
+
+KEY = "svc-emulator"
+REVOKED_KEY = "svc-emulator-revoked"
+FORBIDDEN_KEY = "svc-emulator-forbidden"
+HIDDEN = "[key]"
+SECOND_S = 1.0
+MINUTE_S = 60.0
+# A key of so many letters is not an ordinary word.
+_LONG_ENOUGH = 8
+
+_NO_KEY = Fault(
+    status=401,
+    type=AUTHENTICATION,
+    code="invalid_api_key",
+    message=(
+        "No API key was found. Send it in the header Authorization as Bearer API_KEY."
+    ),
+)
+_WRONG_KEY = Fault(
+    status=401,
+    type=AUTHENTICATION,
+    code="invalid_api_key",
+    message="The API key is invalid or was revoked. Create a key in the dashboard.",
+)
+_NO_PERMISSION = Fault(
+    status=403,
+    type=AUTHENTICATION,
+    message="The API key has no permission for the requested resource.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of one emulator; no message and no record repeats one.
+
+    Attributes:
+        valid: Keys that are served.
+        revoked: Keys that were deleted: 401, as for keys never created.
+        forbidden: Valid keys without permission: 403.
+    """
+
+    valid: tuple[str, ...] = (KEY,)
+    revoked: tuple[str, ...] = (REVOKED_KEY,)
+    forbidden: tuple[str, ...] = (FORBIDDEN_KEY,)
+
+    def fault_of(self, headers: Mapping[str, str]) -> Fault | None:
+        """Say why a request with these headers (names in lower case) is refused."""
+        key = sent_key(headers)
+        if not key:
+            return _NO_KEY
+        if key in self.valid:
+            return None
+        return _NO_PERMISSION if key in self.forbidden else _WRONG_KEY
+
+    def hide(self, text: str, headers: Mapping[str, str]) -> str:
+        """Replace every key in a text: the known ones and the one sent."""
+        return _without(
+            text, (sent_key(headers), *self.valid, *self.revoked, *self.forbidden)
+        )
+
+
+def sent_key(headers: Mapping[str, str]) -> str:
+    """Read the key of a request; empty if it has none in the bearer scheme."""
+    scheme, _, key = headers.get("authorization", "").strip().partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else ""
+
+
+def _without(text: str, keys: Iterable[str]) -> str:
+    """Replace keys, longest first, since one may begin with another.
+
+    A short key, as people choose for tests, is replaced only as a whole word; it may
+    be a part of ordinary words.
+    """
+    for key in sorted({key for key in keys if key}, key=len, reverse=True):
+        if len(key) >= _LONG_ENOUGH:
+            text = text.replace(key, HIDDEN)
+        else:
+            text = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", HIDDEN, text)
+    return text
+
+
+class Quota:
+    """Admit so many requests per second and per minute, for each model.
+
+    It never waits, and a refused request uses up nothing.
+
+    Args:
+        limits: Model id to requests in any 1 s and requests in any 60 s.
+        clock: Seconds that never run backwards.
+    """
+
+    def __init__(
+        self, limits: Mapping[str, tuple[int, int]], clock: Callable[[], float]
+    ) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._taken_at: dict[str, deque[float]] = {}
+
+    def take(self, model: str) -> str | None:
+        """Admit a request, or say which window is full.
+
+        Returns:
+            None when admitted; else `per second` or `per minute`.
+        """
+        if model not in self._limits:
+            return None
+        per_second, per_minute = self._limits[model]
+        now = self._clock()
+        taken = self._taken_at.setdefault(model, deque())
+        while taken and now - taken[0] >= MINUTE_S:
+            taken.popleft()
+        if sum(1 for at in taken if now - at < SECOND_S) >= per_second:
+            return "per second"
+        if len(taken) >= per_minute:
+            return "per minute"
+        taken.append(now)
+        return None

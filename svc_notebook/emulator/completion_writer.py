@@ -1,0 +1,290 @@
+"""Completions as the service sends them: what they hold, their bytes and their pace.
+
+Fields and their order are the document's (doc: Completion, Stream chunk). If the
+document is silent, this follows the interface that the service follows.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import Any
+
+from .chat_request import Call, ChatRequest, JsonObject, count_tokens, split_tokens
+from .http_values import Piece, Reply, whole, write_json
+
+STOP = "stop"
+LENGTH = "length"
+JSON = "application/json"
+EVENTS = "text/event-stream; charset=utf-8"
+# doc: Response, streamed, 3.
+DONE = b"data: [DONE]\n\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What one choice holds.
+
+    Attributes:
+        pieces: The text, as it is streamed.
+        finish_reason: `stop`, `length`, or what a script says.
+        n_tokens: Tokens that were generated.
+        tool_calls: Calls instead of a text, if any.
+    """
+
+    pieces: tuple[str, ...] = ()
+    finish_reason: str | None = STOP
+    n_tokens: int = 0
+    tool_calls: tuple[Call, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return "".join(self.pieces)
+
+
+def cut_choice(
+    tokens: Iterable[str], *, max_tokens: int, stop: Sequence[str]
+) -> Choice:
+    """Take tokens up to a stop sequence or to `max_tokens` (doc: Request body).
+
+    The stop sequence is not part of the text.
+    """
+    pieces: list[str] = []
+    text = ""
+    longest = max((len(each) for each in stop), default=0)
+    for token in tokens:
+        if len(pieces) == max_tokens:
+            return Choice(
+                pieces=tuple(pieces), finish_reason=LENGTH, n_tokens=max_tokens
+            )
+        pieces.append(token)
+        if not longest:
+            continue
+        # A sequence may lie across tokens, never further back than its length.
+        text = text[-longest:] + token if len(text) > longest else text + token
+        found = _first(text, stop)
+        if found is not None:
+            return Choice(
+                pieces=_without_end(pieces, len(text) - found),
+                n_tokens=len(pieces),
+            )
+    return Choice(pieces=tuple(pieces), n_tokens=len(pieces))
+
+
+def cut_calls(calls: Iterable[Call], *, max_tokens: int) -> Choice:
+    """Take tool calls up to `max_tokens`; the arguments of the last may break off."""
+    made: list[Call] = []
+    left = max_tokens
+    for call in calls:
+        left -= count_tokens(call.name)
+        tokens = split_tokens(call.arguments)
+        if left < 0:
+            return _cut_off(made, max_tokens)
+        made.append(replace(call, arguments="".join(tokens[:left])))
+        left -= len(tokens)
+        if left < 0:
+            return _cut_off(made, max_tokens)
+    return Choice(tool_calls=tuple(made), n_tokens=max_tokens - left)
+
+
+def _cut_off(made: Sequence[Call], n_tokens: int) -> Choice:
+    """Make a choice of calls that did not all fit."""
+    return Choice(tool_calls=tuple(made), finish_reason=LENGTH, n_tokens=n_tokens)
+
+
+def _first(text: str, stop: Sequence[str]) -> int | None:
+    """Find where the first of the sequences begins."""
+    found = [at for each in stop if (at := text.find(each)) >= 0]
+    return min(found, default=None)
+
+
+def _without_end(pieces: Sequence[str], n_letters: int) -> tuple[str, ...]:
+    """Take so many letters off the end; pieces left empty go."""
+    kept = list(pieces)
+    while n_letters > 0:
+        last = kept.pop()
+        if len(last) > n_letters:
+            kept.append(last[:-n_letters])
+        n_letters -= len(last)
+    return tuple(kept)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What every chunk of a reply repeats (doc: Stream chunk)."""
+
+    id: str
+    created: int
+    model: str
+
+
+def write_completion(
+    head: Head, choices: Sequence[Choice], usage: Mapping[str, int] | None
+) -> bytes:
+    """Write a whole reply (doc: Completion)."""
+    body: JsonObject = {
+        "id": head.id,
+        "object": "chat.completion",
+        "created": head.created,
+        "model": head.model,
+    }
+    if usage is not None:
+        body["usage"] = dict(usage)
+    body["choices"] = [
+        {
+            "index": index,
+            "message": _message(choice),
+            "finish_reason": choice.finish_reason,
+        }
+        for index, choice in enumerate(choices)
+    ]
+    return write_json(body)
+
+
+def write_chunks(head: Head, choices: Sequence[Choice]) -> Iterator[bytes]:
+    """Write a streamed reply event by event, choices in turns, and its end."""
+    start = write_json(
+        {
+            "id": head.id,
+            "object": "chat.completion.chunk",
+            "created": head.created,
+            "model": head.model,
+        }
+    )[:-1]
+    streams = [_events(index, choice) for index, choice in enumerate(choices)]
+    for turn in zip_longest(*streams):
+        for event in turn:
+            if event is not None:
+                yield b'data: %s,"choices":[%s]}\n\n' % (start, event)
+    yield DONE
+
+
+def usage_of(n_prompt_tokens: int, choices: Sequence[Choice]) -> dict[str, int]:
+    """Count the tokens of a request (doc: Completion, usage)."""
+    n_completion_tokens = sum(choice.n_tokens for choice in choices)
+    return {
+        "prompt_tokens": n_prompt_tokens,
+        "completion_tokens": n_completion_tokens,
+        "total_tokens": n_prompt_tokens + n_completion_tokens,
+    }
+
+
+def _message(choice: Choice) -> JsonObject:
+    """Write the message of a whole choice."""
+    message: JsonObject = {"role": "assistant", "content": choice.text}
+    if choice.tool_calls:
+        message["tool_calls"] = [_call(call) for call in choice.tool_calls]
+    return message
+
+
+def _call(call: Call) -> JsonObject:
+    """Write a tool call (doc: Tool call)."""
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": call.arguments},
+    }
+
+
+def _events(index: int, choice: Choice) -> Iterator[bytes]:
+    """Write the chunks of one choice: first with the role, last empty.
+
+    The first chunk holds the first piece of text, which is empty beside tool calls.
+    """
+    pieces = choice.pieces or ("",)
+    yield _event(index, {"role": "assistant", "content": pieces[0]})
+    for piece in pieces[1:]:
+        yield b'{"index":%d,"delta":{"content":%s},"finish_reason":null}' % (
+            index,
+            write_json(piece),
+        )
+    for at, call in enumerate(choice.tool_calls):
+        for delta in _call_deltas(at, call):
+            yield _event(index, {"tool_calls": [delta]})
+    yield _event(index, {}, choice.finish_reason)
+
+
+def _call_deltas(at: int, call: Call) -> Iterator[JsonObject]:
+    """Write a tool call in pieces: its head, then its arguments in two halves.
+
+    How calls are streamed is not shown; each delta has an `index`.
+    """
+    begun = _call(call)
+    begun["function"]["arguments"] = ""
+    yield {"index": at, **begun}
+    half = len(call.arguments) // 2
+    for part in (call.arguments[:half], call.arguments[half:]):
+        if part:
+            yield {"index": at, "function": {"arguments": part}}
+
+
+def _event(
+    index: int, delta: Mapping[str, Any], finish_reason: str | None = None
+) -> bytes:
+    """Write one choice of a chunk."""
+    return write_json({"index": index, "delta": delta, "finish_reason": finish_reason})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How fast tokens come.
+
+    Attributes:
+        first_token_s: Seconds until the first token, 0 or more.
+        tokens_per_s: Tokens a second after it; None for no waiting.
+    """
+
+    first_token_s: float = 0.0
+    tokens_per_s: float | None = None
+
+    @property
+    def token_s(self) -> float:
+        """Seconds from one token to the next."""
+        return 1.0 / self.tokens_per_s if self.tokens_per_s else 0.0
+
+
+def deliver(
+    chat: ChatRequest,
+    head: Head,
+    choices: Sequence[Choice],
+    *,
+    pace: Pace,
+    usage: Mapping[str, int] | None = None,
+) -> Reply:
+    """Send these choices, whole or streamed.
+
+    Args:
+        chat: The request; its `stream` decides the form.
+        head: Id, time and model of the reply.
+        choices: In order of their index.
+        pace: How fast.
+        usage: Replaces the counted usage of a whole reply; empty for none.
+    """
+    if chat.is_streamed:
+        return _streamed(head, choices, pace)
+    counted = usage_of(chat.n_prompt_tokens, choices) if usage is None else usage
+    longest = max((choice.n_tokens for choice in choices), default=0)
+    return whole(
+        200,
+        write_completion(head, choices, counted or None),
+        content_type=JSON,
+        before_s=pace.first_token_s + longest * pace.token_s,
+    )
+
+
+def _streamed(head: Head, choices: Sequence[Choice], pace: Pace) -> Reply:
+    """Send one event for each token, choices in turns.
+
+    The first event comes at once after the headers, which wait for the first token.
+    """
+    gap_s = pace.token_s / max(len(choices), 1)
+    body = tuple(
+        Piece(gap_s if at else 0.0, event)
+        for at, event in enumerate(write_chunks(head, choices))
+    )
+    return Reply(
+        status=200,
+        headers={"content-type": EVENTS, "cache-control": "no-cache"},
+        body=body,
+        before_s=pace.first_token_s,
+    )
