@@ -13,7 +13,7 @@ from typing import Self, Unpack
 
 from svc_notebook.budget import within_budget
 from svc_notebook.completion import Completion
-from svc_notebook.credentials import Key
+from svc_notebook.credentials import Key, find_key, keep_out_of_logs, to_key
 from svc_notebook.errors import MissingKeyError, SettingsError
 from svc_notebook.exchange import Origin, Sink
 from svc_notebook.service.message import Prompt
@@ -26,7 +26,6 @@ from .attempts import Asking, Parts, Watch
 from .exchange_record import Answered, Answerer, Journal, Run, Sinks
 from .rate_limit import Due, Gates, Room
 from .rate_limit_shared import shared_gates
-from .redact import keep_out_of_logs, refuse_key, to_key, wanted_key
 from .retry import INTERACTIVE, Policy
 from .runtime import REAL, World, ambient
 from .streams import AsyncCompletionStream
@@ -268,7 +267,7 @@ class AsyncClient:
                 world=self._world,
             )
         base_url, parts = self._base_url(), self._parts()
-        refuse_key(body, parts.key)
+        parts.key.refuse_in(body)
         journal = Journal(
             exchange_id=self._world.new_id(),
             request=request,
@@ -362,10 +361,7 @@ class AsyncClient:
 
     def _parts(self) -> Parts:
         base_url = self._base_url()
-        found = self._key or wanted_key()
-        if isinstance(found, MissingKeyError):
-            raise found
-        self._key = found
+        self._key = found = self._key or find_key()
         keep_out_of_logs(found)
         clock = self._world.clock
         return Parts(

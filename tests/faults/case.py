@@ -50,7 +50,6 @@ class Case:
         n_attempts: Tries that are told of, if others than those.
         to: Another base address, with {port} for the server's.
         waits_s: What all waits together must at least be, in (virtual) seconds.
-        within_s: Longest real time.
         check: A further look at the completion or the error.
     """
 
@@ -66,7 +65,6 @@ class Case:
     n_attempts: int | None = None
     to: str = ""
     waits_s: float = 0.0
-    within_s: float = 3.0
     check: Callable[[Any], bool] | None = None
 
     @property

@@ -6,7 +6,6 @@ from typing import Any
 from svc_notebook.errors import (
     DocumentError,
     ServerFaultError,
-    StreamBrokenError,
     TimedOutError,
 )
 from tests.faults.answers import (
@@ -22,7 +21,6 @@ from tests.faults.answers import (
     stream,
 )
 from tests.faults.case import Case, Fails, Step
-from tests.faults.player import KEY
 from tests.faults.wire import LATER, TEXT, WHOLE, split
 
 BOTH = ("complete", "stream")
@@ -296,68 +294,4 @@ HTTP_REST = [
     ),
 ]
 
-
-def echoed(fault: str, *pieces: str, text: str) -> Case:
-    """Return a case of a reply that holds the key."""
-    body = b"".join(chunk(each) for each in pieces) + END
-    return Case(section="A", fault=fault, answers=[stream(body)], ends=text)
-
-
-ECHOED = [
-    echoed("the key in one delta", f"It is {KEY}!", text="It is [key]!"),
-    echoed("the key, a letter a delta", *f"It is {KEY}!", text="It is [key]!"),
-    echoed(
-        "the key twice, cut", KEY[:5], KEY[5:] + KEY[:9], KEY[9:], text="[key][key]"
-    ),
-    echoed("the key's beginning, then others", KEY[:9], "ular", text=KEY[:9] + "ular"),
-    echoed("the key's beginning at the end", "a", KEY[:9], text="a" + KEY[:9]),
-    echoed(
-        "the key in per cents, cut",
-        *"".join(f"%{ord(each):02x}" for each in KEY),
-        text="[key]",
-    ),
-    Case(
-        section="A",
-        fault="the key in a tool call's arguments, cut",
-        answers=[
-            stream(
-                *(
-                    event(
-                        {
-                            "choices": [
-                                {
-                                    "index": 0,
-                                    "delta": {
-                                        "tool_calls": [
-                                            {"function": {"arguments": each}}
-                                        ]
-                                    },
-                                }
-                            ]
-                        }
-                    )
-                    for each in ('{"a":"', KEY[:7], KEY[7:], '"}')
-                ),
-                END,
-            )
-        ],
-        ends="",
-        check=lambda completion: (
-            completion.tool_calls[0].function.arguments == '{"a":"[key]"}'
-        ),
-    ),
-    Case(
-        section="A",
-        fault="the key's beginning in a stream that is cut",
-        answers=[stream(chunk("some " + KEY[:9]), LATER, "reset")],
-        ends=Fails(kind=StreamBrokenError, partial="some " + KEY[:9]),
-    ),
-    Case(
-        section="A",
-        fault="the key in a stream that is cut",
-        answers=[stream(chunk(KEY[:4]), LATER, chunk(KEY[4:]), LATER, "reset")],
-        ends=Fails(kind=StreamBrokenError, partial="[key]"),
-    ),
-]
-
-CONTRADICTIONS = [*TWO_SAID, *ONE_SAID, *UNFINISHED, *HTTP_REST, *ECHOED]
+CONTRADICTIONS = [*TWO_SAID, *ONE_SAID, *UNFINISHED, *HTTP_REST]

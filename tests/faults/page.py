@@ -34,9 +34,7 @@ SECTIONS = {
         "Secrets",
         (
             "client/test_secrets.py",
-            "client/test_hiding.py",
             "client/test_key_sources.py",
-            "faults/test_fault_keys.py",
         ),
     ),
 }
@@ -50,7 +48,7 @@ each time the same is looked at:
 
 - only what came whole is a success; an error is one of ours, says what to do next, is
   shorter than 4 kB, and holds no control character;
-- it ends in time, in as many requests as the table says;
+- it ends, in as many requests as the table says;
 - the exchange is recorded once, as what it was;
 - the key is in no object, traceback, pickle or log line;
 - the connections are closed, and the same client's next request is answered.
