@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -292,12 +291,10 @@ def test_two_megabytes_in_one_event(serve: Serve, client_of: ClientOf) -> None:
 
 
 def test_twenty_thousand_deltas(serve: Serve, client_of: ClientOf) -> None:
-    """20 000 deltas arrive whole, in well under 2 s."""
-    began_s = time.perf_counter()
+    """20 000 deltas arrive whole."""
     body = b"".join(chunk(f"{at} ") for at in range(20_000))
     server = serve([stream_head(), body, chunk(None, "stop"), DONE])
 
     got = read(client_of(server.base_url))
 
     assert got == ("".join(f"{at} " for at in range(20_000)), None)
-    assert time.perf_counter() - began_s < 2
