@@ -17,8 +17,9 @@ from svc_notebook.completion import Completion, warn_on_params
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Origin
+from svc_notebook.service.checks import check_flag
 from svc_notebook.service.message import Prompt
-from svc_notebook.service.params import Params, check_flag, with_params
+from svc_notebook.service.params import Params, with_params
 from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.session import Session, current
 from svc_notebook.sweeps.plan import plan
@@ -90,7 +91,6 @@ def complete(  # noqa: PLR0913 - the limits of rounds, one each
         >>> svc.complete("Say hello.", max_tokens=20).text  # doctest: +SKIP
     """
     check_flag("reuse", reuse)
-    check_flag("run_tools", run_tools)
     check_flag("run_tools", run_tools)
     permit = to_permit(
         confirm=confirm,

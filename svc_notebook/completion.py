@@ -16,6 +16,7 @@ from svc_notebook.display.markup import to_terminal
 from svc_notebook.display.reply import Final
 from svc_notebook.display.tool_calls import Step
 from svc_notebook.exchange import Exchange, UsageSource
+from svc_notebook.service.checks import shorten
 from svc_notebook.service.chunk import Choice, Usage
 from svc_notebook.service.message import Message
 from svc_notebook.service.request import CompletionRequest
@@ -154,9 +155,8 @@ class Completion:
 
     def __repr__(self) -> str:
         text = self.text
-        shown = text if len(text) <= _REPR_CHARS else text[: _REPR_CHARS - 3] + "..."
         line = to_terminal(footer(self.exchange))  # the service's words are in it
-        return f"<Completion {shown!r} · {line}>"
+        return f"<Completion {shorten(text, _REPR_CHARS)!r} · {line}>"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
         return self.final().bundle()
@@ -204,11 +204,7 @@ def _without_value(step: Step) -> Step:
 
 def marks(exchange: Exchange) -> tuple[str, ...]:
     """Return what must be visible beside an answer: cut, interrupted, emulator, …."""
-    found = []
-    if any(choice.finish_reason == "length" for choice in exchange.choices):
-        found.append("cut")
-    elif any(exchange.is_probably_cut(choice) for choice in exchange.choices):
-        found.append("probably cut")
+    found: list[str] = [exchange.cut_mark] if exchange.cut_mark else []
     if exchange.status == "ok" and not any(map(_has_content, exchange.choices)):
         found.append("empty")
     if exchange.status == "cancelled":

@@ -1,9 +1,9 @@
 """The exchange: one request and everything that came back, failure included.
 
 It is the only record of the package: frames, re-use, resumed runs and restored
-conversations are readings of it. Rules: frozen, whole when it exists, told to
-every sink once; it holds no key and no header, and nothing that holds it: so the
-garbage collector need not look at it, which halves the reading of many.
+conversations are read from it. It contains no key and no header. It refers to nothing
+that refers to it, so the garbage collector skips it, which halves the time to read
+many.
 """
 
 from datetime import datetime
@@ -18,6 +18,8 @@ from svc_notebook.service.request import CompletionRequest
 OriginKind = Literal["magic", "panel", "sweep", "frame", "python"]
 Status = Literal["ok", "error", "cancelled"]
 UsageSource = Literal["reported", "estimated", "missing"]
+CUT_REASONS = frozenset({"length"})
+"""Finish reasons that mean cut; the document names only `stop`, a normal end."""
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -125,16 +127,15 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return int(self.request.params.get("max_tokens", DEFAULT_MAX_TOKENS))
 
     def is_cut(self, choice: Choice) -> bool:
-        """Say whether a choice ended for want of tokens.
-
-        It did when its finish reason is `length`, or when the tokens, reported or
-        else estimated, reach the max_tokens in force.
-        """
-        reason = choice.finish_reason
-        return reason == "length" or (reason == "stop" and self.is_probably_cut(choice))
+        """Say whether a choice was cut: for certain, or as far as tokens tell."""
+        return choice.finish_reason in CUT_REASONS or self.is_probably_cut(choice)
 
     def is_probably_cut(self, choice: Choice) -> bool:
-        """Say whether only the token count tells that a choice was cut."""
+        """Say whether only the token count shows that a choice was cut.
+
+        It does when the tokens, reported or else estimated, reach the max_tokens in
+        force although the choice ended normally.
+        """
         body = self.body  # no property is read here: frames ask this very often
         if choice.finish_reason != "stop" or body is None or len(body.choices) != 1:
             return False
@@ -142,6 +143,14 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         n_tokens = self.est_completion_tokens if reported is None else reported
         max_tokens = self.request.params.get("max_tokens", DEFAULT_MAX_TOKENS)
         return n_tokens >= int(max_tokens)
+
+    @property
+    def cut_mark(self) -> Literal["cut", "probably cut", ""]:
+        """What to show of the choices: whether one was cut, and how certain that is."""
+        if any(choice.finish_reason in CUT_REASONS for choice in self.choices):
+            return "cut"
+        is_probable = any(self.is_probably_cut(choice) for choice in self.choices)
+        return "probably cut" if is_probable else ""
 
 
 class Sink(Protocol):

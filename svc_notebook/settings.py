@@ -6,12 +6,10 @@ when `from_env` is called and at no other time.
 """
 
 import ipaddress
-import math
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from svc_notebook.errors import ParameterError, SettingsError
 from svc_notebook.service.catalogue import DEFAULT_MODEL
+from svc_notebook.service.checks import as_number, is_within, near_names, shown
 
 VERSION = "v1"  # doc: Versioning
 OPERATION = "chat/completions"  # doc: POST /v1/chat/completions
@@ -140,12 +139,13 @@ class Timeouts:
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
-            is_free = each.name == "total_s" and value is None
-            is_number = isinstance(value, (int, float)) and math.isfinite(value)
-            is_longer = is_number and (value > 0 or each.name == "whole_token_s")
-            if not (is_free or (is_longer and value >= 0)):
+            if each.name == "total_s" and value is None:
+                continue
+            number, may_be_0 = as_number(value), each.name == "whole_token_s"
+            is_time = number is not None and is_within(number, 0, None)
+            if not is_time or (number == 0 and not may_be_0):
                 raise SettingsError(
-                    f"{each.name}={value!r} is no time-out; give seconds above 0. "
+                    f"{each.name} must be a number of seconds > 0; got {shown(value)}. "
                     f"{_TIMEOUTS_FORM}"
                 )
 
@@ -303,7 +303,7 @@ def refuse_near_endpoint(word: str) -> None:
     """
     if word.startswith("svc"):
         return
-    near = get_close_matches(word.lower(), ("emulator", "service"), n=1, cutoff=0.75)
+    near = near_names(word.lower(), ("emulator", "service"), n=1, cutoff=0.75)
     if near:
         raise ParameterError(
             f"{word!r} was not taken for a model's id; did you mean `{near[0]}`? "

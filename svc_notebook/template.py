@@ -1,14 +1,11 @@
-r"""The one template mark: `{{name}}`, and nothing else.
+r"""The one template mark: `{{name}}`, filled in one pass.
 
-What it is not: it knows no variables and no rows; who fills a template says what a
-name stands for. Rules: pure; one pass, plain names without blanks, what is put in is
-never looked at again; `\{{name}}` is the plain text `{{name}}`; all other text,
-braces and dollars included, goes byte for byte.
+Names are plain, without blanks; `\{{name}}` is the plain text `{{name}}`; all other
+text, braces and dollars included, stays byte for byte.
 """
 
 import re
-from collections.abc import Callable, Iterable
-from difflib import get_close_matches
+from collections.abc import Callable
 
 _MARK = re.compile(r"(\\?)\{\{([^\s{}]+)\}\}")
 
@@ -47,9 +44,3 @@ def fill(template: str, text_of: Callable[[str], str]) -> str:
 def _is_plain(name: str) -> bool:
     # as Python has it: \w alone would leave out the vowel and tone signs of Thai
     return name.isidentifier()
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a sentence with the nearest known names; empty if none is near."""
-    near = get_close_matches(name, list(known), n=3)
-    return f" Did you mean {', '.join(near)}?" if near else ""

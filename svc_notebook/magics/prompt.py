@@ -24,8 +24,9 @@ from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.next_turn import NextTurn
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Origin
+from svc_notebook.service.checks import did_you_mean
 from svc_notebook.service.request import CompletionRequest, build_request
-from svc_notebook.template import did_you_mean, fill
+from svc_notebook.template import fill
 from svc_notebook.tokens import estimate_prompt_tokens, estimate_tokens
 from svc_notebook.tools.tables import cut_table, is_pandas
 

@@ -331,9 +331,8 @@ def _hint_at_model(error: UnknownModelError, model: str) -> None:
 
 
 def _cut_error(completion: Completion) -> CutError:
-    is_sure = any(each.finish_reason == "length" for each in completion.choices)
     error = CutError(
-        f"The reply was {'cut' if is_sure else 'probably cut'} and --strict asks for a "
+        f"The reply was {completion.exchange.cut_mark} and --strict asks for a "
         "whole one. Give it more room with --max-tokens, or ask for less; svc.last() "
         "holds what came (doc: Limits)."
     )

@@ -16,15 +16,10 @@ from svc_notebook.service.message import check_text
 from svc_notebook.service.params import PARAMS, Param, check, unknown_param
 from svc_notebook.service.request import check_model
 
+_LAST = ("stop", "n")
 OFFERED = (
-    "max_tokens",
-    "temperature",
-    "top_p",
-    "presence_penalty",
-    "frequency_penalty",
-    "repetition_penalty",
-    "stop",
-    "n",
+    *(each.name for each in PARAMS if each.is_offered and each.name not in _LAST),
+    *_LAST,
 )
 _WORDS = ("fit", "service")
 _STEPS = {"repetition_penalty": 0.01, "top_p": 0.01}

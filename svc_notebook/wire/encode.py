@@ -1,8 +1,7 @@
 """A request as the bytes of its JSON body (doc: Request body).
 
-Rules: the document's names; only what was asked for is sent; texts go byte for
-byte; what JSON cannot carry is refused by its place, since the encoder would turn
-NaN into null without a word.
+Only what was asked for is sent, and texts go byte for byte. What JSON cannot carry is
+refused by its place, because the encoder would turn NaN into null silently.
 """
 
 import math
@@ -12,10 +11,12 @@ from typing import Any
 import msgspec
 
 from svc_notebook.errors import ParameterError
+from svc_notebook.service.checks import shorten
 from svc_notebook.service.message import Message
 from svc_notebook.service.request import CompletionRequest
 
 MAX_DEPTH = 64
+_WHERE_CHARS = 80
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -47,7 +48,7 @@ def encode(request: CompletionRequest, *, is_streamed: bool) -> bytes:
 
 
 def _to_json(message: Message) -> dict[str, Any]:
-    """Return a message's fields; null content beside tool calls goes back as null."""
+    """Return a message's fields; null content with tool calls is sent back as null."""
     fields: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.tool_calls:
         fields["tool_calls"] = [
@@ -67,7 +68,7 @@ def _to_json(message: Message) -> dict[str, Any]:
 
 
 def _checked(value: Any, where: str, depth: int = 0) -> Any:  # noqa: ANN401 - JSON
-    """Return the value if JSON can carry it, whole and without change."""
+    """Return the value if JSON can carry it without change."""
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, float) and math.isfinite(value):
@@ -106,10 +107,9 @@ def _checked_text(text: str, where: str) -> str:
 
 
 def _refused(where: str, reason: str) -> ParameterError:
-    where = where if len(where) <= 80 else where[:77] + "..."  # noqa: PLR2004 - a line
     param = "tools" if where.startswith("tools") else "extra"
     return ParameterError(
-        f"{where} {reason}. Give texts, numbers, booleans, None, lists and mappings "
-        "with text names (doc: Request body).",
+        f"{shorten(where, _WHERE_CHARS)} {reason}. Give texts, numbers, booleans, "
+        "None, lists and mappings with text names (doc: Request body).",
         param=param,
     )
