@@ -9,7 +9,6 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
-from svc_notebook.budget import check_parts
 from svc_notebook.client.attempts import say
 from svc_notebook.client.exchange_record import Answerer
 from svc_notebook.client.sync import CompletionStream
@@ -117,16 +116,13 @@ def _request(
 ) -> CompletionRequest:
     extra = params.pop("extra", None)
     warn_on_params(params, stacklevel=3)
-    request = build_request(
+    return build_request(
         prompt,
         model=session.settings.model if model is None else model,
         system=system,
         extra=extra,
         params={**params, "tools": tools},
     )
-    if request.tools:
-        check_parts(request)
-    return request
 
 
 def _send(

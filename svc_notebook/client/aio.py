@@ -11,7 +11,6 @@ from threading import Lock
 from types import TracebackType
 from typing import Self, Unpack
 
-from svc_notebook.budget import within_budget
 from svc_notebook.completion import Completion
 from svc_notebook.credentials import Key, find_key, keep_out_of_logs, to_key
 from svc_notebook.errors import MissingKeyError, SettingsError
@@ -20,6 +19,7 @@ from svc_notebook.service.message import Prompt
 from svc_notebook.service.params import Params, with_params
 from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.settings import Settings
+from svc_notebook.tokens import check_budget
 from svc_notebook.wire.encode import encode
 
 from .attempts import Asking, Parts, Watch
@@ -276,7 +276,7 @@ class AsyncClient:
             is_streamed=is_streamed,
             is_emulated=self.settings.is_emulated,
             started_at=self._world.now(),
-            est_prompt_tokens=within_budget(request),
+            est_prompt_tokens=check_budget(request),
         )
         return Asking(journal, body, parts=parts, policy=policy, watch=watch)
 

@@ -12,7 +12,6 @@ from dataclasses import replace
 from threading import RLock, Thread, get_ident
 from typing import Any
 
-from svc_notebook.budget import room_for_reply
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.export import to_entries
 from svc_notebook.conversations.next_turn import NextTurn, fit
@@ -22,6 +21,7 @@ from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.message import Message
 from svc_notebook.session import Session
+from svc_notebook.tokens import room_for_reply
 from svc_notebook.tools.consent import Decision, Proposal, Remembered
 from svc_notebook.tools.tool_options import Permit
 from svc_notebook.tools.toolbox import Toolbox

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from svc_notebook.budget import MaxTokens
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.catalogue import MODELS
 from svc_notebook.service.message import check_text
 from svc_notebook.service.params import PARAMS, Param, check, unknown_param
 from svc_notebook.service.request import check_model
+from svc_notebook.tokens import MaxTokens
 
 _LAST = ("stop", "n")
 OFFERED = (

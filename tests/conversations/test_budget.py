@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.budget import FLOOR_TOKENS, fit_max_tokens
 from svc_notebook.conversations.history import Turn, Version
 from svc_notebook.conversations.next_turn import fit
 from svc_notebook.service.message import Message, user
 from svc_notebook.service.tool import FunctionCall, ToolCall
+from svc_notebook.tokens import FLOOR_TOKENS, fit_max_tokens
 
 
 def turn(name: str, n_chars: int = 30, *, is_pinned: bool = False) -> Turn:
