@@ -23,19 +23,19 @@ CUT_REASONS = frozenset({"length"})
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Who asked, and as part of what.
+    """Which part of the package sent a request, and what the request belongs to.
 
     Attributes:
-        kind: The part of the package that asked; the column `origin` of frames.
+        kind: The part of the package; the column `origin` of frames.
         conversation: Name of the conversation, if any.
         turn_id: The turn of the conversation that this answers.
-        continues: The exchange whose text this goes on with, if it does.
-        run, request_key, repeat: The sweep's run; the hash of all that is sent, equal
-            for repeats; the repetition.
+        continues: The exchange whose text this one continues, if it does.
+        run, request_key, repeat: The sweep's run; a hash of all that is sent, equal
+            for repeats; the number of the repetition.
         columns: Template columns as in the source, for the frame of replies.
     """
 
-    # The names in a record are those of the first ledgers, which still open.
+    # Records use the names of the first ledgers, which can still be opened.
     kind: OriginKind = msgspec.field(default="python", name="door")
     conversation: str | None = None
     turn_id: str | None = None
@@ -47,10 +47,10 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Why an exchange is not ok: our error, and what the service said.
+    """Why an exchange failed: our error, and what the service said.
 
     Attributes:
-        type: Name of the error class; `Cancelled` for an interrupt.
+        type: Name of the error's class; `Cancelled` for an interrupt.
         message: The error's message.
         http_status: HTTP status, if there was an answer.
         code, param: The error body's fields, verbatim (doc: Error body).
@@ -67,8 +67,8 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One request and everything that came back.
 
     Attributes:
-        exchange_id: Ours, unique, sortable by time.
-        endpoint: The base address asked.
+        exchange_id: Our own id, unique, sortable by time.
+        endpoint: The base address.
         is_emulated: Whether the emulator answered.
         is_reused: Whether the answer was read from the ledger.
         is_streamed: Whether a stream was asked for.
@@ -76,10 +76,10 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         body: What came back, partial on a failure; None if nothing came.
         status: ok, error or cancelled.
         failure: What went wrong; None when ok.
-        n_attempts, n_refused: Requests sent, and how many met a 429.
+        n_attempts, n_refused: Requests that were sent, and 429s among their answers.
         n_chunks: Chunks of a stream; 0 for a reply in one piece.
-        queue_s: Waited for our own limit; never part of latency_s.
-        retry_wait_s: Waited between attempts.
+        queue_s: Seconds spent waiting for our own rate limit; never part of latency_s.
+        retry_wait_s: Seconds spent waiting between attempts.
         first_text_s: From sending the last attempt to the first text; None if none.
         latency_s: From sending the last attempt to the end.
         started_at, ended_at: Aware, UTC.
@@ -154,7 +154,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Sink(Protocol):
-    """Told about every exchange, good or bad, once, when it has ended."""
+    """Receives every exchange, good or bad, once, when it has ended."""
 
     def add(self, exchange: Exchange) -> None:
         """Take an exchange that has ended."""

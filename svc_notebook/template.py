@@ -14,7 +14,7 @@ def names_in(template: str) -> tuple[str, ...]:
     r"""Return the names that a template's marks name, each once, in order.
 
     Args:
-        template: The text; `\{{name}}` is no mark.
+        template: The text; `\{{name}}` is not a mark.
     """
     found = (
         name
@@ -25,11 +25,11 @@ def names_in(template: str) -> tuple[str, ...]:
 
 
 def fill(template: str, text_of: Callable[[str], str]) -> str:
-    r"""Put texts in the place of the marks.
+    r"""Replace the marks by texts.
 
     Args:
         template: The text; `\{{name}}` becomes `{{name}}`.
-        text_of: Returns the text that a name stands for; what it raises is raised.
+        text_of: Returns the text for a name; what it raises is raised.
     """
 
     def put(mark: re.Match[str]) -> str:
@@ -42,5 +42,5 @@ def fill(template: str, text_of: Callable[[str], str]) -> str:
 
 
 def _is_plain(name: str) -> bool:
-    # as Python has it: \w alone would leave out the vowel and tone signs of Thai
+    # \w would leave out the vowel and tone signs of Thai
     return name.isidentifier()

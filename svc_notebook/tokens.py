@@ -155,7 +155,7 @@ MaxTokens = int | Literal["fit", "service"] | None
 
 
 def fit_max_tokens(prompt_tokens: int, *, budget_tokens: int = BUDGET_TOKENS) -> int:
-    """Return the most tokens that a reply can have beside this prompt.
+    """Return the most tokens that a reply to this prompt can have.
 
     Args:
         prompt_tokens: Estimated tokens of the whole prompt.
@@ -165,7 +165,7 @@ def fit_max_tokens(prompt_tokens: int, *, budget_tokens: int = BUDGET_TOKENS) ->
 
 
 def in_force(max_tokens: MaxTokens, prompt_tokens: int) -> int | None:
-    """Return the max_tokens to send; None sends none, so that the default applies.
+    """Return the max_tokens to send; None to send none, so that the default applies.
 
     Args:
         max_tokens: As asked for.

@@ -1,6 +1,6 @@
 """A request as the bytes of its JSON body (doc: Request body).
 
-Only what was asked for is sent, and texts go byte for byte. What JSON cannot carry is
+Only what was asked for is sent, and texts go byte for byte. What JSON cannot represent is
 refused by its place, because the encoder would turn NaN into null silently.
 """
 
@@ -87,7 +87,7 @@ def _checked(value: Any, where: str, depth: int = 0) -> Any:  # noqa: ANN401 - J
             _checked(each, f"{where}[{at}]", depth + 1) for at, each in enumerate(value)
         ]
     shown = repr(value) if isinstance(value, float) else type(value).__name__
-    raise _refused(where, f"is {shown}, which JSON cannot carry")
+    raise _refused(where, f"is {shown}, which JSON cannot represent")
 
 
 def _checked_name(name: object, where: str) -> str:
@@ -103,7 +103,9 @@ def _checked_text(text: str, where: str) -> str:
         pass
     else:
         return text
-    raise _refused(where, "holds half of a surrogate pair, which UTF-8 cannot carry")
+    raise _refused(
+        where, "contains half of a surrogate pair, which UTF-8 cannot encode"
+    )
 
 
 def _refused(where: str, reason: str) -> ParameterError:

@@ -67,7 +67,7 @@ def test_the_keyring_is_the_second_source(ring: Ring) -> None:
 
 @pytest.mark.parametrize("is_locked", [True, False])
 def test_a_keyring_without_a_key_is_no_failure(ring: Ring, is_locked: bool) -> None:
-    """A keyring that is locked or empty has no key; the ways on are named."""
+    """A keyring that is locked or empty has no key; the message says how to set one."""
     ring.is_locked = is_locked
 
     with pytest.raises(MissingKeyError, match="%svc login") as caught:

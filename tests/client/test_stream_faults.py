@@ -82,7 +82,7 @@ BROKEN: dict[str, list[bytes | str]] = {
 def test_cut_stream_keeps_its_text(
     name: str, serve: Serve, client_of: ClientOf
 ) -> None:
-    """A stream without a finish reason is an error that carries what had come."""
+    """A stream without a finish reason is an error that carries what came."""
     server = serve([stream_head(), chunk("par"), chunk("tial"), 0.05, *BROKEN[name]])
 
     shown, error = read(client_of(server.base_url))
@@ -178,7 +178,7 @@ IN_STREAM = {
 
 @pytest.mark.parametrize("name", IN_STREAM)
 def test_error_inside_a_stream(name: str, serve: Serve, client_of: ClientOf) -> None:
-    """An error object in a stream is the service's error, with what had come."""
+    """An error object in a stream is the service's error, with what came."""
     server = serve([stream_head(), chunk("some"), IN_STREAM[name], "silence"])
 
     shown, error = read(client_of(server.base_url))
@@ -239,7 +239,7 @@ def test_cut_gzip_stream(serve: Serve, client_of: ClientOf) -> None:
 
 
 def test_silence_in_a_stream(serve: Serve, client_of: ClientOf) -> None:
-    """Silence ends at the idle deadline, with what had come, and is not retried."""
+    """Silence ends at the idle deadline, with what came, and is not retried."""
     server = serve([stream_head(), chunk("some"), "silence"])
     client = client_of(server.base_url, idle_s=0.1)
 

@@ -24,7 +24,7 @@ class Fails:
     Attributes:
         kind: Its class, exactly.
         says: What its message holds.
-        partial: The text that is kept; None if nothing had come, ... for any text.
+        partial: The text that is kept; None if nothing came, ... for any text.
         has: Attributes and their values.
     """
 
@@ -73,6 +73,6 @@ class Case:
         asked = "" if self.n_requests == 1 else f", {self.n_requests} requests"
         if isinstance(self.ends, str):
             return f"the reply{asked}"
-        kept = ", what had come is kept" if self.ends.partial else ""
+        kept = ", what came is kept" if self.ends.partial else ""
         sent = ", nothing sent" if self.n_requests == 0 else asked
         return f"`{self.ends.kind.__name__}`{kept}{sent}"

@@ -174,7 +174,7 @@ UNFINISHED = [
 HTTP_REST = [
     Case(
         section="B",
-        fault="status 304, as if there were a stored copy",
+        fault="status 304, as for a stored copy",
         answers=[[b"HTTP/1.1 304 Not Modified\r\n\r\n"]],
         verbs=BOTH,
         ends=Fails(kind=DocumentError, says=["304 (not modified)"]),
@@ -182,7 +182,7 @@ HTTP_REST = [
     ),
     Case(
         section="B",
-        fault="status 511: the network wants a login",
+        fault="status 511: the network requires a login",
         answers=[[http(b"<html>Log in</html>", status=511, kind="text/html")]],
         verbs=BOTH,
         ends=Fails(

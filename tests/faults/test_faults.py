@@ -31,8 +31,8 @@ GAMES = [
     for kind in PLAYERS
 ]
 NEXT_STEP = re.compile(
-    r"\b(ask|allow|change|check|choose|copy|did you mean|give|leave|remove|set|shorten"
-    r"|use|wait)\b",
+    r"\b(ask|allow|change|check|choose|copy|did you mean|give|leave|must be|remove|set"
+    r"|shorten|use|wait)\b",
     re.IGNORECASE,
 )
 

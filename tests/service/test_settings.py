@@ -146,7 +146,7 @@ CLEAR = {"SVC_BASE_URL": "http://models.lan:8000", "SVC_ALLOW_HTTP": "1"}
 
 
 def test_plain_http_can_be_asked_for() -> None:
-    """Whoever says so lets the key travel in clear, and it stays said."""
+    """SVC_ALLOW_HTTP=1 allows the key to be sent in clear, and is remembered."""
     settings, problems = read_env(CLEAR)
 
     assert problems == {}
