@@ -251,8 +251,8 @@ def _tokens(exchange: Exchange) -> str:
 
 
 BOTH_CHANGED = (
-    "temperature and top_p are both changed; the document advises to change only one "
-    "of them (doc: Request body)"
+    "temperature and top_p are both changed; the document advises to change one of "
+    "them (doc: Request body)"
 )
 REPEATS = (
     "the reply repeats itself; --repetition-penalty 1.05 may help (doc: Request body)"

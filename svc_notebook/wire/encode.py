@@ -1,7 +1,7 @@
 """A request as the bytes of its JSON body (doc: Request body).
 
-Only what was asked for is sent, and texts go byte for byte. What JSON cannot represent is
-refused by its place, because the encoder would turn NaN into null silently.
+Only what was asked for is sent, and texts go byte for byte. What JSON cannot represent
+is refused by its place, because the encoder would turn NaN into null silently.
 """
 
 import math
