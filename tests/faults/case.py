@@ -1,7 +1,7 @@
 """A fault as it is played, and what a user must see of it.
 
 The tables of this folder are lists of `Case`; `player` plays them and `page` writes
-them down. Rules: a case says everything that is expected, so that a reader of the
+them down. A case says everything that is expected, so that a reader of the
 table needs nothing else.
 """
 

@@ -1,7 +1,7 @@
 """Plays a case through a client, and looks at all that the user could see.
 
-Waits are virtual, deadlines and sockets are real. Rules: the same is looked at for
-every case: the end, the error's words, the key, the record, the connections, the
+Waits are virtual, deadlines and sockets are real. The same is looked at for every
+case: the end, the error's words, the key, the record, the connections, the
 time, and whether the same client can ask again.
 """
 
