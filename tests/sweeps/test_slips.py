@@ -44,34 +44,16 @@ def _asked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("raw must be True or False; got 'no'", lambda: svc.sweep("a", raw=NO)),
         ("reuse must be True or False; got 'no'", lambda: svc.sweep("a", reuse=NO)),
-        (
-            "expand must be",
-            lambda: FRAME.svc.complete("{{text}}", expand=NO),
-        ),
-        (
-            "retry must be",
-            lambda: FRAME.svc.complete("{{text}}", retry=NO),
-        ),
-        (
-            "reuse must be",
-            lambda: FRAME.svc.complete("{{text}}", reuse=NO),
-        ),
+        ("expand must be", lambda: FRAME.svc.complete("{{text}}", expand=NO)),
+        ("retry must be", lambda: FRAME.svc.complete("{{text}}", retry=NO)),
+        ("reuse must be", lambda: FRAME.svc.complete("{{text}}", reuse=NO)),
         ("reuse must", lambda: svc.complete("a", reuse=NO)),
         ("run_tools must be", lambda: svc.complete("a", run_tools=NO)),
         ("reuse must be True or", lambda: svc.stream("a", reuse=NO)),
         ("texts must be", lambda: svc.replies_df(texts=NO)),
-        (
-            "include_emulated must be",
-            lambda: svc.usage_df(include_emulated=NO),
-        ),
-        (
-            "include_reused must be",
-            lambda: svc.usage_df(include_reused=NO),
-        ),
-        (
-            "include_reused must",
-            lambda: svc.sweep("a").usage_df(include_reused=NO),
-        ),
+        ("include_emulated must be", lambda: svc.usage_df(include_emulated=NO)),
+        ("include_reused must be", lambda: svc.usage_df(include_reused=NO)),
+        ("include_reused must", lambda: svc.sweep("a").usage_df(include_reused=NO)),
         ("A sweep asks for whole replies", lambda: svc.sweep("a", stream=True)),
         ("whole replies", lambda: FRAME.svc.complete("{{text}}", stream=True)),
         ("prompt goes first", lambda: svc.sweep(messages=["a"])),
