@@ -9,7 +9,6 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
-from svc_notebook.budget import check_parts
 from svc_notebook.client.attempts import say
 from svc_notebook.client.exchange_record import Answerer
 from svc_notebook.client.sync import CompletionStream
@@ -17,8 +16,9 @@ from svc_notebook.completion import Completion, warn_on_params
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Origin
+from svc_notebook.service.checks import check_flag
 from svc_notebook.service.message import Prompt
-from svc_notebook.service.params import Params, check_flag, with_params
+from svc_notebook.service.params import Params, with_params
 from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.session import Session, current
 from svc_notebook.sweeps.plan import plan
@@ -96,7 +96,6 @@ def complete(  # noqa: PLR0913 - the limits of rounds, one each
     """
     check_flag("reuse", reuse)
     check_flag("run_tools", run_tools)
-    check_flag("run_tools", run_tools)
     permit = to_permit(
         confirm=confirm,
         max_rounds=max_rounds,
@@ -122,16 +121,13 @@ def _request(
 ) -> CompletionRequest:
     extra = params.pop("extra", None)
     warn_on_params(params, stacklevel=3)
-    request = build_request(
+    return build_request(
         prompt,
         model=session.settings.model if model is None else model,
         system=system,
         extra=extra,
         params={**params, "tools": tools},
     )
-    if request.tools:
-        check_parts(request)
-    return request
 
 
 def _send(

@@ -1,8 +1,4 @@
-"""The Completion: what a user holds of an exchange that gave an answer.
-
-A face, not a record: it reads an `Exchange` and draws it. Rules: frozen; its
-HTML comes from `display` alone; it shows where its numbers come from.
-"""
+"""The Completion: what the verbs return; it reads an `Exchange` and draws it."""
 
 import re
 import warnings
@@ -16,6 +12,7 @@ from svc_notebook.display.markup import to_terminal
 from svc_notebook.display.reply import Final
 from svc_notebook.display.tool_calls import Step
 from svc_notebook.exchange import Exchange, UsageSource
+from svc_notebook.service.checks import shorten
 from svc_notebook.service.chunk import Choice, Usage
 from svc_notebook.service.message import Message
 from svc_notebook.service.request import CompletionRequest
@@ -26,15 +23,15 @@ _REASON_CHARS = 60
 
 
 class Completion:
-    """An answer of the service, whole or (after a failure) partial.
+    """A reply of the service, complete or (after a failure) partial.
 
-    `str()` gives the text; shown in a cell it is rendered as safe Markdown.
+    `str()` gives the text; a cell renders it as safe Markdown.
     """
 
     __slots__ = ("exchange", "tool_runs")
 
     exchange: Exchange
-    tool_runs: tuple[Step, ...]  # the tool calls answered before it, in order
+    tool_runs: tuple[Step, ...]  # the tool calls that were run before it, in order
 
     def __init__(self, exchange: Exchange, tool_runs: tuple[Step, ...] = ()) -> None:
         object.__setattr__(self, "exchange", exchange)
@@ -70,7 +67,7 @@ class Completion:
 
     @property
     def reply(self) -> Message:
-        """The first choice as a message, its tool calls as they came (doc: Message)."""
+        """The first choice as a message, its tool calls unchanged (doc: Message)."""
         text = self.choices[0].text if self.choices else None
         calls = self.tool_calls
         content = text if calls else text or ""
@@ -80,8 +77,8 @@ class Completion:
     def messages(self) -> tuple[Message, ...]:
         """The whole history: what was sent, and the reply.
 
-        With tool calls at its end it needs a `tool` message for each of them before
-        it can be sent (doc: Tool-calling flow).
+        If it ends with tool calls, add a `tool` message for each of them before you
+        send it (doc: Tool-calling flow).
         """
         return (*self.request.messages, self.reply)
 
@@ -124,12 +121,12 @@ class Completion:
 
     @property
     def is_cut(self) -> bool:
-        """Whether any choice ended for want of tokens."""
+        """Whether any choice was cut: it reached its token limit."""
         return any(self.exchange.is_cut(choice) for choice in self.choices)
 
     @property
     def is_partial(self) -> bool:
-        """Whether the answer did not come to its end."""
+        """Whether the exchange failed or was interrupted before its end."""
         return self.exchange.status != "ok"
 
     @property
@@ -154,19 +151,18 @@ class Completion:
 
     def __repr__(self) -> str:
         text = self.text
-        shown = text if len(text) <= _REPR_CHARS else text[: _REPR_CHARS - 3] + "..."
         line = to_terminal(footer(self.exchange))  # the service's words are in it
-        return f"<Completion {shown!r} · {line}>"
+        return f"<Completion {shorten(text, _REPR_CHARS)!r} · {line}>"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
         return self.final().bundle()
 
     def with_trail(self, tool_runs: tuple[Step, ...]) -> "Completion":
-        """Return the same with the tool calls that were answered before it."""
+        """Return the same with the tool calls that were run before it."""
         return Completion(self.exchange, tool_runs)
 
     def final(self) -> Final:
-        """Return the form in which a cell keeps this answer."""
+        """Return the form in which a cell shows the finished reply."""
         return Final(
             texts=self.texts,
             footer=footer(self.exchange),
@@ -182,7 +178,7 @@ class Completion:
 
 
 class Unrun:
-    """A call that was not run, as a tool_runs shows it."""
+    """A call that was not run, as it is shown among the tool runs."""
 
     seconds_s = 0.0
     traceback = None
@@ -197,18 +193,14 @@ class Unrun:
 
 
 def _without_value(step: Step) -> Step:
-    """Leave out the tool's own object: it may be large, or not pass to another."""
+    """Leave out the tool's own object, which may be large or not picklable."""
     kept: Any = step
     return replace(kept, value=None) if hasattr(kept, "value") else step
 
 
 def marks(exchange: Exchange) -> tuple[str, ...]:
-    """Return what must be visible beside an answer: cut, interrupted, emulator, …."""
-    found = []
-    if any(choice.finish_reason == "length" for choice in exchange.choices):
-        found.append("cut")
-    elif any(exchange.is_probably_cut(choice) for choice in exchange.choices):
-        found.append("probably cut")
+    """Return the badges of a reply: cut, interrupted, emulator, …."""
+    found: list[str] = [exchange.cut_mark] if exchange.cut_mark else []
     if exchange.status == "ok" and not any(map(_has_content, exchange.choices)):
         found.append("empty")
     if exchange.status == "cancelled":
@@ -227,17 +219,17 @@ def _has_content(choice: Choice) -> bool:
 
 
 def _reused(exchange: Exchange) -> str:
-    """Say of when a re-used answer is, by the service's own clock (doc: Completion)."""
+    """Say from which day a re-used reply is, by the service's clock."""
     created = exchange.body.created if exchange.body else None
     try:
         day = "" if created is None else datetime.fromtimestamp(created, UTC).date()
-    except (OverflowError, OSError, ValueError):  # no time of this calendar
+    except (OverflowError, OSError, ValueError):  # outside of the calendar
         day = ""
     return f"re-used {day}".rstrip()
 
 
 def footer(exchange: Exchange) -> str:
-    """Return the quiet line: model, finish reason, tokens with source, seconds."""
+    """Return the footer: model, finish reason, tokens with their source, seconds."""
     reasons = {
         (choice.finish_reason or "no finish reason")[:_REASON_CHARS]
         for choice in exchange.choices
@@ -263,8 +255,7 @@ BOTH_CHANGED = (
     "them (doc: Request body)"
 )
 REPEATS = (
-    "the reply repeats itself; --repetition-penalty 1.05 is suggested then "
-    "(doc: Request body)"
+    "the reply repeats itself; --repetition-penalty 1.05 may help (doc: Request body)"
 )
 _MIN_CHARS = 12
 _TIMES = 4
@@ -272,7 +263,7 @@ _PIECE = re.compile(r"[^.!?\n。ฯ]+[.!?\n。ฯ]*")
 
 
 def on_params(params: Mapping[str, object]) -> str | None:
-    """Say what the document advises about these parameters; None for nothing.
+    """Return what the document advises about these parameters; None for nothing.
 
     Args:
         params: As sent, by the document's names.
@@ -284,11 +275,11 @@ def on_params(params: Mapping[str, object]) -> str | None:
 
 
 def warn_on_params(params: Mapping[str, object], *, stacklevel: int = 2) -> None:
-    """Warn of what the document advises about these parameters.
+    """Warn about parameters as the document advises.
 
     Args:
         params: As sent, by the document's names.
-        stacklevel: Whose line is named: 2 is the caller's caller.
+        stacklevel: Whose line the warning names: 2 is the caller's caller.
     """
     advice = on_params(params)
     if advice is not None:
@@ -296,11 +287,11 @@ def warn_on_params(params: Mapping[str, object], *, stacklevel: int = 2) -> None
 
 
 def on_reply(text: str, params: Mapping[str, object]) -> str | None:
-    """Say what the document suggests for such a reply; None for nothing.
+    """Return what the document suggests for a reply that repeats itself, else None.
 
     Args:
         text: The reply.
-        params: As sent; a repetition penalty above 1 is advice taken.
+        params: As sent; with a repetition penalty above 1 nothing is suggested.
     """
     penalty = params.get("repetition_penalty")
     has_penalty = isinstance(penalty, (int, float)) and penalty > 1
@@ -308,7 +299,7 @@ def on_reply(text: str, params: Mapping[str, object]) -> str | None:
 
 
 def repeats_itself(text: str) -> bool:
-    """Say whether the same sentence or line comes again and again."""
+    """Say whether the same sentence or line is repeated many times."""
     pieces = (piece.strip() for piece in _PIECE.findall(text))
     counts = Counter(piece for piece in pieces if len(piece) >= _MIN_CHARS)
     return bool(counts) and max(counts.values()) >= _TIMES

@@ -1,42 +1,39 @@
 """Every error that the package raises on purpose.
 
-What it is not: it knows neither IPython nor the request; the layer that
-raises fills in what happened, and the notebook edge decides how it looks.
-
     SvcError
       ConfigError
-        MissingKeyError        no API key, or one that cannot be sent
-        SettingsError          a setting that cannot be used
-      AskError (ValueError)    found before anything was sent
-        ParameterError         a parameter, message or name outside what is allowed
-        OverBudgetError        prompt and reply do not fit one request
+        MissingKeyError        the API key is missing or cannot be sent
+        SettingsError          a setting cannot be used
+      AskError (ValueError)    the request is wrong; nothing was sent
+        ParameterError         a parameter, message or name is not allowed
+        OverBudgetError        prompt and reply do not fit into one request
       TransportError
         NoConnectionError      no connection: host, port, TLS, proxy
         TimedOutError          a deadline passed
-        StreamBrokenError      a reply stopped before its end
+        StreamBrokenError      a reply ended too early
       ServiceError             the service answered with an error body
         AuthError              401, 403
-        BadRequestError        400 and other refusals that a retry cannot mend
+        BadRequestError        400 and other 4xx: a retry would fail again
         UnknownModelError      404
         RateLimitError         429
-        ServerFaultError       500 and its kin
-      DocumentError            an answer that the service document does not allow
-      CutError                 a reply was cut where only a whole one will do
+        ServerFaultError       500 and other 5xx
+      DocumentError            the answer is not as the service document says
+      CutError                 the reply was cut, and a complete one is required
       ToolError
-        ToolSchemaError (ValueError)  what cannot be offered as a tool
-        ToolCallError          a call that does not fit its tool
-        ToolLoopError          rounds of calls that came to no answer
+        ToolSchemaError (ValueError)  something cannot be offered as a tool
+        ToolCallError          a call does not fit its tool
+        ToolLoopError          rounds of tool calls ended without an answer
       LedgerError              the store of exchanges cannot be used
 
-Rules: a message says what happened, what is allowed and what to do next; no
-message holds a key or a whole prompt; what the service said is verbatim.
+A message says what happened, what is allowed and what to do next. It quotes what the
+service said, and never a key or a whole prompt.
 """
 
 from typing import Protocol
 
 
 class HasText(Protocol):
-    """Anything that carries the text of a reply, a `Completion` for one."""
+    """Anything with the text of a reply, such as a `Completion`."""
 
     @property
     def text(self) -> str | None:
@@ -44,11 +41,11 @@ class HasText(Protocol):
 
 
 class SvcError(Exception):
-    """The root of the tree: everything this package raises on purpose.
+    """The base class of every error that this package raises on purpose.
 
     Attributes:
-        partial: What had come before the error, as a `Completion`; None if nothing.
-        exchange_id: The exchange in the ledger that holds the failure, if any.
+        partial: What came before the error, as a `Completion`; None if nothing came.
+        exchange_id: The exchange in the ledger that records the failure, if any.
         n_attempts: Requests sent, retries included; 0 when nothing was sent.
     """
 
@@ -60,11 +57,11 @@ class SvcError(Exception):
 
 
 class ConfigError(SvcError):
-    """Something the user sets is missing or cannot be used."""
+    """A setting or the API key is missing or cannot be used."""
 
 
 class MissingKeyError(ConfigError):
-    """There is no API key, or the one found cannot be sent."""
+    """The API key is missing or cannot be sent."""
 
 
 class SettingsError(ConfigError):
@@ -72,11 +69,11 @@ class SettingsError(ConfigError):
 
 
 class AskError(SvcError, ValueError):
-    """A request found wrong before it was sent; nothing was spent."""
+    """The request is wrong; it was not sent, and costs nothing."""
 
 
 class ParameterError(AskError):
-    """A parameter, a message or a name is outside what is allowed.
+    """A parameter, a message or a name is not allowed.
 
     Attributes:
         param: The name as the service document spells it.
@@ -88,7 +85,7 @@ class ParameterError(AskError):
 
 
 class OverBudgetError(AskError):
-    """Prompt and reply together do not fit one request.
+    """Prompt and reply together do not fit into one request.
 
     Attributes:
         prompt_tokens: Estimated tokens of the prompt.
@@ -104,18 +101,18 @@ class OverBudgetError(AskError):
 
 
 class TransportError(SvcError):
-    """No whole answer came over the network."""
+    """No complete answer came over the network."""
 
 
 class NoConnectionError(TransportError):
-    """No connection to the service could be made or kept before it answered."""
+    """No connection, or one that was lost before the service answered."""
 
 
 class TimedOutError(TransportError):
     """A deadline passed.
 
     Attributes:
-        deadline: Which one: connect, first_byte, idle or total.
+        deadline: Which one: connect, first_byte, idle, whole or total.
         deadline_s: Its length in seconds.
     """
 
@@ -128,7 +125,7 @@ class TimedOutError(TransportError):
 
 
 class StreamBrokenError(TransportError):
-    """A reply ended before its end; `partial` holds what had come."""
+    """A reply ended too early; `partial` is what came."""
 
 
 class ServiceError(SvcError):
@@ -175,11 +172,11 @@ class RateLimitError(ServiceError):
 
 
 class ServerFaultError(ServiceError):
-    """The service failed (500 and its kin)."""
+    """The service failed (500 and other 5xx)."""
 
 
 class DocumentError(SvcError):
-    """An answer that the service document does not allow.
+    """The answer is not as the service document says.
 
     Attributes:
         status: HTTP status of the answer.
@@ -202,11 +199,11 @@ class DocumentError(SvcError):
 
 
 class CutError(SvcError):
-    """A reply was cut where only a whole one will do; `partial` holds it."""
+    """The reply was cut, and a complete one is required; `partial` is the reply."""
 
 
 class ToolError(SvcError):
-    """Something about tools went wrong."""
+    """Base class of the errors about tools."""
 
 
 class ToolSchemaError(ToolError, ValueError):
@@ -214,10 +211,10 @@ class ToolSchemaError(ToolError, ValueError):
 
 
 class ToolCallError(ToolError):
-    """A call, or a value of the model's, does not fit what was offered.
+    """A tool call, or a value from the model, does not fit the definition.
 
     Attributes:
-        faults: Every fault, a sentence each, in words for the model.
+        faults: A sentence for each fault, written for the model.
     """
 
     def __init__(self, message: str = "", *, faults: tuple[str, ...] = ()) -> None:
@@ -226,7 +223,7 @@ class ToolCallError(ToolError):
 
 
 class ToolLoopError(ToolError):
-    """Rounds of calls that ended before the model gave an answer.
+    """The rounds of tool calls ended before the model gave an answer.
 
     Attributes:
         messages: The history until then, which can be sent again: `Message`s.

@@ -1,9 +1,9 @@
 """The exchange: one request and everything that came back, failure included.
 
 It is the only record of the package: frames, re-use, resumed runs and restored
-conversations are readings of it. Rules: frozen, whole when it exists, told to
-every sink once; it holds no key and no header, and nothing that holds it: so the
-garbage collector need not look at it, which halves the reading of many.
+conversations are read from it. It contains no key and no header. It refers to nothing
+that refers to it, so the garbage collector skips it, which halves the time to read
+many.
 """
 
 from datetime import datetime
@@ -18,22 +18,24 @@ from svc_notebook.service.request import CompletionRequest
 OriginKind = Literal["magic", "panel", "sweep", "frame", "python"]
 Status = Literal["ok", "error", "cancelled"]
 UsageSource = Literal["reported", "estimated", "missing"]
+CUT_REASONS = frozenset({"length"})
+"""Finish reasons that mean cut; the document names only `stop`, a normal end."""
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Who asked, and as part of what.
+    """Which part of the package sent a request, and what the request belongs to.
 
     Attributes:
-        kind: The part of the package that asked; the column `origin` of frames.
+        kind: The part of the package; the column `origin` of frames.
         conversation: Name of the conversation, if any.
         turn_id: The turn of the conversation that this answers.
-        continues: The exchange whose text this goes on with, if it does.
-        run, request_key, repeat: The sweep's run; the hash of all that is sent, equal
-            for repeats; the repetition.
+        continues: The exchange whose text this one continues, if it does.
+        run, request_key, repeat: The sweep's run; a hash of all that is sent, equal
+            for repeats; the number of the repetition.
         columns: Template columns as in the source, for the frame of replies.
     """
 
-    # The names in a record are those of the first ledgers, which still open.
+    # Records use the names of the first ledgers, which can still be opened.
     kind: OriginKind = msgspec.field(default="python", name="door")
     conversation: str | None = None
     turn_id: str | None = None
@@ -45,10 +47,10 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Why an exchange is not ok: our error, and what the service said.
+    """Why an exchange failed: our error, and what the service said.
 
     Attributes:
-        type: Name of the error class; `Cancelled` for an interrupt.
+        type: Name of the error's class; `Cancelled` for an interrupt.
         message: The error's message.
         http_status: HTTP status, if there was an answer.
         code, param: The error body's fields, verbatim (doc: Error body).
@@ -65,8 +67,8 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One request and everything that came back.
 
     Attributes:
-        exchange_id: Ours, unique, sortable by time.
-        endpoint: The base address asked.
+        exchange_id: Our own id, unique, sortable by time.
+        endpoint: The base address.
         is_emulated: Whether the emulator answered.
         is_reused: Whether the answer was read from the ledger.
         is_streamed: Whether a stream was asked for.
@@ -74,10 +76,10 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         body: What came back, partial on a failure; None if nothing came.
         status: ok, error or cancelled.
         failure: What went wrong; None when ok.
-        n_attempts, n_refused: Requests sent, and how many met a 429.
+        n_attempts, n_refused: Requests that were sent, and 429s among their answers.
         n_chunks: Chunks of a stream; 0 for a reply in one piece.
-        queue_s: Waited for our own limit; never part of latency_s.
-        retry_wait_s: Waited between attempts.
+        queue_s: Seconds spent waiting for our own rate limit; never part of latency_s.
+        retry_wait_s: Seconds spent waiting between attempts.
         first_text_s: From sending the last attempt to the first text; None if none.
         latency_s: From sending the last attempt to the end.
         started_at, ended_at: Aware, UTC.
@@ -125,16 +127,15 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return int(self.request.params.get("max_tokens", DEFAULT_MAX_TOKENS))
 
     def is_cut(self, choice: Choice) -> bool:
-        """Say whether a choice ended for want of tokens.
-
-        It did when its finish reason is `length`, or when the tokens, reported or
-        else estimated, reach the max_tokens in force.
-        """
-        reason = choice.finish_reason
-        return reason == "length" or (reason == "stop" and self.is_probably_cut(choice))
+        """Say whether a choice was cut: for certain, or as far as tokens tell."""
+        return choice.finish_reason in CUT_REASONS or self.is_probably_cut(choice)
 
     def is_probably_cut(self, choice: Choice) -> bool:
-        """Say whether only the token count tells that a choice was cut."""
+        """Say whether only the token count shows that a choice was cut.
+
+        It does when the tokens, reported or else estimated, reach the max_tokens in
+        force although the choice ended normally.
+        """
         body = self.body  # no property is read here: frames ask this very often
         if choice.finish_reason != "stop" or body is None or len(body.choices) != 1:
             return False
@@ -143,9 +144,17 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         max_tokens = self.request.params.get("max_tokens", DEFAULT_MAX_TOKENS)
         return n_tokens >= int(max_tokens)
 
+    @property
+    def cut_mark(self) -> Literal["cut", "probably cut", ""]:
+        """What to show of the choices: whether one was cut, and how certain that is."""
+        if any(choice.finish_reason in CUT_REASONS for choice in self.choices):
+            return "cut"
+        is_probable = any(self.is_probably_cut(choice) for choice in self.choices)
+        return "probably cut" if is_probable else ""
+
 
 class Sink(Protocol):
-    """Told about every exchange, good or bad, once, when it has ended."""
+    """Receives every exchange, good or bad, once, when it has ended."""
 
     def add(self, exchange: Exchange) -> None:
         """Take an exchange that has ended."""

@@ -18,11 +18,10 @@ from uuid import uuid4
 
 from svc_notebook.client.attempts import say
 from svc_notebook.client.exchange_record import Answerer
-from svc_notebook.client.redact import wanted_key
 from svc_notebook.client.sync import Client
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversations
-from svc_notebook.credentials import Key, key_mark
+from svc_notebook.credentials import Key, find_key, key_mark
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError
 from svc_notebook.exchange import Exchange, Origin
@@ -152,15 +151,12 @@ class Session:
         """The key for the endpoint in use: the emulator's own, or the user's."""
         if self._emulator and self.settings.is_emulated:
             return Key(self._emulator.api_key, source="the emulator")
-        found = wanted_key()
-        if isinstance(found, MissingKeyError):
-            raise found
-        return found
+        return find_key()
 
     def key_hider(self) -> Callable[[str], str]:
-        """Return what blots the key out of a text where all of it stands."""
+        """Return what replaces the key in a text; there may be no key."""
         try:
-            return self.key().hide_whole
+            return self.key().redact
         except MissingKeyError:
             return str
 
@@ -206,7 +202,7 @@ class Session:
         """Send from now on to an emulator that lives as long as this kernel."""
         with self._lock:
             if self._emulator is None:
-                # A key of no words, so that hiding it hides nothing else.
+                # Random, because a prompt that contains the key is refused.
                 self._emulator = Emulator(keys=(token_hex(),)).start()
             self._renew(
                 self.settings.setting(
@@ -225,8 +221,7 @@ class Session:
             SettingsError: SVC_BASE_URL is missing or cannot be used.
         """
         found = Settings.from_env()
-        if isinstance(key := wanted_key(), MissingKeyError):
-            raise key
+        find_key()
         if found.base_url is None:
             raise SettingsError(f"No base address: SVC_BASE_URL is not set. {WAYS_ON}")
         with self._lock:

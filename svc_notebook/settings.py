@@ -1,17 +1,13 @@
-"""Settings: where requests go and how long they may take, and who said so.
+"""Settings: where requests go, how long they may take, and where each value is set.
 
-What it is not: it holds no key (see `credentials`) and no request parameters.
-Rules: frozen; every value remembers where it came from; the environment is read
-when `from_env` is called and at no other time.
+The environment is read only when `from_env` or `read_env` is called.
 """
 
 import ipaddress
-import math
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -19,6 +15,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from svc_notebook.errors import ParameterError, SettingsError
 from svc_notebook.service.catalogue import DEFAULT_MODEL
+from svc_notebook.service.checks import as_number, is_within, near_names, shown
 
 VERSION = "v1"  # doc: Versioning
 OPERATION = "chat/completions"  # doc: POST /v1/chat/completions
@@ -30,13 +27,13 @@ def to_base_url(text: str, *, allow_http: bool = False) -> str:
     """Return the base address in its one form, such as https://host/v1.
 
     Args:
-        text: What a user gave: with or without a trailing slash, without /v1, or
-            with the whole endpoint.
-        allow_http: Whether the key may travel in clear to another machine.
+        text: With or without a trailing slash, without /v1, or with the path of the
+            endpoint.
+        allow_http: Whether the key may be sent unencrypted to another machine.
 
     Raises:
-        SettingsError: It is no address of the service, it holds a user name, a query
-            or a fragment, or it would carry the key in clear to another machine.
+        SettingsError: It is not an address, it contains a user name, a query or a
+            fragment, or the key would be sent unencrypted to another machine.
     """
     if not isinstance(text, str):
         raise SettingsError(
@@ -48,7 +45,7 @@ def to_base_url(text: str, *, allow_http: bool = False) -> str:
     last = path.rsplit("/", 1)[-1]
     if _OTHER_VERSION.fullmatch(last) and last != VERSION:
         raise SettingsError(
-            f"The base address ends with /{last}, and only /{VERSION} is documented; "
+            f"The base address ends with /{last}, but only /{VERSION} is documented; "
             f"{_RIGHT_FORM} (doc: Versioning)."
         )
     if last != VERSION:
@@ -56,9 +53,9 @@ def to_base_url(text: str, *, allow_http: bool = False) -> str:
     is_clear = parts.scheme == "http" and not is_loopback(parts.hostname or "")
     if is_clear and not allow_http:
         raise SettingsError(
-            f"The base address is http://{parts.hostname}: the API key would travel "
-            f"in clear. Use https ({_RIGHT_FORM}); http is for this machine, "
-            "or for a network you trust: SVC_ALLOW_HTTP=1 allows it."
+            f"The base address is http://{parts.hostname}: the API key would be sent "
+            f"in clear. Use https ({_RIGHT_FORM}); http is for this machine. In a "
+            "network that you trust, SVC_ALLOW_HTTP=1 allows it."
         )
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
 
@@ -75,8 +72,8 @@ def _split(text: str) -> SplitResult:
     if not (is_plain and is_clean and has_host) or port == 0:
         # The text is not repeated: a key pasted in the wrong place would show.
         raise SettingsError(
-            "The base address cannot be used: it needs https and a host, perhaps a "
-            "port up to 65535, and no user name, query, fragment or blank; "
+            "The base address cannot be used: it needs https and a host, may have a "
+            "port up to 65535, and has no user name, query, fragment or blank; "
             f"{_RIGHT_FORM}. Set SVC_BASE_URL to it (doc: Versioning)."
         )
     return parts
@@ -101,11 +98,11 @@ ENV_NAMES = {
     "allow_http": "SVC_ALLOW_HTTP",
 }
 WAYS_ON = """\
-Two ways on:
-- the service: set SVC_BASE_URL to its address, such as https://HOST/v1, and \
-SVC_API_KEY to a key, or type the key after `%svc login`. Keys are made in the key \
-section of the service's dashboard, are shown once, and are for server-side use only.
-- without a key: `%svc use emulator` starts an emulator of the service, for this \
+You have two choices:
+- With a key: set SVC_BASE_URL to the service's address, such as https://HOST/v1, and \
+SVC_API_KEY to your key, or type the key after `%svc login`. Create keys in the key \
+section of the service's dashboard; each is shown once, for server-side use only.
+- Without a key: `%svc use emulator` starts an emulator of the service for this \
 kernel."""
 """What to do where a key or an address is missing (doc: Authentication)."""
 
@@ -118,16 +115,16 @@ class Timeouts:
     """How long each part of an exchange may take, in seconds.
 
     Attributes:
-        connect_s: Until a connection stands.
-        first_byte_s: Until the headers of an answer.
+        connect_s: To connect.
+        first_byte_s: Until the headers of an answer come.
         idle_s: Between two events of a stream; comments do not count.
-        whole_s, whole_token_s: A reply in one piece: so long, plus so long a token
-            asked for.
-        total_s: The whole exchange with its retries, without the wait for our own
-            limit; None for the sum that the others allow.
+        whole_s, whole_token_s: For a reply in one piece: `whole_s`, plus
+            `whole_token_s` for each token of `max_tokens`.
+        total_s: For the whole exchange with its retries, without waiting for our own
+            rate limit; None for no such deadline.
 
     Raises:
-        SettingsError: One of them is no number of seconds above 0.
+        SettingsError: One of them is not a number of seconds > 0.
     """
 
     connect_s: float = 10.0
@@ -140,12 +137,13 @@ class Timeouts:
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
-            is_free = each.name == "total_s" and value is None
-            is_number = isinstance(value, (int, float)) and math.isfinite(value)
-            is_longer = is_number and (value > 0 or each.name == "whole_token_s")
-            if not (is_free or (is_longer and value >= 0)):
+            if each.name == "total_s" and value is None:
+                continue
+            number, may_be_0 = as_number(value), each.name == "whole_token_s"
+            is_time = number is not None and is_within(number, 0, None)
+            if not is_time or (number == 0 and not may_be_0):
                 raise SettingsError(
-                    f"{each.name}={value!r} is no time-out; give seconds above 0. "
+                    f"{each.name} must be a number of seconds > 0; got {shown(value)}. "
                     f"{_TIMEOUTS_FORM}"
                 )
 
@@ -190,7 +188,7 @@ def _seconds(text: str) -> float | None:
         return float(text)
     except ValueError:
         raise SettingsError(
-            f"{text[:40]!r} is no number of seconds. {_TIMEOUTS_FORM}"
+            f"{text[:40]!r} is not a number of seconds. {_TIMEOUTS_FORM}"
         ) from None
 
 
@@ -199,16 +197,16 @@ class Settings:
     """Everything that is the same for all requests of a client.
 
     Attributes:
-        base_url: The service's base address, ending with /v1; None if nobody said.
-        model: The model used where none is named.
+        base_url: The service's base address, ending with /v1; None if it is not set.
+        model: The model that is used if none is named.
         ledger: Where exchanges are kept: a path, or `:memory:`.
-        answers: A file of recorded answers to answer from, instead of a service.
+        answers: A file of recorded answers, which is used instead of a service.
         prices: A file with a price table; None for no costs.
         display: How cells show replies: auto, live, settled or plain.
         is_emulated: Whether base_url is the emulator of this kernel.
         timeouts: How long things may take.
-        allow_http: Whether the key may travel in clear to another machine.
-        sources: For each value that was set, who set it.
+        allow_http: Whether the key may be sent unencrypted to another machine.
+        sources: For each value that was set, where it was set.
     """
 
     base_url: str | None = None
@@ -225,7 +223,7 @@ class Settings:
     def __post_init__(self) -> None:
         if not isinstance(self.allow_http, bool):
             raise SettingsError(
-                f"allow_http={self.allow_http!r} is not allowed; give True or False "
+                f"allow_http must be True or False; got {shown(self.allow_http)} "
                 "(SVC_ALLOW_HTTP takes 1 or 0)."
             )
         if self.base_url is not None:
@@ -233,19 +231,18 @@ class Settings:
             object.__setattr__(self, "base_url", base_url)
         if self.display not in DISPLAYS:
             raise SettingsError(
-                f"display={self.display!r} is not a way to show replies; use one of "
-                f"{', '.join(DISPLAYS)} (SVC_DISPLAY)."
+                f"display must be one of {', '.join(DISPLAYS)}; got "
+                f"{self.display!r}. Set SVC_DISPLAY to one of them."
             )
         if not self.ledger:
             object.__setattr__(self, "ledger", str(default_ledger(os.environ)))
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
-        """Read what the environment says; the rest keeps its default.
+        """Read the environment; what it does not set keeps its default.
 
         Raises:
-            SettingsError: A value cannot be used; the message names the variable's
-                right form.
+            SettingsError: A value cannot be used; the message says what is allowed.
         """
         values: dict[str, Any] = {
             name: environ[env].strip()
@@ -264,7 +261,7 @@ class Settings:
         return cls(**values, sources=sources)
 
     def setting(self, source: str, **values: Any) -> "Settings":  # noqa: ANN401 - fields
-        """Return settings with these values, remembering who set them."""
+        """Return settings with these values and where they were set."""
         sources = {**self.sources, **dict.fromkeys(values, source)}
         return replace(self, **values, sources=sources)
 
@@ -272,14 +269,13 @@ class Settings:
 def read_env(
     environ: Mapping[str, str],
 ) -> tuple[Settings, dict[str, SettingsError]]:
-    """Read what of the environment can be used, and say what cannot.
+    """Read the variables of the environment, and leave out those that are wrong.
 
     Returns:
-        The settings of the variables that can be used, and by the name of each
-        other one what is wrong with it.
+        The settings of the others, and for each wrong one, by name, its error.
     """
     problems: dict[str, SettingsError] = {}
-    allow = ENV_NAMES["allow_http"]  # first: whether an address is right hangs on it
+    allow = ENV_NAMES["allow_http"]  # first: it decides whether http is right
     for name in sorted(ENV_NAMES.values(), key=lambda name: name != allow):
         given = {each: environ[each] for each in (name, allow) if each in environ}
         try:
@@ -291,23 +287,23 @@ def read_env(
 
 
 def mark_of_env(environ: Mapping[str, str]) -> tuple[str | None, ...]:
-    """Return what of the environment settings are read from, to see a change."""
+    """Return the values that settings are read from, to notice a change."""
     return tuple(environ.get(name) for name in (*ENV_NAMES.values(), "XDG_DATA_HOME"))
 
 
 def refuse_near_endpoint(word: str) -> None:
-    """Take a misspelt `emulator` or `service` for no model: who is asked would differ.
+    """Refuse a misspelt `emulator` or `service`, which would be used as a model id.
 
     Raises:
-        ParameterError: It is near one of the two words.
+        ParameterError: The word is near one of the two.
     """
     if word.startswith("svc"):
         return
-    near = get_close_matches(word.lower(), ("emulator", "service"), n=1, cutoff=0.75)
+    near = near_names(word.lower(), ("emulator", "service"), n=1, cutoff=0.75)
     if near:
         raise ParameterError(
-            f"{word!r} was not taken for a model's id; did you mean `{near[0]}`? "
-            "Nothing has changed.",
+            f"{word!r} is not a model id; did you mean `{near[0]}`? Nothing was "
+            "changed.",
             param="model",
         )
 
@@ -316,11 +312,11 @@ def to_path(name: str, path: object) -> str:
     """Return a path as text.
 
     Args:
-        name: Of what is at the path, for the message.
+        name: Of the argument, for the message.
         path: As given.
 
     Raises:
-        ParameterError: It is no path, or empty.
+        ParameterError: It is empty, or not a path.
     """
     is_path = isinstance(path, (str, PathLike))
     if not is_path or not str(path).strip():

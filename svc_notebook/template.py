@@ -1,14 +1,11 @@
-r"""The one template mark: `{{name}}`, and nothing else.
+r"""The one template mark: `{{name}}`, filled in one pass.
 
-What it is not: it knows no variables and no rows; who fills a template says what a
-name stands for. Rules: pure; one pass, plain names without blanks, what is put in is
-never looked at again; `\{{name}}` is the plain text `{{name}}`; all other text,
-braces and dollars included, goes byte for byte.
+Names are plain, without blanks; `\{{name}}` is the plain text `{{name}}`; all other
+text, braces and dollars included, stays byte for byte.
 """
 
 import re
-from collections.abc import Callable, Iterable
-from difflib import get_close_matches
+from collections.abc import Callable
 
 _MARK = re.compile(r"(\\?)\{\{([^\s{}]+)\}\}")
 
@@ -17,7 +14,7 @@ def names_in(template: str) -> tuple[str, ...]:
     r"""Return the names that a template's marks name, each once, in order.
 
     Args:
-        template: The text; `\{{name}}` is no mark.
+        template: The text; `\{{name}}` is not a mark.
     """
     found = (
         name
@@ -28,11 +25,11 @@ def names_in(template: str) -> tuple[str, ...]:
 
 
 def fill(template: str, text_of: Callable[[str], str]) -> str:
-    r"""Put texts in the place of the marks.
+    r"""Replace the marks by texts.
 
     Args:
         template: The text; `\{{name}}` becomes `{{name}}`.
-        text_of: Returns the text that a name stands for; what it raises is raised.
+        text_of: Returns the text for a name; what it raises is raised.
     """
 
     def put(mark: re.Match[str]) -> str:
@@ -45,11 +42,5 @@ def fill(template: str, text_of: Callable[[str], str]) -> str:
 
 
 def _is_plain(name: str) -> bool:
-    # as Python has it: \w alone would leave out the vowel and tone signs of Thai
+    # \w would leave out the vowel and tone signs of Thai
     return name.isidentifier()
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a sentence with the nearest known names; empty if none is near."""
-    near = get_close_matches(name, list(known), n=3)
-    return f" Did you mean {', '.join(near)}?" if near else ""

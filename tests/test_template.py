@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.template import did_you_mean, fill, names_in
+from svc_notebook.template import fill, names_in
 
 
 @pytest.mark.parametrize(
@@ -35,9 +35,3 @@ def test_all_other_text_goes_byte_for_byte(text: str) -> None:
     """Without marks a text is unchanged, braces and dollars included."""
     if "{{" not in text:
         assert fill(text, str.upper) == text
-
-
-def test_names_what_is_near() -> None:
-    """A name that was mistyped is told the ones it may have meant."""
-    assert did_you_mean("txt", ["text", "label"]) == " Did you mean text?"
-    assert did_you_mean("txt", ["label"]) == ""

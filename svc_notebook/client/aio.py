@@ -11,22 +11,21 @@ from threading import Lock
 from types import TracebackType
 from typing import Self, Unpack
 
-from svc_notebook.budget import within_budget
 from svc_notebook.completion import Completion
-from svc_notebook.credentials import Key
+from svc_notebook.credentials import Key, find_key, keep_out_of_logs, to_key
 from svc_notebook.errors import MissingKeyError, SettingsError
 from svc_notebook.exchange import Origin, Sink
 from svc_notebook.service.message import Prompt
 from svc_notebook.service.params import Params, with_params
 from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.settings import Settings
+from svc_notebook.tokens import check_budget
 from svc_notebook.wire.encode import encode
 
 from .attempts import Asking, Parts, Watch
 from .exchange_record import Answered, Answerer, Journal, Run, Sinks
 from .rate_limit import Due, Gates, Room
 from .rate_limit_shared import shared_gates
-from .redact import keep_out_of_logs, refuse_key, to_key, wanted_key
 from .retry import INTERACTIVE, Policy
 from .runtime import REAL, World, ambient
 from .streams import AsyncCompletionStream
@@ -268,7 +267,7 @@ class AsyncClient:
                 world=self._world,
             )
         base_url, parts = self._base_url(), self._parts()
-        refuse_key(body, parts.key)
+        parts.key.refuse_in(body)
         journal = Journal(
             exchange_id=self._world.new_id(),
             request=request,
@@ -277,7 +276,7 @@ class AsyncClient:
             is_streamed=is_streamed,
             is_emulated=self.settings.is_emulated,
             started_at=self._world.now(),
-            est_prompt_tokens=within_budget(request),
+            est_prompt_tokens=check_budget(request),
         )
         return Asking(journal, body, parts=parts, policy=policy, watch=watch)
 
@@ -362,10 +361,7 @@ class AsyncClient:
 
     def _parts(self) -> Parts:
         base_url = self._base_url()
-        found = self._key or wanted_key()
-        if isinstance(found, MissingKeyError):
-            raise found
-        self._key = found
+        self._key = found = self._key or find_key()
         keep_out_of_logs(found)
         clock = self._world.clock
         return Parts(

@@ -32,7 +32,6 @@ from .deadlines import Clocks, timed_out, with_earlier
 from .exchange_record import CANCELLED, Journal, Sinks, to_failure
 from .portal import ticking
 from .rate_limit import Gates, Slot
-from .redact import Hiding, hide_in_error, without_key
 from .reply_reader import Receiving
 from .retry import GiveUp, Policy, Wait, decide
 from .runtime import World
@@ -160,23 +159,20 @@ class Asking:
         error = self._lost.error if self._lost else None
         if error is None:
             return self._record("ok", None)
-        hide_in_error(error, self._parts.key)
+        self._parts.key.redact_error(error)
         exchange = self._record("error", to_failure(error))
         raise _completed(error, exchange)
 
     async def _tries(self, show: Show) -> None:
         """Ask until it is over; `_lost` says how."""
-        hiding = Hiding(self._parts.key)
 
         def noted(delta: Delta) -> None:
             self._note(delta)
-            show(hiding.take(delta))
+            show(delta)
 
         while True:
             slot = await self._pace()
             self._lost = _after(self._lost, await self._try(slot, noted))
-            for delta in hiding.flush():
-                show(delta)
             wait_s = self._within_total(self._next_step(slot, self._lost))
             if wait_s is None:
                 return
@@ -228,11 +224,7 @@ class Asking:
             lost = await receiving.refusal(sent_s=sent_s)
             return lost or await receiving.receive(show, sent_s=sent_s)
         finally:
-            self._journal.body = without_key(
-                receiving.body(),
-                self._parts.key,
-                model=self._journal.request.model,
-            )
+            self._journal.body = self._parts.key.redact(receiving.body())
             self._journal.n_chunks = receiving.n_chunks
             await receiving.close()
 

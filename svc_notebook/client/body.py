@@ -1,136 +1,78 @@
-"""An answer whose body comes off a connection: timed, opened, bounded.
+"""The body of an answer: read within a time, decompressed, of a bounded size.
 
-What it is not: it knows neither httpx nor what the body means. Rules: no read waits
-longer than it may; what is not read is never left half read, because a suspended
-reader would keep its connection; foreign exceptions end here.
+Each read is finished before the next begins and never suspended in between, because
+a suspended reader would keep its connection.
 """
 
 import asyncio
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import suppress
-from typing import Protocol
 
-from svc_notebook.wire.text import not_documented
+from svc_notebook.wire.decode import not_documented
 
 from .transport import Head, Lost
 
 PIECE_BYTES = 256 * 1024
-_ANY_HEADER = zlib.MAX_WBITS | 32  # gzip or zlib, told by the first bytes
+MAX_BODY_BYTES = 64 * 1024 * 1024
+_ANY_HEADER = zlib.MAX_WBITS | 32  # gzip or zlib, as the first bytes say
 _GZIP = b"\x1f\x8b"
-_NO_HEADER = -zlib.MAX_WBITS
-_START_BYTES = 64 * 1024  # by then a body has shown what it is
 
 
 class InflateError(Exception):
     """The body is not what its Content-Encoding says; stays in this folder."""
 
 
-class Inflater(Protocol):
-    """Opens one body."""
+class Inflater:
+    """Decompresses one body.
 
-    def feed(self, piece: bytes) -> Iterator[bytes]:
-        """Take the next bytes and return what they hold."""
+    Args:
+        encoding: The Content-Encoding; gzip and deflate may have several members.
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing is missing at the end."""
+    Raises:
+        InflateError: It is an encoding that was not asked for.
+    """
 
-
-class Plain:
-    """A body that is not compressed."""
-
-    is_whole = True
-
-    def feed(self, piece: bytes) -> Iterator[bytes]:
-        """Return the bytes as they are."""
-        yield piece
-
-
-class Zipped:
-    """A body in gzip or deflate, of one or several members."""
-
-    def __init__(self) -> None:
+    def __init__(self, encoding: str) -> None:
+        name = encoding.strip().lower()
+        if name not in {"", "identity", "gzip", "x-gzip", "deflate"}:
+            raise InflateError
+        self._is_plain = name in {"", "identity"}
         self._member = zlib.decompressobj(_ANY_HEADER)
-        self._n_in_bytes = 0
+        self._has_begun = False
         self._is_over = False
-        self._start: bytes | None = b""  # what came while nothing was opened yet
 
     @property
     def is_whole(self) -> bool:
         """Whether the end of the compressed body was seen."""
-        return self._member.eof or self._n_in_bytes == 0
+        return self._is_plain or self._member.eof or not self._has_begun
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """Return what the next bytes hold, in bounded pieces.
+        """Return what the next bytes contain, in bounded pieces.
 
         Raises:
             InflateError: They are not compressed as they should be.
         """
+        if self._is_plain:
+            yield piece
+            return
         rest = piece
         while rest and not self._is_over:
             if self._member.eof:
                 if not _GZIP.startswith(rest[: len(_GZIP)]):
-                    self._is_over = True  # padding: what came is whole
+                    self._is_over = True  # padding after the end
                     return
                 self._member = zlib.decompressobj(_ANY_HEADER)
-            before = self._member.copy()
-            try:
-                opened = self._open(rest)
-            except InflateError:
-                rescued = b"".join(_rescued(before, rest))
-                if rescued:
-                    yield rescued
-                raise
-            self._n_in_bytes += len(rest)
-            if opened:
+            self._has_begun = True
+            if opened := self._decompress(rest):
                 yield opened
             rest = self._member.unconsumed_tail or self._member.unused_data
 
-    def _open(self, rest: bytes) -> bytes:
-        if self._start is not None:
-            self._start += rest
+    def _decompress(self, rest: bytes) -> bytes:
         try:
-            opened = self._member.decompress(rest, PIECE_BYTES)
+            return self._member.decompress(rest, PIECE_BYTES)
         except zlib.error:
-            opened = self._open_headless()
-        if opened or self._start is None or len(self._start) > _START_BYTES:
-            self._start = None
-        return opened
-
-    def _open_headless(self) -> bytes:
-        """Begin anew: some servers send deflate without its header."""
-        start, self._start = self._start, None
-        if start is None:
-            raise InflateError
-        self._member = zlib.decompressobj(_NO_HEADER)
-        with suppress(zlib.error):
-            return self._member.decompress(start, PIECE_BYTES)
+            pass
         raise InflateError
-
-
-def _rescued(member: "zlib._Decompress", rest: bytes) -> Iterator[bytes]:
-    """Return what came before the place where a body is broken."""
-    with suppress(zlib.error):
-        for at in range(len(rest)):
-            yield member.decompress(rest[at : at + 1], PIECE_BYTES)
-
-
-def inflater_of(encoding: str) -> Inflater:
-    """Return what opens a body with this Content-Encoding.
-
-    Raises:
-        InflateError: We did not ask for that encoding and cannot open it.
-    """
-    name = encoding.strip().lower()
-    if name in {"", "identity"}:
-        return Plain()
-    if name in {"gzip", "x-gzip", "deflate"}:
-        return Zipped()
-    raise InflateError
-
-
-MAX_BODY_BYTES = 64 * 1024 * 1024
 
 
 class HttpAnswer:
@@ -138,11 +80,11 @@ class HttpAnswer:
 
     Args:
         head: What the headers say.
-        pieces: The body as it comes, still encoded.
+        pieces: The body as it comes, still compressed.
         encoding: The Content-Encoding.
-        broken: What to say when the body breaks off.
-        is_framed: Whether HTTP itself tells where the body ends, so that an end is
-            no break.
+        broken: Makes the error for a connection that is lost.
+        is_framed: Whether HTTP says where the body ends; without, an end may be a
+            lost connection.
         release: Called once at the end, with whether the whole body was read.
     """
 
@@ -177,7 +119,7 @@ class HttpAnswer:
                 found = await self._take(left_s)
                 if not found or isinstance(found, Lost):
                     return self._end() if found == b"" else found
-                self._inflater = self._inflater or inflater_of(self._encoding)
+                self._inflater = self._inflater or Inflater(self._encoding)
                 self._opened = self._inflater.feed(found)
         except InflateError:
             return self._refused("with a body that cannot be decompressed", b"")
@@ -187,7 +129,7 @@ class HttpAnswer:
         return piece
 
     async def close(self, *, within_s: float = 0.0) -> None:
-        """Let go of the answer; its connection lives on if its end comes in time."""
+        """Release the connection; it is used again if the body ends in time."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -210,21 +152,22 @@ class HttpAnswer:
             return None
         except asyncio.CancelledError:
             is_cancelled = True
-        except Exception:  # noqa: BLE001 - whatever it is, the reply has broken off
+        except Exception:  # noqa: BLE001 - whatever it is, the connection is lost
             is_cancelled = False
         else:
             self._is_ended = not found
             return found
-        if is_cancelled:  # raised anew, without the frames in which headers are
+        if is_cancelled:  # raised again without the frames that hold headers
             raise asyncio.CancelledError
         return self._broken()
 
     def _end(self) -> bytes | Lost:
-        is_whole = self._inflater is None or self._inflater.is_whole
-        if is_whole:
+        if self._inflater is None or self._inflater.is_whole:
             return b""
         if self._is_framed:
-            return self._refused("with a body that cannot be decompressed whole", b"")
+            return self._refused(
+                "with a body that cannot be decompressed to its end", b""
+            )
         return self._broken()
 
     def _refused(self, reason: str, body: bytes) -> Lost:

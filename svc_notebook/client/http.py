@@ -1,32 +1,34 @@
 """HTTP over httpx, without its pool: connections lent to one request at a time.
 
 httpx's own pool costs time quadratic in the number of requests in flight, so each
-transport here holds one connection, and a stack of idle ones is all there is. What
-httpx's client would have done is done here: proxy, TLS, headers.
-
-What it is not: it does not retry, pace or decode. Rules for this file: no redirect
-is followed and no cookie kept; every wait has an end; a connection that may hold
-bytes nobody asked for is closed, not lent again; no exception of httpx leaves.
+transport here holds one connection, and idle ones wait on a stack. No redirect is
+followed, no cookie is kept, and no exception of httpx leaves this folder.
 """
 
 import asyncio
+import os
+import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from threading import Lock
 from typing import Any, Protocol, cast
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+from weakref import WeakKeyDictionary
 
 import httpx
 
 from svc_notebook.credentials import Key
 from svc_notebook.errors import SettingsError, TimedOutError
-from svc_notebook.settings import OPERATION
+from svc_notebook.settings import OPERATION, is_loopback
 
 from .body import HttpAnswer
-from .connections import SOCKET_OPTIONS, IdleStack, IdleStacks, proxy_for
 from .network_errors import Route, explain, explain_break, is_unanswered
 from .retry import retry_after_s
 from .transport import Head, Lost
@@ -42,10 +44,13 @@ _EMULATOR_HEADER = "x-svc-emulator"
 
 
 class Closable(Protocol):
-    """A connection, or what it stands on."""
+    """A connection, or the socket below it."""
 
     async def aclose(self) -> None:
         """Close it."""
+
+
+Connection = httpx.AsyncHTTPTransport
 
 
 class HttpTransport:
@@ -58,9 +63,10 @@ class HttpTransport:
 
     def __init__(self, base_url: str, *, now: Callable[[], datetime]) -> None:
         self._url = httpx.URL(f"{base_url}/{OPERATION}")
-        self._route = Route(base_url, proxy_for(base_url))
+        self._proxy = proxy_for(base_url)
+        self._route = Route(base_url, self._proxy.shown if self._proxy else "")
         self._now = now
-        self._stacks: IdleStacks[httpx.AsyncHTTPTransport] = IdleStacks(_shut)
+        self._stacks = IdleStacks()
 
     async def send(
         self,
@@ -87,13 +93,13 @@ class HttpTransport:
             await _shut(connection, progress.tcp)
             if idle is None or not is_unanswered(found):
                 return self._explained(found, progress)
-            idle = None  # it was closed while it was idle: nobody heard us
+            idle = None  # it was closed while it was idle: nobody read the request
 
     def _explained(self, found: BaseException, progress: "_Progress") -> Lost | None:
         if isinstance(found, TimeoutError):
             return None if progress.is_sent else self._unconnected(progress)
         if not isinstance(found, Exception):
-            raise type(found)  # anew, without the frames in which headers are
+            raise type(found)  # without the frames that hold headers
         return explain(found, self._route, is_sent=progress.is_sent)
 
     async def aclose(self) -> None:
@@ -102,7 +108,7 @@ class HttpTransport:
 
     async def _ask(
         self,
-        connection: httpx.AsyncHTTPTransport,
+        connection: Connection,
         request: httpx.Request,
         progress: "_Progress",
     ) -> httpx.Response | BaseException:
@@ -113,14 +119,14 @@ class HttpTransport:
         except _STOPS as problem:
             return problem
 
-    def _connect(self) -> httpx.AsyncHTTPTransport | Lost:
+    def _connect(self) -> Connection | Lost:
         is_tls = self._url.scheme == "https"
-        proxy = self._route.proxy
+        proxy = self._proxy
         try:
             context = tls_context() if is_tls or proxy else _no_tls()
         except OSError:  # ssl's errors are such, too
             return Lost(error=_no_certificates(), is_lasting=True, is_sent=False)
-        return httpx.AsyncHTTPTransport(
+        return Connection(
             verify=context,
             limits=httpx.Limits(max_connections=1, keepalive_expiry=IDLE_S),
             proxy=httpx.Proxy(proxy.url, ssl_context=context if proxy.is_tls else None)
@@ -150,8 +156,8 @@ class HttpTransport:
     def _answer(
         self,
         response: httpx.Response,
-        connection: httpx.AsyncHTTPTransport,
-        stack: IdleStack[httpx.AsyncHTTPTransport],
+        connection: Connection,
+        stack: "IdleStack",
     ) -> HttpAnswer:
         headers = response.headers
         head = Head(
@@ -200,14 +206,14 @@ _ACCEPT_STREAM = "text/event-stream, application/json"
 
 
 class _Progress:
-    """How far a request has come; starts the second clock when it is being sent."""
+    """How far a request is; starts the second clock when it is being sent."""
 
     def __init__(
         self, connect_s: float, within_s: float, on_sent: Callable[[], None]
     ) -> None:
         self.connect_s = connect_s
         self.is_sent = False
-        self.tcp: Closable | None = None  # what TLS or a proxy begins with
+        self.tcp: Closable | None = None  # the socket below TLS or a proxy
         self._on_sent = on_sent
         self.clock: asyncio.Timeout | None = None
         self._within_s = within_s
@@ -225,11 +231,11 @@ class _Progress:
             self.clock.reschedule(loop.time() + self._within_s)
 
 
-def _is_clean(connection: httpx.AsyncHTTPTransport) -> bool:
-    """Say whether a connection holds nothing that came after its reply's end.
+def _is_clean(connection: Connection) -> bool:
+    """Say whether a connection holds no bytes that came after its reply's end.
 
-    Bytes that came in one packet with the end stay in h11 and would be taken for the
-    next request's answer. There is no public way to ask; a test pins this look.
+    Bytes that came in one packet with the end stay in h11 and would become the next
+    request's answer. There is no public way to ask; a test pins this look.
     """
     inner: Any = connection
     try:
@@ -244,7 +250,7 @@ def _is_clean(connection: httpx.AsyncHTTPTransport) -> bool:
 
 
 async def _shut(*connections: Closable | None) -> None:
-    """Close a connection; who is cancelled meanwhile does not leave it half closed."""
+    """Close a connection, to the end even if the caller is cancelled meanwhile."""
     closing = asyncio.ensure_future(_close(connections))
     _closings.add(closing)
     closing.add_done_callback(_closings.discard)
@@ -285,5 +291,157 @@ def _user_agent() -> str:
 def _no_certificates() -> SettingsError:
     return SettingsError(
         "The certificates that SSL_CERT_FILE or SSL_CERT_DIR name cannot be read. Set "
-        "it to a readable file in PEM format, or unset it for the usual ones."
+        "it to a readable file in PEM format, or unset it to use the default ones."
     )
+
+
+MAX_IDLE = 64
+
+_of_the_parent: list[object] = []  # kept open: closing one would disturb its loop
+
+
+class IdleStack:
+    """The idle connections of one event loop; closed when the loop shuts down."""
+
+    def __init__(self) -> None:
+        self._idle: list[Connection] = []
+        self._keeper = self._keep()
+        self._is_closed = False
+
+    def take(self) -> Connection | None:
+        """Return the newest idle connection, None if there is none."""
+        return self._idle.pop() if self._idle else None
+
+    def put(self, connection: Connection) -> bool:
+        """Keep a connection for later; False if it has to be closed instead."""
+        if self._is_closed or len(self._idle) >= MAX_IDLE:
+            return False
+        self._idle.append(connection)
+        return True
+
+    async def open(self) -> None:
+        """Begin; from now on the end of the loop closes idle connections."""
+        await anext(self._keeper)
+
+    async def aclose(self) -> None:
+        """Close the idle connections."""
+        await self._keeper.aclose()
+
+    async def _keep(self) -> AsyncGenerator[None]:
+        """Wait for the end: a loop that shuts down closes its async generators."""
+        try:
+            yield
+        finally:
+            self._is_closed = True
+            while self._idle:
+                await _shut(self._idle.pop())
+
+
+class IdleStacks:
+    """The stacks of all loops of this process."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._pid = os.getpid()
+        self._stacks: WeakKeyDictionary[asyncio.AbstractEventLoop, IdleStack] = (
+            WeakKeyDictionary()
+        )
+
+    async def of_running_loop(self) -> IdleStack:
+        """Return the stack of the running loop, made at the first call."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            self._forget_others()
+            stack = self._stacks.get(loop)
+            if stack is not None:
+                return stack
+            stack = self._stacks[loop] = IdleStack()
+        await stack.open()
+        return stack
+
+    async def aclose(self) -> None:
+        """Close the stack of the running loop."""
+        with self._lock:
+            self._forget_others()
+            stack = self._stacks.pop(asyncio.get_running_loop(), None)
+        if stack is not None:
+            await stack.aclose()
+
+    def _forget_others(self) -> None:
+        """Drop stacks of closed loops; keep the parent's after a fork, unused."""
+        if self._pid != os.getpid():
+            _of_the_parent.extend(self._stacks.items())
+            self._pid = os.getpid()
+            self._stacks.clear()
+        for loop in [loop for loop in self._stacks if loop.is_closed()]:
+            del self._stacks[loop]
+
+
+_WANTED = (
+    ("TCP_KEEPIDLE", 20),  # seconds of silence before the first question
+    ("TCP_KEEPINTVL", 10),  # seconds between questions
+    ("TCP_KEEPCNT", 3),  # questions without an answer until it is given up
+    ("TCP_NODELAY", 1),
+)
+
+SOCKET_OPTIONS = [
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *(
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        for name, value in _WANTED
+        if hasattr(socket, name)
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A proxy: its address, which may hold a password, and how it may be shown."""
+
+    shown: str
+    _url: str
+
+    @property
+    def url(self) -> str:
+        """The address as httpx takes it."""
+        return self._url
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether the way to the proxy itself is encrypted."""
+        return self._url.startswith("https:")
+
+    def __repr__(self) -> str:
+        return f"<Proxy {self.shown}>"
+
+
+def proxy_for(base_url: str) -> Proxy | None:
+    """Return the proxy that the environment names for an address.
+
+    Raises:
+        SettingsError: The environment names one that cannot be used.
+    """
+    parts = urlsplit(base_url)
+    host = parts.hostname or ""
+    if is_loopback(host) or proxy_bypass(parts.netloc):
+        return None
+    found = getproxies()
+    url = found.get(parts.scheme) or found.get("all")
+    return _checked(url, parts.scheme) if url else None
+
+
+def _checked(url: str, scheme: str) -> Proxy:
+    full = url if "://" in url else f"http://{url}"
+    try:
+        parts = urlsplit(full)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise SettingsError(
+            f"The environment names a proxy for {scheme} that cannot be used; the "
+            f"right form is {scheme.upper()}_PROXY=http://HOST:PORT. NO_PROXY lists "
+            "hosts that need none."
+        )
+    at_port = "" if port is None else f":{port}"
+    return Proxy(f"{parts.scheme}://{parts.hostname}{at_port}", full)

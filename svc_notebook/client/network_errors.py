@@ -1,7 +1,7 @@
 """Failures of sockets and of httpx as our errors, in words a user can act on.
 
-Rules: no text of a foreign error is shown unless it is known to hold neither key
-nor header; the foreign error is not kept as a cause, because its frames hold both.
+No text of a foreign error is shown unless it is known to contain neither key nor
+header. The foreign error is not kept as a cause, because its frames contain both.
 """
 
 import socket
@@ -14,7 +14,6 @@ import httpx
 
 from svc_notebook.errors import DocumentError, NoConnectionError, StreamBrokenError
 
-from .connections import Proxy
 from .transport import Lost
 
 _CHECK = "Check the base address (SVC_BASE_URL) and the network"
@@ -22,17 +21,17 @@ _CHECK = "Check the base address (SVC_BASE_URL) and the network"
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a request goes, and through which proxy."""
+    """Where a request goes, and through which proxy, "" for none."""
 
     base_url: str
-    proxy: Proxy | None
+    proxy: str
 
     @property
     def place(self) -> str:
         """Host and port, and the proxy in between, for people."""
         parts = urlsplit(self.base_url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
-        through = f" through the proxy {self.proxy.shown}" if self.proxy else ""
+        through = f" through the proxy {self.proxy}" if self.proxy else ""
         return f"{parts.hostname}:{port}{through}"
 
 
@@ -62,14 +61,15 @@ def explain_break(route: Route) -> Lost:
     """Say that the connection was lost before the end of a reply."""
     return Lost(
         error=StreamBrokenError(
-            f"The connection to {route.place} was lost before the reply's end. What "
-            "had come is kept as the error's `partial`; ask again for a whole reply."
+            f"The connection to {route.place} was lost before the end of the reply. "
+            "What came is kept as the error's `partial`; ask again for a complete "
+            "reply."
         )
     )
 
 
 def is_unanswered(problem: BaseException) -> bool:
-    """Say whether a connection was closed before anything of an answer came."""
+    """Say whether a connection was closed before any byte of an answer came."""
     if isinstance(problem, httpx.RemoteProtocolError):
         return "disconnected without sending" in str(problem)
     return isinstance(problem, (httpx.ReadError, httpx.WriteError))
@@ -79,7 +79,7 @@ def _why_refused(problem: httpx.ProxyError) -> str:
     if not str(problem).startswith("407"):
         return "the proxy refused"
     return (
-        "the proxy wants a login (status 407). Set HTTPS_PROXY to "
+        "the proxy requires a login (status 407). Set HTTPS_PROXY to "
         "http://USER:PASSWORD@HOST:PORT"
     )
 
@@ -97,7 +97,7 @@ def _closed_or_foreign(problem: BaseException, route: Route) -> Lost:
 def _unanswered(route: Route) -> NoConnectionError:
     return NoConnectionError(
         f"{route.place} closed the connection before it answered. Ask again in a "
-        "while; if it stays so, check the network and the base address."
+        "while; if it happens again, check the network and the base address."
     )
 
 
@@ -112,12 +112,12 @@ def _why_not_connected(causes: tuple[BaseException, ...]) -> tuple[str, bool]:
             )
             return reason, True
         if isinstance(cause, ssl.SSLError):
-            return "it does not speak TLS there; the port may be wrong", True
+            return "the server does not use TLS there; the port may be wrong", True
         if isinstance(cause, socket.gaierror):
-            return "there is no such host", True
+            return "no such host", True
         if isinstance(cause, ConnectionRefusedError):
             return "nothing listens there (connection refused)", False
-    return "the network gave up", False
+    return "the network failed", False
 
 
 def _no_connection(route: Route, reason: str) -> NoConnectionError:

@@ -1,69 +1,190 @@
-"""Receiving one answer: its body is read against the clock, delta by delta.
+"""Receives one answer: reads its body against the clock and makes deltas of it.
 
-Rules: silence is counted in events; an answer whose choices are all finished is not
-spoilt by what its connection does afterwards; what had come is kept, whatever went
-wrong.
+Silence is counted in events. What came is kept, whatever goes wrong, and a reply
+whose choices are all finished is complete, whatever its connection does afterwards.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from svc_notebook.errors import DocumentError, SvcError
+from svc_notebook.errors import DocumentError, StreamBrokenError, SvcError
 from svc_notebook.exchange import Exchange
-from svc_notebook.service.chunk import CallPiece, CompletionBody, Delta
+from svc_notebook.service.chunk import Assembly, Chunk, CompletionBody, Delta, to_delta
 from svc_notebook.service.fault import Fault, to_error
 from svc_notebook.service.message import printable
-from svc_notebook.wire.decode import decode_completion, decode_refusal
-from svc_notebook.wire.faults import decode_fault
-from svc_notebook.wire.text import HEAD_CHARS, not_documented
+from svc_notebook.wire.decode import (
+    EventDecoder,
+    decode_completion,
+    decode_fault,
+    not_documented,
+)
+from svc_notebook.wire.sse import HEAD_CHARS, Decoder, Event
 
 from .deadlines import Clocks, Left, timed_out
-from .stream_reader import StreamReading, from_zero, no_reply, too_few, unfinished
 from .transport import Answer, Head, Lost
 
+_OK = 200
 _STREAM_TYPE = "text/event-stream"
 _PAGE_TYPE = "text/html"
-_BLANK = b" \t\r\n\xef\xbb\xbf"
-_LOOK_BYTES = 1024
+_BLANK = b" \t\r\n\xef\xbb\xbf"  # a BOM, too
 _WHOLE_STARTS = b'{["<'
+_DONE = "[DONE]"  # doc: Response, streamed
+_STREAM_EVENTS = frozenset({"", "message", "error"})
 
 
-class WholeReading:
-    """Reads a reply in one piece (doc: Completion).
+class ReplyReader:
+    """Reads the body of a reply: events, or JSON in one piece.
+
+    The first bytes and the content type say which of them it is, because services
+    answer a request for a stream in one piece, or the other way round.
+
+    Args:
+        is_streamed: Whether a stream was asked for.
+        status: HTTP status.
+        content_type: As sent.
+        n_choices: Choices that were asked for.
 
     Attributes:
-        error, is_done: As for a stream.
-        n_events: Always 0, since a piece of JSON tells nothing until it is whole.
+        error: What went wrong; None so far.
+        is_done: Whether there is nothing more to read.
+        n_events: Events so far, without comments; JSON in one piece has none.
     """
 
-    n_events = 0
-    n_chunks = 0
-    is_finished = False
-
     def __init__(
-        self, *, status: int = 200, content_type: str = "", n_choices: int = 1
+        self,
+        *,
+        is_streamed: bool,
+        status: int = _OK,
+        content_type: str = "",
+        n_choices: int = 1,
     ) -> None:
         self.error: SvcError | None = None
         self.is_done = False
-        self._n_choices = n_choices
+        self.n_events = 0
+        self._is_streamed = is_streamed
         self._status = status
         self._content_type = content_type
-        self._pieces: list[bytes] = []
-        self._body: CompletionBody | None = None
+        self._n_choices = n_choices
+        self._is_events: bool | None = None  # None until the first byte
+        self._pieces: list[bytes] = []  # of JSON; of events only the first
+        self._events = Decoder()
+        self._chunks = EventDecoder(content_type=content_type)
+        self._assembly = Assembly()
+        self._whole: CompletionBody | None = None
 
     def feed(self, piece: bytes) -> list[Delta]:
-        """Take the next bytes; nothing can be shown yet."""
-        self._pieces.append(piece)
-        return []
+        """Take the next bytes and return what they add."""
+        if self._is_events is None:
+            piece = piece.lstrip(_BLANK)
+            if not piece:
+                return []
+            self._is_events = self._looks_like_events(piece[:1])
+            self._pieces.append(piece)
+        elif not self._is_events:
+            self._pieces.append(piece)
+        return self._take_events(piece) if self._is_events else []
 
     def end(self) -> list[Delta]:
-        """Read the whole and return its choices as deltas."""
+        """Take note that the body has ended and return what was held back."""
+        if self._is_events is None:
+            self._is_events = self._is_streamed
+        if not self._is_events:
+            return self._read_whole()
+        if self.n_events == 0 and self._pieces and self._is_other_type():
+            self.error = self._not_documented("with text that is not a stream")
+        return self._close()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every choice that was asked for has its finish reason."""
+        has_all = self._assembly.n_choices >= self._n_choices
+        return has_all and self._assembly.is_finished
+
+    @property
+    def n_chunks(self) -> int:
+        """Chunks so far."""
+        return self._assembly.n_chunks
+
+    def body(self) -> CompletionBody | None:
+        """Return what has come so far; None if no choice has begun."""
+        if self._assembly.n_choices:
+            return self._assembly.body()
+        return self._whole
+
+    def _looks_like_events(self, first: bytes) -> bool:
+        is_stream = self._is_streamed or _STREAM_TYPE in self._content_type.lower()
+        is_page = _PAGE_TYPE in self._content_type.lower()
+        return is_stream and not is_page and first not in _WHOLE_STARTS
+
+    def _is_other_type(self) -> bool:
+        content_type = self._content_type.lower()
+        return bool(content_type) and _STREAM_TYPE not in content_type
+
+    def _not_documented(self, reason: str, body: bytes | None = None) -> DocumentError:
+        return not_documented(
+            reason,
+            b"".join(self._pieces) if body is None else body,
+            status=self._status,
+            content_type=self._content_type,
+        )
+
+    def _take_events(self, piece: bytes) -> list[Delta]:
+        deltas: list[Delta] = []
+        try:
+            for event in self._events.feed(piece):
+                if self.is_done:
+                    break
+                if _is_keep_alive(event):
+                    continue
+                self.n_events += 1
+                deltas += self._take(event)
+        except DocumentError as found:
+            self._fail(found)
+        return deltas
+
+    def _take(self, event: Event) -> list[Delta]:
+        if event.data.strip() == _DONE:
+            return self._close(has_done=True)
+        found = self._chunks.decode(event)
+        if isinstance(found, Fault):
+            self._fail(to_error(found, status=_OK))
+            return self._flush()
+        for delta in found.deltas:
+            if (delta.text or delta.calls) and self._assembly.has_ended(delta.index):
+                reason = "with more text after the end of a choice"
+                raise self._not_documented(reason, event.data.encode())
+        return self._add(found)
+
+    def _add(self, chunk: Chunk) -> list[Delta]:
+        self._assembly.add(chunk)
+        return list(chunk.deltas)
+
+    def _flush(self) -> list[Delta]:
+        chunk = self._chunks.flush()
+        return self._add(chunk) if chunk.deltas else []
+
+    def _close(self, *, has_done: bool = False) -> list[Delta]:
+        """End a stream, and say what it lacks."""
+        deltas = self._flush()
         self.is_done = True
-        body = b"".join(self._pieces)
-        self._pieces.clear()
+        if self.error is None:
+            self.error = self._problem(has_done=has_done)
+        return deltas
+
+    def _problem(self, *, has_done: bool) -> SvcError | None:
+        n_choices = self._assembly.n_choices
+        if self.is_finished:
+            return _failed(self._assembly.body())
+        if has_done and self._assembly.is_finished:
+            return self._too_few(n_choices)
+        return _cut_short(has_text=n_choices > 0)
+
+    def _read_whole(self) -> list[Delta]:
+        """Read JSON in one piece (doc: Completion)."""
+        self.is_done = True
         try:
             found = decode_completion(
-                body,
+                b"".join(self._pieces),
                 status=self._status,
                 content_type=self._content_type,
             )
@@ -73,198 +194,74 @@ class WholeReading:
         if isinstance(found, Fault):
             self.error = to_error(found, status=self._status)
             return []
-        self._body = self._numbered(found, refusal=decode_refusal(body))
-        return list(_deltas_of(self._body))
-
-    def _numbered(self, found: CompletionBody, *, refusal: str) -> CompletionBody:
-        """Return the reply, counted from 0; note what it lacks."""
-        n_came = len(found.choices)
-        if n_came < self._n_choices:
-            self.error = too_few(
-                n_came, self._n_choices, self._content_type, status=self._status
-            )
-            return found
-        if not all(each.finish_reason for each in found.choices):
-            self.error = unfinished(self._content_type, status=self._status)
+        self._whole = found
+        if len(found.choices) < self._n_choices:
+            self.error = self._too_few(len(found.choices))
+        elif not all(each.finish_reason for each in found.choices):
+            self.error = self._unfinished()
         else:
-            self.error = no_reply(found, self._content_type, refusal=refusal)
-        return from_zero(found)
+            self.error = _failed(found)
+        return [to_delta(each) for each in found.choices]
 
-    def body(self) -> CompletionBody | None:
-        """Return the reply; None before its end."""
-        return self._body
-
-
-def _deltas_of(body: CompletionBody) -> Iterator[Delta]:
-    for choice in body.choices:
-        yield Delta(
-            index=choice.index,
-            text=choice.text,
-            calls=tuple(
-                CallPiece(
-                    index=at,
-                    id=call.id,
-                    name=call.function.name,
-                    arguments=call.function.arguments,
-                )
-                for at, call in enumerate(choice.tool_calls)
-            ),
-            finish_reason=choice.finish_reason,
+    def _too_few(self, n_came: int) -> DocumentError:
+        n_asked = self._n_choices
+        return DocumentError(
+            f"The service sent {n_came} of the {n_asked} choices that were requested "
+            f"(n={n_asked}). They are kept as the error's `partial`. Ask again with a "
+            f"smaller n, or ask {n_asked} times (doc: Request body).",
+            status=self._status,
+            content_type=self._content_type,
         )
 
+    def _unfinished(self) -> DocumentError:
+        return DocumentError(
+            "The service sent a reply without a finish reason, so it may be cut short. "
+            "What came is kept as the error's `partial`; ask again for a complete "
+            "reply (doc: Completion, choices).",
+            status=self._status,
+            content_type=self._content_type,
+        )
 
-class BodyReading:
-    """Reads a body, and finds out by its first bytes what it is.
+    def _fail(self, error: SvcError) -> None:
+        self.error = error
+        self.is_done = True
 
-    Args:
-        is_streamed: Whether a stream was asked for.
-        status: HTTP status.
-        content_type: As sent.
-        n_choices: Choices that were asked for.
+
+def _is_keep_alive(event: Event) -> bool:
+    """Say whether an event only keeps the connection open, as an `event: ping` does.
+
+    The service's events are data-only (doc: Response, streamed), so an event with
+    another name belongs to the reply only if it looks like a chunk.
     """
+    start = event.data.lstrip()[:1]
+    return not start or (event.type not in _STREAM_EVENTS and start not in "{[")
 
-    def __init__(
-        self, *, is_streamed: bool, status: int, content_type: str, n_choices: int
-    ) -> None:
-        self._is_streamed = is_streamed
-        self._status = status
-        self._content_type = content_type
-        self._is_stream_type = _STREAM_TYPE in content_type.lower()
-        self._stream = StreamReading(content_type=content_type, n_choices=n_choices)
-        self._whole = WholeReading(
-            status=status, content_type=content_type, n_choices=n_choices
+
+def _failed(body: CompletionBody) -> SvcError | None:
+    """Return the error for a reply that ended because the service failed."""
+    if all(each.finish_reason != "error" for each in body.choices):
+        return None
+    said = Fault(message="the reply ends with finish_reason 'error'")
+    return to_error(said, status=_OK)
+
+
+def _cut_short(*, has_text: bool) -> StreamBrokenError:
+    if not has_text:
+        return StreamBrokenError(
+            "The service sent an empty reply: a stream without any text and without a "
+            "finish reason. Ask again (doc: Response, streamed)."
         )
-        self._start = b""
-        self._chosen: StreamReading | WholeReading | None = None
-
-    def feed(self, piece: bytes) -> list[Delta]:
-        """Take the next bytes and return what they add."""
-        if self._chosen is not None:
-            return self._chosen.feed(piece)
-        self._start += piece
-        first = self._start.lstrip(_BLANK)[:1]
-        if not first:  # one blank stands for many
-            self._start = self._start[-_LOOK_BYTES:]
-            return []
-        self._chosen = self._choose(first)
-        return self._chosen.feed(self._start)
-
-    def end(self) -> list[Delta]:
-        """Take note that the body has ended and return what was held back."""
-        deltas = self._reading.end()
-        if self._is_no_stream():
-            self._stream.error = not_documented(
-                "with something that is no stream",
-                self._start,
-                status=self._status,
-                content_type=self._content_type,
-            )
-        return deltas
-
-    def _is_no_stream(self) -> bool:
-        """Say whether a text without events came, under another label."""
-        is_read_as_stream = self._reading is self._stream
-        has_text = bool(self._start.strip(_BLANK))
-        is_labelled = bool(self._content_type) and not self._is_stream_type
-        has_events = self._stream.n_events > 0
-        return is_read_as_stream and is_labelled and has_text and not has_events
-
-    @property
-    def _reading(self) -> StreamReading | WholeReading:
-        if self._chosen is not None:
-            return self._chosen
-        return self._stream if self._is_streamed else self._whole
-
-    def _choose(self, first: bytes) -> StreamReading | WholeReading:
-        is_stream = self._is_streamed or self._is_stream_type
-        is_page = _PAGE_TYPE in self._content_type.lower()
-        is_whole = is_page or (bool(first) and first in _WHOLE_STARTS)
-        return self._stream if is_stream and not is_whole else self._whole
-
-    @property
-    def error(self) -> SvcError | None:
-        """What went wrong; None so far."""
-        return self._reading.error
-
-    @property
-    def is_done(self) -> bool:
-        """Whether there is nothing more to read."""
-        return self._reading.is_done
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether every choice that was asked for has its finish reason."""
-        return self._reading.is_finished
-
-    @property
-    def n_events(self) -> int:
-        """Events so far; comments are none, and JSON in one piece has none."""
-        return self._reading.n_events
-
-    @property
-    def n_chunks(self) -> int:
-        """Chunks so far."""
-        return self._reading.n_chunks
-
-    def body(self) -> CompletionBody | None:
-        """Return what has come so far; None if no choice has begun."""
-        return self._reading.body()
-
-
-_REDIRECTS = range(300, 400)
-_NOT_MODIFIED = 304
-
-
-def is_redirect(status: int) -> bool:
-    """Say whether a status sends the asker elsewhere."""
-    return status in _REDIRECTS
-
-
-def redirected(head: Head) -> DocumentError:
-    """Build the error for a redirect."""
-    return DocumentError(
-        _to_nowhere(head.status) if not head.location else _to(head),
-        status=head.status,
-        content_type=head.content_type,
+    return StreamBrokenError(
+        "The reply was cut short: the stream ended without a finish reason. What "
+        "came is kept as the error's `partial`; ask again for a complete reply "
+        "(doc: Response, streamed)."
     )
-
-
-def _to(head: Head) -> str:
-    return (
-        f"The service answered with a redirect (status {head.status}) to "
-        f"{_shown(head.location)}. It was not followed: neither the API key nor the "
-        "prompt is sent to another address. If that address is right, set SVC_BASE_URL "
-        "to it, with https and ending with /v1 (doc: Versioning)."
-    )
-
-
-def _to_nowhere(status: int) -> str:
-    what = (
-        "with status 304 (not modified), as if a stored copy had been asked about"
-        if status == _NOT_MODIFIED
-        else f"with a redirect (status {status}) that names no address"
-    )
-    return (
-        f"The service answered {what}. No reply came. Check that SVC_BASE_URL is the "
-        "service's address, ending with /v1, and that no proxy or cache answers in its "
-        "place (doc: Errors)."
-    )
-
-
-def _shown(location: str) -> str:
-    """Return where a redirect leads, without its query or anything unprintable."""
-    try:
-        parts = urlsplit(location)
-    except ValueError:
-        return "an address that cannot be read"
-    place = f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
-    return printable(f"{place}{parts.path}"[:HEAD_CHARS]) or "nowhere"
 
 
 DRAIN_S = 0.05  # for the end after [DONE], so that the connection can be used again
 AFTER_FINISH_S = 2.0  # for usage and [DONE] after the last finish reason
 MAX_FAULT_BYTES = 2 * 1024 * 1024
-_FAULT_S = 5.0  # the status says what matters; its words are not waited for longer
+_FAULT_S = 5.0  # the status says what matters; the error body gets no more time
 _END_OF_SUCCESS = 300
 
 
@@ -293,7 +290,7 @@ class Receiving:
         self._clock = clock
         self._event_s = clock()
         self._finished_s: float | None = None
-        self._reading = BodyReading(
+        self._reader = ReplyReader(
             is_streamed=is_streamed,
             status=answer.head.status,
             content_type=answer.head.content_type,
@@ -306,27 +303,27 @@ class Receiving:
         """Read the body to its end, and show what comes.
 
         Args:
-            show: Told each delta.
+            show: Called with each delta.
             sent_s: When the request was sent, by the clock.
 
         Returns:
             What went wrong, if anything did.
         """
-        reading = self._reading
-        while not reading.is_done:
+        reader = self._reader
+        while not reader.is_done:
             left = self._left(sent_s)
             piece = await self._answer.read(within_s=max(left.left_s, 0.0))
             if piece is None or isinstance(piece, Lost):
-                if not reading.is_finished:
+                if not reader.is_finished:
                     return piece or Lost(error=timed_out(left))
                 piece = b""
-            n_events = reading.n_events
-            for delta in reading.feed(piece) if piece else reading.end():
+            n_events = reader.n_events
+            for delta in reader.feed(piece) if piece else reader.end():
                 show(delta)
-            if reading.n_events > n_events:
+            if reader.n_events > n_events:
                 self._event_s = self._clock()
-        if reading.error is not None:
-            return Lost(error=reading.error, is_lasting=True)
+        if reader.error is not None:
+            return Lost(error=reader.error, is_lasting=True)
         return None
 
     async def refusal(self, *, sent_s: float) -> Lost | None:
@@ -338,31 +335,31 @@ class Receiving:
         head = self._answer.head
         if head.status < _END_OF_SUCCESS:
             return None
-        if is_redirect(head.status):
-            return Lost(error=redirected(head), is_lasting=True)
+        if head.status in _REDIRECTS:
+            return Lost(error=_redirected(head), is_lasting=True)
         within_s = min(self._left(sent_s).left_s, _FAULT_S)
         fault = decode_fault(await self._fault_body(within_s))
         error = to_error(fault, status=head.status, retry_after_s=head.retry_after_s)
         return Lost(error=error)
 
     async def close(self) -> None:
-        """Let go of the answer."""
-        is_whole = self._reading.is_done or self._answer.head.status >= _END_OF_SUCCESS
+        """Release the connection."""
+        is_whole = self._reader.is_done or self._answer.head.status >= _END_OF_SUCCESS
         await self._answer.close(within_s=DRAIN_S if is_whole else 0.0)
 
     @property
     def n_chunks(self) -> int:
         """Chunks so far."""
-        return self._reading.n_chunks
+        return self._reader.n_chunks
 
     def body(self) -> CompletionBody | None:
         """Return what has come so far; None if no choice has begun."""
-        return self._reading.body()
+        return self._reader.body()
 
     def _left(self, sent_s: float) -> Left:
         now_s = self._clock()
         left = self._clocks.for_body(now_s, sent_s=sent_s, event_s=self._event_s)
-        if not self._reading.is_finished:
+        if not self._reader.is_finished:
             return left
         if self._finished_s is None:
             self._finished_s = now_s
@@ -381,6 +378,43 @@ class Receiving:
             pieces.append(piece)
             n_bytes += len(piece)
         return b"".join(pieces)
+
+
+_REDIRECTS = range(300, 400)
+_NOT_MODIFIED = 304
+
+
+def _redirected(head: Head) -> DocumentError:
+    """Build the error for a redirect: the key and the prompt stay where they are."""
+    if head.location:
+        message = (
+            f"The service answered with a redirect (status {head.status}) to "
+            f"{_shown(head.location)}. It was not followed: neither the API key nor "
+            "the prompt is sent to another address. If that address is right, set "
+            "SVC_BASE_URL to it, with https and ending with /v1 (doc: Versioning)."
+        )
+    else:
+        what = (
+            "status 304 (not modified), which answers a question about a stored copy"
+            if head.status == _NOT_MODIFIED
+            else f"a redirect (status {head.status}) that names no address"
+        )
+        message = (
+            f"The service answered with {what}. No reply came. Check that SVC_BASE_URL "
+            "is the service's address, ending with /v1, and that no proxy or cache "
+            "answers in its place (doc: Errors)."
+        )
+    return DocumentError(message, status=head.status, content_type=head.content_type)
+
+
+def _shown(location: str) -> str:
+    """Return where a redirect leads, without its query or anything unprintable."""
+    try:
+        parts = urlsplit(location)
+    except ValueError:
+        return "an address that cannot be read"
+    place = f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
+    return printable(f"{place}{parts.path}"[:HEAD_CHARS]) or "nowhere"
 
 
 _STATES = {"ok": "ended", "error": "failed", "cancelled": "stopped"}

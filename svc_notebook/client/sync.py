@@ -13,7 +13,7 @@ from typing import Self, Unpack
 from weakref import finalize
 
 from svc_notebook.completion import Completion
-from svc_notebook.credentials import Key
+from svc_notebook.credentials import Key, to_key
 from svc_notebook.errors import MissingKeyError, SvcError
 from svc_notebook.exchange import Origin, Sink
 from svc_notebook.service.message import Prompt
@@ -26,7 +26,6 @@ from .attempts import Waiting, Watch
 from .exchange_record import Answerer
 from .portal import open_portal, portal
 from .rate_limit import Due, Gates, Room
-from .redact import to_key
 from .retry import INTERACTIVE, Policy
 from .runtime import REAL, World
 from .streams import CompletionStream, SyncQueue

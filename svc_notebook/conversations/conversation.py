@@ -12,14 +12,13 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 from uuid import uuid4
 
-from svc_notebook.budget import MaxTokens
 from svc_notebook.completion import Completion
 from svc_notebook.display.transcript import transcript
 from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.exchange import Exchange, Origin, OriginKind
 from svc_notebook.service.params import Params, with_params
 from svc_notebook.service.request import CompletionRequest, check_model
-from svc_notebook.tokens import estimate_prompt_tokens
+from svc_notebook.tokens import MaxTokens, estimate_prompt_tokens
 from svc_notebook.tools.permissions import Permit, ToolParams, take_permit, to_offer
 from svc_notebook.tools.rounds import RoundsInterrupted
 from svc_notebook.tools.toolbox import Toolbox

@@ -11,13 +11,6 @@ from typing import Any
 
 import msgspec
 
-from svc_notebook.budget import (
-    MARGIN_TOKENS,
-    REPLY_TOKENS,
-    MaxTokens,
-    in_force,
-    room_for_reply,
-)
 from svc_notebook.completion import Completion, footer, marks
 from svc_notebook.display.tool_calls import Step
 from svc_notebook.errors import ParameterError
@@ -26,7 +19,14 @@ from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.chunk import Choice
 from svc_notebook.service.message import Message
 from svc_notebook.service.request import CompletionRequest, build_request
-from svc_notebook.tokens import estimate_prompt_tokens
+from svc_notebook.tokens import (
+    MARGIN_TOKENS,
+    REPLY_TOKENS,
+    MaxTokens,
+    estimate_prompt_tokens,
+    in_force,
+    room_for_reply,
+)
 
 from .history import History, State, Turn, Version
 

@@ -13,9 +13,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from svc_notebook.exchange import Exchange, Failure, Origin
+from svc_notebook.exchange import CUT_REASONS, Exchange, Failure, Origin
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.params import DEFAULT_MAX_TOKENS
+from svc_notebook.service.params import PARAMS as REQUEST_PARAMS
 from svc_notebook.service.request import CompletionRequest
 
 from .columns import Batch, Column, Dtype, Scalar, to_instant
@@ -157,7 +158,7 @@ def cuts(batch: Batch) -> list[Scalar]:
     return [
         choice
         and (
-            choice.finish_reason == "length"
+            choice.finish_reason in CUT_REASONS
             or (
                 (estimated if counted is None else counted)
                 >= (DEFAULT_MAX_TOKENS if allowed is None else allowed)
@@ -386,23 +387,26 @@ MODEL: tuple[Column[Reply], ...] = (
         read_all=lambda batch: batch.of_part("body", attrgetter("created")),
     ),
 )
-PARAMS: tuple[Column[Reply], ...] = (
-    _param("temperature", "Float64"),
-    _param("top_p", "Float64"),
-    _param("max_tokens", "Int64"),
-    _param("n", "Int64"),
-    Column(
-        name="stop",
-        dtype="string",
-        read=lambda row: stop_text(row.request.params.get("stop")),
-        doc="as sent, as JSON text; missing = not sent",
-        read_all=lambda batch: list(map(stop_text, sent(batch, "stop"))),
-    ),
-    _param("presence_penalty", "Float64"),
-    _param("frequency_penalty", "Float64"),
-    _param("repetition_penalty", "Float64"),
-    _param("user", "string"),
-)
+_DTYPES: dict[str, Dtype] = {"float": "Float64", "integer": "Int64"}
+_LEADING = ("temperature", "top_p")  # the other parameters in the table's order
+
+
+def _param_columns() -> Iterator[Column[Reply]]:
+    """Make a column of each parameter of the one table."""
+    for param in sorted(REQUEST_PARAMS, key=lambda each: each.name not in _LEADING):
+        if param.kind != "stops":
+            yield _param(param.name, _DTYPES.get(param.kind, "string"))
+            continue
+        yield Column(
+            name="stop",
+            dtype="string",
+            read=lambda row: stop_text(row.request.params.get("stop")),
+            doc="as sent, as JSON text; missing = not sent",
+            read_all=lambda batch: list(map(stop_text, sent(batch, "stop"))),
+        )
+
+
+PARAMS: tuple[Column[Reply], ...] = tuple(_param_columns())
 PROMPT: tuple[Column[Reply], ...] = (
     Column(
         name="system",

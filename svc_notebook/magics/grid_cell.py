@@ -4,13 +4,12 @@ Rules: the machinery is the sweep's; the line only says which lists there are; t
 variables are put in once, before.
 """
 
-from svc_notebook.budget import in_force
 from svc_notebook.errors import CutError, ParameterError
 from svc_notebook.service.message import to_messages
 from svc_notebook.session import Session
 from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run import Run
-from svc_notebook.tokens import estimate_prompt_tokens
+from svc_notebook.tokens import estimate_prompt_tokens, in_force
 
 from .options import SvcOptions
 from .prompt import Wanted

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from svc_notebook.budget import MaxTokens
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import PARAMS, Param
+from svc_notebook.tokens import MaxTokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

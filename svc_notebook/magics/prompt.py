@@ -18,15 +18,20 @@ from unicodedata import normalize
 
 import msgspec
 
-from svc_notebook.budget import MaxTokens, in_force
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.turn_requests import NextTurn
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Origin
+from svc_notebook.service.checks import did_you_mean
 from svc_notebook.service.request import CompletionRequest, build_request
-from svc_notebook.template import did_you_mean, fill
-from svc_notebook.tokens import estimate_prompt_tokens, estimate_tokens
+from svc_notebook.template import fill
+from svc_notebook.tokens import (
+    MaxTokens,
+    estimate_prompt_tokens,
+    estimate_tokens,
+    in_force,
+)
 from svc_notebook.tools.results import cut_table, is_pandas
 
 from .options import SvcOptions

@@ -16,7 +16,6 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 from traitlets import All, Enum, Unicode, observe
 
-from svc_notebook.budget import check_parts
 from svc_notebook.completion import Completion, on_params, on_reply
 from svc_notebook.display.live import Screen
 from svc_notebook.display.reply import Final
@@ -32,6 +31,7 @@ from svc_notebook.panels.panel import panel
 from svc_notebook.service.catalogue import MODELS
 from svc_notebook.session import Session, current
 from svc_notebook.sweeps.side_by_side import run_side_by_side
+from svc_notebook.tokens import check_budget
 from svc_notebook.tools.toolbox import Toolbox
 
 from . import subcommands as commands
@@ -164,7 +164,7 @@ class SvcMagics(SvcTraits, Magics):
             answers=self.session.reused if options.is_reused else None,
         )
         if len(toolbox):
-            check_parts(step.request)
+            check_budget(step.request)
         has_rounds = any(tool.function is not None for tool in toolbox)
         stream = None if has_rounds else start(step.request, origin=step.origin)
         growing = Growing.open(
@@ -331,9 +331,8 @@ def _hint_at_model(error: UnknownModelError, model: str) -> None:
 
 
 def _cut_error(completion: Completion) -> CutError:
-    is_sure = any(each.finish_reason == "length" for each in completion.choices)
     error = CutError(
-        f"The reply was {'cut' if is_sure else 'probably cut'} and --strict asks for a "
+        f"The reply was {completion.exchange.cut_mark} and --strict asks for a "
         "whole one. Give it more room with --max-tokens, or ask for less; svc.last() "
         "holds what came (doc: Limits)."
     )

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from svc_notebook.budget import MaxTokens
 from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
 from svc_notebook.display.reply import Final
@@ -25,7 +24,7 @@ from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.service.tool import ToolCall
 from svc_notebook.session import Session
-from svc_notebook.tokens import estimate_prompt_tokens
+from svc_notebook.tokens import MaxTokens, estimate_prompt_tokens
 from svc_notebook.tools.call import ToolRun
 from svc_notebook.tools.permissions import (
     MAX_ROUNDS,

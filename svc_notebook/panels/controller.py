@@ -11,7 +11,6 @@ from dataclasses import replace
 from threading import RLock, Thread, get_ident
 from typing import Any
 
-from svc_notebook.budget import room_for_reply
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.export import to_entries
 from svc_notebook.conversations.turn_requests import NextTurn, fit
@@ -21,6 +20,7 @@ from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.message import Message
 from svc_notebook.session import Session
+from svc_notebook.tokens import room_for_reply
 from svc_notebook.tools.permissions import Decision, Permit, Proposal, Remembered
 from svc_notebook.tools.toolbox import Toolbox
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from svc_notebook.budget import MaxTokens
 from svc_notebook.conversations.export import marks_of
 from svc_notebook.conversations.history import History, Turn, Version
 from svc_notebook.display.markup import to_text
@@ -18,16 +17,12 @@ from svc_notebook.display.transcript import reply_html
 from svc_notebook.service.catalogue import MODELS
 from svc_notebook.service.params import PARAMS, Param, check, unknown_param
 from svc_notebook.service.request import check_model
+from svc_notebook.tokens import MaxTokens
 
+_LAST = ("stop", "n")
 OFFERED = (
-    "max_tokens",
-    "temperature",
-    "top_p",
-    "presence_penalty",
-    "frequency_penalty",
-    "repetition_penalty",
-    "stop",
-    "n",
+    *(each.name for each in PARAMS if each.is_offered and each.name not in _LAST),
+    *_LAST,
 )
 _WORDS = ("fit", "service")
 _STEPS = {"repetition_penalty": 0.01, "top_p": 0.01}

@@ -1,7 +1,6 @@
 """The models that the document names, and their limits (doc: Versioning, Limits).
 
-Rules: every number stands in the document; what it does not show is None, never
-a guess. Ids may grow: an id that is not listed is not an error here.
+What the document does not show is None, never a guess. Other model ids are allowed.
 """
 
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """One model id, with what the document says of it.
+    """One model id, with what the document says about it.
 
     Attributes:
         id: As sent in `model`.

@@ -1,9 +1,7 @@
-"""Chunks of a streamed answer, and how they make one (doc: Stream chunk).
+"""Replies, whole and in chunks, and how chunks make a reply (doc: Stream chunk).
 
-Rules: pure; text is joined exactly and never normalised; choices are kept apart
-by index; pieces of tool calls are joined by index and never glued to another
-call; what is said again is not added again; an answer is finished when a finish
-reason was seen on every choice.
+Text is joined exactly and never normalised; pieces of a tool call are never joined
+to another call.
 """
 
 import json
@@ -39,7 +37,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class CompletionBody(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What came back for one request (doc: Completion).
+    """A reply as the service sent it, or as far as it came (doc: Completion).
 
     Attributes:
         id: Completion identifier.
@@ -72,7 +70,24 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     calls: tuple[CallPiece, ...] = ()
     finish_reason: str | None = None
-    refusal: str = ""  # no field of the document, but nothing to overlook
+
+
+def to_delta(choice: Choice) -> Delta:
+    """Return a whole choice as if it came in one chunk."""
+    return Delta(
+        index=choice.index,
+        text=choice.text,
+        calls=tuple(
+            CallPiece(
+                index=at,
+                id=call.id,
+                name=call.function.name,
+                arguments=call.function.arguments,
+            )
+            for at, call in enumerate(choice.tool_calls)
+        ),
+        finish_reason=choice.finish_reason,
+    )
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,15 +96,12 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         id, created, model, usage: As sent; None where left out.
         deltas: New content.
-        wholes: Content that is no addition: the whole message of a choice, which the
-            document shows for answers in one piece only.
     """
 
     id: str | None = None
     created: int | None = None
     model: str | None = None
     deltas: tuple[Delta, ...] = ()
-    wholes: tuple[Delta, ...] = ()
     usage: Usage | None = None
 
 
@@ -102,7 +114,7 @@ class _OpenCall:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the arguments so far are an object from beginning to end."""
+        """Whether the arguments so far are a complete object."""
         if not self.arguments or not self.arguments[-1].rstrip().endswith("}"):
             return False
         try:
@@ -111,15 +123,10 @@ class _OpenCall:
             return False
 
     def take(self, piece: CallPiece) -> None:
-        """Add a piece, or nothing of it that was said before."""
-        name, arguments = piece.name or "", piece.arguments
-        # Two letters alike may begin a name; only more than that is a repetition.
-        is_more = len(name) > 1 or bool(arguments) or any(self.arguments)
-        if not (is_more and name == self.name):
-            self.name += name
-        is_object = arguments.startswith("{") and self.is_whole
-        if not (is_object and arguments == "".join(self.arguments)):
-            self.arguments.append(arguments)
+        """Add a piece; some services repeat the name in each."""
+        if piece.name and piece.name != self.name:
+            self.name += piece.name
+        self.arguments.append(piece.arguments)
 
 
 @dataclass(slots=True)
@@ -163,7 +170,7 @@ class _OpenChoice:
         if newest and piece.id and newest.id and piece.id != newest.id:
             return self.by_id.get(piece.id)
         if newest and piece.name and not newest.id and newest.is_whole:
-            return None  # without ids, a name behind whole arguments begins a call
+            return None  # without ids, a name after complete arguments begins a call
         return newest
 
     def close(self, index: int) -> Choice:
@@ -187,10 +194,7 @@ class _OpenChoice:
 
 
 class Assembly:
-    """An answer in the making.
-
-    Add chunks in the order they came; read `body()` at any time.
-    """
+    """A reply that is put together from chunks, in the order they came."""
 
     def __init__(self) -> None:
         self._choices: dict[int, _OpenChoice] = {}
@@ -211,13 +215,23 @@ class Assembly:
             self._choices.setdefault(delta.index, _OpenChoice()).add(delta)
 
     @property
+    def n_choices(self) -> int:
+        """Choices that began."""
+        return len(self._choices)
+
+    @property
     def is_finished(self) -> bool:
         """Whether every choice that began has a finish reason."""
         choices = self._choices.values()
         return bool(choices) and all(each.finish_reason for each in choices)
 
+    def has_ended(self, index: int) -> bool:
+        """Whether this choice has a finish reason."""
+        choice = self._choices.get(index)
+        return choice is not None and choice.finish_reason is not None
+
     def body(self) -> CompletionBody:
-        """Return what has come so far in the shape of a whole answer."""
+        """Return what has come so far in the shape of a whole reply."""
         return CompletionBody(
             id=self._id,
             created=self._created,

@@ -1,8 +1,6 @@
 """Faults: the service's error body and its statuses (doc: Errors, Error body).
 
-Rules: pure; what the service said stays verbatim in the attributes, up to 1000
-characters each; the message adds what is allowed and the next step; a message stays
-under 4 kB.
+An error quotes the service and adds the next step; its message stays under 4 kB.
 """
 
 import msgspec
@@ -16,6 +14,7 @@ from svc_notebook.errors import (
     UnknownModelError,
 )
 
+from .checks import shorten
 from .message import printable
 
 SHOWN_CHARS = 700
@@ -24,14 +23,14 @@ _SHOWN_PARAM_CHARS = 100
 _TIMEOUT_STATUS = 408
 _SERVER_STATUS = 500
 UNAUTHORIZED = 401
-"""The key was refused: no other request with it can fare better (doc: Errors)."""
+"""The key was refused, so every other request with it fails, too (doc: Errors)."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """The service's error body (doc: Error body).
 
     Attributes:
-        message: Human-readable description; "" if there was none to read.
+        message: Human-readable description; "" if there is none.
         type, param, code: As sent; None where null or absent.
     """
 
@@ -50,10 +49,10 @@ _KINDS: dict[int, type[ServiceError]] = {
 _NEXT_STEPS = {
     401: """\
 The API key is invalid or revoked. Set SVC_API_KEY to a valid key from the key section \
-of the service's dashboard, and check that it is whole""",
+of the service's dashboard, and check that it is complete""",
     403: """\
-The API key lacks permission for this request. Use another key, or ask the account's \
-holder for the permission""",
+The API key lacks permission for this request. Use another key, or ask the holder of \
+the account for the permission""",
     404: """\
 Either the model id is unknown to the service (`%svc models` lists the documented \
 ones) or the base address is wrong (it ends with /v1). Check both""",
@@ -61,23 +60,23 @@ ones) or the base address is wrong (it ends with /v1). Check both""",
 A rate limit was exceeded. Wait and ask again, or send fewer requests per second and \
 minute (doc: Rate limits per model)""",
     511: """\
-The network wants a login before it lets anything through, as in a hotel. Open a page \
-in a browser and log in there, then ask again; the service was not reached""",
+The network requires a login, as in a hotel; the service was not reached. Open a page \
+in a browser, log in there and ask again""",
 }
 _REFUSED = """\
-The request was refused and would be refused again. Change what the message names"""
-_FAILED = "The service failed. Ask again in a while"
+The same request would be refused again. Change what the message names"""
+_FAILED = "The service failed. Ask again later"
 
 
 def to_error(
     fault: Fault, *, status: int, retry_after_s: float | None = None
 ) -> ServiceError:
-    """Make the error that a status and an error body stand for (doc: Errors).
+    """Make the error for a status and an error body (doc: Errors).
 
     Args:
-        fault: The error body as it could be read.
+        fault: The error body, as far as it could be read.
         status: HTTP status; 200 for an error inside a stream.
-        retry_after_s: Seconds the service asked to wait.
+        retry_after_s: Seconds that the service asks to wait.
     """
     kind = _KINDS.get(status) or _by_class(status)
     next_step = _NEXT_STEPS.get(
@@ -99,10 +98,10 @@ def to_error(
 
 
 def _shown(text: str, n_chars: int) -> str:
-    """Return the beginning of what the service said, printable line by line."""
+    """Return the beginning of what the service said, in printable lines."""
     lines = text[: n_chars + 1].splitlines()
     shown = "\n".join(printable(line) for line in lines)
-    return shown if len(shown) <= n_chars else shown[:n_chars] + " ..."
+    return shorten(shown, n_chars)
 
 
 def _bounded(field: str | None) -> str | None:

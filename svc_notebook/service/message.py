@@ -1,7 +1,6 @@
-"""Messages: what a conversation is made of (doc: Message).
+"""Messages of a conversation (doc: Message).
 
-Rules: a message is frozen; it is checked when it is made, so that whoever holds
-one holds a message that the document allows; nothing here estimates or sends.
+A message is checked when it is made, so every `Message` is one that can be sent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ def check_text(text: str, *, param: str) -> str:
     """Return the text unchanged if UTF-8 can carry it.
 
     Raises:
-        ParameterError: It holds half of a surrogate pair.
+        ParameterError: It contains half of a surrogate pair.
     """
     try:
         text.encode("utf-8")
@@ -27,17 +26,17 @@ def check_text(text: str, *, param: str) -> str:
     else:
         return text
     raise ParameterError(
-        f"{param} holds half of a surrogate pair at position {where}, which UTF-8 "
-        "cannot carry; remove it, for example with "
+        f"{param} contains half of a surrogate pair at position {where}, which UTF-8 "
+        "cannot encode; remove it, for example with "
         "text.encode('utf-8', 'replace').decode().",
         param=param,
     )
 
 
 def printable(text: str) -> str:
-    """Return the text with everything that is not printable as an escape.
+    """Return the text with escapes for control and other invisible characters.
 
-    Control characters, marks of writing direction and invisible ones are such.
+    Marks of writing direction are among them.
     """
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode()
@@ -53,8 +52,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
 
     Attributes:
         role: One of system, user, assistant, tool.
-        content: The text; None only beside tool calls, where a service may say so.
-        tool_calls: The calls an assistant message carries, as the model made them.
+        content: The text; None only in a message with tool calls.
+        tool_calls: The calls of an assistant message, as the model made them.
         tool_call_id: On a tool message, the id of the call it answers.
     """
 
@@ -66,7 +65,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     def __post_init__(self) -> None:
         if self.role not in ROLES:
             raise ParameterError(
-                f"role={self.role!r} is not a role; use one of {', '.join(ROLES)} "
+                f"role must be one of {', '.join(ROLES)}; got {self.role!r} "
                 "(doc: Message).",
                 param="messages",
             )
@@ -94,7 +93,7 @@ def user(text: str) -> Message:
 
 
 def assistant(text: str) -> Message:
-    """Make a message as the assistant would have answered (doc: Message)."""
+    """Make a message of the assistant (doc: Message)."""
     return Message(role="assistant", content=text)
 
 
@@ -107,10 +106,10 @@ def to_messages(prompt: Prompt, *, system: str | None = None) -> tuple[Message, 
     Args:
         prompt: A text, which becomes one user message, or messages as `Message`
             or as mappings with the document's field names.
-        system: A text put in front as a system message.
+        system: The text of a system message that comes first.
 
     Raises:
-        ParameterError: There is no message, or one that the document does not allow.
+        ParameterError: There is no message, or one is not allowed.
     """
     front = () if system is None else (Message(role="system", content=system),)
     return (*front, *_read(prompt))

@@ -1,20 +1,25 @@
 """The one table of request parameters (doc: Request body, Limits).
 
-Flags, keyword arguments, checks (`check.py`), help and completion are read from
-`PARAMS`. Rules: every number here has a section of the document; what the
-document does not show is None.
+Flags, keyword arguments, checks, help, completion, columns of frames and fields of
+the panel are read from `PARAMS`. What the document does not show is None.
 """
 
 import inspect
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Literal, TypedDict, TypeVar, get_args, get_type_hints
 
 from svc_notebook.errors import ParameterError
 
 from .catalogue import BUDGET_TOKENS
+from .checks import (
+    as_int,
+    as_number,
+    did_you_mean,
+    is_within,
+    must_be,
+    range_text,
+)
 from .message import check_text
 from .tool import check_definition, function_given
 
@@ -34,6 +39,7 @@ class Param:
         minimum, maximum: Bounds, both allowed; None where the document has none.
         default: What the service uses when none is sent; None where none is given.
         doc: What it does, for help texts.
+        is_offered: Whether the panel has a field for it.
     """
 
     name: str
@@ -42,6 +48,7 @@ class Param:
     maximum: float | None = None
     default: float | None = None
     doc: str
+    is_offered: bool = True
 
     @property
     def flag(self) -> str:
@@ -56,11 +63,7 @@ class Param:
         if self.kind == "string":
             return "a text"
         kind = "an integer" if self.kind == "integer" else "a number"
-        if self.minimum is not None and self.maximum is not None:
-            return f"{kind} from {self.minimum:g} to {self.maximum:g}"
-        if self.minimum is not None:
-            return f"{kind} of at least {self.minimum:g}"
-        return kind
+        return range_text(kind, self.minimum, self.maximum)
 
 
 PARAMS = (
@@ -126,6 +129,7 @@ PARAMS = (
         name="user",
         kind="string",
         doc="identifier of the end user, for monitoring and abuse detection",
+        is_offered=False,
     ),
 )
 PARAM_NAMES = tuple(param.name for param in PARAMS)
@@ -152,9 +156,6 @@ class Params(TypedDict, total=False):
 
 _BY_NAME = {param.name: param for param in PARAMS}
 _OTHER_NAMES = ("model", "messages", "system", "tools", "extra")
-_SHOWN_CHARS = 24
-_SHOWN_BITS = 64
-_BOOLEANS = frozenset({"bool", "bool_"})  # numpy's too, without importing it
 _PROMPT_FIRST = (
     "The prompt goes first, without a name: complete('...') or complete([...]) with "
     "messages (doc: Request body)."
@@ -184,22 +185,6 @@ def check(name: str, value: object) -> object:
     return _check_number(param, value)
 
 
-def check_flag(name: str, value: object) -> None:
-    """Refuse what is neither True nor False: any text would count as True.
-
-    Args:
-        name: Of the argument.
-        value: As given.
-
-    Raises:
-        ParameterError: It is something else.
-    """
-    if not isinstance(value, bool) and type(value).__name__ not in _BOOLEANS:
-        raise ParameterError(
-            f"{name}={_shown(value)} is not allowed; give True or False.", param=name
-        )
-
-
 def check_all(params: Mapping[str, object]) -> dict[str, object]:
     """Check every parameter that was given and drop those that are None.
 
@@ -221,12 +206,9 @@ def unknown_param(name: str) -> ParameterError:
     """Build the error for a name that is not in the table, with the nearest one."""
     if name in _ELSEWHERE:
         return ParameterError(_ELSEWHERE[name], param=name)
-    names = [*PARAM_NAMES, *_OTHER_NAMES]
-    near = [each for each in names if len(name) > 1 and each.startswith(name)]
-    near = near or get_close_matches(name, names, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
     return ParameterError(
-        f"{name!r} is not a parameter of the service; {hint}The parameters are "
+        f"{name!r} is not a parameter of the service."
+        f"{did_you_mean(name, [*PARAM_NAMES, *_OTHER_NAMES], n=1)} The parameters are "
         f"{', '.join(PARAM_NAMES)} (doc: Request body). To send a field that is not "
         f"documented, use extra={{{name!r}: ...}}.",
         param=name,
@@ -234,31 +216,10 @@ def unknown_param(name: str) -> ParameterError:
 
 
 def _check_number(param: Param, value: object) -> int | float:
-    number = _as_number(value)
-    is_right = number is not None and (param.kind == "float" or isinstance(number, int))
-    if not is_right or number is None or not _is_inside(param, number):
+    number = as_int(value) if param.kind == "integer" else as_number(value)
+    if number is None or not is_within(number, param.minimum, param.maximum):
         raise _refused(param, value)
     return number
-
-
-def _as_number(value: object) -> int | float | None:
-    """Accept ints and floats, numpy's too; refuse booleans and everything else."""
-    if isinstance(value, bool) or type(value).__name__ in _BOOLEANS:
-        return None
-    if type(value) in {int, float}:
-        return value  # type: ignore[return-value]  # just tested, exactly
-    item = getattr(value, "item", None)  # a numpy scalar, without importing numpy
-    plain = item() if callable(item) and getattr(value, "ndim", None) == 0 else None
-    is_number = isinstance(plain, (int, float)) and not isinstance(plain, bool)
-    return plain if is_number else None
-
-
-def _is_inside(param: Param, number: float) -> bool:
-    if type(number) is float and not math.isfinite(number):
-        return False
-    if param.minimum is not None and number < param.minimum:
-        return False
-    return param.maximum is None or number <= param.maximum
 
 
 def _check_text(param: Param, value: object) -> str:
@@ -290,29 +251,13 @@ def _check_tools(value: object) -> tuple[Mapping[str, Any], ...]:
 
 
 def _refused(param: Param, value: object) -> ParameterError:
-    has_default = param.default is not None
-    return ParameterError(
-        f"{param.name}={_shown(value)} is not allowed; {param.name} takes "
-        f"{param.allowed}. "
-        "Choose such a value, or leave it out"
-        + (f" for the service's default, {param.default:g}" if has_default else "")
-        + " (doc: Request body).",
-        param=param.name,
+    default = f", {param.default:g}" if param.default is not None else ""
+    return must_be(
+        param.name,
+        param.allowed,
+        value,
+        hint=f"Leave it out for the service's default{default} (doc: Request body).",
     )
-
-
-def _shown(value: object) -> str:
-    """Return a number or a short word as it is, anything else by its kind."""
-    if isinstance(value, str):
-        is_number = value.lstrip("+-").replace(".", "", 1).isdigit()
-        is_word = value.isalpha() or is_number or not value
-        is_shown = is_word and len(value) <= _SHOWN_CHARS
-        return repr(value) if is_shown else f"(a text of {len(value)} characters)"
-    number = _as_number(value)
-    if isinstance(number, int) and number.bit_length() > _SHOWN_BITS:
-        return f"(an integer of {number.bit_length()} bits)"
-    is_plain = number is not None or isinstance(value, bool) or value is None
-    return repr(value) if is_plain else f"(of type {type(value).__name__})"
 
 
 Verb = TypeVar("Verb", bound=Callable[..., object])

@@ -1,8 +1,4 @@
-"""One request for a completion (doc: POST /v1/chat/completions).
-
-Rules: a request is whole and checked when it exists; it holds exactly what is
-sent, so a parameter that is not in `params` is not sent.
-"""
+"""One request for a completion, checked (doc: POST /v1/chat/completions)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +8,7 @@ import msgspec
 from svc_notebook.errors import ParameterError
 
 from .catalogue import DEFAULT_MODEL
+from .checks import shown
 from .message import Message, Prompt, check_text, to_messages
 from .params import PARAM_NAMES, check_all
 
@@ -22,9 +19,9 @@ class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         model: Id of the model (doc: Model ids); ids that are not listed are allowed.
         messages: The whole history, oldest first.
-        params: Parameters as sent, by the document's names; absent = not sent.
+        params: Parameters that are sent, by the document's names.
         tools: Tool definitions (doc: Tool definition).
-        extra: Fields the document does not show, sent as they are.
+        extra: Fields that the document does not show, sent as they are.
     """
 
     model: str
@@ -41,7 +38,7 @@ class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def prompt(self) -> str:
-        """The text of the newest user message, empty if there is none."""
+        """The text of the newest user message; "" if there is none."""
         users = (each for each in reversed(self.messages) if each.role == "user")
         newest = next(users, None)
         return (newest.content or "") if newest else ""
@@ -55,13 +52,13 @@ def build_request(
     extra: Mapping[str, Any] | None = None,
     params: Mapping[str, object] | None = None,
 ) -> CompletionRequest:
-    """Check everything that was asked and make the request of it.
+    """Check everything and make the request.
 
     Args:
         prompt: A text, or messages as `Message` or mappings.
         model: Id of the model.
-        system: A system message to put in front.
-        extra: Fields that the document does not show; they must not hide one it does.
+        system: The text of a system message that comes first.
+        extra: Fields that the document does not show.
         params: Parameters by the document's names, and `tools`.
 
     Raises:
@@ -82,12 +79,12 @@ def check_model(model: object) -> str:
     """Return a model id; ids that are not listed are allowed (doc: Model ids).
 
     Raises:
-        ParameterError: It is no text, or an empty one.
+        ParameterError: It is empty, or not a text.
     """
     if not isinstance(model, str) or not model.strip():
         raise ParameterError(
-            f"model={model!r} is not a model id; give one such as "
-            f"{DEFAULT_MODEL!r} (doc: Model ids).",
+            f"model must be a model id such as {DEFAULT_MODEL!r}; got {shown(model)} "
+            "(doc: Model ids).",
             param="model",
         )
     return check_text(model.strip(), param="model")
@@ -100,21 +97,21 @@ def check_extra(extra: object) -> dict[str, Any]:
     """Return fields that the document does not show, by name.
 
     Raises:
-        ParameterError: It is no mapping, or it hides a field that the document shows.
+        ParameterError: It is not a mapping, or names a field of the document.
     """
     if extra is None:
         return {}
     if not isinstance(extra, Mapping):
         raise ParameterError(
-            f"extra is {type(extra).__name__}; give a mapping of names to values, such "
-            "as extra={'name': 1}.",
+            f"extra must be a mapping of names to values, such as extra={{'name': 1}}; "
+            f"got {shown(extra)}.",
             param="extra",
         )
     hidden = [name for name in extra if name in _OWN_FIELDS]
     if hidden:
         raise ParameterError(
-            f"extra holds {hidden[0]!r}, which is a parameter of the service; give it "
-            "by its own name, so that it is checked (doc: Request body).",
+            f"extra contains {hidden[0]!r}, which is a parameter of the service; give "
+            "it by its own name, so that it is checked (doc: Request body).",
             param=hidden[0],
         )
     return dict(extra)

@@ -1,7 +1,7 @@
-"""Tool calls and tool definitions as they travel (doc: Tool call, Tool definition).
+"""Tool calls and tool definitions as they are sent (doc: Tool call, Tool definition).
 
-Rules: arguments stay the text that the model wrote, byte for byte, because the
-assistant message goes back unchanged (doc: Tool-calling flow).
+Arguments stay the text that the model wrote, byte for byte, because the assistant
+message is sent back unchanged (doc: Tool-calling flow).
 """
 
 from collections.abc import Mapping
@@ -34,10 +34,10 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @classmethod
     def from_json(cls, value: object) -> "ToolCall":
-        """Read a call out of a history that a user kept as plain mappings.
+        """Read a call from a history of plain mappings.
 
         Raises:
-            ParameterError: It is not a call as the document shows it.
+            ParameterError: It is not as the document shows it.
         """
         if isinstance(value, ToolCall):
             return value
@@ -53,9 +53,9 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def function_given() -> ParameterError:
-    """Build the error for a function where definitions are sent as they are."""
+    """Build the error for a function in a place that takes definitions only."""
     return ParameterError(
-        "tools holds a function, and only definitions are sent here; give "
+        "tools contains a function, but takes definitions only here; give "
         "[svc.tool(...).definition], in a sweep a list of such lists. svc.complete "
         "takes functions and runs them (doc: Tool definition).",
         param="tools",
@@ -63,7 +63,7 @@ def function_given() -> ParameterError:
 
 
 def check_definition(value: object) -> Mapping[str, Any]:
-    """Return a ready-made tool definition if it has the document's outline.
+    """Return a tool definition if it has the fields that the document shows.
 
     Raises:
         ParameterError: It is not a mapping with type `function` and a function name.
@@ -75,8 +75,7 @@ def check_definition(value: object) -> Mapping[str, Any]:
     if callable(value):
         raise function_given()
     raise ParameterError(
-        "A tool definition lacks something; give it type='function' and a function "
-        "with a name "
-        "(doc: Tool definition).",
+        "A tool definition is not complete; give it type='function' and a function "
+        "with a name (doc: Tool definition).",
         param="tools",
     )

@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from svc_notebook.errors import ParameterError, SvcError
+from svc_notebook.service.checks import did_you_mean
 from svc_notebook.service.params import PARAMS
 from svc_notebook.service.request import CompletionRequest, build_request
-from svc_notebook.template import did_you_mean
 from svc_notebook.tokens import estimate_prompt_tokens
 from svc_notebook.wire.encode import encode
 

@@ -14,7 +14,8 @@ from uuid import uuid4
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import OriginKind
 from svc_notebook.ledger.prices import Prices
-from svc_notebook.service.params import check_flag, unknown_param
+from svc_notebook.service.checks import check_flag
+from svc_notebook.service.params import unknown_param
 from svc_notebook.service.request import check_extra
 from svc_notebook.session import Session
 

@@ -15,7 +15,7 @@ from svc_notebook.ledger.columns import Column
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.reply_columns import Reply
 from svc_notebook.ledger.store import Ledger
-from svc_notebook.service.params import check_flag
+from svc_notebook.service.checks import check_flag
 
 from .compare import comparison_of
 from .describe import headline, reasons_of

@@ -12,13 +12,13 @@ from typing import Any, Generic, NoReturn, TypeVar, get_origin
 
 import msgspec
 
-from svc_notebook.budget import check_parts
 from svc_notebook.completion import Completion
 from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.message import Message
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.service.tool import ToolCall
+from svc_notebook.tokens import check_budget
 
 from .call import ToolRun, failed_run, parse_arguments
 from .schema import build, schema_of, texts_of
@@ -108,7 +108,7 @@ def extract(
     asked = _asking_for(form, request)
     reason = ""
     for number in range(1, max_tries + 1):
-        check_parts(asked)
+        check_budget(asked)
         completion = send(asked, origin)
         runs = _read_calls(form, completion)
         for run in runs:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from svc_notebook.budget import MaxTokens
 from svc_notebook.display.markup import to_terminal
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import Params
+from svc_notebook.tokens import MaxTokens
 
 from .call import Checked
 from .toolbox import Toolbox, to_toolbox

@@ -18,12 +18,6 @@ from typing import Any, Literal, NoReturn
 
 import msgspec
 
-from svc_notebook.budget import (
-    check_parts,
-    in_force,
-    room_for_reply,
-    room_for_results,
-)
 from svc_notebook.client.portal import Portal
 from svc_notebook.completion import Completion
 from svc_notebook.errors import (
@@ -37,7 +31,13 @@ from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.message import Message
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.service.tool import ToolCall
-from svc_notebook.tokens import estimate_prompt_tokens
+from svc_notebook.tokens import (
+    check_budget,
+    estimate_prompt_tokens,
+    in_force,
+    room_for_reply,
+    room_for_results,
+)
 
 from .call import Checked, ToolRun, check_call, failed_run, run_call
 from .permissions import Consent, Decision, Proposal, Rounds, deny_all
@@ -368,7 +368,7 @@ class _Loop:
         )
         try:
             request = self._fitted(request)
-            check_parts(request)
+            check_budget(request)
             return self._send(request, self._origin)
         except (SvcError, KeyboardInterrupt) as error:
             self._leave_history(error)
@@ -411,7 +411,7 @@ class _Loop:
             self._request, messages=(*self._whole(), completion.reply), params=asked
         )
         try:
-            check_parts(request)
+            check_budget(request)
         except OverBudgetError as error:
             error.partial = completion
             error.add_note("The tools that the last reply calls were not run.")

@@ -1,8 +1,7 @@
 """A request as the bytes of its JSON body (doc: Request body).
 
-Rules: the document's names; only what was asked for is sent; texts go byte for
-byte; what JSON cannot carry is refused by its place, since the encoder would turn
-NaN into null without a word.
+Only what was asked for is sent, and texts go byte for byte. What JSON cannot represent
+is refused by its place, because the encoder would turn NaN into null silently.
 """
 
 import math
@@ -12,10 +11,12 @@ from typing import Any
 import msgspec
 
 from svc_notebook.errors import ParameterError
+from svc_notebook.service.checks import shorten
 from svc_notebook.service.message import Message
 from svc_notebook.service.request import CompletionRequest
 
 MAX_DEPTH = 64
+_WHERE_CHARS = 80
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -47,7 +48,7 @@ def encode(request: CompletionRequest, *, is_streamed: bool) -> bytes:
 
 
 def _to_json(message: Message) -> dict[str, Any]:
-    """Return a message's fields; null content beside tool calls goes back as null."""
+    """Return a message's fields; null content with tool calls is sent back as null."""
     fields: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.tool_calls:
         fields["tool_calls"] = [
@@ -67,7 +68,7 @@ def _to_json(message: Message) -> dict[str, Any]:
 
 
 def _checked(value: Any, where: str, depth: int = 0) -> Any:  # noqa: ANN401 - JSON
-    """Return the value if JSON can carry it, whole and without change."""
+    """Return the value if JSON can carry it without change."""
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, float) and math.isfinite(value):
@@ -86,7 +87,7 @@ def _checked(value: Any, where: str, depth: int = 0) -> Any:  # noqa: ANN401 - J
             _checked(each, f"{where}[{at}]", depth + 1) for at, each in enumerate(value)
         ]
     shown = repr(value) if isinstance(value, float) else type(value).__name__
-    raise _refused(where, f"is {shown}, which JSON cannot carry")
+    raise _refused(where, f"is {shown}, which JSON cannot represent")
 
 
 def _checked_name(name: object, where: str) -> str:
@@ -102,14 +103,15 @@ def _checked_text(text: str, where: str) -> str:
         pass
     else:
         return text
-    raise _refused(where, "holds half of a surrogate pair, which UTF-8 cannot carry")
+    raise _refused(
+        where, "contains half of a surrogate pair, which UTF-8 cannot encode"
+    )
 
 
 def _refused(where: str, reason: str) -> ParameterError:
-    where = where if len(where) <= 80 else where[:77] + "..."  # noqa: PLR2004 - a line
     param = "tools" if where.startswith("tools") else "extra"
     return ParameterError(
-        f"{where} {reason}. Give texts, numbers, booleans, None, lists and mappings "
-        "with text names (doc: Request body).",
+        f"{shorten(where, _WHERE_CHARS)} {reason}. Give texts, numbers, booleans, "
+        "None, lists and mappings with text names (doc: Request body).",
         param=param,
     )

@@ -1,15 +1,7 @@
-"""Server-sent events out of bytes, by the standard's rules (doc: Events).
+"""Server-sent events out of bytes, by the rules of the HTML standard (doc: Events).
 
-What it is not: it knows neither JSON nor what an event means. The rules are the
-ones of the HTML standard's event stream: lines end with CR, LF or CRLF and with
-nothing else; a BOM at the very start is dropped; an event is what a blank line
-ends, and one without data is none. One rule is stricter: a name that no field can
-have, such as one with a control character in it, is a damaged line and not an
-unknown field, since what it held would be missing from the reply.
-
-Rules for this file: an event is out as soon as its last byte is in, so a CR ends
-its line at once and the LF that may follow is dropped later; every byte is looked
-at a bounded number of times; what is kept is bounded.
+An event is given out as soon as its last byte is in: a CR ends its line at once, and
+an LF that follows is dropped later.
 """
 
 import re
@@ -17,12 +9,17 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from svc_notebook.errors import DocumentError
+from svc_notebook.service.message import printable
 
-from .text import head_of
-
+HEAD_CHARS = 200
 MAX_EVENT_BYTES = 64 * 1024 * 1024
 _FIELD = re.compile(rb"[\w-]+")
 _BOM = b"\xef\xbb\xbf"
+
+
+def head_of(body: bytes) -> str:
+    """Return the first characters of a body, made printable."""
+    return printable(body[: 4 * HEAD_CHARS].decode("utf-8", "replace")[:HEAD_CHARS])
 
 
 class Event(NamedTuple):
@@ -48,18 +45,10 @@ class Decoder:
         self._type = ""
         self._n_held_bytes = 0
 
-    def feed(self, piece: bytes) -> list[Event]:
-        """Take the next bytes and return the events that are whole with them.
+    def feed(self, piece: bytes) -> Iterator[Event]:
+        """Take the next bytes, and give the events that are complete with them.
 
-        Raises:
-            DocumentError: As for `events`.
-        """
-        return list(self.events(piece))
-
-    def events(self, piece: bytes) -> Iterator[Event]:
-        """Take the next bytes, and give the events that are whole with them.
-
-        Those before what is wrong are given first. Take them all.
+        Events before an error are given first. Iterate to the end.
 
         Raises:
             DocumentError: An event is larger than anything the document allows, or a
@@ -78,11 +67,6 @@ class Decoder:
         if rest:
             self._rest.append(rest)
             self._hold(len(rest))
-
-    @property
-    def has_rest(self) -> bool:
-        """Whether an event has begun and not ended."""
-        return bool(self._rest or self._data or self._start)
 
     def _without_bom(self, piece: bytes) -> bytes:
         start = (self._start or b"") + piece
@@ -106,9 +90,11 @@ class Decoder:
             self._data, self._type, self._n_held_bytes = [], "", 0
 
     def _take_field(self, line: bytes) -> None:
-        """Read one line; comments and fields nobody asked for leave no trace."""
+        """Read one line; comments and unknown fields are ignored."""
         name, _, value = line.partition(b":")
         if name not in {b"data", b"event"}:
+            # Stricter than the standard: with a control character before the name
+            # the line may be damaged data, which would be missing from the reply.
             if name and not _FIELD.fullmatch(name):
                 raise _no_field(line)
             return
@@ -133,8 +119,8 @@ class Decoder:
 def _no_field(line: bytes) -> DocumentError:
     head = head_of(line)
     return DocumentError(
-        f"The stream holds a line that is no part of an event: {head}\nAsk again; if "
-        "it stays so, check that no proxy changes what the service sends "
+        f"The stream contains a damaged line: {head}\nAsk again; if it happens "
+        "again, check that no proxy changes what the service sends "
         "(doc: Response, streamed).",
         head=head,
     )

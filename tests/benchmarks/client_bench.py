@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 
 from svc_notebook.client.aio import AsyncClient
 from svc_notebook.client.rate_limit import Gates
-from svc_notebook.client.reply_reader import BodyReading
+from svc_notebook.client.reply_reader import ReplyReader
 
 N_CHUNKS = 20_000
 N_REQUESTS = 500
@@ -124,7 +124,7 @@ async def _measure(port: int) -> None:
 
 
 def _measure_reading() -> None:
-    reading = BodyReading(is_streamed=True, status=200, content_type="", n_choices=1)
+    reading = ReplyReader(is_streamed=True, status=200, content_type="", n_choices=1)
     body = CHUNK * N_CHUNKS + END
     began_s = time.process_time()
     for at in range(0, len(body), 4096):

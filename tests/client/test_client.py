@@ -237,7 +237,7 @@ def test_unstreamed_start_hands_over_everything_at_the_end(client: Client) -> No
 def test_cancel_closes_the_connection(
     serve: Serve, client_of: ClientOf, kept: Kept
 ) -> None:
-    """`cancel` closes the connection, keeps what had come, and is recorded."""
+    """`cancel` closes the connection, keeps what came, and is recorded."""
     server = serve([HEAD, SOME, "silence"])
     stream = client_of(server.base_url).stream("Hi")
     assert next(iter(stream)) == "some"

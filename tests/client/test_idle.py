@@ -2,20 +2,17 @@
 
 import asyncio
 
-from svc_notebook.client.connections import MAX_IDLE, IdleStack
-
-
-async def _shut(_: int) -> None:
-    """Close a connection that is none."""
+from svc_notebook.client.http import MAX_IDLE, Connection, IdleStack
 
 
 def test_only_so_many_are_kept() -> None:
-    """One more has to be closed by whoever brings it; the newest is lent first."""
+    """One more has to be closed by the caller; the newest is lent first."""
+    connections = [Connection() for _ in range(MAX_IDLE + 1)]
 
-    async def scene() -> tuple[list[bool], int | None]:
-        stack: IdleStack[int] = IdleStack(_shut)
+    async def scene() -> tuple[list[bool], Connection | None]:
+        stack = IdleStack()
         await stack.open()
-        kept = [stack.put(each) for each in range(MAX_IDLE + 1)]
+        kept = [stack.put(each) for each in connections]
         newest = stack.take()
         await stack.aclose()
         return kept, newest
@@ -23,16 +20,16 @@ def test_only_so_many_are_kept() -> None:
     kept, newest = asyncio.run(scene())
 
     assert kept == [True] * MAX_IDLE + [False]
-    assert newest == MAX_IDLE - 1
+    assert newest is connections[-2]
 
 
 def test_none_is_kept_after_the_end() -> None:
-    """What comes back to a stack that was closed has to be closed, too."""
+    """A connection that comes back to a closed stack has to be closed, too."""
 
     async def scene() -> bool:
-        stack: IdleStack[int] = IdleStack(_shut)
+        stack = IdleStack()
         await stack.open()
         await stack.aclose()
-        return stack.put(1)
+        return stack.put(Connection())
 
     assert asyncio.run(scene()) is False

@@ -67,7 +67,7 @@ def test_the_keyring_is_the_second_source(ring: Ring) -> None:
 
 @pytest.mark.parametrize("is_locked", [True, False])
 def test_a_keyring_without_a_key_is_no_failure(ring: Ring, is_locked: bool) -> None:
-    """A keyring that is locked or empty has no key; the ways on are named."""
+    """A keyring that is locked or empty has no key; the message says how to set one."""
     ring.is_locked = is_locked
 
     with pytest.raises(MissingKeyError, match="%svc login") as caught:
@@ -80,7 +80,7 @@ def test_what_the_keyring_holds_may_be_no_key(ring: Ring) -> None:
     """An entry that cannot be sent is refused by its source, unseen."""
     ring.entries["svc-notebook", "SVC_API_KEY"] = f"{VALUE} กุญแจ"
 
-    with pytest.raises(MissingKeyError, match="the keyring holds a blank") as caught:
+    with pytest.raises(MissingKeyError, match="the keyring contains a blank") as caught:
         find_key({})
 
     assert VALUE not in str(caught.value)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from svc_notebook.client.connections import proxy_for
+from svc_notebook.client.http import proxy_for
 from svc_notebook.errors import SettingsError
 
 NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.client.reply_reader import BodyReading
+from svc_notebook.client.reply_reader import ReplyReader
 from svc_notebook.errors import StreamBrokenError
 from svc_notebook.service.chunk import Choice, CompletionBody, Delta
 
@@ -42,13 +42,13 @@ WHOLE = json.dumps(
 ).encode()
 
 
-def reading(*, is_streamed: bool = True, **given_: Any) -> BodyReading:  # noqa: ANN401
+def reading(*, is_streamed: bool = True, **given_: Any) -> ReplyReader:  # noqa: ANN401
     """Return a reading of a body."""
     kinds = {"status": 200, "content_type": "", "n_choices": 1, **given_}
-    return BodyReading(is_streamed=is_streamed, **kinds)
+    return ReplyReader(is_streamed=is_streamed, **kinds)
 
 
-def shown(found: BodyReading, pieces: list[bytes]) -> dict[int, str]:
+def shown(found: ReplyReader, pieces: list[bytes]) -> dict[int, str]:
     """Feed pieces as the request path does, and join what is shown."""
     texts: dict[int, str] = {}
     deltas: list[Delta] = []

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -83,7 +82,7 @@ BROKEN: dict[str, list[bytes | str]] = {
 def test_cut_stream_keeps_its_text(
     name: str, serve: Serve, client_of: ClientOf
 ) -> None:
-    """A stream without a finish reason is an error that carries what had come."""
+    """A stream without a finish reason is an error that carries what came."""
     server = serve([stream_head(), chunk("par"), chunk("tial"), 0.05, *BROKEN[name]])
 
     shown, error = read(client_of(server.base_url))
@@ -179,7 +178,7 @@ IN_STREAM = {
 
 @pytest.mark.parametrize("name", IN_STREAM)
 def test_error_inside_a_stream(name: str, serve: Serve, client_of: ClientOf) -> None:
-    """An error object in a stream is the service's error, with what had come."""
+    """An error object in a stream is the service's error, with what came."""
     server = serve([stream_head(), chunk("some"), IN_STREAM[name], "silence"])
 
     shown, error = read(client_of(server.base_url))
@@ -240,7 +239,7 @@ def test_cut_gzip_stream(serve: Serve, client_of: ClientOf) -> None:
 
 
 def test_silence_in_a_stream(serve: Serve, client_of: ClientOf) -> None:
-    """Silence ends at the idle deadline, with what had come, and is not retried."""
+    """Silence ends at the idle deadline, with what came, and is not retried."""
     server = serve([stream_head(), chunk("some"), "silence"])
     client = client_of(server.base_url, idle_s=0.1)
 
@@ -292,12 +291,10 @@ def test_two_megabytes_in_one_event(serve: Serve, client_of: ClientOf) -> None:
 
 
 def test_twenty_thousand_deltas(serve: Serve, client_of: ClientOf) -> None:
-    """20 000 deltas arrive whole, in well under 2 s."""
-    began_s = time.perf_counter()
+    """20 000 deltas arrive whole."""
     body = b"".join(chunk(f"{at} ") for at in range(20_000))
     server = serve([stream_head(), body, chunk(None, "stop"), DONE])
 
     got = read(client_of(server.base_url))
 
     assert got == ("".join(f"{at} " for at in range(20_000)), None)
-    assert time.perf_counter() - began_s < 2

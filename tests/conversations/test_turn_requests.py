@@ -7,7 +7,6 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.budget import FLOOR_TOKENS, fit_max_tokens
 from svc_notebook.conversations.history import History, Turn, Version
 from svc_notebook.conversations.turn_requests import (
     TurnSettings,
@@ -20,6 +19,7 @@ from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.message import Message, assistant, system, user
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.service.tool import FunctionCall, ToolCall
+from svc_notebook.tokens import FLOOR_TOKENS, fit_max_tokens
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 ORIGIN = Origin(conversation="plan", turn_id="s/t")

@@ -154,7 +154,6 @@ WORDS = [
         "Bad [key]",
         code="[key]",
     ),
-    refused("an error message that repeats half the key", refusal("x" * 680 + KEY)),
     refused("an error in words that repeats the key", f"No {KEY}".encode(), 400),
 ]
 FAULTS = [
@@ -203,7 +202,6 @@ def zipped(fault: str, body: bytes, encoding: str = "gzip") -> Case:
 
 CHOICE = {"message": {"content": "later"}, "finish_reason": "stop", "index": 1}
 FIRST = {**CHOICE, "index": 0, "message": {"content": "Hello."}}
-RAW_DEFLATE = zlib.compressobj(wbits=-zlib.MAX_WBITS)
 ODD = [
     read("good JSON as text/plain", reply(), kind="text/plain"),
     read("good JSON with no type", reply(), kind=""),
@@ -224,11 +222,6 @@ ODD = [
     read("a reply of 20 MB", reply("x" * 20_000_000), text="x" * 20_000_000),
     zipped("a reply in gzip", gzip.compress(reply())),
     zipped("a reply in deflate", zlib.compress(reply()), "deflate"),
-    zipped(
-        "a reply in deflate without its header",
-        RAW_DEFLATE.compress(reply()) + RAW_DEFLATE.flush(),
-        "deflate",
-    ),
     zipped(
         "a reply in gzip of two members", gzip.compress(b"  ") + gzip.compress(reply())
     ),
@@ -321,7 +314,7 @@ REST = [
         section="B",
         fault="words of a proxy in the place of a stream",
         answers=[[http(b"Service is up.", kind="text/plain")]],
-        ends=Fails(kind=DocumentError, says=["no stream", "Service is up."]),
+        ends=Fails(kind=DocumentError, says=["not a stream", "Service is up."]),
     ),
 ]
 

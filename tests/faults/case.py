@@ -1,7 +1,7 @@
 """A fault as it is played, and what a user must see of it.
 
 The tables of this folder are lists of `Case`; `player` plays them and `page` writes
-them down. Rules: a case says everything that is expected, so that a reader of the
+them down. A case says everything that is expected, so that a reader of the
 table needs nothing else.
 """
 
@@ -24,7 +24,7 @@ class Fails:
     Attributes:
         kind: Its class, exactly.
         says: What its message holds.
-        partial: The text that is kept; None if nothing had come, ... for any text.
+        partial: The text that is kept; None if nothing came, ... for any text.
         has: Attributes and their values.
     """
 
@@ -50,7 +50,6 @@ class Case:
         n_attempts: Tries that are told of, if others than those.
         to: Another base address, with {port} for the server's.
         waits_s: What all waits together must at least be, in (virtual) seconds.
-        within_s: Longest real time.
         check: A further look at the completion or the error.
     """
 
@@ -66,7 +65,6 @@ class Case:
     n_attempts: int | None = None
     to: str = ""
     waits_s: float = 0.0
-    within_s: float = 3.0
     check: Callable[[Any], bool] | None = None
 
     @property
@@ -75,6 +73,6 @@ class Case:
         asked = "" if self.n_requests == 1 else f", {self.n_requests} requests"
         if isinstance(self.ends, str):
             return f"the reply{asked}"
-        kept = ", what had come is kept" if self.ends.partial else ""
+        kept = ", what came is kept" if self.ends.partial else ""
         sent = ", nothing sent" if self.n_requests == 0 else asked
         return f"`{self.ends.kind.__name__}`{kept}{sent}"

@@ -1,7 +1,7 @@
 """Writes the page of this folder: one line a fault, and what the user sees.
 
-`python -m tests.faults.page` writes README.md anew out of the tables and of the
-docstrings of the tests that play what a table cannot hold.
+`python -m tests.faults.page` writes README.md from the tables, and from the
+docstrings of the tests of faults that do not fit into a table.
 """
 
 import ast
@@ -34,24 +34,21 @@ SECTIONS = {
         "Secrets",
         (
             "client/test_secrets.py",
-            "client/test_hiding.py",
             "client/test_key_sources.py",
-            "faults/test_fault_keys.py",
         ),
     ),
 }
 HEAD = """\
 # What goes wrong, and what a user sees
 
-Written by `python -m tests.faults.page` from the tests; a test sees to it that it is
-up to date. Each line of a table is played over a real socket by a server that sends
-exactly the bytes wanted, through the plain client and the one that is awaited, and
-each time the same is looked at:
+`python -m tests.faults.page` writes this page from the tests; a test checks that it
+is up to date. A server sends exactly the bytes of each line of a table over a real
+socket, once to `Client` and once to `AsyncClient`. Each time it is checked that
 
-- only what came whole is a success; an error is one of ours, says what to do next, is
-  shorter than 4 kB, and holds no control character;
-- it ends in time, in as many requests as the table says;
-- the exchange is recorded once, as what it was;
+- only a complete reply is a success; an error is one of ours, says what to do next, is
+  shorter than 4 kB, and contains no control character;
+- it ends, after as many requests as the table says;
+- the exchange is recorded once, with its outcome;
 - the key is in no object, traceback, pickle or log line;
 - the connections are closed, and the same client's next request is answered.
 """

@@ -1,7 +1,7 @@
 """Plays a case through a client, and looks at all that the user could see.
 
-Waits are virtual, deadlines and sockets are real. Rules: the same is looked at for
-every case: the end, the error's words, the key, the record, the connections, the
+Waits are virtual, deadlines and sockets are real. The same is looked at for every
+case: the end, the error's words, the key, the record, the connections, the
 time, and whether the same client can ask again.
 """
 
@@ -63,7 +63,6 @@ class Played:
     Attributes:
         shown: The text that was iterated.
         completion, error: How it ended.
-        took_s: Real seconds.
         slept_s: Virtual seconds.
         exchanges: What the sink was told.
         again: The text of the reply to the same client's next request.
@@ -72,7 +71,6 @@ class Played:
     shown: str = ""
     completion: Completion | None = None
     error: BaseException | None = None
-    took_s: float = 0.0
     slept_s: float = 0.0
     exchanges: list[Exchange] = field(default_factory=list)
     again: str = ""
@@ -93,7 +91,6 @@ def play_plain(base_url: str, case: Case, verb: str, after: Any) -> Played:  # n
     """Play a case through the plain client."""
     virtual, kept, played = VirtualTime(), Kept(), Played()
     client = Client(**_arguments(base_url, case, virtual), sinks=[kept])
-    began_s = time.monotonic()
     with client:
         try:
             if verb == "stream":
@@ -105,7 +102,7 @@ def play_plain(base_url: str, case: Case, verb: str, after: Any) -> Played:  # n
                 played.completion = client.complete(case.prompt, **case.params)
         except Exception as problem:  # noqa: BLE001 - that is the question
             played.error = problem
-        _note(played, began_s, virtual, kept)
+        _note(played, virtual, kept)
         if after():
             played.again = client.complete("Again").text
     return played
@@ -124,7 +121,6 @@ async def _play_awaited(
 ) -> Played:
     virtual, kept, played = VirtualTime(), Kept(), Played()
     client = AsyncClient(**_arguments(base_url, case, virtual), sinks=[kept])
-    began_s = time.monotonic()
     async with client:
         try:
             if verb == "stream":
@@ -136,14 +132,13 @@ async def _play_awaited(
                 played.completion = await client.complete(case.prompt, **case.params)
         except Exception as problem:  # noqa: BLE001 - that is the question
             played.error = problem
-        _note(played, began_s, virtual, kept)
+        _note(played, virtual, kept)
         if after():
             played.again = (await client.complete("Again")).text
     return played
 
 
-def _note(played: Played, began_s: float, virtual: VirtualTime, kept: Kept) -> None:
-    played.took_s = time.monotonic() - began_s
+def _note(played: Played, virtual: VirtualTime, kept: Kept) -> None:
     played.slept_s = sum(virtual.slept_s)
     played.exchanges = list(kept.exchanges)
 

@@ -31,8 +31,8 @@ GAMES = [
     for kind in PLAYERS
 ]
 NEXT_STEP = re.compile(
-    r"\b(ask|allow|change|check|choose|copy|did you mean|give|leave|remove|set|shorten"
-    r"|use|wait)\b",
+    r"\b(ask|allow|change|check|choose|copy|did you mean|give|leave|must be|remove|set"
+    r"|shorten|use|wait)\b",
     re.IGNORECASE,
 )
 
@@ -69,7 +69,6 @@ def test_fault_ends_well(
     _look_at_end(case, played, is_streamed=verb == "stream")
     _look_at_record(case, played)
     assert n_requests == [case.n_requests]
-    assert played.took_s < case.within_s
     assert played.slept_s >= case.waits_s
     assert played.again == ("" if case.to else "Hello.")
     assert (served.wait_until_left(), served.calls) == ([], served.calls)

@@ -61,7 +61,7 @@ def test_a_ledger_that_cannot_be_made_leaves_the_one_before(tmp_path: Path) -> N
         ({"ledger": FIVE}, "ledger is int; give the path"),
         ({"ledger": " "}, "ledger is empty; give the path"),
         ({"prices": ""}, "prices is empty; give the path"),
-        ({"what": FIVE}, "not a model id"),
+        ({"what": FIVE}, "must be a model id"),
     ],
 )
 def test_what_cannot_be_used_is_refused(given: dict[str, Any], said: str) -> None:

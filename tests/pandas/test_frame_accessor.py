@@ -90,7 +90,11 @@ def test_a_frame_without_rows_gives_none(emulator: Emulator) -> None:
         ("{{txt}}", {}, "Did you mean text?"),
         ("{{text}}", {"temperature": [0, 1]}, "one reply a row"),
         ("{{text}}", {"n": 2}, "one reply a row"),
-        ("{{text}}", {"temperature": 3}, "temperature=3 is not allowed"),
+        (
+            "{{text}}",
+            {"temperature": 3},
+            "temperature must be a number from 0 to 2; got 3",
+        ),
         ("text", {}, "No prompt names a column"),
     ],
 )

@@ -197,12 +197,12 @@ def test_sends_extra_fields_with_every_trial() -> None:
 @pytest.mark.parametrize(
     ("varied", "said"),
     [
-        ({"temperature": [0, 3]}, "temperature=3 is not allowed"),
+        ({"temperature": [0, 3]}, "temperature must be a number from 0 to 2; got 3"),
         ({"temperature": [0, 3]}, "combination temperature=3; nothing was sent"),
         ({"model": ["a", ""], "n": [1]}, "combination model=''"),
         ({"temperature": []}, "temperature is an empty list"),
         ({"temperature": {0, 1}}, "a set, which has no order"),
-        ({"temprature": [0]}, "did you mean 'temperature'"),
+        ({"temprature": [0]}, "Did you mean temperature?"),
         ({"temperature": [0, 0.0]}, "temperature=0 and temperature=0.0"),
         ({"temperature": [0, 0.0]}, "use repeats=2"),
         ({"stop": [["a"] * 5, "b"]}, "up to 4 texts"),

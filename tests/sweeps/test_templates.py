@@ -100,7 +100,7 @@ def test_two_templates_that_read_the_same_are_two_trials() -> None:
             pd.DataFrame({"x": ["a", np.nan]}, index=["p", "q"]),
             "has no value in row 'q',",
         ),
-        ("{{x}}", [{"x": "\ud83d"}], "x of row 0 holds half of a surrogate pair"),
+        ("{{x}}", [{"x": "\ud83d"}], "x of row 0 contains half of a surrogate pair"),
     ],
 )
 def test_templates_are_checked_before_anything_is_sent(

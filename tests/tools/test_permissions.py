@@ -20,8 +20,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"total_s": "x"}, "total_s='x' is not allowed"),
 ]
 FLAGS: list[tuple[dict[str, Any], str]] = [
-    ({"run_tools": "no"}, "run_tools='no' is not allowed; give True or False"),
-    ({"reuse": "x"}, "reuse='x' is not allowed; give True or False"),
+    ({"run_tools": "no"}, "run_tools must be True or False; got 'no'"),
+    ({"reuse": "x"}, "reuse must be True or False; got 'x'"),
 ]
 
 
@@ -58,7 +58,9 @@ def test_stream_refuses_what_is_no_flag(serve: Serve) -> None:
     emulator = serve()
     reuse: Any = "x"
 
-    with pytest.raises(svc.ParameterError, match="reuse='x' is not allowed"):
+    with pytest.raises(
+        svc.ParameterError, match="reuse must be True or False; got 'x'"
+    ):
         svc.stream("Hello", reuse=reuse)
 
     assert not emulator.requests

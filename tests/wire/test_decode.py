@@ -20,8 +20,7 @@ from svc_notebook.service.chunk import (
 )
 from svc_notebook.service.fault import Fault
 from svc_notebook.service.tool import FunctionCall, ToolCall
-from svc_notebook.wire.decode import decode_completion, decode_event
-from svc_notebook.wire.faults import decode_fault
+from svc_notebook.wire.decode import EventDecoder, decode_completion, decode_fault
 from svc_notebook.wire.sse import Decoder, Event
 
 DOCUMENT = Path(__file__).parents[1] / "document"
@@ -93,9 +92,9 @@ def test_transcribed_completions() -> None:
 
 def test_transcribed_stream() -> None:
     """The document's stream is read chunk by chunk."""
-    events = Decoder().feed((DOCUMENT / "stream.sse").read_bytes())
+    events = list(Decoder().feed((DOCUMENT / "stream.sse").read_bytes()))
 
-    got = [decode_event(event) for event in events[:-1]]
+    got = [EventDecoder().decode(event) for event in events[:-1]]
 
     texts = [
         delta.text for each in got if isinstance(each, Chunk) for delta in each.deltas
@@ -121,12 +120,14 @@ def test_halves_of_surrogates() -> None:
     """A whole reply's escapes are joined or shown; a delta's wait for their half."""
     text = b'"\\ud83d\\ude00 \\ud83d"'
     whole = decode_completion(b'{"choices":[{"message":{"content":' + text + b"}}]}")
-    delta = decode_event(
+    decoder = EventDecoder()
+    delta = decoder.decode(
         Event('{"id":"\\ud800","choices":[{"delta":{"content":"\\ud83d"}}]}')
     )
 
     assert whole == CompletionBody(choices=(Choice(text="😀 \ufffd"),))
-    assert delta == Chunk(id="\ufffd", deltas=(Delta(text="\ud83d"),))
+    assert delta == Chunk(id="\ufffd", deltas=(Delta(text=""),))
+    assert decoder.flush() == Chunk(deltas=(Delta(text="\ufffd"),))
 
 
 CHUNKS: dict[str, Any] = {
@@ -156,7 +157,7 @@ def test_chunks_that_leave_things_out(name: str) -> None:
     """Whatever a chunk leaves out, the rest is read."""
     value, deltas = CHUNKS[name]
 
-    assert decode_event(Event(json.dumps(value))) == Chunk(deltas=deltas)
+    assert EventDecoder().decode(Event(json.dumps(value))) == Chunk(deltas=deltas)
 
 
 FAULTS = {
@@ -193,7 +194,7 @@ def test_fault_where_a_reply_was_expected() -> None:
     """An error body is told from a reply, whole or in a stream."""
     raw = '{"error":{"message":"m"}}'
 
-    got = [decode_completion(raw.encode()), decode_event(Event(raw))]
+    got = [decode_completion(raw.encode()), EventDecoder().decode(Event(raw))]
 
     assert got == [Fault(message="m"), Fault(message="m")]
 
@@ -223,7 +224,7 @@ def test_nothing_foreign_comes_out(value: Any) -> None:  # noqa: ANN401 - JSON
 
     got = [
         _answer(lambda: decode_completion(raw)),
-        _answer(lambda: decode_event(Event(raw.decode("utf-8", "replace")))),
+        _answer(lambda: EventDecoder().decode(Event(raw.decode("utf-8", "replace")))),
     ]
 
     assert all(str(each).encode() for each in got)
@@ -247,6 +248,6 @@ def test_a_complaint_may_name_its_place_in_any_way(place: object) -> None:
 
 def test_a_number_that_python_does_not_read_is_no_complaint() -> None:
     """An event without choices that only the fast decoder reads adds nothing."""
-    found = decode_event(Event(f'{{"x": {"1" * 5000}}}'))
+    found = EventDecoder().decode(Event(f'{{"x": {"1" * 5000}}}'))
 
     assert found == Chunk()

@@ -1,9 +1,25 @@
 """Halves of surrogate pairs, wherever a stream cuts them."""
 
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.wire.text import Joiner, mend
+from svc_notebook.service.chunk import Chunk
+from svc_notebook.wire.decode import EventDecoder, mend
+from svc_notebook.wire.sse import Event
+
+
+def texts_of(chunk: object) -> dict[int, str]:
+    """Return the text of each delta by its choice."""
+    assert isinstance(chunk, Chunk)
+    return {each.index: each.text or "" for each in chunk.deltas}
+
+
+def event(text: str, index: int = 0) -> Event:
+    """Return an event with a piece of text, its surrogates as escapes."""
+    choice = {"index": index, "delta": {"content": text}}
+    return Event(json.dumps({"choices": [choice]}))
 
 
 def test_pairs_are_joined_and_single_halves_shown() -> None:
@@ -13,20 +29,20 @@ def test_pairs_are_joined_and_single_halves_shown() -> None:
     assert got == ["a😀b", "\ufffd", "\ufffdx", "ก้"]
 
 
-def test_halves_meet_over_pieces_of_one_place_only() -> None:
+def test_halves_meet_over_pieces_of_one_choice_only() -> None:
     """Halves of different choices never meet; what is left comes out at the end."""
-    joiner = Joiner()
-
-    got = [
-        joiner.join((0, "text"), "a\ud83d"),
-        joiner.join((1, "text"), "\ude00"),
-        joiner.join((1, "text"), "\ud83d"),
-        joiner.join((0, "text"), "\ude00b"),
-        joiner.flush(),
-        joiner.flush(),
+    decoder = EventDecoder()
+    events = [
+        event("a\ud83d"),
+        event("\ude00", index=1),
+        event("\ud83d", index=1),
+        event("\ude00b"),
     ]
 
-    assert got == ["a", "\ufffd", "", "😀b", {(1, "text"): "\ufffd"}, {}]
+    got = [texts_of(decoder.decode(each)) for each in events]
+    got += [texts_of(decoder.flush()), texts_of(decoder.flush())]
+
+    assert got == [{0: "a"}, {1: "\ufffd"}, {1: ""}, {0: "😀b"}, {1: "\ufffd"}, {}]
 
 
 @given(st.text(), st.integers(0, 40))
@@ -37,8 +53,8 @@ def test_any_text_cut_between_any_halves(text: str, at: int) -> None:
         half.decode("utf-16-le", "surrogatepass")
         for half in (units[: 2 * at], units[2 * at :])
     ]
-    joiner = Joiner()
+    decoder = EventDecoder()
 
-    got = "".join(joiner.join((0, None), piece) for piece in pieces)
+    chunks = [decoder.decode(event(piece)) for piece in pieces] + [decoder.flush()]
 
-    assert got + "".join(joiner.flush().values()) == mend(text)
+    assert "".join(texts_of(chunk).get(0, "") for chunk in chunks) == mend(text)

@@ -1,0 +1,182 @@
+"""Checks of arguments, and the wording of their messages.
+
+A value that may be a key or a prompt is never repeated: see `shown`.
+"""
+
+import math
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from svc_notebook.errors import ParameterError
+
+_SHOWN_CHARS = 24
+_SHOWN_BITS = 64
+_BOOLEANS = frozenset({"bool", "bool_"})  # numpy's too, without importing it
+
+
+def check_int(
+    name: str,
+    value: object,
+    *,
+    minimum: int | None = None,
+    maximum: int | None = None,
+    otherwise: str = "",
+) -> int:
+    """Return an argument if it is an integer within its bounds.
+
+    Args:
+        name: Of the argument.
+        value: As given; a numpy integer is one too, True and False are not.
+        minimum: The smallest value that is allowed.
+        maximum: The largest value that is allowed.
+        otherwise: What else is allowed, such as "or None to never ask".
+
+    Raises:
+        ParameterError: It is not.
+    """
+    number = as_int(value)
+    if number is None or not is_within(number, minimum, maximum):
+        allowed = range_text("an integer", minimum, maximum)
+        raise must_be(name, allowed, value, otherwise=otherwise)
+    return number
+
+
+def check_number(
+    name: str,
+    value: object,
+    *,
+    minimum: float | None = None,
+    above: float | None = None,
+    kind: str = "a number",
+    otherwise: str = "",
+) -> int | float:
+    """Return an argument if it is a finite number and large enough.
+
+    Args:
+        name: Of the argument.
+        value: As given; a number of numpy is one too, True and False are not.
+        minimum: The smallest value that is allowed.
+        above: It must be larger than this.
+        kind: What it is, such as "a number of seconds".
+        otherwise: What else is allowed, such as "or None for no limit".
+
+    Raises:
+        ParameterError: It is not.
+    """
+    number = as_number(value)
+    is_right = number is not None and is_within(number, minimum, None)
+    if number is None or not is_right or (above is not None and number <= above):
+        bound = "" if above is None else f" > {above:g}"
+        allowed = range_text(kind, minimum, None) + bound
+        raise must_be(name, allowed, value, otherwise=otherwise)
+    return number
+
+
+def check_flag(name: str, value: object) -> None:
+    """Refuse what is neither True nor False: any text would count as True.
+
+    Raises:
+        ParameterError: It is something else.
+    """
+    if type(value).__name__ not in _BOOLEANS:
+        raise must_be(name, "True or False", value)
+
+
+def must_be(
+    name: str, allowed: str, value: object, *, otherwise: str = "", hint: str = ""
+) -> ParameterError:
+    """Build the error for an argument that is not allowed.
+
+    Args:
+        name: Of the argument.
+        allowed: What it must be, such as "an integer >= 1".
+        value: As given.
+        otherwise: What else is allowed.
+        hint: A further sentence.
+    """
+    also = f", {otherwise}" if otherwise else ""
+    more = f" {hint}" if hint else ""
+    return ParameterError(
+        f"{name} must be {allowed}{also}; got {shown(value)}.{more}", param=name
+    )
+
+
+def as_int(value: object) -> int | None:
+    """Return an integer, numpy's as a plain one; None for anything else."""
+    number = as_number(value)
+    return number if isinstance(number, int) else None
+
+
+def as_number(value: object) -> int | float | None:
+    """Return a number, numpy's as a plain one; None for anything else.
+
+    True and False are not numbers here; nan and infinity are.
+    """
+    if type(value).__name__ in _BOOLEANS:
+        return None
+    if type(value) in {int, float}:
+        return value  # type: ignore[return-value]  # just tested, exactly
+    item = getattr(value, "item", None)  # a numpy scalar, without importing numpy
+    plain = item() if callable(item) and getattr(value, "ndim", None) == 0 else None
+    is_number = isinstance(plain, (int, float)) and not isinstance(plain, bool)
+    return plain if is_number else None
+
+
+def is_within(number: float, minimum: float | None, maximum: float | None) -> bool:
+    """Say whether a number is finite and within its bounds, both allowed."""
+    if type(number) is float and not math.isfinite(number):
+        return False
+    is_large_enough = minimum is None or number >= minimum
+    return is_large_enough and (maximum is None or number <= maximum)
+
+
+def range_text(kind: str, minimum: float | None, maximum: float | None) -> str:
+    """Return the allowed numbers in words, such as "a number from 0 to 2"."""
+    if minimum is not None and maximum is not None:
+        return f"{kind} from {minimum:g} to {maximum:g}"
+    if minimum is not None:
+        return f"{kind} >= {minimum:g}"
+    return kind if maximum is None else f"{kind} <= {maximum:g}"
+
+
+def shown(value: object) -> str:
+    """Return a number or a short word as it is, anything else by its kind."""
+    if isinstance(value, str):
+        is_number = value.lstrip("+-").replace(".", "", 1).isdigit()
+        is_word = value.isalpha() or is_number or not value
+        is_shown = is_word and len(value) <= _SHOWN_CHARS
+        return repr(value) if is_shown else f"a text of {len(value)} characters"
+    number = as_number(value)
+    if isinstance(number, int) and number.bit_length() > _SHOWN_BITS:
+        return f"an integer of {number.bit_length()} bits"
+    is_plain = number is not None or isinstance(value, bool) or value is None
+    return repr(value) if is_plain else f"a value of type {type(value).__name__}"
+
+
+def near_names(
+    name: str, known: Iterable[str], *, n: int = 3, cutoff: float = 0.6
+) -> list[str]:
+    """Return the known names that are nearest to a name: those that it begins, first.
+
+    Args:
+        name: As typed.
+        known: The names that there are.
+        n: How many at most.
+        cutoff: How near they must be, from 0 to 1 (see `difflib`).
+    """
+    names = list(known)
+    begun = [each for each in names if len(name) > 1 and each.startswith(name)]
+    return (begun or get_close_matches(name, names, n=n, cutoff=cutoff))[:n]
+
+
+def did_you_mean(
+    name: str, known: Iterable[str], *, n: int = 3, cutoff: float = 0.6
+) -> str:
+    """Return " Did you mean a, b?" with the nearest known names; "" if none is near."""
+    near = near_names(name, known, n=n, cutoff=cutoff)
+    return f" Did you mean {', '.join(near)}?" if near else ""
+
+
+def shorten(text: str, n_chars: int) -> str:
+    """Return a text of at most so many characters; "..." marks what is left out."""
+    return text if len(text) <= n_chars else text[: n_chars - 3] + "..."
