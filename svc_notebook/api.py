@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from svc_notebook.budget import check_parts
-from svc_notebook.client.attempts import say
+from svc_notebook.client.attempts import say, to_request
 from svc_notebook.client.exchange_record import Answerer
 from svc_notebook.client.sync import CompletionStream
-from svc_notebook.completion import Completion, warn_on_params
+from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Origin
 from svc_notebook.service.message import Prompt
 from svc_notebook.service.params import Params, check_flag, with_params
-from svc_notebook.service.request import CompletionRequest, build_request
+from svc_notebook.service.request import CompletionRequest
 from svc_notebook.session import Session, current
 from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run import Run
@@ -34,7 +34,7 @@ Value = TypeVar("Value")
 
 @with_params
 def complete(  # noqa: PLR0913 - the limits of rounds, one each
-    prompt: Prompt,
+    prompt: Prompt | CompletionRequest,
     *,
     model: str | None = None,
     system: str | None = None,
@@ -54,7 +54,9 @@ def complete(  # noqa: PLR0913 - the limits of rounds, one each
 
     Args:
         prompt: A text, which becomes one user message, or messages as `Message` or
-            as mappings with role and content, oldest first.
+            as mappings with role and content, oldest first. Or a request that is
+            ready, such as the `request` of a completion; then no model, system
+            message or parameter may be given.
         model: Id of the model; the session's model if None (see `use`).
         system: A text put in front as a system message.
         reuse: Give back the ledger's newest answer to this very request, marked with
@@ -91,7 +93,6 @@ def complete(  # noqa: PLR0913 - the limits of rounds, one each
     """
     check_flag("reuse", reuse)
     check_flag("run_tools", run_tools)
-    check_flag("run_tools", run_tools)
     permit = to_permit(
         confirm=confirm,
         max_rounds=max_rounds,
@@ -100,7 +101,8 @@ def complete(  # noqa: PLR0913 - the limits of rounds, one each
     )
     session = current()
     offer = to_offer(params.pop("tools", None), run_tools=run_tools)
-    request = _request(session, prompt, model, system, offer.definitions, params)
+    given = {"model": model, "system": system, "tools": offer.definitions, **params}
+    request = _request(session, prompt, given)
     send = _send(session, reuse=reuse)
     if offer.toolbox is None:
         return send(request, Origin())
@@ -109,20 +111,11 @@ def complete(  # noqa: PLR0913 - the limits of rounds, one each
 
 def _request(
     session: Session,
-    prompt: Prompt,
-    model: str | None,
-    system: str | None,
-    tools: Any,  # noqa: ANN401 - definitions, not yet checked
-    params: Params,
+    prompt: Prompt | CompletionRequest,
+    given: Mapping[str, Any],
 ) -> CompletionRequest:
-    extra = params.pop("extra", None)
-    warn_on_params(params, stacklevel=3)
-    request = build_request(
-        prompt,
-        model=session.settings.model if model is None else model,
-        system=system,
-        extra=extra,
-        params={**params, "tools": tools},
+    request = to_request(
+        prompt, default_model=session.settings.model, given=given, stacklevel=3
     )
     if request.tools:
         check_parts(request)
@@ -133,7 +126,7 @@ def _send(
     session: Session, *, reuse: bool = False
 ) -> Callable[[CompletionRequest, Origin], Completion]:
     answers = _answers(session, reuse=reuse)
-    return lambda request, origin: session.client.ask(
+    return lambda request, origin: session.client.complete(
         request, origin=origin, watch=say, answers=answers
     )
 
@@ -146,7 +139,7 @@ def _answers(session: Session, *, reuse: bool) -> Answerer | None:
 @with_params
 def extract(
     type_: type[Value],
-    prompt: Prompt,
+    prompt: Prompt | CompletionRequest,
     *,
     model: str | None = None,
     system: str | None = None,
@@ -161,11 +154,12 @@ def extract(
 
     Args:
         type_: A dataclass, a TypedDict or a pydantic model.
-        prompt: As for `complete`.
-        model: As for `complete`.
-        system: As for `complete`.
+        prompt: A text, or messages as `Message` or as mappings with role and content,
+            oldest first, or a request that is ready.
+        model: Id of the model; the session's model if None (see `use`).
+        system: A text put in front as a system message.
         max_tries: Most requests, at least 1.
-        **params: As for `complete`, without `tools` and `n`.
+        **params: Parameters by the document's names, without `tools` and `n`.
 
     Returns:
         An object of the type.
@@ -173,7 +167,7 @@ def extract(
     Raises:
         ToolSchemaError: The type cannot be described.
         ToolCallError: No try fitted; `partial` is the last completion.
-        SvcError: As for `complete`.
+        SvcError: A request failed, as with `complete`.
 
     Example:
         >>> svc.extract(Invoice, "Invoice 7, 120 EUR")  # doctest: +SKIP
@@ -187,7 +181,7 @@ def extract(
                 param=name,
             )
     form = to_form(type_)
-    request = _request(session, prompt, model, system, None, params)
+    request = _request(session, prompt, {"model": model, "system": system, **params})
     return extract_with(
         form,
         request,
@@ -200,7 +194,7 @@ def extract(
 
 @with_params
 def stream(
-    prompt: Prompt,
+    prompt: Prompt | CompletionRequest,
     *,
     model: str | None = None,
     system: str | None = None,
@@ -210,11 +204,14 @@ def stream(
     """Ask for a reply that comes as it is generated (doc: Response, streamed).
 
     Args:
-        prompt: As for `complete`.
-        model: As for `complete`.
-        system: As for `complete`.
-        reuse: As for `complete`.
-        **params: As for `complete`. Calls of `tools` are not run: the stream's
+        prompt: A text, or messages as `Message` or as mappings with role and content,
+            oldest first, or a request that is ready.
+        model: Id of the model; the session's model if None (see `use`).
+        system: A text put in front as a system message.
+        reuse: Give back the ledger's newest answer to this very request, marked with
+            its date; ask only if there is none.
+        **params: Parameters by the document's names, checked against its ranges; one
+            that is left out is not sent. Calls of `tools` are not run: the stream's
             `completion` hands them back.
 
     Returns:
@@ -233,8 +230,9 @@ def stream(
     session = current()
     answers = _answers(session, reuse=reuse)
     offer = to_offer(params.pop("tools", None), run_tools=False)
-    request = _request(session, prompt, model, system, offer.definitions, params)
-    return session.client.start(request, watch=say, answers=answers)
+    given = {"model": model, "system": system, "tools": offer.definitions, **params}
+    request = _request(session, prompt, given)
+    return session.client.stream(request, watch=say, answers=answers)
 
 
 def conversation(name: str, *, system: str | None = None) -> Conversation:

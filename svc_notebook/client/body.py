@@ -9,11 +9,12 @@ import asyncio
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Protocol
 
 from svc_notebook.wire.text import not_documented
 
-from .transport import Head, Lost
+from .retry import Lost
 
 PIECE_BYTES = 256 * 1024
 _ANY_HEADER = zlib.MAX_WBITS | 32  # gzip or zlib, told by the first bytes
@@ -133,8 +134,27 @@ def inflater_of(encoding: str) -> Inflater:
 MAX_BODY_BYTES = 64 * 1024 * 1024
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What the headers of an answer say.
+
+    Attributes:
+        status: HTTP status.
+        content_type: As sent, "" if there was none.
+        retry_after_s: Seconds the service asked to wait, if it did.
+        is_emulated: Whether the emulator says it is one.
+        location: Where a redirect points to.
+    """
+
+    status: int
+    content_type: str = ""
+    retry_after_s: float | None = None
+    is_emulated: bool = False
+    location: str = ""
+
+
 class HttpAnswer:
-    """An answer being read; see `transport.Answer`.
+    """An answer whose headers are in and whose body is being read.
 
     Args:
         head: What the headers say.

@@ -1,14 +1,12 @@
-"""What happens to one exchange while it is under way, and the record it becomes.
+"""The record of one exchange: kept while it is under way, handed over at its end.
 
-What it is not: it decides nothing. Rules: the exchange is made once, at the end;
-waiting for our own limit is never part of a latency; no key enters.
+Waiting for our own rate limit is never part of a latency. No key enters.
 """
 
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -18,13 +16,13 @@ from svc_notebook.service.chunk import CallPiece, Choice, CompletionBody, Delta
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.tokens import estimate_tokens
 
-from .runtime import World
-from .transport import Head
+from .body import Head
+from .deadlines import Runtime
 
 
 @dataclass(slots=True, kw_only=True)
-class Journal:
-    """Notes of one exchange under way.
+class ExchangeRecord:
+    """What is known of an exchange that is under way.
 
     Attributes:
         exchange_id, request, origin, endpoint, is_streamed: Known from the start.
@@ -51,7 +49,7 @@ class Journal:
     sent_s: float | None = None
 
     def send(self, now_s: float) -> None:
-        """Note that a request goes out; what came of an earlier one is dropped."""
+        """Note that a request is sent; what came of an earlier try is dropped."""
         self.n_attempts += 1
         self.sent_s = now_s
         self.first_text_s = None
@@ -75,7 +73,7 @@ class Journal:
         now_s: float,
         ended_at: datetime,
     ) -> Exchange:
-        """Return the record of it all."""
+        """Return the finished exchange."""
         return Exchange(
             exchange_id=self.exchange_id,
             origin=self.origin,
@@ -160,16 +158,7 @@ Answerer = Callable[[CompletionRequest, Origin], Exchange | None]
 """Finds the recorded exchange that answers a request; None to ask the service."""
 
 
-class Run(Protocol):
-    """One exchange to run: asked of the service, or answered before."""
-
-    exchange: Exchange | None
-
-    async def run(self, show: Callable[[Delta], None]) -> Exchange:
-        """Show what comes and return the record."""
-
-
-class Answered:
+class RecordedAnswer:
     """A recorded answer to a new request; `run` it once.
 
     Args:
@@ -178,7 +167,7 @@ class Answered:
         origin: Who asks now.
         is_streamed: Whether a stream was asked for.
         sinks: Told about it.
-        world: Where time and ids come from.
+        runtime: Where time and ids come from.
     """
 
     def __init__(
@@ -189,15 +178,15 @@ class Answered:
         origin: Origin,
         is_streamed: bool,
         sinks: Sinks,
-        world: World,
+        runtime: Runtime,
     ) -> None:
         self.exchange: Exchange | None = None
         self._sinks = sinks
-        self._world = world
-        now = world.now()
+        self._runtime = runtime
+        now = runtime.now()
         self._answer = replace(
             recorded,
-            exchange_id=world.new_id(),
+            exchange_id=runtime.new_id(),
             origin=origin,
             request=request,
             is_reused=True,
@@ -217,7 +206,7 @@ class Answered:
         """Show the answer, record it, and return it."""
         for choice in self._answer.choices:
             show(_to_delta(choice))
-        self.exchange = replace(self._answer, ended_at=self._world.now())
+        self.exchange = replace(self._answer, ended_at=self._runtime.now())
         self._sinks.tell(self.exchange)
         return self.exchange
 

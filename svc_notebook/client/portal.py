@@ -1,9 +1,9 @@
 """The portal: one event loop on a background thread, for code that cannot await.
 
 Jupyter runs cells inside a running loop, so the plain verbs cannot start one there;
-they hand their work to this loop and wait. Rules: one loop a process, started at
-first use and again after a fork; whoever waits can be interrupted, and then the work
-is cancelled and given a moment to clean up; at exit everything ends without noise.
+they hand their work to this loop and wait. Each process has one, started at first use
+and again after a fork. A wait can be interrupted; then the work is cancelled and gets
+a moment to clean up. At exit everything ends without noise.
 """
 
 import asyncio
@@ -254,7 +254,7 @@ _ticks: WeakKeyDictionary[asyncio.AbstractEventLoop, _Tick] = WeakKeyDictionary(
 
 
 @contextmanager
-def ticking() -> Iterator[None]:
+def keep_awake() -> Iterator[None]:
     """Keep the running loop awake while a request is under way."""
     if current_thread() is not main_thread():
         yield

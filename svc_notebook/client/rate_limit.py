@@ -225,7 +225,7 @@ _MAX_GAP_S = 12.0
 _N_CALM = 20
 
 
-class Gate:
+class RateLimiter:
     """What one request of a model has to pass before it is sent.
 
     Args:
@@ -343,7 +343,7 @@ class Gate:
                 self._gap_s = self._gap_s / 2 if self._gap_s > _FIRST_GAP_S else 0.0
 
 
-class Gates:
+class RateLimits:
     """The gates of one key at one address, by model.
 
     Args:
@@ -363,14 +363,14 @@ class Gates:
         self._limit_of = limit_of
         self._others_of = others_of
         self._lock = Lock()
-        self._gates: dict[str, Gate] = {}
+        self._limiters: dict[str, RateLimiter] = {}
 
-    def of(self, model: str) -> Gate:
+    def of(self, model: str) -> RateLimiter:
         """Return the gate of a model."""
         with self._lock:
-            gate = self._gates.get(model)
+            gate = self._limiters.get(model)
             if gate is None:
-                gate = self._gates[model] = Gate(
+                gate = self._limiters[model] = RateLimiter(
                     model,
                     self._limit_of(model),
                     clock=self._clock,

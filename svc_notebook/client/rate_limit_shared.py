@@ -25,7 +25,7 @@ from typing import TypeVar
 from svc_notebook.credentials import Key
 from svc_notebook.settings import default_ledger
 
-from .rate_limit import Clock, Due, Gates, Window
+from .rate_limit import Clock, Due, RateLimits, Window
 
 BUSY_S = 0.02
 MAX_BUSY_S = 1.0  # a kernel that holds the file longer has been stopped
@@ -156,7 +156,7 @@ class _Shared:
 
     def __init__(self) -> None:
         self.lock = Lock()
-        self.gates: dict[tuple[str, str, Clock], Gates] = {}
+        self.gates: dict[tuple[str, str, Clock], RateLimits] = {}
 
 
 _shared = _Shared()
@@ -165,7 +165,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
     os.register_at_fork(after_in_child=_renew)
 
 
-def shared_gates(base_url: str, key: Key, *, clock: Clock) -> Gates:
+def shared_limits(base_url: str, key: Key, *, clock: Clock) -> RateLimits:
     """Return the gates for a key at an address, the same for all who ask.
 
     Args:
@@ -183,4 +183,6 @@ def shared_gates(base_url: str, key: Key, *, clock: Clock) -> Gates:
         return SharedQuota(path, f"{place[:2]}\n{model}", clock=clock)
 
     with _shared.lock:
-        return _shared.gates.setdefault(place, Gates(clock=clock, others_of=others_of))
+        return _shared.gates.setdefault(
+            place, RateLimits(clock=clock, others_of=others_of)
+        )

@@ -1,8 +1,8 @@
-"""Whether to ask again, and after how long (doc: Errors, Limits).
+"""Whether to ask again, and after how long (doc: Errors, Limits). Pure.
 
-Rules: pure; what was shown to the user is never asked again; what was probably
-paid for is not asked again unless the user said so; the service's own wait is
-never cut short; every way ends.
+What the user has seen a part of is never asked again; what was probably billed is
+asked again only if the user said so; the service's own wait is never cut short. When
+a model's next request may go after a 429 is decided by `rate_limit`.
 """
 
 import math
@@ -27,6 +27,21 @@ _SERVER_STATUS = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """A try that failed.
+
+    Attributes:
+        error: What to tell the user.
+        is_lasting: Whether asking again at once would fail in the same way.
+        is_sent: Whether the service may have read the request.
+    """
+
+    error: SvcError
+    is_lasting: bool = False
+    is_sent: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """How patient a caller is.
 
@@ -48,7 +63,7 @@ class Policy:
 
 
 INTERACTIVE = Policy()
-ONCE = Policy(n_tries=1)
+
 QUEUED = Policy(is_refusal_retried=False)
 
 
@@ -82,7 +97,7 @@ def decide(
         attempt: Requests sent so far, this one included; from 1.
         jitter: A random number from 0 to 1.
         has_shown: Whether any of the reply was shown.
-        is_lasting: Whether asking again at once would meet the same.
+        is_lasting: Whether asking again at once would fail in the same way.
         policy: How patient the caller is.
     """
     if has_shown:

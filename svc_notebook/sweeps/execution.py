@@ -6,7 +6,7 @@ keeps what comes within seconds, the second cancels; nothing is left running.
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from threading import Event
 
 from svc_notebook.client.portal import Job, portal
@@ -138,7 +138,7 @@ class Going:
 
     async def _go(self) -> None:
         try:
-            async with self._asker.client:
+            async with aclosing(self._asker.client):
                 self.error = await self._run()
         except asyncio.CancelledError:
             self.error = self.error or SvcError("The run was stopped before its end.")

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from threading import RLock
 from typing import cast
 
-from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.attempts import Waiting, Watch
+from svc_notebook.client.attempts import RequestPath, Waiting, Watch
 from svc_notebook.errors import SvcError
 from svc_notebook.exchange import OriginKind
 from svc_notebook.ledger.prices import Prices
@@ -167,7 +166,7 @@ class Beginning(Readings):
         return Asker(
             run_id=self.run_id,
             origin=self.origin,
-            client=AsyncClient(
+            client=RequestPath(
                 session.settings,
                 key=session.key() if recorded is None else None,
                 sinks=(keeper,),

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import NamedTuple
 
-from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.attempts import Waiting, Watch
+from svc_notebook.client.attempts import RequestPath, Waiting, Watch
 from svc_notebook.client.rate_limit import Due
 from svc_notebook.client.retry import QUEUED
 from svc_notebook.errors import (
@@ -122,7 +121,7 @@ class Asker:
 
     run_id: str
     origin: OriginKind = "sweep"
-    client: AsyncClient
+    client: RequestPath
     keeper: Keeper
     notes: dict[TrialKey, Note] = field(default_factory=dict)
     watch: Watch | None = None
@@ -132,20 +131,20 @@ class Asker:
 
     def due(self, model: str) -> Due:
         """Say how long a request to a model would have to wait now, and for what."""
-        return self.client.due(model) if self.is_paced else Due(0.0)
+        return self.client.limiter(model).due() if self.is_paced else Due(0.0)
 
     async def ask(self, trial: Trial) -> Outcome:
         """Ask a trial and say what that means for the others."""
         show = self.show
         try:
-            asking = self.client.prepare(
+            task = self.client.begin(
                 trial.request,
                 is_streamed=show is not None,
                 origin=origin_of(trial, self.run_id, origin=self.origin),
                 watch=self._tell,
                 policy=QUEUED,
             )
-            exchange = await asking.run(
+            exchange = await task.run(
                 lambda delta: None if show is None else show(trial, delta)
             )
         except SvcError as error:

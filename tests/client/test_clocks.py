@@ -2,7 +2,7 @@
 
 import math
 
-from svc_notebook.client.deadlines import Clocks, Left
+from svc_notebook.client.deadlines import Deadlines, Left
 from svc_notebook.service.request import build_request
 from svc_notebook.settings import Timeouts
 
@@ -12,9 +12,9 @@ TIMEOUTS = Timeouts(
 REQUEST = build_request("Hi", model="m", params={"max_tokens": 50})
 
 
-def clocks(timeouts: Timeouts = TIMEOUTS, *, is_streamed: bool) -> Clocks:
+def clocks(timeouts: Timeouts = TIMEOUTS, *, is_streamed: bool) -> Deadlines:
     """Return the clocks of an exchange that began at 1000 s."""
-    return Clocks(timeouts, REQUEST, is_streamed=is_streamed, started_s=1000.0)
+    return Deadlines(timeouts, REQUEST, is_streamed=is_streamed, started_s=1000.0)
 
 
 def test_a_stream_has_a_first_byte_and_silence() -> None:

@@ -6,8 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from svc_notebook.client.rate_limit import Due, Gate, Gates, Room, Slot, Windows
-from svc_notebook.client.rate_limit_shared import shared_gates
+from svc_notebook.client.rate_limit import (
+    Due,
+    RateLimiter,
+    RateLimits,
+    Room,
+    Slot,
+    Windows,
+)
+from svc_notebook.client.rate_limit_shared import shared_limits
 from svc_notebook.credentials import Key
 from svc_notebook.service.catalogue import Limit
 
@@ -159,7 +166,7 @@ def test_old_slots_are_forgotten(now: Now) -> None:
 
 def test_models_do_not_hold_each_other_up(now: Now) -> None:
     """Each model has its own gate, from the document's table."""
-    gates = Gates(clock=now)
+    gates = RateLimits(clock=now)
     for _ in range(6):
         full = gates.of("svc-v2-8b-instruct")
         due = full.try_pass(full.reserve())
@@ -170,9 +177,9 @@ def test_models_do_not_hold_each_other_up(now: Now) -> None:
     assert gates.of("svc-v2-8b-instruct") is full
 
 
-def gate_of(limit: Limit | None, clock: Callable[[], float]) -> Gate:
+def gate_of(limit: Limit | None, clock: Callable[[], float]) -> RateLimiter:
     """Return the gate of a model with this limit."""
-    return Gate("m", limit, clock=clock)
+    return RateLimiter("m", limit, clock=clock)
 
 
 def test_an_unlisted_model_has_no_invented_limit(now: Now) -> None:
@@ -256,11 +263,11 @@ def test_gates_are_shared_by_key_and_address(now: Now) -> None:
     """Clients with one key at one address share their gates, others do not."""
     key, other = Key("k1", source="test"), Key("k2", source="test")
 
-    first = shared_gates("https://a/v1", key, clock=now)
+    first = shared_limits("https://a/v1", key, clock=now)
 
-    assert shared_gates("https://a/v1", Key("k1", source="x"), clock=now) is first
-    assert shared_gates("https://a/v1", other, clock=now) is not first
-    assert shared_gates("https://b/v1", key, clock=now) is not first
+    assert shared_limits("https://a/v1", Key("k1", source="x"), clock=now) is first
+    assert shared_limits("https://a/v1", other, clock=now) is not first
+    assert shared_limits("https://b/v1", key, clock=now) is not first
 
 
 def test_those_refused_together_come_back_one_by_one(now: Now) -> None:
@@ -307,9 +314,9 @@ def test_looking_at_a_careful_gate_takes_no_place(now: Now) -> None:
 
 def test_the_room_left_counts_those_that_wait(now: Now) -> None:
     """Who waits for a window has a place in it; no limit, no room to tell."""
-    limited = Gate("small", Limit(per_second=5, per_minute=50), clock=now)
+    limited = RateLimiter("small", Limit(per_second=5, per_minute=50), clock=now)
     for _ in range(7):
         limited.reserve()
 
     assert limited.room() == Room(0, 43)
-    assert Gate("free", None, clock=now).room() is None
+    assert RateLimiter("free", None, clock=now).room() is None

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from svc_notebook.client.rate_limit import Due, Room, Window, Windows
-from svc_notebook.client.rate_limit_shared import SharedQuota, shared_gates
+from svc_notebook.client.rate_limit_shared import SharedQuota, shared_limits
 from svc_notebook.credentials import Key
 from svc_notebook.emulator.server import Emulator
 
@@ -164,7 +164,7 @@ def test_the_file_shows_neither_key_nor_address(
 ) -> None:
     """The file is the user's alone and holds one-way marks and times."""
     monkeypatch.setenv("XDG_DATA_HOME", str(path))
-    gates = shared_gates("https://h/v1", Key(KEY, source="x"), clock=time.monotonic)
+    gates = shared_limits("https://h/v1", Key(KEY, source="x"), clock=time.monotonic)
     gate = gates.of("svc-v2-8b-instruct")
 
     gate.try_pass(gate.reserve())

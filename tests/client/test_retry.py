@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from svc_notebook.client.retry import (
     INTERACTIVE,
-    ONCE,
     GiveUp,
     Policy,
     Wait,
@@ -82,7 +81,7 @@ def test_nothing_is_asked_again_once_shown(error: SvcError) -> None:
         decide(error, attempt=1, jitter=0.5, has_shown=True),
         decide(error, attempt=1, jitter=0.5, is_lasting=True),
         decide(error, attempt=3, jitter=0.5),
-        decide(error, attempt=1, jitter=0.5, policy=ONCE),
+        decide(error, attempt=1, jitter=0.5, policy=Policy(n_tries=1)),
     ]
 
     assert [type(step) for step in got] == [GiveUp] * 4

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.attempts import Waiting, unforeseen
+from svc_notebook.client.attempts import Waiting, internal_error
 from svc_notebook.errors import SvcError
 
 Serve = Callable[..., Any]
@@ -19,9 +19,9 @@ def test_an_unforeseen_error_says_where_and_not_what() -> None:
     try:
         int("secret words")
     except ValueError as problem:
-        error = unforeseen(problem)
+        error = internal_error(problem)
 
-    assert "ValueError in test_unforeseen.py, line " in str(error)
+    assert "ValueError, test_unforeseen.py:" in str(error)
     assert "secret" not in str(error)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from svc_notebook.client.attempts import Waiting
-from svc_notebook.client.rate_limit import Due, Gates
+from svc_notebook.client.rate_limit import Due, RateLimits
 from svc_notebook.errors import SvcError
 from svc_notebook.sweeps.grid import Trial
 from svc_notebook.sweeps.plan import build_grid
@@ -77,7 +77,7 @@ class Asker:
     def __init__(self, world: World, answer: Answer) -> None:
         self._world = world
         self._answer = answer
-        self._gates = Gates(clock=lambda: world.now_s)
+        self._gates = RateLimits(clock=lambda: world.now_s)
 
     def due(self, model: str) -> Due:
         """Say how long the gates would make a request wait."""
