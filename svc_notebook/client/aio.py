@@ -25,7 +25,8 @@ from svc_notebook.settings import Settings
 from .attempts import RequestPath, Task, Watch
 from .deadlines import REAL, Runtime
 from .exchange_record import Answerer
-from .rate_limit import Due, RateLimits, Room
+from .rate_limit import RateLimits
+from .rate_windows import Due, Room
 from .redact import to_key
 
 

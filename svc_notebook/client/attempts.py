@@ -46,8 +46,8 @@ from .exchange_record import (
     to_failure,
 )
 from .portal import keep_awake
-from .rate_limit import RateLimiter, RateLimits, Slot
-from .rate_limit_shared import shared_limits
+from .rate_limit import RateLimiter, RateLimits, shared_limits
+from .rate_windows import Slot
 from .redact import (
     Hiding,
     hide_in_error,
@@ -57,7 +57,7 @@ from .redact import (
     without_key,
 )
 from .reply_reader import Receiving
-from .retry import INTERACTIVE, GiveUp, Lost, Policy, Wait, decide
+from .retry import INTERACTIVE, GiveUp, Lost, Policy, decide
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +227,11 @@ class ExchangeTask:
         """Wait for a place among the model's requests."""
         slot = self._limiter.reserve()
         began_s = self._runtime.clock()
+        patience_s = self._policy.max_wait_s
         try:
-            while (due := self._limiter.try_pass(slot)).wait_s > 0:
+            while (
+                due := self._limiter.try_pass(slot, patience_s=patience_s)
+            ).wait_s > 0:
                 self._tell(Waiting(due.wait_s, due.reason))
                 await self._runtime.sleep(due.wait_s)
         except BaseException:
@@ -288,8 +291,13 @@ class ExchangeTask:
     def _next_step(self, slot: Slot, lost: Lost | None) -> float | None:
         """Return the seconds until the next try, None if there is none."""
         if lost is None:
-            self._limiter.passed()
+            self._limiter.answered()
             return None
+        if isinstance(lost.error, RateLimitError):
+            self._record.n_refused += 1
+            self._limiter.refused(slot, retry_after_s=lost.error.retry_after_s)
+        elif not lost.is_sent:
+            self._limiter.give_back(slot)
         step = decide(
             lost.error,
             attempt=self._record.n_attempts,
@@ -298,11 +306,6 @@ class ExchangeTask:
             is_lasting=lost.is_lasting,
             policy=self._policy,
         )
-        if isinstance(lost.error, RateLimitError):
-            self._record.n_refused += 1
-            self._limiter.refused(slot, wait_s=_closed_s(lost.error, step))
-        elif not lost.is_sent:
-            self._limiter.give_back(slot)
         return None if isinstance(step, GiveUp) else step.wait_s
 
     def _within_total(self, wait_s: float | None) -> float | None:
@@ -350,16 +353,6 @@ _WHY: dict[type[SvcError], str] = {
     StreamBrokenError: "a broken connection",
     TimedOutError: "no answer in time",
 }
-
-
-_CLOSED_S = 1.0
-
-
-def _closed_s(error: RateLimitError, step: Wait | GiveUp) -> float:
-    """Return how long a refusal keeps the others of the model waiting."""
-    if isinstance(step, Wait):
-        return step.wait_s
-    return _CLOSED_S if error.retry_after_s is None else error.retry_after_s
 
 
 def internal_error(problem: Exception) -> SvcError:

@@ -1,6 +1,6 @@
 """Asking the trials of a run: what each answer or failure means for the rest.
 
-What it is not: the order and the pace (see `lanes`). Rules: a failure is noted and
+What it is not: the order and the pace (see `scheduler`). Rules: a failure is noted and
 the run goes on, unless no further request could fare better; a reply that cannot
 be kept ends the run, so that nobody pays for rows that nobody has.
 """
@@ -12,7 +12,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from svc_notebook.client.attempts import RequestPath, Waiting, Watch
-from svc_notebook.client.rate_limit import Due
+from svc_notebook.client.rate_limit import RateLimiter
 from svc_notebook.client.retry import QUEUED
 from svc_notebook.errors import (
     AuthError,
@@ -129,9 +129,9 @@ class Asker:
     is_paced: bool = True
     _theirs: list[Exception] = field(default_factory=list)
 
-    def due(self, model: str) -> Due:
-        """Say how long a request to a model would have to wait now, and for what."""
-        return self.client.limiter(model).due() if self.is_paced else Due(0.0)
+    def limiter(self, model: str) -> RateLimiter | None:
+        """Return what decides when a request to a model may go; None to go at once."""
+        return self.client.limiter(model) if self.is_paced else None
 
     async def ask(self, trial: Trial) -> Outcome:
         """Ask a trial and say what that means for the others."""

@@ -340,12 +340,12 @@ def test_interrupted_wait_for_a_limit_frees_its_place(
     """What is stopped while it waits is recorded as never sent; its place is free."""
     settings = Settings(base_url=emulator.base_url, model="svc-v2-8b-instruct")
     now = [0.0]
-    gates = RateLimits(clock=lambda: now[0])
-    client = Client(settings, api_key=emulator.api_key, sinks=[kept], limits=gates)
-    gate = gates.of("svc-v2-8b-instruct")
-    for slot in [gate.reserve() for _ in range(5)]:
-        gate.try_pass(slot)
-        gate.sent(slot)
+    limits = RateLimits(clock=lambda: now[0])
+    client = Client(settings, api_key=emulator.api_key, sinks=[kept], limits=limits)
+    limiter = limits.of("svc-v2-8b-instruct")
+    for slot in [limiter.reserve() for _ in range(5)]:
+        limiter.try_pass(slot)
+        limiter.sent(slot)
     stream = client.stream("Hi")
     (waiting,) = stream.poll(5)
 
@@ -356,7 +356,7 @@ def test_interrupted_wait_for_a_limit_frees_its_place(
     assert (partial.exchange.status, partial.exchange.n_attempts) == ("cancelled", 0)
     assert kept.exchanges == [partial.exchange]
     now[0] = 1.09
-    assert [gate.try_pass(gate.reserve()).wait_s for _ in range(5)] == [0.0] * 5
+    assert [limiter.try_pass(limiter.reserve()).wait_s for _ in range(5)] == [0.0] * 5
     assert emulator.requests == ()
 
 
