@@ -67,9 +67,9 @@ def complete(  # noqa: PLR0913 - the limits of rounds, one each
         confirm: None asks you before calls of tools made with `confirm=True`, True
             before every call, False before none. A function takes the place of
             asking: it takes one call, with its `.name` and `.arguments`, and returns
-            True or False. Where nobody can be asked, such a call is denied, with a
+            True or False. If nobody can be asked, such a call is denied, with a
             warning.
-        tool_timeout_s: Seconds a call may take whose tool sets no limit of its own.
+        tool_timeout_s: Seconds a call may take if its tool sets no limit.
         total_s: Seconds for all rounds; waiting for your consent does not count.
         **params: Parameters by the document's names, checked against its ranges; one
             that is left out is not sent, so the service's default applies (150
@@ -86,7 +86,7 @@ def complete(  # noqa: PLR0913 - the limits of rounds, one each
         ToolLoopError: The rounds or their time are used up; `messages` can be sent.
         ConfigError: The API key or the base address is missing.
         ServiceError: The service refused or failed, after bounded tries.
-        TransportError: No whole answer came; `partial` holds what had come.
+        TransportError: No whole answer came; `partial` holds the reply so far.
 
     Example:
         >>> svc.complete("Say hello.", max_tokens=20).text  # doctest: +SKIP
@@ -293,13 +293,13 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
         prompt: A text or messages, or a list of such. `{{name}}` is a column of the
             rows, `\{{name}}` the plain text.
         model: One model id, or a list; the session's model if None.
-        system: One system text, or a list; None is no system message.
+        system: One system text, or a list; None sends no system message.
         rows: A DataFrame, a Series, a list of mappings or texts to fill prompts from.
         conditions: Explicit combinations of factors: a DataFrame or a list of mappings.
-            A name that is no parameter is a label, kept beside the reply.
+            A name that is not a parameter becomes a label column.
         tied: Names whose lists go side by side instead of being multiplied; `rows`
-            among them gives each row a value of its own.
-        where: Whether to keep a combination, told by a mapping of its values.
+            among them gives each row its own value.
+        where: Called with each combination, as a mapping; whether to keep it.
         repeats: How many times each combination is asked.
         name: Name of the run; a run of this name goes on, also after a restart.
         seed: Of the order; made from the name if None, or at random without one.

@@ -270,8 +270,8 @@ Queue = asyncio.Queue[Delta | None]
 class AsyncCompletionStream:
     """A streamed reply (doc: Response, streamed).
 
-    Iterate it for the pieces of text of the first choice, which is choice 0, or the
-    lowest that came, at the end, if there is no choice 0; then read `completion`.
+    Iterate it for the text of choice 0, piece by piece; then read `completion`. If the
+    service sends no choice 0, the text of the lowest choice comes at the end.
     Use it in `async with`, or iterate it to its end.
 
     Example:
@@ -293,7 +293,7 @@ class AsyncCompletionStream:
         """Iterate the new content of all choices, each with its choice's index.
 
         Raises:
-            SvcError: The request failed; `partial` holds what had come.
+            SvcError: The request failed; `partial` holds the reply so far.
         """
         while (delta := await self._next()) is not None:
             yield delta
@@ -311,7 +311,7 @@ class AsyncCompletionStream:
 
     @property
     def completion(self) -> Completion:
-        """The completion; after a failure or `aclose()` what had come.
+        """The completion; after a failure or `aclose()` the reply so far.
 
         Raises:
             SvcError: The stream has not ended.
@@ -324,7 +324,7 @@ class AsyncCompletionStream:
         return Completion(self._exchange_task.exchange)
 
     async def aclose(self) -> None:
-        """Stop: the connection is closed, and what had come is recorded."""
+        """Stop: close the connection and record the reply so far."""
         self._is_over = True
         if self._task is None:
             return
@@ -341,8 +341,8 @@ class AsyncCompletionStream:
         task = self._task or self._begin()
         if self._is_elsewhere(task):
             raise SvcError(
-                "This stream belongs to another event loop, on which it was begun; it "
-                "can be read only there. Ask again on this one."
+                "This stream was begun on another event loop and can be read only "
+                "there. Ask again on this one."
             )
         try:
             delta = await self._queue.get()
@@ -395,7 +395,7 @@ async def _hand_over(task: Task, queue: Queue) -> None:
 
 
 def _stop(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
-    """Stop the task of a stream that nobody holds any more."""
+    """Stop the task of a stream that was dropped."""
     with suppress(RuntimeError):  # the loop is closed, and the task with it
         loop.call_soon_threadsafe(task.cancel)
 

@@ -1,4 +1,4 @@
-"""The request path: pace, send, receive, and retry or finish. There is no other.
+"""The request path: pace, send, receive, and retry or finish. It is the only one.
 
 The decisions are made elsewhere (`rate_limit`, `retry`, `deadlines`, `reply_reader`).
 An exchange reaches every sink once, however it ends. Errors are raised without the

@@ -166,7 +166,7 @@ class RecordedAnswer:
         request: What was asked now.
         origin: Who asks now.
         is_streamed: Whether a stream was asked for.
-        sinks: Told about it.
+        sinks: Get the exchange.
         runtime: Where time and ids come from.
     """
 

@@ -159,7 +159,7 @@ class RateLimiter:
             self._windows.give_back(slot)
             return
         with self._lock:
-            if self._free_at_s == slot.at_s + self.refusals.gap_s:  # nobody is behind
+            if self._free_at_s == slot.at_s + self.refusals.gap_s:  # the last place
                 self._free_at_s = slot.at_s
 
     def refused(self, slot: Slot, *, retry_after_s: float | None) -> None:
@@ -253,6 +253,6 @@ def shared_limits(base_url: str, key: Key, *, clock: Clock) -> RateLimits:
             return None
         return SharedQuota(path, f"{(base_url, digest)}\n{model}", clock=clock)
 
-    # A forked process has limits of its own: a lock may have been held at the fork.
+    # A forked process gets new ones: a lock may have been held at the fork.
     place = (os.getpid(), base_url, digest, clock)
     return _limits.setdefault(place, RateLimits(clock=clock, others_of=others_of))

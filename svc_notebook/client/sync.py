@@ -107,7 +107,7 @@ class Client(BaseClient):
 
 
 def _release(path: RequestPath) -> None:
-    """Close the connections of a client that nobody holds any more."""
+    """Close the connections of a client that was dropped."""
     found = open_portal()
     if found is not None:
         with suppress(SvcError):
@@ -129,11 +129,10 @@ Queue = SimpleQueue[Delta | Waiting | End]
 class CompletionStream:
     """A streamed reply (doc: Response, streamed).
 
-    Its request is sent at once, when it is made, and not only when it is read.
-    Iterate it for the pieces of text of the first choice, which is choice 0, or the
-    lowest that came, at the end, if there is no choice 0; then read `completion`. Or
-    call `poll` again and again. `cancel` stops it. Use it in `with`, or iterate
-    it to its end.
+    The request is sent at once, not only when the stream is read. Iterate it for the
+    text of choice 0, piece by piece; then read `completion`. If the service sends no
+    choice 0, the text of the lowest choice comes at the end. Or call `poll` again and
+    again. `cancel` stops it. Use it in `with`, or iterate it to its end.
 
     Example:
         >>> with client.stream("Tell a story.") as stream:  # doctest: +SKIP
@@ -156,7 +155,7 @@ class CompletionStream:
 
     @property
     def is_done(self) -> bool:
-        """Whether everything that came was handed over."""
+        """Whether the reply has ended and all of it was returned."""
         return self._is_done
 
     def poll(self, timeout_s: float | None = None) -> list[Delta | Waiting]:
@@ -170,7 +169,7 @@ class CompletionStream:
             the reply has ended, which `is_done` tells apart.
 
         Raises:
-            SvcError: The request failed; raised once, after all that had come.
+            SvcError: The request failed; raised once, at the end.
             KeyboardInterrupt: The user stopped it; the request is stopped too.
             SvcError: This process was forked while the request was under way.
         """
@@ -205,7 +204,7 @@ class CompletionStream:
 
     @property
     def completion(self) -> Completion:
-        """The completion, waited for if need be; after a failure what had come.
+        """The completion, waited for; after a failure the reply so far.
 
         Raises:
             SvcError: The request failed while it was waited for here.
@@ -217,11 +216,11 @@ class CompletionStream:
         return Completion(self._exchange_task.exchange)
 
     def cancel(self) -> Completion | None:
-        """Stop: the connection is closed, and what had come is recorded.
+        """Stop: close the connection and record the reply so far.
 
         Returns:
-            The completion, partial unless the reply had ended; None if there is no
-            record because nothing had begun.
+            The completion, partial unless the reply had ended; None if nothing was
+            sent yet.
         """
         self._job.cancel()
         self._is_ended = self._is_done = True
@@ -249,7 +248,7 @@ class CompletionStream:
         self.cancel()
 
     def _next(self, timeout_s: float | None) -> Delta | Waiting | None:
-        """Return the next thing; None when there is none in time, or no more."""
+        """Return the next item; None if none comes in time, or at the end."""
         if self._is_ended:
             return None
         item = self._take(timeout_s)
@@ -278,8 +277,8 @@ class CompletionStream:
 
 def _left_behind() -> SvcError:
     return SvcError(
-        "This stream belongs to the process that began it, and goes on there; a "
-        "forked process cannot read it. Ask again here."
+        "This stream belongs to the process that began it; a forked process cannot "
+        "read it. Ask again here."
     )
 
 
@@ -290,7 +289,7 @@ class _Arrived:
 
 
 async def _hand_over(task: Task, queue: Queue, arrived: _Arrived) -> None:
-    """Run a request and hand over what comes; the end is always told."""
+    """Run an exchange and put what comes into the queue, always with an end."""
 
     def show(delta: Delta) -> None:
         if delta.index == 0:

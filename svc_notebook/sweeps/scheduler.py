@@ -248,7 +248,7 @@ class Scheduler:
     `stop`, `pause` and `resume` may be called from any thread.
 
     Args:
-        trials: What to ask of each model, in order; None stands for a trial that needs
+        trials: What to ask of each model, in order; None for a trial that needs
             no asking.
         asker: Asks.
         in_flight: Most requests in flight for one model; by its limit if None.
