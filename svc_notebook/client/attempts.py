@@ -9,12 +9,11 @@ import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol, Unpack
 
 from svc_notebook.budget import within_budget
-from svc_notebook.completion import Completion, warn_on_params
+from svc_notebook.completion import warn_on_params
 from svc_notebook.credentials import Key
 from svc_notebook.errors import (
     MissingKeyError,
@@ -43,6 +42,8 @@ from .exchange_record import (
     ExchangeRecord,
     RecordedAnswer,
     Sinks,
+    completed,
+    internal_error,
     to_failure,
 )
 from .portal import keep_awake
@@ -203,7 +204,7 @@ class ExchangeTask:
             return self._end("ok", None)
         hide_in_error(error, self._context.key)
         exchange = self._end("error", to_failure(error))
-        raise _completed(error, exchange)
+        raise completed(error, exchange)
 
     async def _tries(self, show: Show) -> None:
         """Ask until it is over; `_lost` says how."""
@@ -353,30 +354,6 @@ _WHY: dict[type[SvcError], str] = {
     StreamBrokenError: "a broken connection",
     TimedOutError: "no answer in time",
 }
-
-
-def internal_error(problem: Exception) -> SvcError:
-    """Build the error for something that should not have happened."""
-    trace = problem.__traceback__
-    place = ""
-    while trace is not None:
-        name = Path(trace.tb_frame.f_code.co_filename).name
-        place = f", {name}:{trace.tb_lineno}"
-        trace = trace.tb_next
-    return SvcError(
-        f"Internal error in svc_notebook ({type(problem).__name__}{place}). The "
-        "request was not retried because it may have been billed. Please report this "
-        "line."
-    )
-
-
-def _completed(error: SvcError, exchange: Exchange) -> SvcError:
-    """Return the error with what is known of its exchange, and no old frames."""
-    error.n_attempts = exchange.n_attempts
-    error.exchange_id = exchange.exchange_id
-    error.partial = Completion(exchange) if exchange.choices else None
-    error.__cause__ = error.__context__ = None
-    return error.with_traceback(None)
 
 
 Task = ExchangeTask | RecordedAnswer

@@ -7,9 +7,11 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from msgspec.structs import replace
 
+from svc_notebook.completion import Completion
 from svc_notebook.errors import DocumentError, ServiceError, SvcError
 from svc_notebook.exchange import Exchange, Failure, Origin, Sink, Status
 from svc_notebook.service.chunk import CallPiece, Choice, CompletionBody, Delta
@@ -108,6 +110,30 @@ def to_failure(error: SvcError) -> Failure:
     if isinstance(error, DocumentError) and error.status:
         return replace(failure, http_status=error.status)
     return failure
+
+
+def internal_error(problem: Exception) -> SvcError:
+    """Build the error for something that should not have happened."""
+    trace = problem.__traceback__
+    place = ""
+    while trace is not None:
+        name = Path(trace.tb_frame.f_code.co_filename).name
+        place = f", {name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return SvcError(
+        f"Internal error in svc_notebook ({type(problem).__name__}{place}). The "
+        "request was not retried because it may have been billed. Please report this "
+        "line."
+    )
+
+
+def completed(error: SvcError, exchange: Exchange) -> SvcError:
+    """Return the error with what is known of its exchange, and no old frames."""
+    error.n_attempts = exchange.n_attempts
+    error.exchange_id = exchange.exchange_id
+    error.partial = Completion(exchange) if exchange.choices else None
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
 
 
 CANCELLED = Failure(type="Cancelled", message="Interrupted before the reply's end.")

@@ -149,29 +149,19 @@ def retry_after_s(headers: Mapping[str, str], *, now_at: datetime) -> float | No
         now_at: The present (aware); a date counts from the service's own clock, if
             its answer says what that shows, since ours may be wrong.
     """
-    in_ms = _longest(headers.get("retry-after-ms"))
+    in_ms = _seconds(headers.get("retry-after-ms"))
     if in_ms is not None:
         return in_ms / 1000
     text = headers.get("retry-after")
-    seconds = _longest(text)
+    seconds = _seconds(text)
     if seconds is not None:
         return seconds
     return _until(text, _date(headers.get("date")) or now_at)
 
 
-def _longest(text: str | None) -> float | None:
-    """Read seconds; of several, as a repeated header gives them, the longest."""
-    found = [_seconds(part) for part in (text or "").split(",") if part.strip()]
-    if any(each is None for each in found):
-        return None
-    return max((each for each in found if each is not None), default=None)
-
-
-def _seconds(text: str) -> float | None:
-    if "_" in text:  # a number for Python alone
-        return None
+def _seconds(text: str | None) -> float | None:
     try:
-        seconds = float(text)
+        seconds = float(text or "")
     except ValueError:
         return None
     return seconds if math.isfinite(seconds) and seconds >= 0 else None

@@ -129,6 +129,7 @@ class ModelQueue:
         self._n_sent = 0
         self._n_refusals = self._n_failures = 0
         self._refused_s: float | None = None
+        self._said_s: float | None = None
         self._changed = asyncio.Event()
 
     @property
@@ -161,7 +162,7 @@ class ModelQueue:
         self.n_in_flight += 1
         return self._next.popleft()
 
-    def end(self, trial: Trial, outcome: Outcome | None, *, now_s: float) -> None:
+    def end(self, trial: Trial, outcome: Outcome | None) -> None:
         """Count a trial that has ended; None if it was stopped."""
         self.n_in_flight -= 1
         match outcome:
@@ -178,7 +179,7 @@ class ModelQueue:
             case Refused(error=error):
                 self._next.appendleft(trial)
                 self._n_sent -= 1
-                self._pause(error, now_s)
+                self._count_refusal(error)
         self._changed.set()
 
     async def until_changed(self) -> None:
@@ -203,20 +204,27 @@ class ModelQueue:
         next_s = last_sent_s(self._n_sent + 1, limit) - so_far_s
         return max(self._began_s + whole_s + max(late_s - next_s, 0.0) - now_s, 0.0)
 
-    def _pause(self, error: RateLimitError, now_s: float) -> None:
-        """Say once that the limiter holds the model, or give the model up."""
-        refusals = self.limiter.refusals if self.limiter else Refusals()
-        if refusals.newest_s == self._refused_s:
-            return  # several were in flight, and this one says nothing new
-        self._refused_s = refusals.newest_s
-        self._n_refusals += 1
-        if self._n_refusals >= REFUSALS_IN_A_ROW:
-            self.given_up = error
-        else:
+    def say_if_closed(self, now_s: float) -> None:
+        """Say once for each 429, of this run or not, that the model is closed."""
+        refusals = self._refusals()
+        if refusals.closed_until_s > now_s and refusals.newest_s != self._said_s:
+            self._said_s = refusals.newest_s
             wait_s = refusals.closed_until_s - now_s
             self.watch(
                 Waiting(wait_s, f"{self.model} refuses more requests for now (429)")
             )
+
+    def _count_refusal(self, error: RateLimitError) -> None:
+        newest_s = self._refusals().newest_s
+        if newest_s == self._refused_s:
+            return  # several were in flight, and this one says nothing new
+        self._refused_s = newest_s
+        self._n_refusals += 1
+        if self._n_refusals >= REFUSALS_IN_A_ROW:
+            self.given_up = error
+
+    def _refusals(self) -> Refusals:
+        return self.limiter.refusals if self.limiter else Refusals()
 
 
 def _in_flight_of(model: str) -> int:
@@ -359,6 +367,7 @@ class Scheduler:
     def _due(self, queue: ModelQueue) -> Due:
         if self._is_paused:
             return Due(LOOK_S, "paused")
+        queue.say_if_closed(self._clock())
         return queue.limiter.due() if queue.limiter else Due(0.0)
 
     async def _ask(self, queue: ModelQueue, trial: Trial) -> None:
@@ -366,7 +375,7 @@ class Scheduler:
         try:
             outcome = await self._asker.ask(trial)
         finally:
-            queue.end(trial, outcome, now_s=self._clock())
+            queue.end(trial, outcome)
         if isinstance(outcome, Stop):
             self._stop = self._stop or outcome.error
 

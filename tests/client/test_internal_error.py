@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.attempts import Waiting, internal_error
+from svc_notebook.client.attempts import Waiting
+from svc_notebook.client.exchange_record import internal_error
 from svc_notebook.errors import SvcError
 
 Serve = Callable[..., Any]

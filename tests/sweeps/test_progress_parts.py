@@ -27,7 +27,7 @@ def _queue(n_trials: int, outcomes: list[Outcome], model: str = SMALL) -> ModelQ
     queue = ModelQueue(model, Trials(pull=pull, n_trials=n_trials))
     for outcome in outcomes:
         queue.pull()
-        queue.end(queue.take(0.0), outcome, now_s=0.0)
+        queue.end(queue.take(0.0), outcome)
     return queue
 
 

@@ -55,6 +55,18 @@ def test_a_refused_trial_is_asked_again() -> None:
     assert world.waits == [Waiting(7.0, "m refuses more requests for now (429)")]
 
 
+def test_a_model_that_another_request_closed_is_waited_for() -> None:
+    """A 429 of anything else with this key pauses the model too, and that is said."""
+    world = World()
+    limiter = world.limits.of("m")
+    limiter.refused(limiter.reserve(), retry_after_s=90.0)
+
+    world.run(conditions_of(2), at_once)
+
+    assert world.log[0] == (90.0, "0")
+    assert world.waits == [Waiting(90.0, "m refuses more requests for now (429)")]
+
+
 @given(
     st.lists(st.sampled_from(["ended", "refused"]), max_size=60),
     st.integers(1, 9),

@@ -34,6 +34,10 @@ class World:
         default_factory=list
     )
 
+    def __post_init__(self) -> None:
+        """Make the rate limits, which look at this clock."""
+        self.limits = RateLimits(clock=lambda: self.now_s)
+
     async def sleep(self, wait_s: float) -> None:
         """Wait until the clock has gone on by so much."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -77,16 +81,15 @@ class Asker:
     def __init__(self, world: World, answer: Answer) -> None:
         self._world = world
         self._answer = answer
-        self._limits = RateLimits(clock=lambda: world.now_s)
 
     def limiter(self, model: str) -> RateLimiter:
         """Return what decides when a request to a model may go."""
-        return self._limits.of(model)
+        return self._world.limits.of(model)
 
     async def ask(self, trial: Trial) -> Outcome:
         """Answer a trial as the test says, and note when it was asked."""
         world = self._world
-        limiter = self._limits.of(trial.model)
+        limiter = world.limits.of(trial.model)
         slot = limiter.reserve()
         assert limiter.try_pass(slot).wait_s <= 0, "a request had to queue"
         limiter.sent(slot)
