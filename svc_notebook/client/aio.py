@@ -184,14 +184,9 @@ class AsyncClient(BaseClient):
             TransportError: No whole answer came.
             DocumentError: An answer came that the document does not allow.
         """
-        task = self._path.begin(
-            prompt,
-            model=model,
-            system=system,
-            origin=origin,
-            watch=watch,
-            answers=answers,
-            **params,
+        request = self._path.request(prompt, model=model, system=system, **params)
+        task = await self._path.begin_on_loop(
+            request, origin=origin, watch=watch, answers=answers
         )
         return Completion(await task.run(lambda _: None))
 
@@ -235,18 +230,15 @@ class AsyncClient(BaseClient):
             AskError: Something is not allowed; nothing was sent.
             ConfigError: The API key or the base address is missing.
         """
-        return AsyncCompletionStream(
-            self._path.begin(
-                prompt,
-                is_streamed=is_streamed,
-                model=model,
-                system=system,
-                origin=origin,
-                watch=watch,
-                answers=answers,
-                **params,
-            )
+        request = self._path.request(prompt, model=model, system=system, **params)
+        task = self._path.begin(
+            request,
+            is_streamed=is_streamed,
+            origin=origin,
+            watch=watch,
+            answers=answers,
         )
+        return AsyncCompletionStream(task)
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; the client can be used again."""

@@ -9,6 +9,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Lock
 from typing import Any, Protocol, Unpack
 
@@ -431,42 +432,50 @@ class RequestPath:
         self._lock = Lock()
         self._transport: Transport | None = None
 
-    def begin(  # noqa: PLR0913 - the arguments of `complete`, and how to ask
+    def request(
         self,
         prompt: Prompt | CompletionRequest,
+        *,
+        model: str | None = None,
+        system: str | None = None,
+        **params: Unpack[Params],
+    ) -> CompletionRequest:
+        """Check what a caller of a client's verb asks for and return the request.
+
+        Raises:
+            ParameterError: Something is not allowed.
+        """
+        return to_request(
+            prompt,
+            default_model=self.settings.model,
+            given={"model": model, "system": system, **params},
+            stacklevel=3,
+        )
+
+    def begin(
+        self,
+        request: CompletionRequest,
         *,
         is_streamed: bool = False,
         origin: Origin | None = None,
         watch: Watch | None = None,
         policy: Policy = INTERACTIVE,
         answers: Answerer | None = None,
-        model: str | None = None,
-        system: str | None = None,
-        **params: Unpack[Params],
     ) -> Task:
         """Return an exchange that is ready to run; nothing is sent before it runs.
 
         Args:
-            prompt: See `AsyncClient.complete`, as for all that is not named here.
+            request: What to ask.
             is_streamed: Whether to have the reply streamed.
             origin: Who asks, for the record.
             watch: Called at each wait.
             policy: When to ask again.
-            answers: Looks for an answer, instead of the client's own.
-            model: Id of the model.
-            system: A system message to put in front.
-            **params: Parameters by the document's names.
+            answers: Looks for an answer first, instead of the client's own.
 
         Raises:
             AskError: Something is not allowed.
             ConfigError: The API key or the base address is missing.
         """
-        request = to_request(
-            prompt,
-            default_model=self.settings.model,
-            given={"model": model, "system": system, **params},
-            stacklevel=3,
-        )
         body = encode(request, is_streamed=is_streamed)
         origin = origin or Origin()
         look_up = answers or self._answers
@@ -493,6 +502,29 @@ class RequestPath:
             est_prompt_tokens=within_budget(request),
         )
         return ExchangeTask(record, body, context=context, policy=policy, watch=watch)
+
+    async def begin_on_loop(
+        self,
+        request: CompletionRequest,
+        *,
+        is_streamed: bool = False,
+        origin: Origin | None = None,
+        watch: Watch | None = None,
+        policy: Policy = INTERACTIVE,
+        answers: Answerer | None = None,
+    ) -> Task:
+        """Do as `begin`; the running loop goes on while an answer is looked for."""
+        begin = partial(
+            self.begin,
+            request,
+            is_streamed=is_streamed,
+            origin=origin,
+            watch=watch,
+            policy=policy,
+            answers=answers,
+        )
+        reads = answers is not None or self._answers is not None
+        return await asyncio.to_thread(begin) if reads else begin()
 
     def limiter(self, model: str) -> RateLimiter:
         """Return what decides when a request to a model may go.

@@ -14,10 +14,14 @@ from weakref import finalize
 
 from svc_notebook.completion import Completion
 from svc_notebook.errors import SvcError
+from svc_notebook.exchange import Origin
 from svc_notebook.service.chunk import Delta
+from svc_notebook.service.message import Prompt
+from svc_notebook.service.request import CompletionRequest
 
 from .aio import AsyncClient, BaseClient, FirstChoice, state_of
 from .attempts import RequestPath, Task, Waiting, Watch
+from .exchange_record import Answerer
 from .portal import Job, open_portal, portal
 
 P = ParamSpec("P")
@@ -27,10 +31,10 @@ Result = TypeVar("Result")
 def like(
     verb: Callable[Concatenate[Any, P], object],
 ) -> Callable[[Callable[..., Result]], Callable[Concatenate[Any, P], Result]]:
-    """Give a method the arguments and the docstring of another one.
+    """Give a method the arguments and the docstring of another method.
 
     Args:
-        verb: The other one, whose result may be of another type.
+        verb: The other method; its result may be of another type.
     """
 
     def decorate(
@@ -63,18 +67,26 @@ class Client(BaseClient):
     @like(AsyncClient.complete)
     def complete(  # noqa: D102 - see `like`
         self,
-        *args: Any,  # noqa: ANN401 - see `like`
+        prompt: Prompt | CompletionRequest,
+        *,
+        origin: Origin | None = None,
+        watch: Watch | None = None,
+        answers: Answerer | None = None,
         **given: Any,  # noqa: ANN401 - see `like`
     ) -> Completion:
-        task = self._path.begin(*args, **given)
+        request = self._path.request(prompt, **given)
+        task = self._path.begin(request, origin=origin, watch=watch, answers=answers)
         return Completion(portal().run(task.run(lambda _: None)))
 
     @like(AsyncClient.stream)
     def stream(  # noqa: D102 - see `like`
         self,
-        *args: Any,  # noqa: ANN401 - see `like`
+        prompt: Prompt | CompletionRequest,
+        *,
         is_streamed: bool = True,
+        origin: Origin | None = None,
         watch: Watch | None = None,
+        answers: Answerer | None = None,
         **given: Any,  # noqa: ANN401 - see `like`
     ) -> "CompletionStream":
         queue: Queue = SimpleQueue()
@@ -84,7 +96,14 @@ class Client(BaseClient):
             if watch is not None:
                 watch(waiting)
 
-        task = self._path.begin(*args, is_streamed=is_streamed, watch=tell, **given)
+        request = self._path.request(prompt, **given)
+        task = self._path.begin(
+            request,
+            is_streamed=is_streamed,
+            origin=origin,
+            watch=tell,
+            answers=answers,
+        )
         return CompletionStream(task, queue)
 
     def close(self) -> None:

@@ -137,7 +137,7 @@ class Asker:
         """Ask a trial and say what that means for the others."""
         show = self.show
         try:
-            task = self.client.begin(
+            task = await self.client.begin_on_loop(
                 trial.request,
                 is_streamed=show is not None,
                 origin=origin_of(trial, self.run_id, origin=self.origin),
