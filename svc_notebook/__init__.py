@@ -27,9 +27,12 @@ from svc_notebook.api import (
     tool_calls_df,
     usage_df,
 )
-from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.runtime import Ambient, provide
-from svc_notebook.client.streams import AsyncCompletionStream
+from svc_notebook.client.aio import (
+    AsyncClient,
+    AsyncCompletionStream,
+    Defaults,
+    set_defaults,
+)
 from svc_notebook.client.sync import Client, CompletionStream
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversation
@@ -131,8 +134,8 @@ def __dir__() -> list[str]:
 
 
 # A client that is given no address or ledger takes this kernel's.
-provide(
-    Ambient(
+set_defaults(
+    Defaults(
         settings=lambda: current().settings,
         key=lambda: current().key(),
         sinks=lambda: (current().ledger,),

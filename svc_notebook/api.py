@@ -9,17 +9,17 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
-from svc_notebook.client.attempts import say
+from svc_notebook.client.attempts import say, to_request
 from svc_notebook.client.exchange_record import Answerer
 from svc_notebook.client.sync import CompletionStream
-from svc_notebook.completion import Completion, warn_on_params
+from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Origin
 from svc_notebook.service.checks import check_flag
 from svc_notebook.service.message import Prompt
 from svc_notebook.service.params import Params, with_params
-from svc_notebook.service.request import CompletionRequest, build_request
+from svc_notebook.service.request import CompletionRequest
 from svc_notebook.session import Session, current
 from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run import Run
@@ -39,7 +39,7 @@ Value = TypeVar("Value")
 
 @with_params
 def complete(  # noqa: PLR0913 - the limits of rounds, one each
-    prompt: Prompt,
+    prompt: Prompt | CompletionRequest,
     *,
     model: str | None = None,
     system: str | None = None,
@@ -59,7 +59,9 @@ def complete(  # noqa: PLR0913 - the limits of rounds, one each
 
     Args:
         prompt: A text, which becomes one user message, or messages as `Message` or
-            as mappings with role and content, oldest first.
+            as mappings with role and content, oldest first. Or a request that is
+            ready, such as the `request` of a completion; then no model, system
+            message or parameter may be given.
         model: Id of the model; the session's model if None (see `use`).
         system: A text put in front as a system message.
         reuse: Give back the ledger's newest answer to this very request, marked with
@@ -70,9 +72,9 @@ def complete(  # noqa: PLR0913 - the limits of rounds, one each
         confirm: None asks you before calls of tools made with `confirm=True`, True
             before every call, False before none. A function takes the place of
             asking: it takes one call, with its `.name` and `.arguments`, and returns
-            True or False. Where nobody can be asked, such a call is denied, with a
+            True or False. If nobody can be asked, such a call is denied, with a
             warning.
-        tool_timeout_s: Seconds a call may take whose tool sets no limit of its own.
+        tool_timeout_s: Seconds a call may take if its tool sets no limit.
         total_s: Seconds for all rounds; waiting for your consent does not count.
         **params: Parameters by the document's names, checked against its ranges; one
             that is left out is not sent, so the service's default applies (150
@@ -89,7 +91,7 @@ def complete(  # noqa: PLR0913 - the limits of rounds, one each
         ToolLoopError: The rounds or their time are used up; `messages` can be sent.
         ConfigError: The API key or the base address is missing.
         ServiceError: The service refused or failed, after bounded tries.
-        TransportError: No whole answer came; `partial` holds what had come.
+        TransportError: No whole answer came; `partial` holds the reply so far.
 
     Example:
         >>> svc.complete("Say hello.", max_tokens=20).text  # doctest: +SKIP
@@ -104,7 +106,8 @@ def complete(  # noqa: PLR0913 - the limits of rounds, one each
     )
     session = current()
     offer = to_offer(params.pop("tools", None), run_tools=run_tools)
-    request = _request(session, prompt, model, system, offer.definitions, params)
+    given = {"model": model, "system": system, "tools": offer.definitions, **params}
+    request = _request(session, prompt, given)
     send = _send(session, reuse=reuse)
     if offer.toolbox is None:
         return send(request, Origin())
@@ -113,20 +116,11 @@ def complete(  # noqa: PLR0913 - the limits of rounds, one each
 
 def _request(
     session: Session,
-    prompt: Prompt,
-    model: str | None,
-    system: str | None,
-    tools: Any,  # noqa: ANN401 - definitions, not yet checked
-    params: Params,
+    prompt: Prompt | CompletionRequest,
+    given: Mapping[str, Any],
 ) -> CompletionRequest:
-    extra = params.pop("extra", None)
-    warn_on_params(params, stacklevel=3)
-    return build_request(
-        prompt,
-        model=session.settings.model if model is None else model,
-        system=system,
-        extra=extra,
-        params={**params, "tools": tools},
+    return to_request(
+        prompt, default_model=session.settings.model, given=given, stacklevel=3
     )
 
 
@@ -134,7 +128,7 @@ def _send(
     session: Session, *, reuse: bool = False
 ) -> Callable[[CompletionRequest, Origin], Completion]:
     answers = _answers(session, reuse=reuse)
-    return lambda request, origin: session.client.ask(
+    return lambda request, origin: session.client.complete(
         request, origin=origin, watch=say, answers=answers
     )
 
@@ -147,7 +141,7 @@ def _answers(session: Session, *, reuse: bool) -> Answerer | None:
 @with_params
 def extract(
     type_: type[Value],
-    prompt: Prompt,
+    prompt: Prompt | CompletionRequest,
     *,
     model: str | None = None,
     system: str | None = None,
@@ -162,11 +156,12 @@ def extract(
 
     Args:
         type_: A dataclass, a TypedDict or a pydantic model.
-        prompt: As for `complete`.
-        model: As for `complete`.
-        system: As for `complete`.
+        prompt: A text, or messages as `Message` or as mappings with role and content,
+            oldest first, or a request that is ready.
+        model: Id of the model; the session's model if None (see `use`).
+        system: A text put in front as a system message.
         max_tries: Most requests, at least 1.
-        **params: As for `complete`, without `tools` and `n`.
+        **params: Parameters by the document's names, without `tools` and `n`.
 
     Returns:
         An object of the type.
@@ -174,7 +169,7 @@ def extract(
     Raises:
         ToolSchemaError: The type cannot be described.
         ToolCallError: No try fitted; `partial` is the last completion.
-        SvcError: As for `complete`.
+        SvcError: A request failed, as with `complete`.
 
     Example:
         >>> svc.extract(Invoice, "Invoice 7, 120 EUR")  # doctest: +SKIP
@@ -188,7 +183,7 @@ def extract(
                 param=name,
             )
     form = to_form(type_)
-    request = _request(session, prompt, model, system, None, params)
+    request = _request(session, prompt, {"model": model, "system": system, **params})
     return extract_with(
         form,
         request,
@@ -201,7 +196,7 @@ def extract(
 
 @with_params
 def stream(
-    prompt: Prompt,
+    prompt: Prompt | CompletionRequest,
     *,
     model: str | None = None,
     system: str | None = None,
@@ -211,11 +206,14 @@ def stream(
     """Ask for a reply that comes as it is generated (doc: Response, streamed).
 
     Args:
-        prompt: As for `complete`.
-        model: As for `complete`.
-        system: As for `complete`.
-        reuse: As for `complete`.
-        **params: As for `complete`. Calls of `tools` are not run: the stream's
+        prompt: A text, or messages as `Message` or as mappings with role and content,
+            oldest first, or a request that is ready.
+        model: Id of the model; the session's model if None (see `use`).
+        system: A text put in front as a system message.
+        reuse: Give back the ledger's newest answer to this very request, marked with
+            its date; ask only if there is none.
+        **params: Parameters by the document's names, checked against its ranges; one
+            that is left out is not sent. Calls of `tools` are not run: the stream's
             `completion` hands them back.
 
     Returns:
@@ -234,8 +232,9 @@ def stream(
     session = current()
     answers = _answers(session, reuse=reuse)
     offer = to_offer(params.pop("tools", None), run_tools=False)
-    request = _request(session, prompt, model, system, offer.definitions, params)
-    return session.client.start(request, watch=say, answers=answers)
+    given = {"model": model, "system": system, "tools": offer.definitions, **params}
+    request = _request(session, prompt, given)
+    return session.client.stream(request, watch=say, answers=answers)
 
 
 def conversation(name: str, *, system: str | None = None) -> Conversation:
@@ -296,13 +295,13 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
         prompt: A text or messages, or a list of such. `{{name}}` is a column of the
             rows, `\{{name}}` the plain text.
         model: One model id, or a list; the session's model if None.
-        system: One system text, or a list; None is no system message.
+        system: One system text, or a list; None sends no system message.
         rows: A DataFrame, a Series, a list of mappings or texts to fill prompts from.
         conditions: Explicit combinations of factors: a DataFrame or a list of mappings.
-            A name that is no parameter is a label, kept beside the reply.
+            A name that is not a parameter becomes a label column.
         tied: Names whose lists go side by side instead of being multiplied; `rows`
-            among them gives each row a value of its own.
-        where: Whether to keep a combination, told by a mapping of its values.
+            among them gives each row its own value.
+        where: Called with each combination, as a mapping; whether to keep it.
         repeats: How many times each combination is asked.
         name: Name of the run; a run of this name goes on, also after a restart.
         seed: Of the order; made from the name if None, or at random without one.

@@ -121,7 +121,7 @@ class Session:
 
     def ask(self, request: CompletionRequest, origin: Origin) -> Completion:
         """Send a request and return the reply, in one piece."""
-        return self.client.ask(request, origin=origin, watch=say)
+        return self.client.complete(request, origin=origin, watch=say)
 
     def run_tools(
         self,

@@ -1,38 +1,127 @@
 """`AsyncClient`: ask the service from code that can await.
 
-What it is not: the request path (see `asking`). Rules: what is wrong with a request
-is found at the call, before anything is sent; nothing here touches a socket; httpx
-is imported at the first request.
+What is wrong with a request is found at the call, before anything is sent. Nothing
+here touches a socket; httpx is imported at the first request.
 """
 
-import warnings
-from collections.abc import Sequence
-from threading import Lock
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, Unpack
+from weakref import finalize
 
 from svc_notebook.completion import Completion
-from svc_notebook.credentials import Key, find_key, keep_out_of_logs, to_key
-from svc_notebook.errors import MissingKeyError, SettingsError
-from svc_notebook.exchange import Origin, Sink
+from svc_notebook.credentials import Key, to_key
+from svc_notebook.errors import MissingKeyError, SettingsError, SvcError
+from svc_notebook.exchange import Exchange, Origin, Sink
+from svc_notebook.service.chunk import Delta
 from svc_notebook.service.message import Prompt
 from svc_notebook.service.params import Params, with_params
-from svc_notebook.service.request import CompletionRequest, build_request
+from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import Settings
-from svc_notebook.tokens import check_budget
-from svc_notebook.wire.encode import encode
 
-from .attempts import Asking, Parts, Watch
-from .exchange_record import Answered, Answerer, Journal, Run, Sinks
-from .rate_limit import Due, Gates, Room
-from .rate_limit_shared import shared_gates
-from .retry import INTERACTIVE, Policy
-from .runtime import REAL, World, ambient
-from .streams import AsyncCompletionStream
-from .transport import Transport
+from .attempts import RequestPath, Task, Watch
+from .deadlines import REAL, Runtime
+from .exchange_record import Answerer
+from .rate_limit import RateLimits
+from .rate_windows import Due, Room
 
 
-class AsyncClient:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """Where clients find what they are not given.
+
+    Attributes:
+        settings: Where to, and how long things may take.
+        key: The key of that address; None to find it in the environment.
+        sinks: Get each exchange.
+    """
+
+    settings: Callable[[], Settings] = Settings.from_env
+    key: Callable[[], Key | None] = lambda: None
+    sinks: Callable[[], Sequence[Sink]] = tuple
+
+
+_defaults = [Defaults()]
+
+
+def set_defaults(defaults: Defaults) -> None:
+    """Say where clients find what they are not given."""
+    _defaults[0] = defaults
+
+
+class BaseClient:
+    """What both clients have; its arguments are described there."""
+
+    def __init__(  # noqa: PLR0913 - one seam each
+        self,
+        settings: Settings | None = None,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        key: Key | str | None = None,
+        sinks: Sequence[Sink] | None = None,
+        limits: RateLimits | None = None,
+        answers: Answerer | None = None,
+        runtime: Runtime = REAL,
+    ) -> None:
+        found = to_key(api_key if key is None else key)
+        api_key = key = None  # nothing below may show them in a traceback
+        if not isinstance(settings, Settings | None):
+            raise SettingsError(
+                f"settings is {type(settings).__name__}; give the address by name: "
+                "base_url='https://HOST/v1'."
+            )
+        defaults = _defaults[0]
+        settings = settings or defaults.settings()
+        if isinstance(found, MissingKeyError):
+            raise found
+        if base_url is not None:
+            settings = settings.setting(
+                "argument", base_url=base_url, is_emulated=False
+            )
+        self._path = RequestPath(
+            settings,
+            key=found or (defaults.key() if settings.is_emulated else None),
+            sinks=defaults.sinks() if sinks is None else sinks,
+            limits=limits,
+            answers=answers,
+            runtime=runtime,
+        )
+        self._open()
+
+    def _open(self) -> None:
+        """Do what is left to do; an `__init__` of a subclass would show the key."""
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in use."""
+        return self._path.settings
+
+    def due(self, model: str) -> Due:
+        """Say how long our rate limit would make a request wait now; none is sent.
+
+        Raises:
+            ConfigError: The API key or the base address is missing.
+        """
+        return self._path.limiter(model).due()
+
+    def room(self, model: str) -> Room | None:
+        """Say how many requests to a model our rate limit lets through now.
+
+        Raises:
+            ConfigError: The API key or the base address is missing.
+        """
+        return self._path.limiter(model).room()
+
+    def __repr__(self) -> str:
+        path = getattr(self, "_path", None)  # a traceback may show one half made
+        return f"<{type(self).__name__} of {path and path.settings.base_url}>"
+
+
+class AsyncClient(BaseClient):
     """Ask the service; every exchange, good or bad, reaches every sink.
 
     Its connections live on the event loop it is awaited on; use it in `async with`,
@@ -44,11 +133,12 @@ class AsyncClient:
         base_url: The service's base address, instead of the settings' one.
         api_key: The API key; found in the environment at the first request if None.
         key: The same, as a `Key`.
-        sinks: Told about each exchange when it has ended; the session's ledger if None.
-        gates: The limits to keep; those of this process if None.
+        sinks: Get each exchange when it has ended, on the thread of the event loop;
+            the session's ledger if None.
+        limits: The rate limits to keep; those of this process if None.
         answers: Looks for an answer before anything is sent; none is looked for if
             None. With one that always answers no key and no address are needed.
-        world: Where time, chance and ids come from.
+        runtime: Where time, chance and ids come from.
 
     Raises:
         MissingKeyError: The key given cannot be sent.
@@ -59,45 +149,10 @@ class AsyncClient:
         ...     completion = await client.complete("Say hello.")
     """
 
-    def __init__(  # noqa: PLR0913 - one seam each
-        self,
-        settings: Settings | None = None,
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        key: Key | str | None = None,
-        sinks: Sequence[Sink] | None = None,
-        gates: Gates | None = None,
-        answers: Answerer | None = None,
-        world: World = REAL,
-    ) -> None:
-        found = to_key(api_key if key is None else key)
-        api_key = key = None  # nothing below may show them in a traceback
-        given = ambient()
-        if not isinstance(settings, Settings | None):
-            raise SettingsError(
-                f"settings is {type(settings).__name__}; give the address by name: "
-                "base_url='https://HOST/v1'."
-            )
-        self.settings = settings or given.settings()
-        if isinstance(found, MissingKeyError):
-            raise found
-        if base_url is not None:
-            self.settings = self.settings.setting(
-                "argument", base_url=base_url, is_emulated=False
-            )
-        self._key = found or (given.key() if self.settings.is_emulated else None)
-        self._sinks = Sinks(given.sinks() if sinks is None else sinks)
-        self._gates = gates
-        self._answers = answers
-        self._world = world
-        self._lock = Lock()
-        self._transport: Transport | None = None
-
     @with_params
     async def complete(
         self,
-        prompt: Prompt,
+        prompt: Prompt | CompletionRequest,
         *,
         model: str | None = None,
         system: str | None = None,
@@ -109,11 +164,13 @@ class AsyncClient:
         """Ask for a reply in one piece (doc: Response, not streamed).
 
         Args:
-            prompt: A text, or messages as `Message` or mappings, oldest first.
+            prompt: A text, or messages as `Message` or mappings, oldest first. Or a
+                request that is ready, such as the `request` of a completion; then no
+                model, system message or parameter may be given.
             model: Id of the model; the settings' one if None.
             system: A text put in front as a system message.
             origin: Who asks, for the record.
-            watch: Told about each wait.
+            watch: Called at each wait.
             answers: Looks for an answer before anything is sent, instead of the
                 client's own.
             **params: Parameters by the document's names; what is left out is not
@@ -126,215 +183,65 @@ class AsyncClient:
             TransportError: No whole answer came.
             DocumentError: An answer came that the document does not allow.
         """
-        request = self.build(prompt, model=model, system=system, **params)
-        return await self.ask(request, origin=origin, watch=watch, answers=answers)
+        request = self._path.request(prompt, model=model, system=system, **params)
+        task = await self._path.begin_on_loop(
+            request, origin=origin, watch=watch, answers=answers
+        )
+        return Completion(await task.run(lambda _: None))
 
     @with_params
-    def stream(
+    def stream(  # noqa: PLR0913 - as `complete`, and how to ask
         self,
-        prompt: Prompt,
+        prompt: Prompt | CompletionRequest,
         *,
         model: str | None = None,
         system: str | None = None,
+        is_streamed: bool = True,
         origin: Origin | None = None,
         watch: Watch | None = None,
         answers: Answerer | None = None,
         **params: Unpack[Params],
-    ) -> AsyncCompletionStream:
+    ) -> "AsyncCompletionStream":
         """Ask for a reply that comes as it is generated (doc: Response, streamed).
 
+        `AsyncClient` sends the request at the first step of the iteration, `Client` at
+        once.
+
         Args:
-            prompt: As for `complete`.
-            model: As for `complete`.
-            system: As for `complete`.
-            origin: As for `complete`.
-            watch: As for `complete`.
-            answers: As for `complete`.
-            **params: As for `complete`.
+            prompt: A text, or messages as `Message` or mappings, oldest first. Or a
+                request that is ready, such as the `request` of a completion; then no
+                model, system message or parameter may be given.
+            model: Id of the model; the settings' one if None.
+            system: A text put in front as a system message.
+            is_streamed: False asks for the reply in one piece, which then comes at
+                the end of the stream; the service reports its usage.
+            origin: Who asks, for the record.
+            watch: Called at each wait.
+            answers: Looks for an answer before anything is sent, instead of the
+                client's own.
+            **params: Parameters by the document's names; what is left out is not
+                sent. `extra` sends fields the document does not show.
 
         Returns:
-            A stream; nothing is sent before it is iterated.
+            A stream: iterate it for pieces of text, then read `completion`.
 
         Raises:
             AskError: Something is not allowed; nothing was sent.
             ConfigError: The API key or the base address is missing.
         """
-        request = self.build(prompt, model=model, system=system, **params)
-        return self.start(request, origin=origin, watch=watch, answers=answers)
-
-    async def ask(
-        self,
-        request: CompletionRequest,
-        *,
-        is_streamed: bool = False,
-        origin: Origin | None = None,
-        watch: Watch | None = None,
-        policy: Policy = INTERACTIVE,
-        answers: Answerer | None = None,
-    ) -> Completion:
-        """Ask with a request that is ready, and wait for the whole reply.
-
-        Args:
-            request: As made by `build_request`.
-            is_streamed: Whether to have the reply streamed.
-            origin: Who asks, for the record.
-            watch: Told about each wait.
-            policy: When to ask again.
-            answers: As for `complete`.
-
-        Raises:
-            SvcError: As for `complete`.
-        """
-        asking = self.prepare(
+        request = self._path.request(prompt, model=model, system=system, **params)
+        task = self._path.begin(
             request,
             is_streamed=is_streamed,
             origin=origin,
             watch=watch,
-            policy=policy,
             answers=answers,
         )
-        return Completion(await asking.run(lambda _: None))
-
-    def start(
-        self,
-        request: CompletionRequest,
-        *,
-        is_streamed: bool = True,
-        origin: Origin | None = None,
-        watch: Watch | None = None,
-        policy: Policy = INTERACTIVE,
-        answers: Answerer | None = None,
-    ) -> AsyncCompletionStream:
-        """Begin with a request that is ready.
-
-        Args:
-            request: As made by `build_request`.
-            is_streamed: Whether to have the reply streamed; if not, all of it comes
-                at the end.
-            origin: Who asks, for the record.
-            watch: Told about each wait.
-            policy: When to ask again.
-            answers: As for `complete`.
-
-        Raises:
-            AskError: The request cannot be sent.
-            ConfigError: The API key or the base address is missing.
-        """
-        asking = self.prepare(
-            request,
-            is_streamed=is_streamed,
-            origin=origin,
-            watch=watch,
-            policy=policy,
-            answers=answers,
-        )
-        return AsyncCompletionStream(asking)
-
-    def prepare(
-        self,
-        request: CompletionRequest,
-        *,
-        is_streamed: bool,
-        origin: Origin | None,
-        watch: Watch | None,
-        policy: Policy,
-        answers: Answerer | None = None,
-    ) -> Run:
-        """Return the exchange that a request begins; nothing is sent before it runs.
-
-        Args:
-            request: As for `start`.
-            is_streamed: As for `start`.
-            origin: As for `start`.
-            watch: As for `start`.
-            policy: As for `start`.
-            answers: As for `start`.
-
-        Raises:
-            AskError: The request cannot be sent.
-            ConfigError: The API key or the base address is missing.
-        """
-        body = encode(request, is_streamed=is_streamed)
-        look_up = answers or self._answers
-        recorded = look_up(request, origin or Origin()) if look_up else None
-        if recorded is not None:
-            return Answered(
-                recorded,
-                request=request,
-                origin=origin or Origin(),
-                is_streamed=is_streamed,
-                sinks=self._sinks,
-                world=self._world,
-            )
-        base_url, parts = self._base_url(), self._parts()
-        parts.key.refuse_in(body)
-        journal = Journal(
-            exchange_id=self._world.new_id(),
-            request=request,
-            origin=origin or Origin(),
-            endpoint=base_url,
-            is_streamed=is_streamed,
-            is_emulated=self.settings.is_emulated,
-            started_at=self._world.now(),
-            est_prompt_tokens=check_budget(request),
-        )
-        return Asking(journal, body, parts=parts, policy=policy, watch=watch)
-
-    def build(
-        self,
-        prompt: Prompt,
-        *,
-        model: str | None = None,
-        system: str | None = None,
-        **params: Unpack[Params],
-    ) -> CompletionRequest:
-        """Check what is asked and make the request of it, with the settings' model.
-
-        Args:
-            prompt: As for `complete`.
-            model: As for `complete`.
-            system: As for `complete`.
-            **params: As for `complete`.
-
-        Raises:
-            ParameterError: Something is not allowed.
-        """
-        extra = params.pop("extra", None)
-        if params.get("temperature") is not None and params.get("top_p") is not None:
-            warnings.warn(
-                "temperature and top_p are both changed; change one of them "
-                "(doc: Request body).",
-                UserWarning,
-                stacklevel=3,  # whoever called the verb
-            )
-        return build_request(
-            prompt,
-            model=self.settings.model if model is None else model,
-            system=system,
-            extra=extra,
-            params=params,
-        )
-
-    def due(self, model: str) -> Due:
-        """Say how long a limit of ours would make a request wait now; none is sent.
-
-        Raises:
-            ConfigError: The API key or the base address is missing.
-        """
-        return self._parts().gates.of(model).due()
-
-    def room(self, model: str) -> Room | None:
-        """Say how many requests to a model our limits let through now.
-
-        Raises:
-            ConfigError: The API key or the base address is missing.
-        """
-        return self._parts().gates.of(model).room()
+        return AsyncCompletionStream(task)
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; the client can be used again."""
-        if self._transport is not None:
-            await self._transport.aclose()
+        await self._path.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -347,36 +254,174 @@ class AsyncClient:
     ) -> None:
         await self.aclose()
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.settings.base_url}>"
 
-    def _base_url(self) -> str:
-        if self.settings.base_url is None:
-            raise SettingsError(
-                "There is no base address. Set SVC_BASE_URL to the service's address, "
-                "such as https://HOST/v1, or try without a service: `%svc use "
-                "emulator` starts an emulator for this kernel."
+Queue = asyncio.Queue[Delta | None]
+
+
+class AsyncCompletionStream:
+    """A streamed reply (doc: Response, streamed).
+
+    Iterate it for the text of choice 0, piece by piece; then read `completion`. If the
+    service sends no choice 0, the text of the lowest choice comes at the end.
+    Use it in `async with`, or iterate it to its end.
+
+    Example:
+        >>> async with client.stream("Tell a story.") as stream:  # doctest: +SKIP
+        ...     async for text in stream:
+        ...         print(text, end="")
+        >>> stream.completion.finish_reason  # doctest: +SKIP
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._exchange_task = task
+        self._queue: Queue = asyncio.Queue()
+        self._task: asyncio.Task[None] | None = None
+        self._is_over = False
+        self._first = FirstChoice()
+        self._n_chars = 0
+
+    async def deltas(self) -> AsyncGenerator[Delta]:
+        """Iterate the new content of all choices, each with its choice's index.
+
+        Raises:
+            SvcError: The request failed; `partial` holds the reply so far.
+        """
+        while (delta := await self._next()) is not None:
+            yield delta
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        return self
+
+    async def __anext__(self) -> str:
+        while (delta := await self._next()) is not None:
+            if text := self._first.take(delta):
+                return text
+        if rest := self._first.rest():
+            return rest
+        raise StopAsyncIteration
+
+    @property
+    def completion(self) -> Completion:
+        """The completion; after a failure or `aclose()` the reply so far.
+
+        Raises:
+            SvcError: The stream has not ended.
+        """
+        if self._exchange_task.exchange is None:
+            raise SvcError(
+                "The stream has not ended, so there is no completion yet. Iterate it "
+                "to its end, or close it."
             )
-        return self.settings.base_url
+        return Completion(self._exchange_task.exchange)
 
-    def _parts(self) -> Parts:
-        base_url = self._base_url()
-        self._key = found = self._key or find_key()
-        keep_out_of_logs(found)
-        clock = self._world.clock
-        return Parts(
-            transport=self._open(base_url),
-            gates=self._gates or shared_gates(base_url, found, clock=clock),
-            key=found,
-            sinks=self._sinks,
-            timeouts=self.settings.timeouts,
-            world=self._world,
-        )
+    async def aclose(self) -> None:
+        """Stop: close the connection and record the reply so far."""
+        self._is_over = True
+        if self._task is None:
+            return
+        if self._is_elsewhere(self._task):
+            _stop(self._task.get_loop(), self._task)
+            return
+        self._task.cancel()
+        await asyncio.wait([self._task])
 
-    def _open(self, base_url: str) -> Transport:
-        from .http import HttpTransport  # noqa: PLC0415 - httpx at first use
+    async def _next(self) -> Delta | None:
+        """Return the next delta, None at the end."""
+        if self._is_over:
+            return None
+        task = self._task or self._begin()
+        if self._is_elsewhere(task):
+            raise SvcError(
+                "This stream was begun on another event loop and can be read only "
+                "there. Ask again on this one."
+            )
+        try:
+            delta = await self._queue.get()
+        except asyncio.CancelledError:
+            await self.aclose()
+            raise
+        if delta is not None and delta.index == 0:
+            self._n_chars += len(delta.text or "")
+        if delta is None:
+            self._queue.put_nowait(None)  # for another task that waits, too
+            self._is_over = True
+            await asyncio.wait([task])
+            if not task.cancelled():
+                task.result()
+        return delta
 
-        with self._lock:
-            if self._transport is None:
-                self._transport = HttpTransport(base_url, now=self._world.now)
-            return self._transport
+    @staticmethod
+    def _is_elsewhere(task: asyncio.Task[None]) -> bool:
+        return task.get_loop() is not asyncio.get_running_loop()
+
+    def _begin(self) -> asyncio.Task[None]:
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(_hand_over(self._exchange_task, self._queue))
+        finalize(self, _stop, loop, self._task).atexit = False
+        return self._task
+
+    def __repr__(self) -> str:
+        exchange, n_chars = self._exchange_task.exchange, self._n_chars
+        if exchange is None and self._task is None and not self._is_over:
+            return f"<{type(self).__name__}: not begun>"
+        return state_of(self, exchange, n_chars=n_chars, is_over=self._is_over)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+async def _hand_over(task: Task, queue: Queue) -> None:
+    try:
+        await task.run(queue.put_nowait)
+    finally:
+        queue.put_nowait(None)
+
+
+def _stop(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
+    """Stop the task of a stream that was dropped."""
+    with suppress(RuntimeError):  # the loop is closed, and the task with it
+        loop.call_soon_threadsafe(task.cancel)
+
+
+_STATES = {"ok": "ended", "error": "failed", "cancelled": "stopped"}
+
+
+class FirstChoice:
+    """Picks the text of choice 0, or of the lowest choice if there is no choice 0."""
+
+    def __init__(self) -> None:
+        self._is_zero_seen = False
+        self._others: dict[int, list[str]] = {}
+
+    def take(self, delta: Delta) -> str:
+        """Return what a delta adds to the text."""
+        if delta.index == 0:
+            self._is_zero_seen = True
+            self._others.clear()
+            return delta.text or ""
+        if delta.text and not self._is_zero_seen:
+            self._others.setdefault(delta.index, []).append(delta.text)
+        return ""
+
+    def rest(self) -> str:
+        """Return what was held back, at the end."""
+        others, self._others = self._others, {}
+        return "".join(others[min(others)]) if others else ""
+
+
+def state_of(
+    stream: object, exchange: Exchange | None, *, n_chars: int, is_over: bool
+) -> str:
+    """Return what a stream's repr says: its state and length, and none of its text."""
+    is_over = is_over or exchange is not None
+    state = _STATES[exchange.status if exchange else "cancelled"]
+    so_far = f"{state if is_over else 'under way'}, {n_chars}"
+    return f"<{type(stream).__name__}: {so_far} characters so far>"

@@ -7,10 +7,11 @@ a suspended reader would keep its connection.
 import asyncio
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
 
 from svc_notebook.wire.decode import not_documented
 
-from .transport import Head, Lost
+from .retry import Lost
 
 PIECE_BYTES = 256 * 1024
 MAX_BODY_BYTES = 64 * 1024 * 1024
@@ -75,8 +76,27 @@ class Inflater:
         raise InflateError
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What the headers of an answer say.
+
+    Attributes:
+        status: HTTP status.
+        content_type: As sent, "" if there was none.
+        retry_after_s: Seconds the service asked to wait, if it did.
+        is_emulated: Whether the emulator says it is one.
+        location: Where a redirect points to.
+    """
+
+    status: int
+    content_type: str = ""
+    retry_after_s: float | None = None
+    is_emulated: bool = False
+    location: str = ""
+
+
 class HttpAnswer:
-    """An answer being read; see `transport.Answer`.
+    """An answer whose headers are in and whose body is being read.
 
     Args:
         head: What the headers say.

@@ -1,17 +1,61 @@
-"""The deadlines of one exchange, as seconds left (see `settings.Timeouts`).
+"""Where time, chance and ids come from, and the deadlines of one exchange.
 
-Rules: pure; times come in. Silence is counted in events, because a server that
-sends comments for ever is as silent as one that sends nothing; the wait for our own
-limit moves the last deadline.
+Nothing else in this folder reads a clock, sleeps, or draws a random number, so that a
+test that gives its own `Runtime` needs no patience. Deadlines are pure. Silence is
+counted in events, because a server that sends comments for ever is as silent as one
+that sends nothing; waiting for our own rate limit moves the total deadline.
 """
 
+import asyncio
 import math
+import random
+import secrets
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from svc_notebook.errors import SvcError, TimedOutError
 from svc_notebook.service.params import DEFAULT_MAX_TOKENS
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import Timeouts
+
+
+def utc_now() -> datetime:
+    """Return the present, aware, in UTC."""
+    return datetime.now(UTC)
+
+
+def new_id() -> str:
+    """Return a new id of 32 hexadecimal digits that sorts by its time.
+
+    The layout is that of a version 7 UUID, with a fraction of the millisecond.
+    """
+    ms, ns = divmod(time.time_ns(), 1_000_000)
+    fraction = ns * 4096 // 1_000_000
+    return f"{ms:012x}7{fraction:03x}8{secrets.token_hex(8)[1:]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """Where time, chance and ids come from.
+
+    Attributes:
+        clock: Seconds that only grow.
+        sleep: Waits so many seconds.
+        jitter: A random number from 0 to 1.
+        now: The present, aware, in UTC.
+        new_id: A new id that sorts by time.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    jitter: Callable[[], float] = random.random
+    now: Callable[[], datetime] = utc_now
+    new_id: Callable[[], str] = new_id
+
+
+REAL = Runtime()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +73,7 @@ class Left:
     length_s: float
 
 
-class Clocks:
+class Deadlines:
     """The deadlines of one exchange.
 
     Args:
@@ -100,9 +144,9 @@ _WORDS = {
 def timed_out(left: Left) -> TimedOutError:
     """Build the error for a deadline that passed."""
     return TimedOutError(
-        f"{_WORDS[left.name].format(left.length_s)}. It was not asked again, since a "
-        "request that was sent may have been paid for. Ask again, ask for fewer "
-        "tokens, or allow more time (SVC_TIMEOUTS, or Settings.timeouts).",
+        f"{_WORDS[left.name].format(left.length_s)}. The request was not retried "
+        "because it may have been billed. Ask again, ask for fewer tokens, or allow "
+        "more time (SVC_TIMEOUTS, or Settings.timeouts).",
         deadline=left.name,
         deadline_s=left.length_s,
     )

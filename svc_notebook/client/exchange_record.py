@@ -1,30 +1,34 @@
-"""What happens to one exchange while it is under way, and the record it becomes.
+"""The record of one exchange: kept while it is under way, handed over at its end.
 
-What it is not: it decides nothing. Rules: the exchange is made once, at the end;
-waiting for our own limit is never part of a latency; no key enters.
+Waiting for our own rate limit is never part of a latency. No key enters.
 """
 
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from pathlib import Path
 
 from msgspec.structs import replace
 
+from svc_notebook.completion import Completion
 from svc_notebook.errors import DocumentError, ServiceError, SvcError
 from svc_notebook.exchange import Exchange, Failure, Origin, Sink, Status
-from svc_notebook.service.chunk import CallPiece, Choice, CompletionBody, Delta
+from svc_notebook.service.chunk import (
+    CompletionBody,
+    Delta,
+    to_delta,
+)
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.tokens import estimate_tokens
 
-from .runtime import World
-from .transport import Head
+from .body import Head
+from .deadlines import Runtime
 
 
 @dataclass(slots=True, kw_only=True)
-class Journal:
-    """Notes of one exchange under way.
+class ExchangeRecord:
+    """What is known of an exchange that is under way.
 
     Attributes:
         exchange_id, request, origin, endpoint, is_streamed: Known from the start.
@@ -51,7 +55,7 @@ class Journal:
     sent_s: float | None = None
 
     def send(self, now_s: float) -> None:
-        """Note that a request goes out; what came of an earlier one is dropped."""
+        """Note that a request is sent; what came of an earlier try is dropped."""
         self.n_attempts += 1
         self.sent_s = now_s
         self.first_text_s = None
@@ -75,7 +79,7 @@ class Journal:
         now_s: float,
         ended_at: datetime,
     ) -> Exchange:
-        """Return the record of it all."""
+        """Return the finished exchange."""
         return Exchange(
             exchange_id=self.exchange_id,
             origin=self.origin,
@@ -110,6 +114,30 @@ def to_failure(error: SvcError) -> Failure:
     if isinstance(error, DocumentError) and error.status:
         return replace(failure, http_status=error.status)
     return failure
+
+
+def internal_error(problem: Exception) -> SvcError:
+    """Build the error for something that should not have happened."""
+    trace = problem.__traceback__
+    place = ""
+    while trace is not None:
+        name = Path(trace.tb_frame.f_code.co_filename).name
+        place = f", {name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return SvcError(
+        f"Internal error in svc_notebook ({type(problem).__name__}{place}). The "
+        "request was not retried because it may have been billed. Please report this "
+        "line."
+    )
+
+
+def completed(error: SvcError, exchange: Exchange) -> SvcError:
+    """Return the error with what is known of its exchange, and no old frames."""
+    error.n_attempts = exchange.n_attempts
+    error.exchange_id = exchange.exchange_id
+    error.partial = Completion(exchange) if exchange.choices else None
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
 
 
 CANCELLED = Failure(type="Cancelled", message="Interrupted before the reply's end.")
@@ -160,16 +188,7 @@ Answerer = Callable[[CompletionRequest, Origin], Exchange | None]
 """Finds the recorded exchange that answers a request; None to ask the service."""
 
 
-class Run(Protocol):
-    """One exchange to run: asked of the service, or answered before."""
-
-    exchange: Exchange | None
-
-    async def run(self, show: Callable[[Delta], None]) -> Exchange:
-        """Show what comes and return the record."""
-
-
-class Answered:
+class RecordedAnswer:
     """A recorded answer to a new request; `run` it once.
 
     Args:
@@ -177,8 +196,8 @@ class Answered:
         request: What was asked now.
         origin: Who asks now.
         is_streamed: Whether a stream was asked for.
-        sinks: Told about it.
-        world: Where time and ids come from.
+        sinks: Get the exchange.
+        runtime: Where time and ids come from.
     """
 
     def __init__(
@@ -189,15 +208,15 @@ class Answered:
         origin: Origin,
         is_streamed: bool,
         sinks: Sinks,
-        world: World,
+        runtime: Runtime,
     ) -> None:
         self.exchange: Exchange | None = None
         self._sinks = sinks
-        self._world = world
-        now = world.now()
+        self._runtime = runtime
+        now = runtime.now()
         self._answer = replace(
             recorded,
-            exchange_id=world.new_id(),
+            exchange_id=runtime.new_id(),
             origin=origin,
             request=request,
             is_reused=True,
@@ -216,24 +235,7 @@ class Answered:
     async def run(self, show: Callable[[Delta], None]) -> Exchange:
         """Show the answer, record it, and return it."""
         for choice in self._answer.choices:
-            show(_to_delta(choice))
-        self.exchange = replace(self._answer, ended_at=self._world.now())
+            show(to_delta(choice))
+        self.exchange = replace(self._answer, ended_at=self._runtime.now())
         self._sinks.tell(self.exchange)
         return self.exchange
-
-
-def _to_delta(choice: Choice) -> Delta:
-    return Delta(
-        index=choice.index,
-        text=choice.text,
-        calls=tuple(
-            CallPiece(
-                index=at,
-                id=call.id,
-                name=call.function.name,
-                arguments=call.function.arguments,
-            )
-            for at, call in enumerate(choice.tool_calls)
-        ),
-        finish_reason=choice.finish_reason,
-    )

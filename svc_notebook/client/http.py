@@ -28,10 +28,9 @@ from svc_notebook.credentials import Key
 from svc_notebook.errors import SettingsError, TimedOutError
 from svc_notebook.settings import OPERATION, is_loopback
 
-from .body import HttpAnswer
+from .body import Head, HttpAnswer
 from .network_errors import Route, explain, explain_break, is_unanswered
-from .retry import retry_after_s
-from .transport import Head, Lost
+from .retry import Lost, retry_after_s
 
 # httpx imports these at its first request, which would hold up a running loop.
 for _name in ("httpcore", "anyio", "anyio._backends._asyncio"):
@@ -54,7 +53,7 @@ Connection = httpx.AsyncHTTPTransport
 
 
 class HttpTransport:
-    """Sends requests to one base address; see `transport.Transport`.
+    """Sends requests to one base address; see `attempts.Transport`.
 
     Args:
         base_url: The service's base address.
@@ -78,7 +77,7 @@ class HttpTransport:
         within_s: float,
         on_sent: Callable[[], None] = lambda: None,
     ) -> HttpAnswer | Lost | None:
-        """Send a body; see `transport.Transport`."""
+        """Send a body; see `attempts.Transport`."""
         stack = await self._stacks.of_running_loop()
         idle = stack.take()
         while True:

@@ -14,7 +14,7 @@ import httpx
 
 from svc_notebook.errors import DocumentError, NoConnectionError, StreamBrokenError
 
-from .transport import Lost
+from .retry import Lost
 
 _CHECK = "Check the base address (SVC_BASE_URL) and the network"
 

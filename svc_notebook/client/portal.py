@@ -1,9 +1,9 @@
 """The portal: one event loop on a background thread, for code that cannot await.
 
 Jupyter runs cells inside a running loop, so the plain verbs cannot start one there;
-they hand their work to this loop and wait. Rules: one loop a process, started at
-first use and again after a fork; whoever waits can be interrupted, and then the work
-is cancelled and given a moment to clean up; at exit everything ends without noise.
+they hand their work to this loop and wait. Each process has one, started at first use
+and again after a fork. A wait can be interrupted; then the work is cancelled and gets
+a moment to clean up. At exit everything ends without noise.
 """
 
 import asyncio
@@ -26,24 +26,23 @@ Result = TypeVar("Result")
 class Job(Generic[Result]):
     """Work that was handed to the portal."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._pid = os.getpid()
+    def __init__(self, portal: "Portal") -> None:
+        self._portal = portal
         self._ended = Event()
         self._task: asyncio.Task[Result] | None = None
         self._is_cancelled = False
 
     def start(self, work: Coroutine[Any, Any, Result]) -> None:
         """Begin; on the loop's thread."""
-        self._task = self._loop.create_task(work)
+        self._task = self._portal.loop.create_task(work)
         self._task.add_done_callback(self._end)
         if self._is_cancelled:
             self._task.cancel()
 
     @property
     def is_left_behind(self) -> bool:
-        """Whether it goes on in the process that this one was forked from."""
-        return self._pid != os.getpid()
+        """Whether it runs in the process that this one was forked from."""
+        return not self._portal.is_here
 
     def stop(self) -> None:
         """Ask the work to stop, and do not wait for it."""
@@ -51,7 +50,7 @@ class Job(Generic[Result]):
         if self.is_left_behind:
             return
         with suppress(RuntimeError):  # the loop may be closed, which ends it too
-            self._loop.call_soon_threadsafe(self._stop)
+            self._portal.loop.call_soon_threadsafe(self._stop)
 
     def cancel(self, *, within_s: float = CLEAN_UP_S) -> bool:
         """Stop the work and wait a moment; say whether it has ended."""
@@ -92,23 +91,28 @@ class Portal:
     """An event loop on a daemon thread."""
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
-        self._loop = asyncio.new_event_loop()
+        self.loop = asyncio.new_event_loop()
+        self._pid = os.getpid()
         self._thread = Thread(
-            target=self._loop.run_forever, name="svc_notebook", daemon=True
+            target=self.loop.run_forever, name="svc_notebook", daemon=True
         )
         self._thread.start()
 
     @property
+    def is_here(self) -> bool:
+        """Whether it runs in this process, not in the one this was forked from."""
+        return self._pid == os.getpid()
+
+    @property
     def is_open(self) -> bool:
         """Whether it can take work."""
-        return self.pid == os.getpid() and not self._loop.is_closed()
+        return self.is_here and not self.loop.is_closed()
 
     def submit(self, work: Coroutine[Any, Any, Result]) -> Job[Result]:
         """Begin some work and return at once."""
-        job: Job[Result] = Job(self._loop)
+        job: Job[Result] = Job(self)
         try:
-            self._loop.call_soon_threadsafe(job.start, work)
+            self.loop.call_soon_threadsafe(job.start, work)
         except KeyboardInterrupt:
             job.stop()
             raise
@@ -128,13 +132,13 @@ class Portal:
         if current_thread() is self._thread:
             work.close()
             raise SvcError(
-                "The plain client cannot be used in a callback of a request that is "
-                "under way; use AsyncClient there, or ask afterwards."
+                "Client cannot be used in a callback of a request that is under way. "
+                "Use AsyncClient there, or ask afterwards."
             )
         return self.submit(work).wait()
 
     def settle(self) -> None:
-        """Stop what is under way, and wait a moment until it is recorded."""
+        """Stop what is under way and wait a moment until it is recorded."""
         if self.is_open and current_thread() is not self._thread:
             with suppress(SvcError):
                 self.submit(_end_tasks()).is_over_within(CLEAN_UP_S)
@@ -144,10 +148,10 @@ class Portal:
         if not self.is_open:
             return
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._loop.create_task, _end_all())
+            self.loop.call_soon_threadsafe(self.loop.create_task, _end_all())
             self._thread.join(CLEAN_UP_S)
         if not self._thread.is_alive():
-            self._loop.close()
+            self.loop.close()
 
 
 async def _end_tasks() -> None:
@@ -201,7 +205,7 @@ def open_portal() -> Portal | None:
 
 
 def _forget() -> None:
-    """Start anew in a forked child, which has neither the thread nor its loop."""
+    """Drop the portal in a forked child, which has neither its thread nor its loop."""
     _left_to_the_parent.append(_only.portal)
     _only.lock = Lock()
     _only.portal = None
@@ -254,7 +258,7 @@ _ticks: WeakKeyDictionary[asyncio.AbstractEventLoop, _Tick] = WeakKeyDictionary(
 
 
 @contextmanager
-def ticking() -> Iterator[None]:
+def keep_awake() -> Iterator[None]:
     """Keep the running loop awake while a request is under way."""
     if current_thread() is not main_thread():
         yield

@@ -1,238 +1,89 @@
-"""Requests allowed per second and per minute (doc: Rate limits per model).
+"""When the next request of a model may be sent (doc: Rate limits per model).
 
-What it is not: it does not sleep. Rules: a slot is taken at once, in one step, so
-that no two callers get the same one; the windows slide, because nothing in the
-document says that they begin at full seconds; a request counts from when its bytes
-were written, because one that had to connect first arrives late and one that did not
-arrives at once; a margin stands between ours and the service's clock; a slot that was
-not used up is given back.
+Nothing here sleeps: callers ask, and decide how long they are ready to wait.
+`rate_windows` keeps the documented limits; `Refusals` decides what a 429 means.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import inf
 from threading import Lock
-from typing import NamedTuple, Protocol, TypeAlias
 
+from svc_notebook.credentials import Key
 from svc_notebook.service.catalogue import Limit, limit_of
+from svc_notebook.settings import default_ledger
 
-Clock: TypeAlias = Callable[[], float]
+from .rate_windows import Clock, Due, Room, SharedQuota, Slot, Windows
 
-MARGIN_S = 0.08
-SECOND_S = 1.0
-MINUTE_S = 60.0
-STAMP_S = 0.01  # a smaller delay is within the margin, and telling costs time
-FLIGHT_S = 30.0  # who was let out so long ago has been sent, told or not
-
-
-class Window(NamedTuple):
-    """So many requests in so many seconds, and what that is called."""
-
-    n_allowed: int
-    length_s: float
-    name: str
+FIRST_CLOSED_S = 0.5
+LONGEST_CLOSED_S = 30.0  # of our own choosing; the service may ask for more
+FIRST_GAP_S = 0.2
+LONGEST_GAP_S = 12.0
+N_CALM = 20
 
 
-@dataclass(slots=True, eq=False)
-class Slot:
-    """A place in the queue of one model.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusals:
+    """What the 429s of a model mean for its next requests. Pure: times come in.
 
     Attributes:
-        at_s: When its request may be sent, by the clock; then when it was.
-        is_out: Whether it was let out.
-        is_sent: Whether its request was written since.
-        ticket: Its mark in the count that kernels share; None if they share none.
+        newest_s: When the newest one came that said something new.
+        n_in_a_row: How many such came without an answer between them.
+        closed_until_s: Nothing is sent before.
+        gap_s: Seconds between two requests; used where no limit is known.
+        n_answers: Answers since the newest one, or since the gap changed.
     """
 
-    at_s: float
-    is_out: bool = False
-    is_sent: bool = False
-    ticket: int | None = None
+    newest_s: float = -inf
+    n_in_a_row: int = 0
+    closed_until_s: float = -inf
+    gap_s: float = 0.0
+    n_answers: int = 0
 
+    def refused(
+        self, *, sent_s: float, now_s: float, retry_after_s: float | None
+    ) -> "Refusals":
+        """Return what holds after one more 429.
 
-@dataclass(frozen=True, slots=True)
-class Due:
-    """How long a slot has to wait still, and for what."""
-
-    wait_s: float
-    reason: str = ""
-
-
-class Room(NamedTuple):
-    """How many requests may still be sent now, in each window."""
-
-    in_second: int
-    in_minute: int
-
-
-class Others(Protocol):
-    """What the other kernels of this machine sent, with the same key."""
-
-    def times(self) -> Sequence[float]:
-        """Return when the requests of the last minute were sent, by all kernels."""
-
-    def take(self, now_s: float, windows: Sequence[Window]) -> Due | int | None:
-        """Count a request that is let out now, or say how long it has to wait.
-
-        Returns:
-            The wait; or the request's ticket; or None if nothing can be shared.
+        Args:
+            sent_s: When its request was sent. If that was before the newest refusal
+                came, it says nothing new.
+            now_s: When it came.
+            retry_after_s: Seconds the service asked to wait; never cut short.
         """
-
-    def stamp(self, ticket: int, at_s: float) -> None:
-        """Note when a request was really sent."""
-
-    def drop(self, ticket: int) -> None:
-        """Count a request no longer."""
-
-
-class Windows:
-    """Allow at most so many requests in any second and in any minute.
-
-    Args:
-        per_second: Most requests in any 1 s.
-        per_minute: Most requests in any 60 s.
-        clock: Seconds that only grow.
-        margin_s: Added to each window.
-        others: The count shared with other kernels, if there is one.
-    """
-
-    def __init__(
-        self,
-        *,
-        per_second: int,
-        per_minute: int,
-        clock: Clock,
-        margin_s: float = MARGIN_S,
-        others: Others | None = None,
-    ) -> None:
-        self._windows = (
-            Window(per_minute, MINUTE_S + margin_s, "per-minute limit"),
-            Window(per_second, SECOND_S + margin_s, "per-second limit"),
+        until_s = max(self.closed_until_s, now_s + (retry_after_s or 0.0))
+        if sent_s <= self.newest_s:
+            return replace(self, closed_until_s=until_s)
+        n_in_a_row = self.n_in_a_row + 1
+        doubled_s = FIRST_CLOSED_S * 2.0 ** min(n_in_a_row - 1, 16)
+        return Refusals(
+            newest_s=now_s,
+            n_in_a_row=n_in_a_row,
+            closed_until_s=max(until_s, now_s + min(doubled_s, LONGEST_CLOSED_S)),
+            gap_s=min(max(self.gap_s * 2, FIRST_GAP_S), LONGEST_GAP_S),
         )
-        self._others = others
-        self._held_until_s, self._held_by = float("-inf"), ""
-        self._keep_s = MINUTE_S + margin_s
-        self._clock = clock
-        self._lock = Lock()
-        self._slots: list[Slot] = []
 
-    def reserve(self) -> Slot:
-        """Take the next free slot; `try_pass` says how long it has to wait."""
-        with self._lock:
-            now_s = self._clock()
-            self._drop_old(now_s)
-            slot = Slot(now_s)
-            self._slots.append(slot)
-            slot.at_s = max(now_s, self._earliest(len(self._slots) - 1, now_s)[0])
-            return slot
-
-    def try_pass(self, slot: Slot) -> Due:
-        """Let a slot's request out if it may go now, or say how long it has to wait.
-
-        Who was let out says `sent` when its request is written, or gives the slot
-        back. Ask again after waiting: a request in front may have gone out late,
-        which moves the ones behind it.
-        """
-        with self._lock:
-            now_s = self._clock()
-            # Who could have gone and has not is behind all who went.
-            self._slots.sort(key=lambda each: (_gone_s(each, now_s), not each.is_out))
-            at_s, reason = self._earliest(self._slots.index(slot), now_s)
-            slot.at_s = max(slot.at_s, at_s)
-            if slot.at_s > now_s:
-                return Due(slot.at_s - now_s, reason)
-            due = self._ask_others(slot, now_s)
-            if due.wait_s <= 0:
-                slot.at_s, slot.is_out = now_s, True
-            return due
-
-    def sent(self, slot: Slot) -> None:
-        """Note that a slot's request is being written now."""
-        with self._lock:
-            late_s = self._clock() - slot.at_s
-            slot.at_s += late_s
-            slot.is_sent = True
-        if self._others and slot.ticket is not None and late_s > STAMP_S:
-            self._others.stamp(slot.ticket, slot.at_s)
-
-    def give_back(self, slot: Slot) -> None:
-        """Free a slot whose request was not sent, or was refused."""
-        with self._lock:
-            if slot in self._slots:
-                self._slots.remove(slot)
-            ticket, slot.ticket = slot.ticket, None
-        if self._others and ticket is not None:
-            self._others.drop(ticket)
-
-    def room(self) -> Room:
-        """Say how many requests may still be sent now, by what all kernels sent."""
-        others = self._others.times() if self._others else ()
-        with self._lock:
-            now_s = self._clock()
-            own = [_gone_s(slot, now_s) for slot in self._slots]
-        minute, second = (
-            window.n_allowed
-            - max(_n_in(window, own, now_s), _n_in(window, others, now_s))
-            for window in self._windows
-        )
-        return Room(max(second, 0), max(minute, 0))
-
-    def _ask_others(self, slot: Slot, now_s: float) -> Due:
-        if self._others is None:
-            return Due(0.0)
-        if now_s < self._held_until_s:  # known already, and asking costs time
-            return Due(self._held_until_s - now_s, self._held_by)
-        found = self._others.take(now_s, self._windows)
-        if isinstance(found, Due):
-            self._held_until_s, self._held_by = now_s + found.wait_s, found.reason
-            return found
-        slot.ticket = found
-        return Due(0.0)
-
-    def _earliest(self, at: int, now_s: float) -> tuple[float, str]:
-        """Return when the slot at this position may be sent, and what holds it."""
-        earliest_s, reason = float("-inf"), ""
-        for n_allowed, length_s, name in self._windows:
-            if at < n_allowed:
-                continue
-            gone_s = _gone_s(self._slots[at - n_allowed], now_s)
-            if gone_s + length_s > earliest_s:
-                earliest_s, reason = gone_s + length_s, name
-        return earliest_s, reason
-
-    def _drop_old(self, now_s: float) -> None:
-        """Forget what no window reaches back to; slots still waiting stay."""
-        n_old = 0
-        for slot in self._slots:
-            if slot.at_s + self._keep_s > now_s or not slot.is_out:
-                break
-            n_old += 1
-        del self._slots[:n_old]
+    def answered(self) -> "Refusals":
+        """Return what holds after a request that was not refused."""
+        n_answers, gap_s = self.n_answers + 1, self.gap_s
+        if n_answers >= N_CALM:
+            n_answers, gap_s = 0, gap_s / 2 if gap_s > FIRST_GAP_S else 0.0
+        return replace(self, n_in_a_row=0, n_answers=n_answers, gap_s=gap_s)
 
 
-def _n_in(window: Window, times_s: Sequence[float], now_s: float) -> int:
-    return sum(at_s + window.length_s > now_s for at_s in times_s)
-
-
-def _gone_s(slot: Slot, now_s: float) -> float:
-    """Return when a request went out, at the earliest, as far as can be known now."""
-    is_known = slot.is_sent or (slot.is_out and now_s > slot.at_s + FLIGHT_S)
-    return slot.at_s if is_known else max(slot.at_s, now_s)
-
-
-MAX_CLOSED_S = 60.0
-_FIRST_GAP_S = 0.2
-_MAX_GAP_S = 12.0
-_N_CALM = 20
-
-
-class Gate:
-    """What one request of a model has to pass before it is sent.
+class RateLimiter:
+    """Decides when the next request of one model may be sent.
 
     Args:
         model: Id of the model.
-        limit: Its limit, None where none is shown.
+        limit: Its documented limit, None where there is none.
         clock: Seconds that only grow.
         others: The count shared with other kernels, if there is one.
+
+    Attributes:
+        refusals: What its 429s mean now.
     """
 
     def __init__(
@@ -241,8 +92,9 @@ class Gate:
         limit: Limit | None,
         *,
         clock: Clock,
-        others: Others | None = None,
+        others: SharedQuota | None = None,
     ) -> None:
+        self.refusals = Refusals()
         self._model = model
         self._clock = clock
         self._windows = limit and Windows(
@@ -252,59 +104,54 @@ class Gate:
             others=others,
         )
         self._lock = Lock()
-        self._closed_until_s = float("-inf")
-        self._gap_s = 0.0
-        self._free_at_s = float("-inf")
-        self._careful_since_s = float("-inf")
-        self._n_calm = 0
+        self._free_at_s = -inf
 
     def reserve(self) -> Slot:
         """Take a place in the model's queue."""
         if self._windows:
             return self._windows.reserve()
         with self._lock:
-            slot = Slot(max(self._clock(), self._free_at_s))
-            self._free_at_s = slot.at_s + self._gap_s
-            return slot
+            return self._placed(Slot(-inf))
 
-    def try_pass(self, slot: Slot) -> Due:
-        """Let a place's request out now, or say how long it has to wait, for what."""
-        closed_s = self._closed_until_s - self._clock()
-        if closed_s > 0:
-            return Due(closed_s, f"rate limit of {self._model}")
+    def try_pass(self, slot: Slot, *, patience_s: float = inf) -> Due:
+        """Let a place's request out now, or say how long it has to wait, for what.
+
+        Args:
+            slot: As reserved. Ask again after waiting: a request in front may have
+                gone out late, which moves the ones behind it.
+            patience_s: A model that a 429 closed for longer than this is asked
+                anyway, so that the caller gets the service's own answer at once.
+        """
+        closed = self._closed()
+        if 0 < closed.wait_s <= patience_s:
+            return closed
         if self._windows:
-            due = self._windows.try_pass(slot)
-            return Due(due.wait_s, f"{due.reason} of {self._model}")
-        wait_s = self._place_anew(slot) - self._clock()
-        if wait_s > 0:
-            return Due(wait_s, f"caution after a refusal of {self._model}")
-        slot.is_out = True
-        return Due(0.0)
+            return self._named(self._windows.try_pass(slot))
+        with self._lock:
+            if self.refusals.gap_s and slot.at_s < self.refusals.newest_s:
+                self._placed(slot)  # those that waited behind a 429 go one by one
+            due = self._gap_until(slot.at_s)
+            if due.wait_s <= 0:
+                slot.is_out = True
+            return due
+
+    def due(self) -> Due:
+        """Say how long a request would have to wait now; no place is taken."""
+        closed = self._closed()
+        if closed.wait_s > 0:
+            return closed
+        if self._windows:
+            return self._named(self._windows.due())
+        return self._gap_until(self._free_at_s)
+
+    def room(self) -> Room | None:
+        """Say how many requests may be sent now; None where no limit is known."""
+        return self._windows.room() if self._windows else None
 
     def sent(self, slot: Slot) -> None:
         """Note that a place's request is being written now."""
         if self._windows:
             self._windows.sent(slot)
-
-    def _place_anew(self, slot: Slot) -> float:
-        """Return when a place may go; who waited behind a refusal goes one by one."""
-        with self._lock:
-            if self._gap_s and slot.at_s < self._careful_since_s:
-                slot.at_s = max(self._clock(), self._free_at_s)
-                self._free_at_s = slot.at_s + self._gap_s
-            return slot.at_s
-
-    def due(self) -> Due:
-        """Say how long a place taken now would have to wait; none is taken."""
-        slot = self.reserve()
-        try:
-            return self.try_pass(slot)
-        finally:
-            self.give_back(slot)
-
-    def room(self) -> Room | None:
-        """Say how many requests may still be sent now; None where no limit is known."""
-        return self._windows.room() if self._windows else None
 
     def give_back(self, slot: Slot) -> None:
         """Free a place whose request was not sent."""
@@ -312,39 +159,46 @@ class Gate:
             self._windows.give_back(slot)
             return
         with self._lock:
-            if self._free_at_s == slot.at_s + self._gap_s:  # nobody is behind it
+            if self._free_at_s == slot.at_s + self.refusals.gap_s:  # the last place
                 self._free_at_s = slot.at_s
 
-    def refused(self, slot: Slot, *, wait_s: float) -> None:
-        """Note a 429: close for a while; an unlisted model becomes careful.
+    def refused(self, slot: Slot, *, retry_after_s: float | None) -> None:
+        """Note a 429: the place is free again, and the model closed for a while.
 
         Args:
-            slot: Its place, which is free again.
-            wait_s: Seconds to stay closed; above a minute the gate stays open, so
-                that the next caller hears the service's own answer at once.
+            slot: Of the request.
+            retry_after_s: Seconds the service asked to wait.
         """
         self.give_back(slot)
         with self._lock:
-            now_s = self._clock()
-            if wait_s <= MAX_CLOSED_S:
-                self._closed_until_s = max(self._closed_until_s, now_s + wait_s)
-            self._n_calm = 0
-            # Those refused together teach the same thing, once.
-            if slot.at_s > self._careful_since_s:
-                self._gap_s = min(max(self._gap_s * 2, _FIRST_GAP_S), _MAX_GAP_S)
-                self._careful_since_s = now_s
+            self.refusals = self.refusals.refused(
+                sent_s=slot.at_s, now_s=self._clock(), retry_after_s=retry_after_s
+            )
 
-    def passed(self) -> None:
-        """Note an answer that was no refusal; care wears off."""
+    def answered(self) -> None:
+        """Note an answer that is not a 429."""
         with self._lock:
-            self._n_calm += 1
-            if self._n_calm >= _N_CALM:
-                self._n_calm = 0
-                self._gap_s = self._gap_s / 2 if self._gap_s > _FIRST_GAP_S else 0.0
+            self.refusals = self.refusals.answered()
+
+    def _closed(self) -> Due:
+        wait_s = self.refusals.closed_until_s - self._clock()
+        return Due(wait_s, f"{self._model} refuses more requests for now (429)")
+
+    def _named(self, due: Due) -> Due:
+        return Due(due.wait_s, due.reason and f"{due.reason} of {self._model}")
+
+    def _placed(self, slot: Slot) -> Slot:
+        slot.at_s = max(self._clock(), self._free_at_s)
+        self._free_at_s = slot.at_s + self.refusals.gap_s
+        return slot
+
+    def _gap_until(self, at_s: float) -> Due:
+        wait_s = max(at_s - self._clock(), 0.0)
+        return Due(wait_s, f"slower requests to {self._model} after a 429")
 
 
-class Gates:
-    """The gates of one key at one address, by model.
+class RateLimits:
+    """The rate limiters of one key at one address, by model.
 
     Args:
         clock: Seconds that only grow.
@@ -357,23 +211,48 @@ class Gates:
         *,
         clock: Clock,
         limit_of: Callable[[str], Limit | None] = limit_of,
-        others_of: Callable[[str], Others | None] = lambda _: None,
+        others_of: Callable[[str], SharedQuota | None] = lambda _: None,
     ) -> None:
         self._clock = clock
         self._limit_of = limit_of
         self._others_of = others_of
         self._lock = Lock()
-        self._gates: dict[str, Gate] = {}
+        self._limiters: dict[str, RateLimiter] = {}
 
-    def of(self, model: str) -> Gate:
-        """Return the gate of a model."""
+    def of(self, model: str) -> RateLimiter:
+        """Return the limiter of a model."""
         with self._lock:
-            gate = self._gates.get(model)
-            if gate is None:
-                gate = self._gates[model] = Gate(
+            limiter = self._limiters.get(model)
+            if limiter is None:
+                limiter = self._limiters[model] = RateLimiter(
                     model,
                     self._limit_of(model),
                     clock=self._clock,
                     others=self._others_of(model),
                 )
-            return gate
+            return limiter
+
+
+_limits: dict[tuple[int, str, str, Clock], RateLimits] = {}
+
+
+def shared_limits(base_url: str, key: Key, *, clock: Clock) -> RateLimits:
+    """Return the rate limits of a key at an address, the same for all who ask.
+
+    Args:
+        base_url: The service's base address.
+        key: Whose requests are counted.
+        clock: Seconds that only grow; another clock has other limits.
+    """
+    digest = key.digest(base_url)
+    path = default_ledger(os.environ).with_name("limits.sqlite")
+
+    def others_of(model: str) -> SharedQuota | None:
+        # Only this clock shows the same time in every kernel.
+        if clock is not time.monotonic:
+            return None
+        return SharedQuota(path, f"{(base_url, digest)}\n{model}", clock=clock)
+
+    # A forked process gets new ones: a lock may have been held at the fork.
+    place = (os.getpid(), base_url, digest, clock)
+    return _limits.setdefault(place, RateLimits(clock=clock, others_of=others_of))

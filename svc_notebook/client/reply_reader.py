@@ -8,7 +8,6 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from svc_notebook.errors import DocumentError, StreamBrokenError, SvcError
-from svc_notebook.exchange import Exchange
 from svc_notebook.service.chunk import Assembly, Chunk, CompletionBody, Delta, to_delta
 from svc_notebook.service.fault import Fault, to_error
 from svc_notebook.service.message import printable
@@ -20,8 +19,9 @@ from svc_notebook.wire.decode import (
 )
 from svc_notebook.wire.sse import HEAD_CHARS, Decoder, Event
 
-from .deadlines import Clocks, Left, timed_out
-from .transport import Answer, Head, Lost
+from .body import Head, HttpAnswer
+from .deadlines import Deadlines, Left, timed_out
+from .retry import Lost
 
 _OK = 200
 _STREAM_TYPE = "text/event-stream"
@@ -272,21 +272,21 @@ class Receiving:
         answer: Its headers are in.
         is_streamed: Whether a stream was asked for.
         n_choices: Choices that were asked for.
-        clocks: The exchange's deadlines.
+        deadlines: Of the exchange.
         clock: Seconds that only grow.
     """
 
     def __init__(
         self,
-        answer: Answer,
+        answer: HttpAnswer,
         *,
         is_streamed: bool,
         n_choices: int,
-        clocks: Clocks,
+        deadlines: Deadlines,
         clock: Callable[[], float],
     ) -> None:
         self._answer = answer
-        self._clocks = clocks
+        self._deadlines = deadlines
         self._clock = clock
         self._event_s = clock()
         self._finished_s: float | None = None
@@ -358,7 +358,7 @@ class Receiving:
 
     def _left(self, sent_s: float) -> Left:
         now_s = self._clock()
-        left = self._clocks.for_body(now_s, sent_s=sent_s, event_s=self._event_s)
+        left = self._deadlines.for_body(now_s, sent_s=sent_s, event_s=self._event_s)
         if not self._reader.is_finished:
             return left
         if self._finished_s is None:
@@ -415,39 +415,3 @@ def _shown(location: str) -> str:
         return "an address that cannot be read"
     place = f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
     return printable(f"{place}{parts.path}"[:HEAD_CHARS]) or "nowhere"
-
-
-_STATES = {"ok": "ended", "error": "failed", "cancelled": "stopped"}
-
-
-class Front:
-    """Picks the text of the first choice."""
-
-    def __init__(self) -> None:
-        self._is_zero_seen = False
-        self._others: dict[int, list[str]] = {}
-
-    def take(self, delta: Delta) -> str:
-        """Return what a delta adds to the text."""
-        if delta.index == 0:
-            self._is_zero_seen = True
-            self._others.clear()
-            return delta.text or ""
-        if delta.text and not self._is_zero_seen:
-            self._others.setdefault(delta.index, []).append(delta.text)
-        return ""
-
-    def rest(self) -> str:
-        """Return what was held back, at the end."""
-        others, self._others = self._others, {}
-        return "".join(others[min(others)]) if others else ""
-
-
-def shown(
-    stream: object, exchange: Exchange | None, *, n_chars: int, is_over: bool
-) -> str:
-    """Return what a stream's repr says: how far it is, and nothing of its text."""
-    is_over = is_over or exchange is not None
-    state = _STATES[exchange.status if exchange else "cancelled"]
-    so_far = f"{state if is_over else 'under way'}, {n_chars}"
-    return f"<{type(stream).__name__}: {so_far} characters so far>"

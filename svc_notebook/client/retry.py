@@ -1,8 +1,8 @@
-"""Whether to ask again, and after how long (doc: Errors, Limits).
+"""Whether to ask again, and after how long (doc: Errors, Limits). Pure.
 
-Rules: pure; what was shown to the user is never asked again; what was probably
-paid for is not asked again unless the user said so; the service's own wait is
-never cut short; every way ends.
+What the user has seen a part of is never asked again; what was probably billed is
+asked again only if the user said so; the service's own wait is never cut short. When
+a model's next request may go after a 429 is decided by `rate_limit`.
 """
 
 import math
@@ -27,6 +27,21 @@ _SERVER_STATUS = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """A try that failed.
+
+    Attributes:
+        error: What to tell the user.
+        is_lasting: Whether asking again at once would fail in the same way.
+        is_sent: Whether the service may have read the request.
+    """
+
+    error: SvcError
+    is_lasting: bool = False
+    is_sent: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """How patient a caller is.
 
@@ -48,7 +63,7 @@ class Policy:
 
 
 INTERACTIVE = Policy()
-ONCE = Policy(n_tries=1)
+
 QUEUED = Policy(is_refusal_retried=False)
 
 
@@ -82,7 +97,7 @@ def decide(
         attempt: Requests sent so far, this one included; from 1.
         jitter: A random number from 0 to 1.
         has_shown: Whether any of the reply was shown.
-        is_lasting: Whether asking again at once would meet the same.
+        is_lasting: Whether asking again at once would fail in the same way.
         policy: How patient the caller is.
     """
     if has_shown:
@@ -134,29 +149,19 @@ def retry_after_s(headers: Mapping[str, str], *, now_at: datetime) -> float | No
         now_at: The present (aware); a date counts from the service's own clock, if
             its answer says what that shows, since ours may be wrong.
     """
-    in_ms = _longest(headers.get("retry-after-ms"))
+    in_ms = _seconds(headers.get("retry-after-ms"))
     if in_ms is not None:
         return in_ms / 1000
     text = headers.get("retry-after")
-    seconds = _longest(text)
+    seconds = _seconds(text)
     if seconds is not None:
         return seconds
     return _until(text, _date(headers.get("date")) or now_at)
 
 
-def _longest(text: str | None) -> float | None:
-    """Read seconds; of several, as a repeated header gives them, the longest."""
-    found = [_seconds(part) for part in (text or "").split(",") if part.strip()]
-    if any(each is None for each in found):
-        return None
-    return max((each for each in found if each is not None), default=None)
-
-
-def _seconds(text: str) -> float | None:
-    if "_" in text:  # a number for Python alone
-        return None
+def _seconds(text: str | None) -> float | None:
     try:
-        seconds = float(text)
+        seconds = float(text or "")
     except ValueError:
         return None
     return seconds if math.isfinite(seconds) and seconds >= 0 else None

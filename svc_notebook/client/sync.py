@@ -1,262 +1,117 @@
 """`Client`: the verbs of `AsyncClient`, for code that does not await.
 
-What it is not: a second client. Rules: each verb is one call through the portal; a
-cell of a notebook may use it while the kernel's loop is running, and so may several
-threads at once.
+Each verb is one call through the portal, so that a cell of a notebook may use it while
+the kernel's loop is running, and several threads at once.
 """
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 from weakref import finalize
 
 from svc_notebook.completion import Completion
-from svc_notebook.credentials import Key, to_key
-from svc_notebook.errors import MissingKeyError, SvcError
-from svc_notebook.exchange import Origin, Sink
+from svc_notebook.errors import SvcError
+from svc_notebook.exchange import Origin
+from svc_notebook.service.chunk import Delta
 from svc_notebook.service.message import Prompt
-from svc_notebook.service.params import Params, with_params
 from svc_notebook.service.request import CompletionRequest
-from svc_notebook.settings import Settings
 
-from .aio import AsyncClient
-from .attempts import Waiting, Watch
+from .aio import AsyncClient, BaseClient, FirstChoice, state_of
+from .attempts import RequestPath, Task, Waiting, Watch
 from .exchange_record import Answerer
-from .portal import open_portal, portal
-from .rate_limit import Due, Gates, Room
-from .retry import INTERACTIVE, Policy
-from .runtime import REAL, World
-from .streams import CompletionStream, SyncQueue
+from .portal import Job, open_portal, portal
 
-__all__ = ["Client", "CompletionStream"]
+P = ParamSpec("P")
+Result = TypeVar("Result")
 
 
-class Client:
+def like(
+    verb: Callable[Concatenate[Any, P], object],
+) -> Callable[[Callable[..., Result]], Callable[Concatenate[Any, P], Result]]:
+    """Give a method the arguments and the docstring of another method.
+
+    Args:
+        verb: The other method; its result may be of another type.
+    """
+
+    def decorate(
+        method: Callable[..., Result],
+    ) -> Callable[Concatenate[Any, P], Result]:
+        result = inspect.signature(method).return_annotation
+        signature = inspect.signature(verb).replace(return_annotation=result)
+        method.__signature__ = signature  # type: ignore[attr-defined]  # what inspect looks for
+        method.__doc__ = verb.__doc__
+        return method
+
+    return decorate
+
+
+class Client(BaseClient):
     """Ask the service and wait; every exchange, good or bad, reaches every sink.
 
     It may be used where an event loop is running, from several threads, and after a
-    fork. An interrupt stops the request and closes its connection.
-
-    Args:
-        settings: Where to, and how long things may take; the session's if None, so
-            that `%svc use` and the environment hold here too.
-        base_url: The service's base address, instead of the settings' one.
-        api_key: The API key; found in the environment at the first request if None.
-        key: The same, as a `Key`.
-        sinks: Told about each exchange when it has ended, on a thread of ours; the
-            session's ledger if None.
-        gates: The limits to keep; those of this process if None.
-        answers: As `AsyncClient`.
-        world: Where time, chance and ids come from.
-
-    Raises:
-        MissingKeyError: The key given cannot be sent.
-        SettingsError: A setting cannot be used.
+    fork. An interrupt stops the request and closes its connection. The arguments are
+    those of `AsyncClient`.
 
     Example:
         >>> Client().complete("Say hello.").text  # doctest: +SKIP
     """
 
-    def __init__(  # noqa: PLR0913 - as AsyncClient
-        self,
-        settings: Settings | None = None,
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        key: Key | str | None = None,
-        sinks: Sequence[Sink] | None = None,
-        gates: Gates | None = None,
-        answers: Answerer | None = None,
-        world: World = REAL,
-    ) -> None:
-        found = to_key(api_key if key is None else key)
-        api_key = key = None  # nothing below may show them in a traceback
-        if isinstance(found, MissingKeyError):
-            raise found
-        self._client = AsyncClient(
-            settings,
-            base_url=base_url,
-            key=found,
-            sinks=sinks,
-            gates=gates,
-            answers=answers,
-            world=world,
-        )
-        self._finalizer = finalize(self, _release, self._client)
+    def _open(self) -> None:
+        self._finalizer = finalize(self, _release, self._path)
         self._finalizer.atexit = False  # the portal closes everything at exit
 
-    @property
-    def settings(self) -> Settings:
-        """The settings in use."""
-        return self._client.settings
-
-    @with_params
-    def complete(
+    @like(AsyncClient.complete)
+    def complete(  # noqa: D102 - see `like`
         self,
-        prompt: Prompt,
+        prompt: Prompt | CompletionRequest,
         *,
-        model: str | None = None,
-        system: str | None = None,
         origin: Origin | None = None,
         watch: Watch | None = None,
         answers: Answerer | None = None,
-        **params: Unpack[Params],
+        **given: Any,  # noqa: ANN401 - see `like`
     ) -> Completion:
-        """Ask for a reply in one piece (doc: Response, not streamed).
+        request = self._path.request(prompt, **given)
+        task = self._path.begin(request, origin=origin, watch=watch, answers=answers)
+        return Completion(portal().run(task.run(lambda _: None)))
 
-        Args:
-            prompt: A text, or messages as `Message` or mappings, oldest first.
-            model: Id of the model; the settings' one if None.
-            system: A text put in front as a system message.
-            origin: Who asks, for the record.
-            watch: Told about each wait.
-            answers: Looks for an answer before anything is sent, instead of the
-                client's own.
-            **params: Parameters by the document's names; what is left out is not
-                sent. `extra` sends fields the document does not show.
-
-        Raises:
-            AskError: Something is not allowed; nothing was sent.
-            ConfigError: The API key or the base address is missing.
-            ServiceError: The service refused or failed, after bounded tries.
-            TransportError: No whole answer came.
-            DocumentError: An answer came that the document does not allow.
-        """
-        request = self._client.build(prompt, model=model, system=system, **params)
-        return self.ask(request, origin=origin, watch=watch, answers=answers)
-
-    @with_params
-    def stream(
+    @like(AsyncClient.stream)
+    def stream(  # noqa: D102 - see `like`
         self,
-        prompt: Prompt,
-        *,
-        model: str | None = None,
-        system: str | None = None,
-        origin: Origin | None = None,
-        watch: Watch | None = None,
-        answers: Answerer | None = None,
-        **params: Unpack[Params],
-    ) -> CompletionStream:
-        """Ask for a reply that comes as it is generated (doc: Response, streamed).
-
-        Args:
-            prompt: As for `complete`.
-            model: As for `complete`.
-            system: As for `complete`.
-            origin: As for `complete`.
-            watch: As for `complete`.
-            answers: As for `complete`.
-            **params: As for `complete`.
-
-        Returns:
-            A stream; the request is under way when it is returned.
-
-        Raises:
-            AskError: Something is not allowed; nothing was sent.
-            ConfigError: The API key or the base address is missing.
-        """
-        request = self._client.build(prompt, model=model, system=system, **params)
-        return self.start(request, origin=origin, watch=watch, answers=answers)
-
-    def ask(
-        self,
-        request: CompletionRequest,
-        *,
-        is_streamed: bool = False,
-        origin: Origin | None = None,
-        watch: Watch | None = None,
-        policy: Policy = INTERACTIVE,
-        answers: Answerer | None = None,
-    ) -> Completion:
-        """Ask with a request that is ready, and wait for the whole reply.
-
-        Args:
-            request: As made by `build_request`.
-            is_streamed: Whether to have the reply streamed.
-            origin: Who asks, for the record.
-            watch: Told about each wait.
-            policy: When to ask again.
-            answers: As for `complete`.
-
-        Raises:
-            SvcError: As for `complete`.
-        """
-        asking = self._client.prepare(
-            request,
-            is_streamed=is_streamed,
-            origin=origin,
-            watch=watch,
-            policy=policy,
-            answers=answers,
-        )
-        return Completion(portal().run(asking.run(lambda _: None)))
-
-    def start(
-        self,
-        request: CompletionRequest,
+        prompt: Prompt | CompletionRequest,
         *,
         is_streamed: bool = True,
         origin: Origin | None = None,
         watch: Watch | None = None,
-        policy: Policy = INTERACTIVE,
         answers: Answerer | None = None,
-    ) -> CompletionStream:
-        """Begin with a request that is ready.
+        **given: Any,  # noqa: ANN401 - see `like`
+    ) -> "CompletionStream":
+        queue: Queue = SimpleQueue()
 
-        Args:
-            request: As made by `build_request`.
-            is_streamed: Whether to have the reply streamed; if not, all of it comes
-                at the end.
-            origin: Who asks, for the record.
-            watch: Told about each wait, beside the stream's `poll`.
-            policy: When to ask again.
-            answers: As for `complete`.
-
-        Raises:
-            AskError: The request cannot be sent.
-            ConfigError: The API key or the base address is missing.
-        """
-        queue: SyncQueue = SimpleQueue()
-
-        def told(waiting: Waiting) -> None:
+        def tell(waiting: Waiting) -> None:
             queue.put(waiting)
             if watch is not None:
                 watch(waiting)
 
-        asking = self._client.prepare(
+        request = self._path.request(prompt, **given)
+        task = self._path.begin(
             request,
             is_streamed=is_streamed,
             origin=origin,
-            watch=told,
-            policy=policy,
+            watch=tell,
             answers=answers,
         )
-        return CompletionStream(asking, queue)
-
-    def due(self, model: str) -> Due:
-        """Say how long a limit of ours would make a request wait now; none is sent.
-
-        Raises:
-            ConfigError: The API key or the base address is missing.
-        """
-        return self._client.due(model)
-
-    def room(self, model: str) -> Room | None:
-        """Say how many requests to a model our limits let through now.
-
-        Raises:
-            ConfigError: The API key or the base address is missing.
-        """
-        return self._client.room(model)
+        return CompletionStream(task, queue)
 
     def close(self) -> None:
         """Close the connections; the client can be used again."""
         found = open_portal()
         if found is not None:
             with suppress(SvcError):
-                found.run(self._client.aclose())
+                found.run(self._path.aclose())
 
     def __enter__(self) -> Self:
         return self
@@ -269,14 +124,202 @@ class Client:
     ) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        client = getattr(self, "_client", None)  # a traceback may show one half made
-        return f"<{type(self).__name__} of {client and client.settings.base_url}>"
 
-
-def _release(client: AsyncClient) -> None:
-    """Close the connections of a client that nobody holds any more."""
+def _release(path: RequestPath) -> None:
+    """Close the connections of a client that was dropped."""
     found = open_portal()
     if found is not None:
         with suppress(SvcError):
-            found.submit(client.aclose())
+            found.submit(path.aclose())
+
+
+_LOOK_S = 0.5  # on some systems only a wait with an end lets an interrupt in
+
+
+class End(NamedTuple):
+    """The last thing in the queue."""
+
+    error: BaseException | None
+
+
+Queue = SimpleQueue[Delta | Waiting | End]
+
+
+class CompletionStream:
+    """A streamed reply (doc: Response, streamed).
+
+    The request is sent at once, not only when the stream is read. Iterate it for the
+    text of choice 0, piece by piece; then read `completion`. If the service sends no
+    choice 0, the text of the lowest choice comes at the end. Or call `poll` again and
+    again. `cancel` stops it. Use it in `with`, or iterate it to its end.
+
+    Example:
+        >>> with client.stream("Tell a story.") as stream:  # doctest: +SKIP
+        ...     for text in stream:
+        ...         print(text, end="")
+        >>> stream.completion.finish_reason  # doctest: +SKIP
+    """
+
+    def __init__(self, task: Task, queue: Queue) -> None:
+        self._exchange_task = task
+        self._queue = queue
+        self._error: BaseException | None = None
+        self._is_ended = False
+        self._is_done = False
+        self._arrived = _Arrived()
+        self._first = FirstChoice()
+        self._job: Job[None] = portal().submit(_hand_over(task, queue, self._arrived))
+        self._finalizer = finalize(self, self._job.stop)
+        self._finalizer.atexit = False  # the portal stops everything at exit
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the reply has ended and all of it was returned."""
+        return self._is_done
+
+    def poll(self, timeout_s: float | None = None) -> list[Delta | Waiting]:
+        """Return what has come since the last call, waiting a while for something.
+
+        Args:
+            timeout_s: Longest wait in seconds; None waits until something comes.
+
+        Returns:
+            New content and waits, oldest first; empty when the time is over or when
+            the reply has ended, which `is_done` tells apart.
+
+        Raises:
+            SvcError: The request failed; raised once, at the end.
+            KeyboardInterrupt: The user stopped it; the request is stopped too.
+            SvcError: This process was forked while the request was under way.
+        """
+        if not self._is_ended and self._job.is_left_behind:
+            raise _left_behind()
+        items: list[Delta | Waiting] = []
+        try:
+            item = self._next(timeout_s)
+            while item is not None:
+                items.append(item)
+                item = self._next(0.0)
+        except KeyboardInterrupt:
+            self.cancel()
+            raise
+        if self._is_ended and not items:
+            self._finish()
+        elif self._is_ended and self._error is None:
+            self._is_done = True
+        return items
+
+    def __iter__(self) -> Iterator[str]:
+        try:
+            while not self._is_done:
+                for item in self.poll():
+                    if isinstance(item, Delta) and (text := self._first.take(item)):
+                        yield text
+            if text := self._first.rest():
+                yield text
+        except KeyboardInterrupt:
+            self.cancel()
+            raise
+
+    @property
+    def completion(self) -> Completion:
+        """The completion, waited for; after a failure the reply so far.
+
+        Raises:
+            SvcError: The request failed while it was waited for here.
+        """
+        while not self._is_done:
+            self.poll()
+        if self._exchange_task.exchange is None:
+            raise SvcError("The request was stopped before anything was sent.")
+        return Completion(self._exchange_task.exchange)
+
+    def cancel(self) -> Completion | None:
+        """Stop: close the connection and record the reply so far.
+
+        Returns:
+            The completion, partial unless the reply had ended; None if nothing was
+            sent yet.
+        """
+        self._job.cancel()
+        self._is_ended = self._is_done = True
+        self._error = None
+        exchange = self._exchange_task.exchange
+        return Completion(exchange) if exchange else None
+
+    def __repr__(self) -> str:
+        return state_of(
+            self,
+            self._exchange_task.exchange,
+            n_chars=self._arrived.n_chars,
+            is_over=self._is_done,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.cancel()
+
+    def _next(self, timeout_s: float | None) -> Delta | Waiting | None:
+        """Return the next item; None if none comes in time, or at the end."""
+        if self._is_ended:
+            return None
+        item = self._take(timeout_s)
+        if isinstance(item, End):
+            self._queue.put(item)  # for another thread that waits, too
+            self._is_ended, self._error = True, item.error
+            return None
+        return item
+
+    def _take(self, timeout_s: float | None) -> Delta | Waiting | End | None:
+        while True:
+            try:
+                if timeout_s == 0:
+                    return self._queue.get_nowait()
+                return self._queue.get(timeout=timeout_s or _LOOK_S)
+            except Empty:
+                if timeout_s is not None:
+                    return None
+
+    def _finish(self) -> None:
+        self._is_done = True
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+
+def _left_behind() -> SvcError:
+    return SvcError(
+        "This stream belongs to the process that began it; a forked process cannot "
+        "read it. Ask again here."
+    )
+
+
+class _Arrived:
+    """How much text of the first choice has come; the portal's thread counts."""
+
+    n_chars = 0
+
+
+async def _hand_over(task: Task, queue: Queue, arrived: _Arrived) -> None:
+    """Run an exchange and put what comes into the queue, always with an end."""
+
+    def show(delta: Delta) -> None:
+        if delta.index == 0:
+            arrived.n_chars += len(delta.text or "")
+        queue.put(delta)
+
+    end = End(SvcError("The request was stopped before it was over."))
+    try:
+        await task.run(show)
+        end = End(None)
+    except Exception as problem:  # noqa: BLE001 - raised where it is waited for
+        end = End(problem)
+    finally:
+        queue.put(end)

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from getpass import getpass
 from typing import TYPE_CHECKING
 
-from svc_notebook.client.rate_limit import Room
+from svc_notebook.client.rate_windows import Room
 from svc_notebook.credentials import KEYRING_NAME, Key, remember
 from svc_notebook.errors import ConfigError, MissingKeyError, ParameterError, SvcError
 from svc_notebook.exchange import OriginKind

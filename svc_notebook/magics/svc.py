@@ -159,7 +159,7 @@ class SvcMagics(SvcTraits, Magics):
     ) -> Completion:
         """Send what a cell asks, in rounds where tools can run, and show it."""
         start = partial(
-            self.session.client.start,
+            self.session.client.stream,
             is_streamed=options.is_streamed,
             answers=self.session.reused if options.is_reused else None,
         )

@@ -188,7 +188,7 @@ class Controller:
     def _to_worker(self, step: NextTurn, live: Live, so_far: str) -> Worker:
         client = self._session.client
         given: dict[str, Any] = {
-            "start": lambda request, origin: client.start(request, origin=origin),
+            "start": lambda request, origin: client.stream(request, origin=origin),
             "stage": self,
             "so_far": so_far,
         }

@@ -23,7 +23,7 @@ from svc_notebook.service.params import DEFAULT_MAX_TOKENS
 from .dimensions import TOOLS, Dimension, tool_names
 from .forecast import Forecast, Size, forecast
 from .grid import Grid
-from .scheduler import Lane, by_model
+from .scheduler import ModelQueue, by_model
 
 Line = tuple[str, str]
 """A fact of a plan: its label and its text."""
@@ -325,7 +325,7 @@ WAITS_S = 1.5  # a shorter wait is the usual gap between two requests
 
 
 def parts(
-    lanes: Iterable[Lane],
+    queues: Iterable[ModelQueue],
     *,
     now_s: float,
     now_at: datetime,
@@ -335,8 +335,8 @@ def parts(
     """Return a part a model.
 
     Args:
-        lanes: Of the run.
-        now_s: What the clock of the lanes shows.
+        queues: Of the run.
+        now_s: What the clock of the run shows.
         now_at: The wall clock, in the zone of whoever reads.
         is_paused: Whether the run was paused.
         is_stopped: Whether nothing more will be sent.
@@ -344,33 +344,33 @@ def parts(
     state = "stopped" if is_stopped else "paused" if is_paused else ""
     return tuple(
         Part(
-            name=lane.model,
-            n_done=lane.n_ok + lane.n_failed,
-            n_total=lane.n_trials,
-            note=_note(lane, now_s=now_s, now_at=now_at, state=state),
-            is_bad=bool(lane.n_failed or lane.given_up),
+            name=queue.model,
+            n_done=queue.n_ok + queue.n_failed,
+            n_total=queue.n_trials,
+            note=_note(queue, now_s=now_s, now_at=now_at, state=state),
+            is_bad=bool(queue.n_failed or queue.given_up),
         )
-        for lane in lanes
+        for queue in queues
     )
 
 
-def _note(lane: Lane, *, now_s: float, now_at: datetime, state: str) -> str:
-    words = [f"{lane.n_tokens:,} tokens"]
-    if lane.n_failed:
-        words.insert(0, f"{lane.n_failed} failed")
-    if lane.given_up:
-        words.append(f"given up: {type(lane.given_up).__name__}")
-    elif lane.n_ok + lane.n_failed < lane.n_trials:
-        words += [state] if state else _lane_outlook(lane, now_s=now_s, now_at=now_at)
+def _note(queue: ModelQueue, *, now_s: float, now_at: datetime, state: str) -> str:
+    words = [f"{queue.n_tokens:,} tokens"]
+    if queue.n_failed:
+        words.insert(0, f"{queue.n_failed} failed")
+    if queue.given_up:
+        words.append(f"given up: {type(queue.given_up).__name__}")
+    elif queue.n_ok + queue.n_failed < queue.n_trials:
+        words += [state] if state else _queue_outlook(queue, now_s=now_s, now_at=now_at)
     return " · ".join(words)
 
 
-def _lane_outlook(lane: Lane, *, now_s: float, now_at: datetime) -> list[str]:
+def _queue_outlook(queue: ModelQueue, *, now_s: float, now_at: datetime) -> list[str]:
     words = []
-    due = lane.waits_for
+    due = queue.waits_for
     if due.wait_s > WAITS_S:
         words.append(f"waits {due.wait_s:.0f} s: {due.reason}")
-    left_s = lane.ends_after_s(now_s)
+    left_s = queue.ends_after_s(now_s)
     if left_s is not None:
         ends_at = now_at + timedelta(seconds=left_s)
         words.append(f"ends about {ends_at:%H:%M:%S}")

@@ -6,13 +6,13 @@ keeps what comes within seconds, the second cancels; nothing is left running.
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from threading import Event
 
 from svc_notebook.client.portal import Job, portal
 from svc_notebook.errors import SvcError
 
-from .scheduler import Lanes
+from .scheduler import Scheduler
 from .trial_runner import Asker
 
 DRAIN_S = 2.5
@@ -35,7 +35,7 @@ class Going:
     """One go at a run, begun at once.
 
     Args:
-        lanes: What is asked.
+        scheduler: Asks every trial.
         asker: Asks; its client is closed at the end.
         tick: Called now and then on the loop's thread, if nobody waits.
         on_over: Called when it has ended, once or more.
@@ -47,13 +47,13 @@ class Going:
 
     def __init__(
         self,
-        lanes: Lanes,
+        scheduler: Scheduler,
         asker: Asker,
         *,
         tick: Tick | None = None,
         on_over: Tick = lambda: None,
     ) -> None:
-        self.lanes = lanes
+        self.scheduler = scheduler
         self.error: BaseException | None = None
         self._asker = asker
         self._tick = tick
@@ -86,14 +86,14 @@ class Going:
 
     def stop(self, tick: Tick = lambda: None) -> None:
         """Send nothing more, give what is in flight some seconds, then cancel it."""
-        self.lanes.stop()
+        self.scheduler.stop()
         with suppress(KeyboardInterrupt):  # again: that is enough patience
             self._wait(tick, within_s=DRAIN_S)
         self.cancel()
 
     def cancel(self) -> None:
         """Stop everything now; replies under way are kept as far as they came."""
-        self.lanes.stop()
+        self.scheduler.stop()
         self._job.cancel()
         self._end()  # also if it was stopped before it could begin
 
@@ -129,16 +129,16 @@ class Going:
 
     async def _run(self) -> SvcError | None:
         if self._tick is None:
-            return await self.lanes.run()
+            return await self.scheduler.run()
         beat = asyncio.create_task(_beat(self._tick))
         try:
-            return await self.lanes.run()
+            return await self.scheduler.run()
         finally:
             beat.cancel()
 
     async def _go(self) -> None:
         try:
-            async with self._asker.client:
+            async with aclosing(self._asker.client):
                 self.error = await self._run()
         except asyncio.CancelledError:
             self.error = self.error or SvcError("The run was stopped before its end.")

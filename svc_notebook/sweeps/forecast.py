@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil, floor
 
-from svc_notebook.client.rate_limit import MARGIN_S, MINUTE_S, SECOND_S
+from svc_notebook.client.rate_windows import MARGIN_S, MINUTE_S, SECOND_S
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.service.catalogue import BUDGET_TOKENS, Limit, limit_of
 from svc_notebook.service.params import DEFAULT_MAX_TOKENS

@@ -142,13 +142,13 @@ class Run(Beginning):
     def pause(self) -> Self:
         """Send nothing more until `resume`; what is in flight comes to its end."""
         if self._going is not None:
-            self._going.lanes.pause()
+            self._going.scheduler.pause()
         return self
 
     def resume(self) -> Self:
         """Go on after `pause`."""
         if self._going is not None:
-            self._going.lanes.resume()
+            self._going.scheduler.resume()
         return self
 
     def cancel(self) -> Self:
@@ -179,7 +179,7 @@ class Run(Beginning):
 
     def _wait(self, *, watch: Watch | None, is_retried: bool = False) -> Self:
         while going := self._gone(watch=watch, is_retried=is_retried):
-            going.lanes.resume()
+            going.scheduler.resume()
             self._wait_for(going)
             if self._is_own:
                 self._say_if_vain(going)
@@ -221,13 +221,13 @@ class Run(Beginning):
         going = self._going
         if going is None:
             return
-        lanes = going.lanes
+        scheduler = going.scheduler
         shown = parts(
-            lanes.lanes,
+            scheduler.queues,
             now_s=time.monotonic(),
             now_at=datetime.now().astimezone(),
-            is_paused=lanes.is_paused,
-            is_stopped=lanes.is_over,
+            is_paused=scheduler.is_paused,
+            is_stopped=scheduler.is_over,
         )
         bars.show(shown, is_last=is_last or going.is_over)
 
@@ -258,25 +258,25 @@ class Run(Beginning):
 
     def _next_steps(self, standing: Standing) -> list[str]:
         if self._going is not None and self.is_running:
-            if self._going.lanes.is_paused:
+            if self._going.scheduler.is_paused:
                 return ["paused; .resume() goes on, .cancel() stops it"]
             return ["running; .pause(), .cancel(), .replies_df() at any time"]
         n_todo = len(self.grid) - len(standing.settled())
         steps = [".run() asks what is missing"] if n_todo else [READ]
         if n_failed := standing.counts["error"]:
             steps.append(f".retry() asks the {n_failed} that failed again")
-        lanes = self._going.lanes.lanes if self._going is not None else ()
+        queues = self._going.scheduler.queues if self._going is not None else ()
         given_up = [
-            f"{lane.model} was given up: {type(lane.given_up).__name__}"
-            for lane in lanes
-            if lane.given_up
+            f"{queue.model} was given up: {type(queue.given_up).__name__}"
+            for queue in queues
+            if queue.given_up
         ]
         return [*steps, *given_up]
 
     def _say_if_vain(self, going: Going) -> None:
         """Say why, if a go has ended and nothing of it was answered."""
-        n_ok = sum(lane.n_ok for lane in going.lanes.lanes)
-        n_failed = sum(lane.n_failed for lane in going.lanes.lanes)
+        n_ok = sum(queue.n_ok for queue in going.scheduler.queues)
+        n_failed = sum(queue.n_failed for queue in going.scheduler.queues)
         if n_ok or not n_failed or self.origin != "sweep":
             return
         self._said_in = _trial_number()

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from threading import RLock
 from typing import cast
 
-from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.attempts import Waiting, Watch
+from svc_notebook.client.attempts import RequestPath, Waiting, Watch
 from svc_notebook.errors import SvcError
 from svc_notebook.exchange import OriginKind
 from svc_notebook.ledger.prices import Prices
@@ -25,7 +24,7 @@ from .grid import Grid
 from .resume import Place, TrialKey, check_place, check_same_grid, standing_of
 from .run_lock import Claim, claim, held_here
 from .run_view import Readings
-from .scheduler import Lanes, by_model, todo_of
+from .scheduler import Scheduler, by_model, todo_of
 from .trial_runner import Asker, Keeper, Show, confirmed
 
 SAID_S = 60.0
@@ -148,14 +147,14 @@ class Beginning(Readings):
         for key in [key for key in self.notes if key not in settled]:
             del self.notes[key]
         asker = self._asker(keeper, watch=watch, show=show)
-        lanes = Lanes(
+        scheduler = Scheduler(
             todo_of(self.grid, settled, seed=self.seed),
             asker,
             in_flight=self.in_flight,
             clock=time.monotonic,
             watch=watch or _say,
         )
-        going = Going(lanes, asker, tick=tick, on_over=claimed.release)
+        going = Going(scheduler, asker, tick=tick, on_over=claimed.release)
         claimed.going = going
         return going
 
@@ -167,7 +166,7 @@ class Beginning(Readings):
         return Asker(
             run_id=self.run_id,
             origin=self.origin,
-            client=AsyncClient(
+            client=RequestPath(
                 session.settings,
                 key=session.key() if recorded is None else None,
                 sinks=(keeper,),

@@ -1,11 +1,9 @@
-"""Lanes: the trials of a run asked side by side, a lane for each model.
+"""The trials of a run, asked side by side: one queue for each model.
 
-What it is not: it knows neither the client nor the ledger; it is given something
-that asks one trial. Rules: trials are pulled when there is room for them, so that a
-million are no million tasks; a slow model holds up no other; a request is sent when
-the model's limit lets it, and not queued before; a refused trial goes back to the
-front of its lane and uses up no try; a model that only fails is given up, and one
-outcome may stop everything.
+A trial is made when there is room for it, so that a million trials are not a million
+tasks. It is sent when the model's rate limit allows it, and not queued before. After a
+429 it goes back to the front of its queue and uses up no try. A model that only fails
+is given up; one outcome may stop everything.
 """
 
 import asyncio
@@ -18,7 +16,8 @@ from random import Random
 from typing import Protocol
 
 from svc_notebook.client.attempts import Waiting, Watch
-from svc_notebook.client.rate_limit import Due
+from svc_notebook.client.rate_limit import RateLimiter, Refusals
+from svc_notebook.client.rate_windows import Due
 from svc_notebook.errors import RateLimitError, SvcError
 from svc_notebook.service.catalogue import limit_of
 
@@ -71,16 +70,13 @@ Outcome = Answered | Failed | Refused | Stop
 IN_FLIGHT = 8
 """Most requests in flight for a model whose limit the document does not show."""
 MOST_IN_FLIGHT = 64
-FIRST_WAIT_S = 0.5
-LONGEST_WAIT_S = 30.0
-REFUSALS_IN_A_ROW = 20  # over eight minutes of waiting: this is no passing limit
+REFUSALS_IN_A_ROW = 20  # about seven minutes of waiting: the limit does not pass
 FAILURES_IN_A_ROW = 10
-_N_CALM = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trials:
-    """What a lane has to ask.
+    """What is to be asked of a model.
 
     Attributes:
         pull: The trials, made when they are pulled; None for one that needs no asking.
@@ -91,28 +87,17 @@ class Trials:
     n_trials: int
 
 
-def wait_after(n_refusals: int, retry_after_s: float | None) -> float:
-    """Return how long a lane stays closed, in seconds.
-
-    Args:
-        n_refusals: Refusals of this model without an answer between, from 1.
-        retry_after_s: What the service asked for; the wait is never shorter.
-    """
-    doubled_s = FIRST_WAIT_S * 2.0 ** min(max(n_refusals - 1, 0), 16)
-    backoff_s = min(doubled_s, LONGEST_WAIT_S)
-    return max(retry_after_s or 0.0, backoff_s)
-
-
-class Lane:
-    """The queue of one model.
+class ModelQueue:
+    """The trials of one model that are still to be asked.
 
     Args:
         model: Its id.
         trials: What to ask.
         in_flight: Most requests in flight; by the model's limit if None.
-        watch: Told when it closes.
+        watch: Called when a 429 pauses the model.
 
     Attributes:
+        limiter: Decides when a request may go; None to go at once.
         n_trials: How many there were to ask.
         n_ok, n_failed, n_in_flight: How many of them are where.
         n_tokens: Of prompts and replies so far, reported or else estimated.
@@ -130,25 +115,27 @@ class Lane:
         watch: Watch = lambda _: None,
     ) -> None:
         self.model = model
+        self.limiter: RateLimiter | None = None
         self.n_trials = trials.n_trials
         self.n_ok = self.n_failed = self.n_in_flight = self.n_tokens = 0
         self.waits_for = Due(0.0)
         self.given_up: SvcError | None = None
         self.watch: Callable[[Waiting], None] = watch
+        self.is_dry = False
         self._pull = trials.pull
         self._next: deque[Trial] = deque()
-        self.is_dry = False
-        self._most = self._allowed = in_flight or _in_flight_of(model)
+        self._most_in_flight = in_flight or _in_flight_of(model)
         self._began_s: float | None = None
         self._n_sent = 0
-        self._opens_s = float("-inf")
-        self._n_refusals = self._n_failures = self._n_calm = 0
+        self._n_refusals = self._n_failures = 0
+        self._refused_s: float | None = None
+        self._said_s: float | None = None
         self._changed = asyncio.Event()
 
     @property
     def is_full(self) -> bool:
         """Whether nothing can be sent before something ends."""
-        return self.n_in_flight >= self._allowed
+        return self.n_in_flight >= self._most_in_flight
 
     @property
     def is_through(self) -> bool:
@@ -175,7 +162,7 @@ class Lane:
         self.n_in_flight += 1
         return self._next.popleft()
 
-    def end(self, trial: Trial, outcome: Outcome | None, *, now_s: float) -> None:
+    def end(self, trial: Trial, outcome: Outcome | None) -> None:
         """Count a trial that has ended; None if it was stopped."""
         self.n_in_flight -= 1
         match outcome:
@@ -183,7 +170,6 @@ class Lane:
                 self.n_ok += 1
                 self.n_tokens += n_tokens
                 self._n_refusals = self._n_failures = 0
-                self._calm_down()
             case Failed(error=error, is_of_service=is_of_service):
                 self.n_failed += 1
                 self._n_refusals = 0
@@ -193,12 +179,8 @@ class Lane:
             case Refused(error=error):
                 self._next.appendleft(trial)
                 self._n_sent -= 1
-                self._close(error, now_s)
+                self._count_refusal(error)
         self._changed.set()
-
-    def closed(self, now_s: float) -> Due:
-        """Say how long it stays closed."""
-        return Due(self._opens_s - now_s, "refused by the service (429)")
 
     async def until_changed(self) -> None:
         """Wait until a trial has ended."""
@@ -222,28 +204,27 @@ class Lane:
         next_s = last_sent_s(self._n_sent + 1, limit) - so_far_s
         return max(self._began_s + whole_s + max(late_s - next_s, 0.0) - now_s, 0.0)
 
-    def _close(self, error: RateLimitError, now_s: float) -> None:
-        is_new = self._opens_s <= now_s
-        # those that were in flight when the lane closed tell nothing new
-        self._n_refusals += is_new
-        wait_s = wait_after(self._n_refusals, error.retry_after_s)
-        self._opens_s = max(self._opens_s, now_s + wait_s)
-        if not is_new:
-            return
-        self._n_calm = 0
-        self._allowed = max(self._allowed * 3 // 4, 1)
-        if self._n_refusals >= REFUSALS_IN_A_ROW:
-            self.given_up = error
-        else:
+    def say_if_closed(self, now_s: float) -> None:
+        """Say once for each 429, of this run or not, that the model is closed."""
+        refusals = self._refusals()
+        if refusals.closed_until_s > now_s and refusals.newest_s != self._said_s:
+            self._said_s = refusals.newest_s
+            wait_s = refusals.closed_until_s - now_s
             self.watch(
                 Waiting(wait_s, f"{self.model} refuses more requests for now (429)")
             )
 
-    def _calm_down(self) -> None:
-        self._n_calm += 1
-        if self._n_calm >= _N_CALM and self._allowed < self._most:
-            self._n_calm = 0
-            self._allowed += 1
+    def _count_refusal(self, error: RateLimitError) -> None:
+        newest_s = self._refusals().newest_s
+        if newest_s == self._refused_s:
+            return  # several were in flight, and this one says nothing new
+        self._refused_s = newest_s
+        self._n_refusals += 1
+        if self._n_refusals >= REFUSALS_IN_A_ROW:
+            self.given_up = error
+
+    def _refusals(self) -> Refusals:
+        return self.limiter.refusals if self.limiter else Refusals()
 
 
 def _in_flight_of(model: str) -> int:
@@ -260,28 +241,31 @@ Clock = Callable[[], float]
 
 
 class Asks(Protocol):
-    """Asks one trial, and knows what holds a model up."""
+    """Asks one trial, and knows each model's rate limiter."""
 
-    def due(self, model: str) -> Due:
-        """Say how long a request to a model would have to wait now, and for what."""
+    def limiter(self, model: str) -> RateLimiter | None:
+        """Return what decides when a request to a model may go; None to go at once."""
 
     async def ask(self, trial: Trial) -> Outcome:
         """Ask a trial; it raises nothing but cancellation."""
 
 
-class Lanes:
-    """The lanes of one go at a run.
+class Scheduler:
+    """Asks all trials of one execution of a run.
 
     `stop`, `pause` and `resume` may be called from any thread.
 
     Args:
-        trials: What to ask of each model, in order; None stands for a trial that needs
+        trials: What to ask of each model, in order; None for a trial that needs
             no asking.
         asker: Asks.
         in_flight: Most requests in flight for one model; by its limit if None.
-        watch: Told when a lane closes.
+        watch: Called when a 429 pauses a model.
         clock: Seconds, monotonic.
         sleep: Waits so many seconds.
+
+    Attributes:
+        queues: One for each model.
     """
 
     def __init__(
@@ -294,8 +278,8 @@ class Lanes:
         clock: Clock,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self.lanes = tuple(
-            Lane(model, todo, in_flight=in_flight, watch=watch)
+        self.queues = tuple(
+            ModelQueue(model, todo, in_flight=in_flight, watch=watch)
             for model, todo in trials.items()
         )
         self._asker = asker
@@ -307,19 +291,21 @@ class Lanes:
 
     async def run(self) -> SvcError | None:
         """Ask every trial; return what stopped it before its end, if anything."""
+        for queue in self.queues:
+            queue.limiter = self._asker.limiter(queue.model)
         try:
             async with asyncio.TaskGroup() as group:
-                for lane in self.lanes:
-                    group.create_task(self._drive(lane, group))
+                for queue in self.queues:
+                    group.create_task(self._drive(queue, group))
         except ExceptionGroup as problems:
             # from a caller's own `watch`; they know it by its own name
             raise problems.exceptions[0] from None
         if (
             self._stop is None
-            and self.lanes
-            and all(each.given_up for each in self.lanes)
+            and self.queues
+            and all(each.given_up for each in self.queues)
         ):
-            return self.lanes[0].given_up
+            return self.queues[0].given_up
         return self._stop
 
     def stop(self) -> None:
@@ -344,52 +330,52 @@ class Lanes:
         """Whether nothing more will be sent."""
         return self._is_stopping or self._stop is not None
 
-    async def _drive(self, lane: Lane, group: asyncio.TaskGroup) -> None:
-        """Send a lane's trials, one after the other, each when there is room for it."""
-        while await self._until_next(lane) and await self._until_free(lane):
-            trial = lane.take(self._clock())
-            group.create_task(self._ask(lane, trial))
+    async def _drive(self, queue: ModelQueue, group: asyncio.TaskGroup) -> None:
+        """Send a model's trials, one after the other, each when it may go."""
+        while await self._until_next(queue) and await self._until_free(queue):
+            trial = queue.take(self._clock())
+            group.create_task(self._ask(queue, trial))
             # The request takes its place in the limit's window before the next looks.
             await asyncio.sleep(0)
 
-    async def _until_next(self, lane: Lane) -> bool:
+    async def _until_next(self, queue: ModelQueue) -> bool:
         """Wait until there is a trial to ask; False if there will be none."""
         n_skipped = 0
-        while not (self.is_over or lane.given_up):
-            if lane.pull():
+        while not (self.is_over or queue.given_up):
+            if queue.pull():
                 return True
-            if lane.is_through:
+            if queue.is_through:
                 return False
-            if lane.is_dry:
-                await lane.until_changed()
+            if queue.is_dry:
+                await queue.until_changed()
             elif (n_skipped := n_skipped + 1) % SKIPPED_AT_ONCE == 0:
                 await asyncio.sleep(0)  # others may go
         return False
 
-    async def _until_free(self, lane: Lane) -> bool:
+    async def _until_free(self, queue: ModelQueue) -> bool:
         """Wait until a request may be sent; False if none will be."""
-        while not (self.is_over or lane.given_up):
-            if lane.is_full:
-                await lane.until_changed()
+        while not (self.is_over or queue.given_up):
+            if queue.is_full:
+                await queue.until_changed()
                 continue
-            lane.waits_for = due = self._due(lane)
+            queue.waits_for = due = self._due(queue)
             if due.wait_s <= 0:
                 return True
             await self._sleep(min(due.wait_s, LOOK_S))
         return False
 
-    def _due(self, lane: Lane) -> Due:
+    def _due(self, queue: ModelQueue) -> Due:
         if self._is_paused:
             return Due(LOOK_S, "paused")
-        closed = lane.closed(self._clock())
-        return closed if closed.wait_s > 0 else self._asker.due(lane.model)
+        queue.say_if_closed(self._clock())
+        return queue.limiter.due() if queue.limiter else Due(0.0)
 
-    async def _ask(self, lane: Lane, trial: Trial) -> None:
+    async def _ask(self, queue: ModelQueue, trial: Trial) -> None:
         outcome: Outcome | None = None
         try:
             outcome = await self._asker.ask(trial)
         finally:
-            lane.end(trial, outcome, now_s=self._clock())
+            queue.end(trial, outcome)
         if isinstance(outcome, Stop):
             self._stop = self._stop or outcome.error
 

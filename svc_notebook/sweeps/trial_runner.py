@@ -1,6 +1,6 @@
 """Asking the trials of a run: what each answer or failure means for the rest.
 
-What it is not: the order and the pace (see `lanes`). Rules: a failure is noted and
+What it is not: the order and the pace (see `scheduler`). Rules: a failure is noted and
 the run goes on, unless no further request could fare better; a reply that cannot
 be kept ends the run, so that nobody pays for rows that nobody has.
 """
@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import NamedTuple
 
-from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.attempts import Waiting, Watch
-from svc_notebook.client.rate_limit import Due
+from svc_notebook.client.attempts import RequestPath, Waiting, Watch
+from svc_notebook.client.rate_limit import RateLimiter
 from svc_notebook.client.retry import QUEUED
 from svc_notebook.errors import (
     AuthError,
@@ -122,7 +121,7 @@ class Asker:
 
     run_id: str
     origin: OriginKind = "sweep"
-    client: AsyncClient
+    client: RequestPath
     keeper: Keeper
     notes: dict[TrialKey, Note] = field(default_factory=dict)
     watch: Watch | None = None
@@ -130,22 +129,22 @@ class Asker:
     is_paced: bool = True
     _theirs: list[Exception] = field(default_factory=list)
 
-    def due(self, model: str) -> Due:
-        """Say how long a request to a model would have to wait now, and for what."""
-        return self.client.due(model) if self.is_paced else Due(0.0)
+    def limiter(self, model: str) -> RateLimiter | None:
+        """Return what decides when a request to a model may go; None to go at once."""
+        return self.client.limiter(model) if self.is_paced else None
 
     async def ask(self, trial: Trial) -> Outcome:
         """Ask a trial and say what that means for the others."""
         show = self.show
         try:
-            asking = self.client.prepare(
+            task = await self.client.begin_on_loop(
                 trial.request,
                 is_streamed=show is not None,
                 origin=origin_of(trial, self.run_id, origin=self.origin),
                 watch=self._tell,
                 policy=QUEUED,
             )
-            exchange = await asking.run(
+            exchange = await task.run(
                 lambda delta: None if show is None else show(trial, delta)
             )
         except SvcError as error:

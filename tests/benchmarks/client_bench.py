@@ -13,7 +13,7 @@ import time
 from multiprocessing.connection import Connection
 
 from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.rate_limit import Gates
+from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.reply_reader import ReplyReader
 
 N_CHUNKS = 20_000
@@ -98,7 +98,7 @@ async def _measure(port: int) -> None:
     client = AsyncClient(
         base_url=f"http://127.0.0.1:{port}",
         api_key="k",
-        gates=Gates(clock=time.monotonic),
+        limits=RateLimits(clock=time.monotonic),
     )
     async with client:
         await client.complete("Hi", model=MODEL)

@@ -15,7 +15,6 @@ import tracemalloc
 from collections.abc import Iterator
 from tempfile import TemporaryDirectory
 
-from svc_notebook.client.rate_limit import Due
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
@@ -25,8 +24,8 @@ from svc_notebook.sweeps.grid import Grid, Trial
 from svc_notebook.sweeps.plan import build_grid, plan
 from svc_notebook.sweeps.scheduler import (
     Answered,
-    Lanes,
     Outcome,
+    Scheduler,
     Trials,
     blocks,
     by_model,
@@ -77,8 +76,8 @@ def at_real_limits() -> None:
 class _AtOnce:
     """Answers at once, without a client."""
 
-    def due(self, _model: str) -> Due:
-        return Due(0.0)
+    def limiter(self, _model: str) -> None:
+        pass
 
     async def ask(self, _cell: Trial) -> Outcome:
         return Answered()
@@ -109,8 +108,8 @@ def many_cells(n_rows: int) -> None:
     )
     trials = _pulled(grid)
     planned_s = time.process_time() - began_s
-    lanes = Lanes(trials, _AtOnce(), clock=time.monotonic)
-    asyncio.run(lanes.run())
+    scheduler = Scheduler(trials, _AtOnce(), clock=time.monotonic)
+    asyncio.run(scheduler.run())
     asked_s = time.process_time() - began_s - planned_s
     peak = tracemalloc.get_traced_memory()[1] - before
     tracemalloc.stop()

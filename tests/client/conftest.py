@@ -9,8 +9,8 @@ from contextlib import closing, suppress
 
 import pytest
 
-from svc_notebook.client.rate_limit import Gates
-from svc_notebook.client.runtime import World
+from svc_notebook.client.deadlines import Runtime
+from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.sync import Client
 from svc_notebook.exchange import Exchange
 from svc_notebook.settings import Settings, Timeouts
@@ -153,9 +153,9 @@ class VirtualTime:
         self.slept_s.append(wait_s)
 
     @property
-    def world(self) -> World:
-        """The world in which this is the time, and chance is always a half."""
-        return World(clock=self.clock, sleep=self.sleep, jitter=lambda: 0.5)
+    def runtime(self) -> Runtime:
+        """A runtime with this time, in which chance is always a half."""
+        return Runtime(clock=self.clock, sleep=self.sleep, jitter=lambda: 0.5)
 
 
 @pytest.fixture
@@ -195,8 +195,8 @@ def client_of(virtual: VirtualTime, kept: Kept) -> Iterator[Callable[..., Client
             settings,
             api_key=KEY,
             sinks=[kept],
-            gates=Gates(clock=virtual.clock),
-            world=virtual.world,
+            limits=RateLimits(clock=virtual.clock),
+            runtime=virtual.runtime,
         )
         clients.append(client)
         return client

@@ -9,15 +9,13 @@ import pytest
 
 from svc_notebook.client.aio import AsyncClient
 from svc_notebook.client.body import HttpAnswer
+from svc_notebook.client.deadlines import utc_now
 from svc_notebook.client.http import HttpTransport
-from svc_notebook.client.rate_limit import Gates
-from svc_notebook.client.retry import ONCE
-from svc_notebook.client.runtime import utc_now
+from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.credentials import Key
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import RateLimitError, ServerFaultError, SvcError
 from svc_notebook.service.chunk import Delta
-from svc_notebook.service.request import build_request
 from svc_notebook.settings import Settings
 
 MODEL = "svc-instruct"
@@ -133,21 +131,21 @@ def test_completion_before_the_end(emulator: Emulator) -> None:
         _ = stream.completion
 
 
-def test_asking_once(serve: Serve, virtual: Any) -> None:  # noqa: ANN401 - a fixture
-    """A policy of one try raises at the first refusal and keeps the gate closed."""
+def test_a_refused_model_stays_closed(serve: Serve, virtual: Any) -> None:  # noqa: ANN401 - a fixture
+    """After the last try other requests still wait as long as the service asked."""
     server = serve([b"HTTP/1.1 429 X\r\nRetry-After: 9\r\nContent-Length: 0\r\n\r\n"])
-    gates = Gates(clock=virtual.clock)
     client = AsyncClient(
-        base_url=server.base_url, api_key="k", gates=gates, world=virtual.world
+        base_url=server.base_url,
+        api_key="k",
+        limits=RateLimits(clock=virtual.clock),
+        runtime=virtual.runtime,
     )
-    request = build_request("Hi", model=MODEL)
 
     with pytest.raises(RateLimitError) as caught:
-        asyncio.run(client.ask(request, policy=ONCE))
+        asyncio.run(client.complete("Hi", model=MODEL))
 
-    gate = gates.of(MODEL)
-    assert caught.value.n_attempts == 1
-    assert gate.try_pass(gate.reserve()).wait_s == pytest.approx(9.0, abs=0.5)
+    assert caught.value.n_attempts == 3
+    assert client.due(MODEL).wait_s == pytest.approx(9.0, abs=0.5)
 
 
 def test_failing_calls_are_bounded(serve: Serve, virtual: Any) -> None:  # noqa: ANN401
@@ -158,8 +156,8 @@ def test_failing_calls_are_bounded(serve: Serve, virtual: Any) -> None:  # noqa:
         client = AsyncClient(
             base_url=server.base_url,
             api_key="k",
-            gates=Gates(clock=virtual.clock),
-            world=virtual.world,
+            limits=RateLimits(clock=virtual.clock),
+            runtime=virtual.runtime,
         )
         calls = [client.complete("Hi", model=MODEL) for _ in range(30)]
         failed = await asyncio.gather(*calls, return_exceptions=True)

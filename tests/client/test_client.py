@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from svc_notebook.client.aio import AsyncClient
 from svc_notebook.client.attempts import Waiting
-from svc_notebook.client.rate_limit import Gates
+from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.sync import Client
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import (
@@ -26,7 +27,6 @@ from svc_notebook.errors import (
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.params import PARAM_NAMES
-from svc_notebook.service.request import build_request
 from svc_notebook.settings import Settings
 
 ClientOf = Callable[..., Client]
@@ -185,7 +185,29 @@ def test_signature_lists_the_parameters() -> None:
 
     assert shown >= {*PARAM_NAMES, "tools", "extra", "model", "system"}
     assert "params" not in shown
-    assert inspect.signature(Client.stream).parameters.keys() == shown
+    for plain, awaited in (
+        (Client, AsyncClient),
+        (Client.complete, AsyncClient.complete),
+        (Client.stream, AsyncClient.stream),
+    ):
+        arguments = inspect.signature(plain).parameters
+        assert arguments == inspect.signature(awaited).parameters
+    assert Client.complete.__doc__ == AsyncClient.complete.__doc__
+
+
+def test_a_ready_request_is_sent_as_it_is(emulator: Emulator, client: Client) -> None:
+    """The request of a completion can be asked again, and takes nothing besides."""
+    first = client.complete("Hello", temperature=0)
+
+    again = client.complete(first.request)
+    streamed = client.stream(first.request).completion
+
+    assert again.request == streamed.request == first.request
+    assert again.text == streamed.text == first.text
+    assert len(emulator.requests) == 3
+    for given in ({"model": MODEL}, {"system": "Be brief."}, {"temperature": 1}):
+        with pytest.raises(ParameterError, match=f"{next(iter(given))}=.*leave out"):
+            client.complete(first.request, **given)
 
 
 def test_works_inside_a_running_loop(client: Client) -> None:
@@ -221,10 +243,9 @@ def test_poll_tells_waits_and_content(serve: Serve, client_of: ClientOf) -> None
     assert items[-2:] == [Delta(text="some"), Delta(finish_reason="stop")]
 
 
-def test_unstreamed_start_hands_over_everything_at_the_end(client: Client) -> None:
-    """`start` without streaming gives the whole reply through the same door."""
-    request = build_request("Hello", model=MODEL, params={"n": 2})
-    stream = client.start(request, is_streamed=False)
+def test_an_unstreamed_stream_gives_everything_at_the_end(client: Client) -> None:
+    """A stream of a reply in one piece gives it at the end, with its usage."""
+    stream = client.stream("Hello", n=2, is_streamed=False)
 
     indexes = []
     while not stream.is_done:
@@ -319,12 +340,12 @@ def test_interrupted_wait_for_a_limit_frees_its_place(
     """What is stopped while it waits is recorded as never sent; its place is free."""
     settings = Settings(base_url=emulator.base_url, model="svc-v2-8b-instruct")
     now = [0.0]
-    gates = Gates(clock=lambda: now[0])
-    client = Client(settings, api_key=emulator.api_key, sinks=[kept], gates=gates)
-    gate = gates.of("svc-v2-8b-instruct")
-    for slot in [gate.reserve() for _ in range(5)]:
-        gate.try_pass(slot)
-        gate.sent(slot)
+    limits = RateLimits(clock=lambda: now[0])
+    client = Client(settings, api_key=emulator.api_key, sinks=[kept], limits=limits)
+    limiter = limits.of("svc-v2-8b-instruct")
+    for slot in [limiter.reserve() for _ in range(5)]:
+        limiter.try_pass(slot)
+        limiter.sent(slot)
     stream = client.stream("Hi")
     (waiting,) = stream.poll(5)
 
@@ -335,7 +356,7 @@ def test_interrupted_wait_for_a_limit_frees_its_place(
     assert (partial.exchange.status, partial.exchange.n_attempts) == ("cancelled", 0)
     assert kept.exchanges == [partial.exchange]
     now[0] = 1.09
-    assert [gate.try_pass(gate.reserve()).wait_s for _ in range(5)] == [0.0] * 5
+    assert [limiter.try_pass(limiter.reserve()).wait_s for _ in range(5)] == [0.0] * 5
     assert emulator.requests == ()
 
 

@@ -23,7 +23,7 @@ def _run(program: str, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 START = """
-from svc_notebook.client.rate_limit import Gates
+from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.sync import Client
 from svc_notebook.emulator.server import Emulator
 emulator = Emulator(tokens_per_s=200, first_token_s=0).start()

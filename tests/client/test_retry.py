@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from svc_notebook.client.retry import (
     INTERACTIVE,
-    ONCE,
     GiveUp,
     Policy,
     Wait,
@@ -82,7 +81,7 @@ def test_nothing_is_asked_again_once_shown(error: SvcError) -> None:
         decide(error, attempt=1, jitter=0.5, has_shown=True),
         decide(error, attempt=1, jitter=0.5, is_lasting=True),
         decide(error, attempt=3, jitter=0.5),
-        decide(error, attempt=1, jitter=0.5, policy=ONCE),
+        decide(error, attempt=1, jitter=0.5, policy=Policy(n_tries=1)),
     ]
 
     assert [type(step) for step in got] == [GiveUp] * 4
@@ -171,12 +170,3 @@ def test_retry_after_of_any_text(text: str) -> None:
     got = retry_after_s({"retry-after": text}, now_at=NOW)
 
     assert got is None or (got >= 0 and math.isfinite(got))
-
-
-@pytest.mark.parametrize(
-    ("text", "wait_s"),
-    [("3, 3", 3.0), ("5,", 5.0), ("2, 7", 7.0), ("1_0", None), ("3, soon", None)],
-)
-def test_of_several_waits_the_longest_counts(text: str, wait_s: float | None) -> None:
-    """A header that came twice is never obeyed too early."""
-    assert retry_after_s({"retry-after": text}, now_at=NOW) == wait_s

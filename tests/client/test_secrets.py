@@ -254,7 +254,7 @@ def test_objects_never_show_the_key(emulator: Emulator) -> None:
     client = Client(base_url=emulator.base_url, key=key)
     stream = client.stream("Hi", model="svc-instruct")
     completion = stream.completion
-    held = [key, client, client._client, stream, completion, completion.exchange]  # noqa: SLF001 - all of it
+    held = [key, client, client._path, stream, completion, completion.exchange]  # noqa: SLF001 - all of it
 
     shown = [
         text

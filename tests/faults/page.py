@@ -26,7 +26,11 @@ SECTIONS = {
     ),
     "D": (
         "Limits and retries",
-        ("client/test_limits.py", "client/test_quota.py", "client/test_retry.py"),
+        (
+            "client/test_rate_limit.py",
+            "client/test_rate_windows.py",
+            "client/test_retry.py",
+        ),
     ),
     "E": ("Parameters", ()),
     "F": ("Unicode", ()),

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.rate_limit import Gates
-from svc_notebook.client.runtime import World
+from svc_notebook.client.deadlines import Runtime
+from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.sync import Client
 from svc_notebook.completion import Completion
 from svc_notebook.errors import SvcError
@@ -81,8 +81,10 @@ def _arguments(base_url: str, case: Case, virtual: VirtualTime) -> dict[str, Any
     timeouts = Timeouts(**{**within, "whole_token_s": 0.0, **case.timeouts})
     return {
         "settings": Settings(base_url=base_url, model=MODEL, timeouts=timeouts),
-        "gates": Gates(clock=virtual.clock),
-        "world": World(clock=virtual.clock, sleep=virtual.sleep, jitter=lambda: 0.5),
+        "limits": RateLimits(clock=virtual.clock),
+        "runtime": Runtime(
+            clock=virtual.clock, sleep=virtual.sleep, jitter=lambda: 0.5
+        ),
         "api_key": KEY,
     }
 

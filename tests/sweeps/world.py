@@ -1,15 +1,15 @@
-"""A world for lanes: a clock that tests turn, under the limits of the real gates."""
+"""A clock that tests turn, and trials asked under the real rate limits."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from svc_notebook.client.attempts import Waiting
-from svc_notebook.client.rate_limit import Due, Gates
+from svc_notebook.client.rate_limit import RateLimiter, RateLimits
 from svc_notebook.errors import SvcError
 from svc_notebook.sweeps.grid import Trial
 from svc_notebook.sweeps.plan import build_grid
-from svc_notebook.sweeps.scheduler import Answered, Lanes, Outcome, Trials
+from svc_notebook.sweeps.scheduler import Answered, Outcome, Refused, Scheduler, Trials
 
 Answer = Callable[["World", Trial], Awaitable[Outcome]]
 
@@ -29,10 +29,14 @@ class World:
     waits: list[Waiting] = field(default_factory=list)
     n_in_flight: dict[str, int] = field(default_factory=dict)
     most_in_flight: dict[str, int] = field(default_factory=dict)
-    lanes: Lanes | None = None
+    scheduler: Scheduler | None = None
     _sleepers: list[tuple[float, int, "asyncio.Future[None]"]] = field(
         default_factory=list
     )
+
+    def __post_init__(self) -> None:
+        """Make the rate limits, which look at this clock."""
+        self.limits = RateLimits(clock=lambda: self.now_s)
 
     async def sleep(self, wait_s: float) -> None:
         """Wait until the clock has gone on by so much."""
@@ -56,7 +60,7 @@ class World:
         """Ask trials in this world."""
 
         async def main() -> SvcError | None:
-            self.lanes = Lanes(
+            self.scheduler = Scheduler(
                 by_model(trials),
                 Asker(self, answer),
                 in_flight=in_flight,
@@ -64,7 +68,7 @@ class World:
                 clock=lambda: self.now_s,
                 sleep=self.sleep,
             )
-            task = asyncio.create_task(self.lanes.run())
+            task = asyncio.create_task(self.scheduler.run())
             await self.turn(task)
             return task.result()
 
@@ -72,24 +76,23 @@ class World:
 
 
 class Asker:
-    """Asks in a world, under the limits of the real gates."""
+    """Asks in a world, under the real rate limits."""
 
     def __init__(self, world: World, answer: Answer) -> None:
         self._world = world
         self._answer = answer
-        self._gates = Gates(clock=lambda: world.now_s)
 
-    def due(self, model: str) -> Due:
-        """Say how long the gates would make a request wait."""
-        return self._gates.of(model).due()
+    def limiter(self, model: str) -> RateLimiter:
+        """Return what decides when a request to a model may go."""
+        return self._world.limits.of(model)
 
     async def ask(self, trial: Trial) -> Outcome:
         """Answer a trial as the test says, and note when it was asked."""
         world = self._world
-        gate = self._gates.of(trial.model)
-        slot = gate.reserve()
-        assert gate.try_pass(slot).wait_s <= 0, "a request had to queue"
-        gate.sent(slot)
+        limiter = world.limits.of(trial.model)
+        slot = limiter.reserve()
+        assert limiter.try_pass(slot).wait_s <= 0, "a request had to queue"
+        limiter.sent(slot)
         world.log.append((world.now_s, trial.request.prompt))
         n_now = world.n_in_flight[trial.model] = (
             world.n_in_flight.get(trial.model, 0) + 1
@@ -97,7 +100,12 @@ class Asker:
         most = world.most_in_flight.get(trial.model, 0)
         world.most_in_flight[trial.model] = max(most, n_now)
         try:
-            return await self._answer(world, trial)
+            outcome = await self._answer(world, trial)
+            if isinstance(outcome, Refused):
+                limiter.refused(slot, retry_after_s=outcome.error.retry_after_s)
+            else:
+                limiter.answered()
+            return outcome
         finally:
             world.n_in_flight[trial.model] -= 1
 

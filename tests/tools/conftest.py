@@ -42,7 +42,9 @@ class Caller:
     def send(self, request: CompletionRequest, origin: Origin) -> Completion:
         """Send, and keep what was sent."""
         self.sent.append(request)
-        return self.client.ask(request, origin=origin, is_streamed=self.is_streamed)
+        return self.client.stream(
+            request, origin=origin, is_streamed=self.is_streamed
+        ).completion
 
     def keep(self, exchange: Exchange, run: ToolRun) -> None:
         """Keep a run."""

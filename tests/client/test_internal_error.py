@@ -1,4 +1,4 @@
-"""What nobody foresaw still ends as an error of ours, and on record."""
+"""A mistake of the package itself ends as an error of ours, and is recorded."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,25 +7,26 @@ from typing import Any
 import pytest
 
 from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.attempts import Waiting, unforeseen
+from svc_notebook.client.attempts import Waiting
+from svc_notebook.client.exchange_record import internal_error
 from svc_notebook.errors import SvcError
 
 Serve = Callable[..., Any]
 GONE = b"HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n"
 
 
-def test_an_unforeseen_error_says_where_and_not_what() -> None:
+def test_an_internal_error_says_where_and_not_what() -> None:
     """The error names the kind and the place, and none of the foreign words."""
     try:
         int("secret words")
     except ValueError as problem:
-        error = unforeseen(problem)
+        error = internal_error(problem)
 
-    assert "ValueError in test_unforeseen.py, line " in str(error)
+    assert "ValueError, test_internal_error.py:" in str(error)
     assert "secret" not in str(error)
 
 
-def test_an_unforeseen_error_is_recorded(serve: Serve, kept: Any) -> None:  # noqa: ANN401 - a sink
+def test_an_internal_error_is_recorded(serve: Serve, kept: Any) -> None:  # noqa: ANN401 - a sink
     """A watcher that fails ends the exchange as an error of ours, told once."""
     server = serve([GONE])
 

@@ -2,7 +2,7 @@
 
 import math
 
-from svc_notebook.client.deadlines import Clocks, Left
+from svc_notebook.client.deadlines import Deadlines, Left
 from svc_notebook.service.request import build_request
 from svc_notebook.settings import Timeouts
 
@@ -12,14 +12,14 @@ TIMEOUTS = Timeouts(
 REQUEST = build_request("Hi", model="m", params={"max_tokens": 50})
 
 
-def clocks(timeouts: Timeouts = TIMEOUTS, *, is_streamed: bool) -> Clocks:
-    """Return the clocks of an exchange that began at 1000 s."""
-    return Clocks(timeouts, REQUEST, is_streamed=is_streamed, started_s=1000.0)
+def deadlines(timeouts: Timeouts = TIMEOUTS, *, is_streamed: bool) -> Deadlines:
+    """Return the deadlines of an exchange that began at 1000 s."""
+    return Deadlines(timeouts, REQUEST, is_streamed=is_streamed, started_s=1000.0)
 
 
 def test_a_stream_has_a_first_byte_and_silence() -> None:
     """A stream's headers and each event have a deadline of their own."""
-    streamed = clocks(is_streamed=True)
+    streamed = deadlines(is_streamed=True)
 
     got = [
         streamed.for_headers(1000.0),
@@ -31,7 +31,7 @@ def test_a_stream_has_a_first_byte_and_silence() -> None:
 
 def test_a_whole_reply_has_one_deadline_that_grows_with_its_tokens() -> None:
     """A reply in one piece may take 0.1 s longer for each token asked for."""
-    whole = clocks(is_streamed=False)
+    whole = deadlines(is_streamed=False)
 
     got = [
         whole.for_headers(1000.0),
@@ -43,7 +43,7 @@ def test_a_whole_reply_has_one_deadline_that_grows_with_its_tokens() -> None:
 
 def test_the_last_deadline_comes_before_the_others() -> None:
     """Near the end the total deadline is the nearest; our own limit moves it."""
-    streamed = clocks(is_streamed=True)
+    streamed = deadlines(is_streamed=True)
 
     before = streamed.for_headers(1095.0)
     streamed.queue_s = 50.0
@@ -54,7 +54,7 @@ def test_the_last_deadline_comes_before_the_others() -> None:
 
 def test_without_a_total_deadline_the_others_remain() -> None:
     """Where there is no total deadline each wait still has its own."""
-    endless = clocks(Timeouts(total_s=None), is_streamed=True)
+    endless = deadlines(Timeouts(total_s=None), is_streamed=True)
 
     assert endless.total_left_s(1e9) == math.inf
     assert endless.for_headers(1e9).name == "first_byte"

@@ -4,19 +4,15 @@ import asyncio
 from collections import Counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from svc_notebook.errors import RateLimitError
 from svc_notebook.service.catalogue import limit_of
 from svc_notebook.sweeps.forecast import last_sent_s
 from svc_notebook.sweeps.grid import Trial
 from svc_notebook.sweeps.scheduler import (
-    LONGEST_WAIT_S,
     Answered,
     Outcome,
     Refused,
-    wait_after,
 )
 from tests.sweeps.world import World, at_once, conditions_of, in_a_second
 
@@ -31,8 +27,8 @@ def test_keeps_so_many_in_flight_and_no_more() -> None:
     assert world.now_s == pytest.approx(8.0)
 
 
-def test_refusals_lower_what_is_in_flight() -> None:
-    """After refusals fewer requests are in flight, but never none."""
+def test_refusals_slow_a_model_without_known_limits_down() -> None:
+    """After refusals requests go out one by one, and all are answered."""
 
     async def answer(world: World, _trial: Trial) -> Outcome:
         if world.n_in_flight["m"] > 2:
@@ -47,17 +43,6 @@ def test_refusals_lower_what_is_in_flight() -> None:
     assert world.n_in_flight == {"m": 0}
     late = Counter(int(at) for at, _ in world.log if at > 4)
     assert max(late.values()) <= 3
-
-
-@given(st.integers(1, 10**6), st.none() | st.floats(0, 1e4))
-def test_never_waits_less_than_was_asked_for(
-    n_refusals: int, retry_after_s: float | None
-) -> None:
-    """A wait is at least what the service asked for, and else bounded."""
-    wait_s = wait_after(n_refusals, retry_after_s)
-
-    assert wait_s >= max(retry_after_s or 0.0, 0.5)
-    assert wait_s <= max(retry_after_s or 0.0, LONGEST_WAIT_S)
 
 
 def test_three_models_take_the_time_of_one() -> None:
@@ -103,17 +88,17 @@ def test_pauses_and_goes_on() -> None:
     world = World()
 
     async def answer(world: World, trial: Trial) -> Outcome:
-        assert world.lanes is not None
+        assert world.scheduler is not None
         if trial.request.prompt == "4":
-            world.lanes.pause()
+            world.scheduler.pause()
             asyncio.get_running_loop().create_task(_later(world))
         return Answered()
 
     async def _later(world: World) -> None:
         await world.sleep(30.0)
-        assert world.lanes is not None
-        assert world.lanes.is_paused
-        world.lanes.resume()
+        assert world.scheduler is not None
+        assert world.scheduler.is_paused
+        world.scheduler.resume()
 
     world.run(conditions_of(10), answer, in_flight=1)
 

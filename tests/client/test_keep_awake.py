@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from svc_notebook.client.portal import ticking
+from svc_notebook.client.portal import keep_awake
 
 
 def scheduled(loop: asyncio.AbstractEventLoop) -> int:
@@ -16,9 +16,9 @@ async def counts() -> list[int]:
     """Return the timers before, in one request, in two, after one, and after all."""
     loop = asyncio.get_running_loop()
     seen = [scheduled(loop)]
-    with ticking():
+    with keep_awake():
         seen.append(scheduled(loop))
-        with ticking():
+        with keep_awake():
             seen.append(scheduled(loop))
         seen.append(scheduled(loop))
     return [*seen, scheduled(loop)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from svc_notebook.client.reply_reader import Front
+from svc_notebook.client.aio import FirstChoice
 from svc_notebook.service.chunk import Delta
 
 A, B = Delta(text="a"), Delta(text="b")
@@ -23,6 +23,6 @@ def test_choice_0_or_else_the_lowest(
     deltas: list[Delta], shown: list[str], rest: str
 ) -> None:
     """Choice 0 is shown as it comes; without one the lowest is, at the end."""
-    front = Front()
+    front = FirstChoice()
 
     assert ([front.take(each) for each in deltas], front.rest()) == (shown, rest)

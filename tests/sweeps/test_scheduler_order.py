@@ -8,15 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.client.attempts import Waiting
-from svc_notebook.client.rate_limit import Due
 from svc_notebook.errors import RateLimitError, ServerFaultError
 from svc_notebook.sweeps.grid import Trial
 from svc_notebook.sweeps.scheduler import (
     Answered,
     Failed,
-    Lanes,
     Outcome,
     Refused,
+    Scheduler,
     Trials,
 )
 from tests.sweeps.world import World, at_once, conditions_of, in_a_second
@@ -51,8 +50,21 @@ def test_a_refused_trial_is_asked_again() -> None:
     stopped = world.run(conditions_of(4), answer, in_flight=1)
 
     assert stopped is None
-    assert world.log == [(0.0, "0"), (0.0, "1"), (7.0, "1"), (7.0, "2"), (7.0, "3")]
+    assert world.log[:3] == [(0.0, "0"), (0.0, "1"), (7.0, "1")]
+    assert [prompt for _, prompt in world.log[3:]] == ["2", "3"]
     assert world.waits == [Waiting(7.0, "m refuses more requests for now (429)")]
+
+
+def test_a_model_that_another_request_closed_is_waited_for() -> None:
+    """A 429 of anything else with this key pauses the model too, and that is said."""
+    world = World()
+    limiter = world.limits.of("m")
+    limiter.refused(limiter.reserve(), retry_after_s=90.0)
+
+    world.run(conditions_of(2), at_once)
+
+    assert world.log[0] == (90.0, "0")
+    assert world.waits == [Waiting(90.0, "m refuses more requests for now (429)")]
 
 
 @given(
@@ -96,18 +108,18 @@ def test_a_million_trials_are_no_million_tasks() -> None:
             yield trial
 
     class Counting:
-        def due(self, _model: str) -> Due:
-            return Due(0.0)
+        def limiter(self, _model: str) -> None:
+            pass  # goes at once
 
         async def ask(self, _trial: Trial) -> Outcome:
             nonlocal n_ended
             n_ended += 1
             return Answered()
 
-    lanes = Lanes(
+    scheduler = Scheduler(
         {"m": Trials(pull=made(), n_trials=20_000)}, Counting(), clock=lambda: 0.0
     )
-    asyncio.run(lanes.run())
+    asyncio.run(scheduler.run())
 
     assert (n_made, n_ended) == (20_000, 20_000)
     assert most_ahead <= 8
@@ -129,7 +141,7 @@ def test_a_slow_model_holds_up_no_other() -> None:
 
 
 def test_a_refused_model_holds_up_no_other() -> None:
-    """The gate of one model leaves the others open."""
+    """A 429 of one model pauses no other."""
 
     async def answer(world: World, trial: Trial) -> Outcome:
         if trial.model == "m" and world.now_s < 60:
@@ -141,7 +153,8 @@ def test_a_refused_model_holds_up_no_other() -> None:
     world.run(conditions_of(3, ["m", "o"]), answer)
 
     assert [at for at, what in world.log if what == "o ended"] == [0.0] * 3
-    assert [at for at, what in world.log if what == "m ended"] == [60.0] * 3
+    m_ended = [at for at, what in world.log if what == "m ended"]
+    assert m_ended == pytest.approx([60.0, 60.2, 60.4])
 
 
 def test_a_trial_that_never_answers_holds_up_no_other() -> None:

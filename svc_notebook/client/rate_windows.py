@@ -1,0 +1,348 @@
+"""The documented limits as sliding windows, which this machine's kernels share.
+
+Nothing here sleeps. A slot is taken in one step, so that no two callers get the same
+one; a slot that was not used up is given back.
+"""
+
+import platform
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from math import inf
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple, TypeAlias, TypeVar
+
+Clock: TypeAlias = Callable[[], float]
+
+MARGIN_S = 0.08  # between our clock and the service's
+SECOND_S = 1.0
+MINUTE_S = 60.0
+STAMP_S = 0.01  # a smaller delay is within the margin, and noting it costs time
+FLIGHT_S = 30.0  # what was let out so long ago has been sent, noted or not
+
+
+class Window(NamedTuple):
+    """So many requests in so many seconds, and what that is called."""
+
+    n_allowed: int
+    length_s: float
+    name: str
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """A place in the queue of one model.
+
+    Attributes:
+        at_s: When its request may be sent, by the clock; then when it was.
+        is_out: Whether it was let out.
+        is_sent: Whether its request was written since.
+        ticket: Its row in the count that kernels share; None if they share none.
+    """
+
+    at_s: float
+    is_out: bool = False
+    is_sent: bool = False
+    ticket: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """How long a request still has to wait, and for what."""
+
+    wait_s: float
+    reason: str = ""
+
+
+class Room(NamedTuple):
+    """How many requests may still be sent now, in each window."""
+
+    in_second: int
+    in_minute: int
+
+
+def _longest_wait(
+    times_s: Sequence[float], windows: Sequence[Window], now_s: float
+) -> Due:
+    """Return what windows hold the next request up for; times are newest first."""
+    waits = [
+        Due(times_s[window.n_allowed - 1] + window.length_s - now_s, window.name)
+        for window in windows
+        if len(times_s) >= window.n_allowed
+    ]
+    return max(waits, key=lambda due: due.wait_s, default=Due(0.0))
+
+
+BUSY_S = 0.02
+MAX_BUSY_S = 1.0  # a kernel that holds the file longer has been stopped
+PAUSE_S = 5.0  # after a failure the others are not asked for a while
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS sent (
+  ticket INTEGER PRIMARY KEY AUTOINCREMENT, quota TEXT NOT NULL, at_s REAL NOT NULL
+)"""
+_STAMP = "UPDATE sent SET at_s=? WHERE ticket=?"
+_DROP = "DELETE FROM sent WHERE ticket=?"
+_UNUSABLE = (sqlite3.OperationalError, sqlite3.NotSupportedError, OSError)
+
+Result = TypeVar("Result")
+
+
+class SharedQuota:
+    """The count that the kernels of this machine share for one address, key and model.
+
+    The service counts by key (doc: Rate limits per model), so two notebooks with one
+    key must count together. A SQLite file holds the times of the last minute, under a
+    one-way mark; neither key, prompt nor address. It is opened for each step and closed
+    after it, so that nothing is stuck when a kernel is killed and nothing is carried
+    over a fork. Whatever goes wrong with it, a kernel goes on with its own count.
+
+    Args:
+        path: The file; its folder is made if need be.
+        quota: A mark for address, key and model.
+        clock: Seconds since this machine began, the same in all its kernels.
+    """
+
+    def __init__(self, path: Path, quota: str, *, clock: Callable[[], float]) -> None:
+        self._path = path
+        # The clock is this machine's; a home folder may be on several.
+        marked = f"{platform.node()}\n{quota}".encode()
+        self._quota = blake2b(marked, digest_size=16).hexdigest()
+        self._clock = clock
+        self._paused_until_s = float("-inf")
+        self._busy_since_s: float | None = None
+
+    def take(self, now_s: float, windows: Sequence[Window]) -> Due | int | None:
+        """Count a request that is let out now, or say how long it has to wait.
+
+        Returns:
+            The wait; or the request's ticket; or None if nothing can be shared.
+        """
+        found = self._step(lambda file: _take(file, self._quota, now_s, windows))
+        is_busy = found is None and self._busy_since_s is not None
+        return Due(BUSY_S, windows[-1].name) if is_busy else found
+
+    def times(self) -> Sequence[float]:
+        """Return when the requests of the last minute were sent, by all kernels."""
+        found = self._step(lambda file: _times(file, self._quota)) or ()
+        latest_s = self._clock() + 1  # a later one is from before a restart
+        return [at_s for at_s in found if at_s <= latest_s]
+
+    def stamp(self, ticket: int, at_s: float) -> None:
+        """Note when a request was really sent."""
+        self._step(lambda file: file.execute(_STAMP, (at_s, ticket)))
+
+    def drop(self, ticket: int) -> None:
+        """Count a request no longer."""
+        self._step(lambda file: file.execute(_DROP, (ticket,)))
+
+    def _step(self, work: Callable[[sqlite3.Connection], Result]) -> Result | None:
+        """Open the file, do something in one transaction; None if that fails."""
+        if self._clock() < self._paused_until_s:
+            return None
+        try:
+            with closing(self._open()) as file:
+                result = work(file)
+                file.execute("COMMIT")
+                self._busy_since_s = None
+                return result
+        except _UNUSABLE as problem:
+            if self._is_busy(problem):
+                return None
+        except sqlite3.DatabaseError:
+            with suppress(OSError):  # garbage: the next step begins a new one
+                self._path.unlink()
+        self._busy_since_s = None
+        self._paused_until_s = self._clock() + PAUSE_S
+        return None
+
+    def _is_busy(self, problem: Exception) -> bool:
+        """Say whether another kernel has the file, and not for too long."""
+        if getattr(problem, "sqlite_errorcode", None) != sqlite3.SQLITE_BUSY:
+            return False
+        now_s = self._clock()
+        if self._busy_since_s is None:
+            self._busy_since_s = now_s
+        return now_s < self._busy_since_s + MAX_BUSY_S
+
+    def _open(self) -> sqlite3.Connection:
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._path.touch(mode=0o600)
+        file = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None)
+        try:
+            # A power cut may lose it: after one, a minute's count is stale anyway.
+            file.execute("PRAGMA synchronous=OFF")
+            file.execute("BEGIN IMMEDIATE")
+            file.execute(_SCHEMA)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+
+def _times(file: sqlite3.Connection, quota: str) -> list[float]:
+    rows = file.execute(
+        "SELECT at_s FROM sent WHERE quota=? ORDER BY at_s DESC", (quota,)
+    )
+    return [at_s for (at_s,) in rows]
+
+
+def _take(
+    file: sqlite3.Connection, quota: str, now_s: float, windows: Sequence[Window]
+) -> Due | int | None:
+    keep_s = max(window.length_s for window in windows)
+    # A time of the future is from before this machine was restarted.
+    file.execute(
+        "DELETE FROM sent WHERE at_s<=? OR at_s>?", (now_s - keep_s, now_s + 1)
+    )
+    longest = _longest_wait(_times(file, quota), windows, now_s)
+    if longest.wait_s > 0:
+        return longest
+    added = file.execute("INSERT INTO sent (quota, at_s) VALUES (?, ?)", (quota, now_s))
+    return added.lastrowid
+
+
+class Windows:
+    """Allow at most so many requests in any second and in any minute.
+
+    The windows slide, because nothing in the document says that they begin at full
+    seconds. A request counts from when its bytes were written, because one that had to
+    connect first arrives late.
+
+    Args:
+        per_second: Most requests in any 1 s.
+        per_minute: Most requests in any 60 s.
+        clock: Seconds that only grow.
+        margin_s: Added to each window.
+        others: The count shared with other kernels, if there is one.
+    """
+
+    def __init__(
+        self,
+        *,
+        per_second: int,
+        per_minute: int,
+        clock: Clock,
+        margin_s: float = MARGIN_S,
+        others: SharedQuota | None = None,
+    ) -> None:
+        self._windows = (
+            Window(per_minute, MINUTE_S + margin_s, "per-minute limit"),
+            Window(per_second, SECOND_S + margin_s, "per-second limit"),
+        )
+        self._others = others
+        self._held_until_s, self._held_by = -inf, ""
+        self._clock = clock
+        self._lock = Lock()
+        self._slots: list[Slot] = []
+
+    def reserve(self) -> Slot:
+        """Take the next free slot; `try_pass` says how long it has to wait."""
+        with self._lock:
+            now_s = self._clock()
+            self._drop_old(now_s)
+            slot = Slot(max(now_s, self._earliest(len(self._slots), now_s)[0]))
+            self._slots.append(slot)
+            return slot
+
+    def try_pass(self, slot: Slot) -> Due:
+        """Let a slot's request out if it may go now, or say how long it has to wait."""
+        with self._lock:
+            now_s = self._clock()
+            # One that could have gone and has not is behind all that went.
+            self._slots.sort(key=lambda each: (_gone_s(each, now_s), not each.is_out))
+            at_s, reason = self._earliest(self._slots.index(slot), now_s)
+            slot.at_s = max(slot.at_s, at_s)
+            if slot.at_s > now_s:
+                return Due(slot.at_s - now_s, reason)
+            due = self._take_of_others(slot, now_s)
+            if due.wait_s <= 0:
+                slot.at_s, slot.is_out = now_s, True
+            return due
+
+    def due(self) -> Due:
+        """Say how long a slot taken now would have to wait."""
+        with self._lock:
+            now_s = self._clock()
+            at_s, reason = self._earliest(len(self._slots), now_s)
+            if max(at_s, self._held_until_s) > now_s:
+                own, held = Due(at_s - now_s, reason), self._held_until_s - now_s
+                return own if own.wait_s >= held else Due(held, self._held_by)
+        times_s = self._others.times() if self._others else ()
+        return _longest_wait(times_s, self._windows, now_s)
+
+    def sent(self, slot: Slot) -> None:
+        """Note that a slot's request is being written now."""
+        with self._lock:
+            late_s = self._clock() - slot.at_s
+            slot.at_s += late_s
+            slot.is_sent = True
+        if self._others and slot.ticket is not None and late_s > STAMP_S:
+            self._others.stamp(slot.ticket, slot.at_s)
+
+    def give_back(self, slot: Slot) -> None:
+        """Free a slot whose request was not sent, or was refused."""
+        with self._lock:
+            if slot in self._slots:
+                self._slots.remove(slot)
+            ticket, slot.ticket = slot.ticket, None
+        if self._others and ticket is not None:
+            self._others.drop(ticket)
+
+    def room(self) -> Room:
+        """Say how many requests may still be sent now, by what all kernels sent."""
+        others = self._others.times() if self._others else ()
+        with self._lock:
+            now_s = self._clock()
+            own = [_gone_s(slot, now_s) for slot in self._slots]
+        minute, second = (
+            window.n_allowed
+            - max(_n_in(window, own, now_s), _n_in(window, others, now_s))
+            for window in self._windows
+        )
+        return Room(max(second, 0), max(minute, 0))
+
+    def _take_of_others(self, slot: Slot, now_s: float) -> Due:
+        if self._others is None:
+            return Due(0.0)
+        if now_s < self._held_until_s:  # known already, and asking costs time
+            return Due(self._held_until_s - now_s, self._held_by)
+        found = self._others.take(now_s, self._windows)
+        if isinstance(found, Due):
+            self._held_until_s, self._held_by = now_s + found.wait_s, found.reason
+            return found
+        slot.ticket = found
+        return Due(0.0)
+
+    def _earliest(self, at: int, now_s: float) -> tuple[float, str]:
+        """Return when the slot at this position may be sent, and what holds it."""
+        earliest_s, reason = -inf, ""
+        for n_allowed, length_s, name in self._windows:
+            if at < n_allowed:
+                continue
+            gone_s = _gone_s(self._slots[at - n_allowed], now_s)
+            if gone_s + length_s > earliest_s:
+                earliest_s, reason = gone_s + length_s, name
+        return earliest_s, reason
+
+    def _drop_old(self, now_s: float) -> None:
+        """Forget what no window reaches back to; slots still waiting stay."""
+        keep_s = self._windows[0].length_s
+        n_old = 0
+        for slot in self._slots:
+            if slot.at_s + keep_s > now_s or not slot.is_out:
+                break
+            n_old += 1
+        del self._slots[:n_old]
+
+
+def _n_in(window: Window, times_s: Sequence[float], now_s: float) -> int:
+    return sum(at_s + window.length_s > now_s for at_s in times_s)
+
+
+def _gone_s(slot: Slot, now_s: float) -> float:
+    """Return when a request went out, at the earliest, as far as can be known now."""
+    is_known = slot.is_sent or (slot.is_out and now_s > slot.at_s + FLIGHT_S)
+    return slot.at_s if is_known else max(slot.at_s, now_s)
