@@ -106,8 +106,8 @@ def check_label(name: str) -> None:
     if near:
         raise ParameterError(
             f"{name!r} in conditions is not a parameter, and no prompt names it. Did "
-            f"you mean {near[0]}? If it is a label of your own, give it another name, such as "
-            f"'label_{plain}'. Nothing was sent.",
+            f"you mean {near[0]}? If it is a label of your own, give it another name, "
+            f"such as 'label_{plain}'. Nothing was sent.",
             param="conditions",
         )
 

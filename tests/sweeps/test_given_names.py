@@ -1,4 +1,4 @@
-"""Names in lists of trials and of columns: parameters, labels, and slips of the pen."""
+"""Names in lists of conditions and of columns: parameters, labels, and slips of the pen."""
 
 from typing import Any
 
@@ -27,10 +27,10 @@ MODEL = {"model": "m"}
 )
 def test_a_misspelt_parameter_is_refused(name: str, meant: str) -> None:
     """A name in conditions that is nearly a parameter is refused, with the name."""
-    trials = [{name: 1, "n": 1}, {name: 0, "n": 1}]
+    conditions = [{name: 1, "n": 1}, {name: 0, "n": 1}]
 
     with pytest.raises(ParameterError) as caught:
-        build_grid("p", varied=MODEL, conditions=trials)
+        build_grid("p", varied=MODEL, conditions=conditions)
 
     assert repr(name) in str(caught.value)
     assert f"Did you mean {meant}?" in str(caught.value)
@@ -39,9 +39,9 @@ def test_a_misspelt_parameter_is_refused(name: str, meant: str) -> None:
 @pytest.mark.parametrize("name", ["label", "topic", "user_id", "language", "note", "k"])
 def test_any_other_name_is_a_label(name: str) -> None:
     """A label tells trials apart and is kept beside the reply; it is not sent."""
-    trials = pd.DataFrame({"temperature": [0, 0], name: ["a", "b"]})
+    conditions = pd.DataFrame({"temperature": [0, 0], name: ["a", "b"]})
 
-    grid = build_grid("p", varied=MODEL, conditions=trials)
+    grid = build_grid("p", varied=MODEL, conditions=conditions)
 
     assert [trial.columns for trial in grid] == [{name: "a"}, {name: "b"}]
     assert [trial.request.params for trial in grid] == [{"temperature": 0}] * 2
@@ -109,11 +109,12 @@ def test_a_misspelt_word_of_a_sweep_is_refused(name: str, meant: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("trials", "said"), [(3, "trials is int"), ([3], "one of the trials")]
+    ("conditions", "said"),
+    [(3, "conditions is int"), ([3], "one of the conditions")],
 )
-def test_trials_are_refused_as_trials(trials: object, said: str) -> None:
-    """What is no list of trials is refused by the name it was given under."""
+def test_conditions_are_refused_by_their_name(conditions: object, said: str) -> None:
+    """What is no list of conditions is refused by the name it was given under."""
     with pytest.raises(ParameterError, match=said) as caught:
-        build_grid("p", varied=MODEL, conditions=trials)
+        build_grid("p", varied=MODEL, conditions=conditions)
 
-    assert caught.value.param == "trials"
+    assert caught.value.param == "conditions"

@@ -1,4 +1,4 @@
-"""A run told in a trial and in a terminal: plan, outcome, reasons, next step."""
+"""A run told in a cell and in a terminal: plan, outcome, reasons, next step."""
 
 from collections.abc import Callable, Iterator
 from datetime import date
@@ -48,7 +48,7 @@ def test_a_plan_is_whole_in_a_terminal(session: Session) -> None:
 
     assert str(run).splitlines() == [
         "Run sums: 200 requests planned, nothing sent yet.",
-        "  trials        rows (50) x model (2) x temperature (2)",
+        "  trials       rows (50) x model (2) x temperature (2)",
         "  rows         50 (text, of)",
         "  prompt       `Sum up: {{text}}`",
         "  model        `svc-v2-8b-instruct`, `svc-v2-70b-instruct`",
@@ -173,10 +173,10 @@ def shell() -> Iterator[InteractiveShell]:
     InteractiveShell.clear_instance()
 
 
-def test_a_trial_says_once_why_all_failed(
+def test_a_cell_says_once_why_all_failed(
     open_session: OpenSession, shell: InteractiveShell
 ) -> None:
-    """Where a run has just said why, the trial's output does not; a later one does."""
+    """Where a run has just said why, the cell's output does not; a later one does."""
     refused = {"status": 400, "error": {"message": "No."}, "times": None}
     with _scripted(refused) as emulator:
         run = plan(open_session(emulator), ["a", "b"]).run()

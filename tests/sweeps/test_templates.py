@@ -1,4 +1,4 @@
-"""Grids over rows, tied lists, lists of trials, and what `where` leaves out."""
+"""Grids over rows, tied lists, lists of conditions, and what `where` leaves out."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -189,9 +189,9 @@ def test_rows_are_tied_to_lists_of_their_length() -> None:
         build_grid("{{text}}", varied=varied, rows=ROWS, tied=["rows", "temperature"])
 
 
-def test_an_explicit_list_of_trials_is_asked_as_it_is() -> None:
-    """A frame of trials is no product; a gap is a parameter that is not sent."""
-    trials = pd.DataFrame(
+def test_an_explicit_list_of_conditions_is_asked_as_it_is() -> None:
+    """A frame of conditions is not multiplied; a gap is a parameter that is not sent."""
+    conditions = pd.DataFrame(
         {
             "model": ["a", "b", "b"],
             "max_tokens": [10, None, 30],
@@ -199,7 +199,7 @@ def test_an_explicit_list_of_trials_is_asked_as_it_is() -> None:
         }
     )
     grid = build_grid(
-        "p", varied={"temperature": 0, "model": "unused"}, conditions=trials
+        "p", varied={"temperature": 0, "model": "unused"}, conditions=conditions
     )
 
     assert [(c.model, c.request.params, c.columns) for c in grid] == [
@@ -209,16 +209,16 @@ def test_an_explicit_list_of_trials_is_asked_as_it_is() -> None:
     ]
 
 
-def test_trials_may_have_prompts_and_columns() -> None:
-    """Trials may bring their own prompts, filled from their own columns."""
-    trials = [
+def test_conditions_may_have_prompts_and_columns() -> None:
+    """Conditions may bring their own prompts, filled from their own columns."""
+    conditions = [
         {"prompt": "Say {{x}}", "x": 1},
         {"prompt": "Sing {{x}}", "x": 2, "model": "o"},
     ]
-    with pytest.raises(ParameterError, match="A trial has no model"):
-        build_grid(varied={}, conditions=trials)
+    with pytest.raises(ParameterError, match="A condition has no model"):
+        build_grid(varied={}, conditions=conditions)
 
-    bare = [{name: trial[name] for name in ("prompt", "x")} for trial in trials]
+    bare = [{name: each[name] for name in ("prompt", "x")} for each in conditions]
     grid = build_grid(varied=MODEL, conditions=bare)
 
     assert _prompts(grid) == ["Say 1", "Sing 2"]
@@ -227,19 +227,21 @@ def test_trials_may_have_prompts_and_columns() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"prompt": "p", "trials": [{"prompt": "q"}]}, "prompt is given twice"),
-        ({"trials": [{"temperature": 1}]}, "There is no prompt"),
-        ({"prompt": "p", "trials": [{"temperature": 3}]}, "temperature=3"),
+        ({"prompt": "p", "conditions": [{"prompt": "q"}]}, "prompt is given twice"),
+        ({"conditions": [{"temperature": 1}]}, "There is no prompt"),
+        ({"prompt": "p", "conditions": [{"temperature": 3}]}, "temperature=3"),
         (
-            {"prompt": "{{text}}", "trials": [{"text": "x"}], "rows": ROWS},
-            "in rows and in trials",
+            {"prompt": "{{text}}", "conditions": [{"text": "x"}], "rows": ROWS},
+            "in rows and in conditions",
         ),
-        ({"prompt": "{{x}}", "trials": [{"x": 1}, {"y": 1}]}, "no value for 'x'"),
-        ({"prompt": "p", "trials": [{"n": 1}, {"n": 1}]}, "the same request"),
+        ({"prompt": "{{x}}", "conditions": [{"x": 1}, {"y": 1}]}, "no value for 'x'"),
+        ({"prompt": "p", "conditions": [{"n": 1}, {"n": 1}]}, "the same request"),
     ],
 )
-def test_refuses_trials_that_cannot_be_meant(given: dict[str, Any], said: str) -> None:
-    """Trials are checked like everything else, before anything is sent."""
+def test_refuses_conditions_that_cannot_be_meant(
+    given: dict[str, Any], said: str
+) -> None:
+    """Conditions are checked like everything else, before anything is sent."""
     with pytest.raises(ParameterError) as caught:
         build_grid(varied=MODEL, **given)
 
@@ -249,8 +251,8 @@ def test_refuses_trials_that_cannot_be_meant(given: dict[str, Any], said: str) -
 def test_where_leaves_combinations_out() -> None:
     """`where` is told a combination's values and its row, and decides."""
 
-    def where(trial: Mapping[str, Any]) -> bool:
-        return trial["label"] == "b" or trial["temperature"] is None
+    def where(point: Mapping[str, Any]) -> bool:
+        return point["label"] == "b" or point["temperature"] is None
 
     grid = build_grid(
         "{{text}}",
