@@ -1,8 +1,6 @@
-"""Dimensions: what varies together, as the points it takes.
+"""Dimensions of a grid: a list, lists that are tied, or a list of conditions.
 
-One list is a dimension, lists that are tied are one, a list of conditions is one; the
-grid is the product of its dimensions. Rules: pure; a name belongs to one dimension;
-None is a value that is not sent.
+The grid is the product of its dimensions. None is a value that is not sent.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,16 +17,16 @@ _ONE_AS_A_LIST: dict[str, Callable[[object], bool]] = {
     "stop": lambda each: isinstance(each, str),
     "tools": lambda each: isinstance(each, Mapping) or callable(each),
 }
-"""Parameters whose one value is itself a list, and of what."""
+"""Parameters of which one value is a list, with a check of its elements."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """One thing that was given, with the values it takes.
+    """One argument with the values it takes.
 
     Attributes:
         name: As given.
-        values: In the order as given; one for what does not vary.
+        values: In the order given; a single one if it does not vary.
         is_varied: Whether it was given as a list.
     """
 
@@ -42,7 +40,7 @@ def axis_of(name: str, value: object) -> Axis:
 
     Args:
         name: `model`, `system` or a parameter.
-        value: As given.
+        value: One value, or several.
 
     Raises:
         ParameterError: The list is empty, or has no order.
@@ -53,8 +51,8 @@ def axis_of(name: str, value: object) -> Axis:
         return Axis(name=name, values=(sent(name, value),), is_varied=False)
     if not several:
         raise ParameterError(
-            f"{name} is an empty list, so there would be nothing to ask; give at "
-            "least one value, or leave it out.",
+            f"{name} is an empty list, so there is nothing to send; give at least one "
+            "value, or remove it.",
             param=name,
         )
     values = tuple(sent(name, each) for each in several)
@@ -62,12 +60,7 @@ def axis_of(name: str, value: object) -> Axis:
 
 
 def sent(name: str, value: object) -> object:
-    """Return a value as requests have it: functions as the definitions of tools.
-
-    Raises:
-        ParameterError: It is nothing to be offered as tools.
-        ToolSchemaError: A function cannot be offered.
-    """
+    """Return a value as it is sent: functions become the definitions of tools."""
     if name != "tools":
         return value
     return to_offer(value, run_tools=False).definitions
@@ -114,10 +107,10 @@ def _is_one(name: str, several: Sequence[object]) -> bool:
 
 
 ASKED = ("prompt", "model", "system", "tools", *PARAM_NAMES)
-"""Names of what is sent; any other name in a list of conditions is a column."""
+"""Names of what is sent; any other name in a list of conditions is a label."""
 TOOLS = "tools"
 ROWS = "rows"
-"""What the rows are called among the lists that are tied."""
+"""The name of the rows in `tied`."""
 _INTEGERS = frozenset(param.name for param in PARAMS if param.kind == "integer")
 _SHOWN_CHARS = 60
 
@@ -126,13 +119,13 @@ Tied = Sequence[str] | Sequence[Sequence[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dimension:
-    """What varies together.
+    """Names that vary together, with the values they take.
 
     Attributes:
-        names: What it gives values to.
-        points: The values, by name; a name that a point lacks is not sent.
+        names: Of what varies.
+        points: Values by name; a name that a point lacks is not sent.
         is_varied: Whether it was given as a list.
-        is_by_row: Whether each row has a point of its own: it is tied to the rows.
+        is_by_row: Whether it is tied to the rows, so that each row has one point.
     """
 
     names: tuple[str, ...]
@@ -141,7 +134,7 @@ class Dimension:
     is_by_row: bool = False
 
     def in_words(self, position: int) -> str:
-        """Return what one point stands for, for people."""
+        """Return the values of one point as a text."""
         point = self.points[position]
         found = ((name, point.get(name)) for name in self.names)
         return ", ".join(
@@ -151,16 +144,20 @@ class Dimension:
 
 
 def tool_names(definitions: Iterable[Mapping[str, Any]] | None) -> str | None:
-    """Return the names of tools that are offered; None if none are."""
+    """Return the names of the tools that are offered; None if none are."""
     if definitions is None:
         return None
     return ", ".join(str(each["function"]["name"]) for each in definitions)
 
 
 def short(value: object) -> str:
-    """Return a value for people: its beginning, if it is long."""
-    shown = repr(value)
-    return shown if len(shown) <= _SHOWN_CHARS else shown[: _SHOWN_CHARS - 3] + "..."
+    """Return a value as Python writes it, or the beginning of that if it is long."""
+    return brief(repr(value), _SHOWN_CHARS)
+
+
+def brief(text: str, n_chars: int) -> str:
+    """Return a text, or its beginning and three dots if it is longer than that."""
+    return text if len(text) <= n_chars else text[: n_chars - 3] + "..."
 
 
 def dimension_of(axis: Axis) -> Dimension:
@@ -176,13 +173,13 @@ def tie(
 
     Args:
         axes: In the order in which they vary.
-        tied: Names whose lists go side by side; or several such groups. `rows` among
-            them gives each row a value of its own.
+        tied: Names whose lists go side by side, or several such groups. With `rows`
+            in a group, each row has its own value.
         n_rows: How many rows there are; None without rows.
 
     Raises:
-        ParameterError: A name is no list that was given, is tied twice, or two lists
-            that are tied differ in length.
+        ParameterError: A name is not a list that was given or is tied twice, or the
+            lists of a group differ in length.
     """
     by_name = {axis.name: axis for axis in axes}
     groups = _groups(tied)
@@ -205,10 +202,7 @@ def conditions_of(conditions: object) -> Dimension:
     """Read a list, or a DataFrame, of conditions as one dimension.
 
     Args:
-        conditions: One condition a row; what is missing in a row is not sent.
-
-    Raises:
-        ParameterError: It is no such list.
+        conditions: Mappings, or one row each; a missing value is not sent.
     """
     source = source_of(conditions, called="conditions")
     points = tuple(
@@ -223,11 +217,7 @@ def conditions_of(conditions: object) -> Dimension:
 
 
 def check_names(dimensions: Sequence[Dimension], columns: Iterable[str]) -> None:
-    """Refuse a name that is given twice, or that a parameter and a column share.
-
-    Raises:
-        ParameterError: The name is named.
-    """
+    """Refuse a name that is given twice, or that rows and conditions share."""
     seen: set[str] = set()
     for name in (name for dimension in dimensions for name in dimension.names):
         if name in seen:
@@ -239,7 +229,7 @@ def check_names(dimensions: Sequence[Dimension], columns: Iterable[str]) -> None
     for name in columns:
         if name in seen - set(ASKED):
             raise ParameterError(
-                f"The column {name!r} is in rows and in conditions; rename one.",
+                f"The column {name!r} is in rows and in conditions. Rename one.",
                 param="conditions",
             )
 
@@ -273,23 +263,23 @@ def _check_groups(groups: Sequence[Sequence[str]], sizes: Mapping[str, int]) -> 
     for name in names:
         if name not in sizes or names.count(name) > 1:
             raise ParameterError(
-                f"tied names {name!r}, which must be one of the lists given, once; "
-                f"those are: {', '.join(sizes) or 'none'}.",
+                f"tied has {name!r}; each name in it must be one of the lists given, "
+                f"once. The lists are: {', '.join(sizes) or 'none'}.",
                 param="tied",
             )
     for group in groups:
         if len(group) == 1:
             raise ParameterError(
-                f"tied has {group[0]!r} alone; name the lists that go side by side, "
-                f"at least two of {', '.join(sizes)}.",
+                f"tied has only {group[0]!r}; name at least two lists that go side by "
+                f"side, of {', '.join(sizes)}.",
                 param="tied",
             )
         found = {name: sizes[name] for name in group}
         if len(set(found.values())) > 1:
             said = ", ".join(f"{name} has {size}" for name, size in found.items())
             raise ParameterError(
-                f"Lists that are tied have one length, since their values go side by "
-                f"side; {said}.",
+                "Lists that are tied must have the same length, because their values "
+                f"go side by side; {said}.",
                 param="tied",
             )
 

@@ -91,7 +91,7 @@ def test_a_frame_without_rows_gives_none(emulator: Emulator) -> None:
         ("{{text}}", {"temperature": [0, 1]}, "one reply a row"),
         ("{{text}}", {"n": 2}, "one reply a row"),
         ("{{text}}", {"temperature": 3}, "temperature=3 is not allowed"),
-        ("text", {}, "No prompt names a column"),
+        ("text", {}, "No prompt uses a column"),
     ],
 )
 def test_refuses_before_anything_is_sent(

@@ -17,7 +17,7 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.plan import plan
-from svc_notebook.sweeps.run_lock import claim, held_here
+from svc_notebook.sweeps.run_lock import held_here, lock_run
 
 OpenSession = Callable[[Emulator], Session]
 
@@ -65,8 +65,10 @@ def _other_kernel(
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "asking\n"
-        yield process
-        process.kill()
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def test_the_second_kernel_is_told_who_asks(
@@ -121,8 +123,7 @@ def test_a_whole_run_needs_no_claim(
 ) -> None:
     """Where nothing is missing nobody is refused."""
     with _other_kernel(emulator, tmp_path):
-        smaller = plan(open_session(emulator), PROMPTS, name="mine")
-        smaller.grid = plan(open_session(emulator), PROMPTS[:2]).grid
+        smaller = plan(open_session(emulator), PROMPTS[:2], name="mine")
 
         assert smaller.run().n_todo == 0
 
@@ -188,12 +189,12 @@ def test_a_run_without_a_name_leaves_no_file(session: Session, tmp_path: Path) -
 def test_runs_in_memory_are_of_their_session(session: Session) -> None:
     """A claim on a ledger in memory holds for that ledger only, and makes no file."""
     ledger = session.ledger
-    held = claim(ledger, "n")
+    held = lock_run(ledger, "n")
 
     assert held_here(ledger, "n") is held
     assert held_here(ledger, "m") is None
     with pytest.raises(ParameterError, match=f"process {os.getpid()}"):
-        claim(ledger, "n")
+        lock_run(ledger, "n")
 
     held.release()
     held.release()
@@ -205,12 +206,12 @@ def test_what_a_dead_kernel_left_is_taken_over(
 ) -> None:
     """A file that nobody holds is no claim, whatever stands in it."""
     session.ledger.check()
-    held = claim(session.ledger, "mine")
+    held = lock_run(session.ledger, "mine")
     [file] = tmp_path.glob("*.lock")
     held.release()
     file.write_bytes(b"\xff garbage")
 
-    again = claim(session.ledger, "mine")
+    again = lock_run(session.ledger, "mine")
 
     assert json.loads(file.read_bytes())["pid"] == os.getpid()
     again.release()

@@ -1,4 +1,4 @@
-"""Names in lists of conditions and of columns: parameters, labels, and slips of the pen."""
+"""Names in lists of conditions and of columns."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ def test_a_name_that_a_prompt_names_is_no_slip() -> None:
     ("prompt", "rows", "said"),
     [
         ("{{0}}", pd.DataFrame([["a", 1]]), "rows.set_axis(['text', 'column_1']"),
-        ("{{my col}}", pd.DataFrame({"my col": ["a"]}), "give 'my col' such a name"),
+        ("{{my col}}", pd.DataFrame({"my col": ["a"]}), "rename 'my col'"),
         ("{{a}}", pd.DataFrame({0: ["a"]}), "rename the columns"),
         ("p", pd.DataFrame([list("abcdef")]), "rows.rename(columns=...)"),
         ("p", pd.DataFrame({0: ["a"], "text": ["b"]}), "Write {{text}} where"),

@@ -115,7 +115,7 @@ def test_a_named_run_is_not_continued_elsewhere(
     with Emulator(tokens_per_s=None, first_token_s=0) as other:
         again = plan(open_session(other), ["a", "b"], name="n")
 
-        with pytest.raises(SettingsError, match="mixed"):
+        with pytest.raises(SettingsError, match="mix the replies"):
             again.run()
 
         assert len(other.requests) == 0
@@ -141,14 +141,14 @@ def test_an_emulators_run_goes_on_at_the_next_emulator(
 @pytest.mark.parametrize("name", ["", " ", 5])
 def test_refuses_what_is_no_name(session: Session, name: Any) -> None:  # noqa: ANN401 - wrong on purpose
     """A name is a text with something in it."""
-    with pytest.raises(ParameterError, match="give a text"):
+    with pytest.raises(ParameterError, match="must be a text"):
         plan(session, "p", name=name)
 
 
 @pytest.mark.parametrize("seed", ["7", 1.5, True])
 def test_refuses_what_is_no_seed(session: Session, seed: Any) -> None:  # noqa: ANN401 - wrong on purpose
     """A seed is an integer."""
-    with pytest.raises(ParameterError, match="not an integer"):
+    with pytest.raises(ParameterError, match="must be an integer"):
         plan(session, "p", seed=seed)
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from svc_notebook.client.rate_limit import Due
 from svc_notebook.errors import BadRequestError, ServerFaultError
-from svc_notebook.sweeps.describe import parts
+from svc_notebook.sweeps.execution import progress_of
 from svc_notebook.sweeps.grid import Trial
 from svc_notebook.sweeps.plan import build_grid
 from svc_notebook.sweeps.scheduler import (
@@ -32,7 +32,7 @@ def _lane(n_trials: int, outcomes: list[Outcome], model: str = SMALL) -> Lane:
 
 
 def _note(lane: Lane, *, now_s: float = 0.0, **how: bool) -> str:
-    [part] = parts([lane], now_s=now_s, now_at=NOON, **how)
+    [part] = progress_of([lane], now_s=now_s, now_at=NOON, **how)
     return part.note
 
 
@@ -42,7 +42,7 @@ def test_says_tokens_failures_and_the_computed_end() -> None:
         Answered(n_tokens=1500),
         Failed(error=BadRequestError("no")),
     ]
-    [part] = parts([_lane(101, outcomes)], now_s=0.0, now_at=NOON)
+    [part] = progress_of([_lane(101, outcomes)], now_s=0.0, now_at=NOON)
 
     assert (part.n_done, part.n_total, part.is_bad) == (2, 101, True)
     assert part.note == "1 failed · 1,500 tokens · ends about 12:02:00"

@@ -130,7 +130,7 @@ def test_shows_its_plan_and_what_became_of_it(session: Session) -> None:
     assert before["text/plain"].startswith(
         "Run tone: 2 requests planned, nothing sent yet.\n"
     )
-    assert before["text/plain"].endswith(".run() asks what is missing")
+    assert before["text/plain"].endswith(".run() sends what is missing")
     assert "<strong>Run tone</strong>" in before["text/html"]
     assert after["text/plain"].startswith("Run tone: 2 requests: 2 ok.\n")
     assert repr(run) == after["text/plain"]
@@ -151,5 +151,5 @@ def test_is_shown_when_its_ledger_cannot_be_read(
 @pytest.mark.parametrize("name", ["", " "])
 def test_refuses_an_empty_name(session: Session, name: str) -> None:
     """A name is a text with something in it."""
-    with pytest.raises(ParameterError, match="give a text"):
+    with pytest.raises(ParameterError, match="must be a text"):
         plan(session, "p", name=name)

@@ -20,7 +20,7 @@ def test_estimates_of_a_run_that_is_begun_say_what_they_are_of(
         session, "a", model=MODEL, name="r", repeats=2, varied={**varied, "n": 1}
     )
 
-    assert "by max_tokens, for all 4 requests" in " ".join(repr(larger).split())
+    assert "(by max_tokens), for all 4 requests" in " ".join(repr(larger).split())
     assert "for all" not in repr(plan(session, "a", varied={"max_tokens": 3}))
 
 

@@ -12,7 +12,7 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.exchange import Failure
 from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.session import Session
-from svc_notebook.sweeps.describe import SHOWN, reasons_of
+from svc_notebook.sweeps.describe import SHOWN_REASONS, reasons_of
 from svc_notebook.sweeps.plan import plan
 
 OpenSession = Callable[[Emulator], Session]
@@ -54,22 +54,21 @@ def test_a_plan_is_whole_in_a_terminal(session: Session) -> None:
         "  model        `svc-v2-8b-instruct`, `svc-v2-70b-instruct`",
         "  temperature  `0`, `0.7`",
         (
-            "  tokens       720 to 2,160 in prompts (estimated) and 0 to 30,000 in "
-            "replies, by"
+            "  tokens       720 to 2,160 in prompts (estimated), 0 to 30,000 in replies "
+            "(by max_tokens)"
         ),
-        "               max_tokens",
         "  cost         0.00072 to 0.06216 USD, by your prices (mine, 2026-01-31)",
         (
-            "  time         the last request can be sent 70 s after the first, by the "
-            "documented"
+            "  time         about 70 s until the last request is sent, because of the "
+            "per-minute limit"
         ),
-        "               limits; the per-minute limit of svc-v2-8b-instruct decides",
+        "               of svc-v2-8b-instruct",
         (
-            "  note         max_tokens is not set: the service's default of 150 will "
-            "apply and cut"
+            "  note         max_tokens is not set: the service's default of 150 applies "
+            "and cuts longer"
         ),
-        "               longer replies",
-        ".run() asks what is missing",
+        "               replies",
+        ".run() sends what is missing",
     ]
 
 
@@ -85,7 +84,7 @@ def test_what_runs_is_told_in_short(open_session: OpenSession) -> None:
         on = str(run)
         run.wait()
 
-    assert paused.splitlines()[-1] == "paused; .resume() goes on, .cancel() stops it"
+    assert paused.splitlines()[-1] == "paused; .resume() continues, .cancel() stops it"
     assert on.splitlines()[-1].startswith("running; .pause()")
     assert "prompt" not in paused
     assert str(run).splitlines()[-1] == ".replies_df(), .summary_df(), .compare()"
@@ -115,12 +114,12 @@ def test_it_is_said_why_all_failed(
         run = plan(open_session(emulator), ["a", "b", "c"]).run()
 
     said = capsys.readouterr().err.splitlines()
-    assert said[0] == "Nothing was answered; requests that failed: 3"
+    assert said[0] == "No request succeeded; 3 failed:"
     assert said[1].startswith("  2 x BadRequestError (400): ")
     assert "No, never." in said[1]
     assert said[2].startswith("  1 x BadRequestError (400): ")
     assert "Not b." in said[2]
-    assert said[3] == "When that is mended, retry() asks them again."
+    assert said[3] == "Fix this, then call retry()."
     assert " ".join(said[1].split()) in " ".join(str(run).split())
 
 
@@ -156,12 +155,12 @@ def test_failures_that_differ_in_numbers_are_one() -> None:
         Failure(type="A", message=f"id {number}", http_status=500)
         for number in range(3)
     ]
-    others = [Failure(type="B", message="x" * at) for at in range(SHOWN)]
+    others = [Failure(type="B", message="x" * at) for at in range(SHOWN_REASONS)]
 
     lines = reasons_of([*others, *failures])
 
     assert lines[0] == "3 x A (500): id 0"
-    assert len(lines) == SHOWN + 1
+    assert len(lines) == SHOWN_REASONS + 1
     assert lines[-1] == "1 more reasons are in replies_df()"
 
 

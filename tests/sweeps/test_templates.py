@@ -92,7 +92,7 @@ def test_two_templates_that_read_the_same_are_two_trials() -> None:
     [
         ("{{txt}}", ROWS, "Did you mean text?"),
         ("{{text}}", None, "no rows were given"),
-        ("text", ROWS, "No prompt names a column of the rows"),
+        ("text", ROWS, "No prompt uses a column of the rows"),
         ("{{x}}", [{"x": "a"}, {"x": None}], "has no value in row 1,"),
         ("{{x}}", [{"x": None}] * 9, "rows 0, 1, 2, 3, 4 and 4 more"),
         (
@@ -127,17 +127,17 @@ def test_tied_lists_go_side_by_side() -> None:
 @pytest.mark.parametrize(
     ("tied", "said"),
     [
-        (["model", "n"], "have one length"),
-        (["model", "rows"], "tied names 'rows'"),
-        ("model", "'model' alone"),
-        (["model"], "'model' alone"),
-        (["model", "user"], "tied names 'user'"),
+        (["model", "n"], "must have the same length"),
+        (["model", "rows"], "tied has 'rows'"),
+        ("model", "has only 'model'"),
+        (["model"], "has only 'model'"),
+        (["model", "user"], "tied has 'user'"),
         (["model", "model"], "once"),
         ([["model", "temperature"], ["model", "n"]], "once"),
     ],
 )
 def test_refuses_lists_that_cannot_be_tied(tied: Any, said: str) -> None:  # noqa: ANN401 - both forms
-    """Lists are tied once, and have one length."""
+    """Lists are tied once, and must have the same length."""
     varied = {"model": ["a", "b"], "temperature": [0, 1], "n": [1, 2, 3]}
 
     with pytest.raises(ParameterError) as caught:
@@ -190,7 +190,7 @@ def test_rows_are_tied_to_lists_of_their_length() -> None:
 
 
 def test_an_explicit_list_of_conditions_is_asked_as_it_is() -> None:
-    """A frame of conditions is not multiplied; a gap is a parameter that is not sent."""
+    """Conditions are not multiplied; a gap is a parameter that is not sent."""
     conditions = pd.DataFrame(
         {
             "model": ["a", "b", "b"],
@@ -282,7 +282,7 @@ def test_where_that_looks_at_no_name_is_refused() -> None:
 
 def test_where_that_leaves_nothing_is_refused() -> None:
     """A plan without trials would ask nothing."""
-    with pytest.raises(ParameterError, match="leaves none of 1"):
+    with pytest.raises(ParameterError, match="keeps none of 1"):
         build_grid("p", varied=MODEL, where=lambda _: False)
 
 
@@ -319,7 +319,7 @@ def test_where_that_raises_says_at_which_combination() -> None:
         )
 
     [note] = caught.value.__notes__
-    assert note.startswith("where was told the combination prompt='p', model='m', tem")
+    assert note.startswith("This was the combination prompt='p', model='m', temp")
     assert note.endswith("temperature=0; nothing was sent.")
 
 

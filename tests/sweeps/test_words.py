@@ -10,18 +10,18 @@ from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.sweeps.describe import (
     Line,
     duration,
+    duration_lines,
+    forecast,
     headline,
-    n_by_model,
-    pace,
     plan_lines,
+    size_of,
 )
-from svc_notebook.sweeps.forecast import forecast, size_of
 from svc_notebook.sweeps.grid import Grid
 from svc_notebook.sweeps.plan import build_grid
 
 SMALL = "svc-v2-8b-instruct"
 DEFAULT_NOTE = (
-    "max_tokens is not set: the service's default of 150 will apply and cut longer "
+    "max_tokens is not set: the service's default of 150 applies and cuts longer "
     "replies"
 )
 
@@ -52,9 +52,9 @@ def test_says_what_will_be_asked() -> None:
         ("repeats", "2"),
         (
             "tokens",
-            "26 to 80 in prompts (estimated) and 0 to 1,200 in replies, by max_tokens",
+            "26 to 80 in prompts (estimated), 0 to 1,200 in replies (by max_tokens)",
         ),
-        ("time", "no limit is documented for svc-instruct, so its pace is not known"),
+        ("time", "unknown for svc-instruct: no limit is documented"),
         ("note", DEFAULT_NOTE),
     ]
 
@@ -72,7 +72,7 @@ def test_says_what_it_may_cost() -> None:
 
     assert costs == [
         "5 to 25 USD, by your prices (mine, 2026-01-31)",
-        "not known: your price table has no price for svc-instruct",
+        "unknown: your price table has no price for svc-instruct",
     ]
     assert "cost" not in dict(_planned(grid))
 
@@ -82,7 +82,7 @@ def test_says_how_many_use_the_default() -> None:
     varied = {"model": SMALL, "max_tokens": [None, 500]}
     words = _notes(build_grid("p", varied=varied))
 
-    assert "max_tokens is not set for 1 of them" in words
+    assert "max_tokens is not set for 1 of 2 requests" in words
 
 
 def test_says_what_may_not_fit() -> None:
@@ -131,16 +131,16 @@ def test_one_is_one_request() -> None:
     ("model", "n_requests", "expected"),
     [
         (SMALL, 5, []),
-        (SMALL, 6, ["sent 1 s after", "per-second limit of svc-v2-8b-instruct"]),
-        (SMALL, 50, ["sent 10 s after", "per-second limit of svc-v2-8b-instruct"]),
-        (SMALL, 51, ["sent 60 s after", "per-minute limit of svc-v2-8b-instruct"]),
+        (SMALL, 6, ["about 1 s until", "per-second limit of svc-v2-8b-instruct"]),
+        (SMALL, 50, ["about 10 s until", "per-second limit of svc-v2-8b-instruct"]),
+        (SMALL, 51, ["about 60 s until", "per-minute limit of svc-v2-8b-instruct"]),
         (
             SMALL,
             200,
-            ["sent 3 min 10 s after", "per-minute limit of svc-v2-8b-instruct"],
+            ["about 3 min 10 s until", "per-minute limit of svc-v2-8b-instruct"],
         ),
-        ("svc-v1.5-instruct", 150, ["sent 8 s after", "per-second limit"]),
-        ("svc-instruct", 1000, ["no limit is documented for svc-instruct"]),
+        ("svc-v1.5-instruct", 150, ["about 8 s until", "per-second limit"]),
+        ("svc-instruct", 1000, ["unknown for svc-instruct"]),
     ],
 )
 def test_knows_what_the_limits_make_of_it(
@@ -149,7 +149,7 @@ def test_knows_what_the_limits_make_of_it(
     """The documented limits say when the last goes; no limit is invented."""
     grid = build_grid("p", varied={"model": model}, repeats=n_requests)
 
-    [line] = pace(forecast(n_by_model(grid))) or [""]
+    [line] = duration_lines(forecast(grid.n_by_model)) or [""]
 
     assert [each for each in expected if each not in line] == []
     assert bool(line) is bool(expected)
