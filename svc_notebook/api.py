@@ -289,8 +289,7 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
 ) -> Run:
     r"""Plan a sweep: every combination of what is given as a list.
 
-    Nothing is sent until `.run()` is called. Displaying the run shows the number of
-    requests, a range of tokens and cost, the expected duration, and warnings.
+    Nothing is sent until `.run()` is called; displaying the run shows its plan.
 
     Args:
         prompt: A text or messages, or a list of these. `{{name}}` is a column of the
@@ -299,27 +298,21 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
         system: One system text, or a list; None is no system message.
         rows: A DataFrame, a Series, or a list of mappings or texts to fill prompts
             from. Every prompt is sent for every row.
-        conditions: An explicit list of combinations of factors: a DataFrame or
-            mappings. Names that are neither parameters nor used by a prompt become
-            label columns.
+        conditions: An explicit list of combinations: a DataFrame or mappings. Names
+            that are not parameters become label columns.
         tied: Names whose lists go side by side instead of being multiplied, or
             several such groups. With `rows` in a group, each row has its own value.
-        where: A function that says whether to keep a combination, given a mapping of
-            its values and its row's columns.
+        where: Says whether to keep a combination, given its values and columns.
         repeats: How many times each combination is sent, at least 1.
         name: Name of the run. A run of this name continues, also after a restart.
-        seed: Of the order in which requests are sent; made from the name if None, or
-            random without a name.
-        confirm_above: Ask the user before sending more requests than this; never if
-            None.
+        seed: Of the order of sending; made from the name if None, or random.
+        confirm_above: Ask the user before sending more requests; never if None.
         raw: Whether prompts are sent as they are, without filling templates.
-        reuse: Whether the ledger may answer a request that is identical, in the same
-            repeat.
+        reuse: Whether the ledger may answer an identical request of the same repeat.
         extra: Fields the document does not show, sent with every request.
-        **varied: Any parameter of the service, as one value or a list of values. The
-            last list varies fastest. `stop` as a list of texts is one value, a list of
-            lists varies it; likewise `tools`, whose calls are not run but are in the
-            column `tool_calls`.
+        **varied: Any parameter of the service, as one value or a list of values. A
+            list of texts is one value of `stop`, a list of lists varies it; likewise
+            `tools`, whose calls are not run (see the column `tool_calls`).
 
     Returns:
         The run. Display it for the plan, then call `.run()` and `.replies_df()`.
