@@ -1,4 +1,4 @@
-"""Trials and their exchanges."""
+"""The exchange that counts for each trial, and the rows made of it."""
 
 from datetime import UTC, datetime
 from typing import get_args

@@ -1,4 +1,4 @@
-"""What goes wrong in a run is a row, or ends it with nothing lost."""
+"""A failure in a run is a row, or ends the run with nothing lost."""
 
 import signal
 import sqlite3
