@@ -185,11 +185,8 @@ def plan_lines(
 ) -> list[Line]:
     """Return what a plan sends, how large it is, and warnings.
 
-    Args:
-        grid: What was planned.
-        size: Of the plan.
-        n_left: How many requests of each model are still to be sent; all if None.
-            When none are left, size, duration and warnings are left out.
+    `n_left` are the requests still to be sent to each model; all if None. When there
+    are none, size, duration and warnings are left out.
     """
     n_left = grid.n_by_model if n_left is None else n_left
     is_done = len(grid) > 0 and not any(n_left.values())
@@ -338,12 +335,7 @@ def _values(dimension: Dimension) -> Line:
 
 
 def in_a_line(name: str, value: Any) -> str:  # noqa: ANN401 - of any parameter
-    """Return a value in one line; blanks and line ends are visible where they matter.
-
-    Args:
-        name: Of the parameter.
-        value: As sent; not None.
-    """
+    """Return a value in one line, with blanks and line ends visible if need be."""
     if name == TOOLS:
         return tool_names(value) or "none"
     value = list(value) if isinstance(value, tuple) else value

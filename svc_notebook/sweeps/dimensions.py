@@ -20,92 +20,6 @@ _ONE_AS_A_LIST: dict[str, Callable[[object], bool]] = {
 """Parameters of which one value is a list, with a check of its elements."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
-    """One argument with the values it takes.
-
-    Attributes:
-        name: As given.
-        values: In the order given; a single one if it does not vary.
-        is_varied: Whether it was given as a list.
-    """
-
-    name: str
-    values: tuple[Any, ...]
-    is_varied: bool
-
-
-def axis_of(name: str, value: object) -> Axis:
-    """Tell one value from a list of values.
-
-    Args:
-        name: `model`, `system` or a parameter.
-        value: One value, or several.
-
-    Raises:
-        ParameterError: The list is empty, or has no order.
-        ToolSchemaError: A function in `tools` cannot be offered.
-    """
-    several = _several(name, value)
-    if several is None or _is_one(name, several):
-        return Axis(name=name, values=(sent(name, value),), is_varied=False)
-    if not several:
-        raise ParameterError(
-            f"{name} is an empty list, so there is nothing to send; give at least one "
-            "value, or remove it.",
-            param=name,
-        )
-    values = tuple(sent(name, each) for each in several)
-    return Axis(name=name, values=values, is_varied=True)
-
-
-def sent(name: str, value: object) -> object:
-    """Return a value as it is sent: functions become the definitions of tools."""
-    if name != "tools":
-        return value
-    return to_offer(value, run_tools=False).definitions
-
-
-def prompts_of(prompt: object) -> tuple[Any, ...]:
-    """Tell one prompt, a text or a list of messages, from a list of prompts."""
-    if not has_many(prompt):
-        return (prompt,)
-    return axis_of("prompt", prompt).values
-
-
-def has_many(prompt: object) -> bool:
-    """Say whether these are several prompts: a list of anything but messages."""
-    several = _several("prompt", prompt)
-    if several is None:
-        return False
-    return not several or any(_is_prompt(each) for each in several)
-
-
-def _is_prompt(each: object) -> bool:
-    return isinstance(each, str) or _several("prompt", each) is not None
-
-
-def _several(name: str, value: object) -> tuple[Any, ...] | None:
-    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
-        return None
-    if isinstance(value, (set, frozenset)):
-        raise ParameterError(
-            f"{name} is a set, which has no order; give a list.", param=name
-        )
-    to_list = getattr(value, "tolist", None)  # numpy and pandas: plain Python values
-    if not callable(to_list):
-        return tuple(value)
-    values = to_list()
-    return tuple(values) if isinstance(values, list) else None
-
-
-def _is_one(name: str, several: Sequence[object]) -> bool:
-    kind = _ONE_AS_A_LIST.get(name)
-    if kind is None or not several:
-        return False
-    return all(map(kind, several))
-
-
 ASKED = ("prompt", "model", "system", "tools", *PARAM_NAMES)
 """Names of what is sent; any other name in a list of conditions is a label."""
 TOOLS = "tools"
@@ -143,6 +57,70 @@ class Dimension:
         )
 
 
+def dimension_of(name: str, value: object) -> Dimension:
+    """Read `model`, `system` or a parameter: one value, or a list of values.
+
+    Raises:
+        ParameterError: The list is empty, or has no order.
+        ToolSchemaError: A function in `tools` cannot be offered.
+    """
+    several = _several(name, value)
+    if several is None or _is_one(name, several):
+        return _of_values(name, [value], is_varied=False)
+    if not several:
+        raise ParameterError(
+            f"{name} is an empty list, so there is nothing to send; give at least one "
+            "value, or remove it.",
+            param=name,
+        )
+    return _of_values(name, several, is_varied=True)
+
+
+def prompt_dimension(prompt: object) -> Dimension:
+    """Read one prompt, a text or a list of messages, or a list of prompts."""
+    several = _several("prompt", prompt)
+    if several is None or (several and not any(map(_is_prompt, several))):
+        return _of_values("prompt", [prompt], is_varied=False)
+    return dimension_of("prompt", prompt)
+
+
+def _of_values(name: str, values: Iterable[object], *, is_varied: bool) -> Dimension:
+    points = tuple({name: sent(name, value)} for value in values)
+    return Dimension(names=(name,), points=points, is_varied=is_varied)
+
+
+def sent(name: str, value: object) -> object:
+    """Return a value as it is sent: functions become the definitions of tools."""
+    if name != "tools":
+        return value
+    return to_offer(value, run_tools=False).definitions
+
+
+def _is_prompt(each: object) -> bool:
+    return isinstance(each, str) or _several("prompt", each) is not None
+
+
+def _several(name: str, value: object) -> tuple[Any, ...] | None:
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        return None
+    if isinstance(value, (set, frozenset)):
+        raise ParameterError(
+            f"{name} is a set, which has no order; give a list.", param=name
+        )
+    to_list = getattr(value, "tolist", None)  # numpy and pandas: plain Python values
+    if not callable(to_list):
+        return tuple(value)
+    values = to_list()
+    return tuple(values) if isinstance(values, list) else None
+
+
+def _is_one(name: str, several: Sequence[object]) -> bool:
+    kind = _ONE_AS_A_LIST.get(name)
+    if kind is None or not several:
+        return False
+    return all(map(kind, several))
+
+
 def tool_names(definitions: Iterable[Mapping[str, Any]] | None) -> str | None:
     """Return the names of the tools that are offered; None if none are."""
     if definitions is None:
@@ -160,31 +138,22 @@ def brief(text: str, n_chars: int) -> str:
     return text if len(text) <= n_chars else text[: n_chars - 3] + "..."
 
 
-def dimension_of(axis: Axis) -> Dimension:
-    """Return one list, or one value, as a dimension."""
-    points = tuple({axis.name: value} for value in axis.values)
-    return Dimension(names=(axis.name,), points=points, is_varied=axis.is_varied)
-
-
 def tie(
-    axes: Iterable[Axis], tied: Tied, *, n_rows: int | None = None
+    dimensions: Iterable[Dimension], tied: Tied, *, n_rows: int | None = None
 ) -> tuple[Dimension, ...]:
-    """Return the dimensions of axes, some of them tied together.
-
-    Args:
-        axes: In the order in which they vary.
-        tied: Names whose lists go side by side, or several such groups. With `rows`
-            in a group, each row has its own value.
-        n_rows: How many rows there are; None without rows.
+    """Tie some dimensions of one name each together; `tied` is as in `svc.sweep`.
 
     Raises:
         ParameterError: A name is not a list that was given or is tied twice, or the
             lists of a group differ in length.
     """
-    by_name = {axis.name: axis for axis in axes}
+    by_name = {each.names[0]: each for each in dimensions}
     groups = _groups(tied)
-    sizes = {axis.name: len(axis.values) for axis in by_name.values() if axis.is_varied}
-    _check_groups(groups, sizes if n_rows is None else {ROWS: n_rows, **sizes})
+    sizes = {} if n_rows is None else {ROWS: n_rows}
+    sizes |= {
+        name: len(each.points) for name, each in by_name.items() if each.is_varied
+    }
+    _check_groups(groups, sizes)
     by_row = {name for group in groups if ROWS in group for name in group}
     groups = [tuple(name for name in group if name != ROWS) for group in groups]
     first = {group[0]: group for group in groups if group}
@@ -192,24 +161,20 @@ def tie(
     return tuple(
         _zipped([by_name[each] for each in first[name]], is_by_row=name in by_row)
         if name in first
-        else dimension_of(axis)
-        for name, axis in by_name.items()
+        else dimension
+        for name, dimension in by_name.items()
         if name not in others
     )
 
 
 def conditions_of(conditions: object) -> Dimension:
-    """Read a list, or a DataFrame, of conditions as one dimension.
-
-    Args:
-        conditions: Mappings, or one row each; a missing value is not sent.
-    """
+    """Read a list, or a DataFrame, of conditions; a missing value is not sent."""
     source = source_of(conditions, called="conditions")
     points = tuple(
         {
-            name: _mended(name, value)
+            name: _as_integer(name, value)
             for name, value in source.row(position).items()
-            if _is_given(value)
+            if not is_missing(value)
         }
         for position in range(len(source))
     )
@@ -234,11 +199,7 @@ def check_names(dimensions: Sequence[Dimension], columns: Iterable[str]) -> None
             )
 
 
-def _is_given(value: object) -> bool:
-    return not is_missing(value)
-
-
-def _mended(name: str, value: object) -> object:
+def _as_integer(name: str, value: object) -> object:
     # a column of integers with a gap comes as floats
     if name in _INTEGERS and isinstance(value, float) and value.is_integer():
         return int(value)
@@ -284,10 +245,10 @@ def _check_groups(groups: Sequence[Sequence[str]], sizes: Mapping[str, int]) -> 
             )
 
 
-def _zipped(axes: Sequence[Axis], *, is_by_row: bool) -> Dimension:
-    names = tuple(axis.name for axis in axes)
+def _zipped(dimensions: Sequence[Dimension], *, is_by_row: bool) -> Dimension:
+    names = tuple(each.names[0] for each in dimensions)
     points = tuple(
-        dict(zip(names, values, strict=True))
-        for values in zip(*(axis.values for axis in axes), strict=True)
+        {name: value for point in points for name, value in point.items()}
+        for points in zip(*(each.points for each in dimensions), strict=True)
     )
     return Dimension(names=names, points=points, is_varied=True, is_by_row=is_by_row)

@@ -234,13 +234,9 @@ class Execution:
                 self.task.draw(bars)
 
     def run(self, options: SendOptions) -> RunTask | None:
-        """Send what is missing and wait for the end.
+        """Send what is missing, wait, and return the task; None if nothing is missing.
 
-        If another run of this name is being sent in this kernel, that is waited for
-        first.
-
-        Returns:
-            The task that this run began; None if there was nothing to send.
+        If another `Run` of this name is sending in this kernel, wait for that first.
         """
         while task := self._begun(options):
             task.lanes.resume()
@@ -303,11 +299,7 @@ class Execution:
         return task
 
     def _settle(self, n_todo: int) -> Keeper:
-        """Choose ledger and endpoint, once for all requests of the run.
-
-        Raises:
-            SettingsError: It was begun at another address, or there is no address.
-        """
+        """Choose ledger and endpoint, once for all requests of the run."""
         settings, view = self._session.settings, self._view
         is_answered = settings.answers is not None
         if not is_answered:
@@ -402,11 +394,7 @@ class Execution:
 
 
 def _confirmed(question: str) -> bool:
-    """Ask the user, and say whether they agree.
-
-    Raises:
-        ParameterError: Nobody can answer.
-    """
+    """Ask the user, and say whether they agree; ParameterError if nobody answers."""
     try:
         answer = input(f"{question} [y/N] ")
     except (EOFError, NotImplementedError):  # IPython's refusal is one of the latter
@@ -442,12 +430,7 @@ def progress_of(
 ) -> tuple[Part, ...]:
     """Return the progress of each model.
 
-    Args:
-        lanes: Of the run.
-        now_s: What the clock of the lanes shows.
-        now_at: The wall clock, in the user's time zone.
-        is_paused: Whether the run was paused.
-        is_stopped: Whether nothing more will be sent.
+    `now_s` is the clock of the lanes, `now_at` the time in the user's zone.
     """
     state = "stopped" if is_stopped else "paused" if is_paused else ""
     return tuple(

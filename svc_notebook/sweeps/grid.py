@@ -226,11 +226,7 @@ class Grid:
         return {**kept, **self.source.joined(trial.row)}
 
     def request_at(self, row: int, point: Mapping[str, Any]) -> CompletionRequest:
-        """Return the request of any point, also of one that `where` leaves out.
-
-        Raises:
-            ParameterError: It is not allowed.
-        """
+        """Return the request of any point, also of one that `where` leaves out."""
         if self.source is not None and not self.source:
             return self._request(point, None)  # no row to fill it from
         at = None if self.source is None else row

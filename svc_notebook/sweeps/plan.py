@@ -21,14 +21,12 @@ from svc_notebook.session import Session
 
 from .dimensions import (
     ASKED,
-    Axis,
     Dimension,
     Tied,
-    axis_of,
     check_names,
     conditions_of,
-    has_many,
-    prompts_of,
+    dimension_of,
+    prompt_dimension,
     tie,
 )
 from .grid import Grid, Where, keep, request_key_of
@@ -84,14 +82,7 @@ def check_params(names: Iterable[str]) -> None:
 
 
 def check_label(name: str) -> None:
-    """Refuse a label in a list of conditions that looks like a misspelt parameter.
-
-    Args:
-        name: Neither a parameter nor a column that a prompt names.
-
-    Raises:
-        ParameterError: It is close to a parameter; the message suggests that.
-    """
+    """Refuse a label in conditions that looks like a misspelt parameter."""
     plain = name.strip().casefold().replace("-", "_").replace(" ", "_")
     near = get_close_matches(plain, ASKED, n=1, cutoff=_CUTOFF) or [
         each for each in ASKED if _is_beginning(plain, each)
@@ -137,22 +128,7 @@ def build_grid(  # noqa: PLR0913 - what a grid is made of
     repeats: int = 1,
     is_raw: bool = False,
 ) -> Grid:
-    """Make a grid and check all of it; the arguments are those of `svc.sweep`.
-
-    Args:
-        prompt: None if `conditions` has prompts.
-        varied: `model`, `system` and parameters, each one value or a list of values,
-            in the order in which they vary: the last one fastest. A list of texts is
-            one value of `stop`, a list of definitions one value of `tools`; a list
-            that contains lists (or None) varies them.
-        rows: What prompts are filled from; every prompt is sent for every row.
-        conditions: An explicit list of combinations; names that are neither
-            parameters nor used by a prompt are labels.
-        tied: Names whose lists go side by side, or several such groups.
-        where: Whether to keep a combination.
-        extra: Fields the document does not show.
-        repeats: How many times each combination is sent.
-        is_raw: Whether prompts are sent as they are, without filling templates.
+    """Make a grid and check all of it; for the arguments see `svc.sweep`.
 
     Raises:
         ParameterError: A name or a combination is not allowed, a list is empty, a
@@ -210,28 +186,17 @@ def _dimensions(
     tied: Tied,
     n_rows: int | None,
 ) -> tuple[Dimension, ...]:
-    axes = [axis_of(name, value) for name, value in varied.items()]
+    found = [dimension_of(name, value) for name, value in varied.items()]
     if prompt is not None:
         _check_prompt(prompt)
-        values = prompts_of(prompt)
-        axes.insert(0, Axis(name="prompt", values=values, is_varied=has_many(prompt)))
+        found.insert(0, prompt_dimension(prompt))
     if conditions is None:
-        return tie(axes, tied, n_rows=n_rows)
+        return tie(found, tied, n_rows=n_rows)
     given = conditions_of(conditions)
-    # the session's model is used only where the conditions have none
-    rest = [
-        axis for axis in axes if axis.is_varied or axis.name not in _whole_names(given)
-    ]
-    return (given, *tie(rest, tied, n_rows=n_rows))
-
-
-def _whole_names(conditions: Dimension) -> set[str]:
-    whole = {
-        name
-        for name in conditions.names
-        if all(name in point for point in conditions.points)
-    }
-    return whole & {"model"}
+    if "model" in given.names and all("model" in each for each in given.points):
+        # the session's model is used only where the conditions have none
+        found = [each for each in found if each.is_varied or each.names != ("model",)]
+    return (given, *tie(found, tied, n_rows=n_rows))
 
 
 def _check_templates(grid: Grid) -> None:
@@ -387,27 +352,10 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
     extra: Mapping[str, Any] | None = None,
     varied: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Plan a sweep; the arguments are those of `svc.sweep`.
+    """Plan a sweep for a session; for the arguments see `svc.sweep`.
 
-    Args:
-        session: Whose settings and key are used, and whose ledger keeps the replies.
-        prompt: See `svc.sweep`, as for all that are not described here.
-        model: One model id or a list; the session's model if None.
-        system: One system text or a list.
-        rows: To fill prompts from.
-        conditions: An explicit list of combinations.
-        tied: Names whose lists go side by side.
-        where: Whether to keep a combination.
-        repeats: How many times each combination is sent.
-        name: Of the run.
-        seed: Of the order.
-        confirm_above: Ask the user before sending more requests.
-        raw: Whether prompts are sent as they are.
-        reuse: Whether the ledger may answer identical requests.
-        origin: Where it is planned: by a sweep, a magic or a frame.
-        prices: The price table for costs; the session's if None.
-        extra: Fields the document does not show.
-        varied: Parameters, each one value or a list of values.
+    `varied` has the parameters, `origin` says where it is planned, and `prices` are
+    the session's if None.
 
     Raises:
         ParameterError: Something or some combination is not allowed, or a run of this

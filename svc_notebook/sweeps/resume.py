@@ -47,10 +47,9 @@ def key_of(exchange: Exchange) -> TrialKey:
 
 
 def by_trial(exchanges: Iterable[Exchange]) -> dict[TrialKey, Exchange]:
-    """Return for each trial its newest good exchange, or else its newest.
+    """Return each trial's newest good exchange, or else its newest.
 
-    Args:
-        exchanges: Of one run, oldest first.
+    The exchanges are of one run, oldest first.
     """
     found: dict[TrialKey, Exchange] = {}
     for exchange in exchanges:
@@ -59,15 +58,6 @@ def by_trial(exchanges: Iterable[Exchange]) -> dict[TrialKey, Exchange]:
         if before is None or before.status != "ok" or exchange.status == "ok":
             found[key] = exchange
     return found
-
-
-def plan_rows(
-    grid: Grid, run_id: str, *, origin: OriginKind = "sweep"
-) -> Iterator[Reply]:
-    """Return one row for each trial, with the status `planned`."""
-    return reply_rows(
-        grid, {}, run_id=run_id, failures={}, is_begun=False, origin=origin
-    )
 
 
 def reply_rows(
@@ -86,7 +76,7 @@ def reply_rows(
         found: The exchange of each trial that has one.
         run_id: For rows without an exchange.
         failures: Of trials that failed before anything was sent.
-        is_begun: Whether the run has begun; then missing trials are `not_run`.
+        is_begun: Whether missing trials are `not_run`, and not `planned`.
         origin: For rows without an exchange.
     """
     missing: RowStatus = "not_run" if is_begun else "planned"
@@ -157,11 +147,7 @@ class RunStatus:
         return Counter(each.mark for each in self.trials.values())
 
     def settled(self, *, is_retried: bool = False) -> Mapping[TrialKey, str]:
-        """Return the trials that are not sent again, each with its model.
-
-        Args:
-            is_retried: Whether failed trials are sent again.
-        """
+        """Return the trials that are not sent again, each with its model."""
         settled = {"ok"} if is_retried else {"ok", "error"}
         return {
             key: each.model for key, each in self.trials.items() if each.mark in settled
@@ -181,11 +167,7 @@ class RunStatus:
 
 
 def status_of(exchanges: Iterable[Exchange]) -> RunStatus:
-    """Return the status of a run.
-
-    Args:
-        exchanges: Of the run, oldest first; their texts are not needed.
-    """
+    """Return the status of a run from its exchanges, oldest first."""
     trials: dict[TrialKey, TrialStatus] = {}
     endpoint = None
     for exchange in exchanges:
@@ -211,16 +193,7 @@ def _mark(exchange: Exchange) -> Mark:
 def check_endpoint(
     endpoint: Endpoint | None, settings: Settings, *, n_todo: int
 ) -> None:
-    """Refuse to send the rest of a run to another address.
-
-    Args:
-        endpoint: Where it was begun; None if it was not.
-        settings: Where requests go now.
-        n_todo: How many requests are missing.
-
-    Raises:
-        SettingsError: It was begun at another address.
-    """
+    """Raise SettingsError if the rest of a run would go to another address."""
     if endpoint is not None and endpoint.is_other(settings):
         raise SettingsError(
             f"This run was begun at {endpoint.url} and {n_todo} of its requests are "
@@ -232,15 +205,9 @@ def check_endpoint(
 
 
 def check_same_grid(grid: Grid, name: str, exchanges: Iterable[Exchange]) -> None:
-    """Refuse a grid that lacks trials which a run of this name has already sent.
+    """Raise ParameterError if a run of this name has trials that the grid lacks.
 
-    Args:
-        grid: Planned now; it may have more trials than were sent.
-        name: Of the run.
-        exchanges: Of the run of this name.
-
-    Raises:
-        ParameterError: Some of them are not in the grid; the message says what differs.
+    The grid may have more trials than were sent. The message says what differs.
     """
     sent = {key_of(exchange): exchange for exchange in exchanges}
     if not sent:

@@ -69,10 +69,7 @@ def held_here(ledger: Ledger, run_id: str) -> RunLock | None:
 def lock_run(ledger: Ledger, run_id: str, *, is_named: bool = True) -> RunLock:
     """Lock a run that this kernel has not locked.
 
-    Args:
-        ledger: Where its replies are kept.
-        run_id: Of the run.
-        is_named: Whether the run has a name that another kernel could use too.
+    A run without a name needs no file: no other kernel can mean it.
 
     Raises:
         ParameterError: Another kernel holds the lock; the message says which.
@@ -105,11 +102,7 @@ def _path(ledger: Ledger, run_id: str) -> Path:
 
 
 def _locked(path: Path, run_id: str) -> int | None:
-    """Lock a file and write the holder into it; None where that is not possible.
-
-    Raises:
-        ParameterError: Another process has locked it.
-    """
+    """Lock a file and write the holder into it; None where that is not possible."""
     lock = _lock_of_system()
     while lock is not None:
         try:

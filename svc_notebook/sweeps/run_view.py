@@ -15,7 +15,7 @@ import msgspec
 
 from svc_notebook.display.comparison import Comparison, Entry
 from svc_notebook.errors import LedgerError
-from svc_notebook.exchange import Exchange, OriginKind
+from svc_notebook.exchange import Exchange, Failure, OriginKind
 from svc_notebook.ledger.columns import Column, Scalar
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.reply_columns import Reply
@@ -41,7 +41,6 @@ from .resume import (
     TrialFailure,
     TrialKey,
     by_trial,
-    plan_rows,
     reply_rows,
     status_of,
 )
@@ -166,19 +165,13 @@ class RunView:
 
     def replies(self) -> Iterator[Reply]:
         """Return the rows of `replies_df`, one by one."""
-        return reply_rows(
-            self.grid,
-            by_trial(self._exchanges(texts=True)),
-            run_id=self.plan.run_id,
-            failures={key: each.failure for key, each in self.failures.items()},
-            is_begun=self.is_begun,
-            origin=self.plan.origin,
-        )
+        found = by_trial(self._exchanges(texts=True))
+        failures = {key: each.failure for key, each in self.failures.items()}
+        return self._rows(found, failures, is_begun=self.is_begun)
 
     def plan_df(self) -> "pd.DataFrame":
         """Return one row for each trial, as planned."""
-        plan = self.plan
-        return self._frame_of(plan_rows(plan.grid, plan.run_id, origin=plan.origin))
+        return self._frame_of(self._rows({}, {}, is_begun=False))
 
     def replies_df(self) -> "pd.DataFrame":
         """Return one row for each choice, in the order of the plan."""
@@ -242,6 +235,22 @@ class RunView:
         )
         title = self.headline()
         return comparison_of(found, rows=down, columns=across, title=title)
+
+    def _rows(
+        self,
+        found: Mapping[TrialKey, Exchange],
+        failures: Mapping[TrialKey, Failure],
+        *,
+        is_begun: bool,
+    ) -> Iterator[Reply]:
+        return reply_rows(
+            self.grid,
+            found,
+            run_id=self.plan.run_id,
+            failures=failures,
+            is_begun=is_begun,
+            origin=self.plan.origin,
+        )
 
     def _varied(self) -> tuple[str, ...]:
         """Return the columns that show what varies."""
@@ -336,13 +345,9 @@ def comparison_of(
     columns: Sequence[Column[Reply]],
     title: str = "",
 ) -> Comparison:
-    """Arrange replies in a table; what does not fit is counted.
+    """Arrange replies in a table by the values of two groups of columns.
 
-    Args:
-        replies: Rows of a run, in the order of the plan.
-        rows: Columns whose values tell the table's rows apart.
-        columns: Columns whose values tell the table's columns apart.
-        title: Of the table.
+    Replies that do not fit are counted.
     """
     fields: dict[tuple[str, ...], dict[tuple[str, ...], list[Entry]]] = {}
     heads: dict[tuple[str, ...], None] = {}

@@ -189,12 +189,7 @@ def to_text(value: object) -> str:
 
 
 def check_columns(prompts: Iterable[object], columns: Iterable[str]) -> None:
-    """Refuse `{{name}}` in a prompt if there is no such column.
-
-    Args:
-        prompts: Prompts and systems, filled or not.
-        columns: Those that exist; none if no rows were given.
-    """
+    """Refuse `{{name}}` in a prompt or system if there is no such column."""
     known = list(columns)
     for prompt in prompts:
         for name in columns_in(prompt):
@@ -203,12 +198,7 @@ def check_columns(prompts: Iterable[object], columns: Iterable[str]) -> None:
 
 
 def check_rows(source: Source, names: Iterable[str]) -> None:
-    """Refuse rows in which a value that a prompt uses is missing or cannot be sent.
-
-    Args:
-        source: The rows.
-        names: The columns that prompts use.
-    """
+    """Refuse rows where a value in one of these columns is missing or not a text."""
     for name in names:
         values = source.columns[name]
         gaps = [at for at, value in enumerate(values) if is_missing(value)]

@@ -88,8 +88,8 @@ def test_a_frame_without_rows_gives_none(emulator: Emulator) -> None:
     ("template", "params", "said"),
     [
         ("{{txt}}", {}, "Did you mean text?"),
-        ("{{text}}", {"temperature": [0, 1]}, "one reply a row"),
-        ("{{text}}", {"n": 2}, "one reply a row"),
+        ("{{text}}", {"temperature": [0, 1]}, "one reply for each row"),
+        ("{{text}}", {"n": 2}, "one reply for each row"),
         ("{{text}}", {"temperature": 3}, "temperature=3 is not allowed"),
         ("text", {}, "No prompt uses a column"),
     ],

@@ -10,7 +10,7 @@ from svc_notebook.exchange import Exchange, Failure, Origin, Status
 from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.sweeps.grid import Trial
 from svc_notebook.sweeps.plan import build_grid
-from svc_notebook.sweeps.resume import by_trial, plan_rows, reply_rows, status_of
+from svc_notebook.sweeps.resume import by_trial, reply_rows, status_of
 
 GRID = build_grid("p", varied={"model": ["a", "b"]}, repeats=2)
 TRIALS = tuple(GRID)
@@ -94,10 +94,3 @@ def test_rows_stand_in_the_order_of_the_plan() -> None:
         ("not_run", 0),
     ]
     assert rows[2].failure == failure
-
-
-def test_before_a_run_the_rows_are_the_plan() -> None:
-    """Before anything was asked, the rows of replies are those of the plan."""
-    rows = reply_rows(GRID, {}, run_id="r", failures={}, is_begun=False)
-
-    assert list(rows) == list(plan_rows(GRID, "r"))
