@@ -20,8 +20,8 @@ _ONE_AS_A_LIST: dict[str, Callable[[object], bool]] = {
 """Parameters of which one value is a list, with a check of its elements."""
 
 
-ASKED = ("prompt", "model", "system", "tools", *PARAM_NAMES)
-"""Names of what is sent; any other name in a list of conditions is a label."""
+FACTORS = ("prompt", "model", "system", "tools", *PARAM_NAMES)
+"""Names of what is sent and can vary; other names in conditions are labels."""
 TOOLS = "tools"
 ROWS = "rows"
 """The name of the rows in `tied`."""
@@ -192,7 +192,7 @@ def check_names(dimensions: Sequence[Dimension], columns: Iterable[str]) -> None
             )
         seen.add(name)
     for name in columns:
-        if name in seen - set(ASKED):
+        if name in seen - set(FACTORS):
             raise ParameterError(
                 f"The column {name!r} is in rows and in conditions. Rename one.",
                 param="conditions",

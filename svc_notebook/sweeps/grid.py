@@ -21,7 +21,7 @@ from svc_notebook.template import did_you_mean
 from svc_notebook.tokens import estimate_prompt_tokens
 from svc_notebook.wire.encode import encode
 
-from .dimensions import ASKED, TOOLS, Dimension, short, tool_names
+from .dimensions import FACTORS, TOOLS, Dimension, short, tool_names
 from .source import ROW, Source, columns_in, filled
 
 _FLOATS = frozenset(param.name for param in PARAMS if param.kind == "float")
@@ -154,18 +154,18 @@ class Grid:
         return {model: n * self.repeats for model, n in counts.items()}
 
     @property
+    def labels(self) -> tuple[str, ...]:
+        """Names in conditions that are not sent: columns of prompts, and labels."""
+        names = (name for each in self.dimensions for name in each.names)
+        return tuple(dict.fromkeys(name for name in names if name not in FACTORS))
+
+    @property
     def column_names(self) -> tuple[str, ...]:
         """The names of all columns that this grid adds to a frame of replies."""
-        own = dict.fromkeys(
-            name
-            for dimension in self.dimensions
-            for name in dimension.names
-            if name not in ASKED
-        )
         templates = [f"{name}_template" for name in self.templates]
         offered = [TOOLS] if TOOLS in self.varied else []
         joined = () if self.source is None else (ROW, *self.source.shown)
-        return tuple(dict.fromkeys((*templates, *offered, *own, *joined)))
+        return tuple(dict.fromkeys((*templates, *offered, *self.labels, *joined)))
 
     @property
     def varied(self) -> tuple[str, ...]:
@@ -248,7 +248,7 @@ class Grid:
         return number, point
 
     def _row_of(self, row: int | None, point: Mapping[str, Any]) -> dict[str, Any]:
-        own = {name: point[name] for name in point if name not in ASKED}
+        own = {name: point[name] for name in point if name not in FACTORS}
         if self.source is None or row is None:
             return own
         return {**self.source.row(row), **own}
@@ -270,7 +270,7 @@ class Grid:
             params={
                 name: value
                 for name, value in point.items()
-                if name in ASKED and name not in skipped
+                if name in FACTORS and name not in skipped
             },
         )
 
@@ -282,14 +282,13 @@ class Grid:
         return tuple(
             name
             for name in ("prompt", "system")
-            if name in self.varied
-            and any(columns_in(each) for each in self._given(name))
+            if name in self.varied and any(map(columns_in, self.values_of(name)))
         )
 
-    def _given(self, name: str) -> Iterator[Any]:
-        for dimension in self.dimensions:
-            if name in dimension.names:
-                yield from (point.get(name) for point in dimension.points)
+    def values_of(self, name: str) -> Iterator[Any]:
+        """Return the values that prompt, system or a parameter takes, without None."""
+        points = (point for each in self.dimensions for point in each.points)
+        return (point[name] for point in points if point.get(name) is not None)
 
     def _columns_in(self, point: Mapping[str, Any]) -> tuple[str, ...]:
         if self.is_raw:
@@ -303,7 +302,7 @@ class Grid:
         values: Mapping[str, Any],
         columns: Sequence[str],
     ) -> dict[str, Any]:
-        own = {name: value for name, value in point.items() if name not in ASKED}
+        own = {name: value for name, value in point.items() if name not in FACTORS}
         templates = {
             f"{name}_template": point.get(name)
             for name in self.templates
@@ -321,7 +320,7 @@ class Grid:
         row: int | None,
         columns: tuple[str, ...],
     ) -> str:
-        own = {name: str(value) for name, value in point.items() if name not in ASKED}
+        own = {name: str(value) for name, value in point.items() if name not in FACTORS}
         if row is None and not columns and not own:
             return request_key_of(request)
         templates = (point.get("prompt"), point.get("system"), *([own] if own else []))

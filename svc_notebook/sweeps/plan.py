@@ -20,7 +20,7 @@ from svc_notebook.service.request import check_extra
 from svc_notebook.session import Session
 
 from .dimensions import (
-    ASKED,
+    FACTORS,
     Dimension,
     Tied,
     check_names,
@@ -71,7 +71,7 @@ def check_params(names: Iterable[str]) -> None:
                 "sent.",
                 param=name,
             )
-        if name not in ASKED:
+        if name not in FACTORS:
             if near := get_close_matches(name, _OWN, n=1, cutoff=_CUTOFF):
                 raise ParameterError(
                     f"{name!r} is not a parameter. Did you mean {near[0]}? Nothing was "
@@ -84,8 +84,8 @@ def check_params(names: Iterable[str]) -> None:
 def check_label(name: str) -> None:
     """Refuse a label in conditions that looks like a misspelt parameter."""
     plain = name.strip().casefold().replace("-", "_").replace(" ", "_")
-    near = get_close_matches(plain, ASKED, n=1, cutoff=_CUTOFF) or [
-        each for each in ASKED if _is_beginning(plain, each)
+    near = get_close_matches(plain, FACTORS, n=1, cutoff=_CUTOFF) or [
+        each for each in FACTORS if _is_beginning(plain, each)
     ]
     if near:
         raise ParameterError(
@@ -200,14 +200,8 @@ def _dimensions(
 
 
 def _check_templates(grid: Grid) -> None:
-    own = [
-        name
-        for dimension in grid.dimensions
-        for name in dimension.names
-        if name not in ASKED
-    ]
-    columns = [*(() if grid.source is None else grid.source.columns), *own]
-    prompts = list(_given(grid, "prompt")) + list(_given(grid, "system"))
+    columns = [*(() if grid.source is None else grid.source.columns), *grid.labels]
+    prompts = [*grid.values_of("prompt"), *grid.values_of("system")]
     if grid.is_raw:
         named: set[str] = set()
     else:
@@ -216,7 +210,7 @@ def _check_templates(grid: Grid) -> None:
         named = {name for prompt in prompts for name in columns_in(prompt)}
     if grid.source is not None and grid.source.columns:
         _check_use(grid.source, named)
-    for name in own:
+    for name in grid.labels:
         if name in named:
             _check_own(grid, name)
         else:
@@ -248,16 +242,6 @@ def _check_own(grid: Grid, name: str) -> None:
             f"Condition {gaps[0]} has no value for {name!r}, which a prompt uses.",
             param="conditions",
         )
-
-
-def _given(grid: Grid, name: str) -> Iterable[object]:
-    return (
-        point[name]
-        for dimension in grid.dimensions
-        if name in dimension.names
-        for point in dimension.points
-        if point.get(name) is not None
-    )
 
 
 def _check_points(grid: Grid) -> None:
@@ -300,7 +284,7 @@ def _checked_key(
         )
     try:
         request = grid.request_at(row, point)
-        own = {name: str(point[name]) for name in point if name not in ASKED}
+        own = {name: str(point[name]) for name in point if name not in FACTORS}
         templates = [str(point.get("prompt")), str(point.get("system")), own]
         return request_key_of(request, templates=templates)
     except ParameterError as problem:

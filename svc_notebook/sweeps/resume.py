@@ -17,7 +17,7 @@ from svc_notebook.ledger.reply_columns import Reply, RowStatus, to_replies
 from svc_notebook.service.fault import UNAUTHORIZED
 from svc_notebook.settings import Settings
 
-from .dimensions import ASKED, short
+from .dimensions import FACTORS, short
 from .grid import Grid, Trial
 
 TrialKey = tuple[str, int]
@@ -250,7 +250,7 @@ def _difference(grid: Grid, strays: list[Exchange]) -> str:
 def _values(request: object, repeat: int) -> Iterable[tuple[str, str]]:
     params = getattr(request, "params", {})
     yield "repeat", str(repeat)
-    for name in ASKED:
+    for name in FACTORS:
         value = params.get(name) if name in params else getattr(request, name, None)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
