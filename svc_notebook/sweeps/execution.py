@@ -228,8 +228,9 @@ class Execution:
         # a terminal's line is the user's while they type
         bars = self._bars() if is_drawn and not sys.stderr.isatty() else None
         with self._guard:
-            if not self.is_running:
-                self.task = self._begin(options, bars=bars)
+            if self.is_running:
+                return
+            self.task = self._begin(options, bars=bars)
             if bars is not None and self.task is not None:
                 self.task.draw(bars)
 

@@ -132,7 +132,7 @@ def test_shortens_what_is_long() -> None:
     ],
 )
 def test_says_what_became_of_them(statuses: list[str], expected: str) -> None:
-    """After a run the first line counts what came of it."""
+    """After a run the first line counts its outcomes."""
     grid = build_grid("p", varied={"model": SMALL}, repeats=3)
 
     assert headline(grid, Counter(statuses), is_begun=True) == expected
@@ -191,7 +191,7 @@ def _scripted(*entries: dict[str, Any]) -> Emulator:
 
 
 def test_a_plan_is_whole_in_a_terminal(session: Session) -> None:
-    """Printed, a plan says what it asks, takes and costs, and what limit binds."""
+    """A plan shows requests, tokens, cost, duration with its limit, and warnings."""
     run = plan(
         session,
         "Sum up: {{text}}",
@@ -228,8 +228,8 @@ def test_a_plan_is_whole_in_a_terminal(session: Session) -> None:
     ]
 
 
-def test_what_runs_is_told_in_short(open_session: OpenSession) -> None:
-    """While it is on, a run says how far it is, what is left, and what can be done."""
+def test_a_running_run_is_described_briefly(open_session: OpenSession) -> None:
+    """While it is running, a run shows its progress and what can be done."""
     with Emulator(tokens_per_s=None, first_token_s=0, limits=False) as emulator:
         run = plan(open_session(emulator), list("abcdefgh"), model=SMALL)
         run.in_flight = 1
@@ -247,7 +247,7 @@ def test_what_runs_is_told_in_short(open_session: OpenSession) -> None:
     assert "tokens" not in str(run)
 
 
-def test_a_page_says_the_same(session: Session) -> None:
+def test_html_has_every_line_of_the_text(session: Session) -> None:
     """The HTML has every line of the text, as a list."""
     run = plan(session, "Hi", model=[SMALL, LARGE], prices=PRICES, name="a<b>*c*")
 
@@ -260,7 +260,7 @@ def test_a_page_says_the_same(session: Session) -> None:
     assert "&lt;b&gt;*c*" in bundle["text/html"]
 
 
-def test_it_is_said_why_all_failed(
+def test_reasons_are_printed_if_all_requests_failed(
     open_session: OpenSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A run of which nothing was answered ends with a line an error, counted."""
@@ -282,7 +282,7 @@ def test_it_is_said_why_all_failed(
 def test_where_some_were_answered_nothing_is_printed(
     open_session: OpenSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Some failures among answers are told by the run when it is shown, not before."""
+    """Some failures among answers are shown with the run, and not printed."""
     refused = {"status": 400, "error": {"message": "No."}, "when": {"contains": "b"}}
     with _scripted({**refused, "times": None}) as emulator:
         run = plan(open_session(emulator), ["a", "b"]).run()
@@ -331,7 +331,7 @@ def shell() -> Iterator[InteractiveShell]:
 def test_a_cell_says_once_why_all_failed(
     open_session: OpenSession, shell: InteractiveShell
 ) -> None:
-    """Where a run has just said why, the cell's output does not; a later one does."""
+    """The cell that printed the reasons does not show them again; a later one does."""
     refused = {"status": 400, "error": {"message": "No."}, "times": None}
     with _scripted(refused) as emulator:
         run = plan(open_session(emulator), ["a", "b"]).run()
@@ -349,7 +349,7 @@ MODEL = "svc-v1.5-instruct"
 def test_estimates_of_a_run_that_is_begun_say_what_they_are_of(
     session: Session,
 ) -> None:
-    """Tokens are those of the whole plan, while time is that of what is missing."""
+    """Tokens are those of the whole plan, the duration that of what is missing."""
     varied = {"temperature": [0, 1], "max_tokens": 3}
     plan(session, "a", model=MODEL, name="r", varied={**varied, "n": 1}).run()
 
@@ -362,7 +362,7 @@ def test_estimates_of_a_run_that_is_begun_say_what_they_are_of(
 
 
 def test_numbers_that_differ_are_written_as_people_do(session: Session) -> None:
-    """A whole number has no decimal point, however it was given."""
+    """An integer has no decimal point, even if it was given as a float."""
     plan(
         session, "a", model=MODEL, name="r", varied={"max_tokens": 3, "top_p": 1.0}
     ).run()
@@ -422,7 +422,7 @@ def test_an_end_that_is_late_moves() -> None:
 
 
 def test_says_pauses_and_ends() -> None:
-    """A pause is said, and so is that a model was given up; a whole one says tokens."""
+    """The note of a model says that it is paused, stopped, complete or given up."""
     failures: list[Outcome] = [
         Failed(error=ServerFaultError("gone"), is_of_service=True)
     ] * FAILURES_IN_A_ROW

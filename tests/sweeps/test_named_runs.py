@@ -46,7 +46,7 @@ def test_the_same_name_goes_on_after_a_restart(
 def test_a_larger_grid_extends_it(
     open_session: OpenSession, emulator: Emulator
 ) -> None:
-    """More rows, models, values or repeats: only what is new is asked."""
+    """With more rows, models, values or repeats only the new requests are sent."""
     plan(open_session(emulator), "{{text}}", rows=["a"], name="n").run()
 
     larger = plan(
@@ -77,7 +77,7 @@ def test_a_larger_grid_extends_it(
 def test_another_grid_of_the_same_name_is_refused(
     session: Session, emulator: Emulator, changed: dict[str, Any], said: str
 ) -> None:
-    """What was asked and is not in the grid is named, and nothing is sent."""
+    """Requests of the run that are not in the grid are named, and nothing is sent."""
     given: dict[str, Any] = {
         "prompt": "{{text}}",
         "rows": ["a"],
@@ -98,7 +98,7 @@ def test_another_grid_of_the_same_name_is_refused(
 def test_runs_of_other_names_are_never_mixed(
     session: Session, emulator: Emulator
 ) -> None:
-    """Two runs of one grid have replies of their own."""
+    """Two runs of the same grid have different replies."""
     one = plan(session, "p", name="one").run()
     other = plan(session, "p", name="other").run()
 
@@ -177,7 +177,7 @@ def test_asks_before_a_large_run(
 
 
 def test_a_small_run_asks_nobody(session: Session, emulator: Emulator) -> None:
-    """Up to so many requests nobody is asked."""
+    """Up to confirm_above requests are sent without a question."""
     plan(session, ["a", "b"], confirm_above=2).run()
 
     assert len(emulator.requests) == 2
@@ -233,7 +233,7 @@ def emulator() -> Iterator[Emulator]:
 def _other_kernel(
     emulator: Emulator, folder: Path
 ) -> "Iterator[subprocess.Popen[str]]":
-    """Another kernel that asks the run `mine`, and does not come to its end."""
+    """Another kernel that sends the run `mine`, which does not end."""
     env = {
         **os.environ,
         "SVC_BASE_URL": emulator.base_url,
@@ -258,7 +258,7 @@ def _other_kernel(
 def test_the_second_kernel_is_told_who_asks(
     open_session: OpenSession, emulator: Emulator, tmp_path: Path
 ) -> None:
-    """While one kernel asks a run another one can read it, and is refused to ask."""
+    """While one kernel sends a run, another one can read it but not send it."""
     with _other_kernel(emulator, tmp_path) as other:
         run = plan(open_session(emulator), PROMPTS, name="mine")
         n_before = len(emulator.requests)
@@ -274,10 +274,10 @@ def test_the_second_kernel_is_told_who_asks(
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_whoever_dies_lets_go(
+def test_a_dead_kernel_releases_the_lock(
     open_session: OpenSession, emulator: Emulator, tmp_path: Path, how: signal.Signals
 ) -> None:
-    """When the first kernel was killed or interrupted, the second one goes on."""
+    """After the first kernel was killed or interrupted, the second one continues."""
     with _other_kernel(emulator, tmp_path) as other:
         other.send_signal(how)
         other.wait()
@@ -292,7 +292,7 @@ def test_whoever_dies_lets_go(
 def test_other_runs_are_not_held_up(
     open_session: OpenSession, emulator: Emulator, tmp_path: Path
 ) -> None:
-    """A run of another name, or of none, is asked all the same."""
+    """A run of another name, or without a name, is sent."""
     with _other_kernel(emulator, tmp_path):
         session = open_session(emulator)
 
@@ -302,20 +302,20 @@ def test_other_runs_are_not_held_up(
     assert (named.n_todo, unnamed.n_todo) == (0, 0)
 
 
-def test_a_whole_run_needs_no_claim(
+def test_a_complete_run_needs_no_lock(
     open_session: OpenSession, emulator: Emulator, tmp_path: Path
 ) -> None:
-    """Where nothing is missing nobody is refused."""
+    """A run that lacks nothing is not refused."""
     with _other_kernel(emulator, tmp_path):
         smaller = plan(open_session(emulator), PROMPTS[:2], name="mine")
 
         assert smaller.run().n_todo == 0
 
 
-def test_a_trial_that_is_run_again_joins_its_own_run(
+def test_a_cell_that_is_run_again_joins_its_own_run(
     session: Session, emulator: Emulator
 ) -> None:
-    """Planned again in the same kernel while it is on, a run goes on; it is one."""
+    """Planned and started again in the same kernel, a running run is joined."""
     first = plan(session, PROMPTS, name="mine").start()
     again = plan(session, PROMPTS, name="mine").start()
 
@@ -332,7 +332,7 @@ def test_a_trial_that_is_run_again_joins_its_own_run(
 
 
 def test_a_larger_grid_goes_on_after_the_smaller_one(open_session: OpenSession) -> None:
-    """A larger grid of a run that is on waits for it, and asks what is new."""
+    """A larger grid of a running run waits for it, and sends what is new."""
     with Emulator(tokens_per_s=None, first_token_s=0.1, limits=False) as emulator:
         session = open_session(emulator)
         plan(session, ["a", "b"], name="mine").start()
@@ -388,7 +388,7 @@ def test_runs_in_memory_are_of_their_session(session: Session) -> None:
 def test_what_a_dead_kernel_left_is_taken_over(
     session: Session, tmp_path: Path
 ) -> None:
-    """A file that nobody holds is no claim, whatever stands in it."""
+    """A lock file that nobody holds is taken over, whatever it contains."""
     session.ledger.check()
     held = lock_run(session.ledger, "mine")
     [file] = tmp_path.glob("*.lock")

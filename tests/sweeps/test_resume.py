@@ -59,7 +59,7 @@ def test_the_newest_good_exchange_stands_for_its_trial(
 def test_a_good_answer_and_a_failure_are_settled(
     asked: list[tuple[Trial, Status]],
 ) -> None:
-    """What has a good answer is not asked again; what failed only on demand."""
+    """A trial with a good answer is not sent again; a failed one only on demand."""
     good = {trial.key for trial, status in asked if status == "ok"}
     newest = {trial.key: status for trial, status in asked}
     bad = {key for key, status in newest.items() if status == "error"}
@@ -71,7 +71,7 @@ def test_a_good_answer_and_a_failure_are_settled(
 
 
 def test_rows_stand_in_the_order_of_the_plan() -> None:
-    """Each trial has its rows in place, whether it was asked, failed or was not run."""
+    """Each trial has rows in plan order, even if it failed or was not run."""
     failure = Failure(type="OverBudgetError")
     found = by_trial([_exchange(TRIALS[2], "ok"), _exchange(TRIALS[0], "error")])
 

@@ -82,7 +82,7 @@ def test_plans_without_asking(session: Session, emulator: Emulator) -> None:
 
 
 def test_repeats_are_other_samples(session: Session) -> None:
-    """Each repetition is a request of its own."""
+    """Each repeat is a separate request."""
     run = plan(session, "p", repeats=3, varied={"temperature": 1.5})
 
     frame = run.run().replies_df()
@@ -93,7 +93,7 @@ def test_repeats_are_other_samples(session: Session) -> None:
 
 
 def test_running_again_asks_nothing_twice(session: Session, emulator: Emulator) -> None:
-    """A run that is whole stays as it is."""
+    """A complete run is never sent again."""
     run = plan(session, ["a", "b"])
     before = run.run().replies_df()
 
@@ -126,7 +126,7 @@ def test_usage_counts_what_the_service_reported(open_session: OpenSession) -> No
 
 
 def test_shows_its_plan_and_what_became_of_it(session: Session) -> None:
-    """In a trial a run shows its plan, and then what came of it."""
+    """In a cell a run shows its plan, and later its outcome."""
     run = plan(session, "p", name="tone", varied={"temperature": [0, 1]})
     before = run._repr_mimebundle_()
     after = run.run()._repr_mimebundle_()
@@ -144,7 +144,7 @@ def test_shows_its_plan_and_what_became_of_it(session: Session) -> None:
 def test_is_shown_when_its_ledger_cannot_be_read(
     session: Session, tmp_path: Path
 ) -> None:
-    """Showing a run raises nothing, whatever became of its ledger."""
+    """Displaying a run never raises, even if its ledger is broken."""
     run = plan(session, "p").run()
     session.ledger.close()
     (tmp_path / "ledger.sqlite").write_bytes(b"garbage " * 100)
@@ -174,7 +174,7 @@ def _until(is_so: Callable[[], bool]) -> None:
 
 
 def test_start_leaves_the_caller_free(session: Session) -> None:
-    """A run that was started goes on by itself, and can be waited for."""
+    """A run that was started continues by itself, and can be waited for."""
     run = plan(session, ["a", "b"]).start()
 
     frame = run.wait().replies_df()
@@ -198,7 +198,7 @@ def test_the_frame_can_be_read_meanwhile(session: Session) -> None:
 
 
 def test_cancel_keeps_what_had_come(session: Session, emulator: Emulator) -> None:
-    """Cancelled, it has its rows, and running again asks the rest."""
+    """A cancelled run keeps its rows, and running it again sends the rest."""
     run = plan(session, ["quick", "slow", "late"]).start()
     _until(lambda: run.n_todo == 1)
 
@@ -249,7 +249,7 @@ def test_pause_and_resume(session: Session, emulator: Emulator) -> None:
 
 
 def test_can_be_awaited(session: Session) -> None:
-    """`await run` asks, and leaves the loop free for others."""
+    """`await run` sends without blocking the event loop."""
     beats = 0
 
     async def beat() -> None:

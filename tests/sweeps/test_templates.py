@@ -71,7 +71,7 @@ def test_raw_prompts_are_sent_as_they_are() -> None:
 
 
 def test_rows_that_read_the_same_are_trials_of_their_own() -> None:
-    """Each row is asked, also where another reads the same; earlier ids stay."""
+    """Each row is sent, even if another gives the same prompt; earlier keys stay."""
     few = build_grid("{{text}}", varied=MODEL, rows=["a", "b", "a"])
     more = build_grid("{{text}}", varied=MODEL, rows=["a", "b", "a", "a"])
 
@@ -82,7 +82,7 @@ def test_rows_that_read_the_same_are_trials_of_their_own() -> None:
 
 
 def test_two_templates_that_read_the_same_are_two_trials() -> None:
-    """Where two columns hold one text, both prompts are asked all the same."""
+    """Two templates that give the same text are two requests."""
     grid = build_grid(["{{a}}", "{{b}}"], varied=MODEL, rows=[{"a": "x", "b": "x"}])
 
     assert len({trial.request_key for trial in grid}) == 2
@@ -250,7 +250,7 @@ def test_refuses_conditions_that_cannot_be_meant(
 
 
 def test_where_leaves_combinations_out() -> None:
-    """`where` is told a combination's values and its row, and decides."""
+    """`where` gets a combination's values and its row, and decides."""
 
     def where(point: Mapping[str, Any]) -> bool:
         return point["label"] == "b" or point["temperature"] is None

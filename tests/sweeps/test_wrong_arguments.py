@@ -64,7 +64,9 @@ def _asked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         ("tools is int; give a list of functions", lambda: svc.sweep("a", tools=5)),
     ],
 )
-def test_a_slip_is_refused_in_words(said: str, call: Callable[[], object]) -> None:
+def test_wrong_arguments_are_refused_in_words(
+    said: str, call: Callable[[], object]
+) -> None:
     """The message speaks of what was called, and says what to give instead."""
     with pytest.raises(svc.SvcError) as caught:
         call()
@@ -223,7 +225,7 @@ def test_numbered_columns_that_are_not_put_in_join_back() -> None:
 
 
 def test_rows_without_a_prompt_are_refused_by_that() -> None:
-    """Where there is no prompt, that is said, whatever else was given."""
+    """A missing prompt is reported first."""
     with pytest.raises(ParameterError, match="There is no prompt"):
         build_grid(varied=MODEL, rows=[{"text": "a"}])
 
@@ -232,7 +234,7 @@ def test_rows_without_a_prompt_are_refused_by_that() -> None:
     ("name", "meant"), [("repeat", "repeats"), ("row", "rows"), ("names", "name")]
 )
 def test_a_misspelt_word_of_a_sweep_is_refused(name: str, meant: str) -> None:
-    """What is nearly a word of the sweep's own is refused, and what is meant said."""
+    """A misspelt argument of the sweep is refused with a suggestion."""
     with pytest.raises(ParameterError, match=f"^'{name}' .*Did you mean {meant}"):
         build_grid("p", varied={**MODEL, name: 5})
 
@@ -242,7 +244,7 @@ def test_a_misspelt_word_of_a_sweep_is_refused(name: str, meant: str) -> None:
     [(3, "conditions is int"), ([3], "one of the conditions")],
 )
 def test_conditions_are_refused_by_their_name(conditions: object, said: str) -> None:
-    """What is no list of conditions is refused by the name it was given under."""
+    """Wrong conditions are refused under the name of the argument."""
     with pytest.raises(ParameterError, match=said) as caught:
         build_grid("p", varied=MODEL, conditions=conditions)
 
