@@ -287,39 +287,39 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
     extra: Mapping[str, Any] | None = None,
     **varied: Any,  # noqa: ANN401 - a value, or a list of values, of any parameter
 ) -> Run:
-    r"""Plan a grid of requests: every combination of what is given as a list.
+    r"""Plan a sweep: every combination of what is given as a list.
 
-    Nothing is sent until `.run()` is called on the plan.
+    Nothing is sent until `.run()` is called; displaying the run shows its plan.
 
     Args:
-        prompt: A text or messages, or a list of such. `{{name}}` is a column of the
-            rows, `\{{name}}` the plain text.
+        prompt: A text or messages, or a list of these. `{{name}}` is a column of the
+            rows, `\{{name}}` is plain text. None if `conditions` has prompts.
         model: One model id, or a list; the session's model if None.
-        system: One system text, or a list; None sends no system message.
-        rows: A DataFrame, a Series, a list of mappings or texts to fill prompts from.
-        conditions: Explicit combinations of factors: a DataFrame or a list of mappings.
-            A name that is not a parameter becomes a label column.
-        tied: Names whose lists go side by side instead of being multiplied; `rows`
-            among them gives each row its own value.
-        where: Called with each combination, as a mapping; whether to keep it.
-        repeats: How many times each combination is asked.
-        name: Name of the run; a run of this name goes on, also after a restart.
-        seed: Of the order; made from the name if None, or at random without one.
-        confirm_above: Ask before sending more requests than this; never if None.
-        raw: Whether prompts are sent as they are, without templates.
-        reuse: Whether the ledger's answer to an identical request, of the same
-            repetition, is given back instead of asking.
+        system: One system text, or a list; None is no system message.
+        rows: A DataFrame, a Series, or a list of mappings or texts to fill prompts
+            from. Every prompt is sent for every row.
+        conditions: An explicit list of combinations: a DataFrame or mappings. Names
+            that are not parameters become label columns.
+        tied: Names whose lists go side by side instead of being multiplied, or
+            several such groups. With `rows` in a group, each row has its own value.
+        where: Says whether to keep a combination, given its values and columns.
+        repeats: How many times each combination is sent, at least 1.
+        name: Name of the run. A run of this name continues, also after a restart.
+        seed: Of the order of sending; made from the name if None, or random.
+        confirm_above: Ask the user before sending more requests; never if None.
+        raw: Whether prompts are sent as they are, without filling templates.
+        reuse: Whether the ledger may answer an identical request of the same repeat.
         extra: Fields the document does not show, sent with every request.
-        **varied: Any parameter of the service, as one value or a list of values.
-            `stop` as a list of texts is one value; a list of lists varies it; so
-            for `tools`, whose calls are not run but stand in `tool_calls`.
+        **varied: Any parameter of the service, as one value or a list of values. A
+            list of texts is one value of `stop`, a list of lists varies it; likewise
+            `tools`, whose calls are not run (see the column `tool_calls`).
 
     Returns:
-        The run: look at it for the plan, then `.run()` and `.replies_df()`.
+        The run. Display it for the plan, then call `.run()` and `.replies_df()`.
 
     Raises:
-        ParameterError: A combination is not allowed; it is named. Or a run of this
-            name asked what this grid has not.
+        ParameterError: A combination is not allowed (the message names it), or a run
+            of this name has requests that are not in this plan.
         ToolSchemaError: A function in `tools` cannot be offered.
         LedgerError: A name was given and the ledger cannot be read.
 

@@ -1,12 +1,10 @@
-r"""`df.svc`: a column from a template, asked row by row.
+r"""`df.svc`: one reply for each row of a DataFrame, from a template.
 
     import svc_notebook.pandas
 
     df["summary"] = df.svc.complete("Summarise: {{text}}", max_tokens=60)
 
-What it is not: a sweep; one reply a row comes back, in the frame's own order and with
-its own index, duplicates included. Rules: importing this file registers `df.svc` with
-pandas, as pandas' own convention is; everything else is a sweep's doing.
+Importing this file registers `df.svc` with pandas.
 """
 
 import warnings
@@ -65,32 +63,31 @@ class FrameAccessor:
         extra: Mapping[str, Any] | None = None,
         **params: Any,  # noqa: ANN401 - any parameter of the service
     ) -> pd.Series | pd.DataFrame:
-        r"""Ask for a reply to each row.
+        r"""Return one reply for each row.
 
         Args:
-            template: The prompt; `{{name}}` is a column of the frame, `\{{name}}`
-                the plain text.
+            template: The prompt; `{{name}}` is a column of the frame, `\{{name}}` is
+                plain text.
             model: One model id; the session's model if None.
-            system: A text put in front as a system message; a template too.
+            system: The system message; a template too.
             expand: Whether to return more than the texts.
             name: Name of the run: under the same name only rows without a reply are
-                asked, also after a restart. Without one every call asks all rows.
-            retry: Whether rows that failed under this name are asked again.
-            reuse: Whether the ledger's answer to an identical request is given back
-                instead of asking.
-            confirm_above: Ask before sending more requests than this.
+                sent, also after a restart. Without a name every call sends all rows.
+            retry: Whether rows that failed under this name are sent again.
+            reuse: Whether the ledger may answer identical requests.
+            confirm_above: Ask the user before sending more requests than this.
             extra: Fields the document does not show, sent with every request.
-            **params: Parameters by the document's names, one value each. Calls of
-                `tools` are not run; with expand they stand in `tool_calls`.
+            **params: Parameters of the service, one value each. Calls of `tools` are
+                not run; with expand they are in the column `tool_calls`.
 
         Returns:
-            The texts as a Series of dtype `string` with the frame's index; missing
-            where a row failed, which is warned about. With expand a DataFrame with
-            that index and the columns `EXPANDED`.
+            The texts as a Series of dtype `string` with the frame's index. Failed rows
+            are missing, with a warning. With expand a DataFrame with the same index
+            and the columns `EXPANDED`.
 
         Raises:
-            ParameterError: A name is no column, a row has a gap, or a parameter is
-                not allowed; nothing was sent.
+            ParameterError: A column does not exist or has gaps, or a parameter is not
+                allowed; nothing was sent.
             SvcError: No further request could succeed; see `Run.run`.
         """
         if not isinstance(template, str):
@@ -123,8 +120,8 @@ def _asked(run: Run, frame: pd.DataFrame, *, is_retried: bool) -> pd.DataFrame:
     is_one_each = len(run) == len(frame)
     if not is_one_each or _n_choices(run) != 1:
         raise ParameterError(
-            "df.svc.complete gives one reply a row; give each parameter one value, "
-            "and n=1. For several, use svc.sweep(..., rows=df)."
+            "df.svc.complete returns one reply for each row; give each parameter one "
+            "value, and n=1. For several, use svc.sweep(..., rows=df)."
         )
     (run.retry if is_retried else run.run)()
     replies = run.replies_df()
@@ -133,14 +130,14 @@ def _asked(run: Run, frame: pd.DataFrame, *, is_retried: bool) -> pd.DataFrame:
         reasons = "".join(f"\n  {each}" for each in run.reasons)
         warnings.warn(
             f"{len(bad)} of {len(replies)} rows have no reply:{reasons}\n"
-            "See expand=True; with a name, retry=True asks them again.",
+            "expand=True shows the errors; with a name, retry=True sends them again.",
             stacklevel=3,
         )
     if n_called := int((replies["n_tool_calls"].fillna(0) > 0).sum()):
         warnings.warn(
             f"{n_called} of {len(replies)} rows called tools, which are not run here: "
-            "expand=True shows the calls. To run them, ask row by row with "
-            "svc.complete(..., tools=...).",
+            "expand=True shows the calls. To run them, call svc.complete(..., "
+            "tools=...) for each row.",
             stacklevel=3,
         )
     return replies

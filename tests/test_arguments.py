@@ -46,7 +46,7 @@ def _asked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         ("base address is int", lambda: svc.Client(base_url=FIVE)),
         ("The API key from an argument is int", lambda: svc.Client(api_key=FIVE)),
         ("template is int", lambda: FRAME.svc.complete(FIVE)),
-        ("repeats belongs", lambda: FRAME.svc.complete("{{text}}", repeats=2)),
+        ("repeats is an argument", lambda: FRAME.svc.complete("{{text}}", repeats=2)),
     ],
 )
 def test_a_wrong_value_is_refused_in_words(

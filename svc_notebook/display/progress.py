@@ -1,9 +1,6 @@
-"""Progress of work that has several parts, one bar each.
+"""Progress bars: widgets in a notebook, text in a terminal, none where nobody watches.
 
-What it is not: it measures nothing; it is told. In a notebook bars are widgets, in a
-terminal text, and where nobody watches there are none, so that a notebook's outputs
-are the same whenever it is run. Rules: drawing never stops the work: what fails to
-draw is not drawn; at most some updates a second.
+Drawing never stops the work: an error while drawing only ends the drawing.
 """
 
 import sys
@@ -21,7 +18,7 @@ _FORMAT = "{desc} {n_fmt}/{total_fmt} |{bar}| {unit}"  # tqdm's postfix has a co
 
 
 class Watched(StrEnum):
-    """Who watches."""
+    """Where progress is visible."""
 
     NOTEBOOK = "notebook"
     TERMINAL = "terminal"
@@ -30,14 +27,14 @@ class Watched(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """How far one part of the work is.
+    """The progress of one part of the work.
 
     Attributes:
         name: Of the part.
         n_done: How many are done, of n_total.
         n_total: How many there are.
-        note: What else is to be known, in a few words.
-        is_bad: Whether something went wrong.
+        note: A few words at the end of the line.
+        is_bad: Whether something failed.
     """
 
     name: str
@@ -48,10 +45,10 @@ class Part:
 
 
 def watched(display: str = "auto") -> Watched:
-    """Find out who watches this cell or program.
+    """Find out where this cell or program can show progress.
 
     Args:
-        display: auto; or live, settled or plain, as the user said.
+        display: The setting of this name: auto, live, settled or plain.
     """
     if display == "settled":
         return Watched.NOBODY
@@ -67,11 +64,11 @@ def watched(display: str = "auto") -> Watched:
 
 
 class Bars:
-    """Bars, one a part, in the order in which the parts are first told.
+    """One bar for each part, in the order in which they first appear.
 
     Args:
-        where: Who watches.
-        clock: Seconds that only grow.
+        where: Where to draw.
+        clock: Seconds, monotonic.
     """
 
     def __init__(
@@ -84,12 +81,12 @@ class Bars:
         self._bars: dict[str, Any] = {}
 
     def show(self, parts: Sequence[Part], *, is_last: bool = False) -> None:
-        """Show how far the parts are, if it is time.
+        """Draw the parts, a few times a second at most.
 
         Args:
             parts: All of them.
-            is_last: Whether nothing will change any more: shown in any case, and
-                then the bars are left as they are, whatever comes after.
+            is_last: Whether nothing will change any more: drawn in any case, and then
+                the bars stay as they are.
         """
         now_s = self._clock()
         is_early = now_s - self._drawn_s < GAP_S and not is_last
@@ -102,7 +99,7 @@ class Bars:
                 self._draw(part, at)
             if is_last:
                 self.close()
-        except Exception:  # noqa: BLE001 - a bar is no reason to stop paid work
+        except Exception:  # noqa: BLE001 - a bar must not stop paid work
             self._where = Watched.NOBODY
 
     def close(self) -> None:

@@ -1,35 +1,179 @@
-"""A plan and its run in words, before and after it is run.
+"""A run in words: its requests, tokens, cost and duration, its outcome, its errors.
 
-Rules: pure; numbers that are estimates are called so; what the service's default
-will do is said before anything is spent; no time of day and no id is in it, so that
-the same plan reads the same everywhere.
+Nothing here depends on the time of day, so the same plan reads the same everywhere.
+Estimates are intervals and say that they are estimates.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from math import ceil, floor
 from textwrap import wrap
 from typing import Any
 
+from svc_notebook.client.rate_windows import MARGIN_S, MINUTE_S, SECOND_S
 from svc_notebook.display.markup import to_terminal
-from svc_notebook.display.progress import Part
 from svc_notebook.display.reply import Final
 from svc_notebook.exchange import Failure
-from svc_notebook.service.catalogue import BUDGET_TOKENS
+from svc_notebook.ledger.prices import Prices
+from svc_notebook.service.catalogue import BUDGET_TOKENS, Limit, limit_of
 from svc_notebook.service.params import DEFAULT_MAX_TOKENS
+from svc_notebook.tokens import FIXED
 
-from .dimensions import TOOLS, Dimension, tool_names
-from .forecast import Forecast, Size, forecast
-from .grid import Grid
-from .scheduler import ModelQueue, by_model
+from .dimensions import TOOLS, Dimension, brief, tool_names
+from .grid import Grid, Trial
+
+SAMPLE_TRIALS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How large a plan is.
+
+    Attributes:
+        n_trials: Requests.
+        prompt_tokens: Estimated tokens of all prompts, rather too many than too few.
+        prompt_tokens_low: The low end of that estimate.
+        completion_tokens: The most that the replies can have, by max_tokens.
+        n_default: Requests without max_tokens, so that the service's default applies.
+        n_over: Requests whose prompt and max_tokens may exceed the budget.
+        is_sampled: Whether the figures were scaled up from a sample.
+        cost_low, cost_high: In the table's currency; None if a price is unknown.
+        prices: The price table, if there is one.
+        unpriced: Models that have no price in it.
+    """
+
+    n_trials: int
+    prompt_tokens: int
+    prompt_tokens_low: int
+    completion_tokens: int
+    n_default: int
+    n_over: int
+    is_sampled: bool
+    cost_low: float | None = None
+    cost_high: float | None = None
+    prices: Prices | None = None
+    unpriced: tuple[str, ...] = ()
+
+
+def size_of(grid: Grid, *, prices: Prices | None = None) -> Size:
+    """Estimate the size of a plan, from an evenly spread sample if it is very large."""
+    trials = [_TrialSize(trial) for trial in _sample(grid)]
+    scale = grid.n_combinations / max(len(trials), 1) * grid.repeats
+    costs = [each.cost(prices) for each in trials] if prices else []
+    low = [cost[0] for cost in costs if cost is not None]
+    high = [cost[1] for cost in costs if cost is not None]
+    is_priced = prices is not None and len(low) == len(trials)
+    prompt_tokens = sum(each.prompt_tokens for each in trials) * scale
+    unpriced = [
+        each.model for each, cost in zip(trials, costs, strict=False) if cost is None
+    ]
+    return Size(
+        n_trials=len(grid),
+        prompt_tokens=round(prompt_tokens),
+        prompt_tokens_low=floor(prompt_tokens * FIXED.low),
+        completion_tokens=round(sum(each.completion_tokens for each in trials) * scale),
+        n_default=ceil(sum(each.is_default for each in trials) * scale),
+        n_over=ceil(sum(each.is_over for each in trials) * scale),
+        is_sampled=len(trials) < grid.n_combinations,
+        cost_low=sum(low) * scale if is_priced else None,
+        cost_high=sum(high) * scale if is_priced else None,
+        prices=prices,
+        unpriced=tuple(dict.fromkeys(unpriced)),
+    )
+
+
+def _sample(grid: Grid) -> Iterator[Trial]:
+    n_taken = min(grid.n_combinations, SAMPLE_TRIALS)
+    return (
+        grid.trial(number * grid.n_combinations // n_taken, 0)
+        for number in range(n_taken)
+    )
+
+
+class _TrialSize:
+    """The figures of one trial."""
+
+    def __init__(self, trial: Trial) -> None:
+        params = trial.request.params
+        max_tokens = int(params.get("max_tokens", DEFAULT_MAX_TOKENS))
+        self.model = trial.model
+        self.prompt_tokens = trial.est_prompt_tokens
+        self.completion_tokens = max_tokens * int(params.get("n", 1))
+        self.is_default = "max_tokens" not in params
+        self.is_over = self.prompt_tokens + max_tokens > BUDGET_TOKENS
+
+    def cost(self, prices: Prices) -> tuple[float, float] | None:
+        """Return the least and the most that it can cost; None without a price."""
+        of_prompt = prices.cost(
+            self.model, prompt_tokens=self.prompt_tokens, completion_tokens=0
+        )
+        of_reply = prices.cost(
+            self.model, prompt_tokens=0, completion_tokens=self.completion_tokens
+        )
+        if of_prompt is None or of_reply is None:
+            return None
+        return of_prompt * FIXED.low, of_prompt * FIXED.high + of_reply
+
+
+PER_MINUTE_S = MINUTE_S + MARGIN_S
+PER_SECOND_S = SECOND_S + MARGIN_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """When the last request of a model can be sent.
+
+    Attributes:
+        model: Its id.
+        last_sent_s: Seconds from the first request to the last; None if no limit of
+            the model is known.
+        binds: The limit that determines it, such as "per-minute limit"; "" if none.
+    """
+
+    model: str
+    last_sent_s: float | None
+    binds: str
+
+
+def forecast(n_by_model: Mapping[str, int]) -> tuple[Forecast, ...]:
+    """Return a forecast for each model, the slowest first."""
+    found = [_forecast(model, n, limit_of(model)) for model, n in n_by_model.items()]
+    return tuple(sorted(found, key=lambda each: -(each.last_sent_s or 0.0)))
+
+
+def last_sent_s(n_requests: int, limit: Limit) -> float:
+    """Return the seconds from the first request to the last one.
+
+    The k-th request goes when neither window is full: the one `per_second` before it
+    is a second ago, and the one `per_minute` before it a minute.
+    """
+    if n_requests < 1:
+        return 0.0
+    n_minutes, rest = divmod(n_requests - 1, limit.per_minute)
+    in_minutes_s = n_minutes * PER_MINUTE_S + rest // limit.per_second * PER_SECOND_S
+    in_seconds_s = (n_requests - 1) // limit.per_second * PER_SECOND_S
+    return max(in_minutes_s, in_seconds_s)
+
+
+def _forecast(model: str, n_requests: int, limit: Limit | None) -> Forecast:
+    if limit is None:
+        return Forecast(model=model, last_sent_s=None, binds="")
+    binds = ""
+    if n_requests > limit.per_minute:
+        binds = "per-minute limit"
+    elif n_requests > limit.per_second:
+        binds = "per-second limit"
+    sent_s = last_sent_s(n_requests, limit)
+    return Forecast(model=model, last_sent_s=sent_s, binds=binds)
+
 
 Line = tuple[str, str]
-"""A fact of a plan: its label and its text."""
+"""A label and its text."""
 
 _SHOWN_VALUES = 6
-_SHOWN_CHARS = 40
+_VALUE_CHARS = 40
 _SHOWN_MODELS = 4
 _MINUTE_S = 60
 _MINUTES_S = 120
@@ -39,41 +183,27 @@ _HOURS_S = 7200
 def plan_lines(
     grid: Grid, *, size: Size, n_left: Mapping[str, int] | None = None
 ) -> list[Line]:
-    """Return what a plan asks, and what it will take: a line a fact, with its label.
+    """Return what a plan sends, how large it is, and warnings.
 
-    Args:
-        grid: What was planned.
-        size: Of the plan.
-        n_left: How many requests of each model are still to be sent; all if None.
-            Of a plan that is through, what it will take is no longer said.
+    `n_left` are the requests still to be sent to each model; all if None. When there
+    are none, size, duration and warnings are left out.
     """
-    n_left = n_by_model(grid) if n_left is None else n_left
-    is_through = len(grid) > 0 and not any(n_left.values())
+    n_left = grid.n_by_model if n_left is None else n_left
+    is_done = len(grid) > 0 and not any(n_left.values())
+    n_out = grid.n_product - grid.n_combinations
     lines = [
-        _trials(grid),
-        *([("rows", _rows(grid))] if grid.source is not None else []),
+        ("trials", _product(grid)),
+        ("rows", _rows(grid)),
         *(_values(each) for each in grid.dimensions),
-        *([("repeats", str(grid.repeats))] if grid.repeats > 1 else []),
-        *_left_out(grid),
-        *([] if is_through else _outlook(size, n_left)),
+        ("repeats", str(grid.repeats) if grid.repeats > 1 else ""),
+        ("where", f"leaves out {n_out} of {grid.n_product}" if n_out else ""),
+        *([] if is_done else _outlook(size, n_left)),
     ]
     return [line for line in lines if line[1]]
 
 
-def _outlook(size: Size, n_left: Mapping[str, int]) -> list[Line]:
-    left = {model: n for model, n in n_left.items() if n}
-    is_part = sum(left.values()) < size.n_trials
-    of_all = f", for all {size.n_trials:,} requests" if is_part else ""
-    return [
-        ("tokens", _tokens(size) + of_all),
-        *(("cost", line + of_all) for line in _cost(size)),
-        *(("time", line) for line in pace(forecast(left))),
-        *(("note", line) for line in _warnings(size)),
-    ]
-
-
 def headline(grid: Grid, counts: Mapping[str, int], *, is_begun: bool) -> str:
-    """Return one line: how many requests, and what became of them."""
+    """Return in one line how many requests there are, and how they ended."""
     n_trials = len(grid)
     requests = f"{n_trials} request{'' if n_trials == 1 else 's'}"
     if not is_begun:
@@ -82,50 +212,39 @@ def headline(grid: Grid, counts: Mapping[str, int], *, is_begun: bool) -> str:
     known["not_run"] = n_trials - sum(
         known[mark] for mark in ("ok", "error", "cancelled")
     )
+    words = {
+        "ok": "ok",
+        "error": "failed",
+        "cancelled": "interrupted",
+        "not_run": "not run",
+    }
     parts = [
         f"{known[mark]} {word}"
-        for mark, word in _MARK_WORDS.items()
+        for mark, word in words.items()
         if known[mark] or mark == "ok"
     ]
     return f"{requests}: {', '.join(parts)}."
 
 
-_MARK_WORDS = {
-    "ok": "ok",
-    "error": "failed",
-    "cancelled": "interrupted",
-    "not_run": "not run",
-}
-
-
-def n_by_model(grid: Grid) -> dict[str, int]:
-    """Return how many requests each model gets."""
-    return {
-        model: len(combinations) * grid.repeats
-        for model, combinations in by_model(grid).items()
-    }
-
-
-def pace(forecasts: Sequence[Forecast]) -> list[str]:
-    """Say when the last request can be sent, and what decides that."""
+def duration_lines(forecasts: Sequence[Forecast]) -> list[str]:
+    """Return when the last request can be sent, and which limit determines that."""
     known = [each for each in forecasts if each.last_sent_s is not None]
     lines = []
     if known and (known[0].last_sent_s or 0.0) > 0:
         slowest = known[0]
         lines.append(
-            f"the last request can be sent {duration(slowest.last_sent_s or 0)} after "
-            f"the first, by the documented limits; the {slowest.binds} of "
-            f"{slowest.model} decides"
+            f"about {duration(slowest.last_sent_s or 0)} until the last request is "
+            f"sent, because of the {slowest.binds} of {slowest.model}"
         )
     unknown = [each.model for each in forecasts if each.last_sent_s is None]
     if unknown:
         shown = ", ".join(unknown[:_SHOWN_MODELS])
-        lines.append(f"no limit is documented for {shown}, so its pace is not known")
+        lines.append(f"unknown for {shown}: no limit is documented")
     return lines
 
 
 def duration(length_s: float) -> str:
-    """Return a length of time for people."""
+    """Return a length of time in units that people use for it."""
     if length_s < _MINUTES_S:
         return f"{length_s:.0f} s"
     if length_s < _HOURS_S:
@@ -135,16 +254,29 @@ def duration(length_s: float) -> str:
     return f"{hours} h {minutes} min"
 
 
-def _trials(grid: Grid) -> Line:
-    n_rows = [] if grid.source is None else [f"rows ({len(grid.source)})"]
+def _outlook(size: Size, n_left: Mapping[str, int]) -> list[Line]:
+    left = {model: n for model, n in n_left.items() if n}
+    is_part = sum(left.values()) < size.n_trials
+    of_all = f", for all {size.n_trials:,} requests" if is_part else ""
+    cost = _cost(size)
+    return [
+        ("tokens", _tokens(size) + of_all),
+        ("cost", cost + of_all if cost else ""),
+        *(("time", line) for line in duration_lines(forecast(left))),
+        *(("note", line) for line in _warnings(size)),
+    ]
+
+
+def _product(grid: Grid) -> str:
+    rows = [] if grid.source is None else [f"rows ({len(grid.source)})"]
     factors = [
         f"{' + '.join(each.names)} ({len(each.points)})"
         for each in grid.dimensions
         if len(each.points) > 1 and not each.is_by_row
     ]
     repeats = [f"repeats ({grid.repeats})"] if grid.repeats > 1 else []
-    parts = [*n_rows, *factors, *repeats]
-    return "trials", " x ".join(parts) if len(parts) > 1 else ""
+    parts = [*rows, *factors, *repeats]
+    return " x ".join(parts) if len(parts) > 1 else ""
 
 
 def _rows(grid: Grid) -> str:
@@ -154,38 +286,33 @@ def _rows(grid: Grid) -> str:
     return f"{len(grid.source)} ({names})" if names else str(len(grid.source))
 
 
-def _left_out(grid: Grid) -> list[Line]:
-    n_out = grid.n_product - grid.n_combinations
-    return [("where", f"leaves out {n_out} of {grid.n_product}")] if n_out else []
-
-
 def _tokens(size: Size) -> str:
     how = "estimated from a sample" if size.is_sampled else "estimated"
     return (
-        f"{size.prompt_tokens_low:,} to {size.prompt_tokens:,} in prompts ({how}) and "
-        f"0 to {size.completion_tokens:,} in replies, by max_tokens"
+        f"{size.prompt_tokens_low:,} to {size.prompt_tokens:,} in prompts ({how}), "
+        f"0 to {size.completion_tokens:,} in replies (by max_tokens)"
     )
 
 
-def _cost(size: Size) -> list[str]:
+def _cost(size: Size) -> str:
     if size.prices is None:
-        return []
+        return ""
     if size.cost_low is None or size.cost_high is None:
         unpriced = ", ".join(size.unpriced[:_SHOWN_MODELS])
-        return [f"not known: your price table has no price for {unpriced}"]
+        return f"unknown: your price table has no price for {unpriced}"
     table = size.prices
     interval = f"{size.cost_low:,.4g} to {size.cost_high:,.4g} {table.currency}"
-    return [f"{interval}, by your prices ({table.source}, {table.as_of.isoformat()})"]
+    return f"{interval}, by your prices ({table.source}, {table.as_of.isoformat()})"
 
 
 def _warnings(size: Size) -> list[str]:
     lines = []
     if size.n_default:
         is_all = size.n_default == size.n_trials
-        whose = "" if is_all else f" for {size.n_default} of them"
+        where = "" if is_all else f" for {size.n_default} of {size.n_trials} requests"
         lines.append(
-            f"max_tokens is not set{whose}: the service's default of "
-            f"{DEFAULT_MAX_TOKENS} will apply and cut longer replies"
+            f"max_tokens is not set{where}: the service's default of "
+            f"{DEFAULT_MAX_TOKENS} applies and cuts longer replies"
         )
     if size.n_over:
         lines.append(
@@ -197,24 +324,18 @@ def _warnings(size: Size) -> list[str]:
 
 def _values(dimension: Dimension) -> Line:
     points = dimension.points
-    shown = [_point(dimension, point) for point in points[:_SHOWN_VALUES]]
+    shown = [
+        " + ".join(_value(name, point.get(name)) for name in dimension.names)
+        for point in points[:_SHOWN_VALUES]
+    ]
     n_more = len(points) - len(shown)
     rest = f" and {n_more} more" if n_more else ""
     names = ("rows", *dimension.names) if dimension.is_by_row else dimension.names
     return " + ".join(names), f"{', '.join(shown)}{rest}"
 
 
-def _point(dimension: Dimension, point: Mapping[str, Any]) -> str:
-    return " + ".join(_short(name, point.get(name)) for name in dimension.names)
-
-
 def in_a_line(name: str, value: Any) -> str:  # noqa: ANN401 - of any parameter
-    """Return a value in one line; blanks and line ends are seen where they matter.
-
-    Args:
-        name: Of the parameter.
-        value: As sent; not None.
-    """
+    """Return a value in one line, with blanks and line ends visible if need be."""
     if name == TOOLS:
         return tool_names(value) or "none"
     value = list(value) if isinstance(value, tuple) else value
@@ -223,28 +344,27 @@ def in_a_line(name: str, value: Any) -> str:  # noqa: ANN401 - of any parameter
     return plain if is_plain else repr(value)
 
 
-def _short(name: str, value: object) -> str:
+def _value(name: str, value: object) -> str:
     if value is None:
         return "not sent"
-    text = in_a_line(name, value)
-    text = text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "..."
+    text = brief(in_a_line(name, value), _VALUE_CHARS)
     fence = "``" if "`" in text else "`"
     pad = " " if fence == "``" else ""
     return f"{fence}{pad}{text}{pad}{fence}"
 
 
 _LINE_CHARS = 88
-_SIGNS = re.compile(r"([\\`*_{}\[\]<>#])")  # of Markdown, in a name
 _LEAST_CHARS = 40
+_SIGNS = re.compile(r"([\\`*_{}\[\]<>#])")  # of Markdown, in a name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class RunDescription:
     """A run in words.
 
     Attributes:
         name: Of the run, if it has one.
-        head: Where it stands, in one line.
+        head: The outcome in one line.
         lines: Facts, each with its label.
         footer: What can be done next.
     """
@@ -256,7 +376,7 @@ class Told:
 
     @property
     def text(self) -> str:
-        """Plain text, labels in a column of their own."""
+        """Plain text, with the labels in one column."""
         title = f"Run {self.name}: " if self.name else "Run: "
         width = max((len(label) for label, _ in self.lines), default=0) + 2
         body = [
@@ -266,50 +386,12 @@ class Told:
         return to_terminal("\n".join(parts))
 
     def bundle(self) -> dict[str, str]:
-        """Draw it: `text/html` and `text/plain`."""
+        """Return `text/html` and `text/plain`."""
         name = _SIGNS.sub(r"\\\1", self.name or "")
         title = f"**Run {name}** · " if name else "**Run** · "
         facts = "\n".join(f"- {label}: {text}" for label, text in self.lines)
         final = Final(texts=(f"{title}{self.head}\n\n{facts}",), footer=self.footer)
         return {**final.bundle(), "text/plain": self.text}
-
-
-def tell(  # noqa: PLR0913 - one part each
-    grid: Grid,
-    counts: Mapping[str, int],
-    *,
-    name: str | None,
-    size: Size,
-    is_begun: bool,
-    n_left: Mapping[str, int],
-    reasons: Sequence[str] = (),
-    is_running: bool = False,
-    steps: Sequence[str] = (),
-) -> Told:
-    """Tell a run.
-
-    Args:
-        grid: What was planned.
-        counts: How many trials of each mark there are.
-        name: Of the run.
-        size: Of the plan.
-        is_begun: Whether anything was asked yet.
-        n_left: How many requests of each model are missing.
-        reasons: Why requests failed.
-        is_running: Whether it is being asked, so that only its outlook is told.
-        steps: What can be done next.
-    """
-    failed = [("failed", reason) for reason in reasons]
-    lines = plan_lines(grid, size=size, n_left=n_left)
-    return Told(
-        name=name,
-        head=headline(grid, counts, is_begun=is_begun),
-        lines=[
-            *failed,
-            *(line for line in lines if line[0] == "time" or not is_running),
-        ],
-        footer=" · ".join(steps),
-    )
 
 
 def _wrapped(label: str, text: str, width: int) -> list[str]:
@@ -321,69 +403,13 @@ def _wrapped(label: str, text: str, width: int) -> list[str]:
     ]
 
 
-WAITS_S = 1.5  # a shorter wait is the usual gap between two requests
-
-
-def parts(
-    queues: Iterable[ModelQueue],
-    *,
-    now_s: float,
-    now_at: datetime,
-    is_paused: bool = False,
-    is_stopped: bool = False,
-) -> tuple[Part, ...]:
-    """Return a part a model.
-
-    Args:
-        queues: Of the run.
-        now_s: What the clock of the run shows.
-        now_at: The wall clock, in the zone of whoever reads.
-        is_paused: Whether the run was paused.
-        is_stopped: Whether nothing more will be sent.
-    """
-    state = "stopped" if is_stopped else "paused" if is_paused else ""
-    return tuple(
-        Part(
-            name=queue.model,
-            n_done=queue.n_ok + queue.n_failed,
-            n_total=queue.n_trials,
-            note=_note(queue, now_s=now_s, now_at=now_at, state=state),
-            is_bad=bool(queue.n_failed or queue.given_up),
-        )
-        for queue in queues
-    )
-
-
-def _note(queue: ModelQueue, *, now_s: float, now_at: datetime, state: str) -> str:
-    words = [f"{queue.n_tokens:,} tokens"]
-    if queue.n_failed:
-        words.insert(0, f"{queue.n_failed} failed")
-    if queue.given_up:
-        words.append(f"given up: {type(queue.given_up).__name__}")
-    elif queue.n_ok + queue.n_failed < queue.n_trials:
-        words += [state] if state else _queue_outlook(queue, now_s=now_s, now_at=now_at)
-    return " · ".join(words)
-
-
-def _queue_outlook(queue: ModelQueue, *, now_s: float, now_at: datetime) -> list[str]:
-    words = []
-    due = queue.waits_for
-    if due.wait_s > WAITS_S:
-        words.append(f"waits {due.wait_s:.0f} s: {due.reason}")
-    left_s = queue.ends_after_s(now_s)
-    if left_s is not None:
-        ends_at = now_at + timedelta(seconds=left_s)
-        words.append(f"ends about {ends_at:%H:%M:%S}")
-    return words
-
-
-SHOWN = 5
-_REASON_CHARS = 480  # the way out stands at the end
+SHOWN_REASONS = 5
+_REASON_CHARS = 480  # the remedy is at the end of a message
 _NUMBER = re.compile(r"\d+")
 
 
 def reasons_of(failures: Iterable[Failure]) -> list[str]:
-    """Return the reasons, the most frequent first; beyond some they are counted."""
+    """Return why requests failed, the most frequent reason first, with its count."""
     counts: Counter[tuple[object, ...]] = Counter()
     first: dict[tuple[object, ...], Failure] = {}
     for failure in failures:
@@ -391,14 +417,13 @@ def reasons_of(failures: Iterable[Failure]) -> list[str]:
         mark = failure.type, failure.http_status, failure.code, failure.param, plain
         counts[mark] += 1
         first.setdefault(mark, failure)
-    lines = [_line(first[mark], n) for mark, n in counts.most_common(SHOWN)]
+    shown = counts.most_common(SHOWN_REASONS)
+    lines = [_reason(first[mark], n) for mark, n in shown]
     n_more = len(counts) - len(lines)
     return [*lines, f"{n_more} more reasons are in replies_df()"] if n_more else lines
 
 
-def _line(failure: Failure, n: int) -> str:
-    message = " ".join(failure.message.split())
-    if len(message) > _REASON_CHARS:
-        message = message[: _REASON_CHARS - 3] + "..."
+def _reason(failure: Failure, n: int) -> str:
+    message = brief(" ".join(failure.message.split()), _REASON_CHARS)
     status = "" if failure.http_status is None else f" ({failure.http_status})"
     return f"{n} x {failure.type}{status}: {message}"

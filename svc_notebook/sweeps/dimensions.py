@@ -1,8 +1,6 @@
-"""Dimensions: what varies together, as the points it takes.
+"""Dimensions of a grid: a list, lists that are tied, or a list of conditions.
 
-One list is a dimension, lists that are tied are one, a list of conditions is one; the
-grid is the product of its dimensions. Rules: pure; a name belongs to one dimension;
-None is a value that is not sent.
+The grid is the product of its dimensions. None is a value that is not sent.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,30 +17,48 @@ _ONE_AS_A_LIST: dict[str, Callable[[object], bool]] = {
     "stop": lambda each: isinstance(each, str),
     "tools": lambda each: isinstance(each, Mapping) or callable(each),
 }
-"""Parameters whose one value is itself a list, and of what."""
+"""Parameters of which one value is a list, with a check of its elements."""
+
+
+FACTORS = ("prompt", "model", "system", "tools", *PARAM_NAMES)
+"""Names of what is sent and can vary; other names in conditions are labels."""
+TOOLS = "tools"
+ROWS = "rows"
+"""The name of the rows in `tied`."""
+_INTEGERS = frozenset(param.name for param in PARAMS if param.kind == "integer")
+_SHOWN_CHARS = 60
+
+Tied = Sequence[str] | Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
-    """One thing that was given, with the values it takes.
+class Dimension:
+    """Names that vary together, with the values they take.
 
     Attributes:
-        name: As given.
-        values: In the order as given; one for what does not vary.
+        names: Of what varies.
+        points: Values by name; a name that a point lacks is not sent.
         is_varied: Whether it was given as a list.
+        is_by_row: Whether it is tied to the rows, so that each row has one point.
     """
 
-    name: str
-    values: tuple[Any, ...]
+    names: tuple[str, ...]
+    points: tuple[Mapping[str, Any], ...]
     is_varied: bool
+    is_by_row: bool = False
+
+    def in_words(self, position: int) -> str:
+        """Return the values of one point as a text."""
+        point = self.points[position]
+        found = ((name, point.get(name)) for name in self.names)
+        return ", ".join(
+            f"{name}={tool_names(value) if name == TOOLS else short(value)}"
+            for name, value in found
+        )
 
 
-def axis_of(name: str, value: object) -> Axis:
-    """Tell one value from a list of values.
-
-    Args:
-        name: `model`, `system` or a parameter.
-        value: As given.
+def dimension_of(name: str, value: object) -> Dimension:
+    """Read `model`, `system` or a parameter: one value, or a list of values.
 
     Raises:
         ParameterError: The list is empty, or has no order.
@@ -50,42 +66,34 @@ def axis_of(name: str, value: object) -> Axis:
     """
     several = _several(name, value)
     if several is None or _is_one(name, several):
-        return Axis(name=name, values=(sent(name, value),), is_varied=False)
+        return _of_values(name, [value], is_varied=False)
     if not several:
         raise ParameterError(
-            f"{name} is an empty list, so there would be nothing to ask; give at "
-            "least one value, or leave it out.",
+            f"{name} is an empty list, so there is nothing to send; give at least one "
+            "value, or remove it.",
             param=name,
         )
-    values = tuple(sent(name, each) for each in several)
-    return Axis(name=name, values=values, is_varied=True)
+    return _of_values(name, several, is_varied=True)
+
+
+def prompt_dimension(prompt: object) -> Dimension:
+    """Read one prompt, a text or a list of messages, or a list of prompts."""
+    several = _several("prompt", prompt)
+    if several is None or (several and not any(map(_is_prompt, several))):
+        return _of_values("prompt", [prompt], is_varied=False)
+    return dimension_of("prompt", prompt)
+
+
+def _of_values(name: str, values: Iterable[object], *, is_varied: bool) -> Dimension:
+    points = tuple({name: sent(name, value)} for value in values)
+    return Dimension(names=(name,), points=points, is_varied=is_varied)
 
 
 def sent(name: str, value: object) -> object:
-    """Return a value as requests have it: functions as the definitions of tools.
-
-    Raises:
-        ParameterError: It is nothing to be offered as tools.
-        ToolSchemaError: A function cannot be offered.
-    """
+    """Return a value as it is sent: functions become the definitions of tools."""
     if name != "tools":
         return value
     return to_offer(value, run_tools=False).definitions
-
-
-def prompts_of(prompt: object) -> tuple[Any, ...]:
-    """Tell one prompt, a text or a list of messages, from a list of prompts."""
-    if not has_many(prompt):
-        return (prompt,)
-    return axis_of("prompt", prompt).values
-
-
-def has_many(prompt: object) -> bool:
-    """Say whether these are several prompts: a list of anything but messages."""
-    several = _several("prompt", prompt)
-    if several is None:
-        return False
-    return not several or any(_is_prompt(each) for each in several)
 
 
 def _is_prompt(each: object) -> bool:
@@ -113,81 +121,39 @@ def _is_one(name: str, several: Sequence[object]) -> bool:
     return all(map(kind, several))
 
 
-ASKED = ("prompt", "model", "system", "tools", *PARAM_NAMES)
-"""Names of what is sent; any other name in a list of conditions is a column."""
-TOOLS = "tools"
-ROWS = "rows"
-"""What the rows are called among the lists that are tied."""
-_INTEGERS = frozenset(param.name for param in PARAMS if param.kind == "integer")
-_SHOWN_CHARS = 60
-
-Tied = Sequence[str] | Sequence[Sequence[str]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dimension:
-    """What varies together.
-
-    Attributes:
-        names: What it gives values to.
-        points: The values, by name; a name that a point lacks is not sent.
-        is_varied: Whether it was given as a list.
-        is_by_row: Whether each row has a point of its own: it is tied to the rows.
-    """
-
-    names: tuple[str, ...]
-    points: tuple[Mapping[str, Any], ...]
-    is_varied: bool
-    is_by_row: bool = False
-
-    def in_words(self, position: int) -> str:
-        """Return what one point stands for, for people."""
-        point = self.points[position]
-        found = ((name, point.get(name)) for name in self.names)
-        return ", ".join(
-            f"{name}={tool_names(value) if name == TOOLS else short(value)}"
-            for name, value in found
-        )
-
-
 def tool_names(definitions: Iterable[Mapping[str, Any]] | None) -> str | None:
-    """Return the names of tools that are offered; None if none are."""
+    """Return the names of the tools that are offered; None if none are."""
     if definitions is None:
         return None
     return ", ".join(str(each["function"]["name"]) for each in definitions)
 
 
 def short(value: object) -> str:
-    """Return a value for people: its beginning, if it is long."""
-    shown = repr(value)
-    return shown if len(shown) <= _SHOWN_CHARS else shown[: _SHOWN_CHARS - 3] + "..."
+    """Return a value as Python writes it, or the beginning of that if it is long."""
+    return brief(repr(value), _SHOWN_CHARS)
 
 
-def dimension_of(axis: Axis) -> Dimension:
-    """Return one list, or one value, as a dimension."""
-    points = tuple({axis.name: value} for value in axis.values)
-    return Dimension(names=(axis.name,), points=points, is_varied=axis.is_varied)
+def brief(text: str, n_chars: int) -> str:
+    """Return a text, or its beginning and three dots if it is longer than that."""
+    return text if len(text) <= n_chars else text[: n_chars - 3] + "..."
 
 
 def tie(
-    axes: Iterable[Axis], tied: Tied, *, n_rows: int | None = None
+    dimensions: Iterable[Dimension], tied: Tied, *, n_rows: int | None = None
 ) -> tuple[Dimension, ...]:
-    """Return the dimensions of axes, some of them tied together.
-
-    Args:
-        axes: In the order in which they vary.
-        tied: Names whose lists go side by side; or several such groups. `rows` among
-            them gives each row a value of its own.
-        n_rows: How many rows there are; None without rows.
+    """Tie some dimensions of one name each together; `tied` is as in `svc.sweep`.
 
     Raises:
-        ParameterError: A name is no list that was given, is tied twice, or two lists
-            that are tied differ in length.
+        ParameterError: A name is not a list that was given or is tied twice, or the
+            lists of a group differ in length.
     """
-    by_name = {axis.name: axis for axis in axes}
+    by_name = {each.names[0]: each for each in dimensions}
     groups = _groups(tied)
-    sizes = {axis.name: len(axis.values) for axis in by_name.values() if axis.is_varied}
-    _check_groups(groups, sizes if n_rows is None else {ROWS: n_rows, **sizes})
+    sizes = {} if n_rows is None else {ROWS: n_rows}
+    sizes |= {
+        name: len(each.points) for name, each in by_name.items() if each.is_varied
+    }
+    _check_groups(groups, sizes)
     by_row = {name for group in groups if ROWS in group for name in group}
     groups = [tuple(name for name in group if name != ROWS) for group in groups]
     first = {group[0]: group for group in groups if group}
@@ -195,27 +161,20 @@ def tie(
     return tuple(
         _zipped([by_name[each] for each in first[name]], is_by_row=name in by_row)
         if name in first
-        else dimension_of(axis)
-        for name, axis in by_name.items()
+        else dimension
+        for name, dimension in by_name.items()
         if name not in others
     )
 
 
 def conditions_of(conditions: object) -> Dimension:
-    """Read a list, or a DataFrame, of conditions as one dimension.
-
-    Args:
-        conditions: One condition a row; what is missing in a row is not sent.
-
-    Raises:
-        ParameterError: It is no such list.
-    """
+    """Read a list, or a DataFrame, of conditions; a missing value is not sent."""
     source = source_of(conditions, called="conditions")
     points = tuple(
         {
-            name: _mended(name, value)
+            name: _as_integer(name, value)
             for name, value in source.row(position).items()
-            if _is_given(value)
+            if not is_missing(value)
         }
         for position in range(len(source))
     )
@@ -223,11 +182,7 @@ def conditions_of(conditions: object) -> Dimension:
 
 
 def check_names(dimensions: Sequence[Dimension], columns: Iterable[str]) -> None:
-    """Refuse a name that is given twice, or that a parameter and a column share.
-
-    Raises:
-        ParameterError: The name is named.
-    """
+    """Refuse a name that is given twice, or that rows and conditions share."""
     seen: set[str] = set()
     for name in (name for dimension in dimensions for name in dimension.names):
         if name in seen:
@@ -237,18 +192,14 @@ def check_names(dimensions: Sequence[Dimension], columns: Iterable[str]) -> None
             )
         seen.add(name)
     for name in columns:
-        if name in seen - set(ASKED):
+        if name in seen - set(FACTORS):
             raise ParameterError(
-                f"The column {name!r} is in rows and in conditions; rename one.",
+                f"The column {name!r} is in rows and in conditions. Rename one.",
                 param="conditions",
             )
 
 
-def _is_given(value: object) -> bool:
-    return not is_missing(value)
-
-
-def _mended(name: str, value: object) -> object:
+def _as_integer(name: str, value: object) -> object:
     # a column of integers with a gap comes as floats
     if name in _INTEGERS and isinstance(value, float) and value.is_integer():
         return int(value)
@@ -273,31 +224,31 @@ def _check_groups(groups: Sequence[Sequence[str]], sizes: Mapping[str, int]) -> 
     for name in names:
         if name not in sizes or names.count(name) > 1:
             raise ParameterError(
-                f"tied names {name!r}, which must be one of the lists given, once; "
-                f"those are: {', '.join(sizes) or 'none'}.",
+                f"tied has {name!r}; each name in it must be one of the lists given, "
+                f"once. The lists are: {', '.join(sizes) or 'none'}.",
                 param="tied",
             )
     for group in groups:
         if len(group) == 1:
             raise ParameterError(
-                f"tied has {group[0]!r} alone; name the lists that go side by side, "
-                f"at least two of {', '.join(sizes)}.",
+                f"tied has only {group[0]!r}; name at least two lists that go side by "
+                f"side, of {', '.join(sizes)}.",
                 param="tied",
             )
         found = {name: sizes[name] for name in group}
         if len(set(found.values())) > 1:
             said = ", ".join(f"{name} has {size}" for name, size in found.items())
             raise ParameterError(
-                f"Lists that are tied have one length, since their values go side by "
-                f"side; {said}.",
+                "Lists that are tied must have the same length, because their values "
+                f"go side by side; {said}.",
                 param="tied",
             )
 
 
-def _zipped(axes: Sequence[Axis], *, is_by_row: bool) -> Dimension:
-    names = tuple(axis.name for axis in axes)
+def _zipped(dimensions: Sequence[Dimension], *, is_by_row: bool) -> Dimension:
+    names = tuple(each.names[0] for each in dimensions)
     points = tuple(
-        dict(zip(names, values, strict=True))
-        for values in zip(*(axis.values for axis in axes), strict=True)
+        {name: value for point in points for name, value in point.items()}
+        for points in zip(*(each.points for each in dimensions), strict=True)
     )
     return Dimension(names=names, points=points, is_varied=True, is_by_row=is_by_row)

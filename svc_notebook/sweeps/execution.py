@@ -1,70 +1,96 @@
-"""One go at a run: on the loop of the background thread, waited for or not.
+"""Sends what is missing of a run, on the background thread.
 
-Rules: whoever waits can be interrupted; the first interrupt sends nothing more and
-keeps what comes within seconds, the second cancels; nothing is left running.
+Nothing is sent before the run is locked, its endpoint is checked and a large number of
+requests is confirmed. The first interrupt sends nothing more and keeps the replies of
+the next seconds; the second one cancels.
 """
 
 import asyncio
-from collections.abc import Callable
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
-from threading import Event
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from threading import Event, RLock
+from typing import cast
 
+from svc_notebook.client.attempts import RequestPath, Waiting, Watch
 from svc_notebook.client.portal import Job, portal
-from svc_notebook.errors import SvcError
+from svc_notebook.display.progress import Bars, Part, watched
+from svc_notebook.errors import ParameterError, SvcError
+from svc_notebook.session import Session
 
-from .scheduler import Scheduler
-from .trial_runner import Asker
+from .describe import duration, forecast
+from .resume import Endpoint, TrialKey, check_endpoint, check_same_grid, status_of
+from .run_lock import RunLock, held_here, lock_run
+from .run_view import RunView
+from .scheduler import ModelQueue, Scheduler, todo_of
+from .trial_runner import Keeper, Show, TrialRunner
 
 DRAIN_S = 2.5
 TICK_S = 0.1
 BEAT_S = 0.5
+ANNOUNCED_S = 60.0
 
-INTERRUPTED = "(interrupted - what had come is kept)"
+INTERRUPTED = "(interrupted - the replies so far are kept)"
 
 Tick = Callable[[], None]
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run was interrupted, and keeps what had come; one line in a trial."""
+    """A run was interrupted; a cell shows it in one line."""
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
 
 
-class Going:
-    """One go at a run, begun at once.
+class RunTask:
+    """Sends requests on the background thread; it begins at once.
 
     Args:
-        scheduler: Asks every trial.
-        asker: Asks; its client is closed at the end.
-        tick: Called now and then on the loop's thread, if nobody waits.
+        scheduler: What is sent.
+        runner: Sends one trial; its client is closed at the end.
+        bars: Drawn now and then, if nobody waits.
         on_over: Called when it has ended, once or more.
 
     Attributes:
         error: What ended it early; None if nothing did.
-        is_over: Whether it has ended.
     """
 
     def __init__(
         self,
         scheduler: Scheduler,
-        asker: Asker,
+        runner: TrialRunner,
         *,
-        tick: Tick | None = None,
+        bars: Bars | None = None,
         on_over: Tick = lambda: None,
     ) -> None:
         self.scheduler = scheduler
         self.error: BaseException | None = None
-        self._asker = asker
-        self._tick = tick
+        self._runner = runner
+        self._bars = bars
         self._on_over = on_over
         self._ended = Event()
-        self._job: Job[None] = portal().submit(self._go())
+        self._job: Job[None] = portal().submit(self._main())
 
     @property
     def is_over(self) -> bool:
         """Whether it has ended."""
         return self._ended.is_set()
+
+    def draw(self, bars: Bars, *, is_last: bool = False) -> None:
+        """Draw the progress of each model."""
+        scheduler = self.scheduler
+        parts = progress_of(
+            scheduler.queues,
+            now_s=time.monotonic(),
+            now_at=datetime.now().astimezone(),
+            is_paused=scheduler.is_paused,
+            is_stopped=scheduler.is_over,
+        )
+        bars.show(parts, is_last=is_last or self.is_over)
 
     def wait(self, tick: Tick) -> None:
         """Wait for the end.
@@ -73,7 +99,7 @@ class Going:
             tick: Called again and again, on this thread.
 
         Raises:
-            Interrupted: The user stopped it; what had come is kept.
+            Interrupted: The user stopped it.
             SvcError: It ended early; see `Run.run`.
         """
         try:
@@ -84,25 +110,8 @@ class Going:
         if self.error is not None:
             raise self.error
 
-    def stop(self, tick: Tick = lambda: None) -> None:
-        """Send nothing more, give what is in flight some seconds, then cancel it."""
-        self.scheduler.stop()
-        with suppress(KeyboardInterrupt):  # again: that is enough patience
-            self._wait(tick, within_s=DRAIN_S)
-        self.cancel()
-
-    def cancel(self) -> None:
-        """Stop everything now; replies under way are kept as far as they came."""
-        self.scheduler.stop()
-        self._job.cancel()
-        self._end()  # also if it was stopped before it could begin
-
     async def until_over(self, tick: Tick) -> None:
-        """Wait for the end where a loop is running; it stays free meanwhile.
-
-        Raises:
-            SvcError: As `wait`.
-        """
+        """Wait for the end without blocking the running loop; raises as `wait` does."""
         try:
             while not self.is_over:
                 tick()
@@ -120,6 +129,14 @@ class Going:
         if self.error is not None:
             raise self.error
 
+    def stop(self, tick: Tick = lambda: None) -> None:
+        """Send nothing more, wait some seconds for the rest, then cancel it."""
+        self.scheduler.stop()
+        with suppress(KeyboardInterrupt):  # the second one ends the wait
+            self._wait(tick, within_s=DRAIN_S)
+        self._job.cancel()
+        self._end()  # also if it was stopped before it could begin
+
     def _wait(self, tick: Tick, *, within_s: float = float("inf")) -> None:
         left_s = within_s
         while left_s > 0 and not self._ended.wait(TICK_S):
@@ -127,35 +144,325 @@ class Going:
             tick()
         tick()
 
-    async def _run(self) -> SvcError | None:
-        if self._tick is None:
-            return await self.scheduler.run()
-        beat = asyncio.create_task(_beat(self._tick))
+    async def _main(self) -> None:
+        beat = None if self._bars is None else asyncio.create_task(self._beat())
         try:
-            return await self.scheduler.run()
-        finally:
-            beat.cancel()
-
-    async def _go(self) -> None:
-        try:
-            async with aclosing(self._asker.client):
-                self.error = await self._run()
+            async with aclosing(self._runner.client):
+                self.error = await self.scheduler.run()
         except asyncio.CancelledError:
             self.error = self.error or SvcError("The run was stopped before its end.")
             raise
         except Exception as problem:  # noqa: BLE001 - raised where it is waited for
             self.error = problem
         finally:
+            if beat is not None:
+                beat.cancel()
             self._end()
-            if self._tick is not None:
-                self._tick()
+            if self._bars is not None:
+                self.draw(self._bars)
+
+    async def _beat(self) -> None:
+        while self._bars is not None:
+            await asyncio.sleep(BEAT_S)
+            self.draw(self._bars)
 
     def _end(self) -> None:
         self._on_over()
         self._ended.set()
 
 
-async def _beat(tick: Tick) -> None:
-    while True:
-        await asyncio.sleep(BEAT_S)
-        tick()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendOptions:
+    """How requests are sent; see `Run`."""
+
+    in_flight: int | None = None
+    confirm_above: int | None = None
+    is_reusing: bool = False
+    is_retried: bool = False
+    watch: Watch | None = None
+    show: Show | None = None
+
+
+class Execution:
+    """Sends what is missing of one run, again and again.
+
+    Args:
+        view: Reads the run; its ledger is set when the first request is sent.
+        session: Whose settings, key and ledger are used.
+
+    Attributes:
+        task: What sends now, or sent last; None before the first time.
+    """
+
+    def __init__(self, view: RunView, *, session: Session) -> None:
+        self.task: RunTask | None = None
+        self._view = view
+        self._plan = view.plan
+        self._session = session
+        self._endpoint: Endpoint | None = None
+        self._keeper: Keeper | None = None
+        self._is_own = True
+        self._guard = RLock()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether requests are being sent."""
+        return self.task is not None and not self.task.is_over
+
+    def bind(self) -> None:
+        """Continue with the exchanges that the ledger has under this run's name.
+
+        Raises:
+            ParameterError: Some of them are not in the grid.
+            LedgerError: They cannot be read.
+        """
+        ledger, run_id = self._session.ledger, self._plan.run_id
+        check_same_grid(self._plan.grid, run_id, ledger.read(scope="all", run=run_id))
+        status = status_of(ledger.read(scope="all", run=run_id, texts=False))
+        if status.endpoint is not None:
+            self._view.ledger, self._endpoint = ledger, status.endpoint
+
+    def start(self, options: SendOptions, *, is_drawn: bool) -> None:
+        """Begin to send what is missing, and return at once."""
+        # a terminal's line is the user's while they type
+        bars = self._bars() if is_drawn and not sys.stderr.isatty() else None
+        with self._guard:
+            if self.is_running:
+                return
+            self.task = self._begin(options, bars=bars)
+            if bars is not None and self.task is not None:
+                self.task.draw(bars)
+
+    def run(self, options: SendOptions) -> RunTask | None:
+        """Send what is missing, wait, and return the task; None if nothing is missing.
+
+        If another `Run` of this name is sending in this kernel, wait for that first.
+        """
+        while task := self._begun(options):
+            task.scheduler.resume()
+            bars = self._bars()
+            try:
+                task.wait(partial(task.draw, bars))
+            finally:
+                task.draw(bars, is_last=True)
+            if self._is_own:
+                break
+        return task
+
+    async def run_async(self, options: SendOptions) -> RunTask | None:
+        """Do as `run`, without blocking the running loop."""
+        while task := self._begun(options):
+            bars = self._bars()
+            try:
+                await task.until_over(partial(task.draw, bars))
+            finally:
+                task.draw(bars, is_last=True)
+            if self._is_own:
+                break
+        return task
+
+    def _bars(self) -> Bars:
+        return Bars(watched(self._session.settings.display))
+
+    def _begun(self, options: SendOptions) -> RunTask | None:
+        """Return the task that runs, or begin one; None if nothing is missing."""
+        with self._guard:
+            if not self.is_running:
+                self.task = self._begin(options)
+            return self.task
+
+    def _begin(
+        self, options: SendOptions, *, bars: Bars | None = None
+    ) -> RunTask | None:
+        """Begin a task, or join the one that another `Run` of this name began."""
+        if self._keeper is not None:
+            self._keeper.flush()
+        # a complete run is never sent again, so its address makes no difference
+        if (n_todo := self._n_todo(options)) == 0:
+            return None
+        plan, is_new = self._plan, not self._view.is_begun
+        keeper = self._settle(n_todo)
+        held = held_here(keeper.ledger, plan.run_id)
+        self._is_own = held is None or held.task is None or held.task.is_over
+        if held is not None and not self._is_own:
+            return cast("RunTask", held.task)
+        lock = lock_run(keeper.ledger, plan.run_id, is_named=plan.name is not None)
+        try:
+            if is_new and plan.name is not None:
+                self._bind_again(n_todo)
+            task = self._locked(lock, keeper, options, bars=bars)
+        except BaseException:
+            lock.release()
+            raise
+        if task is None:
+            lock.release()
+        return task
+
+    def _settle(self, n_todo: int) -> Keeper:
+        """Choose ledger and endpoint, once for all requests of the run."""
+        settings, view = self._session.settings, self._view
+        is_answered = settings.answers is not None
+        if not is_answered:
+            check_endpoint(self._endpoint, settings, n_todo=n_todo)
+        _ = self._session.client  # refuses settings that cannot be used
+        ledger = view.ledger or self._session.ledger
+        if self._keeper is None or self._keeper.ledger is not ledger:
+            self._keeper = Keeper(ledger)
+        if settings.base_url is not None or is_answered:
+            ledger.check()
+            view.ledger = ledger
+        if settings.base_url is not None and not is_answered:
+            self._endpoint = self._endpoint or Endpoint(
+                url=settings.base_url, is_emulated=settings.is_emulated
+            )
+        return self._keeper
+
+    def _bind_again(self, n_todo: int) -> None:
+        """Read what another kernel sent under this name since it was planned."""
+        try:
+            self.bind()
+            if self._session.settings.answers is None:
+                check_endpoint(self._endpoint, self._session.settings, n_todo=n_todo)
+        except SvcError:
+            self._view.ledger = self._endpoint = None  # those are another grid's
+            raise
+
+    def _locked(
+        self,
+        lock: RunLock,
+        keeper: Keeper,
+        options: SendOptions,
+        *,
+        bars: Bars | None,
+    ) -> RunTask | None:
+        """Begin a task, now that nobody else can; None if nothing is to be sent."""
+        settled = self._settled(options)
+        n_todo = len(self._plan.grid) - len(settled)
+        if n_todo == 0 or not self._is_confirmed(n_todo, options.confirm_above):
+            return None
+        failures = self._view.failures
+        for key in [key for key in failures if key not in settled]:
+            del failures[key]
+        runner = self._runner(keeper, options)
+        scheduler = Scheduler(
+            todo_of(self._plan.grid, settled, seed=self._plan.seed),
+            runner,
+            in_flight=options.in_flight,
+            clock=time.monotonic,
+            watch=options.watch or _announce,
+        )
+        task = RunTask(scheduler, runner, bars=bars, on_over=lock.release)
+        lock.task = task
+        return task
+
+    def _runner(self, keeper: Keeper, options: SendOptions) -> TrialRunner:
+        session = self._session
+        recorded = session.answers
+        # a file that answers everything comes first: it needs no key and no address
+        is_from_ledger = options.is_reusing and session.settings.answers is None
+        return TrialRunner(
+            run_id=self._plan.run_id,
+            origin=self._plan.origin,
+            client=RequestPath(
+                session.settings,
+                key=session.key() if recorded is None else None,
+                sinks=(keeper,),
+                answers=session.reused if is_from_ledger else recorded,
+            ),
+            keeper=keeper,
+            failures=self._view.failures,
+            watch=options.watch,
+            show=options.show,
+            is_paced=recorded is None,
+        )
+
+    def _settled(self, options: SendOptions) -> Mapping[TrialKey, str]:
+        return self._view.status().settled(is_retried=options.is_retried)
+
+    def _n_todo(self, options: SendOptions) -> int:
+        return len(self._plan.grid) - len(self._settled(options))
+
+    def _is_confirmed(self, n_todo: int, confirm_above: int | None) -> bool:
+        if confirm_above is None or n_todo <= confirm_above:
+            return True
+        grid = self._plan.grid
+        share = n_todo / len(grid)
+        n_left = {model: round(n * share) for model, n in grid.n_by_model.items()}
+        lasts_s = forecast(n_left)[0].last_sent_s
+        how_long = f", which takes about {duration(lasts_s)}" if lasts_s else ""
+        return _confirmed(f"This sends {n_todo} requests{how_long}. Continue?")
+
+
+def _confirmed(question: str) -> bool:
+    """Ask the user, and say whether they agree; ParameterError if nobody answers."""
+    try:
+        answer = input(f"{question} [y/N] ")
+    except (EOFError, NotImplementedError):  # IPython's refusal is one of the latter
+        pass
+    else:
+        return answer.strip().lower() in {"y", "yes"}
+    raise ParameterError(
+        f"{question} Nobody can answer here, so nothing was sent; give a larger "
+        "confirm_above, or None to never ask.",
+        param="confirm_above",
+    )
+
+
+def _announce(waiting: Waiting) -> None:
+    """Print that the run waits, if it waits for long."""
+    if waiting.wait_s >= ANNOUNCED_S:
+        sys.stderr.write(
+            f"The run waits {waiting.wait_s:.0f} s: {waiting.reason}. Interrupt to "
+            "stop it; run() continues later.\n"
+        )
+
+
+SHOWN_WAIT_S = 1.5  # a shorter wait is the usual gap between two requests
+
+
+def progress_of(
+    queues: Iterable[ModelQueue],
+    *,
+    now_s: float,
+    now_at: datetime,
+    is_paused: bool = False,
+    is_stopped: bool = False,
+) -> tuple[Part, ...]:
+    """Return the progress of each model.
+
+    `now_s` is the clock of the run, `now_at` the time in the user's zone.
+    """
+    state = "stopped" if is_stopped else "paused" if is_paused else ""
+    return tuple(
+        Part(
+            name=queue.model,
+            n_done=queue.n_ok + queue.n_failed,
+            n_total=queue.n_trials,
+            note=_note(queue, now_s=now_s, now_at=now_at, state=state),
+            is_bad=bool(queue.n_failed or queue.given_up),
+        )
+        for queue in queues
+    )
+
+
+def _note(queue: ModelQueue, *, now_s: float, now_at: datetime, state: str) -> str:
+    words = [f"{queue.n_tokens:,} tokens"]
+    if queue.n_failed:
+        words.insert(0, f"{queue.n_failed} failed")
+    if queue.given_up:
+        words.append(f"given up: {type(queue.given_up).__name__}")
+    elif queue.n_ok + queue.n_failed < queue.n_trials:
+        words += [state] if state else _outlook(queue, now_s=now_s, now_at=now_at)
+    return " · ".join(words)
+
+
+def _outlook(queue: ModelQueue, *, now_s: float, now_at: datetime) -> list[str]:
+    words = []
+    due = queue.waits_for
+    if due.wait_s > SHOWN_WAIT_S:
+        words.append(f"waits {due.wait_s:.0f} s: {due.reason}")
+    left_s = queue.ends_after_s(now_s)
+    if left_s is not None:
+        ends_at = now_at + timedelta(seconds=left_s)
+        words.append(f"ends about {ends_at:%H:%M:%S}")
+    return words

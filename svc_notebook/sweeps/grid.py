@@ -1,17 +1,15 @@
-"""The grid: every combination of what was given as a list, as numbered trials.
+"""The grid: the trials of a plan, numbered, and made only when they are looked at.
 
-What it is not: it sends nothing and keeps nothing. Rules: pure; a trial is made when
-it is looked at, so that a million of them need no room; whatever could be refused is
-found before the first is sent; two trials are never the same request by accident.
+A grid of a million trials needs no room. It sends nothing and keeps nothing.
 """
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from math import prod
-from textwrap import shorten
 from typing import Any
 
 import msgspec
@@ -23,7 +21,7 @@ from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.tokens import estimate_prompt_tokens
 from svc_notebook.wire.encode import encode
 
-from .dimensions import ASKED, TOOLS, Dimension, tool_names
+from .dimensions import FACTORS, TOOLS, Dimension, short, tool_names
 from .source import ROW, Source, columns_in, filled
 
 _FLOATS = frozenset(param.name for param in PARAMS if param.kind == "float")
@@ -31,14 +29,14 @@ _FLOATS = frozenset(param.name for param in PARAMS if param.kind == "float")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One combination, in one of its repetitions: one row of the plan.
+    """One request of the plan: a row, a condition and a repeat.
 
     Attributes:
-        request_key: Hash of all that affects the reply; repetitions share it.
-        repeat: Which repetition, from 0.
+        request_key: Hash of all that is sent; repeats share it.
+        repeat: Number of the repeat, from 0.
         request: What is sent.
-        row: Position of the row that was put into the prompt; None without rows.
-        columns: The columns that were put in, as in the source; kept with the reply.
+        row: Position of the row that fills the prompt; None without rows.
+        columns: The row's values in the prompt, and labels; kept with the reply.
     """
 
     request_key: str
@@ -49,7 +47,7 @@ class Trial:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What tells this trial from the others of its grid."""
+        """Identifies the trial in its grid."""
         return self.request_key, self.repeat
 
     @property
@@ -66,17 +64,17 @@ class Trial:
 def request_key_of(
     request: CompletionRequest, *, templates: object = None, n_before: int = 0
 ) -> str:
-    """Return the hash of all that affects the reply: 16 hexadecimal digits.
+    """Return the hash of all that is sent: 16 hexadecimal digits.
 
-    It does not depend on the order of the parameters, nor on whether a number was
-    written 0 or 0.0.
+    The order of the parameters makes no difference, nor whether a number is written
+    as 0 or 0.0.
 
     Args:
         request: What is sent.
-        templates: What the prompt was made of, where there are rows: two templates
-            may read the same in one row, and are two trials all the same.
-        n_before: Rows before this one that read the same; each is a trial, and from
-            the second on its id says which.
+        templates: What the prompt was filled from, if it was: two templates that give
+            the same text for one row are two trials.
+        n_before: How many earlier rows give the same request; each row is a trial, so
+            the key of the second one ends in "-2".
 
     Raises:
         ParameterError: A value in `tools` or `extra` has no JSON form.
@@ -92,25 +90,24 @@ def request_key_of(
     return hashed.hexdigest() + (f"-{n_before + 1}" if n_before else "")
 
 
-_SHOWN_CHARS = 60
-
 Where = Callable[[Mapping[str, Any]], object]
-"""Whether to keep a combination, by its values and its row's columns."""
+"""Says whether to keep a combination, given its values and its row's columns."""
+_N_RECENT = 64  # trials kept for reuse: enough for a small run to be read back
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """All combinations that were asked for.
+    """All trials of a plan.
 
-    Trials are numbered in the order of the plan: rows vary slowest, then the
-    dimensions in their order; repetitions stand next to one another.
+    A combination is a row with a condition. Trials are numbered in the order of the
+    plan: rows vary slowest, then the dimensions in their order, then the repeats.
 
     Attributes:
         dimensions: What was given; the last varies fastest.
         source: The rows, if there are any.
-        repeats: How many times each combination is asked.
+        repeats: How many times each combination is sent.
         extra: Fields the document does not show, sent with every request.
-        is_raw: Whether prompts are sent as they are, marks and all.
+        is_raw: Whether prompts are sent as they are, without filling templates.
         kept: Numbers of the combinations that `where` kept; None for all.
     """
 
@@ -128,11 +125,7 @@ class Grid:
         return (self[position] for position in range(len(self)))
 
     def __getitem__(self, position: int) -> Trial:
-        """Return a trial by its number.
-
-        Raises:
-            IndexError: There is none of this number.
-        """
+        """Return a trial by its number in the plan."""
         if not 0 <= position < len(self):
             raise IndexError(position)
         combination, repeat = divmod(position, self.repeats)
@@ -145,7 +138,7 @@ class Grid:
 
     @property
     def n_product(self) -> int:
-        """How many combinations there are, those left out included."""
+        """How many combinations there are, including those that `where` left out."""
         n_rows = 1 if self.source is None else len(self.source)
         return n_rows * prod(len(each.points) for each in self._multiplied)
 
@@ -154,23 +147,29 @@ class Grid:
         """The dimensions that are multiplied with the rows."""
         return tuple(each for each in self.dimensions if not each.is_by_row)
 
+    @cached_property
+    def n_by_model(self) -> dict[str, int]:
+        """How many requests each model gets, in the order of the plan."""
+        counts = Counter(map(self.model_of, range(self.n_combinations)))
+        return {model: n * self.repeats for model, n in counts.items()}
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names in conditions that are not sent: columns of prompts, and labels."""
+        names = (name for each in self.dimensions for name in each.names)
+        return tuple(dict.fromkeys(name for name in names if name not in FACTORS))
+
     @property
     def column_names(self) -> tuple[str, ...]:
-        """The names of all columns that frames of this grid have of their own."""
-        own = dict.fromkeys(
-            name
-            for dimension in self.dimensions
-            for name in dimension.names
-            if name not in ASKED
-        )
+        """The names of all columns that this grid adds to a frame of replies."""
         templates = [f"{name}_template" for name in self.templates]
         offered = [TOOLS] if TOOLS in self.varied else []
         joined = () if self.source is None else (ROW, *self.source.shown)
-        return tuple(dict.fromkeys((*templates, *offered, *own, *joined)))
+        return tuple(dict.fromkeys((*templates, *offered, *self.labels, *joined)))
 
     @property
     def varied(self) -> tuple[str, ...]:
-        """The names that take more than one value, columns of rows not counted."""
+        """The names that take more than one value, without the columns of rows."""
         return tuple(
             name
             for dimension in self.dimensions
@@ -180,20 +179,28 @@ class Grid:
 
     def trial(self, combination: int, repeat: int) -> Trial:
         """Return a trial by its combination, counted among those kept."""
+        first = self._recent(combination)
+        return replace(first, repeat=repeat) if repeat else first
+
+    @cached_property
+    def _recent(self) -> Callable[[int], Trial]:
+        return lru_cache(maxsize=_N_RECENT)(self._first_repeat)
+
+    def _first_repeat(self, combination: int) -> Trial:
         row, point = self._point(self._number(combination))
         columns = self._columns_in(point)
         values = {} if self.is_raw else self._row_of(row, point)
         request = self._request(point, None if self.is_raw else values)
         return Trial(
             request_key=self._request_key(request, point, row=row, columns=columns),
-            repeat=repeat,
+            repeat=0,
             request=request,
             row=row,
             columns=self._kept_columns(point, values, columns),
         )
 
     def model_of(self, combination: int) -> str:
-        """Return whom a combination asks, without making its request."""
+        """Return the model of a combination, without making its request."""
         number = self._number(combination)
         for dimension in reversed(self._multiplied):
             number, digit = divmod(number, len(dimension.points))
@@ -211,7 +218,7 @@ class Grid:
         return {**dict.fromkeys(names), **self._row_of(row, point), **point}
 
     def source_columns(self, trial: Trial) -> dict[str, Any]:
-        """Return what a trial's row of a frame shows beside the request."""
+        """Return the labels and source columns of a trial's row in a frame."""
         if trial.row is None or not self.source:
             return trial.columns
         mine = self.source.columns
@@ -219,11 +226,7 @@ class Grid:
         return {**kept, **self.source.joined(trial.row)}
 
     def request_at(self, row: int, point: Mapping[str, Any]) -> CompletionRequest:
-        """Return the request of a point that need not be one of the grid.
-
-        Raises:
-            ParameterError: It is not allowed.
-        """
+        """Return the request of any point, also of one that `where` leaves out."""
         if self.source is not None and not self.source:
             return self._request(point, None)  # no row to fill it from
         at = None if self.source is None else row
@@ -245,7 +248,7 @@ class Grid:
         return number, point
 
     def _row_of(self, row: int | None, point: Mapping[str, Any]) -> dict[str, Any]:
-        own = {name: point[name] for name in point if name not in ASKED}
+        own = {name: point[name] for name in point if name not in FACTORS}
         if self.source is None or row is None:
             return own
         return {**self.source.row(row), **own}
@@ -253,7 +256,7 @@ class Grid:
     def _request(
         self, point: Mapping[str, Any], values: Mapping[str, Any] | None
     ) -> CompletionRequest:
-        """Make a request; its templates stay as they are without values."""
+        """Make a request; without values its templates are not filled."""
         prompt: Any = point.get("prompt")
         system = point.get("system")
         if values is not None:
@@ -267,26 +270,25 @@ class Grid:
             params={
                 name: value
                 for name, value in point.items()
-                if name in ASKED and name not in skipped
+                if name in FACTORS and name not in skipped
             },
         )
 
     @cached_property
     def templates(self) -> tuple[str, ...]:
-        """What varies and is filled: its templates have columns of their own."""
+        """Which of prompt and system vary and are filled: they get template columns."""
         if self.is_raw:
             return ()
         return tuple(
             name
             for name in ("prompt", "system")
-            if name in self.varied
-            and any(columns_in(each) for each in self._given(name))
+            if name in self.varied and any(map(columns_in, self.values_of(name)))
         )
 
-    def _given(self, name: str) -> Iterator[Any]:
-        for dimension in self.dimensions:
-            if name in dimension.names:
-                yield from (point.get(name) for point in dimension.points)
+    def values_of(self, name: str) -> Iterator[Any]:
+        """Return the values that prompt, system or a parameter takes, without None."""
+        points = (point for each in self.dimensions for point in each.points)
+        return (point[name] for point in points if point.get(name) is not None)
 
     def _columns_in(self, point: Mapping[str, Any]) -> tuple[str, ...]:
         if self.is_raw:
@@ -300,7 +302,7 @@ class Grid:
         values: Mapping[str, Any],
         columns: Sequence[str],
     ) -> dict[str, Any]:
-        own = {name: value for name, value in point.items() if name not in ASKED}
+        own = {name: value for name, value in point.items() if name not in FACTORS}
         templates = {
             f"{name}_template": point.get(name)
             for name in self.templates
@@ -318,7 +320,7 @@ class Grid:
         row: int | None,
         columns: tuple[str, ...],
     ) -> str:
-        own = {name: str(value) for name, value in point.items() if name not in ASKED}
+        own = {name: str(value) for name, value in point.items() if name not in FACTORS}
         if row is None and not columns and not own:
             return request_key_of(request)
         templates = (point.get("prompt"), point.get("system"), *([own] if own else []))
@@ -326,7 +328,7 @@ class Grid:
         return request_key_of(request, templates=templates, n_before=n_before)
 
     def _n_before(self, columns: tuple[str, ...]) -> Mapping[int, int]:
-        """Return how many earlier rows read the same, for rows where some do."""
+        """Return how many earlier rows give the same texts, for rows where some do."""
         if columns not in self._again:
             self._again[columns] = _repeated(self.source, columns)
         return self._again[columns]
@@ -337,12 +339,12 @@ class Grid:
 
 
 class Factors(dict[str, Any]):
-    """The values of a combination, as `where` is told them."""
+    """The values of a combination, as `where` gets them."""
 
     def __missing__(self, name: str) -> object:
         raise ParameterError(
-            f"where looks at {name!r}, which no combination has."
-            f"{did_you_mean(str(name), self)} There are {', '.join(self)}.",
+            f"where uses {name!r}, which is not in the combinations."
+            f"{did_you_mean(str(name), self)} They have {', '.join(self)}.",
             param="where",
         )
 
@@ -351,12 +353,12 @@ def keep(grid: Grid, where: Where) -> Sequence[int]:
     """Return the numbers of the combinations that `where` keeps.
 
     Raises:
-        ParameterError: It looks at a name that a combination has not, or it is no
-            function. What it raises itself is left, with the combination as a note.
+        ParameterError: It is not a function, or uses a name that does not exist. Its
+            own errors are raised unchanged, with the combination as a note.
     """
     if not callable(where):
         raise ParameterError(
-            f"where is {type(where).__name__}; give a function that is told a "
+            f"where is {type(where).__name__}; give a function that takes a "
             "combination, such as lambda c: c['temperature'] < 1.",
             param="where",
         )
@@ -370,13 +372,9 @@ def _is_kept(grid: Grid, at: int, where: Where) -> bool:
     except SvcError:
         raise
     except Exception as problem:  # the user's own, which stays what it is
-        told = ", ".join(f"{name}={_brief(value)}" for name, value in factors.items())
-        problem.add_note(f"where was told the combination {told}; nothing was sent.")
+        shown = ", ".join(f"{name}={short(value)}" for name, value in factors.items())
+        problem.add_note(f"This was the combination {shown}; nothing was sent.")
         raise
-
-
-def _brief(value: object) -> str:
-    return shorten(repr(value), _SHOWN_CHARS, placeholder="...")
 
 
 def _repeated(source: Source | None, columns: Sequence[str]) -> Mapping[int, int]:

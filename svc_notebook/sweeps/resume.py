@@ -1,8 +1,7 @@
-"""Where a run stands: what the ledger has of its trials, and what is still missing.
+"""What the ledger has of a run's trials, and which of them are still to be sent.
 
-Rules: pure; a trial that failed is not missing, since asking it again is the user's
-choice; one that was interrupted, refused for a limit or for a bad key is; exchanges
-of other grids or other places are never taken for this one's.
+A trial that failed counts as settled, because sending it again is the user's choice.
+One that was interrupted or refused, for a rate limit or for its key, does not.
 """
 
 from collections import Counter
@@ -18,14 +17,21 @@ from svc_notebook.ledger.reply_columns import Reply, RowStatus, to_replies
 from svc_notebook.service.fault import UNAUTHORIZED
 from svc_notebook.settings import Settings
 
-from .dimensions import ASKED, short
+from .dimensions import FACTORS, short
 from .grid import Grid, Trial
 
 TrialKey = tuple[str, int]
 
 
+class TrialFailure(NamedTuple):
+    """Why a trial has no reply; the ledger may have no exchange that says it."""
+
+    failure: Failure
+    model: str
+
+
 def origin_of(trial: Trial, run_id: str, *, origin: OriginKind = "sweep") -> Origin:
-    """Return who asks, for the exchange of a trial."""
+    """Return the origin of a trial's exchange."""
     return Origin(
         kind=origin,
         run=run_id,
@@ -36,17 +42,14 @@ def origin_of(trial: Trial, run_id: str, *, origin: OriginKind = "sweep") -> Ori
 
 
 def key_of(exchange: Exchange) -> TrialKey:
-    """Return which trial an exchange is of."""
+    """Return the key of the trial that an exchange belongs to."""
     return exchange.origin.request_key or "", exchange.origin.repeat or 0
 
 
 def by_trial(exchanges: Iterable[Exchange]) -> dict[TrialKey, Exchange]:
-    """Return the exchange that stands for each trial.
+    """Return each trial's newest good exchange, or else its newest.
 
-    That is the newest good one, or else the newest.
-
-    Args:
-        exchanges: Of one run, oldest first.
+    The exchanges are of one run, oldest first.
     """
     found: dict[TrialKey, Exchange] = {}
     for exchange in exchanges:
@@ -55,15 +58,6 @@ def by_trial(exchanges: Iterable[Exchange]) -> dict[TrialKey, Exchange]:
         if before is None or before.status != "ok" or exchange.status == "ok":
             found[key] = exchange
     return found
-
-
-def plan_rows(
-    grid: Grid, run_id: str, *, origin: OriginKind = "sweep"
-) -> Iterator[Reply]:
-    """Return a row a trial, as planned."""
-    for trial in grid:
-        columns = grid.source_columns(trial)
-        yield _bare(trial, run_id, "planned", columns=columns, origin=origin)
 
 
 def reply_rows(
@@ -75,15 +69,15 @@ def reply_rows(
     is_begun: bool,
     origin: OriginKind = "sweep",
 ) -> Iterator[Reply]:
-    """Return the rows of all trials: their choices, or why there are none.
+    """Return the rows of all trials: their choices, or the reason why there are none.
 
     Args:
         grid: In the order of the plan.
         found: The exchange of each trial that has one.
         run_id: For rows without an exchange.
         failures: Of trials that failed before anything was sent.
-        is_begun: Whether the run has begun, so that what is missing is not_run.
-        origin: Who asks, likewise.
+        is_begun: Whether missing trials are `not_run`, and not `planned`.
+        origin: For rows without an exchange.
     """
     missing: RowStatus = "not_run" if is_begun else "planned"
     for trial in grid:
@@ -92,14 +86,13 @@ def reply_rows(
         if exchange is not None:
             yield from _with_columns(exchange, columns)
         else:
-            status = missing if failure is None else "error"
-            yield _bare(
-                trial,
-                run_id,
-                status,
+            plain = origin_of(trial, run_id, origin=origin)
+            yield Reply(
+                request=trial.request,
+                origin=replace(plain, columns=columns),
+                status=missing if failure is None else "error",
                 failure=failure,
-                columns=columns,
-                origin=origin,
+                est_prompt_tokens=trial.est_prompt_tokens,
             )
 
 
@@ -112,146 +105,80 @@ def _with_columns(exchange: Exchange, columns: dict[str, Any]) -> Iterator[Reply
         )
 
 
-def _bare(
-    trial: Trial,
-    run_id: str,
-    status: RowStatus,
-    *,
-    columns: dict[str, Any],
-    origin: OriginKind,
-    failure: Failure | None = None,
-) -> Reply:
-    return Reply(
-        request=trial.request,
-        origin=replace(origin_of(trial, run_id, origin=origin), columns=columns),
-        status=status,
-        failure=failure,
-        est_prompt_tokens=trial.est_prompt_tokens,
-    )
-
-
-_SHOWN = 4
 Mark = Literal["ok", "error", "cancelled", "missing"]
 
 
-class Known(NamedTuple):
-    """What is known of a trial that was asked."""
+class TrialStatus(NamedTuple):
+    """How a trial that was sent has ended."""
 
     mark: Mark
     model: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where requests go: an address, or an emulator, whose address changes."""
+
+    url: str
+    is_emulated: bool = False
+
+    def is_other(self, settings: Settings) -> bool:
+        """Say whether the settings point to another one."""
+        if self.is_emulated and settings.is_emulated:
+            return False
+        return settings.base_url != self.url
+
+
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RunStatus:
     """What is known of a run, trial by trial.
 
     Attributes:
-        known: What became of each trial that was asked.
-        place: Where the first of them was asked; None if none was.
+        trials: The status of each trial that was sent.
+        endpoint: Where the first of them was sent; None if none was.
     """
 
-    known: Mapping[TrialKey, Known] = field(default_factory=dict)
-    place: "Place | None" = None
+    trials: Mapping[TrialKey, TrialStatus] = field(default_factory=dict)
+    endpoint: Endpoint | None = None
 
     @property
     def counts(self) -> Counter[str]:
         """How many trials of each mark there are."""
-        return Counter(each.mark for each in self.known.values())
+        return Counter(each.mark for each in self.trials.values())
 
     def settled(self, *, is_retried: bool = False) -> Mapping[TrialKey, str]:
-        """Return the trials that are not asked again, each with its model.
-
-        Args:
-            is_retried: Whether those that failed are asked again.
-        """
+        """Return the trials that are not sent again, each with its model."""
         settled = {"ok"} if is_retried else {"ok", "error"}
         return {
-            key: each.model for key, each in self.known.items() if each.mark in settled
+            key: each.model for key, each in self.trials.items() if each.mark in settled
         }
 
-    def noting(self, notes: Mapping[TrialKey, Known]) -> "Standing":
-        """Return what is known with what failed before anything was sent."""
-        return Standing({**notes, **self.known}, self.place)
+    def with_failures(self, failures: Mapping[TrialKey, TrialFailure]) -> "RunStatus":
+        """Add trials that failed before anything was sent.
+
+        A trial whose last failure was a rate limit is still missing.
+        """
+        unsent = {
+            key: TrialStatus("error", each.model)
+            for key, each in failures.items()
+            if each.failure.type != "RateLimitError"
+        }
+        return RunStatus({**unsent, **self.trials}, self.endpoint)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where requests go: an address, or an emulator, whose address changes."""
-
-    endpoint: str
-    is_emulated: bool = False
-
-    def is_other(self, settings: Settings) -> bool:
-        """Say whether the settings lead somewhere else."""
-        if self.is_emulated and settings.is_emulated:
-            return False
-        return settings.base_url != self.endpoint
-
-
-def standing_of(exchanges: Iterable[Exchange]) -> Standing:
-    """Read where a run stands.
-
-    Args:
-        exchanges: Of the run, oldest first; their texts are not looked at.
-    """
-    known: dict[TrialKey, Known] = {}
-    place = None
+def status_of(exchanges: Iterable[Exchange]) -> RunStatus:
+    """Return the status of a run from its exchanges, oldest first."""
+    trials: dict[TrialKey, TrialStatus] = {}
+    endpoint = None
     for exchange in exchanges:
-        place = place or Place(
-            endpoint=exchange.endpoint, is_emulated=exchange.is_emulated
+        endpoint = endpoint or Endpoint(
+            url=exchange.endpoint, is_emulated=exchange.is_emulated
         )
         key = key_of(exchange)
-        before = known.get(key)
+        before = trials.get(key)
         if before is None or before.mark != "ok":
-            known[key] = Known(_mark(exchange), exchange.request.model)
-    return Standing(known, place)
-
-
-def check_place(place: Place | None, settings: Settings, *, n_todo: int) -> None:
-    """Refuse to ask the rest of a run somewhere else.
-
-    Args:
-        place: Where it was begun; None if nowhere.
-        settings: Where requests go now.
-        n_todo: How many requests are missing.
-
-    Raises:
-        SettingsError: It was begun at another address.
-    """
-    if place is not None and place.is_other(settings):
-        raise SettingsError(
-            f"This run was begun at {place.endpoint}, {n_todo} of its requests are "
-            f"missing, and requests now go to {settings.base_url}: its replies would "
-            "be mixed. Nothing was sent. Go back to that address (SVC_BASE_URL, or "
-            "use(...)), or plan the sweep under another name. What it has can be "
-            "read: replies_df()."
-        )
-
-
-def check_same_grid(grid: Grid, name: str, exchanges: Iterable[Exchange]) -> None:
-    """Refuse a grid that lacks what a run of this name has asked.
-
-    Args:
-        grid: Planned now; it may have more trials than were asked.
-        name: Of the run.
-        exchanges: What was asked under it.
-
-    Raises:
-        ParameterError: Some of it is not in the grid; what differs is named.
-    """
-    asked = {key_of(exchange): exchange for exchange in exchanges}
-    if not asked:
-        return
-    for trial in grid:
-        asked.pop(trial.key, None)
-    if not asked:
-        return
-    raise ParameterError(
-        f"A run called {name!r} asked {len(asked)} requests that this grid has not: "
-        f"{_difference(grid, list(asked.values()))}. Nothing was sent. Give another "
-        "name, or the same grid, or a larger one that holds it.",
-        param="name",
-    )
+            trials[key] = TrialStatus(_mark(exchange), exchange.request.model)
+    return RunStatus(trials, endpoint)
 
 
 def _mark(exchange: Exchange) -> Mark:
@@ -263,8 +190,45 @@ def _mark(exchange: Exchange) -> Mark:
     return "missing" if is_refused or is_key else "error"
 
 
+def check_endpoint(
+    endpoint: Endpoint | None, settings: Settings, *, n_todo: int
+) -> None:
+    """Raise SettingsError if the rest of a run would go to another address."""
+    if endpoint is not None and endpoint.is_other(settings):
+        raise SettingsError(
+            f"This run was begun at {endpoint.url} and {n_todo} of its requests are "
+            f"missing, but requests now go to {settings.base_url}. That would mix the "
+            "replies of two services, so nothing was sent. Switch back to the first "
+            "address (SVC_BASE_URL, or use(...)), or plan the sweep under another "
+            "name. The replies it has are in replies_df()."
+        )
+
+
+def check_same_grid(grid: Grid, name: str, exchanges: Iterable[Exchange]) -> None:
+    """Raise ParameterError if a run of this name has trials that the grid lacks.
+
+    The grid may have more trials than were sent. The message says what differs.
+    """
+    sent = {key_of(exchange): exchange for exchange in exchanges}
+    if not sent:
+        return
+    for trial in grid:
+        sent.pop(trial.key, None)
+    if not sent:
+        return
+    raise ParameterError(
+        f"The run {name!r} already has {len(sent)} requests that are not in this plan: "
+        f"{_difference(grid, list(sent.values()))}. Nothing was sent. Give another "
+        "name, or plan all that the run has; a plan may add to it.",
+        param="name",
+    )
+
+
+_SHOWN = 4
+
+
 def _difference(grid: Grid, strays: list[Exchange]) -> str:
-    """Say which values were asked that the grid has not."""
+    """Return the values in these exchanges that the grid does not have."""
     mine: dict[str, set[str]] = {}
     for trial in grid:
         for name, value in _values(trial.request, trial.repeat):
@@ -286,7 +250,7 @@ def _difference(grid: Grid, strays: list[Exchange]) -> str:
 def _values(request: object, repeat: int) -> Iterable[tuple[str, str]]:
     params = getattr(request, "params", {})
     yield "repeat", str(repeat)
-    for name in ASKED:
+    for name in FACTORS:
         value = params.get(name) if name in params else getattr(request, name, None)
         if isinstance(value, float) and value.is_integer():
             value = int(value)

@@ -1,88 +1,113 @@
-"""The run: a grid asked once, and what came of it.
-
-What it is not: it keeps no replies; they are read from the ledger (see `readings`),
-so that a run that was killed or interrupted has lost nothing. Rules: nothing is sent
-before it is run; a failure is a row, and only what makes all further asking vain ends
-a run; running again asks what is missing, never what is there, and what failed only
-when that is asked for.
-"""
+"""A run: the plan of a sweep, its requests once they are sent, and its replies."""
 
 import sys
-import time
 from collections import Counter
-from collections.abc import Generator
-from datetime import datetime
-from typing import Any, Self
+from collections.abc import Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 from svc_notebook.client.attempts import Watch
+from svc_notebook.display.comparison import Comparison
 from svc_notebook.display.markup import to_terminal
-from svc_notebook.display.progress import Bars, watched
 from svc_notebook.errors import LedgerError
+from svc_notebook.ledger.reply_columns import Reply
+from svc_notebook.session import Session
 
-from .describe import Told, n_by_model, parts, tell
-from .execution import Going, Tick
-from .resume import Standing
-from .run_state import Beginning
+from .describe import RunDescription, Size, headline, plan_lines
+from .execution import Execution, RunTask, SendOptions, Tick
+from .resume import RunStatus
+from .run_view import RunPlan, RunView
 from .trial_runner import Show
+
+if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
+    import pandas as pd
 
 READ = ".replies_df(), .summary_df(), .compare()"
 
 
-class Run(Beginning):
+class Run:
     """A sweep: its plan, and after `run()` its replies.
 
-    Shown in a trial it says what will be asked and what became of it. `await run` asks
-    like `run()` and leaves the kernel's loop free.
+    Displaying a run shows the number of requests, a range of tokens and cost, the
+    expected duration with the limit that determines it, and warnings; later how the
+    requests ended and what can be done next. Planning sends nothing. A run under a
+    name continues where it ended, also after a restart: only missing requests are
+    sent, and a complete run is never sent again.
+
+    Models are asked side by side, each within its limits (doc: Rate limits per
+    model). A request that fails is a row of `replies_df`; only an error that no
+    further request could avoid ends the run. The first interrupt sends nothing more
+    and keeps the replies of the next seconds, the second one cancels. `await run` does
+    what `run()` does without blocking the event loop.
+
+    Args:
+        plan: What is sent.
+        session: Whose settings, key and ledger are used.
 
     Attributes:
+        grid: The trials.
+        name: As given, or None.
+        run_id: Marks its exchanges in the ledger: the column `run`.
+        seed: Of the order in which requests are sent.
+        origin: Where it was planned: by a sweep, a magic or a frame.
+        prices: The price table for costs, if there is one.
         in_flight: Most requests in flight for one model; by its limit if None.
-        confirm_above: Ask before sending more requests than this; never if None.
+        confirm_above: Ask the user before sending more requests; never if None.
         is_reusing: Whether the ledger may answer identical requests.
-        others: As in `Readings`.
+
+    Raises:
+        ParameterError: A run of this name has requests that are not in the plan.
+        LedgerError: It has a name and the ledger cannot be read.
     """
 
-    _said_in: int | None = None
-    """The trial that said why nothing was answered, which need not show it again."""
+    def __init__(self, plan: RunPlan, *, session: Session) -> None:
+        self.grid = plan.grid
+        self.name = plan.name
+        self.run_id = plan.run_id
+        self.seed = plan.seed
+        self.origin = plan.origin
+        self.prices = plan.prices
+        self.in_flight: int | None = None
+        self.confirm_above: int | None = None
+        self.is_reusing = False
+        self._view = RunView(plan)
+        self._execution = Execution(self._view, session=session)
+        self._explained_in: int | None = None  # the cell that printed all reasons
+        if plan.name is not None:
+            self._execution.bind()
+
+    def __len__(self) -> int:
+        return len(self.grid)
 
     def run(self, *, watch: Watch | None = None) -> Self:
-        """Ask what is missing, and wait for the end.
+        """Send what is missing, and wait for the end.
 
-        Models are asked side by side, each within its limits (doc: Rate limits per
-        model). The first interrupt sends nothing more and keeps what comes within
-        seconds, the second cancels; running again goes on with what is missing. What
-        failed is left as it is: see `retry`.
+        Failed requests are not sent again; see `retry`.
 
         Args:
-            watch: Told about each wait, for a limit or for another try. If None, a
-                model that refuses requests for a minute or more is told on stderr.
-
-        Returns:
-            The run itself; a request that failed is a row of `replies_df`.
-
-        Raises:
-            ConfigError: The API key or the base address is missing.
-            ParameterError: Another kernel is asking the run of this name.
-            SettingsError: Something is missing, and it was begun at another address.
-            LedgerError: Replies cannot be kept; what was kept before is safe, and
-                what came is in hand and kept when it is run again.
-            AuthError: The key is invalid (401), so no request can succeed.
-            SvcError: Every model was given up after failures in a row; this is one.
-        """
-        return self._wait(watch=watch)
-
-    def retry(self, *, watch: Watch | None = None) -> Self:
-        """Ask what failed, and what is missing, and wait for the end.
-
-        Args:
-            watch: As for `run`.
+            watch: Called before each wait, for a limit or another try. If None, waits
+                of a minute or more are announced on stderr.
 
         Returns:
             The run itself.
 
         Raises:
-            SvcError: As for `run`.
+            ConfigError: The API key or the base address is missing.
+            ParameterError: Another kernel is sending the run of this name.
+            SettingsError: Requests are missing, and it was begun at another address.
+            LedgerError: Replies cannot be kept. None is lost: they are kept when the
+                run is continued.
+            AuthError: The key is invalid (401), so no request can succeed.
+            SvcError: Every model was given up after many failures in a row; this is
+                one of them.
         """
-        return self._wait(watch=watch, is_retried=True)
+        self._explain_failure(self._execution.run(self._options(watch=watch)))
+        return self
+
+    def retry(self, *, watch: Watch | None = None) -> Self:
+        """Send what failed and what is missing, and wait; otherwise like `run`."""
+        options = self._options(watch=watch, is_retried=True)
+        self._explain_failure(self._execution.run(options))
+        return self
 
     def start(
         self,
@@ -92,205 +117,276 @@ class Run(Beginning):
         is_retried: bool = False,
         is_drawn: bool = True,
     ) -> Self:
-        """Begin to ask what is missing, and return at once; the kernel stays free.
+        """Begin to send what is missing, and return at once; the kernel stays free.
+
+        Look at the run or its `replies_df` at any time; `wait` waits for the end.
 
         Args:
-            watch: As for `run`.
-            show: Told each piece of a reply as it comes; replies are streamed then,
-                and their usage is estimated.
-            is_retried: Whether to ask what failed, too.
+            watch: Called before each wait, for a limit or another try.
+            show: Called with each piece of a reply. Replies are streamed then, and
+                their usage is estimated.
+            is_retried: Whether failed requests are sent again.
             is_drawn: Whether to show progress, where that is possible.
 
         Returns:
-            The run itself: look at it, or at `replies_df`, at any time; `wait` for
-            its end.
+            The run itself.
 
         Raises:
-            ConfigError: The API key or the base address is missing.
-            ParameterError: Another kernel is asking the run of this name.
-            LedgerError: Replies cannot be kept.
-            SettingsError: Something is missing, and it was begun at another address.
+            SvcError: It cannot begin; see `run`.
         """
-        with self._lock:
-            if not self.is_running:
-                bars = Bars(watched(self._session.settings.display))
-                # a terminal's line is the user's while they type
-                is_drawn = is_drawn and not sys.stderr.isatty()
-                self._going = self._begin(
-                    watch=watch,
-                    show=show,
-                    is_retried=is_retried,
-                    tick=(lambda: self._draw(bars)) if is_drawn else None,
-                )
-                if is_drawn:
-                    self._draw(bars)
+        options = self._options(watch=watch, show=show, is_retried=is_retried)
+        self._execution.start(options, is_drawn=is_drawn)
         return self
 
     def wait(self, *, tick: Tick = lambda: None) -> Self:
-        """Wait for the end of what `start` began; it is raised if it ended early.
+        """Wait for the end of what `start` began; raises the error that ended it.
 
         Args:
             tick: Called again and again, on this thread.
-
-        Raises:
-            SvcError: As for `run`.
         """
-        if self._going is not None:
-            self._going.wait(tick)
+        if (task := self._execution.task) is not None:
+            task.wait(tick)
         return self
 
     def pause(self) -> Self:
-        """Send nothing more until `resume`; what is in flight comes to its end."""
-        if self._going is not None:
-            self._going.scheduler.pause()
+        """Send nothing more until `resume`; requests in flight are completed."""
+        if (task := self._execution.task) is not None:
+            task.scheduler.pause()
         return self
 
     def resume(self) -> Self:
-        """Go on after `pause`."""
-        if self._going is not None:
-            self._going.scheduler.resume()
+        """Continue after `pause`."""
+        if (task := self._execution.task) is not None:
+            task.scheduler.resume()
         return self
 
     def cancel(self) -> Self:
-        """Stop what is running; replies that had come are kept."""
-        if self._going is not None and not self._going.is_over:
-            self._going.stop()
+        """Stop sending; the replies so far are kept."""
+        if (task := self._execution.task) is not None and not task.is_over:
+            task.stop()
         return self
 
     @property
     def is_running(self) -> bool:
-        """Whether it is being asked now."""
-        return self._going is not None and not self._going.is_over
+        """Whether requests are being sent."""
+        return self._execution.is_running
 
     @property
     def error(self) -> BaseException | None:
-        """What ended the last go early; None if nothing did."""
-        return self._going.error if self._going is not None else None
+        """The error that ended sending early the last time; None if there is none."""
+        task = self._execution.task
+        return None if task is None else task.error
+
+    @property
+    def size(self) -> Size:
+        """How large the plan is: requests, tokens, cost."""
+        return self._view.size
+
+    @property
+    def n_todo(self) -> int:
+        """How many requests `run` would send."""
+        return len(self) - len(self._view.status().settled())
+
+    @property
+    def n_failed(self) -> int:
+        """How many requests failed; `retry` would send these too."""
+        return self._view.status().counts["error"]
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why requests failed, each reason with its count."""
+        return self._view.reasons()
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """All that is needed to repeat the run, as JSON values; never a key."""
+        return self._view.manifest()
+
+    def replies(self) -> Iterator[Reply]:
+        """Return the rows of `replies_df`, one by one."""
+        return self._view.replies()
+
+    def plan_df(self) -> "pd.DataFrame":
+        """List what is planned.
+
+        Returns:
+            One row for each request, in the order of the plan, with the columns of
+            `replies_df`; the status is `planned` throughout.
+        """
+        return self._view.plan_df()
+
+    def replies_df(self) -> "pd.DataFrame":
+        """List the replies, and the requests without one; also while the run goes on.
+
+        Returns:
+            One row for each choice, in the order of the plan, with the columns of
+            `svc.replies_df`. After `prompt` come the columns of the rows given, with
+            their own dtypes: `row` (the position, from 0), the index if it is more
+            than a count, and all others. A request without an answer has one row,
+            whose status says why: error, cancelled, not_run, or planned before the
+            first run.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+        """
+        return self._view.replies_df()
+
+    def usage_df(
+        self,
+        *,
+        by: str | Sequence[str] = ("model",),
+        include_emulated: bool = False,
+        include_reused: bool = False,
+    ) -> "pd.DataFrame":
+        """Sum up what the run used, including failed and repeated requests.
+
+        Args:
+            by: Columns of `replies_df` to group by, including those of the rows.
+            include_emulated: Count the emulator's answers too; they cost nothing.
+            include_reused: Count answers from the ledger or a file too.
+
+        Returns:
+            One row for each group; reported and estimated tokens are separate columns.
+
+        Raises:
+            ParameterError: `by` names a column that does not exist.
+            LedgerError: The ledger cannot be read.
+        """
+        return self._view.usage_df(
+            by=by, include_emulated=include_emulated, include_reused=include_reused
+        )
+
+    def summary_df(self, by: str | Sequence[str] | None = None) -> "pd.DataFrame":
+        """Sum up the trials by what varies.
+
+        Args:
+            by: Columns of `replies_df` to group by, including those of the rows; what
+                varies if None.
+
+        Returns:
+            One row for each group, in the order of the plan: its values, counts of
+            trials and replies, reported tokens, and quantiles of latency_s.
+
+        Raises:
+            ParameterError: `by` names a column that does not exist.
+            LedgerError: The ledger cannot be read.
+        """
+        return self._view.summary_df(by)
+
+    def compare(
+        self,
+        *,
+        rows: str | Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
+    ) -> Comparison:
+        """Show replies side by side in a table.
+
+        Args:
+            rows: Columns of `replies_df` whose values become the table's rows; the
+                prompt, or what fills it, if None. A name that the rows given have
+                too, such as `text`, means their column.
+            columns: Columns whose values become the table's columns; what else varies
+                if None.
+
+        Returns:
+            A table that displays itself, escaped; long texts are shortened, and what
+            does not fit is counted.
+
+        Raises:
+            ParameterError: A column does not exist.
+            LedgerError: The ledger cannot be read.
+        """
+        return self._view.compare(rows=rows, columns=columns)
 
     def __await__(self) -> Generator[Any, None, Self]:
-        return self._until_over().__await__()
+        return self._run_async().__await__()
 
     def __repr__(self) -> str:
-        return self._told().text
+        return self._describe().text
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
-        is_said = self._said_in is not None and self._said_in == _trial_number()
-        return self._told(is_said=is_said).bundle()
+        cell = self._explained_in
+        is_explained = cell is not None and cell == _cell_number()
+        return self._describe(with_reasons=not is_explained).bundle()
 
-    def _wait(self, *, watch: Watch | None, is_retried: bool = False) -> Self:
-        while going := self._gone(watch=watch, is_retried=is_retried):
-            going.scheduler.resume()
-            self._wait_for(going)
-            if self._is_own:
-                self._say_if_vain(going)
-                break
+    async def _run_async(self) -> Self:
+        self._explain_failure(await self._execution.run_async(self._options()))
         return self
 
-    def _wait_for(self, going: Going) -> None:
-        bars = Bars(watched(self._session.settings.display))
-        try:
-            going.wait(lambda: self._draw(bars))
-        finally:
-            self._draw(bars, is_last=True)
-
-    async def _until_over(self) -> Self:
-        while going := self._gone():
-            await self._until_over_of(going)
-            if self._is_own:
-                self._say_if_vain(going)
-                break
-        return self
-
-    async def _until_over_of(self, going: Going) -> None:
-        bars = Bars(watched(self._session.settings.display))
-        try:
-            await going.until_over(lambda: self._draw(bars))
-        finally:
-            self._draw(bars, is_last=True)
-
-    def _gone(
-        self, *, watch: Watch | None = None, is_retried: bool = False
-    ) -> Going | None:
-        """Return the go that is on, or begin one; None if there is nothing to ask."""
-        with self._lock:
-            if not self.is_running:
-                self._going = self._begin(watch=watch, is_retried=is_retried)
-            return self._going
-
-    def _draw(self, bars: Bars, *, is_last: bool = False) -> None:
-        going = self._going
-        if going is None:
-            return
-        scheduler = going.scheduler
-        shown = parts(
-            scheduler.queues,
-            now_s=time.monotonic(),
-            now_at=datetime.now().astimezone(),
-            is_paused=scheduler.is_paused,
-            is_stopped=scheduler.is_over,
+    def _options(
+        self,
+        *,
+        watch: Watch | None = None,
+        show: Show | None = None,
+        is_retried: bool = False,
+    ) -> SendOptions:
+        return SendOptions(
+            in_flight=self.in_flight,
+            confirm_above=self.confirm_above,
+            is_reusing=self.is_reusing,
+            is_retried=is_retried,
+            watch=watch,
+            show=show,
         )
-        bars.show(shown, is_last=is_last or going.is_over)
 
-    def _told(self, *, is_said: bool = False) -> Told:
+    def _describe(self, *, with_reasons: bool = True) -> RunDescription:
         try:
-            standing = self._standing()
-            is_told = standing.counts["error"] and not is_said
-            reasons = self.reasons if is_told else []
+            status = self._view.status()
+            is_wanted = with_reasons and status.counts["error"]
+            reasons = self.reasons if is_wanted else []
         except LedgerError as problem:
-            return Told(name=self.name, head=f"its ledger cannot be read. {problem}")
-        return tell(
-            self.grid,
-            standing.counts,
+            head = f"its ledger cannot be read. {problem}"
+            return RunDescription(name=self.name, head=head)
+        n_settled = Counter(status.settled().values())
+        n_left = {
+            model: n - n_settled[model] for model, n in self.grid.n_by_model.items()
+        }
+        lines = plan_lines(self.grid, size=self.size, n_left=n_left)
+        if self.is_running:
+            lines = [line for line in lines if line[0] == "time"]
+        return RunDescription(
             name=self.name,
-            size=self.size,
-            is_begun=self._ledger is not None,
-            n_left=self._n_left(standing),
-            reasons=reasons,
-            is_running=self.is_running,
-            steps=self._next_steps(standing),
+            head=headline(self.grid, status.counts, is_begun=self._view.is_begun),
+            lines=[*(("failed", reason) for reason in reasons), *lines],
+            footer=" · ".join(self._next_steps(status)),
         )
 
-    def _n_left(self, standing: Standing) -> dict[str, int]:
-        n_settled = Counter(standing.settled().values())
-        return {
-            model: n - n_settled[model] for model, n in n_by_model(self.grid).items()
-        }
-
-    def _next_steps(self, standing: Standing) -> list[str]:
-        if self._going is not None and self.is_running:
-            if self._going.scheduler.is_paused:
-                return ["paused; .resume() goes on, .cancel() stops it"]
+    def _next_steps(self, status: RunStatus) -> list[str]:
+        task = self._execution.task
+        if task is not None and not task.is_over:
+            if task.scheduler.is_paused:
+                return ["paused; .resume() continues, .cancel() stops it"]
             return ["running; .pause(), .cancel(), .replies_df() at any time"]
-        n_todo = len(self.grid) - len(standing.settled())
-        steps = [".run() asks what is missing"] if n_todo else [READ]
-        if n_failed := standing.counts["error"]:
-            steps.append(f".retry() asks the {n_failed} that failed again")
-        queues = self._going.scheduler.queues if self._going is not None else ()
+        n_todo = len(self) - len(status.settled())
+        steps = [".run() sends what is missing"] if n_todo else [READ]
+        if n_failed := status.counts["error"]:
+            steps.append(f".retry() sends the {n_failed} that failed again")
         given_up = [
             f"{queue.model} was given up: {type(queue.given_up).__name__}"
-            for queue in queues
+            for queue in (task.scheduler.queues if task is not None else ())
             if queue.given_up
         ]
         return [*steps, *given_up]
 
-    def _say_if_vain(self, going: Going) -> None:
-        """Say why, if a go has ended and nothing of it was answered."""
-        n_ok = sum(queue.n_ok for queue in going.scheduler.queues)
-        n_failed = sum(queue.n_failed for queue in going.scheduler.queues)
-        if n_ok or not n_failed or self.origin != "sweep":
+    def _explain_failure(self, task: RunTask | None) -> None:
+        """Print the reasons if every request of a task failed."""
+        if task is None or self.origin != "sweep":
             return
-        self._said_in = _trial_number()
+        n_failed = sum(queue.n_failed for queue in task.scheduler.queues)
+        if not n_failed or any(queue.n_ok for queue in task.scheduler.queues):
+            return
+        self._explained_in = _cell_number()
         reasons = "".join(f"\n  {each}" for each in self.reasons)
         sys.stderr.write(
             to_terminal(
-                f"Nothing was answered; requests that failed: {n_failed}{reasons}\n"
-                "When that is mended, retry() asks them again.\n"
+                f"No request succeeded; {n_failed} failed:{reasons}\n"
+                "Fix this, then call retry().\n"
             )
         )
 
 
-def _trial_number() -> int | None:
-    """Return the number of the trial or line that runs; None outside of IPython."""
+def _cell_number() -> int | None:
+    """Return the number of the cell or line that runs; None outside of IPython."""
     module = sys.modules.get("IPython")
     shell = module.get_ipython() if module else None
     return None if shell is None else int(shell.execution_count)

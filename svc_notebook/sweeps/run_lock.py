@@ -1,10 +1,8 @@
-"""The claim on a run: who asks it now, so that two kernels do not pay for it twice.
+"""The lock on a run, so that two kernels do not send, and pay for, the same requests.
 
-A file beside the ledger is locked while a named run is asked. What it is not: a
-record; the file says who holds it, and nothing of what is asked. Rules: the lock is
-the operating system's, so that it is let go when its holder dies, however it dies; it
-reaches as far as the locks that SQLite itself needs, network homes included; where
-files cannot be locked a run goes on without.
+A file beside the ledger is locked while a named run is sent. The operating system
+releases the lock when its holder ends, however it ends. Where files cannot be locked a
+run goes on without. The file says who holds the lock, and nothing about the requests.
 """
 
 import json
@@ -26,63 +24,61 @@ from svc_notebook.ledger.store import Ledger
 MEMORY = ":memory:"
 _MAX_BYTES = 1000
 
-Place = tuple[int, str]
+LockKey = tuple[int, str]
+"""This process, and the file or the ledger in memory with the run."""
 
 
 @dataclass(slots=True)
-class Claim:
-    """A claim that is held, by this kernel; `release` it when the run has ended.
+class RunLock:
+    """A lock that this kernel holds; `release` it when the run has ended.
 
     Attributes:
-        place: This process and what it claims.
+        key: Which process holds it, on what.
         path: The locked file; None if there is none.
         fd: The open file that holds the lock.
-        going: What asks, as soon as it does.
+        task: What sends the run's requests, once it has begun.
     """
 
-    place: Place
+    key: LockKey
     path: Path | None = None
     fd: int | None = None
-    going: Any = None
+    task: Any = None
 
     def release(self) -> None:
-        """Let go; again changes nothing."""
-        with _lock:
-            if _held.get(self.place) is self:
-                del _held[self.place]
+        """Let go; doing so again changes nothing."""
+        with _guard:
+            if _held.get(self.key) is self:
+                del _held[self.key]
             fd, self.fd = self.fd, None
-        if fd is not None and self.place[0] == os.getpid():
+        if fd is not None and self.key[0] == os.getpid():
             with suppress(OSError):
                 if self.path is not None:
                     self.path.unlink()
                 os.close(fd)
 
 
-_held: dict[Place, Claim] = {}
-_lock = Lock()
+_held: dict[LockKey, RunLock] = {}
+_guard = Lock()
 
 
-def held_here(ledger: Ledger, run_id: str) -> Claim | None:
-    """Return the claim on a run if this kernel holds it."""
-    return _held.get(_place(ledger, run_id))
+def held_here(ledger: Ledger, run_id: str) -> RunLock | None:
+    """Return the lock on a run if this kernel holds it."""
+    return _held.get(_key(ledger, run_id))
 
 
-def claim(ledger: Ledger, run_id: str, *, is_named: bool = True) -> Claim:
-    """Claim a run for this kernel, which holds no claim on it.
+def lock_run(ledger: Ledger, run_id: str, *, is_named: bool = True) -> RunLock:
+    """Lock a run that this kernel has not locked.
 
-    Args:
-        ledger: Where its replies are kept.
-        run_id: Its name.
-        is_named: Whether other kernels can mean it, too.
+    A run without a name needs no file: no other kernel can mean it.
 
     Raises:
-        ParameterError: Another kernel is asking it; it is named.
+        ParameterError: Another kernel holds the lock; the message says which.
     """
-    found = Claim(_place(ledger, run_id))
-    with _lock:
-        if found.place in _held:  # of another thread; a second lock would free both
+    found = RunLock(_key(ledger, run_id))
+    with _guard:
+        if found.key in _held:  # of another thread; a second lock would free both
             raise _taken(run_id, _me())
-        _held[found.place] = found
+        _held[found.key] = found
     try:
         if is_named and ledger.path != MEMORY:
             found.path = _path(ledger, run_id)
@@ -93,7 +89,7 @@ def claim(ledger: Ledger, run_id: str, *, is_named: bool = True) -> Claim:
     return found
 
 
-def _place(ledger: Ledger, run_id: str) -> Place:
+def _key(ledger: Ledger, run_id: str) -> LockKey:
     is_shared = ledger.path != MEMORY
     where = str(_path(ledger, run_id)) if is_shared else f"{id(ledger)} {run_id}"
     return os.getpid(), where
@@ -106,11 +102,7 @@ def _path(ledger: Ledger, run_id: str) -> Path:
 
 
 def _locked(path: Path, run_id: str) -> int | None:
-    """Lock a file and write into it who does; None where that is not possible.
-
-    Raises:
-        ParameterError: Somebody else has locked it.
-    """
+    """Lock a file and write the holder into it; None where that is not possible."""
     lock = _lock_of_system()
     while lock is not None:
         try:
@@ -130,7 +122,7 @@ def _locked(path: Path, run_id: str) -> int | None:
             os.truncate(fd, 0)
             os.write(fd, json.dumps(_me()).encode())
             return fd
-        os.close(fd)  # its holder removed it while we took it: once more
+        os.close(fd)  # its holder removed it while we locked it: once more
     return None
 
 
@@ -174,8 +166,8 @@ def _taken(run_id: str, holder: dict[str, object]) -> ParameterError:
         where = "on this machine" if is_here else f"on {holder.get('host')}"
         who += f" (process {holder['pid']} {where}, since {holder.get('since')})"
     return ParameterError(
-        f"The run {run_id!r} is being asked by {who}. Nothing was sent from here, so "
-        "that nothing is paid for twice. replies_df() shows what it has so far; when "
-        "it has ended, or was stopped there, run() asks what is missing.",
+        f"The run {run_id!r} is in progress in {who}. Nothing was sent from here, so "
+        "no request is paid for twice. replies_df() shows the replies so far; when the "
+        "other kernel has ended or stopped the run, run() sends what is missing.",
         param="name",
     )

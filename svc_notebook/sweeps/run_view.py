@@ -1,26 +1,31 @@
-"""What can be read of a run: frames, a comparison, its plan in words.
+"""What can be read of a run: frames, a comparison, its manifest.
 
-What it is not: asking (see `run`). Rules: the ledger is the only record, and is read
-anew each time, so that a frame can be looked at while the run is on; planning reads
-nothing and sends nothing.
+The ledger is the only record and is read each time, so a frame is current while
+requests are being sent.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import platform
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from svc_notebook.display.comparison import Comparison
+import msgspec
+
+from svc_notebook.display.comparison import Comparison, Entry
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange, Failure, OriginKind
-from svc_notebook.ledger.columns import Column
+from svc_notebook.ledger.columns import Column, Scalar
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.reply_columns import Reply
 from svc_notebook.ledger.store import Ledger
+from svc_notebook.service.catalogue import limit_of
 from svc_notebook.service.checks import check_flag
+from svc_notebook.service.chunk import Choice
 
-from .compare import comparison_of
-from .describe import headline, reasons_of
+from .describe import Size, headline, reasons_of, size_of
 from .dimensions import TOOLS
-from .forecast import Size, size_of
 from .grid import Grid
 from .groups import (
     SUMMARY,
@@ -31,193 +36,176 @@ from .groups import (
     reply_columns,
     source_names,
 )
-from .manifest import manifest_of
 from .resume import (
-    Known,
-    Standing,
+    RunStatus,
+    TrialFailure,
     TrialKey,
     by_trial,
-    plan_rows,
     reply_rows,
-    standing_of,
+    status_of,
 )
-from .trial_runner import Note
 
 if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
     import pandas as pd
 
 
-class Readings:
-    """A run as it can be read.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlan:
+    """What a run is going to send.
 
     Attributes:
-        grid: What was planned.
+        grid: Its trials.
         name: As given, or None.
         run_id: Marks its exchanges in the ledger: the column `run`.
-        seed: Of the order of asking.
-        origin: Who asks.
+        seed: Of the order in which requests are sent.
+        origin: Where it was planned: by a sweep, a magic or a frame.
         prices: The price table for costs, if there is one.
-        notes: Why requests have no reply, where the ledger does not say.
     """
 
-    def __init__(
-        self,
-        grid: Grid,
-        *,
-        name: str | None,
-        run_id: str,
-        seed: int,
-        origin: OriginKind = "sweep",
-        prices: Prices | None = None,
-    ) -> None:
-        self.grid = grid
-        self.name = name
-        self.run_id = run_id
-        self.seed = seed
-        self.origin: OriginKind = origin
-        self.prices = prices
-        self.notes: dict[TrialKey, Note] = {}
-        self._ledger: Ledger | None = None
-        self._size: Size | None = None
+    grid: Grid
+    name: str | None
+    run_id: str
+    seed: int
+    origin: OriginKind = "sweep"
+    prices: Prices | None = None
 
-    @property
+
+class RunView:
+    """Reads a run from the ledger.
+
+    Args:
+        plan: Of the run.
+
+    Attributes:
+        ledger: Where the replies are kept; None before anything was sent.
+        failures: Why trials have no reply, where the ledger does not say it.
+    """
+
+    def __init__(self, plan: RunPlan) -> None:
+        self.plan = plan
+        self.grid = plan.grid
+        self.ledger: Ledger | None = None
+        self.failures: dict[TrialKey, TrialFailure] = {}
+
+    @cached_property
     def size(self) -> Size:
-        """How large the plan is: requests, tokens, cost."""
-        if self._size is None:
-            self._size = size_of(self.grid, prices=self.prices)
-        return self._size
+        """How large the plan is."""
+        return size_of(self.grid, prices=self.plan.prices)
 
     @property
-    def n_todo(self) -> int:
-        """How many requests are missing: what `run` would ask.
+    def is_begun(self) -> bool:
+        """Whether anything was sent."""
+        return self.ledger is not None
 
-        Raises:
-            LedgerError: The ledger cannot be read.
-        """
-        return len(self.grid) - len(self._standing().settled())
+    def status(self) -> RunStatus:
+        """Return the status of every trial."""
+        return status_of(self._exchanges(texts=False)).with_failures(self.failures)
 
-    @property
-    def n_failed(self) -> int:
-        """How many requests failed: what `retry` would ask besides.
-
-        Raises:
-            LedgerError: The ledger cannot be read.
-        """
-        return self._standing().counts["error"]
-
-    @property
     def reasons(self) -> list[str]:
-        """Why requests failed: a line an error, with how often it came.
+        """Return why trials have no reply, each reason with its count."""
+        found = by_trial(self._exchanges(texts=False))
+        kept = [
+            each.failure
+            for each in found.values()
+            if each.status == "error" and each.failure is not None
+        ]
+        unsent = [
+            each.failure for key, each in self.failures.items() if key not in found
+        ]
+        return reasons_of([*kept, *unsent])
 
-        Raises:
-            LedgerError: The ledger cannot be read.
-        """
-        return reasons_of(self._failures())
+    def headline(self) -> str:
+        """Return the outcome in one line, also if the ledger cannot be read."""
+        name = f"Run {self.plan.name}: " if self.plan.name else "Run: "
+        try:
+            counts = self.status().counts
+        except LedgerError:
+            return name + "its ledger cannot be read."
+        return name + headline(self.grid, counts, is_begun=self.is_begun)
 
-    @property
     def manifest(self) -> dict[str, Any]:
-        """All that is needed to repeat the run, as JSON values; never a key.
-
-        Raises:
-            LedgerError: The ledger cannot be read.
-        """
-        standing = self._standing()
-        counts = standing.counts
-        counts["not_run"] = len(self.grid) - sum(
+        """Return all that is needed to repeat the run, as JSON values."""
+        plan, grid, status = self.plan, self.grid, self.status()
+        counts = status.counts
+        counts["not_run"] = len(grid) - sum(
             counts[mark] for mark in ("ok", "error", "cancelled")
         )
         counts.pop("missing", None)
-        return manifest_of(
-            self.grid,
-            name=self.name,
-            run_id=self.run_id,
-            seed=self.seed,
-            counts=counts,
-            endpoint=standing.place.endpoint if standing.place else None,
-            prices=self.prices,
-        )
+        rows = grid.source
+        return {
+            "run": plan.run_id,
+            "name": plan.name,
+            "seed": plan.seed,
+            "repeats": grid.repeats,
+            "dimensions": [
+                {
+                    "names": list(each.names),
+                    "points": [_plain(point) for point in each.points],
+                    "is_by_row": each.is_by_row,
+                }
+                for each in grid.dimensions
+            ],
+            "rows": None
+            if rows is None
+            else [_plain(rows.row(at)) for at in range(len(rows))],
+            "kept": None if grid.kept is None else list(grid.kept),
+            "fixed": _fixed(grid),
+            "extra": _plain(grid.extra),
+            "is_raw": grid.is_raw,
+            "n_trials": len(grid),
+            "counts": dict(counts),
+            "endpoint": status.endpoint.url if status.endpoint else None,
+            "limits": {model: _limit(model) for model in grid.n_by_model},
+            "prices": None if plan.prices is None else _plain(asdict(plan.prices)),
+            "versions": {
+                "svc_notebook": version("svc-notebook"),
+                "python": platform.python_version(),
+            },
+        }
+
+    def replies(self) -> Iterator[Reply]:
+        """Return the rows of `replies_df`, one by one."""
+        found = by_trial(self._exchanges(texts=True))
+        failures = {key: each.failure for key, each in self.failures.items()}
+        return self._rows(found, failures, is_begun=self.is_begun)
 
     def plan_df(self) -> "pd.DataFrame":
-        """List what is planned.
-
-        Returns:
-            One row a request, in the order of the plan, with the columns of
-            `replies_df`; status is `planned` throughout.
-        """
-        return self._frame_of(plan_rows(self.grid, self.run_id, origin=self.origin))
+        """Return one row for each trial, as planned."""
+        return self._frame_of(self._rows({}, {}, is_begun=False))
 
     def replies_df(self) -> "pd.DataFrame":
-        """List the replies, and what has none yet; also while the run is on.
-
-        Returns:
-            One row a choice, in the order of the plan, with the columns of
-            `svc.replies_df`. After `prompt` stand `row`, the position of its row in
-            the rows given, from 0; their index, if it is more than a count; and their
-            columns, with the dtypes they have there. A request without an answer has
-            one row, whose status says why: error, cancelled, not_run, or planned
-            before the first run.
-
-        Raises:
-            LedgerError: The ledger cannot be read.
-        """
+        """Return one row for each choice, in the order of the plan."""
         from svc_notebook.ledger.scores import with_scores  # noqa: PLC0415 - pandas
 
-        return with_scores(self._frame_of(self.replies()), self._ledger)
+        return with_scores(self._frame_of(self.replies()), self.ledger)
 
     def usage_df(
         self,
         *,
-        by: str | Sequence[str] = ("model",),
-        include_emulated: bool = False,
-        include_reused: bool = False,
+        by: str | Sequence[str],
+        include_emulated: bool,
+        include_reused: bool,
     ) -> "pd.DataFrame":
-        """Sum up what the run used, failed and repeated requests included.
-
-        Args:
-            by: Columns of `replies_df` to group by, those of the rows included.
-            include_emulated: Count answers of the emulator too; they cost nothing.
-            include_reused: Count answers that were given back from the ledger, or
-                from a file, too.
-
-        Returns:
-            One row a group; reported and estimated tokens stand apart.
-
-        Raises:
-            ParameterError: `by` names what is no column of replies.
-            LedgerError: The ledger cannot be read.
-        """
+        """Return one row for each group of requests."""
         from svc_notebook.ledger.reading import estimates_of  # noqa: PLC0415
 
         from .run_frames import usage_of  # noqa: PLC0415 - loads pandas
 
         check_flag("include_emulated", include_emulated)
         check_flag("include_reused", include_reused)
-        ledger = self._ledger
+        ledger = self.ledger
         return usage_of(
-            self._found(),
+            self._exchanges(texts=True),
             self.grid,
             by=by,
             include_emulated=include_emulated,
             include_reused=include_reused,
             estimates=None if ledger is None else estimates_of(ledger),
-            prices=self.prices,
+            prices=self.plan.prices,
         )
 
-    def summary_df(self, by: str | Sequence[str] | None = None) -> "pd.DataFrame":
-        """Sum up the trials by what varies.
-
-        Args:
-            by: Columns of `replies_df` to group by, those of the rows included; what
-                varies if None.
-
-        Returns:
-            One row a group, in the order of the plan: the columns grouped by, then
-            counts of trials and replies, reported tokens, and quantiles of latency_s.
-
-        Raises:
-            ParameterError: `by` names what is no column of replies.
-            LedgerError: The ledger cannot be read.
-        """
+    def summary_df(self, by: str | Sequence[str] | None) -> "pd.DataFrame":
+        """Return one row for each group of trials."""
         from svc_notebook.ledger.frames import to_frame  # noqa: PLC0415 - loads pandas
 
         from .run_frames import retype  # noqa: PLC0415 - loads pandas
@@ -235,39 +223,37 @@ class Readings:
     def compare(
         self,
         *,
-        rows: str | Sequence[str] | None = None,
-        columns: str | Sequence[str] | None = None,
+        rows: str | Sequence[str] | None,
+        columns: str | Sequence[str] | None,
     ) -> Comparison:
-        """Lay replies side by side.
-
-        Args:
-            rows: Columns of `replies_df` that tell the rows apart; the prompt, or
-                the columns put into it, if None. A name that the source has, too,
-                such as `text`, is the source's.
-            columns: Those that tell the columns apart; what else varies if None.
-
-        Returns:
-            A table that draws itself, static and escaped; long texts are shown by
-            their beginning, and what has no room is counted.
-
-        Raises:
-            ParameterError: A name is no column of replies.
-            LedgerError: The ledger cannot be read.
-        """
+        """Return a table of replies."""
         found = list(self.replies())
         known = self._columns_of(found)
         down = picked(known, self._own(rows) or self._down(), param="rows")
         across = picked(
             known, self._own(columns) or self._across(down), param="columns"
         )
-        title = headline_of(self)
+        title = self.headline()
         return comparison_of(found, rows=down, columns=across, title=title)
 
-    def __len__(self) -> int:
-        return len(self.grid)
+    def _rows(
+        self,
+        found: Mapping[TrialKey, Exchange],
+        failures: Mapping[TrialKey, Failure],
+        *,
+        is_begun: bool,
+    ) -> Iterator[Reply]:
+        return reply_rows(
+            self.grid,
+            found,
+            run_id=self.plan.run_id,
+            failures=failures,
+            is_begun=is_begun,
+            origin=self.plan.origin,
+        )
 
     def _varied(self) -> tuple[str, ...]:
-        """Return the columns that what varies is seen in."""
+        """Return the columns that show what varies."""
         names = []
         for name in self.grid.varied or ("model",):
             is_filled = name in self.grid.templates
@@ -276,24 +262,12 @@ class Readings:
         return tuple(name for name in names if name in known) or ("model",)
 
     def _own(self, names: str | Sequence[str] | None) -> list[str] | None:
-        """Return names with the source's instead of the replies' of the same name."""
+        """Replace names that replies and source share by the source's column."""
         given = [names] if isinstance(names, str) else names
         if not isinstance(given, Sequence):
             return given  # refused by name where it is looked up
         mine = source_names(self.grid)
         return [mine.get(name, name) for name in given]
-
-    def _columns_of(self, rows: Sequence[Reply]) -> tuple[Column[Reply], ...]:
-        return reply_columns(rows, names=self.grid.column_names)
-
-    def _frame_of(self, rows: Iterable[Reply]) -> "pd.DataFrame":
-        from svc_notebook.ledger.frames import rows_df  # noqa: PLC0415 - loads pandas
-        from svc_notebook.ledger.prices import priced_columns  # noqa: PLC0415
-
-        from .run_frames import join  # noqa: PLC0415 - loads pandas
-
-        frame = rows_df(rows, columns=priced_columns(self.prices))
-        return join(frame, self.grid)
 
     def _down(self) -> tuple[str, ...]:
         if not self.grid.source:
@@ -307,51 +281,121 @@ class Readings:
         taken = {column.name for column in down}
         return tuple(name for name in self._varied() if name not in taken) or ("model",)
 
-    def replies(self) -> Iterator[Reply]:
-        """Return the rows of `replies_df`, one by one."""
-        return reply_rows(
-            self.grid,
-            by_trial(self._found()),
-            run_id=self.run_id,
-            failures={key: note.failure for key, note in self.notes.items()},
-            is_begun=self._ledger is not None,
-            origin=self.origin,
-        )
+    def _columns_of(self, rows: Sequence[Reply]) -> tuple[Column[Reply], ...]:
+        return reply_columns(rows, names=self.grid.column_names)
 
-    def _found(self) -> Iterable[Exchange]:
-        return self._read(texts=True)
+    def _frame_of(self, rows: Iterable[Reply]) -> "pd.DataFrame":
+        from svc_notebook.ledger.frames import rows_df  # noqa: PLC0415 - loads pandas
+        from svc_notebook.ledger.prices import priced_columns  # noqa: PLC0415
 
-    def _read(self, *, texts: bool) -> Iterable[Exchange]:
-        if self._ledger is None:
+        from .run_frames import join  # noqa: PLC0415 - loads pandas
+
+        frame = rows_df(rows, columns=priced_columns(self.plan.prices))
+        return join(frame, self.grid)
+
+    def _exchanges(self, *, texts: bool) -> Iterable[Exchange]:
+        if self.ledger is None:
             return ()
-        return self._ledger.read(scope="all", run=self.run_id, texts=texts)
-
-    def _failures(self) -> list[Failure]:
-        """Return why requests failed, one a trial that has no answer."""
-        found = by_trial(self._read(texts=False))
-        kept = [
-            each.failure
-            for each in found.values()
-            if each.status == "error" and each.failure is not None
-        ]
-        noted = [note.failure for key, note in self.notes.items() if key not in found]
-        return [*kept, *noted]
-
-    def _standing(self) -> Standing:
-        notes = {
-            key: Known("error", note.model)
-            for key, note in self.notes.items()
-            if note.failure.type != "RateLimitError"
-        }
-        return standing_of(self._read(texts=False)).noting(notes)
+        return self.ledger.read(scope="all", run=self.plan.run_id, texts=texts)
 
 
-def headline_of(run: Readings) -> str:
-    """Return a line that says where a run stands, also if that cannot be read."""
-    name = f"Run {run.name}: " if run.name else "Run: "
-    try:
-        counts = run._standing().counts  # noqa: SLF001 - of this file
-    except LedgerError:
-        return name + "its ledger cannot be read."
-    is_begun = run._ledger is not None  # noqa: SLF001 - of this file
-    return name + headline(run.grid, counts, is_begun=is_begun)
+def _fixed(grid: Grid) -> dict[str, Any]:
+    """Return what has the same value in every request."""
+    return {
+        name: _plain(each.points[0].get(name))
+        for each in grid.dimensions
+        if len(each.points) == 1 and not each.is_by_row
+        for name in each.names
+    }
+
+
+def _limit(model: str) -> dict[str, int] | None:
+    limit = limit_of(model)
+    return None if limit is None else asdict(limit)
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return a value as JSON has it; as text, if JSON has no such value."""
+    return msgspec.to_builtins(value, enc_hook=_as_text, str_keys=True)
+
+
+def _as_text(value: object) -> object:
+    item = getattr(value, "item", None)
+    if callable(item) and getattr(value, "ndim", None) == 0:
+        return item()
+    if isinstance(value, Mapping):
+        return dict(value)
+    return str(value)
+
+
+MAX_ROWS = 50
+MAX_COLUMNS = 12
+
+_INSTEAD = {
+    "planned": "not sent yet",
+    "not_run": "not run",
+    "cancelled": "interrupted",
+}
+
+
+def comparison_of(
+    replies: Iterable[Reply],
+    *,
+    rows: Sequence[Column[Reply]],
+    columns: Sequence[Column[Reply]],
+    title: str = "",
+) -> Comparison:
+    """Arrange replies in a table by the values of two groups of columns.
+
+    Replies that do not fit are counted.
+    """
+    fields: dict[tuple[str, ...], dict[tuple[str, ...], list[Entry]]] = {}
+    heads: dict[tuple[str, ...], None] = {}
+    for reply in replies:
+        at = tuple(_shown(each.read(reply)) for each in rows)
+        head = tuple(_shown(each.read(reply)) for each in columns)
+        heads[head] = None
+        fields.setdefault(at, {}).setdefault(head, []).append(_entry(reply))
+    shown = list(heads)[:MAX_COLUMNS]
+    return Comparison(
+        title=title,
+        row_names=tuple(each.name for each in rows),
+        column_names=tuple(each.name for each in columns),
+        heads=tuple(shown),
+        rows=tuple(
+            (at, tuple(tuple(found.get(head, ())) for head in shown))
+            for at, found in list(fields.items())[:MAX_ROWS]
+        ),
+        n_more_rows=max(len(fields) - MAX_ROWS, 0),
+        n_more_columns=len(heads) - len(shown),
+    )
+
+
+def _entry(reply: Reply) -> Entry:
+    exchange, choice = reply.exchange, reply.choice
+    marks = []
+    if exchange is not None and choice is not None and exchange.is_cut(choice):
+        marks.append("cut")
+    if reply.status == "error":
+        failure = reply.failure
+        marks.append(failure.type if failure else "error")
+    elif reply.status in _INSTEAD:
+        marks.append(_INSTEAD[reply.status])
+    elif choice is not None and choice.tool_calls:
+        marks.append("tool calls")
+    text = "" if choice is None else _text(choice)
+    return Entry(text=text, marks=tuple(marks))
+
+
+def _text(choice: Choice) -> str:
+    """Return the text of a choice and its tool calls."""
+    calls = [
+        f"{call.function.name}({call.function.arguments})" for call in choice.tool_calls
+    ]
+    return "\n".join(filter(None, [choice.text, *calls]))
+
+
+def _shown(value: Scalar) -> str:
+    if value is None:
+        return "not sent"
+    return f"{value:g}" if isinstance(value, float) else str(value)

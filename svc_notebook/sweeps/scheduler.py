@@ -21,7 +21,7 @@ from svc_notebook.client.rate_windows import Due
 from svc_notebook.errors import RateLimitError, SvcError
 from svc_notebook.service.catalogue import limit_of
 
-from .forecast import last_sent_s
+from .describe import last_sent_s
 from .grid import Grid, Trial
 from .resume import TrialKey
 

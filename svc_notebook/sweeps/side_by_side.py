@@ -1,8 +1,7 @@
-"""A small run shown while it comes: its replies side by side, streamed.
+"""A small run displayed while its replies arrive: one card for each reply, streamed.
 
-What it is not: the run (see `run`). Rules: the run is the only one that asks; what is
-shown at the end is read from the ledger, so that it is what was kept; a run with more
-trials than a screen can show is not streamed, and shows its beginning.
+The final cards are read from the ledger, so they show what was kept. A run with more
+trials than a screen can show is not streamed, and its first replies are shown.
 """
 
 import time
@@ -19,6 +18,7 @@ from svc_notebook.ledger.reply_columns import Reply
 from svc_notebook.service.chunk import Delta
 
 from .describe import in_a_line
+from .dimensions import brief
 from .grid import Trial
 from .resume import TrialKey
 from .run import Run
@@ -36,40 +36,40 @@ def run_side_by_side(
     screen: Screen | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Run:
-    """Ask what is missing of a run, and show its replies side by side as they come.
+    """Send what is missing of a run, and show its replies side by side as they arrive.
 
     Args:
         run: Planned; most useful with a few trials.
-        mode: How the trial shows replies.
-        is_streamed: Whether they are shown as they come; else the service reports
+        mode: How the cell shows replies.
+        is_streamed: Whether they are shown as they arrive; if not, the service reports
             their usage.
         screen: Where; IPython's display and standard output if None.
-        clock: Seconds that only grow.
+        clock: Seconds, monotonic.
 
     Returns:
         The run.
 
     Raises:
-        KeyboardInterrupt: It was interrupted; what had come is shown and kept.
-        SvcError: As for `Run.run`; or nothing was answered, as the cards say.
+        KeyboardInterrupt: It was interrupted; the replies so far are shown and kept.
+        SvcError: See `Run.run`; or every request failed, for the reasons on the cards.
     """
-    growing = _Growing(run, mode=mode, screen=screen or Screen(), clock=clock)
+    cards = _Cards(run, mode=mode, screen=screen or Screen(), clock=clock)
     is_small = len(run) <= MAX_CARDS
     try:
-        show = growing.add if is_small and is_streamed else None
+        show = cards.add if is_small and is_streamed else None
         run.start(show=show, is_drawn=not is_small)
-        run.wait(tick=growing.draw)
+        run.wait(tick=cards.draw)
     finally:
-        growing.settle()
+        cards.settle()
     if run.n_failed == len(run) > 0:
         raise SvcError(
-            f"Not one of the {len(run)} requests was answered; each says why above."
+            f"None of the {len(run)} requests was answered; the reasons are above."
         )
     return run
 
 
-class _Growing:
-    """The cards of a run while they grow."""
+class _Cards:
+    """The cards of a run while replies arrive."""
 
     def __init__(
         self, run: Run, *, mode: Mode, screen: Screen, clock: Callable[[], float]
@@ -84,12 +84,12 @@ class _Growing:
         self._shown = tuple(islice(run.grid, MAX_CARDS))
 
     def add(self, trial: Trial, delta: Delta) -> None:
-        """Add a piece; called on the loop's thread."""
+        """Add a piece of a reply; called on the loop's thread."""
         if delta.text and delta.index == 0:
             self._texts.setdefault(trial.key, []).append(delta.text)
 
     def draw(self) -> None:
-        """Show what has come, if it is time and somebody watches."""
+        """Show the replies so far, if the display is live and it is time."""
         now_s = self._clock()
         is_early = self._drawn_s is not None and now_s - self._drawn_s < GAP_S
         if self._mode is not Mode.LIVE or is_early:
@@ -98,7 +98,7 @@ class _Growing:
         self._drawn_s = now_s
 
     def settle(self) -> None:
-        """Show the final form: what the ledger has."""
+        """Show the final cards, from the ledger."""
         rows = list(islice(self._run.replies(), MAX_CARDS))
         ended = [_ended(self._run, reply) for reply in rows]
         n_more = len(self._run) - len(self._shown)
@@ -145,12 +145,8 @@ def _heading(run: Run, request: object, repeat: int) -> str:
         params = getattr(request, "params", {})
         value = params.get(name, getattr(request, name, None))
         is_sent = value not in (None, ())
-        said = _short(in_a_line(name, value)) if is_sent else "not sent"
+        said = brief(in_a_line(name, value), _SHOWN_CHARS) if is_sent else "not sent"
         parts.append(said if name in {"model", "prompt"} else f"{name} {said}")
     if run.grid.repeats > 1:
         parts.append(f"{repeat + 1} of {run.grid.repeats}")
     return " · ".join(parts)
-
-
-def _short(line: str) -> str:
-    return line if len(line) <= _SHOWN_CHARS else line[: _SHOWN_CHARS - 3] + "..."

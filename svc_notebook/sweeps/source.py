@@ -1,8 +1,7 @@
-"""The rows that a sweep goes over: a DataFrame, a Series, or a list.
+"""The rows that a sweep goes over, and the prompts that they fill.
 
-What it is not: templates (see `filling`). Rules: pure, and pandas is not imported to
-recognise its own; values are plain Python ones; rows are told apart by their
-position, and named to people by their label; no rows are rows, too.
+pandas is not imported: its objects are recognised by their methods. Values become
+plain Python ones. A row is identified by its position and named by its label.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,19 +16,19 @@ from svc_notebook.template import fill, names_in
 
 DEFAULT_COLUMN = "text"
 ROW = "row"
-"""The column of a frame that says which row it was, by its position from 0."""
+"""The column of a frame with the position of the row, from 0."""
 _MISSING = frozenset({"NAType", "NaTType"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Rows, kept by column.
+    """Rows, stored by column.
 
     Attributes:
-        columns: Values of each column, by its name, in order.
-        labels: What people call each row.
-        index: Values of each level of an index that is more than a count, by name.
-        frame: The DataFrame they came in, if it was one; it is only read.
+        columns: The values of each column, by name, in order.
+        labels: The label of each row, for messages.
+        index: The values of each index level, by name; empty for a plain count.
+        frame: The DataFrame they came in, if it was one; never written to.
     """
 
     columns: Mapping[str, Sequence[Any]]
@@ -45,7 +44,7 @@ class Source:
         return {name: values[position] for name, values in self.columns.items()}
 
     def joined(self, position: int) -> dict[str, Any]:
-        """Return one row as a frame of replies shows it: its number, label, values."""
+        """Return one row as a frame of replies has it: position, index, values."""
         found: dict[str, Any] = {ROW: position}
         for name, values in self.shown.items():
             value = values[position]
@@ -54,7 +53,7 @@ class Source:
 
     @cached_property
     def shown(self) -> dict[str, Sequence[Any]]:
-        """Index and columns, by names that differ from one another and from `ROW`."""
+        """Index and columns, renamed where needed so that no two names are the same."""
         index = {
             _free(name, (ROW, *self.columns)): each for name, each in self.index.items()
         }
@@ -66,14 +65,14 @@ def source_of(rows: object, *, called: str = "rows") -> Source:
     """Read rows.
 
     Args:
-        rows: A DataFrame; a Series, whose name is the column, or `text` if it has
-            none that a prompt can name; a list of mappings; or a list of texts, which
-            are the column `text`.
-        called: What they were given as.
+        rows: A DataFrame; a Series, whose name is the column, or `text` if a prompt
+            cannot use that name; a list of mappings; or a list of texts, which are the
+            column `text`.
+        called: The argument's name, for messages.
 
     Raises:
         ParameterError: They are none of these, have no column, or two columns have
-            one name.
+            the same name.
     """
     if hasattr(rows, "columns") and hasattr(rows, "iloc"):
         return _of_frame(rows, called)
@@ -98,12 +97,11 @@ def _of_frame(frame: Any, called: str) -> Source:  # noqa: ANN401 - a DataFrame,
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ParameterError(
-            f"Two columns of {called} are called {twice[0]!r}. Give each column a name "
-            "of its own.",
+            f"Two columns of {called} are called {twice[0]!r}. Rename one of them.",
             param=called,
         )
     if len(frame) and not names:
-        raise _refused(f"{called} has no column", called)
+        raise _refused(f"{called} has no columns", called)
     columns = {
         name: frame.iloc[:, position].tolist() for position, name in enumerate(names)
     }
@@ -147,7 +145,7 @@ def _of_list(rows: list[Any], called: str) -> Source:
         raise _refused(f"one of the {called} is {type(wrong[0]).__name__}", called)
     names = dict.fromkeys(str(name) for row in rows for name in row)
     if rows and not names:
-        raise _refused(f"{called} has no column", called)
+        raise _refused(f"{called} has no columns", called)
     plain = [{str(name): value for name, value in row.items()} for row in rows]
     columns = {name: [row.get(name) for row in plain] for name in names}
     return Source(columns=columns, labels=range(len(rows)))
@@ -161,14 +159,14 @@ def _refused(reason: str, called: str) -> ParameterError:
 
 
 _SHOWN_ROWS = 5
-UNNAMEABLE = (
-    "A prompt names a column with a plain name that is no number and has no blanks; "
-    "rename the columns, for example with rows.rename(columns=...)."
+_NO_IDENTIFIER = (
+    "A prompt uses a column by a name that is an identifier; rename the columns, for "
+    "example with rows.rename(columns=...)."
 )
 
 
 def columns_in(prompt: object) -> tuple[str, ...]:
-    """Return the columns that a prompt names: a text, messages, or None."""
+    """Return the columns that a prompt uses: a text, messages, or None."""
     texts = [prompt] if isinstance(prompt, str) else map(_content, _messages(prompt))
     return tuple(
         dict.fromkeys(
@@ -178,7 +176,7 @@ def columns_in(prompt: object) -> tuple[str, ...]:
 
 
 def filled(prompt: Any, row: Mapping[str, Any]) -> Any:  # noqa: ANN401 - text or messages
-    """Return a prompt with a row's values in the place of its marks."""
+    """Return a prompt with its `{{name}}` replaced by a row's values."""
     if isinstance(prompt, str):
         return fill(prompt, lambda name: to_text(row[name]))
     if prompt is None:
@@ -187,20 +185,12 @@ def filled(prompt: Any, row: Mapping[str, Any]) -> Any:  # noqa: ANN401 - text o
 
 
 def to_text(value: object) -> str:
-    """Return how a value of a row reads in a prompt."""
+    """Return a value of a row as a text for a prompt."""
     return value if isinstance(value, str) else str(value)
 
 
 def check_columns(prompts: Iterable[object], columns: Iterable[str]) -> None:
-    """Refuse a name that is no column.
-
-    Args:
-        prompts: Prompts and systems, filled or not.
-        columns: What there is; none if no rows were given.
-
-    Raises:
-        ParameterError: A mark names no column; the near ones are named.
-    """
+    """Refuse `{{name}}` in a prompt or system if there is no such column."""
     known = list(columns)
     for prompt in prompts:
         for name in columns_in(prompt):
@@ -209,15 +199,7 @@ def check_columns(prompts: Iterable[object], columns: Iterable[str]) -> None:
 
 
 def check_rows(source: Source, names: Iterable[str]) -> None:
-    """Refuse rows that cannot be put into a prompt.
-
-    Args:
-        source: The rows.
-        names: The columns that templates name.
-
-    Raises:
-        ParameterError: A value is missing, or no text can carry it; its row is named.
-    """
+    """Refuse rows where a value in one of these columns is missing or not a text."""
     for name in names:
         values = source.columns[name]
         gaps = [at for at, value in enumerate(values) if is_missing(value)]
@@ -255,10 +237,10 @@ def _filled_message(message: Any, row: Mapping[str, Any]) -> Any:  # noqa: ANN40
 
 def _unknown(name: str, known: Sequence[str]) -> ParameterError:
     where = (
-        f"is no column; the columns are {', '.join(known)}."
-        + ("" if any(map(str.isidentifier, known)) else f" {UNNAMEABLE}")
+        f"is not a column; the columns are {', '.join(known)}."
+        + ("" if any(map(str.isidentifier, known)) else f" {_NO_IDENTIFIER}")
         if known
-        else "stands for a column, but no rows were given."
+        else "means a column, but no rows were given."
     )
     return ParameterError(
         f"{{{{{name}}}}} {where}{did_you_mean(name, known)} For the plain text write "
@@ -274,7 +256,7 @@ def _incomplete(name: str, labels: Sequence[object]) -> ParameterError:
     plural = "row" if len(labels) == 1 else "rows"
     return ParameterError(
         f"The column {name!r} has no value in {plural} {shown}{rest}, and the prompt "
-        f"needs one. Fill the gaps or leave the {plural} out, for example with "
+        f"uses it. Fill the gaps or leave the {plural} out, for example with "
         f"rows.dropna(subset=[{name!r}]). Nothing was sent.",
         param="rows",
     )

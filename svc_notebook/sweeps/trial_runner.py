@@ -1,15 +1,13 @@
-"""Asking the trials of a run: what each answer or failure means for the rest.
+"""Sends one trial of a run and says what its outcome means for the others.
 
-What it is not: the order and the pace (see `scheduler`). Rules: a failure is noted and
-the run goes on, unless no further request could fare better; a reply that cannot
-be kept ends the run, so that nobody pays for rows that nobody has.
+A failure is recorded and the run continues, unless no further request could succeed.
+A reply that cannot be kept ends the run: nobody should pay for replies that are lost.
 """
 
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import NamedTuple
 
 from svc_notebook.client.attempts import RequestPath, Waiting, Watch
 from svc_notebook.client.rate_limit import RateLimiter
@@ -19,7 +17,6 @@ from svc_notebook.errors import (
     ConfigError,
     DocumentError,
     LedgerError,
-    ParameterError,
     RateLimitError,
     ServerFaultError,
     SvcError,
@@ -32,7 +29,7 @@ from svc_notebook.service.chunk import Delta
 from svc_notebook.service.fault import UNAUTHORIZED
 
 from .grid import Trial
-from .resume import TrialKey, origin_of
+from .resume import TrialFailure, TrialKey, origin_of
 from .scheduler import Answered, Failed, Outcome, Refused, Stop
 
 
@@ -93,29 +90,22 @@ _OF_SERVICE = (
 )
 
 
-class Note(NamedTuple):
-    """A failure that the ledger may not have."""
-
-    failure: Failure
-    model: str
-
-
 Show = Callable[[Trial, Delta], None]
-"""Told each piece of a reply as it comes; called on the loop's thread."""
+"""Called with each piece of a reply as it arrives, on the loop's thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asker:
-    """Asks the trials of one run, on the loop it is awaited on.
+class TrialRunner:
+    """Sends the trials of one run, on the loop it is awaited on.
 
     Attributes:
         run_id: Marks the exchanges.
-        origin: Who asks.
-        client: Asks; the keeper is its sink.
-        keeper: Keeps what comes.
-        notes: Where failures are noted, for rows that the ledger does not have.
-        watch: Told about each wait of a request, if anybody is.
-        show: Told each piece of a reply; replies are streamed if there is one.
+        origin: Where the run was planned.
+        client: Sends; the keeper is its sink.
+        keeper: Keeps the exchanges.
+        failures: Why trials failed; added to, for rows that the ledger does not have.
+        watch: Called before each wait of a request, if given.
+        show: Called with each piece of a reply; replies are streamed if it is given.
         is_paced: Whether requests wait for limits; not where a file answers them.
     """
 
@@ -123,25 +113,25 @@ class Asker:
     origin: OriginKind = "sweep"
     client: RequestPath
     keeper: Keeper
-    notes: dict[TrialKey, Note] = field(default_factory=dict)
+    failures: dict[TrialKey, TrialFailure] = field(default_factory=dict)
     watch: Watch | None = None
     show: Show | None = None
     is_paced: bool = True
-    _theirs: list[Exception] = field(default_factory=list)
+    _problems: list[Exception] = field(default_factory=list)
 
     def limiter(self, model: str) -> RateLimiter | None:
         """Return what decides when a request to a model may go; None to go at once."""
         return self.client.limiter(model) if self.is_paced else None
 
     async def ask(self, trial: Trial) -> Outcome:
-        """Ask a trial and say what that means for the others."""
+        """Send a trial and return its outcome."""
         show = self.show
         try:
             task = await self.client.begin_on_loop(
                 trial.request,
                 is_streamed=show is not None,
                 origin=origin_of(trial, self.run_id, origin=self.origin),
-                watch=self._tell,
+                watch=self._watched,
                 policy=QUEUED,
             )
             exchange = await task.run(
@@ -150,37 +140,37 @@ class Asker:
         except SvcError as error:
             return self._failed(trial, error)
         finally:
-            self._raise_theirs()
+            self._raise_problem()
         if self.keeper.problem is not None:
             return Stop(self.keeper.problem)
-        self.notes.pop(trial.key, None)
+        self.failures.pop(trial.key, None)
         return Answered(n_tokens=_n_tokens(exchange))
 
-    def _tell(self, waiting: Waiting) -> None:
+    def _watched(self, waiting: Waiting) -> None:
         try:
             if self.watch is not None:
                 self.watch(waiting)
         except Exception as problem:  # noqa: BLE001 - the reply comes first
-            self._theirs.append(problem)
+            self._problems.append(problem)
 
-    def _raise_theirs(self) -> None:
-        """Raise what a caller's own function raised, by its own name."""
-        if self._theirs:
-            raise self._theirs[0]
+    def _raise_problem(self) -> None:
+        """Raise what the caller's own `watch` raised, unchanged."""
+        if self._problems:
+            raise self._problems[0]
 
     def _failed(self, trial: Trial, error: SvcError) -> Outcome:
         if self.keeper.problem is not None:
             return Stop(self.keeper.problem)
         if is_vain(error):
             return Stop(error)
-        self.notes[trial.key] = Note(to_failure(error), trial.model)
+        self.failures[trial.key] = TrialFailure(to_failure(error), trial.model)
         if isinstance(error, RateLimitError):
             return Refused(error)
         return Failed(error=error, is_of_service=isinstance(error, _OF_SERVICE))
 
 
 def to_failure(error: SvcError) -> Failure:
-    """Return an error as a row shows it."""
+    """Return an error as the columns of a row."""
     return Failure(
         type=type(error).__name__,
         message=str(error),
@@ -191,7 +181,7 @@ def to_failure(error: SvcError) -> Failure:
 
 
 def is_vain(error: SvcError) -> bool:
-    """Say whether no further request can fare better than this one."""
+    """Say whether no further request of the run can succeed."""
     if isinstance(error, AuthError):
         return error.status == UNAUTHORIZED
     return isinstance(error, (ConfigError, LedgerError))
@@ -202,37 +192,3 @@ def _n_tokens(exchange: Exchange) -> int:
     if usage is not None and usage.total_tokens is not None:
         return usage.total_tokens
     return exchange.est_prompt_tokens + exchange.est_completion_tokens
-
-
-def check_threshold(confirm_above: object) -> None:
-    """Refuse what is no number of requests.
-
-    Raises:
-        ParameterError: It is none.
-    """
-    is_number = isinstance(confirm_above, int) and not isinstance(confirm_above, bool)
-    if confirm_above is not None and not (is_number and confirm_above >= 0):  # type: ignore[operator]  # just tested
-        raise ParameterError(
-            f"confirm_above={confirm_above!r} is no number of requests; give one of at "
-            "least 0, or None to be asked never.",
-            param="confirm_above",
-        )
-
-
-def confirmed(question: str) -> bool:
-    """Ask whoever sits there, and say whether they agree.
-
-    Raises:
-        ParameterError: Nobody can answer; nothing was sent.
-    """
-    try:
-        answer = input(f"{question} [y/N] ")
-    except (EOFError, NotImplementedError):  # IPython's refusal is one of the latter
-        pass
-    else:
-        return answer.strip().lower() in {"y", "yes"}
-    raise ParameterError(
-        f"{question} Nobody can answer here, so nothing was sent; plan it with a "
-        "larger confirm_above, or None.",
-        param="confirm_above",
-    )

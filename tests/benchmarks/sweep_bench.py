@@ -18,8 +18,7 @@ from tempfile import TemporaryDirectory
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
-from svc_notebook.sweeps.describe import n_by_model
-from svc_notebook.sweeps.forecast import forecast
+from svc_notebook.sweeps.describe import forecast
 from svc_notebook.sweeps.grid import Grid, Trial
 from svc_notebook.sweeps.plan import build_grid, plan
 from svc_notebook.sweeps.scheduler import (
@@ -58,7 +57,7 @@ def at_real_limits() -> None:
             Settings(base_url=emulator.base_url, ledger=f"{folder}/ledger.sqlite")
         )
         run = plan(session, "Hi", model=MODELS, repeats=PER_MODEL)
-        computed_s = forecast(n_by_model(run.grid))[0].last_sent_s or 0.0
+        computed_s = forecast(run.grid.n_by_model)[0].last_sent_s or 0.0
         say(f"{len(run)} requests to {len(MODELS)} models: {computed_s:.1f} s computed")
         began_s, began_cpu_s = time.monotonic(), time.process_time()
         run.run()

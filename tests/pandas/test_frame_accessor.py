@@ -35,7 +35,7 @@ def _frame(texts: list[str], index: list[int]) -> Any:  # noqa: ANN401 - df.svc 
 
 
 def test_gives_a_series_with_the_frames_own_index(emulator: Emulator) -> None:
-    """Replies stand at their rows, also where the index has duplicates."""
+    """Replies have the index of their rows, also with duplicates."""
     frame = _frame(["one", "two", "one"], [7, 7, 3])
 
     found = frame.svc.complete("Say {{text}}!", max_tokens=20)
@@ -60,7 +60,7 @@ def test_expands_to_a_frame() -> None:
 
 
 def test_a_name_asks_only_what_is_missing(emulator: Emulator) -> None:
-    """Under a name the same call sends nothing again; retry asks what failed."""
+    """Under a name the same call sends nothing again; retry sends what failed."""
     frame = _frame(["one", "bad"], [0, 1])
     with pytest.warns(UserWarning, match="no reply"):
         frame.svc.complete("{{text}}", name="n")
@@ -88,20 +88,16 @@ def test_a_frame_without_rows_gives_none(emulator: Emulator) -> None:
     ("template", "params", "said"),
     [
         ("{{txt}}", {}, "Did you mean text?"),
-        ("{{text}}", {"temperature": [0, 1]}, "one reply a row"),
-        ("{{text}}", {"n": 2}, "one reply a row"),
-        (
-            "{{text}}",
-            {"temperature": 3},
-            "temperature must be a number from 0 to 2; got 3",
-        ),
-        ("text", {}, "No prompt names a column"),
+        ("{{text}}", {"temperature": [0, 1]}, "one reply for each row"),
+        ("{{text}}", {"n": 2}, "one reply for each row"),
+        ("{{text}}", {"temperature": 3}, "temperature must be a number from 0 to 2"),
+        ("text", {}, "No prompt uses a column"),
     ],
 )
 def test_refuses_before_anything_is_sent(
     emulator: Emulator, template: str, params: dict[str, Any], said: str
 ) -> None:
-    """What is wrong is said, with the way on, and nothing is sent."""
+    """The message says what is wrong and what to do; nothing is sent."""
     frame = _frame(["one", "two"], [0, 1])
 
     with pytest.raises(ParameterError) as caught:

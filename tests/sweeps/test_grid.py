@@ -227,7 +227,7 @@ def test_refuses_what_is_no_prompt(prompt: object) -> None:
 @pytest.mark.parametrize("repeats", [0, -1, 1.5, True, "2", None])
 def test_refuses_repeats_that_are_no_count(repeats: Any) -> None:  # noqa: ANN401 - wrong on purpose
     """Repeats is an integer of at least 1."""
-    with pytest.raises(ParameterError, match="at least 1"):
+    with pytest.raises(ParameterError, match="must be an integer >= 1"):
         build_grid("p", varied={"model": MODEL}, repeats=repeats)
 
 

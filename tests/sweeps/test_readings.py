@@ -154,7 +154,7 @@ def test_the_comparison_counts_what_it_leaves_out(session: Session) -> None:
 
     assert "10 more rows are not shown" in text
     assert "2 more columns are not shown" in text
-    assert "not asked yet" in text
+    assert "not sent yet" in text
 
 
 def test_refuses_unknown_names_in_a_comparison(session: Session) -> None:

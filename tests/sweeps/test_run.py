@@ -1,16 +1,21 @@
-"""A run against the emulator, over real sockets."""
+"""A run against the emulator, waited for or in the background."""
 
 import asyncio
-from collections.abc import Callable
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.errors import ParameterError
+from svc_notebook.errors import AuthError
 from svc_notebook.ledger.frames import replies_df
+from svc_notebook.service.chunk import Delta
 from svc_notebook.session import Session
+from svc_notebook.sweeps.grid import Trial
 from svc_notebook.sweeps.plan import plan
 
 OpenSession = Callable[[Emulator], Session]
@@ -77,7 +82,7 @@ def test_plans_without_asking(session: Session, emulator: Emulator) -> None:
 
 
 def test_repeats_are_other_samples(session: Session) -> None:
-    """Each repetition is a request of its own."""
+    """Each repeat is a separate request."""
     run = plan(session, "p", repeats=3, varied={"temperature": 1.5})
 
     frame = run.run().replies_df()
@@ -88,7 +93,7 @@ def test_repeats_are_other_samples(session: Session) -> None:
 
 
 def test_running_again_asks_nothing_twice(session: Session, emulator: Emulator) -> None:
-    """A run that is whole stays as it is."""
+    """A complete run is never sent again."""
     run = plan(session, ["a", "b"])
     before = run.run().replies_df()
 
@@ -121,7 +126,7 @@ def test_usage_counts_what_the_service_reported(open_session: OpenSession) -> No
 
 
 def test_shows_its_plan_and_what_became_of_it(session: Session) -> None:
-    """In a trial a run shows its plan, and then what came of it."""
+    """In a cell a run shows its plan, and later its outcome."""
     run = plan(session, "p", name="tone", varied={"temperature": [0, 1]})
     before = run._repr_mimebundle_()
     after = run.run()._repr_mimebundle_()
@@ -130,7 +135,7 @@ def test_shows_its_plan_and_what_became_of_it(session: Session) -> None:
     assert before["text/plain"].startswith(
         "Run tone: 2 requests planned, nothing sent yet.\n"
     )
-    assert before["text/plain"].endswith(".run() asks what is missing")
+    assert before["text/plain"].endswith(".run() sends what is missing")
     assert "<strong>Run tone</strong>" in before["text/html"]
     assert after["text/plain"].startswith("Run tone: 2 requests: 2 ok.\n")
     assert repr(run) == after["text/plain"]
@@ -139,7 +144,7 @@ def test_shows_its_plan_and_what_became_of_it(session: Session) -> None:
 def test_is_shown_when_its_ledger_cannot_be_read(
     session: Session, tmp_path: Path
 ) -> None:
-    """Showing a run raises nothing, whatever became of its ledger."""
+    """Displaying a run never raises, even if its ledger is broken."""
     run = plan(session, "p").run()
     session.ledger.close()
     (tmp_path / "ledger.sqlite").write_bytes(b"garbage " * 100)
@@ -148,8 +153,166 @@ def test_is_shown_when_its_ledger_cannot_be_read(
     assert "SVC_LEDGER" in run._repr_mimebundle_()["text/plain"]
 
 
-@pytest.mark.parametrize("name", ["", " "])
-def test_refuses_an_empty_name(session: Session, name: str) -> None:
-    """A name is a text with something in it."""
-    with pytest.raises(ParameterError, match="give a text"):
-        plan(session, "p", name=name)
+SILENT: dict[str, Any] = {"when": {"contains": "slow"}, "end": "silent", "body": ["{"]}
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator without rate limits, which once does not answer what is slow."""
+    with Emulator(
+        tokens_per_s=None, first_token_s=0, limits=False, script=[SILENT]
+    ) as running:
+        yield running
+
+
+def _until(is_so: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    end_s = time.monotonic() + 10
+    while not is_so():
+        assert time.monotonic() < end_s, "it never came to be"
+        pause.wait(0.01)
+
+
+def test_start_leaves_the_caller_free(session: Session) -> None:
+    """A run that was started continues by itself, and can be waited for."""
+    run = plan(session, ["a", "b"]).start()
+
+    frame = run.wait().replies_df()
+
+    assert frame["status"].tolist() == ["ok", "ok"]
+    assert not run.is_running
+
+
+def test_the_frame_can_be_read_meanwhile(session: Session) -> None:
+    """While it runs, what has come is in the frame, and the rest says not_run."""
+    run = plan(session, ["quick", "slow"]).start()
+    _until(lambda: run.n_todo == 1)
+
+    frame = run.replies_df()
+    step = run._repr_mimebundle_()["text/plain"]
+    run.cancel()
+
+    assert frame["status"].tolist() == ["ok", "not_run"]
+    assert "running" in step
+    assert not run.is_running
+
+
+def test_cancel_keeps_what_had_come(session: Session, emulator: Emulator) -> None:
+    """A cancelled run keeps its rows, and running it again sends the rest."""
+    run = plan(session, ["quick", "slow", "late"]).start()
+    _until(lambda: run.n_todo == 1)
+
+    run.cancel()
+
+    assert run.replies_df()["status"].tolist() == ["ok", "cancelled", "ok"]
+    assert run.run().replies_df()["status"].tolist() == ["ok"] * 3
+    assert len(emulator.requests) == 4
+
+
+def test_start_twice_is_one_run(session: Session, emulator: Emulator) -> None:
+    """What is running is not begun again."""
+    run = plan(session, ["a", "b"])
+
+    run.start().start().wait()
+
+    assert len(emulator.requests) == 2
+
+
+def test_what_ended_it_is_raised_where_it_is_waited_for(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An invalid key ends a background run, and `wait` says so."""
+    monkeypatch.setenv("SVC_API_KEY", "wrong")
+    run = plan(session, ["a", "b"]).start()
+
+    with pytest.raises(AuthError):
+        run.wait()
+
+    assert isinstance(run.error, AuthError)
+
+
+def test_pause_and_resume(session: Session, emulator: Emulator) -> None:
+    """Paused, nothing is sent; resumed, the rest is."""
+    prompts = [str(number) for number in range(400)]
+    run = plan(session, prompts, model="svc-instruct")  # no limit is shown for it
+    run.in_flight = 1
+    run.start()
+    _until(lambda: len(emulator.requests) > 2)
+
+    run.pause()
+    _until(emulator.wait_idle)
+    n_paused = len(emulator.requests)
+    run.resume().wait()
+
+    assert n_paused < 400
+    assert len(emulator.requests) == 400
+
+
+def test_can_be_awaited(session: Session) -> None:
+    """`await run` sends without blocking the event loop."""
+    beats = 0
+
+    async def beat() -> None:
+        nonlocal beats
+        while True:
+            await asyncio.sleep(0)
+            beats += 1
+
+    async def trial() -> list[str]:
+        other = asyncio.create_task(beat())
+        run = await plan(session, ["a", "b"])
+        other.cancel()
+        return run.replies_df()["status"].tolist()
+
+    assert asyncio.run(trial()) == ["ok", "ok"]
+    assert beats > 1
+
+
+def test_an_await_that_is_cancelled_stops_the_run(session: Session) -> None:
+    """Whoever gives up waiting gives up the run; the replies so far are kept."""
+    run = plan(session, ["quick", "slow"])
+
+    async def trial() -> None:
+        async with asyncio.timeout(0.5):
+            await run
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(trial())
+
+    assert run.replies_df()["status"].tolist() == ["ok", "cancelled"]
+
+
+def test_streams_to_who_watches(session: Session) -> None:
+    """With a function to show pieces, replies are streamed, each to its trial."""
+    shown: dict[str, str] = {}
+
+    def show(trial: Trial, delta: Delta) -> None:
+        prompt = trial.request.prompt
+        shown[prompt] = shown.get(prompt, "") + (delta.text or "")
+
+    frame = plan(session, ["a", "b"]).start(show=show).wait().replies_df()
+
+    assert frame["text"].tolist() == [shown["a"], shown["b"]]
+    assert frame["is_streamed"].tolist() == [True, True]
+
+
+def test_a_second_interrupt_cancels_at_once(session: Session) -> None:
+    """The first interrupt waits for what is in flight, the second does not."""
+    run = plan(session, ["quick", "slow"])
+    main = threading.get_ident()
+    pause = threading.Event()
+
+    def interrupt_twice() -> None:
+        _until(lambda: session.ledger.count() == 1)
+        signal.pthread_kill(main, signal.SIGINT)
+        pause.wait(0.3)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    stopper = threading.Thread(target=interrupt_twice)
+    stopper.start()
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run.run()
+    stopper.join()
+
+    assert "the replies so far are kept" in str(caught.value)
+    assert run.replies_df()["status"].tolist() == ["ok", "cancelled"]

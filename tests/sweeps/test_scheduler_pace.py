@@ -7,7 +7,7 @@ import pytest
 
 from svc_notebook.errors import RateLimitError
 from svc_notebook.service.catalogue import limit_of
-from svc_notebook.sweeps.forecast import last_sent_s
+from svc_notebook.sweeps.describe import last_sent_s
 from svc_notebook.sweeps.grid import Trial
 from svc_notebook.sweeps.scheduler import (
     Answered,

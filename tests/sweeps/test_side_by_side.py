@@ -130,7 +130,7 @@ def test_fails_where_nothing_was_answered(
             run_side_by_side(run, mode=Mode.SETTLED, screen=seen.screen)
 
     assert str(caught.value) == (
-        "Not one of the 2 requests was answered; each says why above."
+        "None of the 2 requests was answered; the reasons are above."
     )
     assert seen.published[0][0]["text/plain"].count("BadRequestError") == 2
 

@@ -1,4 +1,4 @@
-"""Grids over rows, tied lists, lists of trials, and what `where` leaves out."""
+"""Grids over rows, templates, tied lists, conditions, and `where`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +11,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.service.message import system, user
 from svc_notebook.sweeps.grid import Grid
 from svc_notebook.sweeps.plan import build_grid
+from svc_notebook.sweeps.source import is_missing, source_of
 
 MODEL = {"model": "m"}
 ROWS = [{"text": "one", "label": "a"}, {"text": "สอง", "label": "b"}]
@@ -70,7 +71,7 @@ def test_raw_prompts_are_sent_as_they_are() -> None:
 
 
 def test_rows_that_read_the_same_are_trials_of_their_own() -> None:
-    """Each row is asked, also where another reads the same; earlier ids stay."""
+    """Each row is sent, even if another gives the same prompt; earlier keys stay."""
     few = build_grid("{{text}}", varied=MODEL, rows=["a", "b", "a"])
     more = build_grid("{{text}}", varied=MODEL, rows=["a", "b", "a", "a"])
 
@@ -81,7 +82,7 @@ def test_rows_that_read_the_same_are_trials_of_their_own() -> None:
 
 
 def test_two_templates_that_read_the_same_are_two_trials() -> None:
-    """Where two columns hold one text, both prompts are asked all the same."""
+    """Two templates that give the same text are two requests."""
     grid = build_grid(["{{a}}", "{{b}}"], varied=MODEL, rows=[{"a": "x", "b": "x"}])
 
     assert len({trial.request_key for trial in grid}) == 2
@@ -92,7 +93,7 @@ def test_two_templates_that_read_the_same_are_two_trials() -> None:
     [
         ("{{txt}}", ROWS, "Did you mean text?"),
         ("{{text}}", None, "no rows were given"),
-        ("text", ROWS, "No prompt names a column of the rows"),
+        ("text", ROWS, "No prompt uses a column of the rows"),
         ("{{x}}", [{"x": "a"}, {"x": None}], "has no value in row 1,"),
         ("{{x}}", [{"x": None}] * 9, "rows 0, 1, 2, 3, 4 and 4 more"),
         (
@@ -127,17 +128,17 @@ def test_tied_lists_go_side_by_side() -> None:
 @pytest.mark.parametrize(
     ("tied", "said"),
     [
-        (["model", "n"], "have one length"),
-        (["model", "rows"], "tied names 'rows'"),
-        ("model", "'model' alone"),
-        (["model"], "'model' alone"),
-        (["model", "user"], "tied names 'user'"),
+        (["model", "n"], "must have the same length"),
+        (["model", "rows"], "tied has 'rows'"),
+        ("model", "has only 'model'"),
+        (["model"], "has only 'model'"),
+        (["model", "user"], "tied has 'user'"),
         (["model", "model"], "once"),
         ([["model", "temperature"], ["model", "n"]], "once"),
     ],
 )
 def test_refuses_lists_that_cannot_be_tied(tied: Any, said: str) -> None:  # noqa: ANN401 - both forms
-    """Lists are tied once, and have one length."""
+    """Lists are tied once, and must have the same length."""
     varied = {"model": ["a", "b"], "temperature": [0, 1], "n": [1, 2, 3]}
 
     with pytest.raises(ParameterError) as caught:
@@ -189,9 +190,9 @@ def test_rows_are_tied_to_lists_of_their_length() -> None:
         build_grid("{{text}}", varied=varied, rows=ROWS, tied=["rows", "temperature"])
 
 
-def test_an_explicit_list_of_trials_is_asked_as_it_is() -> None:
-    """A frame of trials is no product; a gap is a parameter that is not sent."""
-    trials = pd.DataFrame(
+def test_an_explicit_list_of_conditions_is_asked_as_it_is() -> None:
+    """Conditions are not multiplied; a gap is a parameter that is not sent."""
+    conditions = pd.DataFrame(
         {
             "model": ["a", "b", "b"],
             "max_tokens": [10, None, 30],
@@ -199,7 +200,7 @@ def test_an_explicit_list_of_trials_is_asked_as_it_is() -> None:
         }
     )
     grid = build_grid(
-        "p", varied={"temperature": 0, "model": "unused"}, conditions=trials
+        "p", varied={"temperature": 0, "model": "unused"}, conditions=conditions
     )
 
     assert [(c.model, c.request.params, c.columns) for c in grid] == [
@@ -209,16 +210,16 @@ def test_an_explicit_list_of_trials_is_asked_as_it_is() -> None:
     ]
 
 
-def test_trials_may_have_prompts_and_columns() -> None:
-    """Trials may bring their own prompts, filled from their own columns."""
-    trials = [
+def test_conditions_may_have_prompts_and_columns() -> None:
+    """Conditions may bring their own prompts, filled from their own columns."""
+    conditions = [
         {"prompt": "Say {{x}}", "x": 1},
         {"prompt": "Sing {{x}}", "x": 2, "model": "o"},
     ]
-    with pytest.raises(ParameterError, match="A trial has no model"):
-        build_grid(varied={}, conditions=trials)
+    with pytest.raises(ParameterError, match="A condition has no model"):
+        build_grid(varied={}, conditions=conditions)
 
-    bare = [{name: trial[name] for name in ("prompt", "x")} for trial in trials]
+    bare = [{name: each[name] for name in ("prompt", "x")} for each in conditions]
     grid = build_grid(varied=MODEL, conditions=bare)
 
     assert _prompts(grid) == ["Say 1", "Sing 2"]
@@ -227,19 +228,21 @@ def test_trials_may_have_prompts_and_columns() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"prompt": "p", "trials": [{"prompt": "q"}]}, "prompt is given twice"),
-        ({"trials": [{"temperature": 1}]}, "There is no prompt"),
-        ({"prompt": "p", "trials": [{"temperature": 3}]}, "temperature=3"),
+        ({"prompt": "p", "conditions": [{"prompt": "q"}]}, "prompt is given twice"),
+        ({"conditions": [{"temperature": 1}]}, "There is no prompt"),
+        ({"prompt": "p", "conditions": [{"temperature": 3}]}, "temperature=3"),
         (
-            {"prompt": "{{text}}", "trials": [{"text": "x"}], "rows": ROWS},
-            "in rows and in trials",
+            {"prompt": "{{text}}", "conditions": [{"text": "x"}], "rows": ROWS},
+            "in rows and in conditions",
         ),
-        ({"prompt": "{{x}}", "trials": [{"x": 1}, {"y": 1}]}, "no value for 'x'"),
-        ({"prompt": "p", "trials": [{"n": 1}, {"n": 1}]}, "the same request"),
+        ({"prompt": "{{x}}", "conditions": [{"x": 1}, {"y": 1}]}, "no value for 'x'"),
+        ({"prompt": "p", "conditions": [{"n": 1}, {"n": 1}]}, "the same request"),
     ],
 )
-def test_refuses_trials_that_cannot_be_meant(given: dict[str, Any], said: str) -> None:
-    """Trials are checked like everything else, before anything is sent."""
+def test_refuses_conditions_that_cannot_be_meant(
+    given: dict[str, Any], said: str
+) -> None:
+    """Conditions are checked like everything else, before anything is sent."""
     with pytest.raises(ParameterError) as caught:
         build_grid(varied=MODEL, **given)
 
@@ -247,10 +250,10 @@ def test_refuses_trials_that_cannot_be_meant(given: dict[str, Any], said: str) -
 
 
 def test_where_leaves_combinations_out() -> None:
-    """`where` is told a combination's values and its row, and decides."""
+    """`where` gets a combination's values and its row, and decides."""
 
-    def where(trial: Mapping[str, Any]) -> bool:
-        return trial["label"] == "b" or trial["temperature"] is None
+    def where(point: Mapping[str, Any]) -> bool:
+        return point["label"] == "b" or point["temperature"] is None
 
     grid = build_grid(
         "{{text}}",
@@ -280,7 +283,7 @@ def test_where_that_looks_at_no_name_is_refused() -> None:
 
 def test_where_that_leaves_nothing_is_refused() -> None:
     """A plan without trials would ask nothing."""
-    with pytest.raises(ParameterError, match="leaves none of 1"):
+    with pytest.raises(ParameterError, match="keeps none of 1"):
         build_grid("p", varied=MODEL, where=lambda _: False)
 
 
@@ -317,7 +320,7 @@ def test_where_that_raises_says_at_which_combination() -> None:
         )
 
     [note] = caught.value.__notes__
-    assert note.startswith("where was told the combination prompt='p', model='m', tem")
+    assert note.startswith("This was the combination prompt='p', model='m', temp")
     assert note.endswith("temperature=0; nothing was sent.")
 
 
@@ -327,3 +330,64 @@ def test_where_that_is_no_function_is_refused() -> None:
 
     with pytest.raises(ParameterError, match="where is str; give a function"):
         build_grid("p", varied={"model": "m"}, where=no_function)
+
+
+FRAME = pd.DataFrame({"text": ["a", "b"], "n": [1, 2]}, index=["x", "x"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "labels"),
+    [
+        (FRAME, {"text": ["a", "b"], "n": [1, 2]}, ["x", "x"]),
+        (FRAME["text"], {"text": ["a", "b"]}, ["x", "x"]),
+        (pd.Series(["a"]), {"text": ["a"]}, [0]),
+        (pd.Series(["a"], name=0), {"text": ["a"]}, [0]),
+        (pd.Series(["a"], name="my col"), {"text": ["a"]}, [0]),
+        ([{"a": 1}, {"b": 2}], {"a": [1, None], "b": [None, 2]}, [0, 1]),
+        (["a", "b"], {"text": ["a", "b"]}, [0, 1]),
+        (iter(["a"]), {"text": ["a"]}, [0]),
+    ],
+)
+def test_reads_rows(rows: object, columns: dict[str, Any], labels: list[Any]) -> None:
+    """A frame, a series, mappings and texts are rows, kept by column."""
+    source = source_of(rows)
+
+    assert ({k: list(v) for k, v in source.columns.items()}, list(source.labels)) == (
+        columns,
+        labels,
+    )
+
+
+def test_values_are_plain() -> None:
+    """A frame's numbers become Python's own."""
+    row = source_of(FRAME).row(1)
+
+    assert row == {"text": "b", "n": 2}
+    assert type(row["n"]) is int
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("text", "rows is str"),
+        (5, "rows is int"),
+        ({"a": 1}, "rows is dict"),
+        (pd.DataFrame(index=[1]), "rows has no column"),
+        ([{}], "rows has no column"),
+        ([1, 2], "one of the rows is int"),
+    ],
+)
+def test_refuses_what_are_no_rows(rows: object, said: str) -> None:
+    """What cannot be read as rows is refused, saying what can."""
+    with pytest.raises(ParameterError) as caught:
+        source_of(rows)
+
+    assert said in str(caught.value)
+    assert "Give a DataFrame" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [None, np.nan, pd.NA, pd.NaT])
+def test_knows_what_is_missing(value: object) -> None:
+    """None, NaN, NaT and NA are missing; an empty text is not."""
+    assert is_missing(value)
+    assert not is_missing("")

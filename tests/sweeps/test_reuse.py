@@ -83,7 +83,7 @@ def test_what_is_not_in_the_file_is_a_row(answered: Session) -> None:
 
 
 def test_the_ledger_answers_where_it_may(session: Session, emulator: Emulator) -> None:
-    """With reuse only what no ledger has is asked; without it everything is."""
+    """With reuse only what the ledger lacks is sent; without it everything is."""
     plan(session, ["a", "b"], model=MODEL, repeats=2).run()
 
     run = plan(session, ["a", "b", "c"], model=MODEL, repeats=2, reuse=True).run()

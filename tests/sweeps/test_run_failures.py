@@ -1,4 +1,4 @@
-"""What goes wrong in a run is a row, or ends it with nothing lost."""
+"""A failure in a run is a row, or ends the run with nothing lost."""
 
 import signal
 import sqlite3
@@ -60,7 +60,7 @@ def test_failures_are_rows_in_place(open_session: OpenSession) -> None:
 
 
 def test_what_failed_is_asked_again_on_demand_only(open_session: OpenSession) -> None:
-    """Running again leaves a failed row as it is; `retry` asks it, and only it."""
+    """Running again leaves a failed row as it is; `retry` sends it, and only it."""
     refusal = {"when": {"contains": "b"}, "status": 400, "error": {"message": "No."}}
     with _scripted(refusal) as emulator:
         run = plan(open_session(emulator), ["a", "b", "c"]).run()
@@ -76,7 +76,7 @@ def test_what_failed_is_asked_again_on_demand_only(open_session: OpenSession) ->
 
 
 def test_a_model_that_is_not_for_this_key_is_a_row(open_session: OpenSession) -> None:
-    """A 403 is one model's: the others are asked, and the run comes to its end."""
+    """A 403 concerns one model: the others are sent, and the run completes."""
     big = "svc-v2-70b-instruct"
     refusal = {"when": {"model": big}, "status": 403, "error": {"message": "Not yours"}}
     with _scripted(refusal | {"times": None}) as emulator:
@@ -155,7 +155,7 @@ def test_never_mixes_two_addresses(session: Session, emulator: Emulator) -> None
     run = plan(session, ["a", "b " * 30_000]).run()
     other = session.use_emulator()
 
-    with pytest.raises(SettingsError, match=r"1 of its requests are missing.* mixed"):
+    with pytest.raises(SettingsError, match=r"1 of its requests are missing.* mix"):
         run.retry()
 
     assert (len(emulator.requests), len(other.requests)) == (1, 0)
@@ -164,7 +164,7 @@ def test_never_mixes_two_addresses(session: Session, emulator: Emulator) -> None
 def test_a_whole_run_is_read_wherever_requests_go(
     session: Session, emulator: Emulator
 ) -> None:
-    """A run that lacks nothing asks nothing, also where the address has changed."""
+    """A complete run sends nothing, even if the address has changed."""
     run = plan(session, ["a", "b"], name="whole").run()
     other = session.use_emulator()
 
@@ -207,7 +207,7 @@ def _interrupt_when(is_time: Callable[[], bool]) -> threading.Thread:
 
 
 def test_an_interrupt_keeps_what_had_come(open_session: OpenSession) -> None:
-    """Stopped half-way, a run keeps its rows, and goes on with what is missing."""
+    """An interrupted run keeps its rows, and continues with what is missing."""
     slow = {"when": {"contains": "slow"}, "end": "silent", "body": ["{"]}
     with _scripted(slow) as emulator:
         session = open_session(emulator)
@@ -230,7 +230,7 @@ def test_an_interrupt_keeps_what_had_come(open_session: OpenSession) -> None:
 def test_a_ledger_that_fails_half_way_stops_the_run(
     session: Session, emulator: Emulator, tmp_path: Path
 ) -> None:
-    """When replies can no longer be kept, nothing more is asked."""
+    """When replies can no longer be kept, nothing more is sent."""
     run = plan(session, [str(number) for number in range(40)], model="svc-instruct")
     run.in_flight = 2
     session.ledger.check()
@@ -253,16 +253,16 @@ def test_a_ledger_that_fails_half_way_stops_the_run(
     assert len(emulator.requests) == 40
 
 
-def test_says_a_long_pause(
+def test_announces_a_long_wait(
     open_session: OpenSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A model that refuses for minutes is told, and the wait can be interrupted."""
+    """A wait of minutes is printed, and can be interrupted."""
     refusal: dict[str, Any] = {"status": 429, "error": {"message": "Later."}}
     refusal["headers"] = {"retry-after": "3600"}
     with _scripted(refusal) as emulator:
         session = open_session(emulator)
         run = plan(session, "p")
-        stopper = _interrupt_when(lambda: bool(run.notes))
+        stopper = _interrupt_when(lambda: session.ledger.count() == 1)
 
         with pytest.raises(KeyboardInterrupt):
             run.run()
@@ -288,7 +288,7 @@ def test_an_error_of_who_watches_is_raised_as_it_is(open_session: OpenSession) -
 
 
 def test_tells_waits_to_who_watches(open_session: OpenSession) -> None:
-    """A closed gate is told to the function given; the trial uses up no try."""
+    """`watch` is called for a refusal for a rate limit, which uses up no try."""
     waits: list[Waiting] = []
     refusal: dict[str, Any] = {"status": 429, "error": {"message": "Slow down."}}
     refusal |= {"headers": {"retry-after": "0"}, "times": 3}

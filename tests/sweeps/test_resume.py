@@ -1,4 +1,4 @@
-"""Trials and their exchanges."""
+"""The exchange that counts for each trial, and the rows made of it."""
 
 from datetime import UTC, datetime
 from typing import get_args
@@ -10,10 +10,10 @@ from svc_notebook.exchange import Exchange, Failure, Origin, Status
 from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.sweeps.grid import Trial
 from svc_notebook.sweeps.plan import build_grid
-from svc_notebook.sweeps.resume import by_trial, plan_rows, reply_rows, standing_of
+from svc_notebook.sweeps.resume import by_trial, reply_rows, status_of
 
 GRID = build_grid("p", varied={"model": ["a", "b"]}, repeats=2)
-CELLS = tuple(GRID)
+TRIALS = tuple(GRID)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
@@ -32,7 +32,7 @@ def _exchange(trial: Trial, status: Status, number: int = 0) -> Exchange:
 
 
 told = st.lists(
-    st.tuples(st.sampled_from(CELLS), st.sampled_from(get_args(Status))), max_size=20
+    st.tuples(st.sampled_from(TRIALS), st.sampled_from(get_args(Status))), max_size=20
 )
 
 
@@ -45,7 +45,7 @@ def test_the_newest_good_exchange_stands_for_its_trial(
 
     found = by_trial(exchanges)
 
-    for trial in CELLS:
+    for trial in TRIALS:
         mine = [
             each for each in exchanges if each.origin.request_key == trial.request_key
         ]
@@ -59,28 +59,28 @@ def test_the_newest_good_exchange_stands_for_its_trial(
 def test_a_good_answer_and_a_failure_are_settled(
     asked: list[tuple[Trial, Status]],
 ) -> None:
-    """What has a good answer is not asked again; what failed only on demand."""
+    """A trial with a good answer is not sent again; a failed one only on demand."""
     good = {trial.key for trial, status in asked if status == "ok"}
     newest = {trial.key: status for trial, status in asked}
     bad = {key for key, status in newest.items() if status == "error"}
 
-    standing = standing_of(_exchange(*each) for each in asked)
+    status = status_of(_exchange(*each) for each in asked)
 
-    assert set(standing.settled(is_retried=True)) == good
-    assert set(standing.settled()) == good | bad
+    assert set(status.settled(is_retried=True)) == good
+    assert set(status.settled()) == good | bad
 
 
 def test_rows_stand_in_the_order_of_the_plan() -> None:
-    """Each trial has its rows in place, whether it was asked, failed or was not run."""
+    """Each trial has rows in plan order, even if it failed or was not run."""
     failure = Failure(type="OverBudgetError")
-    found = by_trial([_exchange(CELLS[2], "ok"), _exchange(CELLS[0], "error")])
+    found = by_trial([_exchange(TRIALS[2], "ok"), _exchange(TRIALS[0], "error")])
 
     rows = list(
         reply_rows(
             GRID,
             found,
             run_id="r",
-            failures={CELLS[1].key: failure},
+            failures={TRIALS[1].key: failure},
             is_begun=True,
         )
     )
@@ -94,10 +94,3 @@ def test_rows_stand_in_the_order_of_the_plan() -> None:
         ("not_run", 0),
     ]
     assert rows[2].failure == failure
-
-
-def test_before_a_run_the_rows_are_the_plan() -> None:
-    """Before anything was asked, the rows of replies are those of the plan."""
-    rows = reply_rows(GRID, {}, run_id="r", failures={}, is_begun=False)
-
-    assert list(rows) == list(plan_rows(GRID, "r"))

@@ -1,0 +1,401 @@
+"""Named runs: continued, extended, refused, and sent by one kernel at a time."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import ParameterError, SettingsError
+from svc_notebook.session import Session
+from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.run_lock import held_here, lock_run
+
+OpenSession = Callable[[Emulator], Session]
+
+SMALL = "svc-v2-8b-instruct"
+LARGE = "svc-v2-70b-instruct"
+
+
+def test_the_same_name_goes_on_after_a_restart(
+    open_session: OpenSession, emulator: Emulator
+) -> None:
+    """Planned again in another kernel, a finished run is finished; nothing is sent."""
+    rows = pd.DataFrame({"text": ["a", "b"], "label": [1, 2]})
+    given: dict[str, Any] = {"rows": rows, "name": "spam", "repeats": 2}
+    before = plan(open_session(emulator), "{{text}}", **given).run()
+
+    after = plan(open_session(emulator), "{{text}}", **given)
+
+    assert repr(after).startswith("Run spam: 4 requests: 4 ok.\n")
+    assert after.run().replies_df().equals(before.replies_df())
+    assert after.seed == before.seed
+    assert len(emulator.requests) == 4
+
+
+def test_a_larger_grid_extends_it(
+    open_session: OpenSession, emulator: Emulator
+) -> None:
+    """With more rows, models, values or repeats only the new requests are sent."""
+    plan(open_session(emulator), "{{text}}", rows=["a"], name="n").run()
+
+    larger = plan(
+        open_session(emulator),
+        "{{text}}",
+        rows=["a", "b"],
+        model=[SMALL, LARGE],
+        name="n",
+        repeats=2,
+    )
+
+    assert larger.n_todo == 7
+    assert larger.run().replies_df()["status"].tolist() == ["ok"] * 8
+    assert len(emulator.requests) == 8
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"varied": {"temperature": 0.5}}, "temperature 0."),
+        ({"model": LARGE}, "model 'svc-v2-8b-instruct'"),
+        ({"repeats": 1}, "repeat 1"),
+        ({"prompt": "Hi {{text}}"}, "prompt 'a'"),
+        ({"rows": ["b"]}, "prompt 'a'"),
+        ({"system": "Be brief."}, "system not sent"),
+    ],
+)
+def test_another_grid_of_the_same_name_is_refused(
+    session: Session, emulator: Emulator, changed: dict[str, Any], said: str
+) -> None:
+    """Requests of the run that are not in the grid are named, and nothing is sent."""
+    given: dict[str, Any] = {
+        "prompt": "{{text}}",
+        "rows": ["a"],
+        "repeats": 2,
+        "varied": {"temperature": 0},
+    }
+    plan(session, **given, name="n").run()
+    n_before = len(emulator.requests)
+
+    with pytest.raises(ParameterError) as caught:
+        plan(session, **{**given, **changed}, name="n")
+
+    assert said in str(caught.value)
+    assert "Give another name" in str(caught.value)
+    assert len(emulator.requests) == n_before
+
+
+def test_runs_of_other_names_are_never_mixed(
+    session: Session, emulator: Emulator
+) -> None:
+    """Two runs of the same grid have different replies."""
+    one = plan(session, "p", name="one").run()
+    other = plan(session, "p", name="other").run()
+
+    assert len(emulator.requests) == 2
+    assert set(one.replies_df()["exchange_id"]).isdisjoint(
+        other.replies_df()["exchange_id"]
+    )
+
+
+def test_a_named_run_is_not_continued_elsewhere(
+    open_session: OpenSession, emulator: Emulator
+) -> None:
+    """A run begun at one address is refused at another, also after a restart."""
+    plan(open_session(emulator), ["a"], name="n").run()
+    with Emulator(tokens_per_s=None, first_token_s=0) as other:
+        again = plan(open_session(other), ["a", "b"], name="n")
+
+        with pytest.raises(SettingsError, match="mix the replies"):
+            again.run()
+
+        assert len(other.requests) == 0
+
+
+def test_an_emulators_run_goes_on_at_the_next_emulator(
+    open_session: OpenSession, emulator: Emulator
+) -> None:
+    """An emulator's address changes with each kernel; its runs go on all the same."""
+    first = open_session(emulator)
+    first.use_emulator()
+    plan(first, ["a"], name="n").run()
+    first.close()
+    second = open_session(emulator)
+    second.use_emulator()
+
+    frame = plan(second, ["a", "b"], name="n").run().replies_df()
+
+    assert frame["status"].tolist() == ["ok", "ok"]
+    assert frame["endpoint"].nunique() == 2
+
+
+@pytest.mark.parametrize("name", ["", " ", 5])
+def test_refuses_what_is_no_name(session: Session, name: Any) -> None:  # noqa: ANN401 - wrong on purpose
+    """A name is a text with something in it."""
+    with pytest.raises(ParameterError, match="must be a text"):
+        plan(session, "p", name=name)
+
+
+@pytest.mark.parametrize("seed", ["7", 1.5, True])
+def test_refuses_what_is_no_seed(session: Session, seed: Any) -> None:  # noqa: ANN401 - wrong on purpose
+    """A seed is an integer."""
+    with pytest.raises(ParameterError, match="must be an integer"):
+        plan(session, "p", seed=seed)
+
+
+def test_a_plan_without_a_name_opens_no_ledger(session: Session) -> None:
+    """Only a name is looked up."""
+    plan(session, "p")
+
+    assert not Path(session.settings.ledger).exists()
+
+
+@pytest.mark.parametrize(("answer", "n_sent"), [("y\n", 3), ("n\n", 0), ("\n", 0)])
+def test_asks_before_a_large_run(
+    session: Session,
+    emulator: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+    n_sent: int,
+) -> None:
+    """Above so many requests nothing is sent without a yes."""
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+
+    plan(session, ["a", "b", "c"], confirm_above=2).run()
+
+    assert len(emulator.requests) == n_sent
+
+
+def test_a_small_run_asks_nobody(session: Session, emulator: Emulator) -> None:
+    """Up to confirm_above requests are sent without a question."""
+    plan(session, ["a", "b"], confirm_above=2).run()
+
+    assert len(emulator.requests) == 2
+
+
+def test_where_nobody_can_answer_nothing_is_sent(
+    session: Session, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without anybody to ask, a large run is refused."""
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+
+    with pytest.raises(ParameterError, match="Nobody can answer"):
+        plan(session, ["a", "b", "c"], confirm_above=2).run()
+
+    assert len(emulator.requests) == 0
+
+
+@pytest.mark.parametrize("confirm_above", [-1, True, "many", 1.5])
+def test_refuses_what_is_no_number_of_requests(
+    session: Session,
+    confirm_above: Any,  # noqa: ANN401 - wrong on purpose
+) -> None:
+    """The threshold is a count, or None."""
+    with pytest.raises(ParameterError, match="confirm_above"):
+        plan(session, "p", confirm_above=confirm_above)
+
+
+PROMPTS = ["a", "b", "slow"]
+SILENT: dict[str, Any] = {"when": {"contains": "slow"}, "end": "silent", "body": ["{"]}
+_OTHER_KERNEL = """
+import json, sys, time
+from svc_notebook.session import Session
+from svc_notebook.sweeps.plan import plan
+
+run = plan(Session(), json.loads(sys.argv[1]), name="mine").start()
+while run.n_todo > 1:
+    time.sleep(0.01)
+print("asking", flush=True)
+run.wait()
+"""
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator that once does not answer what is slow."""
+    with Emulator(
+        tokens_per_s=None, first_token_s=0, limits=False, script=[SILENT]
+    ) as running:
+        yield running
+
+
+@contextmanager
+def _other_kernel(
+    emulator: Emulator, folder: Path
+) -> "Iterator[subprocess.Popen[str]]":
+    """Another kernel that sends the run `mine`, which does not end."""
+    env = {
+        **os.environ,
+        "SVC_BASE_URL": emulator.base_url,
+        "SVC_API_KEY": emulator.api_key,
+        "SVC_LEDGER": str(folder / "ledger.sqlite"),
+    }
+    with subprocess.Popen(  # noqa: S603 - our own program
+        [sys.executable, "-c", _OTHER_KERNEL, json.dumps(PROMPTS)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=env,
+        cwd=Path(__file__).parents[2],
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "asking\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_the_second_kernel_is_told_who_asks(
+    open_session: OpenSession, emulator: Emulator, tmp_path: Path
+) -> None:
+    """While one kernel sends a run, another one can read it but not send it."""
+    with _other_kernel(emulator, tmp_path) as other:
+        run = plan(open_session(emulator), PROMPTS, name="mine")
+        n_before = len(emulator.requests)
+
+        with pytest.raises(ParameterError) as caught:
+            run.run()
+        with pytest.raises(ParameterError):
+            run.start()
+
+        assert f"process {other.pid} on this machine, since 20" in str(caught.value)
+        assert run.replies_df()["status"].tolist() == ["ok", "ok", "not_run"]
+        assert len(emulator.requests) == n_before
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_dead_kernel_releases_the_lock(
+    open_session: OpenSession, emulator: Emulator, tmp_path: Path, how: signal.Signals
+) -> None:
+    """After the first kernel was killed or interrupted, the second one continues."""
+    with _other_kernel(emulator, tmp_path) as other:
+        other.send_signal(how)
+        other.wait()
+
+        run = plan(open_session(emulator), PROMPTS, name="mine").run()
+
+    assert run.replies_df()["status"].tolist() == ["ok"] * 3
+    assert [len(emulator.requests), run.n_todo] == [4, 0]
+    assert list(tmp_path.glob("*.lock")) == []
+
+
+def test_other_runs_are_not_held_up(
+    open_session: OpenSession, emulator: Emulator, tmp_path: Path
+) -> None:
+    """A run of another name, or without a name, is sent."""
+    with _other_kernel(emulator, tmp_path):
+        session = open_session(emulator)
+
+        named = plan(session, ["a", "c"], name="other").run()
+        unnamed = plan(session, ["a", "c"]).run()
+
+    assert (named.n_todo, unnamed.n_todo) == (0, 0)
+
+
+def test_a_complete_run_needs_no_lock(
+    open_session: OpenSession, emulator: Emulator, tmp_path: Path
+) -> None:
+    """A run that lacks nothing is not refused."""
+    with _other_kernel(emulator, tmp_path):
+        smaller = plan(open_session(emulator), PROMPTS[:2], name="mine")
+
+        assert smaller.run().n_todo == 0
+
+
+def test_a_cell_that_is_run_again_joins_its_own_run(
+    session: Session, emulator: Emulator
+) -> None:
+    """Planned and started again in the same kernel, a running run is joined."""
+    first = plan(session, PROMPTS, name="mine").start()
+    again = plan(session, PROMPTS, name="mine").start()
+
+    assert (first.is_running, again.is_running) == (True, True)
+    pause = threading.Event()
+    while len(emulator.requests) < len(PROMPTS):
+        pause.wait(0.01)
+    again.cancel()
+    whole = again.run()
+
+    assert not first.is_running
+    assert whole.replies_df()["status"].tolist() == ["ok"] * 3
+    assert len(emulator.requests) == 4
+
+
+def test_a_larger_grid_goes_on_after_the_smaller_one(open_session: OpenSession) -> None:
+    """A larger grid of a running run waits for it, and sends what is new."""
+    with Emulator(tokens_per_s=None, first_token_s=0.1, limits=False) as emulator:
+        session = open_session(emulator)
+        plan(session, ["a", "b"], name="mine").start()
+
+        larger = plan(session, ["a", "b", "c"], name="mine").run()
+
+        assert larger.replies_df()["status"].tolist() == ["ok"] * 3
+        assert len(emulator.requests) == 3
+
+
+def test_what_was_asked_since_the_plan_is_seen(
+    open_session: OpenSession, emulator: Emulator
+) -> None:
+    """A name that was free when it was planned may be another grid's when it is run."""
+    planned = plan(open_session(emulator), ["a", "b"], name="mine")
+    larger = plan(open_session(emulator), ["a", "b", "c"], name="mine")
+    plan(open_session(emulator), ["a", "c"], name="mine").run()
+
+    for _ in range(2):
+        with pytest.raises(ParameterError, match="prompt 'c'"):
+            planned.run()
+
+    assert planned.replies_df()["status"].tolist() == ["planned"] * 2
+    assert larger.run().replies_df()["status"].tolist() == ["ok"] * 3
+    assert len(emulator.requests) == 3
+
+
+def test_a_run_without_a_name_leaves_no_file(session: Session, tmp_path: Path) -> None:
+    """Nobody else can mean a run that has no name: nothing is locked for it."""
+    run = plan(session, ["a", "slow"]).start()
+
+    files = [path.name for path in tmp_path.glob("*.lock")]
+    run.cancel()
+
+    assert files == []
+
+
+def test_runs_in_memory_are_of_their_session(session: Session) -> None:
+    """A claim on a ledger in memory holds for that ledger only, and makes no file."""
+    ledger = session.ledger
+    held = lock_run(ledger, "n")
+
+    assert held_here(ledger, "n") is held
+    assert held_here(ledger, "m") is None
+    with pytest.raises(ParameterError, match=f"process {os.getpid()}"):
+        lock_run(ledger, "n")
+
+    held.release()
+    held.release()
+    assert held_here(ledger, "n") is None
+
+
+def test_what_a_dead_kernel_left_is_taken_over(
+    session: Session, tmp_path: Path
+) -> None:
+    """A lock file that nobody holds is taken over, whatever it contains."""
+    session.ledger.check()
+    held = lock_run(session.ledger, "mine")
+    [file] = tmp_path.glob("*.lock")
+    held.release()
+    file.write_bytes(b"\xff garbage")
+
+    again = lock_run(session.ledger, "mine")
+
+    assert json.loads(file.read_bytes())["pid"] == os.getpid()
+    again.release()

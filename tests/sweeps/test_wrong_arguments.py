@@ -1,0 +1,251 @@
+"""Wrong arguments are refused before anything is sent."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import svc_notebook as svc
+import svc_notebook.pandas  # registers df.svc
+from svc_notebook.errors import ParameterError
+from svc_notebook.session import Session
+from svc_notebook.sweeps.plan import build_grid, plan
+from svc_notebook.sweeps.run import Run
+
+FRAME = pd.DataFrame({"text": ["a", "b"]})
+TWICE = pd.DataFrame([["a", "b"]], columns=["text", "text"])
+NO: Any = "no"
+
+
+def tea(cups: int) -> str:
+    """Order tea.
+
+    Args:
+        cups: How many.
+    """
+    return f"{cups} cups"
+
+
+def milk() -> str:
+    """Order milk."""
+    return "milk"
+
+
+@pytest.fixture(autouse=True)
+def _asked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SVC_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("SVC_API_KEY", "sk-test")
+    monkeypatch.setenv("SVC_LEDGER", ":memory:")
+
+
+@pytest.mark.parametrize(
+    ("said", "call"),
+    [
+        ("raw='no' is not allowed; give True", lambda: svc.sweep("a", raw=NO)),
+        ("reuse must be True or False", lambda: svc.sweep("a", reuse=NO)),
+        ("expand must be True or False", lambda: FRAME.svc.complete("{{text}}", expand=NO)),
+        ("retry must be True or False", lambda: FRAME.svc.complete("{{text}}", retry=NO)),
+        ("reuse must be True or False; got 'no", lambda: FRAME.svc.complete("{{text}}", reuse=NO)),
+        ("reuse must be True or False; got 'n", lambda: svc.complete("a", reuse=NO)),
+        ("run_tools must be True or False", lambda: svc.complete("a", run_tools=NO)),
+        ("reuse must be True or False; got '", lambda: svc.stream("a", reuse=NO)),
+        ("texts must be True or False", lambda: svc.replies_df(texts=NO)),
+        ("include_emulated must be True or False", lambda: svc.usage_df(include_emulated=NO)),
+        ("include_reused must be True or False", lambda: svc.usage_df(include_reused=NO)),
+        ("include_reused must be True or False; got 'no", lambda: svc.sweep("a").usage_df(include_reused=NO)),
+        ("A sweep asks for whole replies", lambda: svc.sweep("a", stream=True)),
+        ("whole replies", lambda: FRAME.svc.complete("{{text}}", stream=True)),
+        ("Give the prompt first", lambda: svc.sweep(messages=["a"])),
+        ("without a name: a text", lambda: FRAME.svc.complete("{{text}}", prompt="a")),
+        ("Two columns of rows are called 'text'", lambda: svc.sweep("a", rows=TWICE)),
+        ("A lambda has neither", lambda: svc.sweep("a", tools=[lambda x: x])),
+        ("tools is int; give a list of functions", lambda: svc.sweep("a", tools=5)),
+    ],
+)
+def test_wrong_arguments_are_refused_in_words(
+    said: str, call: Callable[[], object]
+) -> None:
+    """The message speaks of what was called, and says what to give instead."""
+    with pytest.raises(svc.SvcError) as caught:
+        call()
+
+    assert said in str(caught.value)
+    assert "complete(...)" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("tools", "expected"),
+    [
+        (tea, [("tea",)]),
+        ([tea, milk], [("tea", "milk")]),
+        (svc.Toolbox([tea, milk]), [("tea", "milk")]),
+        ([[tea], None, [tea, milk]], [("tea",), (), ("tea", "milk")]),
+        ([svc.Toolbox([tea]), svc.Toolbox([milk])], [("tea",), ("milk",)]),
+    ],
+)
+def test_functions_are_offered_as_tools(
+    session: Session, tools: object, expected: list[tuple[str, ...]]
+) -> None:
+    """What `complete` takes as tools a sweep offers, too; lists of them vary."""
+    run = plan(session, "a", varied={"tools": tools})
+
+    offered = [
+        tuple(each["function"]["name"] for each in trial.request.tools)
+        for trial in run.grid
+    ]
+
+    assert offered == expected
+
+
+def test_trials_take_functions_as_tools(session: Session) -> None:
+    """A trial's tools may be functions, too."""
+    run = plan(session, conditions=[{"prompt": "a", "tools": [tea]}])
+
+    assert run.grid[0].request.tools[0]["function"]["name"] == "tea"
+
+
+def _said(run: Run, label: str) -> str:
+    lines = [line.split(maxsplit=1) for line in repr(run).splitlines()]
+    return next(line[1] for line in lines if line[0] == label)
+
+
+@pytest.mark.parametrize(
+    ("varied", "expected"),
+    [
+        ({"stop": "\n"}, r"`'\n'`"),
+        ({"stop": [["\n", "  "], None]}, r"`['\n', '  ']`, not sent"),
+        ({"user": " "}, "`' '`"),
+        ({"tools": [[tea, milk], None]}, "`tea, milk`, not sent"),
+    ],
+)
+def test_a_value_of_blanks_is_seen(
+    session: Session, varied: dict[str, Any], expected: str
+) -> None:
+    """Line ends and blanks are written out where they are the value."""
+    run = plan(session, "a", model="m", varied={**varied, "max_tokens": 5})
+
+    assert _said(run, next(iter(varied))) == expected
+
+
+@pytest.mark.parametrize("verb", [svc.sweep, FRAME.svc.complete])
+def test_parameters_are_seen_by_name(verb: Callable[..., object]) -> None:
+    """`?` and Tab show what varies by the document's names."""
+    names = list(inspect.signature(verb).parameters)
+
+    wanted = {"temperature", "top_p", "max_tokens", "n", "stop", "user", "tools"}
+    assert wanted <= set(names)
+    assert names[0] in {"prompt", "template"}
+
+
+MODEL = {"model": "m"}
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("temprature", "temperature"),
+        ("Temperature", "temperature"),
+        ("temp", "temperature"),
+        ("max tokens", "max_tokens"),
+        ("max-tokens", "max_tokens"),
+        ("modle", "model"),
+        ("systm", "system"),
+        ("prompts", "prompt"),
+        ("top-p", "top_p"),
+    ],
+)
+def test_a_misspelt_parameter_is_refused(name: str, meant: str) -> None:
+    """A name in conditions that is nearly a parameter is refused, with the name."""
+    conditions = [{name: 1, "n": 1}, {name: 0, "n": 1}]
+
+    with pytest.raises(ParameterError) as caught:
+        build_grid("p", varied=MODEL, conditions=conditions)
+
+    assert repr(name) in str(caught.value)
+    assert f"Did you mean {meant}?" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["label", "topic", "user_id", "language", "note", "k"])
+def test_any_other_name_is_a_label(name: str) -> None:
+    """A label tells trials apart and is kept beside the reply; it is not sent."""
+    conditions = pd.DataFrame({"temperature": [0, 0], name: ["a", "b"]})
+
+    grid = build_grid("p", varied=MODEL, conditions=conditions)
+
+    assert [trial.columns for trial in grid] == [{name: "a"}, {name: "b"}]
+    assert [trial.request.params for trial in grid] == [{"temperature": 0}] * 2
+
+
+def test_a_name_that_a_prompt_names_is_no_slip() -> None:
+    """What a prompt names is a column, however near to a parameter."""
+    grid = build_grid("Say {{prompts}}", varied=MODEL, conditions=[{"prompts": "x"}])
+
+    assert grid[0].request.prompt == "Say x"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "rows", "said"),
+    [
+        ("{{0}}", pd.DataFrame([["a", 1]]), "rows.set_axis(['text', 'column_1']"),
+        ("{{my col}}", pd.DataFrame({"my col": ["a"]}), "rename 'my col'"),
+        ("{{a}}", pd.DataFrame({0: ["a"]}), "rename the columns"),
+        ("p", pd.DataFrame([list("abcdef")]), "rows.rename(columns=...)"),
+        ("p", pd.DataFrame({0: ["a"], "text": ["b"]}), "Write {{text}} where"),
+    ],
+)
+def test_a_column_that_no_mark_can_name_is_said(
+    prompt: str, rows: pd.DataFrame, said: str
+) -> None:
+    """A column with a number or with blanks as its name needs another one first."""
+    with pytest.raises(ParameterError) as caught:
+        build_grid(prompt, varied=MODEL, rows=rows)
+
+    assert said in str(caught.value)
+
+
+def test_the_way_on_for_numbered_columns_works() -> None:
+    """With the names that were proposed the rows can be put in."""
+    rows = pd.DataFrame([["a", 1], ["b", 2]])
+
+    named = rows.set_axis(["text", "column_1"], axis="columns")
+
+    grid = build_grid("{{text}} {{column_1}}", varied=MODEL, rows=named)
+    assert [trial.request.prompt for trial in grid] == ["a 1", "b 2"]
+
+
+def test_numbered_columns_that_are_not_put_in_join_back() -> None:
+    """Columns with numbers as names do no harm where a prompt names another."""
+    rows: Any = pd.DataFrame({"text": ["a"], 1: ["b"]})
+
+    grid = build_grid("{{text}}", varied=MODEL, rows=rows)
+
+    assert grid.source_columns(grid[0]) == {"row": 0, "text": "a", "1": "b"}
+
+
+def test_rows_without_a_prompt_are_refused_by_that() -> None:
+    """A missing prompt is reported first."""
+    with pytest.raises(ParameterError, match="There is no prompt"):
+        build_grid(varied=MODEL, rows=[{"text": "a"}])
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("repeat", "repeats"), ("row", "rows"), ("names", "name")]
+)
+def test_a_misspelt_word_of_a_sweep_is_refused(name: str, meant: str) -> None:
+    """A misspelt argument of the sweep is refused with a suggestion."""
+    with pytest.raises(ParameterError, match=f"^'{name}' .*Did you mean {meant}"):
+        build_grid("p", varied={**MODEL, name: 5})
+
+
+@pytest.mark.parametrize(
+    ("conditions", "said"),
+    [(3, "conditions is int"), ([3], "one of the conditions")],
+)
+def test_conditions_are_refused_by_their_name(conditions: object, said: str) -> None:
+    """Wrong conditions are refused under the name of the argument."""
+    with pytest.raises(ParameterError, match=said) as caught:
+        build_grid("p", varied=MODEL, conditions=conditions)
+
+    assert caught.value.param == "conditions"
