@@ -43,18 +43,36 @@ def _asked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("said", "call"),
     [
-        ("raw='no' is not allowed; give True", lambda: svc.sweep("a", raw=NO)),
+        ("raw must be True or False", lambda: svc.sweep("a", raw=NO)),
         ("reuse must be True or False", lambda: svc.sweep("a", reuse=NO)),
-        ("expand must be True or False", lambda: FRAME.svc.complete("{{text}}", expand=NO)),
-        ("retry must be True or False", lambda: FRAME.svc.complete("{{text}}", retry=NO)),
-        ("reuse must be True or False; got 'no", lambda: FRAME.svc.complete("{{text}}", reuse=NO)),
+        (
+            "expand must be True or False",
+            lambda: FRAME.svc.complete("{{text}}", expand=NO),
+        ),
+        (
+            "retry must be True or False",
+            lambda: FRAME.svc.complete("{{text}}", retry=NO),
+        ),
+        (
+            "reuse must be True or False; got 'no",
+            lambda: FRAME.svc.complete("{{text}}", reuse=NO),
+        ),
         ("reuse must be True or False; got 'n", lambda: svc.complete("a", reuse=NO)),
         ("run_tools must be True or False", lambda: svc.complete("a", run_tools=NO)),
         ("reuse must be True or False; got '", lambda: svc.stream("a", reuse=NO)),
         ("texts must be True or False", lambda: svc.replies_df(texts=NO)),
-        ("include_emulated must be True or False", lambda: svc.usage_df(include_emulated=NO)),
-        ("include_reused must be True or False", lambda: svc.usage_df(include_reused=NO)),
-        ("include_reused must be True or False; got 'no", lambda: svc.sweep("a").usage_df(include_reused=NO)),
+        (
+            "include_emulated must be True or False",
+            lambda: svc.usage_df(include_emulated=NO),
+        ),
+        (
+            "include_reused must be True or False",
+            lambda: svc.usage_df(include_reused=NO),
+        ),
+        (
+            "include_reused must be True or False; got 'no",
+            lambda: svc.sweep("a").usage_df(include_reused=NO),
+        ),
         ("A sweep asks for whole replies", lambda: svc.sweep("a", stream=True)),
         ("whole replies", lambda: FRAME.svc.complete("{{text}}", stream=True)),
         ("Give the prompt first", lambda: svc.sweep(messages=["a"])),
