@@ -11,7 +11,7 @@ from svc_notebook.budget import FLOOR_TOKENS, fit_max_tokens
 from svc_notebook.conversations.history import History, Turn, Version
 from svc_notebook.conversations.turn_requests import (
     TurnSettings,
-    answered,
+    add_answer,
     fit,
     request_continuation,
 )
@@ -57,7 +57,7 @@ def history_of(*exchanges: Exchange) -> History:
     """Return what exchanges make of an empty history."""
     history = History()
     for each in exchanges:
-        history = answered(history, each, each.origin)
+        history = add_answer(history, each, each.origin)
     return history
 
 
@@ -140,10 +140,10 @@ def test_a_continuation_keeps_tool_rounds_and_other_choices() -> None:
     """Only the text that was picked grows."""
     request = (user("ask"), CALLING, RESULT)
     cut = exchange("a", request, said("one", "length"), said("uno", "length"))
-    picked = history_of(cut).picking(1, 2)
+    picked = history_of(cut).with_picked(1, 2)
     more = continued(picked, said(" due"))
 
-    [turn] = answered(picked, more, more.origin).turns
+    [turn] = add_answer(picked, more, more.origin).turns
 
     assert turn.messages == (user("ask"), CALLING, RESULT, assistant("uno due"))
     assert turn.version.choices == (assistant("one"), assistant("uno due"))

@@ -4,13 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.display.live import GAP_S
-from svc_notebook.panels.worker import ENVELOPE_BYTES, GrowingReply
+from svc_notebook.panels.worker import ENVELOPE_BYTES, ReplyRenderer
 
 TEXT = "# Head\n\nSome *text* here.\n\n- one\n- two\n\n```py\nx = 1\n```\n\nThe end"
 
 
 def played(
-    growths: GrowingReply, pieces: list[tuple[int, str]], gap_s: float
+    growths: ReplyRenderer, pieces: list[tuple[int, str]], gap_s: float
 ) -> list[str]:
     """Feed pieces at a pace; return what a page shows for each choice."""
     shown: dict[int, tuple[str, str]] = {}
@@ -34,7 +34,7 @@ def test_however_it_comes_the_page_shows_the_same(
         if rest:
             pieces.append((0, rest[:size]))
             rest = rest[size:]
-    growths = GrowingReply()
+    growths = ReplyRenderer()
 
     [shown] = played(growths, [*pieces, (0, rest)], gap_s)
 
@@ -46,7 +46,7 @@ def test_however_it_comes_the_page_shows_the_same(
 
 def test_at_most_twenty_messages_a_second() -> None:
     """However fast pieces come, messages of all choices together are bounded."""
-    growths, n_messages, n_steps = GrowingReply(), 0, 4000
+    growths, n_messages, n_steps = ReplyRenderer(), 0, 4000
 
     for step in range(n_steps):
         growths.feed(step % 3, "word ")
@@ -61,7 +61,7 @@ def test_bytes_grow_with_the_reply() -> None:
     line = "Some words that make a line of ordinary text, and a *few* more. "
     reply = "".join(f"{line * 3}\n\n" for _ in range(95))
     pieces = [reply[at : at + 5] for at in range(0, len(reply), 5)]
-    growths, n_bytes = GrowingReply(), 0
+    growths, n_bytes = ReplyRenderer(), 0
 
     for step, piece in enumerate(pieces):
         growths.feed(0, piece)
@@ -74,7 +74,7 @@ def test_bytes_grow_with_the_reply() -> None:
 
 def test_what_stood_there_before_is_drawn_first() -> None:
     """A continuation grows out of the text that it goes on with."""
-    growths = GrowingReply("one, tw")
+    growths = ReplyRenderer("one, tw")
     growths.feed(0, "o")
 
     [message] = growths.take(0.0)
@@ -84,7 +84,7 @@ def test_what_stood_there_before_is_drawn_first() -> None:
 
 def test_choices_that_have_not_begun_are_empty() -> None:
     """The picture has a place for each choice up to the last that came."""
-    growths = GrowingReply()
+    growths = ReplyRenderer()
     growths.feed(2, "third")
     growths.take(0.0)
 

@@ -165,8 +165,7 @@ def view_of(state: PanelState, *turns: Turn) -> dict[str, Any]:
     """Return the picture of a panel with these turns."""
     return to_view(
         state,
-        name="plan",
-        history=History(system="Be brief", turns=turns),
+        History(name="plan", system="Be brief", turns=turns),
         can=("send", "undo"),
         can_on=lambda turn: allowed_on(turn, Phase.IDLE),
         meter=Meter(used_tokens=5, budget_tokens=8192, n_left_out=2),

@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import pytest
 
-from svc_notebook.client.portal import Portal
 from svc_notebook.service.message import Message
 from svc_notebook.service.tool import FunctionCall, ToolCall
 from svc_notebook.tools.call import (
@@ -20,7 +19,6 @@ from svc_notebook.tools.call import (
     ToolRun,
     check_call,
     failed_run,
-    refitted,
     run_call,
 )
 from svc_notebook.tools.tool import tool
@@ -393,17 +391,9 @@ def test_context_variables_are_the_callers() -> None:
     assert _run(Toolbox([look]), "look").result == "here"
 
 
-@pytest.fixture
-def portal() -> Iterator[Portal]:
-    """Return a loop on a thread of its own."""
-    opened = Portal()
-    yield opened
-    opened.close()
-
-
 @pytest.mark.parametrize("is_wrapped", [False, True])
-def test_async_tools_are_awaited(portal: Portal, is_wrapped: bool) -> None:
-    """A coroutine, also of a plain function, runs on the loop that was given."""
+def test_async_tools_are_awaited(is_wrapped: bool) -> None:
+    """A coroutine, also of a plain function, runs on the loop of the tools."""
 
     async def later(city: str) -> str:
         """Wait."""
@@ -415,23 +405,12 @@ def test_async_tools_are_awaited(portal: Portal, is_wrapped: bool) -> None:
         return later(city)
 
     made = tool(soon if is_wrapped else later, name="x")
-    run = _run(Toolbox([made]), "x", '{"city": "Nan"}', submit=portal.run)
+    run = _run(Toolbox([made]), "x", '{"city": "Nan"}')
 
     assert run.result == "Nan svc_notebook"
 
 
-def test_async_tools_need_no_loop() -> None:
-    """Without a loop given, a loop is made."""
-
-    async def later() -> str:
-        """Wait."""
-        await asyncio.sleep(0)
-        return "done"
-
-    assert _run(Toolbox([later]), "later").result == "done"
-
-
-def test_a_hanging_async_tool_is_cancelled(portal: Portal) -> None:
+def test_a_hanging_async_tool_is_cancelled() -> None:
     """At the limit the coroutine is cancelled and can clean up."""
     was_cancelled = threading.Event()
 
@@ -442,14 +421,14 @@ def test_a_hanging_async_tool_is_cancelled(portal: Portal) -> None:
         finally:
             was_cancelled.set()
 
-    run = _run(Toolbox([tool(hang, timeout_s=SHORT_S)]), "hang", submit=portal.run)
+    run = _run(Toolbox([tool(hang, timeout_s=SHORT_S)]), "hang")
 
     assert run.result == "Error: hang gave no result within 0.05 s."
     assert run.traceback == "hang gave no result within 0.05 s."
     assert was_cancelled.is_set()
 
 
-def test_an_interrupt_cancels_an_async_tool(portal: Portal) -> None:
+def test_an_interrupt_cancels_an_async_tool() -> None:
     """The user's interrupt cancels the coroutine and passes through."""
     was_cancelled = threading.Event()
 
@@ -462,14 +441,14 @@ def test_an_interrupt_cancels_an_async_tool(portal: Portal) -> None:
             was_cancelled.set()
 
     with pytest.raises(KeyboardInterrupt):
-        _run(Toolbox([hang]), "hang", submit=portal.run)
+        _run(Toolbox([hang]), "hang")
 
     assert was_cancelled.wait(LONG_S)
 
 
 @pytest.mark.parametrize("problem", [KeyboardInterrupt, SystemExit, ValueError])
 def test_what_an_async_tool_raises_leaves_the_loop_alive(
-    portal: Portal, problem: type[BaseException]
+    problem: type[BaseException],
 ) -> None:
     """A KeyboardInterrupt passes through, the rest is told; the loop goes on."""
 
@@ -484,25 +463,11 @@ def test_what_an_async_tool_raises_leaves_the_loop_alive(
     box = Toolbox([fail, well])
     if problem is KeyboardInterrupt:
         with pytest.raises(KeyboardInterrupt):
-            _run(box, "fail", submit=portal.run)
+            _run(box, "fail")
     else:
-        assert _run(box, "fail", submit=portal.run).error == problem.__name__
+        assert _run(box, "fail").error == problem.__name__
 
-    assert _run(box, "well", submit=portal.run).result == "well"
-
-
-def test_a_loop_that_is_closed_is_an_answer(portal: Portal) -> None:
-    """Nothing is left unawaited, and no foreign error comes, where no loop runs."""
-
-    async def later() -> None:
-        """Wait."""
-
-    portal.close()
-
-    run = _run(Toolbox([later]), "later", submit=portal.run)
-
-    assert run.error is not None
-    assert "shutting down" in run.error
+    assert _run(box, "well").result == "well"
 
 
 def test_a_result_without_a_text_is_refused_by_name() -> None:
@@ -532,7 +497,6 @@ def test_results_are_fitted_to_what_is_left() -> None:
 
     assert whole.n_cut_tokens > 1000
     assert len(small.result) < len(whole.result)
-    assert refitted(whole, max_tokens=50).result == small.result
 
 
 def test_a_call_that_was_not_allowed_is_answered() -> None:
@@ -559,13 +523,13 @@ def test_what_a_tool_does_to_its_arguments_stays_with_it() -> None:
     assert run.sent_arguments == {"found": {}}
 
 
-def test_an_async_tool_that_cancels_itself_is_told_so(portal: Portal) -> None:
+def test_an_async_tool_that_cancels_itself_is_told_so() -> None:
     """Nobody stopped it, so that nothing of a request is said."""
 
     async def give_up() -> str:
         """Give up."""
         raise asyncio.CancelledError
 
-    run = run_call(tool(give_up), _call("give_up"), {}, submit=portal.run)
+    run = run_call(tool(give_up), _call("give_up"), {})
 
     assert run.error == "CancelledError"

@@ -347,7 +347,7 @@ def test_calls_are_told_and_kept_with_their_exchange(
 
     outcome = caller.run(log.all)
 
-    assert [type(each).__name__ for each in caller.told] == ["ToolCall", "ToolRun"]
+    assert [type(each).__name__ for each in caller.watched] == ["ToolCall", "ToolRun"]
     assert [run for _, run in caller.kept] == list(outcome.tool_runs)
     assert caller.kept[0][0] != outcome.completion.exchange.exchange_id
 
