@@ -1,6 +1,6 @@
-"""Ready-made tool definitions: checked when given, and calls against their schema.
+"""Ready-made tool definitions, and the check of calls against their JSON schema.
 
-jsonschema decides. Nothing is ever fetched, so a schema may refer to itself only.
+Nothing is downloaded, so a schema may only refer to itself.
 """
 
 import json
@@ -25,7 +25,7 @@ class ReadyParameters:
         name: The tool's name, for errors.
 
     Raises:
-        ToolSchemaError: It is not a JSON schema of an object.
+        ToolSchemaError: It is not the JSON schema of an object.
     """
 
     def __init__(self, schema: Mapping[str, Any] | None, name: str) -> None:
@@ -40,7 +40,7 @@ class ReadyParameters:
         """Return a copy of a call's arguments if they fit the schema.
 
         Raises:
-            ToolCallError: They do not; the first few faults, for the model.
+            ToolCallError: They do not fit; the message lists the first errors.
         """
         try:
             copied: dict[str, Any] = json.loads(json.dumps(arguments, allow_nan=False))
@@ -62,7 +62,7 @@ def read_definition(definition: Mapping[str, Any]) -> dict[str, Any]:
     """Check a ready-made definition and return a copy.
 
     Raises:
-        ToolSchemaError: It is not as the document shows it.
+        ToolSchemaError: It is not valid (doc: Tool definition).
     """
     try:
         return sendable(dict(check_definition(definition)))
@@ -75,7 +75,7 @@ def sendable(definition: dict[str, Any]) -> dict[str, Any]:
     """Return a copy of a definition as it is sent.
 
     Raises:
-        ToolSchemaError: JSON or UTF-8 cannot carry it.
+        ToolSchemaError: It cannot be sent as JSON.
     """
     try:
         text = json.dumps(definition, allow_nan=False, ensure_ascii=False)
@@ -86,8 +86,8 @@ def sendable(definition: dict[str, Any]) -> dict[str, Any]:
     else:
         return copied
     raise ToolSchemaError(
-        f"A tool definition holds what cannot be sent as JSON ({reason}); give texts, "
-        "numbers, lists and dicts (doc: Tool definition)."
+        f"A tool definition cannot be sent as JSON ({reason}); use texts, numbers, "
+        "lists and dicts (doc: Tool definition)."
     )
 
 
@@ -109,8 +109,8 @@ def _check_schema(schema: object, name: str) -> None:
     else:
         if foreign is None:
             return
-        reason = f"it refers to {short(foreign[1])}, and nothing is fetched"
+        reason = f"it refers to {short(foreign[1])}, which is not downloaded"
     raise ToolSchemaError(
-        f"The parameters of {name} are not a JSON schema that can be used ({reason}); "
-        "correct them (doc: Tool definition)."
+        f"The parameters of {name} are not a valid JSON schema ({reason}); correct "
+        "them (doc: Tool definition)."
     )

@@ -20,6 +20,7 @@ from svc_notebook.service.tool import ToolCall
 
 from .call import ToolRun, failed_run, parse_arguments
 from .schema import build, schema_of, texts_of
+from .tool import is_positive
 
 Value = TypeVar("Value")
 Send = Callable[[CompletionRequest, Origin], Completion]
@@ -102,7 +103,12 @@ def extract(
         ToolCallError: No value fits; `partial` is the last completion.
         SvcError: A request failed.
     """
-    _check_tries(max_tries)
+    if not is_positive(max_tries, (int,)):
+        raise ParameterError(
+            f"max_tries={max_tries!r} is not allowed; it takes an integer of at least "
+            "1.",
+            param="max_tries",
+        )
     asked = _asking_for(form, request)
     reason = ""
     for number in range(1, max_tries + 1):
@@ -196,13 +202,3 @@ def _give_up(
     error.partial = completion
     error.exchange_id = completion.exchange.exchange_id
     raise error
-
-
-def _check_tries(max_tries: object) -> None:
-    is_whole = isinstance(max_tries, int) and not isinstance(max_tries, bool)
-    if not is_whole or max_tries < 1:  # type: ignore[operator]  # just tested
-        raise ParameterError(
-            f"max_tries={max_tries!r} is not allowed; it takes an integer of at least "
-            "1.",
-            param="max_tries",
-        )

@@ -1,7 +1,7 @@
 """The parameters of a function: their schema, and the check of a call's arguments.
 
-A call gives arguments by name, so a parameter without a name, or without a type, is
-refused. What a partial has set already is not offered (doc: Tool definition).
+A call gives arguments by name, so every parameter needs a name and a type. Arguments
+that a partial has set already are not offered (doc: Tool definition).
 """
 
 import functools
@@ -26,18 +26,18 @@ _NONE = inspect.Parameter.empty
 
 
 class Parameters:
-    """A function's parameters.
+    """The parameters of a function.
 
     Args:
-        function: A function, method, partial or object that can be called.
+        function: A function, method, partial or object with `__call__`.
         name: The tool's name, for errors.
-        texts: What the function's docstring says.
+        texts: The function's docstring.
 
     Attributes:
         schema: Their JSON schema, as it is sent.
 
     Raises:
-        ToolSchemaError: One of them cannot be described.
+        ToolSchemaError: A parameter cannot be described.
     """
 
     def __init__(
@@ -64,10 +64,10 @@ class Parameters:
         }
 
     def read(self, arguments: Mapping[str, object]) -> dict[str, Any]:
-        """Turn a call's arguments into the objects that the function takes.
+        """Convert a call's arguments to the types of the parameters.
 
         Raises:
-            ToolCallError: They do not fit; a sentence for each parameter.
+            ToolCallError: They do not fit; the message has a sentence for each error.
         """
         got: dict[str, Any] = {}
         faults = [
@@ -87,7 +87,7 @@ class Parameters:
 
 
 def inner(function: Any) -> Any:  # noqa: ANN401 - any callable
-    """Return what a partial, or an object that can be called, runs in the end."""
+    """Return the function that a partial, or an object with `__call__`, runs."""
     while isinstance(function, functools.partial):
         function = function.func
     is_plain = inspect.isroutine(function) or isinstance(function, type)
@@ -97,13 +97,13 @@ def inner(function: Any) -> Any:  # noqa: ANN401 - any callable
 def _offered(
     function: Callable[..., object], name: str
 ) -> dict[str, inspect.Parameter]:
-    """Return the parameters that a call can give."""
+    """Return the parameters that a call can set."""
     try:
         found = inspect.signature(function).parameters
     except (TypeError, ValueError):
         raise ToolSchemaError(
-            f"{name} has no signature that can be read; write a function around it "
-            "with annotations."
+            f"{name} has no readable signature; write a function with annotations that "
+            "calls it."
         ) from None
     is_set: set[str] = set()
     each: Any = function
@@ -141,9 +141,9 @@ def _check(parameter: inspect.Parameter, where: str) -> None:
 
 
 def _hints(function: object, names: list[str], name: str) -> dict[str, Any]:
-    """Read the annotations of the parameters, also those written as texts.
+    """Evaluate the annotations of the parameters, but not that of the result.
 
-    The annotation of the result is not offered, so it may name anything.
+    The result is not described, so its annotation may be anything.
     """
     written = inspect.unwrap(inner(function))
     annotations = getattr(written, "__annotations__", {})
@@ -159,6 +159,6 @@ def _hints(function: object, names: list[str], name: str) -> dict[str, Any]:
     except Exception as problem:  # noqa: BLE001 - annotations are any expression
         reason = short(f"{type(problem).__name__}: {problem}", 200)
     raise ToolSchemaError(
-        f"{name} has annotations that cannot be read ({reason}); define their types "
-        "before it, outside functions and TYPE_CHECKING."
+        f"{name} has annotations that cannot be read ({reason}); define their "
+        "types before it, outside functions and TYPE_CHECKING."
     )

@@ -17,6 +17,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import Params
 
 from .call import Checked
+from .tool import is_positive
 from .toolbox import Toolbox, to_toolbox
 
 Verdict = Literal["approve", "deny", "always"]
@@ -292,7 +293,7 @@ class Rounds:
     ask_for: AskFor = "marked"
 
     def __post_init__(self) -> None:
-        if not _is_whole(self.max_rounds) or self.max_rounds < MIN_ROUNDS:
+        if not is_positive(self.max_rounds, (int,)) or self.max_rounds < MIN_ROUNDS:
             raise ParameterError(
                 f"max_rounds={self.max_rounds!r} is not allowed; it takes an integer "
                 "of at least 2: one round to call and one to answer "
@@ -301,7 +302,7 @@ class Rounds:
             )
         for name in ("tool_timeout_s", "total_s"):
             value = getattr(self, name)
-            if not _is_positive(value):
+            if not is_positive(value):
                 raise ParameterError(
                     f"{name}={value!r} is not allowed; it takes seconds above 0.",
                     param=name,
@@ -412,12 +413,3 @@ def _is_ready(tools: object) -> bool:
     """Return whether these are only ready-made definitions."""
     is_list = isinstance(tools, (list, tuple))
     return is_list and all(isinstance(each, Mapping) for each in tools)  # type: ignore[attr-defined]  # just tested
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_positive(value: object) -> bool:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_number and 0 < value < float("inf")  # type: ignore[operator]  # just tested
