@@ -33,7 +33,7 @@ def three_turns() -> History:
 
 
 def test_a_new_turn_comes_last() -> None:
-    """Turns stand in the order in which they were asked."""
+    """Turns are in the order in which they were asked."""
     assert [turn.turn_id for turn in three_turns().turns] == ["a", "b", "c"]
 
 
@@ -99,7 +99,7 @@ def version(name: str, *, n_choices: int = 1, has_tools: bool = False) -> Versio
 
 @dataclass
 class Names:
-    """Gives each answer a name of its own."""
+    """Gives each answer another name."""
 
     n: int = 0
 
@@ -109,7 +109,7 @@ class Names:
         return f"e{self.n}"
 
 
-def changed(  # noqa: PLR0911 - a line a kind of step
+def changed(  # noqa: PLR0911 - one line per kind of step
     history: History, step: tuple[Any, ...], names: Names
 ) -> History:
     """Do one thing to a history; what cannot be done is left."""
@@ -170,8 +170,8 @@ def check_sendable(history: History) -> None:
         assert calls == results
 
 
-def told(turn: Turn) -> list[set[str]]:
-    """Return what was said in each version of a turn."""
+def texts_of(turn: Turn) -> list[set[str]]:
+    """Return the texts of each version of a turn."""
     return [
         {each.content or "" for each in (v.prompt, *v.replies, *v.choices)}
         for v in turn.versions
@@ -226,16 +226,16 @@ def test_only_what_comes_after_a_change_is_stale(steps: list[tuple[Any, ...]]) -
 @given(STEPS)
 def test_every_step_can_be_undone(steps: list[tuple[Any, ...]]) -> None:
     """Undone one by one, a history is each of what it was, down to the first."""
-    holding, names = UndoableHistory("plan", "Be brief"), Names()
-    seen = [holding.state]
+    shared, names = UndoableHistory("plan", "Be brief"), Names()
+    seen = [shared.state]
     for step in steps:
-        holding.change(partial(changed, step=step, names=names))
-        if holding.state != seen[-1]:
-            seen.append(holding.state)
+        shared.change(partial(changed, step=step, names=names))
+        if shared.state != seen[-1]:
+            seen.append(shared.state)
 
-    undone = [holding.state]
-    while holding.undo():
-        undone.append(holding.state)
+    undone = [shared.state]
+    while shared.undo():
+        undone.append(shared.state)
 
     assert undone == list(reversed(seen))
 
@@ -249,7 +249,7 @@ def test_an_edited_turn_shows_the_prompt_of_its_version() -> None:
 
     assert history.turns[0].messages == (user("ask b"), assistant("b/0"))
     assert got.turns[0].messages == (user("ask a"), assistant("a/0"))
-    assert told(got.turns[0]) == [{"ask a", "a/0"}, {"ask b", "b/0"}]
+    assert texts_of(got.turns[0]) == [{"ask a", "a/0"}, {"ask b", "b/0"}]
 
 
 def test_every_choice_can_be_picked_later() -> None:
@@ -336,7 +336,7 @@ def _said(history: History, how: str, *numbers: object) -> str:
 def test_what_is_not_there_is_named_with_how_many_there_are(
     how: str, numbers: tuple[object, ...], said: str
 ) -> None:
-    """Turn, version and choice are told apart."""
+    """The message says whether a turn, a version or a choice is missing."""
     assert _said(HISTORY, how, *numbers) == said + LIST
 
 

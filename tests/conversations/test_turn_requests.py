@@ -62,7 +62,7 @@ def history_of(*exchanges: Exchange) -> History:
 
 
 def test_the_newest_user_message_is_the_prompt() -> None:
-    """What stands before it belongs to other turns."""
+    """The messages before it belong to other turns."""
     messages = (system("brief"), user("one"), assistant("1"), user("two"))
 
     [turn] = history_of(exchange("e", messages, said("2"))).turns

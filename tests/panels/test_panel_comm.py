@@ -64,10 +64,10 @@ def test_the_front_ends_choice_is_put_back(monkeypatch: pytest.MonkeyPatch) -> N
     assert (comm_.is_lost, widget.view) == (False, {"a": 1, "nth": 1, "seq": 1})
 
 
-def test_where_it_cannot_be_the_way_is_lost_until_something_is_heard(
+def test_if_the_choice_cannot_be_kept_the_comm_is_lost_until_it_hears(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Then the page has to say hello again; what is heard mends it."""
+    """Then the page has to say hello again."""
     comm_, _ = comm_of(FixedComm, monkeypatch)
 
     before = comm_.is_lost
@@ -76,8 +76,8 @@ def test_where_it_cannot_be_the_way_is_lost_until_something_is_heard(
     assert (before, is_free, comm_.is_lost) == (True, False, False)
 
 
-def test_a_closed_widget_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Saying something after the end is no error."""
+def test_a_closed_widget_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sending something after the end does not fail."""
     comm_, widget = comm_of(ReroutingComm, monkeypatch)
     widget.close()
 
@@ -153,8 +153,8 @@ def test_bytes_grow_with_the_reply() -> None:
     assert n_bytes < 20 * len(reply)
 
 
-def test_what_stood_there_before_is_drawn_first() -> None:
-    """A continuation grows out of the text that it goes on with."""
+def test_a_continuation_begins_with_the_text_so_far() -> None:
+    """The text that a reply continues is drawn before the new pieces."""
     renderer = ReplyRenderer("one, tw")
     renderer.feed(0, "o")
 

@@ -111,7 +111,7 @@ def test_while_a_reply_comes_no_turn_is_changed(phase: Phase) -> None:
 def test_what_may_not_be_is_refused_in_words(
     event: Event, phase: Phase, reason: str | None
 ) -> None:
-    """A browser that is a moment behind is told why."""
+    """A browser with an old view gets the reason."""
     history = History(turns=(turn(),))
 
     got = refusal(event, phase, history, can_undo=False)
@@ -185,7 +185,7 @@ def view_of(state: PanelState, *turns: Turn) -> dict[str, Any]:
 
 def test_the_picture_of_a_turn() -> None:
     """Prompts go as text, replies as safe HTML beside their source."""
-    told = Version(
+    version = Version(
         exchange_id="e",
         prompt=user("<i>ask</i>"),
         replies=(assistant("**bold** <script>"),),
@@ -193,7 +193,7 @@ def test_the_picture_of_a_turn() -> None:
         marks=("cut",),
     )
 
-    [got] = view_of(PanelState(), Turn(turn_id="t", versions=(told,)))["turns"]
+    [got] = view_of(PanelState(), Turn(turn_id="t", versions=(version,)))["turns"]
 
     assert got["prompt"] == "<i>ask</i>"
     [choice] = got["choices"]
@@ -218,10 +218,10 @@ def test_the_picture_of_the_panel() -> None:
     assert (got["notice"], got["live"], got["ask"]) == ("note", None, None)
 
 
-def test_tool_calls_stand_in_the_trail_escaped() -> None:
+def test_tool_calls_are_shown_escaped() -> None:
     """Arguments and results are text, whatever a model or a tool wrote."""
     call = ToolCall(id="c", function=FunctionCall(name="f", arguments='{"a":"<b>"}'))
-    told = Version(
+    version = Version(
         exchange_id="e",
         prompt=user("ask"),
         replies=(
@@ -231,7 +231,7 @@ def test_tool_calls_stand_in_the_trail_escaped() -> None:
         ),
     )
 
-    [got] = view_of(PanelState(), Turn(turn_id="t", versions=(told,)))["turns"]
+    [got] = view_of(PanelState(), Turn(turn_id="t", versions=(version,)))["turns"]
 
     [step] = got["tool_runs"]
     assert (step["name"], step["is_error"]) == ("f", True)

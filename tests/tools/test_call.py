@@ -230,7 +230,7 @@ def test_a_float_without_a_fraction_is_an_integer(box: Toolbox, log: Log) -> Non
 
 
 def test_an_unknown_tool_is_answered(box: Toolbox, log: Log) -> None:
-    """The model is told which tools there are, and which it may have meant."""
+    """The error lists the tools, and names a similar one."""
     run = _run(box, "wether", '{"city": "Nan"}')
 
     assert run.result == (
@@ -301,7 +301,7 @@ def test_what_a_tool_raises_is_told_without_a_traceback() -> None:
     ],
 )
 def test_whatever_a_tool_raises_becomes_a_short_text(function: Any, told: str) -> None:  # noqa: ANN401 - any tool
-    """Errors without a text, too long or not to be sent are told all the same."""
+    """Errors without a text, too long, or not valid UTF-8 become a text too."""
     run = _run(Toolbox([function]), function.__name__)
 
     assert told in run.result
@@ -309,7 +309,7 @@ def test_whatever_a_tool_raises_becomes_a_short_text(function: Any, told: str) -
 
 
 def test_a_keyboard_interrupt_in_a_tool_passes_through() -> None:
-    """KeyboardInterrupt is no answer for the model: whoever waits gets it."""
+    """A KeyboardInterrupt is raised in the caller, not sent to the model."""
 
     def stop() -> None:
         """Stop."""
@@ -334,7 +334,7 @@ def test_an_interrupt_while_a_tool_runs_acts_at_once(gate: threading.Event) -> N
 
 
 def test_a_hanging_tool_ends_at_its_limit(gate: threading.Event) -> None:
-    """The model is told of the limit; the user is shown where the tool hangs."""
+    """The model learns the limit; the user sees where the tool hangs."""
 
     def hang() -> None:
         """Hang."""
@@ -357,7 +357,7 @@ def test_a_hanging_tool_ends_at_its_limit(gate: threading.Event) -> None:
     ],
     ids=["caller", "total", "both"],
 )
-def test_the_doors_limits_hold_too(
+def test_the_callers_limits_hold_too(
     gate: threading.Event, own_s: float | None, limits: dict[str, Any]
 ) -> None:
     """The caller's limit holds where a tool has none; what is left in total, always."""
@@ -471,7 +471,7 @@ def test_what_an_async_tool_raises_leaves_the_loop_alive(
 
 
 def test_a_result_without_a_text_is_refused_by_name() -> None:
-    """The model is told of the kind that came; the user sees the same."""
+    """The error names the type of the value; the user sees the same."""
 
     def picture() -> bytes:
         """Draw."""
@@ -523,8 +523,8 @@ def test_what_a_tool_does_to_its_arguments_stays_with_it() -> None:
     assert run.sent_arguments == {"found": {}}
 
 
-def test_an_async_tool_that_cancels_itself_is_told_so() -> None:
-    """Nobody stopped it, so that nothing of a request is said."""
+def test_an_async_tool_can_cancel_itself() -> None:
+    """The error says CancelledError, not that a request was stopped."""
 
     async def give_up() -> str:
         """Give up."""

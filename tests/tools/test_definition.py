@@ -128,7 +128,7 @@ def test_what_is_no_definition_is_refused(definition: dict[str, Any]) -> None:
 def test_a_schema_that_fails_while_checking_is_no_foreign_error(
     schema: dict[str, Any],
 ) -> None:
-    """What jsonschema finds out late is told like any other fault, or at once."""
+    """An error inside jsonschema is reported when the tool is made, or for the call."""
     definition = _definition({"type": "object", "properties": {"a": schema}})
 
     try:

@@ -98,7 +98,7 @@ def test_a_conversation_refuses_the_same(
 
 
 def test_a_conversation_can_allow_calls_without_a_prompt(serve: Serve) -> None:
-    """False asks nobody; a function decides, knowing name and arguments."""
+    """False allows all calls; a function decides by name and arguments."""
     serve(_asking(times=None))
     plan = svc.conversation("plan")
     seen: list[tuple[str, object]] = []
@@ -119,7 +119,7 @@ def test_a_conversation_can_allow_calls_without_a_prompt(serve: Serve) -> None:
 
 
 def test_a_denied_call_of_a_conversation_is_said(serve: Serve) -> None:
-    """Where nobody can be asked, a warning names the caller's line and the way on."""
+    """If no user can be asked, a warning names the caller's line and the remedy."""
     serve(_asking())
 
     with pytest.warns(RuntimeWarning, match="confirm=False") as warned:
@@ -176,7 +176,7 @@ class Post:
 
 
 def answering(*answers: str) -> Callable[[str], str]:
-    """Return somebody who answers these, then goes away."""
+    """Return a function like `input` that gives these answers, then ends."""
     left = list(answers)
 
     def read(_: str) -> str:
@@ -207,7 +207,7 @@ def test_answers_at_the_prompt(answers: list[str], decision: Decision) -> None:
     assert AtPrompt(answering(*answers))(PROPOSAL) == decision
 
 
-def test_calls_that_nobody_was_asked_about_are_counted() -> None:
+def test_calls_without_a_user_to_ask_are_counted() -> None:
     """Where stdin is closed the call is denied, and that can be said."""
     at_prompt = AtPrompt(answering())
 
@@ -217,7 +217,7 @@ def test_calls_that_nobody_was_asked_about_are_counted() -> None:
 
 
 def test_a_proposal_is_written_out_whole_and_printable() -> None:
-    """Every argument is on a line of its own, with nothing a terminal obeys."""
+    """Every argument is on its own line, without control characters."""
     proposal = Proposal(
         call_id="c",
         name="send",
@@ -267,8 +267,8 @@ def test_a_tool_that_asks_runs_as_decided(
     assert run.is_approved is bool(sent)
 
 
-def test_nobody_is_asked_by_default(make_caller: MakeCaller) -> None:
-    """Rounds that are told nothing deny what wants consent."""
+def test_calls_are_denied_by_default(make_caller: MakeCaller) -> None:
+    """Rounds without a consent function deny calls that need consent."""
     post = Post()
     caller = make_caller(sending("Bo"), DONE)
 
@@ -344,8 +344,8 @@ def test_a_function_decides_by_a_bool_or_a_decision(
     assert (consent(PROPOSAL).verdict, ask_for) == (verdict, "all")
 
 
-def test_what_a_door_says_of_consent_is_read() -> None:
-    """None, True or False; anything that is no function either is refused."""
+def test_confirm_is_read() -> None:
+    """None, True, False or a function; anything else is refused."""
     prompt = Remembered(AtPrompt(answering()))
 
     read = [to_consent(each, prompt) for each in (None, True, False)]

@@ -46,7 +46,7 @@ class Log:
 
 @pytest.fixture
 def log() -> Log:
-    """Return tools that nobody has called."""
+    """Return tools that were not called yet."""
     return Log()
 
 
@@ -342,7 +342,7 @@ def test_a_definition_alone_hands_its_calls_back(
 def test_calls_are_told_and_kept_with_their_exchange(
     make_caller: MakeCaller, log: Log
 ) -> None:
-    """Each call is told at its begin and its end, and kept once."""
+    """Each call is watched before and after, and recorded once."""
     caller = make_caller(calling(call("name", {"text": "x"})), DONE)
 
     outcome = caller.run(log.all)
