@@ -24,7 +24,16 @@ from svc_notebook.tools.toolbox import Toolbox
 
 from .actions import ACTIONS, Event, allowed, allowed_on, refusal, to_event
 from .frontend import Comm, StaticView
-from .state import Live, Meter, PanelState, Phase, Settings, Turns, to_view, view_update
+from .state import (
+    Live,
+    PanelState,
+    Phase,
+    Settings,
+    Turns,
+    draw_meter,
+    to_view,
+    view_update,
+)
 from .worker import ReplyEnd, Tools, Worker
 
 _log = logging.getLogger(__name__)
@@ -306,7 +315,7 @@ class Controller:
         view, self.turns = view_update(whole, None if is_whole else self.turns)
         return {**view, "is_whole": is_whole}
 
-    def _meter(self) -> Meter:
+    def _meter(self) -> dict[str, Any]:
         history = self.conversation.history
         fitted = fit(
             history.system,
@@ -315,9 +324,8 @@ class Controller:
             reply_tokens=room_for_reply(self.state.settings.max_tokens),
             budget_tokens=BUDGET_TOKENS - self._n_tool_tokens,
         )
-        return Meter(
-            used_tokens=fitted.prompt_tokens + self._n_tool_tokens,
-            budget_tokens=BUDGET_TOKENS,
+        return draw_meter(
+            fitted.prompt_tokens + self._n_tool_tokens,
             n_left_out=len(fitted.left_out),
         )
 

@@ -13,7 +13,7 @@ from svc_notebook.conversations.history import History, Turn, Version
 from svc_notebook.display.markup import to_text
 from svc_notebook.display.tool_calls import SHOWN_CHARS, Step
 from svc_notebook.display.transcript import reply_html
-from svc_notebook.service.catalogue import MODELS
+from svc_notebook.service.catalogue import BUDGET_TOKENS, MODELS
 from svc_notebook.service.params import PARAMS, Param, check, unknown_param
 from svc_notebook.service.request import check_model
 
@@ -343,31 +343,18 @@ class PanelState:
     main_writes: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Meter:
-    """The size of the next request.
+def draw_meter(used_tokens: int, *, n_left_out: int) -> dict[str, Any]:
+    """Return the size of the next request for the browser.
 
-    Attributes:
+    Args:
         used_tokens: Estimated, without the prompt that is being typed.
-        budget_tokens: Tokens that prompt and reply share (doc: Limits).
-        n_left_out: Turns that would not fit.
+        n_left_out: Number of turns that would not fit.
     """
-
-    used_tokens: int
-    budget_tokens: int
-    n_left_out: int = 0
-
-    def drawn(self) -> dict[str, Any]:
-        """Return the values for the browser."""
-        text = f"about {self.used_tokens} of {self.budget_tokens} tokens (estimated)"
-        if self.n_left_out:
-            turns = "turn" if self.n_left_out == 1 else f"{self.n_left_out} turns"
-            text += f"; the oldest {turns} would be left out"
-        return {
-            "used_tokens": self.used_tokens,
-            "budget_tokens": self.budget_tokens,
-            "text": text,
-        }
+    text = f"about {used_tokens} of {BUDGET_TOKENS} tokens (estimated)"
+    if n_left_out:
+        turns = "turn" if n_left_out == 1 else f"{n_left_out} turns"
+        text += f"; the oldest {turns} would be left out"
+    return {"used_tokens": used_tokens, "budget_tokens": BUDGET_TOKENS, "text": text}
 
 
 def to_view(
@@ -376,7 +363,7 @@ def to_view(
     *,
     can: tuple[str, ...],
     can_on: Callable[[Turn], tuple[str, ...]],
-    meter: Meter,
+    meter: Mapping[str, Any],
     model: str,
 ) -> dict[str, Any]:
     """Return everything that the browser shows.
@@ -387,7 +374,7 @@ def to_view(
         can: The actions on the whole panel that are allowed now.
         can_on: Returns the actions that are allowed on a turn in an idle panel, so
             that a turn does not change while a reply is written.
-        meter: The size of the next request.
+        meter: The size of the next request, as `draw_meter` returns it.
         model: The session's model.
     """
     return {
@@ -402,7 +389,7 @@ def to_view(
         ],
         "live": state.live.drawn() if state.live else None,
         "can": list(can),
-        "meter": meter.drawn(),
+        "meter": meter,
         "notice": state.notice,
         "is_problem": state.is_problem and bool(state.notice),
         "settings": state.settings.values(model=model, system=history.system),

@@ -27,7 +27,13 @@ from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.service.tool import ToolCall
 from svc_notebook.tools.call import ToolRun
-from svc_notebook.tools.permissions import Consent, Decision, Proposal, Rounds
+from svc_notebook.tools.permissions import (
+    Consent,
+    Decision,
+    Proposal,
+    Rounds,
+    to_arguments,
+)
 from svc_notebook.tools.rounds import RoundsInterrupted, RunSink, run_rounds
 from svc_notebook.tools.toolbox import Toolbox
 from svc_notebook.tools.worker_thread import stoppable
@@ -380,12 +386,9 @@ def _edited_arguments(text: str | None, proposed: str) -> dict[str, Any] | None:
     """Read the arguments if the user has changed them; else None."""
     if text is None or text == proposed:
         return None
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        found = None
-    if isinstance(found, dict):
-        return found
+    arguments = to_arguments(text)
+    if arguments is not None:
+        return arguments
     raise ParameterError(
         "The arguments are not a JSON object; correct them, and decide again.",
         param="arguments",

@@ -160,7 +160,7 @@ class _Execution:
 
     def _start(self, work: Work) -> None:
         try:
-            work.begin(name=f"svc_notebook tool {self.tool.name}")
+            work.start(name=f"svc_notebook tool {self.tool.name}")
         except RuntimeError as problem:  # too many threads, or Python is ending
             error = f"{self.tool.name} cannot be run: {problem}."
         else:

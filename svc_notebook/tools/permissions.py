@@ -158,7 +158,7 @@ class AtPrompt:
         for _ in range(_MAX_TRIES):
             answer = _ANSWERS.get(self._ask(question).strip().lower())
             if answer == "edit":
-                edited = _to_arguments(self._ask(_EDIT))
+                edited = to_arguments(self._ask(_EDIT))
                 if edited is not None:
                     return Decision(verdict="approve", arguments=edited)
                 question = f"This is not a JSON object. {_QUESTION}"
@@ -198,7 +198,8 @@ def _outside() -> int:
 def proposal_text(proposal: Proposal) -> str:
     """Return a call with all arguments, one per line, safe to print."""
     lines = [f"The model calls {proposal.name}"]
-    lines += [f"  {name} = {_json(each)}" for name, each in proposal.arguments.items()]
+    for name, value in proposal.arguments.items():
+        lines.append(f"  {name} = {json.dumps(value, ensure_ascii=False)}")
     about = " ".join(proposal.about.split())
     return to_terminal("\n".join([*lines, f"  ({about})"] if about else lines))
 
@@ -255,16 +256,13 @@ def _decided_by(decide: Callable[[Proposal], Decision | bool]) -> Consent:
     return decision
 
 
-def _to_arguments(text: str) -> dict[str, Any] | None:
+def to_arguments(text: str) -> dict[str, Any] | None:
+    """Read arguments that a user has typed; None if they are not a JSON object."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 MIN_ROUNDS = 2  # one to call and one to answer (doc: Tool-calling flow)

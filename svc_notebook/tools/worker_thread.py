@@ -45,14 +45,7 @@ class Work:
     has_ended: Event = field(default_factory=Event)
     thread: Thread | None = None
 
-    @classmethod
-    def start(cls, run: Callable[[], Any], *, name: str) -> "Work":
-        """Start a function on a thread with this name."""
-        work = cls(run)
-        work.begin(name=name)
-        return work
-
-    def begin(self, *, name: str) -> None:
+    def start(self, *, name: str) -> None:
         """Start it on a thread with this name.
 
         Raises:
@@ -150,7 +143,8 @@ def _stoppable(tool: Tool, check_stop: Callable[[], None]) -> Tool:
         return tool
 
     def call(**arguments: Any) -> object:  # noqa: ANN401 - the tool's own
-        work = Work.start(lambda: function(**arguments), name=f"tool {tool.name}")
+        work = Work(lambda: function(**arguments))
+        work.start(name=f"tool {tool.name}")
         while not work.wait(_STOP_POLL_S):
             check_stop()
         if work.problem is not None:

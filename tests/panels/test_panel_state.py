@@ -17,10 +17,10 @@ from svc_notebook.panels.actions import (
 )
 from svc_notebook.panels.state import (
     OFFERED,
-    Meter,
     PanelState,
     Phase,
     Settings,
+    draw_meter,
     fields,
     to_view,
 )
@@ -178,7 +178,7 @@ def view_of(state: PanelState, *turns: Turn) -> dict[str, Any]:
         History(name="plan", system="Be brief", turns=turns),
         can=("send", "undo"),
         can_on=lambda turn: allowed_on(turn, Phase.IDLE),
-        meter=Meter(used_tokens=5, budget_tokens=8192, n_left_out=2),
+        meter=draw_meter(5, n_left_out=2),
         model="svc-instruct",
     )
 
