@@ -100,7 +100,7 @@ def fields(*, model: str) -> list[dict[str, Any]]:
             options=[each.id for each in MODELS],
             doc="choose a model or type an id",
         ),
-        _field("system", "longtext", default="", doc="first in every request"),
+        _field("system", "longtext", default="", doc="sent first in every request"),
         *(_param_field(_BY_NAME[name]) for name in OFFERED),
     ]
 
