@@ -18,6 +18,7 @@ from svc_notebook.service.params import Params, with_params
 from svc_notebook.service.request import CompletionRequest, check_model
 from svc_notebook.tokens import estimate_prompt_tokens
 from svc_notebook.tools.permissions import Permit, ToolParams, take_permit, to_offer
+from svc_notebook.tools.rounds import Send
 from svc_notebook.tools.toolbox import Toolbox
 
 from .export import to_json, to_markdown, to_transcript
@@ -35,7 +36,6 @@ from .turn_requests import (
 if TYPE_CHECKING:  # pandas loads when a frame is asked for
     import pandas as pd
 
-Ask = Callable[[CompletionRequest, Origin], Completion]
 Run = Callable[[CompletionRequest, Origin, Toolbox, Permit], Completion]
 
 
@@ -57,7 +57,7 @@ class Conversation:
         self,
         name: str,
         *,
-        ask: Ask,
+        ask: Send,
         run: Run | None = None,
         model: Callable[[], str],
         system: str | None = None,
@@ -335,7 +335,7 @@ class Conversation:
             step, lambda request, origin: run(request, origin, toolbox, permit)
         )
 
-    def _answer(self, step: NextTurn, ask: Ask) -> Completion:
+    def _answer(self, step: NextTurn, ask: Send) -> Completion:
         try:
             completion = ask(step.request, step.origin)
         except (SvcError, KeyboardInterrupt) as error:
@@ -378,7 +378,7 @@ class Conversations:
     """
 
     def __init__(
-        self, ask: Ask, model: Callable[[], str], run: Run | None = None
+        self, ask: Send, model: Callable[[], str], run: Run | None = None
     ) -> None:
         self._ask = ask
         self._run = run

@@ -4,7 +4,6 @@ Nothing is run. A call that does not fit is sent back with the error, up to a li
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, TypeVar, get_origin
 
@@ -13,17 +12,17 @@ import msgspec
 from svc_notebook.budget import check_parts
 from svc_notebook.completion import Completion
 from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
-from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.exchange import Origin
 from svc_notebook.service.message import Message
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.service.tool import ToolCall
 
 from .call import ToolRun, failed_run, parse_arguments
+from .rounds import RunSink, Send
 from .schema import build, schema_of, texts_of
 from .tool import is_positive
 
 Value = TypeVar("Value")
-Send = Callable[[CompletionRequest, Origin], Completion]
 MAX_TRIES = 3
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _UNUSED = "Only one call was asked for; this one was not read."
@@ -86,7 +85,7 @@ def extract(
     *,
     send: Send,
     max_tries: int = MAX_TRIES,
-    keep: Callable[[Exchange, ToolRun], None] | None = None,
+    keep: RunSink | None = None,
 ) -> Value:
     """Ask for a value until one fits.
 

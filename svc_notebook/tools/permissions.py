@@ -20,7 +20,26 @@ from .call import Checked
 from .tool import is_positive
 from .toolbox import Toolbox, to_toolbox
 
+MIN_ROUNDS = 2  # one to call and one to answer (doc: Tool-calling flow)
+MAX_ROUNDS = 8
+TOOL_TIMEOUT_S = 60.0
+TOTAL_S = 600.0
 Verdict = Literal["approve", "deny", "always"]
+AskFor = Literal["marked", "all", "none"]
+_QUESTION = "Run it? [y]es, [n]o, [e]dit the arguments, [a]lways: "
+_EDIT = "The arguments as JSON: "
+_MAX_TRIES = 5
+_PACKAGE = "svc_notebook."
+_ANSWERS: dict[str, Literal["approve", "deny", "always", "edit"]] = {
+    "y": "approve",
+    "yes": "approve",
+    "n": "deny",
+    "no": "deny",
+    "a": "always",
+    "always": "always",
+    "e": "edit",
+    "edit": "edit",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +83,8 @@ class Decision:
 
 
 Consent = Callable[[Proposal], Decision]
+Confirm = bool | Callable[[Proposal], Decision | bool] | None
+"""None asks about tools with `confirm`, True about all, False about none."""
 
 
 def deny_all(proposal: Proposal) -> Decision:
@@ -109,26 +130,6 @@ class Remembered:
         if decision.verdict == "always":
             self._always.add(proposal.name)
         return decision
-
-
-AskFor = Literal["marked", "all", "none"]
-Confirm = bool | Callable[[Proposal], Decision | bool] | None
-"""None asks about tools with `confirm`, True about all, False about none."""
-
-_QUESTION = "Run it? [y]es, [n]o, [e]dit the arguments, [a]lways: "
-_EDIT = "The arguments as JSON: "
-_MAX_TRIES = 5
-_PACKAGE = "svc_notebook."
-_ANSWERS: dict[str, Literal["approve", "deny", "always", "edit"]] = {
-    "y": "approve",
-    "yes": "approve",
-    "n": "deny",
-    "no": "deny",
-    "a": "always",
-    "always": "always",
-    "e": "edit",
-    "edit": "edit",
-}
 
 
 class AtPrompt:
@@ -263,12 +264,6 @@ def to_arguments(text: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
-
-
-MIN_ROUNDS = 2  # one to call and one to answer (doc: Tool-calling flow)
-MAX_ROUNDS = 8
-TOOL_TIMEOUT_S = 60.0
-TOTAL_S = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
