@@ -13,8 +13,7 @@ from typing import Any, overload
 from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
 from svc_notebook.service.message import check_text
 
-from .definition import ReadyParameters, read_definition, sendable
-from .parameters import Parameters, inner
+from .parameters import Parameters, ReadyParameters, inner, read_definition, sendable
 from .schema import texts_of
 
 _COPIED = ("__module__", "__name__", "__qualname__", "__doc__")

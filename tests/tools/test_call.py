@@ -1,4 +1,4 @@
-"""Calls: what is run, what is not, and what the model is told."""
+"""Calls: which ones are run, and what the model gets for them."""
 
 import _thread
 import asyncio
@@ -146,7 +146,7 @@ def test_no_parameters_need_no_arguments(box: Toolbox, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("", "not JSON"),
         ("{", "not JSON"),
@@ -166,18 +166,18 @@ def test_no_parameters_need_no_arguments(box: Toolbox, text: str) -> None:
     ids=range(14),
 )
 def test_arguments_that_are_no_object_are_answered(
-    box: Toolbox, log: Log, text: str, told: str
+    box: Toolbox, log: Log, text: str, expected: str
 ) -> None:
     """The model reads what is wrong with the text; the tool is not run."""
     run = _run(box, "weather", text)
 
-    assert told in run.result
+    assert expected in run.result
     assert run.result.startswith("Error: The arguments are ")
     assert (run.sent_arguments, log.calls) == (None, [])
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "told"),
+    ("name", "given", "expected"),
     [
         ("weather", {}, "city is missing."),
         ("weather", {"city": 3}, "city: expected str, got int."),
@@ -203,12 +203,12 @@ def test_arguments_that_are_no_object_are_answered(
     ],
 )
 def test_arguments_that_do_not_fit_are_answered(
-    box: Toolbox, log: Log, name: str, given: dict[str, object], told: str
+    box: Toolbox, log: Log, name: str, given: dict[str, object], expected: str
 ) -> None:
     """The model reads the path, what is expected and what it gave."""
     run = _run(box, name, json.dumps(given))
 
-    assert told in run.result
+    assert expected in run.result
     assert log.calls == []
 
 
@@ -292,7 +292,7 @@ def test_what_a_tool_raises_is_told_without_a_traceback() -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "told"),
+    ("function", "expected"),
     [
         (_silent, "Error: _SilentError"),
         (_loud, "characters left out"),
@@ -300,11 +300,13 @@ def test_what_a_tool_raises_is_told_without_a_traceback() -> None:
         (_exit, "Error: SystemExit: 3"),
     ],
 )
-def test_whatever_a_tool_raises_becomes_a_short_text(function: Any, told: str) -> None:  # noqa: ANN401 - any tool
+def test_whatever_a_tool_raises_becomes_a_short_text(
+    function: Any, expected: str
+) -> None:  # noqa: ANN401 - any tool
     """Errors without a text, too long, or not valid UTF-8 become a text too."""
     run = _run(Toolbox([function]), function.__name__)
 
-    assert told in run.result
+    assert expected in run.result
     assert len(run.result.encode()) < 2000
 
 
@@ -450,7 +452,7 @@ def test_an_interrupt_cancels_an_async_tool() -> None:
 def test_what_an_async_tool_raises_leaves_the_loop_alive(
     problem: type[BaseException],
 ) -> None:
-    """A KeyboardInterrupt passes through, the rest is told; the loop goes on."""
+    """A KeyboardInterrupt is raised, other errors are texts; the loop goes on."""
 
     async def fail() -> None:
         """Fail."""

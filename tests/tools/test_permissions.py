@@ -233,7 +233,7 @@ def test_a_proposal_is_written_out_whole_and_printable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("consent", "sent", "told"),
+    ("consent", "sent", "expected"),
     [
         (approve_all, ["Bo"], "sent to Bo"),
         (AtPrompt(answering("n")), [], "Error: This call was not allowed."),
@@ -254,7 +254,7 @@ def test_a_tool_that_asks_runs_as_decided(
     make_caller: MakeCaller,
     consent: Callable[[Proposal], Decision],
     sent: list[str],
-    told: str,
+    expected: str,
 ) -> None:
     """Approved, denied, unasked, edited, edited wrongly first."""
     post = Post()
@@ -263,7 +263,7 @@ def test_a_tool_that_asks_runs_as_decided(
     (run,) = caller.run([post.tool], consent=consent).tool_runs
 
     assert post.sent == sent
-    assert run.result.startswith(told)
+    assert run.result.startswith(expected)
     assert run.is_approved is bool(sent)
 
 
