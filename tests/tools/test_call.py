@@ -4,7 +4,7 @@ import _thread
 import asyncio
 import json
 import threading
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import date
@@ -301,8 +301,8 @@ def test_what_a_tool_raises_is_told_without_a_traceback() -> None:
     ],
 )
 def test_whatever_a_tool_raises_becomes_a_short_text(
-    function: Any, expected: str
-) -> None:  # noqa: ANN401 - any tool
+    function: Callable[[], None], expected: str
+) -> None:
     """Errors without a text, too long, or not valid UTF-8 become a text too."""
     run = _run(Toolbox([function]), function.__name__)
 
