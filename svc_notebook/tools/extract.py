@@ -18,9 +18,9 @@ from svc_notebook.service.request import CompletionRequest
 from svc_notebook.service.tool import ToolCall
 
 from .call import ToolRun, failed_run, parse_arguments
+from .permissions import is_positive
 from .rounds import RunSink, Send
 from .schema import build, schema_of, texts_of
-from .tool import is_positive
 
 Value = TypeVar("Value")
 MAX_TRIES = 3

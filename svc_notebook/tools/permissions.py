@@ -17,7 +17,6 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import Params
 
 from .call import Checked
-from .tool import is_positive
 from .toolbox import Toolbox, to_toolbox
 
 MIN_ROUNDS = 2  # one to call and one to answer (doc: Tool-calling flow)
@@ -406,3 +405,9 @@ def _is_ready(tools: object) -> bool:
     """Return whether these are only ready-made definitions."""
     is_list = isinstance(tools, (list, tuple))
     return is_list and all(isinstance(each, Mapping) for each in tools)  # type: ignore[attr-defined]  # just tested
+
+
+def is_positive(value: Any, types: tuple[type, ...] = (int, float)) -> bool:  # noqa: ANN401 - any value
+    """Return whether a value is a finite number above 0 of one of these types."""
+    is_number = isinstance(value, types) and not isinstance(value, bool)
+    return is_number and 0 < value < float("inf")

@@ -263,13 +263,8 @@ def _checked_positive(
 ) -> Any:  # noqa: ANN401 - the same value
     if value is None:
         return None
-    if is_positive(value, types):
+    is_number = isinstance(value, types) and not isinstance(value, bool)
+    if is_number and 0 < value < float("inf"):
         return value
     kind = "an integer" if types == (int,) else "a number"
     raise ToolSchemaError(f"{name} must be {kind} above 0; got {value!r}.")
-
-
-def is_positive(value: Any, types: tuple[type, ...] = (int, float)) -> bool:  # noqa: ANN401 - any value
-    """Return whether a value is a finite number above 0 of one of these types."""
-    is_number = isinstance(value, types) and not isinstance(value, bool)
-    return is_number and 0 < value < float("inf")
