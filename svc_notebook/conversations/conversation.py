@@ -1,10 +1,8 @@
-"""A conversation: a history with a name, shared by whoever asks for that name.
+"""Named conversations: each request sends the turns so far, and the answer is added.
 
-What it is not: a store. Every answer is an exchange in the ledger, and `restore`
-reads a conversation out of them. Rules: the history changes in one step, when an
-answer is in; a turn that failed without text leaves it as it was, an interrupted
-one keeps what had come, marked; whatever happened, the history can be sent; whoever
-listens is told after each change, and what goes wrong there stays there.
+The history changes in one step when an answer arrives. A turn that fails without any
+text changes nothing; an interrupted one keeps its text, marked. After any change the
+history can be sent. The ledger keeps every answer; `restore` reads them back.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,23 +11,22 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 from uuid import uuid4
 
 from svc_notebook.completion import Completion
-from svc_notebook.display.transcript import transcript
 from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.exchange import Exchange, Origin, OriginKind
 from svc_notebook.service.params import Params, with_params
 from svc_notebook.service.request import CompletionRequest, check_model
 from svc_notebook.tokens import MaxTokens, estimate_prompt_tokens
 from svc_notebook.tools.permissions import Permit, ToolParams, take_permit, to_offer
-from svc_notebook.tools.rounds import RoundsInterrupted
+from svc_notebook.tools.rounds import Send
 from svc_notebook.tools.toolbox import Toolbox
 
-from .export import to_entries, to_json, to_markdown
-from .history import Change, History, SharedHistory, Turn, said_of
+from .export import to_json, to_markdown, to_transcript
+from .history import History, Turn, UndoableHistory
 from .turn_requests import (
     NextTurn,
     TurnSettings,
-    answered,
-    rebuilt,
+    add_answer,
+    rebuild,
     request_continuation,
     request_turn,
     series_of,
@@ -38,26 +35,28 @@ from .turn_requests import (
 if TYPE_CHECKING:  # pandas loads when a frame is asked for
     import pandas as pd
 
-Ask = Callable[[CompletionRequest, Origin], Completion]
 Run = Callable[[CompletionRequest, Origin, Toolbox, Permit], Completion]
 
 
 class Conversation:
-    """A named history: each ask sends it along, and it grows.
+    """A named history: each request sends it, and the answer is added to it.
+
+    Methods take a turn by its number, from 1, or by its id, and raise a
+    ParameterError if there is no such turn.
 
     Args:
-        name: As `svc.conversation(NAME)` and `%%svc -c NAME` spell it.
+        name: As in `svc.conversation(NAME)` and `%%svc -c NAME`.
         ask: Sends a request and returns the reply.
-        run: The same in rounds, the tools being run; None hands their calls back.
-        model: Gives the model where an ask names none.
-        system: A system message in front of every request.
+        run: The same, and runs the tools that are called; if None, calls are not run.
+        model: Returns the model to use if a request names none.
+        system: The system message that every request begins with.
     """
 
     def __init__(
         self,
         name: str,
         *,
-        ask: Ask,
+        ask: Send,
         run: Run | None = None,
         model: Callable[[], str],
         system: str | None = None,
@@ -66,11 +65,11 @@ class Conversation:
         self._ask = ask
         self._run = run
         self._model = model
-        self._shared = SharedHistory(name, system)
+        self._shared = UndoableHistory(name, system)
 
     @property
     def history(self) -> History:
-        """The turns so far; a value that does not change."""
+        """The turns so far, as a value that does not change."""
         return self._shared.state.history
 
     @property
@@ -80,16 +79,16 @@ class Conversation:
 
     @property
     def system(self) -> str | None:
-        """The system message in front of every request."""
+        """The system message that every request begins with."""
         return self.history.system
 
     @system.setter
     def system(self, text: str | None) -> None:
-        self._shared.say_system(text)
+        self._shared.set_system(text)
 
     @property
     def est_tokens(self) -> int:
-        """Estimated tokens of all turns that are sent."""
+        """Estimated tokens of all turns that are not hidden."""
         shown = (turn for turn in self.turns if not turn.is_hidden)
         return estimate_prompt_tokens([m for turn in shown for m in turn.messages])
 
@@ -102,20 +101,20 @@ class Conversation:
     def ask(
         self, text: str, *, model: str | None = None, **params: Unpack[ToolParams]
     ) -> Completion:
-        """Say something and return the reply, in one piece; the history grows.
+        """Send a message and return the whole reply; both are added to the history.
 
         Args:
-            text: The next message of the user.
+            text: The user's message.
             model: Id of the model; the session's model if None.
-            **params: As for `svc.complete`, with `confirm` and its limits of rounds;
-                functions in `tools` are run in rounds, and the history holds their
+            **params: As for `svc.complete`, with `confirm` and the limits of rounds.
+                Functions in `tools` are run in rounds, and the history keeps their
                 calls and results.
 
         Raises:
             AskError: Something is not allowed; nothing was sent.
-            SvcError: It failed; the history is as before, or holds the partial reply.
+            SvcError: It failed; the history is unchanged, or has the partial reply.
         """
-        return self._asked(params, text=text, model=model)
+        return self._ask_turn(params, text=text, model=model)
 
     @with_params
     def ask_again(
@@ -126,19 +125,19 @@ class Conversation:
         model: str | None = None,
         **params: Unpack[ToolParams],
     ) -> Completion:
-        """Ask a turn again, with its own prompt or another; the answer is a version.
+        """Ask a turn again, with its prompt or a new one; adds a version to it.
 
         Args:
             turn: Its number, from 1, or its id.
-            text: The prompt instead of the one it has.
+            text: The new prompt; the turn's prompt if None.
             model: Id of the model; the session's model if None.
-            **params: As for `svc.complete`.
+            **params: As for `ask`.
 
         Raises:
             AskError: There is no such turn, or something is not allowed.
-            SvcError: It failed; the history is as before, or holds the partial reply.
+            SvcError: It failed; the history is unchanged, or has the partial reply.
         """
-        return self._asked(params, text=text, turn=turn, model=model)
+        return self._ask_turn(params, text=text, turn=turn, model=model)
 
     @with_params
     def go_on(
@@ -148,19 +147,19 @@ class Conversation:
         model: str | None = None,
         **params: Unpack[Params],
     ) -> Completion:
-        """Have a reply that was cut or interrupted continued in its place.
+        """Continue a reply that was cut or interrupted; the text is added to it.
 
         Args:
             turn: Its number, from 1, or its id; the newest turn if None.
             model: Id of the model; the session's model if None.
-            **params: As for `svc.complete`; `n` and `tools` do not apply.
+            **params: As for `svc.complete`; `n` and `tools` are ignored.
 
         Returns:
-            The completion of the continuation alone; the history has the joined text.
+            The completion of the continuation; the history has the joined text.
 
         Raises:
-            AskError: There is nothing to go on with, or something is not allowed.
-            SvcError: It failed; the reply is as before, or has grown by what came.
+            AskError: There is nothing to continue, or something is not allowed.
+            SvcError: It failed; the history is unchanged, or has the partial text.
         """
         step = self.next_part(turn, model=model, params=dict(params))
         return self._answer(step, self._ask)
@@ -177,17 +176,17 @@ class Conversation:
         place: str | None = None,
         system: str | None = None,
     ) -> NextTurn:
-        """Prepare the next turn, or one that is asked again; nothing is sent.
+        """Build the request of a new turn, or of one that is asked again.
 
         Args:
-            text: The message of the user; the turn's own if None.
-            turn: The turn to ask again, by number or id; a new one if None.
+            text: The user's message; the turn's prompt if None.
+            turn: The turn to ask again; a new one if None.
             model: Id of the model; the session's model if None.
             params: Parameters by the document's names.
             max_tokens: A number, `fit`, or `service` or None to send none.
-            origin_kind: Who asks.
+            origin_kind: Where the request comes from.
             place: Names a new turn; the same name asks the same turn again.
-            system: Sent in place of the conversation's; "" for none.
+            system: Replaces the conversation's system message; "" sends none.
 
         Raises:
             AskError: Something is not allowed.
@@ -195,12 +194,12 @@ class Conversation:
         history, series = self._shared.state
         turn_id = f"{series}/{place or uuid4().hex[:12]}"
         if turn is not None:
-            found = self._turn(history, turn)
+            found = history.turn(turn)
             turn_id = found.turn_id
             text = found.prompt.content if text is None else text
-        wanted = self._wanted(model, params, max_tokens, system)
+        settings = self._settings(model, params, max_tokens, system)
         origin = Origin(kind=origin_kind, conversation=self.name, turn_id=turn_id)
-        return request_turn(history, text or "", origin, wanted)
+        return request_turn(history, text or "", origin, settings)
 
     def next_part(
         self,
@@ -211,97 +210,76 @@ class Conversation:
         max_tokens: MaxTokens = None,
         origin_kind: OriginKind = "python",
     ) -> NextTurn:
-        """Prepare to go on with a reply that stopped before its end.
+        """Build the request that continues a reply.
 
         Args:
-            turn: Its number or id; the newest if None.
+            turn: The turn with the reply; the newest if None.
             model: Id of the model; the session's model if None.
             params: Parameters by the document's names.
             max_tokens: As for `next_turn`.
-            origin_kind: Who asks.
+            origin_kind: Where the request comes from.
 
         Raises:
-            AskError: There is no such turn, it is whole, or something is not allowed.
+            AskError: The reply is whole, or something is not allowed.
         """
         history = self.history
-        found = self._turn(history, len(history.turns) if turn is None else turn)
+        found = history.turn(len(history.turns) if turn is None else turn)
         origin = Origin(kind=origin_kind, conversation=self.name, turn_id=found.turn_id)
-        return request_continuation(
-            history, origin, self._wanted(model, params, max_tokens)
-        )
+        settings = self._settings(model, params, max_tokens)
+        return request_continuation(history, origin, settings)
 
     def record(self, step: NextTurn, completion: Completion) -> None:
-        """Take an answer into the history.
+        """Add an answer to the history.
 
-        One without any content changes nothing, nor does one to a turn of a history
-        that was reset since; it is in the ledger.
+        An answer without content changes nothing, nor does one to a turn from before
+        a reset.
         """
         exchange, tool_runs = completion.exchange, completion.tool_runs
         self._shared.change(
-            lambda old: answered(old, exchange, step.origin, tool_runs),
+            lambda old: add_answer(old, exchange, step.origin, tool_runs),
             series=series_of(step.origin),
         )
 
     def choose(self, turn: int | str, version: int) -> None:
-        """Let another version of a turn feed later turns; both count from 1.
-
-        Raises:
-            ParameterError: There is no such turn or version.
-        """
-        self._change(lambda history: history.choosing(turn, version))
+        """Choose the version of a turn, from 1, that later requests send."""
+        self._shared.change(lambda history: history.with_chosen(turn, version))
 
     def pick(self, turn: int | str, choice: int) -> None:
-        """Let another choice of a turn's answer feed later turns; both count from 1.
-
-        Raises:
-            ParameterError: There is no such turn or choice.
-        """
-        self._change(lambda history: history.picking(turn, choice))
+        """Pick the choice of a turn's answer, from 1, that later requests send."""
+        self._shared.change(lambda history: history.with_picked(turn, choice))
 
     def delete(self, turn: int | str) -> None:
-        """Take a turn, by number or id, out of the history; `undo` brings it back.
-
-        Raises:
-            ParameterError: There is no such turn.
-        """
-        self._change(lambda history: history.deleting(turn))
+        """Delete a turn; `undo` brings it back."""
+        self._shared.change(lambda history: history.without(turn))
 
     def toggle_pin(self, turn: int | str) -> bool:
-        """Pin a turn, by number or id, or undo that; say whether it is pinned now.
-
-        Raises:
-            ParameterError: There is no such turn.
-        """
-        self._change(lambda history: history.toggled(turn, pin=True))
-        return self._turn(self.history, turn).is_pinned
+        """Pin a turn, so that it is always sent, or unpin it; return if it is now."""
+        self._shared.change(lambda history: history.toggled(turn, pin=True))
+        return self.history.turn(turn).is_pinned
 
     def toggle_hidden(self, turn: int | str) -> bool:
-        """Hide a turn, by number or id, or undo that; say whether it is hidden now.
-
-        Raises:
-            ParameterError: There is no such turn.
-        """
-        self._change(lambda history: history.toggled(turn, hide=True))
-        return self._turn(self.history, turn).is_hidden
+        """Hide a turn, so that it is never sent, or show it; return if it is now."""
+        self._shared.change(lambda history: history.toggled(turn, hide=True))
+        return self.history.turn(turn).is_hidden
 
     def reset(self) -> None:
-        """Forget all turns; the system message stays, and so does the ledger."""
-        self._shared.begin_series()
+        """Remove all turns; the system message and the ledger stay."""
+        self._shared.reset()
 
     def undo(self) -> bool:
-        """Take the last change of the turns back; say whether there was one.
+        """Undo the last change of the turns; return whether there was one.
 
-        Answers, versions, picks, pins, deletions and resets are changes; the system
-        message is none. What was asked stays in the ledger.
+        Answers, versions, picks, pins, deletions and resets can be undone; a change
+        of the system message cannot. The ledger keeps what was asked.
         """
         return self._shared.undo()
 
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Have a function called after each change, wherever it was made.
+        """Call a function after each change of the conversation.
 
         Args:
             callback: Called without arguments, on the thread that made the change; it
-                must return soon. What it raises is logged and goes no further.
+                must return soon. Its exceptions are logged.
 
         Returns:
             A function that ends this.
@@ -314,7 +292,7 @@ class Conversation:
         Args:
             exchanges: Those of this conversation, oldest first.
         """
-        state = rebuilt(exchanges)
+        state = rebuild(self.name, exchanges)
         if state:
             self._shared.put(state)
         return self
@@ -323,11 +301,11 @@ class Conversation:
         """List the messages.
 
         Args:
-            versions: `chosen` for what feeds later turns, `all` for every version and
-                choice.
+            versions: `chosen` for the messages that later requests send, `all` for
+                every version and choice.
 
         Returns:
-            One row a message, in order; dtypes are fixed, also for no turns.
+            One row per message, in order; the dtypes are the same for no turns.
 
         Raises:
             ParameterError: `versions` is neither.
@@ -338,17 +316,17 @@ class Conversation:
 
     def to_markdown(self) -> str:
         """Return the chosen versions as a Markdown document."""
-        return to_markdown(self.name, self.history)
+        return to_markdown(self.history)
 
     def to_json(self) -> str:
-        """Return everything, all versions and choices included, as JSON text."""
-        return to_json(self.name, self.history)
+        """Return all turns, with every version and choice, as JSON text."""
+        return to_json(self.history)
 
-    def _asked(self, params: ToolParams, **said: Any) -> Completion:  # noqa: ANN401 - of next_turn
+    def _ask_turn(self, params: ToolParams, **turn: Any) -> Completion:  # noqa: ANN401 - as next_turn
         given = dict(params)
         permit = take_permit(given)
         offer = to_offer(given.pop("tools", None))
-        step = self.next_turn(**said, params={**given, "tools": offer.definitions})
+        step = self.next_turn(**turn, params={**given, "tools": offer.definitions})
         run, toolbox = self._run, offer.toolbox
         if run is None or toolbox is None:
             return self._answer(step, self._ask)
@@ -356,17 +334,18 @@ class Conversation:
             step, lambda request, origin: run(request, origin, toolbox, permit)
         )
 
-    def _answer(self, step: NextTurn, ask: Ask) -> Completion:
+    def _answer(self, step: NextTurn, ask: Send) -> Completion:
         try:
             completion = ask(step.request, step.origin)
-        except (SvcError, RoundsInterrupted) as error:
-            if isinstance(error.partial, Completion):
-                self.record(step, error.partial)
+        except (SvcError, KeyboardInterrupt) as error:
+            partial = getattr(error, "partial", None)  # RoundsInterrupted has one too
+            if isinstance(partial, Completion):
+                self.record(step, partial)
             raise
         self.record(step, completion)
         return completion
 
-    def _wanted(
+    def _settings(
         self,
         model: str | None,
         params: Mapping[str, Any] | None,
@@ -380,33 +359,25 @@ class Conversation:
             system=system,
         )
 
-    def _turn(self, history: History, turn: int | str) -> Turn:
-        with said_of(self.name):
-            return history.turn(turn)
-
-    def _change(self, change: Change) -> None:
-        with said_of(self.name):
-            self._shared.change(change)
-
     def __repr__(self) -> str:
         n_turns = len(self.turns)
         return f"<Conversation {self.name!r}: {n_turns} turn{'s'[: n_turns != 1]}>"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
-        return transcript(self.name, to_entries(self.history))
+        return to_transcript(self.history)
 
 
 class Conversations:
-    """Makes and finds conversations.
+    """The conversations of a session, by name.
 
     Args:
         ask: Sends a request and returns the reply.
-        model: Gives the model where an ask names none.
-        run: Sends a request and runs the tools that the reply calls, in rounds.
+        model: Returns the model to use if a request names none.
+        run: Sends a request and runs the tools that the replies call.
     """
 
     def __init__(
-        self, ask: Ask, model: Callable[[], str], run: Run | None = None
+        self, ask: Send, model: Callable[[], str], run: Run | None = None
     ) -> None:
         self._ask = ask
         self._run = run
@@ -415,7 +386,7 @@ class Conversations:
         self._by_name: dict[str, Conversation] = {}
 
     def named(self, name: str) -> Conversation:
-        """Return the conversation of this name, made at the first call.
+        """Return the conversation with this name, made at the first call.
 
         Raises:
             ParameterError: The name is empty or has blanks.
@@ -435,10 +406,10 @@ class Conversations:
             return self._by_name[name]
 
     def known(self, name: str) -> Conversation:
-        """Return a conversation that was begun here.
+        """Return a conversation that this session has.
 
         Raises:
-            ParameterError: There is none of this name; the known ones are named.
+            ParameterError: It has none with this name; the message lists the names.
         """
         found = self._by_name.get(name)
         if found is not None:
@@ -451,22 +422,21 @@ class Conversations:
         )
 
     def restore(self, exchanges: Iterable[Exchange]) -> list[Conversation]:
-        """Rebuild conversations that have no turns here.
+        """Rebuild the conversations that have no turns here.
 
         Args:
-            exchanges: From the ledger, oldest first; others than those of
-                conversations are passed over.
+            exchanges: From the ledger, oldest first; those without a conversation are
+                ignored.
         """
-        found: dict[str, list[Exchange]] = {}
+        by_name: dict[str, list[Exchange]] = {}
         for exchange in exchanges:
             if exchange.origin.conversation:
-                found.setdefault(exchange.origin.conversation, []).append(exchange)
-        empty = {name: each for name, each in found.items() if not self._turns(name)}
-        restored = [self.named(name).restore(each) for name, each in empty.items()]
+                by_name.setdefault(exchange.origin.conversation, []).append(exchange)
+        for conversation in self:
+            if conversation.turns:
+                by_name.pop(conversation.name, None)
+        restored = [self.named(name).restore(each) for name, each in by_name.items()]
         return [conversation for conversation in restored if conversation.turns]
-
-    def _turns(self, name: str) -> int:
-        return len(self._by_name[name].turns) if name in self._by_name else 0
 
     def __iter__(self) -> Iterator[Conversation]:
         return iter(tuple(self._by_name.values()))

@@ -1,37 +1,35 @@
-"""A conversation as entries to draw, as Markdown and as JSON.
+"""A conversation as transcript entries, as Markdown and as JSON.
 
-Hidden turns are included and marked; texts are never changed.
+Hidden turns are included and marked; texts are not changed.
 """
 
 from typing import Any
 
 import msgspec
 
-from svc_notebook.display.transcript import Entry
-from svc_notebook.service.message import Message
+from svc_notebook.display.transcript import Entry, transcript
 
 from .history import History, Turn, Version
 
 
 def to_entries(history: History) -> list[Entry]:
-    """Return what a transcript shows: the chosen versions."""
+    """Return the entries of a transcript: the system message and chosen versions."""
     system = history.system
     front = [Entry(heading="system", text=system)] if system else []
     turns = enumerate(history.turns, start=1)
-    return [*front, *(entry for at, turn in turns for entry in _entries(at, turn))]
+    return [*front, *(entry for n, turn in turns for entry in _entries(n, turn))]
 
 
-def to_markdown(name: str, history: History) -> str:
-    """Return the chosen versions as a Markdown document.
+def to_transcript(history: History) -> dict[str, str]:
+    """Return a static transcript as a MIME bundle."""
+    return transcript(history.name, to_entries(history))
 
-    Args:
-        name: Of the conversation.
-        history: Its turns.
-    """
-    front = [f"# {name}"]
+
+def to_markdown(history: History) -> str:
+    """Return the chosen versions as a Markdown document."""
+    parts = [f"# {history.name}"]
     if history.system:
-        front += ["## system", history.system]
-    parts = [*front]
+        parts += ["## system", history.system]
     for entry in to_entries(history)[bool(history.system) :]:
         parts += [f"## {entry.heading}", entry.text]
         if entry.footer:
@@ -39,36 +37,14 @@ def to_markdown(name: str, history: History) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def to_json(name: str, history: History) -> str:
-    """Return all turns, versions and choices as JSON text.
-
-    Args:
-        name: Of the conversation.
-        history: Its turns.
-    """
+def to_json(history: History) -> str:
+    """Return all turns, versions and choices as JSON text."""
     value = {
-        "conversation": name,
+        "conversation": history.name,
         "system": history.system,
-        "turns": [_turn(at, turn) for at, turn in enumerate(history.turns, start=1)],
+        "turns": [_turn(n, turn) for n, turn in enumerate(history.turns, start=1)],
     }
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-
-
-def marks_of(turn: Turn) -> list[str]:
-    """Return what a reader must know of a turn, in words."""
-    version = turn.version
-    ended = version.marks or (("interrupted",) if version.is_partial else ())
-    marks = [
-        word
-        for word, is_so in (
-            ("pinned", turn.is_pinned),
-            ("hidden", turn.is_hidden),
-            ("stale: an earlier turn has changed", turn.is_stale),
-            ("tool results missing", version.is_open),
-        )
-        if is_so
-    ]
-    return [*marks, *ended]
 
 
 def _entries(number: int, turn: Turn) -> tuple[Entry, Entry]:
@@ -78,38 +54,21 @@ def _entries(number: int, turn: Turn) -> tuple[Entry, Entry]:
         heads.append(f"version {turn.chosen + 1} of {n_versions}")
     if version.choices:
         heads.append(f"choice {version.picked + 1} of {len(version.choices)}")
-    heads += marks_of(turn)
-    reply = "\n\n".join(
-        each.content for each in version.replies if each.content and _is_said(each)
-    )
+    said = [m.content for m in version.replies if m.role == "assistant" and m.content]
+    calls = [
+        f"{call.function.name}({call.function.arguments}) → {result}"
+        for call, result in version.calls
+    ]
     return (
         Entry(heading=f"{number} · user", text=turn.prompt.content or ""),
         Entry(
-            heading=" · ".join(heads),
-            text=reply,
+            heading=" · ".join([*heads, *turn.marks]),
+            text="\n\n".join(said),
             is_markdown=True,
             footer=version.footer,
-            notes=tuple(call_lines(version)),
+            notes=tuple(calls),
         ),
     )
-
-
-def _is_said(message: Message) -> bool:
-    return message.role == "assistant"
-
-
-def call_lines(version: Version) -> list[str]:
-    """Return the tool calls of an answer, a line each: call and result."""
-    results = {
-        each.tool_call_id: each.content or ""
-        for each in version.replies
-        if each.role == "tool"
-    }
-    return [
-        f"{call.function.name}({call.function.arguments}) → {results.get(call.id, '')}"
-        for each in version.replies
-        for call in each.tool_calls
-    ]
 
 
 def _turn(number: int, turn: Turn) -> dict[str, Any]:

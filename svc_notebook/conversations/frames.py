@@ -1,4 +1,4 @@
-"""A conversation as a DataFrame: one row a message."""
+"""A conversation as a DataFrame: one row per message."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -15,15 +15,15 @@ from .history import History, Turn, Version
 
 
 class Row(NamedTuple):
-    """A message in its place.
+    """A message and its place in the history.
 
     Attributes:
         turn_number: From 1; None for the system message.
-        turn, version: Where it stands; None for the system message.
+        turn, version: Where it belongs; None for the system message.
         version_number: From 1.
         choice_index: From 0, for the reply.
         is_chosen: Whether it feeds later turns.
-        message: What was said.
+        message: The message.
     """
 
     message: Message
@@ -65,13 +65,13 @@ MESSAGES: tuple[Column[Row], ...] = (
         name="text",
         dtype="string",
         read=lambda row: row.message.content,
-        doc="what was said",
+        doc="text of the message",
     ),
     Column(
         name="tool_calls",
         dtype="string",
         read=lambda row: _calls(row.message),
-        doc="JSON text of the calls; missing where there are none",
+        doc="JSON text of the calls; missing if there are none",
     ),
     Column(
         name="tool_call_id",
@@ -83,13 +83,13 @@ MESSAGES: tuple[Column[Row], ...] = (
         name="is_partial",
         dtype="boolean",
         read=lambda row: row.version.is_partial if row.version else None,
-        doc="whether the answer was interrupted or broke off",
+        doc="whether the answer was interrupted or the connection broke",
     ),
     Column(
         name="is_cut",
         dtype="boolean",
         read=lambda row: row.version.is_cut if row.version else None,
-        doc="whether the answer ended for want of tokens",
+        doc="whether the answer ended at the token limit",
     ),
     Column(
         name="is_pinned",
@@ -113,7 +113,7 @@ MESSAGES: tuple[Column[Row], ...] = (
         name="exchange_id",
         dtype="string",
         read=lambda row: row.version.exchange_id if row.version else None,
-        doc="the exchange in the ledger that brought the answer",
+        doc="the exchange in the ledger with the answer",
     ),
 )
 
@@ -126,7 +126,7 @@ def to_df(history: History, *, versions: str) -> pd.DataFrame:
         versions: `chosen` or `all`.
 
     Returns:
-        One row a message; columns `MESSAGES`.
+        One row per message; columns `MESSAGES`.
 
     Raises:
         ParameterError: `versions` is neither.

@@ -1,14 +1,13 @@
-"""The turns of a conversation: an immutable history, and the shared one with undo.
+"""The turns of a conversation: an immutable `History`, and a shared one with undo.
 
-A turn is what a user said and the versions of its answer, one of which feeds later
-turns. A version keeps the prompt that it answers and every choice. Whatever happens to
-a turn, `messages` can be sent.
+A turn is a prompt and the versions of its answer; later requests send the version that
+is chosen. Whatever is done to a turn, its `messages` can be sent.
 """
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Literal, NamedTuple
@@ -17,75 +16,10 @@ from uuid import uuid4
 from svc_notebook.display.tool_calls import Step
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.message import Message
+from svc_notebook.service.tool import ToolCall
 
-What = Literal["turn", "version", "choice"]
-
-
-class NotThereError(IndexError):
-    """There is no such turn, version or choice.
-
-    Attributes:
-        what: Which of them.
-        asked: The number or id that was given.
-        n_there: How many there are.
-        turn: The number of the turn whose version or choice it would be.
-    """
-
-    def __init__(self, what: What, asked: object, n_there: int) -> None:
-        super().__init__(f"There is no {what} {asked!r} of {n_there}.")
-        self.what: What = what
-        self.asked = asked
-        self.n_there = n_there
-        self.turn: int | None = None
-
-
-def place_of(number: object, n_there: int, what: What) -> int:
-    """Return the index of a number that counts from 1.
-
-    Raises:
-        NotThereError: There are not so many, or it is no whole number.
-    """
-    try:
-        return range(1, n_there + 1).index(number)  # type: ignore[arg-type]  # else it is not in it
-    except ValueError:
-        raise NotThereError(what, number, n_there) from None
-
-
-@contextmanager
-def within(turn: int) -> Iterator[None]:
-    """Note whose versions and choices are looked through here."""
-    try:
-        yield
-    except NotThereError as missing:
-        missing.turn = turn
-        raise
-
-
-@contextmanager
-def said_of(name: str) -> Iterator[None]:
-    """Refuse what is not there in the words of the conversation of this name.
-
-    Raises:
-        ParameterError: Something is not there.
-    """
-    try:
-        yield
-    except NotThereError as missing:
-        raise ParameterError(_words(name, missing), param="turn") from None
-
-
-def _words(name: str, missing: NotThereError) -> str:
-    what, n_there = missing.what, missing.n_there
-    if what == "turn":
-        whose = f"The conversation {name!r}"
-        if not n_there:
-            return f"{whose} has no turns yet."
-    else:
-        whose = f"Turn {missing.turn} of {name!r}"
-    return (
-        f"{whose} has {n_there} {what}{'s'[: n_there != 1]} and no {what} "
-        f"{missing.asked!r}; `%svc history {name}` lists them with their versions."
-    )
+MAX_UNDO = 100
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,17 +27,17 @@ class Version:
     """One answer to a turn.
 
     Attributes:
-        exchange_id: The exchange in the ledger that brought it, or its newest part.
-        prompt: The user's message that it answers.
-        replies: The assistant's message, with the tool rounds before it, if any.
-        choices: Every choice that came, where there were several; else empty.
-        picked: Index of the choice that stands in `replies`.
-        is_partial: Whether it was interrupted or broke off.
-        is_cut: Whether it ended for want of tokens.
-        is_open: Whether it asked for tools whose results are not in it yet.
-        footer: One quiet line: model, finish reason, tokens, seconds.
-        marks: What must not be overlooked, such as "cut".
-        tool_runs: The tool calls that were answered for it, where they are still known.
+        exchange_id: The exchange in the ledger with the answer, or its newest part.
+        prompt: The user's message.
+        replies: The messages of the tool rounds, if any, and the final reply.
+        choices: All choices of the final reply if there are several; else empty.
+        picked: Index of the choice that is in `replies`.
+        is_partial: Whether the reply was interrupted or the connection broke.
+        is_cut: Whether the reply ended at the token limit.
+        is_open: Whether it calls tools whose results are not known yet.
+        footer: Model, finish reason, tokens and seconds, on one line.
+        marks: Warnings about the reply, such as "cut".
+        tool_runs: The tool calls that were run for it, if this kernel ran them.
     """
 
     exchange_id: str
@@ -120,38 +54,33 @@ class Version:
 
     @property
     def text(self) -> str:
-        """The text of the answer, without its tool rounds."""
+        """The text of the final reply."""
         return self.replies[-1].content or ""
 
     @property
     def can_go_on(self) -> bool:
-        """Whether it stopped before its end, with some text to go on from."""
+        """Whether the reply has some text but not all of it."""
         return bool(self.text) and (self.is_partial or self.is_cut)
 
-    def picking(self, choice: int) -> "Version":
-        """Return the version with another of its choices, counted from 1.
-
-        Raises:
-            NotThereError: There is no such choice.
-        """
-        picked = place_of(choice, max(len(self.choices), 1), "choice")
-        if not self.choices:  # it came alone
-            return self
-        replies = (*self.replies[:-1], self.choices[picked])
-        return replace(self, replies=replies, picked=picked)
+    @property
+    def calls(self) -> list[tuple[ToolCall, str]]:
+        """The tool calls of the rounds, each with its result; "" without one."""
+        results = {m.tool_call_id: m.content for m in self.replies if m.role == "tool"}
+        calls = [call for message in self.replies for call in message.tool_calls]
+        return [(call, results.get(call.id) or "") for call in calls]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """What a user said, and the answers to it.
+    """A prompt and its answers.
 
     Attributes:
         turn_id: Stays the same when the turn is asked again.
         versions: Oldest first, at least one.
-        chosen: Index of the version that feeds later turns.
-        is_pinned: Never left out for want of room.
+        chosen: Index of the version that later requests send.
+        is_pinned: Sent even when room is short.
         is_hidden: Never sent.
-        is_stale: Answered before an earlier turn was changed.
+        is_stale: Whether an earlier turn has changed since it was answered.
     """
 
     turn_id: str
@@ -168,7 +97,7 @@ class Turn:
 
     @property
     def prompt(self) -> Message:
-        """The user's message, as the chosen version answers it."""
+        """The user's message in the chosen version."""
         return self.version.prompt
 
     @property
@@ -176,186 +105,186 @@ class Turn:
         """The user's message and the chosen answer."""
         return (self.prompt, *self.version.replies)
 
+    @property
+    def marks(self) -> list[str]:
+        """What a reader should know about the turn, in words."""
+        version = self.version
+        marks = {
+            "pinned": self.is_pinned,
+            "hidden": self.is_hidden,
+            "stale: an earlier turn has changed": self.is_stale,
+            "tool results missing": version.is_open,
+        }
+        ended = version.marks or (("interrupted",) if version.is_partial else ())
+        return [*(mark for mark, is_set in marks.items() if is_set), *ended]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """The turns of a conversation, oldest first.
+    """The turns of a conversation. Changing it returns another history.
+
+    The methods take a turn by its number, from 1, or by its id, and raise a
+    ParameterError if there is no such turn, version or choice.
 
     Attributes:
-        system: A system message in front of every request; None for none.
+        name: The conversation's name.
+        system: The system message that every request begins with, if any.
         turns: Oldest first.
     """
 
+    name: str = ""
     system: str | None = None
     turns: tuple[Turn, ...] = ()
 
-    def place_of(self, turn_id: str) -> int | None:
-        """Return the position of a turn; None if it is not there."""
+    def find(self, turn_id: str) -> int | None:
+        """Return the index of the turn with this id; None if there is none."""
         ids = [turn.turn_id for turn in self.turns]
         return ids.index(turn_id) if turn_id in ids else None
 
-    def number_of(self, turn: int | str) -> int:
-        """Return a turn's number, from 1.
-
-        Args:
-            turn: Its number, or its id.
-
-        Raises:
-            NotThereError: There is no such turn.
-        """
-        if not isinstance(turn, str):
-            return place_of(turn, len(self.turns), "turn") + 1
-        place = self.place_of(turn)
-        if place is None:
-            raise NotThereError("turn", turn, len(self.turns))
-        return place + 1
+    def index_of(self, turn: int | str) -> int:
+        """Return the index of a turn."""
+        n_turns = len(self.turns)
+        found = self.find(turn) if isinstance(turn, str) else _index(turn, n_turns)
+        if found is not None:
+            return found
+        owner = f"The conversation {self.name!r}"
+        if not n_turns:
+            raise ParameterError(f"{owner} has no turns yet.", param="turn")
+        raise self._missing(owner, "turn", turn, n_turns)
 
     def turn(self, turn: int | str) -> Turn:
-        """Return a turn by its number or its id.
-
-        Raises:
-            NotThereError: There is no such turn.
-        """
-        return self.turns[self.number_of(turn) - 1]
+        """Return a turn."""
+        return self.turns[self.index_of(turn)]
 
     def before(self, turn_id: str) -> tuple[Turn, ...]:
-        """Return the turns that a request for this turn builds on."""
-        place = self.place_of(turn_id)
-        return self.turns if place is None else self.turns[:place]
+        """Return the turns before the one with this id; all turns for a new id."""
+        return self.turns[: self.find(turn_id)]
 
-    def answered(self, turn_id: str, version: Version) -> "History":
-        """Return the history with an answer more.
+    def with_answer(self, turn_id: str, version: Version) -> "History":
+        """Add an answer: a new turn at the end, or a version of the turn with this id.
 
-        A turn that is new comes last. One that is there keeps its place and its
-        older versions; the turns after it are stale from now on.
+        The turns after one that is answered again become stale.
         """
-        place = self.place_of(turn_id)
-        if place is None:
+        index = self.find(turn_id)
+        if index is None:
             turn = Turn(turn_id=turn_id, versions=(version,))
             return replace(self, turns=(*self.turns, turn))
-        old = self.turns[place]
+        old = self.turns[index]
         turn = replace(
             old,
             versions=(*old.versions, version),
             chosen=len(old.versions),
             is_stale=False,
         )
-        return self._with(place, turn)
+        return self._with(index, turn)
 
-    def replacing(self, turn_id: str, index: int, version: Version) -> "History":
-        """Return the history with an answer that has grown in its place.
+    def with_version(self, turn: int | str, at: int, version: Version) -> "History":
+        """Replace and choose the version at this index; later turns become stale."""
+        index = self.index_of(turn)
+        old = self.turns[index]
+        versions = (*old.versions[:at], version, *old.versions[at + 1 :])
+        return self._with(index, replace(old, versions=versions, chosen=at))
 
-        Args:
-            turn_id: A turn that is there.
-            index: Which version of it, from 0; it is chosen from now on.
-            version: What the answer is now.
-        """
-        place = self.number_of(turn_id) - 1
-        old = self.turns[place]
-        versions = (*old.versions[:index], version, *old.versions[index + 1 :])
-        return self._with(place, replace(old, versions=versions, chosen=index))
-
-    def choosing(self, turn: int | str, version: int) -> "History":
-        """Return the history with another version of a turn; later ones are stale.
-
-        Args:
-            turn: Its number, from 1, or its id.
-            version: The version, from 1.
-
-        Raises:
-            NotThereError: There is no such turn or version.
-        """
-        place = self.number_of(turn) - 1
-        old = self.turns[place]
-        with within(place + 1):
-            chosen = place_of(version, len(old.versions), "version")
+    def with_chosen(self, turn: int | str, version: int) -> "History":
+        """Choose a version, counted from 1; later turns become stale."""
+        index = self.index_of(turn)
+        old = self.turns[index]
+        n_versions = len(old.versions)
+        chosen = _index(version, n_versions)
+        if chosen is None:
+            raise self._missing(self._owner(index), "version", version, n_versions)
         if chosen == old.chosen:
             return self
-        return self._with(place, replace(old, chosen=chosen))
+        return self._with(index, replace(old, chosen=chosen))
 
-    def picking(self, turn: int | str, choice: int) -> "History":
-        """Return the history with another choice of a turn's chosen version.
-
-        Args:
-            turn: Its number, from 1, or its id.
-            choice: The choice, from 1.
-
-        Raises:
-            NotThereError: There is no such turn or choice.
-        """
-        place = self.number_of(turn) - 1
-        old = self.turns[place]
-        with within(place + 1):
-            version = old.version.picking(choice)
+    def with_picked(self, turn: int | str, choice: int) -> "History":
+        """Pick a choice of the chosen version, counted from 1."""
+        index = self.index_of(turn)
+        old = self.turns[index]
+        choices = old.version.choices or old.version.replies[-1:]
+        picked = _index(choice, len(choices))
+        if picked is None:
+            raise self._missing(self._owner(index), "choice", choice, len(choices))
+        replies = (*old.version.replies[:-1], choices[picked])
+        version = replace(old.version, replies=replies, picked=picked)
         if version == old.version:
             return self
-        return self.replacing(old.turn_id, old.chosen, version)
+        return self.with_version(old.turn_id, old.chosen, version)
 
-    def deleting(self, turn: int | str) -> "History":
-        """Return the history without a turn; later ones are stale.
-
-        Raises:
-            NotThereError: There is no such turn.
-        """
-        return self._with(self.number_of(turn) - 1)
+    def without(self, turn: int | str) -> "History":
+        """Delete a turn; later turns become stale."""
+        return self._with(self.index_of(turn))
 
     def toggled(
         self, turn: int | str, *, pin: bool = False, hide: bool = False
     ) -> "History":
-        """Return the history with a turn pinned or hidden, or no longer so.
-
-        Raises:
-            NotThereError: There is no such turn.
-        """
-        place = self.number_of(turn) - 1
-        old = self.turns[place]
-        changed = replace(
+        """Pin or hide a turn, or undo that."""
+        index = self.index_of(turn)
+        old = self.turns[index]
+        turns = list(self.turns)
+        turns[index] = replace(
             old, is_pinned=old.is_pinned ^ pin, is_hidden=old.is_hidden ^ hide
         )
-        turns = (*self.turns[:place], changed, *self.turns[place + 1 :])
-        return replace(self, turns=turns)
+        return replace(self, turns=tuple(turns))
 
-    def _with(self, place: int, *turn: Turn) -> "History":
-        stale = (replace(later, is_stale=True) for later in self.turns[place + 1 :])
-        return replace(self, turns=(*self.turns[:place], *turn, *stale))
+    def _with(self, index: int, *turn: Turn) -> "History":
+        stale = (replace(later, is_stale=True) for later in self.turns[index + 1 :])
+        return replace(self, turns=(*self.turns[:index], *turn, *stale))
+
+    def _owner(self, index: int) -> str:
+        return f"Turn {index + 1} of {self.name!r}"
+
+    def _missing(
+        self,
+        owner: str,
+        kind: Literal["turn", "version", "choice"],
+        given: object,
+        n: int,
+    ) -> ParameterError:
+        return ParameterError(
+            f"{owner} has {n} {kind}{'s'[: n != 1]} and no {kind} {given!r}; "
+            f"`%svc history {self.name}` lists them with their versions.",
+            param="turn",
+        )
 
 
-MAX_STEPS = 100
-_log = logging.getLogger(__name__)
-
-Change = Callable[[History], History]
+def _index(number: object, n: int) -> int | None:
+    """Return the index of a number from 1 to n; None for anything else."""
+    try:
+        return range(1, n + 1).index(number)  # type: ignore[arg-type]  # else ValueError
+    except ValueError:
+        return None
 
 
 class State(NamedTuple):
-    """What can be undone.
+    """One step that undo can return to.
 
     Attributes:
-        history: The turns; histories share them, so that many cost little.
-        series: What the ids of new turns begin with; a reset begins another.
+        history: The turns; steps share them, so many steps cost little.
+        series: Prefix of the ids of new turns; a reset starts a new one.
     """
 
     history: History
     series: str
 
 
-class SharedHistory:
-    """A history that several threads change.
+class UndoableHistory:
+    """A history that several threads change, with undo and listeners.
 
     Args:
-        name: Of the conversation, for the log.
+        name: The conversation's name.
         system: The system message.
     """
 
     def __init__(self, name: str, system: str | None) -> None:
-        self._name = name
         self._lock = RLock()
-        self._state = State(History(system=system), new_series())
-        self._past: deque[State] = deque(maxlen=MAX_STEPS)
+        self._state = State(History(name=name, system=system), _new_series())
+        self._past: deque[State] = deque(maxlen=MAX_UNDO)
         self._listeners: list[Callable[[], object]] = []
 
     @property
     def state(self) -> State:
-        """The history in force, with its series."""
+        """The current history and its series."""
         return self._state
 
     @property
@@ -363,15 +292,14 @@ class SharedHistory:
         """Whether there is a step to undo."""
         return bool(self._past)
 
-    def change(self, change: Change, *, series: str | None = None) -> None:
-        """Change the history in a step that can be undone; no change is no step.
+    def change(
+        self, change: Callable[[History], History], *, series: str | None = None
+    ) -> None:
+        """Change the history in one step that can be undone.
 
         Args:
-            change: Gives the new history.
-            series: What it is meant for; another series is left as it is. Any if None.
-
-        Raises:
-            NotThereError: As `change` does; then nothing is changed.
+            change: Returns the new history; what it raises leaves the old one.
+            series: Only change the history while it has this series; any if None.
         """
         with self._lock:
             before = self._state
@@ -382,66 +310,65 @@ class SharedHistory:
                 return
             self._past.append(before)
             self._state = after
-        self.tell()
+        self._notify()
 
-    def say_system(self, text: str | None) -> None:
-        """Put another system message in front; that is no step.
+    def set_system(self, text: str | None) -> None:
+        """Change the system message, which undo does not change back.
 
         Raises:
-            ParameterError: It is no text.
+            ParameterError: It is not a text.
         """
         if text is not None:
-            Message(role="system", content=text)  # it checks what it is given
+            Message(role="system", content=text)  # checks the text
         with self._lock:
             before = self._state
             history = replace(before.history, system=text)
             self._state = before._replace(history=history)
         if history != before.history:
-            self.tell()
+            self._notify()
 
-    def begin_series(self) -> None:
-        """Forget all turns; a step."""
+    def reset(self) -> None:
+        """Remove all turns and start a new series; can be undone."""
         with self._lock:
             self._past.append(self._state)
-            system = self._state.history.system
-            self._state = State(History(system=system), new_series())
-        self.tell()
+            history = replace(self._state.history, turns=())
+            self._state = State(history, _new_series())
+        self._notify()
 
     def put(self, state: State) -> None:
-        """Put a history that was read somewhere in place; no step."""
+        """Replace the history; cannot be undone."""
         with self._lock:
             self._state = state
-        self.tell()
+        self._notify()
 
     def undo(self) -> bool:
-        """Take the newest step back, but for the system message; say if there was."""
+        """Undo the newest step; return whether there was one."""
         with self._lock:
             if not self._past:
                 return False
-            was, system = self._past.pop(), self._state.history.system
-            self._state = was._replace(history=replace(was.history, system=system))
-        self.tell()
+            past, system = self._past.pop(), self._state.history.system
+            self._state = past._replace(history=replace(past.history, system=system))
+        self._notify()
         return True
 
     def listen(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Have a function called after each change; return what ends this."""
+        """Call a function after each change; return a function that ends this."""
         self._listeners.append(callback)
 
         def stop() -> None:
-            with suppress(ValueError):  # it was ended before
+            with suppress(ValueError):  # called before
                 self._listeners.remove(callback)
 
         return stop
 
-    def tell(self) -> None:
-        """Call every listener."""
+    def _notify(self) -> None:
         for callback in tuple(self._listeners):
             try:
                 callback()
-            except Exception:  # noqa: BLE001 - whatever listens, asking goes on
-                _log.exception("A listener of the conversation %r failed.", self._name)
+            except Exception:  # noqa: BLE001 - a listener must not stop a request
+                name = self._state.history.name
+                _log.exception("A listener of the conversation %r failed.", name)
 
 
-def new_series() -> str:
-    """Return what the ids of a new series of turns begin with."""
+def _new_series() -> str:
     return uuid4().hex[:12]

@@ -1,8 +1,7 @@
-"""From a turn of a conversation to its request, and from the answer back to the turn.
+"""Builds the request of a turn, and adds the answer of an exchange to a history.
 
-Pure. A request is fitted into the budget before it is built. To continue a reply that
-was cut, a user message after the text so far asks for it, since the document shows no
-other way (doc: Request body).
+Pure functions. The service has no way to continue a reply that was cut, so a user
+message after the text so far asks for the rest (doc: Request body).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +15,6 @@ from svc_notebook.display.tool_calls import Step
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.catalogue import BUDGET_TOKENS
-from svc_notebook.service.chunk import Choice
 from svc_notebook.service.message import Message
 from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.tokens import (
@@ -30,10 +28,15 @@ from svc_notebook.tokens import (
 
 from .history import History, State, Turn, Version
 
+GO_ON = (
+    "Your last message stopped before its end. Go on exactly where it stopped, with "
+    "the very next character: repeat nothing, add no remark, keep language and format."
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """What of a conversation goes into a request.
+    """The part of a conversation that fits into a request.
 
     Attributes:
         messages: To send, oldest first, the new prompt last.
@@ -56,23 +59,21 @@ def fit(
     reply_tokens: int = REPLY_TOKENS,
     budget_tokens: int = BUDGET_TOKENS,
 ) -> Fitted:
-    """Choose what of a conversation is sent.
+    """Choose the turns that are sent: the newest ones that fit, and the pinned ones.
 
     Args:
-        system: The system message's text; always sent.
+        system: Text of the system message, which is always sent.
         turns: Oldest first; hidden ones are never sent, pinned ones always.
-        prompt: The new message; always sent.
+        prompt: The new message, which is always sent.
         reply_tokens: Room to keep for the reply.
         budget_tokens: Tokens that prompt and completion share (doc: Limits).
     """
     front = () if system is None else (Message(role="system", content=system),)
     shown = [turn for turn in turns if not turn.is_hidden]
     sizes = {turn.turn_id: estimate_prompt_tokens(turn.messages) for turn in shown}
-    n_fixed = estimate_prompt_tokens((*front, prompt)) + sum(
-        sizes[turn.turn_id] for turn in shown if turn.is_pinned
-    )
-    room = budget_tokens - MARGIN_TOKENS - reply_tokens - n_fixed
     kept = {turn.turn_id for turn in shown if turn.is_pinned}
+    room = budget_tokens - MARGIN_TOKENS - reply_tokens
+    room -= estimate_prompt_tokens((*front, prompt)) + sum(sizes[each] for each in kept)
     for turn in reversed([turn for turn in shown if not turn.is_pinned]):
         room -= sizes[turn.turn_id]
         if room < 0:
@@ -89,22 +90,16 @@ def fit(
     )
 
 
-GO_ON = (
-    "Your last message stopped before its end. Go on exactly where it stopped, with "
-    "the very next character: repeat nothing, add no remark, keep language and format."
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnSettings:
-    """How to ask.
+    """The model and parameters of a turn's request.
 
     Attributes:
         model: Id of the model.
-        params: Parameters by the document's names; `max_tokens`, `tools` and `extra`
-            may be among them.
-        max_tokens: Holds where `params` has none.
-        system: Sent in place of the history's; "" for none.
+        params: Parameters by the document's names, with `max_tokens`, `tools` and
+            `extra` if they are given.
+        max_tokens: Used if `params` has none.
+        system: Replaces the history's system message; "" sends none.
     """
 
     model: str
@@ -115,14 +110,14 @@ class TurnSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextTurn:
-    """A turn about to be asked.
+    """A turn that is ready to be sent.
 
     Attributes:
-        request: What is sent.
-        origin: Who asks, with the conversation and the turn.
-        fitted: What of the history goes along, and what is left out.
-        is_again: Whether the turn was answered before.
-        n_later: How many turns come after it, which become stale.
+        request: The request.
+        origin: Names the conversation and the turn.
+        fitted: The part of the history that is sent, and what is left out.
+        is_again: Whether the turn has an answer already.
+        n_later: Number of turns after it, which become stale.
     """
 
     request: CompletionRequest
@@ -133,18 +128,18 @@ class NextTurn:
 
 
 def request_turn(
-    history: History, text: str, origin: Origin, wanted: TurnSettings
+    history: History, text: str, origin: Origin, settings: TurnSettings
 ) -> NextTurn:
-    """Prepare a turn, new or asked again.
+    """Build the request of a turn.
 
     Args:
-        history: So far.
-        text: The message of the user.
-        origin: Names the turn; one that is there is asked again.
-        wanted: How to ask.
+        history: The turns so far.
+        text: The user's message.
+        origin: Names the turn; if the history has it, it is asked again.
+        settings: The model and parameters.
 
     Raises:
-        AskError: Something is not allowed.
+        AskError: The message is empty, or a setting is not allowed.
     """
     prompt = Message(role="user", content=text)
     if not text.strip():
@@ -153,26 +148,25 @@ def request_turn(
             param="messages",
         )
     turns = history.before(origin.turn_id or "")
-    if wanted.system is not None:
-        history = replace(history, system=wanted.system or None)
-    return _step(history, turns, prompt, origin, wanted)
+    if settings.system is not None:
+        history = replace(history, system=settings.system or None)
+    return _next_turn(history, turns, prompt, origin, settings)
 
 
 def request_continuation(
-    history: History, origin: Origin, wanted: TurnSettings
+    history: History, origin: Origin, settings: TurnSettings
 ) -> NextTurn:
-    """Prepare to go on with a reply that stopped before its end.
+    """Build the request that continues a reply that stopped before its end.
 
-    No tools are offered and one choice is asked for: what comes belongs to the text.
+    It offers no tools and asks for one choice, since the text is added to the reply.
 
     Args:
-        history: So far.
-        origin: Names the turn, whose chosen version goes on.
-        wanted: How to ask.
+        history: The turns so far.
+        origin: Names the turn, whose chosen version is continued.
+        settings: The model and parameters.
 
     Raises:
-        NotThereError: There is no such turn.
-        AskError: There is nothing to go on with, or something is not allowed.
+        AskError: The reply cannot be continued, or a setting is not allowed.
     """
     turn = history.turn(origin.turn_id or "")
     if not turn.version.can_go_on:
@@ -181,167 +175,161 @@ def request_continuation(
             "text, can be continued.",
             param="turn",
         )
-    left_out = {"n": None, "tools": None}
-    wanted = replace(wanted, params={**wanted.params, **left_out})
-    continues = turn.version.exchange_id
-    origin = msgspec.structs.replace(origin, continues=continues)
-    kept = replace(turn, is_pinned=True, is_hidden=False)  # what goes on must be sent
-    turns = (*history.before(turn.turn_id), kept)
-    prompt = Message(role="user", content=GO_ON)
-    return _step(history, turns, prompt, origin, wanted)
+    params = {**settings.params, "n": None, "tools": None}
+    origin = msgspec.structs.replace(origin, continues=turn.version.exchange_id)
+    continued = replace(turn, is_pinned=True, is_hidden=False)  # must be sent
+    return _next_turn(
+        history,
+        (*history.before(turn.turn_id), continued),
+        Message(role="user", content=GO_ON),
+        origin,
+        replace(settings, params=params),
+    )
 
 
-def _step(
+def _next_turn(
     history: History,
     turns: tuple[Turn, ...],
     prompt: Message,
     origin: Origin,
-    wanted: TurnSettings,
+    settings: TurnSettings,
 ) -> NextTurn:
-    given = dict(wanted.params)
-    max_tokens = given.pop("max_tokens", None) or wanted.max_tokens
-    extra = given.pop("extra", None)
-    n_tools = _definition_tokens(given.get("tools"))
+    params = dict(settings.params)
+    max_tokens = params.pop("max_tokens", None) or settings.max_tokens
+    extra = params.pop("extra", None)
+    n_tool_tokens = _definition_tokens(params.get("tools"))
     fitted = fit(
         history.system,
         turns,
         prompt,
         reply_tokens=room_for_reply(max_tokens),
-        budget_tokens=BUDGET_TOKENS - n_tools,
+        budget_tokens=BUDGET_TOKENS - n_tool_tokens,
     )
-    n_tokens = fitted.prompt_tokens + n_tools
-    place = history.place_of(origin.turn_id or "")
+    params["max_tokens"] = in_force(max_tokens, fitted.prompt_tokens + n_tool_tokens)
+    index = history.find(origin.turn_id or "")
     return NextTurn(
         request=build_request(
-            fitted.messages,
-            model=wanted.model,
-            params={**given, "max_tokens": in_force(max_tokens, n_tokens)},
-            extra=extra,
+            fitted.messages, model=settings.model, params=params, extra=extra
         ),
         origin=origin,
         fitted=fitted,
-        is_again=place is not None,
-        n_later=0 if place is None else len(history.turns) - place - 1,
+        is_again=index is not None,
+        n_later=0 if index is None else len(history.turns) - index - 1,
     )
 
 
 def _definition_tokens(tools: object) -> int:
-    """Estimate tool definitions; what is none is refused where the request is built."""
+    """Estimate the tokens of tool definitions; `build_request` checks them later."""
     if not isinstance(tools, (list, tuple)):
         return 0
     found = [each for each in tools if isinstance(each, Mapping)]
     return estimate_prompt_tokens((), found)
 
 
-_N_GOING_ON = 2  # the text so far, and the message that asks to go on
-
-
-def answered(
+def add_answer(
     history: History,
     exchange: Exchange,
     origin: Origin,
     tool_runs: tuple[Step, ...] = (),
 ) -> History:
-    """Return the history with what an exchange brought.
+    """Return the history with the answer of an exchange.
+
+    An exchange without any text or tool calls changes nothing.
 
     Args:
-        history: So far.
-        exchange: Ended, well or not.
-        origin: Names the turn; without one nothing changes.
-        tool_runs: The tool calls that were answered for it.
+        history: The turns so far.
+        exchange: A complete or partial answer.
+        origin: Names the turn; without a turn nothing changes.
+        tool_runs: The tool calls that were run for the answer.
     """
-    found = [each for each in exchange.choices if each.text or each.tool_calls]
-    if not found or not origin.turn_id:
+    choices = [each for each in exchange.choices if each.text or each.tool_calls]
+    if not choices or not origin.turn_id:
         return history
     if origin.continues:
-        return _going_on(history, exchange, origin, found[0].text or "")
-    version = replace(_version(exchange, found), tool_runs=tool_runs)
-    turn = _turn(history, origin.turn_id)
-    is_follow_up = exchange.request.messages[-1].role == "tool"
-    if turn and is_follow_up and turn.versions[-1].is_open:
-        return history.replacing(turn.turn_id, len(turn.versions) - 1, version)
-    return history.answered(origin.turn_id, version)
+        return _add_continuation(history, exchange, origin, choices[0].text or "")
+    texts = [choice.text or "" for choice in choices]
+    version = replace(
+        _to_version(exchange, exchange.request.messages, texts),
+        is_open=bool(choices[0].tool_calls),
+        tool_runs=tool_runs,
+    )
+    turn = _find_turn(history, origin.turn_id)
+    has_results = exchange.request.messages[-1].role == "tool"
+    if turn and has_results and turn.versions[-1].is_open:
+        return history.with_version(turn.turn_id, len(turn.versions) - 1, version)
+    return history.with_answer(origin.turn_id, version)
 
 
-def rebuilt(exchanges: Iterable[Exchange]) -> State | None:
-    """Return the turns since the last reset; None without any.
+def rebuild(name: str, exchanges: Iterable[Exchange]) -> State | None:
+    """Rebuild the turns since the last reset; None if there are none.
 
     Args:
-        exchanges: Those of one conversation, oldest first.
+        name: The conversation's name.
+        exchanges: The conversation's exchanges, oldest first.
     """
     kept = [each for each in exchanges if each.origin.turn_id]
     if not kept:
         return None
     series = series_of(kept[-1].origin)
-    history = History(system=kept[-1].request.system)
+    history = History(name=name, system=kept[-1].request.system)
     for exchange in kept:
         if series_of(exchange.origin) == series:
-            history = answered(history, exchange, exchange.origin)
+            history = add_answer(history, exchange, exchange.origin)
     return State(history, series)
 
 
 def series_of(origin: Origin) -> str:
-    """Return which series of turns, from one reset to the next, a turn is of."""
+    """Return the series of a turn: the turns between two resets share one."""
     return (origin.turn_id or "").partition("/")[0]
 
 
-def _version(exchange: Exchange, found: list[Choice]) -> Version:
-    prompt, rounds = _asked(exchange.request.messages)
-    replies = tuple(
-        Message(role="assistant", content=choice.text or "") for choice in found
-    )
+def _to_version(
+    exchange: Exchange, sent: tuple[Message, ...], texts: list[str]
+) -> Version:
+    """Make a version of an answer.
+
+    Args:
+        exchange: The exchange.
+        sent: The messages that it answers: the prompt, and tool rounds after it.
+        texts: The texts of the choices.
+    """
+    users = [index for index, each in enumerate(sent) if each.role == "user"]
+    index = users[-1] if users else len(sent) - 1
+    replies = tuple(Message(role="assistant", content=text) for text in texts)
     return Version(
         exchange_id=exchange.exchange_id,
-        prompt=prompt,
-        replies=(*rounds, replies[0]),
+        prompt=sent[index],
+        replies=(*sent[index + 1 :], replies[0]),
         choices=replies if len(replies) > 1 else (),
         is_partial=exchange.status != "ok",
         is_cut=Completion(exchange).is_cut,
-        is_open=bool(found[0].tool_calls),
         footer=footer(exchange),
         marks=marks(exchange),
     )
 
 
-def _asked(messages: tuple[Message, ...]) -> tuple[Message, tuple[Message, ...]]:
-    """Part the newest user message from the tool rounds after it."""
-    users = [place for place, each in enumerate(messages) if each.role == "user"]
-    place = users[-1] if users else len(messages) - 1
-    return messages[place], messages[place + 1 :]
-
-
-def _going_on(
+def _add_continuation(
     history: History, exchange: Exchange, origin: Origin, text: str
 ) -> History:
-    """Join a continuation to the text that it continues."""
+    """Add the text of a continuation to the reply that it continues."""
     if not text:
         return history
-    before = exchange.request.messages[:-_N_GOING_ON]
-    so_far = exchange.request.messages[-_N_GOING_ON].content or ""
-    prompt, rounds = _asked(before)
-    reply = Message(role="assistant", content=so_far + text)
-    version = Version(
-        exchange_id=exchange.exchange_id,
-        prompt=prompt,
-        replies=(*rounds, reply),
-        is_partial=exchange.status != "ok",
-        is_cut=Completion(exchange).is_cut,
-        footer=f"{footer(exchange)} · continued",
-        marks=marks(exchange),
-    )
+    *sent, partial, _ = exchange.request.messages
+    so_far = partial.content or ""
+    version = _to_version(exchange, tuple(sent), [so_far + text])
+    version = replace(version, footer=f"{version.footer} · continued")
     turn_id = origin.turn_id or ""
-    turn = _turn(history, turn_id)
+    turn = _find_turn(history, turn_id)
     ids = [each.exchange_id for each in turn.versions] if turn else []
     if turn is None or origin.continues not in ids:
-        return history.answered(turn_id, version)
-    index = ids.index(origin.continues)
-    return history.replacing(
-        turn_id, index, _among_choices(version, turn.versions[index], so_far)
-    )
+        return history.with_answer(turn_id, version)
+    at = ids.index(origin.continues)
+    version = _with_choices_of(turn.versions[at], version, so_far)
+    return history.with_version(turn_id, at, version)
 
 
-def _among_choices(version: Version, old: Version, so_far: str) -> Version:
-    """Keep the other choices of the version that was continued."""
+def _with_choices_of(old: Version, version: Version, so_far: str) -> Version:
+    """Keep the choices of the version that was continued; one of them has grown."""
     texts = [each.content for each in old.choices]
     if so_far not in texts:
         return replace(version, choices=old.choices, picked=old.picked)
@@ -350,6 +338,6 @@ def _among_choices(version: Version, old: Version, so_far: str) -> Version:
     return replace(version, choices=choices, picked=picked)
 
 
-def _turn(history: History, turn_id: str) -> Turn | None:
-    place = history.place_of(turn_id)
-    return None if place is None else history.turns[place]
+def _find_turn(history: History, turn_id: str) -> Turn | None:
+    index = history.find(turn_id)
+    return None if index is None else history.turns[index]

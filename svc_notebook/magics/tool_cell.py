@@ -144,7 +144,7 @@ class RoundsCell:
             send=self._send,
             consent=self._asking(offered.consent),
             rounds=offered.rounds,
-            told=self._told,
+            watch=self._told,
             keep=offered.keep,
             hide=offered.hide,
         )

@@ -1,7 +1,6 @@
-"""What the browser may ask of a panel: one table, with a row for each button.
+"""The actions that the browser can ask a panel for: one table, a row for each button.
 
-A new button is a row here and its drawing in `static/panel.js`. Nothing here knows a
-widget or a thread; the controller runs what a row names.
+To add a button, add a row to `ACTIONS` and draw the button in `static/panel.js`.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,20 +17,20 @@ from .state import Live, PanelState, Phase
 
 _ALWAYS = frozenset(Phase)
 _IDLE = frozenset({Phase.IDLE})
-_BUSY = "A reply is being written; stop it, or wait for its end."
+_BUSY = "A reply is being written; stop it, or wait until it ends."
 GONE = "This turn no longer exists."
 VERDICTS = ("approve", "deny", "always")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One message of the browser.
+    """A message from the browser.
 
     Attributes:
-        kind: The action it asks for.
-        turn: Id of the turn that it is about.
+        kind: Name of the action.
+        turn: Id of a turn.
         text: A prompt.
-        number: A version from 1, or a choice from 0, as the browser counts them.
+        number: A version from 1, or a choice from 0.
         name, value: A setting.
         is_on: Whether something is switched on.
         question_id, verdict, arguments: A decision about a tool call.
@@ -50,28 +49,28 @@ class Event:
 
 
 class Controls(Protocol):
-    """What an action can do with a panel; the controller has it."""
+    """The part of the controller that actions use."""
 
     conversation: Conversation
 
     @property
     def state(self) -> PanelState:
-        """The panel as it is now."""
+        """The current state of the panel."""
 
     def change(self, **changes: Any) -> None:  # noqa: ANN401 - of the state's fields
         """Change fields of the state."""
 
     def show(self, *, is_whole: bool = False) -> None:
-        """Send the picture of the panel to the browser."""
+        """Send the view to the browser."""
 
     def greet(self) -> None:
-        """Answer a page that begins to show the panel."""
+        """Answer a page that has just opened the panel."""
 
     def next_turn(self, text: str | None, *, turn: str | None = None) -> NextTurn:
-        """Prepare a turn, new or asked again, with the panel's settings."""
+        """Build the request of a turn with the panel's settings."""
 
     def next_part(self, turn: str) -> NextTurn:
-        """Prepare to go on with a reply that was cut."""
+        """Build the request that continues a reply."""
 
     def begin(self, step: NextTurn, live: Live, *, so_far: str = "") -> None:
         """Ask for a reply."""
@@ -80,7 +79,7 @@ class Controls(Protocol):
         """Stop the reply that is being written."""
 
     def decide(self, event: Event) -> None:
-        """Take a decision about a tool call."""
+        """Take the user's decision about a tool call."""
 
 
 def _send(panel: Controls, event: Event) -> None:
@@ -116,13 +115,13 @@ def _set_enter(panel: Controls, event: Event) -> None:
 def _edit(
     edit: Callable[[Conversation, Event], object],
 ) -> Callable[[Controls, Event], None]:
-    """Make an action of a change to the conversation."""
+    """Return an action that changes the conversation."""
 
     def act(panel: Controls, event: Event) -> None:
         panel.change(notice="", is_problem=False)
         before = panel.conversation.history
         edit(panel.conversation, event)
-        if panel.conversation.history == before:  # no change, so nothing is redrawn
+        if panel.conversation.history == before:  # else the listener has shown it
             panel.show()
 
     return act
@@ -130,17 +129,17 @@ def _edit(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """One thing that the browser may ask for.
+    """An action that the browser can ask for.
 
     Attributes:
         act: Does it.
-        needs: Fields that its message must have.
+        needs: Fields that the message must have.
         phases: When it is allowed.
-        applies: Whether it makes sense for a turn, or else for the whole panel, given
-            the history and whether a change can be undone.
-        refusal: Why it is not allowed where it does not apply.
-        number: The field of the message that holds its number.
-        is_offered: Whether the picture lists it.
+        applies: Whether it makes sense: called with the turn, or for an action on the
+            whole panel with the history and whether a change can be undone.
+        refusal: The error message if it is not allowed.
+        number: Name of the message's field for `Event.number`.
+        is_offered: Whether the view lists it.
     """
 
     act: Callable[[Controls, Event], None]
@@ -153,7 +152,7 @@ class Action:
 
     @property
     def is_on_turn(self) -> bool:
-        """Whether it is about one turn."""
+        """Whether it is an action on one turn."""
         return "turn" in self.needs
 
 
@@ -181,12 +180,12 @@ ACTIONS: Mapping[str, Action] = {
     "set": Action(act=_set, needs=("name",), phases=_ALWAYS),
     "enter": Action(act=_set_enter, needs=("on",), phases=_ALWAYS),
     "undo": Action(
-        act=_edit(lambda told, _: told.undo()),
+        act=_edit(lambda plan, _: plan.undo()),
         applies=lambda _, can_undo: can_undo,
         refusal="There is nothing to undo.",
     ),
     "clear": Action(
-        act=_edit(lambda told, _: told.reset()),
+        act=_edit(lambda plan, _: plan.reset()),
         applies=lambda history, _: history.turns,
         refusal="There are no turns to clear.",
     ),
@@ -194,31 +193,31 @@ ACTIONS: Mapping[str, Action] = {
         act=_go_on,
         needs=_ON_TURN,
         applies=lambda turn: turn.version.can_go_on,
-        refusal="This reply is whole; only one that was cut or interrupted can go on.",
+        refusal="This reply is whole; only a cut or interrupted one can be continued.",
     ),
     "regenerate": Action(act=_ask_again, needs=_ON_TURN),
     "edit": Action(act=_ask_again, needs=("turn", "text")),
     "delete": Action(
-        act=_edit(lambda told, event: told.delete(event.turn)), needs=_ON_TURN
+        act=_edit(lambda plan, event: plan.delete(event.turn)), needs=_ON_TURN
     ),
     "pin": Action(
-        act=_edit(lambda told, event: told.toggle_pin(event.turn)), needs=_ON_TURN
+        act=_edit(lambda plan, event: plan.toggle_pin(event.turn)), needs=_ON_TURN
     ),
     "hide": Action(
-        act=_edit(lambda told, event: told.toggle_hidden(event.turn)), needs=_ON_TURN
+        act=_edit(lambda plan, event: plan.toggle_hidden(event.turn)), needs=_ON_TURN
     ),
     "pick": Action(
-        act=_edit(lambda told, event: told.pick(event.turn, event.number + 1)),
+        act=_edit(lambda plan, event: plan.pick(event.turn, event.number + 1)),
         needs=("turn", "number"),
         applies=lambda turn: turn.version.choices,
-        refusal="There is one choice only.",
+        refusal="There is only one choice.",
         number="choice",
     ),
     "choose": Action(
-        act=_edit(lambda told, event: told.choose(event.turn, event.number)),
+        act=_edit(lambda plan, event: plan.choose(event.turn, event.number)),
         needs=("turn", "number"),
         applies=lambda turn: len(turn.versions) > 1,
-        refusal="There is one version only.",
+        refusal="There is only one version.",
         number="version",
     ),
 }
@@ -246,30 +245,27 @@ def allowed_on(turn: Turn, phase: Phase) -> tuple[str, ...]:
 def refusal(
     event: Event, phase: Phase, history: History, *, can_undo: bool
 ) -> str | None:
-    """Say why an action is not allowed now; None if it is.
+    """Return why an action is not allowed now; None if it is.
 
-    The browser offers only what is allowed; but it may be a moment behind.
+    The browser offers only allowed actions, but its view may be out of date.
     """
     action = ACTIONS[event.kind]
     if not action.is_on_turn:
         is_allowed = phase in action.phases and action.applies(history, can_undo)
         return None if is_allowed else action.refusal
-    place = history.place_of(event.turn)
-    if place is None:
+    index = history.find(event.turn)
+    if index is None:
         return GONE
     if phase not in action.phases:
         return _BUSY
-    return None if action.applies(history.turns[place]) else action.refusal
+    return None if action.applies(history.turns[index]) else action.refusal
 
 
 def to_event(content: object) -> Event:
-    """Read a message of the browser.
-
-    Args:
-        content: The message as the comm delivers it.
+    """Read a message from the browser.
 
     Raises:
-        ParameterError: The panel does not know such a message.
+        ParameterError: The action is unknown, or a field is missing.
     """
     if not isinstance(content, Mapping):
         raise _unknown(content)
@@ -300,7 +296,7 @@ def to_event(content: object) -> Event:
 
 
 def check_system(value: object) -> str | None:
-    """Return a system message as typed, None for none.
+    """Return a system message as typed; None if it is blank.
 
     Raises:
         ParameterError: It cannot be sent.
@@ -324,7 +320,7 @@ def _text(content: Mapping[str, Any], name: str) -> str:
 
 def _unknown(kind: object) -> ParameterError:
     return ParameterError(
-        f"The panel does not know the message {str(kind)[:40]!r}; the page may be of "
-        "another version: reload it.",
+        f"Unknown panel message {str(kind)[:40]!r}; the page may be from another "
+        "version of the package: reload it.",
         param="panel",
     )

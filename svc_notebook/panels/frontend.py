@@ -1,10 +1,8 @@
-"""The way from a panel to the browser: its messages, and its static transcript.
+"""A panel's connection to the browser: its messages, and its static transcript.
 
-Front ends send a widget's messages to a thread of their own, so that a panel is heard
-while a cell runs. Newer kernels send them instead to wherever the kernel last published
-from, which after any change by a cell is the cell's own thread. So the front end's
-choice is put back in force where the kernel has that rule, and everything is published
-as a part of the newest message that was heard.
+JupyterLab sends widget messages to a subshell, so a panel reacts while a cell runs.
+ipykernel 7.4 sends them to the thread that last published instead, often the cell's.
+`Comm` undoes that and publishes everything as a part of the newest message it heard.
 """
 
 from collections.abc import Callable
@@ -22,21 +20,21 @@ _REROUTING = "_reply_subshell_for"  # ipykernel 7.4
 
 
 class Comm:
-    """Sends a widget's messages and pictures, in order, from any thread.
+    """Sends a widget's messages and views, in order, from any thread.
 
     Args:
-        widget: Has the comm; None for nowhere yet.
+        widget: The widget; None sends nothing.
     """
 
     def __init__(self, widget: Widget | None = None) -> None:
         self.lock = RLock()
         self._widget = widget
         self._heard: Context | None = None
-        self._n_said = self._n_put = 0
+        self._n_sent = self._n_views = 0
         self._is_rerouted = _keep_route(getattr(widget, "comm", None))
 
     def hear(self) -> bool:
-        """Note the message that is being answered; say if cells do not block it."""
+        """Note the message that is being handled; return if it has a subshell."""
         context = copy_context()
         with self.lock:
             self._heard = context
@@ -44,7 +42,7 @@ class Comm:
 
     @property
     def is_lost(self) -> bool:
-        """Whether publishing now may lead the browser's messages astray."""
+        """Whether publishing now may send the browser's messages to a busy thread."""
         return self._is_rerouted and self._heard is None
 
     def send(self, message: dict[str, Any]) -> None:
@@ -52,14 +50,14 @@ class Comm:
         self._publish(lambda widget, seq: widget.send({**message, "seq": seq}))
 
     def put(self, view: dict[str, Any], *, also: tuple[str, ...] = ()) -> None:
-        """Put another picture in place of the one before.
+        """Replace the view.
 
         Args:
-            view: The picture.
-            also: Names of other traits that are sent before it.
+            view: The new view.
+            also: Names of other traits to send before it.
         """
-        self._n_put += 1
-        numbered = {**view, "nth": self._n_put}
+        self._n_views += 1
+        numbered = {**view, "nth": self._n_views}
 
         def show(widget: Widget, seq: int) -> None:
             if also:
@@ -69,20 +67,20 @@ class Comm:
         self._publish(show)
 
     def _publish(self, act: Callable[[Widget, int], object]) -> None:
-        """Publish with a number: messages and pictures reach the page by two ways."""
+        """Publish with a number, since messages and views may arrive out of order."""
         widget = self._widget
         with self.lock:
             if widget is None or widget.comm is None:
                 return
-            self._n_said += 1
+            self._n_sent += 1
             if self._heard is None:
-                act(widget, self._n_said)
+                act(widget, self._n_sent)
             else:
-                self._heard.copy().run(act, widget, self._n_said)
+                self._heard.copy().run(act, widget, self._n_sent)
 
 
 def _keep_route(comm: Any) -> bool:  # noqa: ANN401 - of whatever kernel
-    """Let messages go where the front end sends them; say if that could not be done."""
+    """Keep the front end's choice of a subshell; return whether that failed."""
     if not hasattr(comm, _REROUTING):
         return False
     try:
@@ -102,14 +100,14 @@ def _parent_header() -> dict[str, Any]:
 
 
 class StaticView:
-    """The static transcript under a panel: what is left of it without a kernel.
+    """The static transcript below a panel, which remains without a kernel.
 
-    It is one output that is updated, never the panel's own, which an update would draw
-    again. JupyterLab hides it, because the view of an empty widget wins. Where a
-    panel cannot work (nbclient, a terminal), it is all that is shown.
+    It is an output besides the panel's own, because an update would draw the panel
+    again. JupyterLab hides it: its bundle has an empty widget too, which is preferred.
+    Where a panel cannot work (nbclient, a terminal), only the transcript is shown.
 
     Args:
-        screen: Where they are shown.
+        screen: Where it is shown.
     """
 
     def __init__(self, screen: Screen | None = None) -> None:
@@ -121,11 +119,11 @@ class StaticView:
 
     @property
     def is_shown(self) -> bool:
-        """Whether there are outputs that can be updated."""
+        """Whether there is an output that can be updated."""
         return self._hidden is not None or self._is_frozen
 
     def show(self, widget: dict[str, Any], transcript: dict[str, str]) -> None:
-        """Show the widget, and the transcript beside it."""
+        """Show the widget, and the transcript below it."""
         if self._hidden is None:
             self._hidden = VBox(layout=Layout(display="none"))
         self._screen.publish(widget, self._name)
@@ -133,11 +131,11 @@ class StaticView:
         self._shown = transcript
 
     def settle(self, transcript: dict[str, str]) -> None:
-        """Show the transcript alone, once."""
+        """Show only the transcript, once."""
         self._screen.publish(transcript, None)
 
     def update(self, transcript: dict[str, str]) -> None:
-        """Put a newer transcript in place, wherever the panel is shown."""
+        """Replace the transcript wherever the panel is shown."""
         if not self.is_shown or transcript == self._shown:
             return
         self._shown = transcript
@@ -147,7 +145,7 @@ class StaticView:
             self._screen.update(self._bundle(transcript), f"{self._name}-static")
 
     def freeze(self, transcript: dict[str, str]) -> None:
-        """Put the transcript in the place of the widget."""
+        """Replace the widget by the transcript."""
         if self._is_frozen:
             return
         if self._hidden is None:

@@ -1,4 +1,4 @@
-"""`svc.panel`: opens a chat panel on a conversation. Widgets load at the first one."""
+"""`svc.panel`: opens a chat panel on a conversation. ipywidgets loads at first use."""
 
 from typing import TYPE_CHECKING, Unpack
 
@@ -23,22 +23,22 @@ def panel(
     model: str | None = None,
     **params: Unpack[ToolParams],
 ) -> "Panel":
-    """Open a chat panel on a conversation, the one that `%%svc -c NAME` continues.
+    """Open a chat panel on a conversation, which `%%svc -c NAME` can continue.
 
-    Leave it as the last line of a cell, or put it among other ipywidgets. Settings can
-    be changed in the panel. Prompts and replies are saved with the notebook: as a
-    transcript beside the panel, and in the widget state where that is saved; no key is.
+    Make it the last line of a cell, or put it into other ipywidgets. Settings can be
+    changed in the panel. Prompts and replies are saved with the notebook, as a
+    transcript below the panel and, where it is saved, in the widget state. Keys are
+    not saved.
 
     Args:
-        name: Of the conversation, a word without blanks; `chat` if None.
-        system: Becomes the system message in front of every request; None leaves it.
+        name: The conversation's name, without blanks; `chat` if None.
+        system: A new system message for the conversation; None keeps the present one.
         model: Id of the model; the session's model if None.
-        **params: Parameters by the document's names, as for `svc.complete`;
-            `max_tokens` takes `fit` (what is left of the budget, the default) and
-            `service` (none is sent) too. `tools` are what replies may call: a
-            `Toolbox` or a list of functions; one made with `confirm=True` is asked
-            for in the panel. `confirm`, `max_rounds`, `tool_timeout_s` and `total_s`
-            are those of `svc.complete`.
+        **params: Parameters as for `svc.complete`. `max_tokens` also takes `fit` (what
+            is left of the budget, the default) and `service` (none is sent). `tools`
+            is a `Toolbox` or a list of functions that replies may call; those made
+            with `confirm=True` ask for consent in the panel. `confirm`, `max_rounds`,
+            `tool_timeout_s` and `total_s` are as for `svc.complete`.
 
     Returns:
         The panel: a widget, with `conversation` and `freeze()`.

@@ -1,7 +1,6 @@
-"""What a panel is: its settings, its state, and the picture that the browser draws.
+"""A panel's settings and state, and the view that the browser draws.
 
-All of it are plain values: no widget, no thread and no clock. The picture is saved
-with notebooks, so it holds no key and no header.
+Plain values and functions. The view is saved with notebooks, so it holds no key.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,12 +8,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from svc_notebook.conversations.export import marks_of
 from svc_notebook.conversations.history import History, Turn, Version
 from svc_notebook.display.markup import to_text
 from svc_notebook.display.tool_calls import SHOWN_CHARS, Step
 from svc_notebook.display.transcript import reply_html
-from svc_notebook.service.catalogue import MODELS
+from svc_notebook.service.catalogue import BUDGET_TOKENS, MODELS
 from svc_notebook.service.params import PARAMS, Param, check, unknown_param
 from svc_notebook.service.request import check_model
 from svc_notebook.tokens import MaxTokens
@@ -32,12 +30,12 @@ _BY_NAME = {param.name: param for param in PARAMS}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How a panel asks.
+    """The model and parameters of a panel's requests.
 
     Attributes:
         model: Id of the model; the session's model if None.
-        max_tokens: A number, `fit`, or `service` for none.
-        params: The other parameters that are sent.
+        max_tokens: A number, `fit`, or `service` to send none.
+        params: The other parameters.
     """
 
     model: str | None = None
@@ -49,10 +47,10 @@ class Settings:
 
         Args:
             name: `model`, or a parameter by the document's name.
-            value: As typed, or as a number; None or "" to send none.
+            value: As typed, or a number; None or "" to send none.
 
         Raises:
-            ParameterError: It is not allowed; the message is the table's own.
+            ParameterError: It is not allowed.
         """
         is_empty = value is None or (isinstance(value, str) and not value.strip())
         if name == "model":
@@ -67,7 +65,7 @@ class Settings:
         return replace(self, params={**rest, name: _checked(name, value)})
 
     def values(self, *, model: str, system: str | None) -> dict[str, Any]:
-        """Return every setting as the browser shows it; None is not sent.
+        """Return all settings for the browser; those that are not sent are None.
 
         Args:
             model: The session's model.
@@ -84,10 +82,10 @@ class Settings:
 
 
 def fields(*, model: str) -> list[dict[str, Any]]:
-    """Describe the settings for the browser.
+    """Describe the fields of the settings for the browser.
 
     Args:
-        model: The session's model, which applies where none is chosen.
+        model: The session's model.
     """
     return [
         _field(
@@ -95,16 +93,16 @@ def fields(*, model: str) -> list[dict[str, Any]]:
             "choice",
             default=model,
             options=[each.id for each in MODELS],
-            doc="an id of the list, or another as typed",
+            doc="choose a model or type an id",
         ),
-        _field("system", "longtext", default="", doc="stands before every request"),
+        _field("system", "longtext", default="", doc="sent first in every request"),
         *(_param_field(_BY_NAME[name]) for name in OFFERED),
     ]
 
 
 def _param_field(param: Param) -> dict[str, Any]:
     if param.kind == "stops":
-        doc = f"{param.doc}; one a line, \\n is a line end"
+        doc = f"{param.doc}; one per line, \\n for a line break"
         return _field("stop", "longtext", default="", doc=doc)
     is_whole = param.kind == "integer"
     default = "" if param.default is None else f"{param.default:g}"
@@ -131,27 +129,22 @@ def _bounds(param: Param) -> str:
     return f"{param.minimum:g} to {param.maximum:g}"
 
 
-def _field(  # noqa: PLR0913 - one argument a key
+def _field(
     name: str,
     kind: str,
     *,
     default: str,
     doc: str,
-    minimum: float | None = None,
-    maximum: float | None = None,
-    step: float | None = None,
-    options: list[str] | None = None,
+    **more: Any,  # noqa: ANN401 - minimum, maximum, step and options
 ) -> dict[str, Any]:
     return {
         "name": name,
         "kind": kind,
-        "minimum": minimum,
-        "maximum": maximum,
-        "step": step,
         "default": default,
-        "options": options,
         "label": name.replace("_", " "),
         "help": doc,
+        **dict.fromkeys(("minimum", "maximum", "step", "options")),
+        **more,
     }
 
 
@@ -169,7 +162,7 @@ def _checked(name: str, value: object) -> Any:  # noqa: ANN401 - of the paramete
 
 
 def _typed(name: str, text: str) -> object:
-    """Read what was typed into a field; what cannot be read is left to the check."""
+    """Read a value as typed; the check refuses what cannot be read."""
     param = _BY_NAME.get(name)
     if param is None or param.kind == "string":
         return text
@@ -200,8 +193,7 @@ def _stops_text(stops: object) -> str | None:
     return "\n".join(texts)
 
 
-ERROR = "Error:"
-_ASKED = {True: "approved · ", False: "denied · "}
+_CONSENT = {None: "", True: "approved · ", False: "denied · "}
 
 
 def draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any]:
@@ -209,75 +201,66 @@ def draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any
 
     Args:
         number: From 1.
-        turn: To draw; its chosen version is shown.
-        can: What is allowed on it now.
+        turn: The turn; its chosen version is shown.
+        can: The actions that are allowed on it.
     """
     version = turn.version
-    said = version.choices or (version.replies[-1],)
+    choices = version.choices or version.replies[-1:]
     return {
         "id": turn.turn_id,
         "number": number,
         "prompt": turn.prompt.content or "",
-        "choices": [draw_text(each.content or "") for each in said],
+        "choices": [_draw_choice(each.content or "") for each in choices],
         "picked": version.picked,
         "footer": version.footer,
         "badges": [*version.marks],
-        "tool_runs": draw_trail(version),
+        "tool_runs": _draw_calls(version),
         "version": turn.chosen + 1,
         "n_versions": len(turn.versions),
         "is_pinned": turn.is_pinned,
         "is_hidden": turn.is_hidden,
         "is_stale": turn.is_stale,
-        "marks": marks_of(turn),
+        "marks": turn.marks,
         "can": list(can),
     }
 
 
-def draw_text(text: str) -> dict[str, str]:
-    """Return a reply's text, rendered and as its source."""
+def _draw_choice(text: str) -> dict[str, str]:
     return {"html": reply_html(text), "text": text}
 
 
-def draw_trail(version: Version) -> list[dict[str, Any]]:
-    """Return the tool calls of an answer, in order, with their results."""
+def _draw_calls(version: Version) -> list[dict[str, Any]]:
     if version.tool_runs:
-        return [draw_step(step) for step in version.tool_runs]
-    results = {
-        each.tool_call_id: each.content or ""
-        for each in version.replies
-        if each.role == "tool"
-    }
+        return [draw_run(run) for run in version.tool_runs]
     return [
-        draw_call(call.function.name, call.function.arguments, results.get(call.id, ""))
-        for each in version.replies
-        for call in each.tool_calls
+        draw_call(call.function.name, call.function.arguments, result)
+        for call, result in version.calls
     ]
 
 
 def draw_call(name: str, arguments: str, result: str | None) -> dict[str, Any]:
-    """Return one call of a tool.
+    """Return a tool call for the browser.
 
     Args:
-        name: Of the tool.
+        name: The tool's name.
         arguments: As the model wrote them.
-        result: As sent back to the model; None while it runs.
+        result: As sent back to the model; None while the tool runs.
     """
     shown = "<p>running …</p>" if result is None else _pre("result", result)
     return {
         "name": name,
         "html": _pre("arguments", arguments) + shown,
-        "is_error": bool(result and result.startswith(ERROR)),
+        "is_error": bool(result and result.startswith("Error:")),
     }
 
 
-def draw_step(step: Step) -> dict[str, Any]:
-    """Return one call of a tool that was answered, with what only the user sees."""
-    html = _pre("arguments", step.arguments) + _pre("result", step.result)
-    if step.traceback:
-        html += _pre("traceback (the model has not seen it)", step.traceback)
-    asked = "" if step.is_approved is None else _ASKED[step.is_approved]
-    html += f"<p>{asked}{step.seconds_s:.1f} s</p>"
-    return {"name": step.name, "html": html, "is_error": step.error is not None}
+def draw_run(run: Step) -> dict[str, Any]:
+    """Return a tool call that was run, with its traceback, consent and time."""
+    html = _pre("arguments", run.arguments) + _pre("result", run.result)
+    if run.traceback:
+        html += _pre("traceback (the model has not seen it)", run.traceback)
+    html += f"<p>{_CONSENT[run.is_approved]}{run.seconds_s:.1f} s</p>"
+    return {"name": run.name, "html": html, "is_error": run.error is not None}
 
 
 def _pre(title: str, text: str) -> str:
@@ -301,14 +284,14 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """The reply under way.
+    """The reply that is being written.
 
     Attributes:
-        turn: Id of a turn that is there, or `new`.
-        prompt: What was said; None where the turn's own prompt is answered.
-        choices: What was drawn so far, one a choice.
-        status: What is waited for.
-        tool_runs: Calls of tools so far.
+        turn: Id of a turn, or `new`.
+        prompt: The new prompt; None if the turn's prompt is answered.
+        choices: The HTML of each choice so far.
+        status: What the reply is waiting for.
+        tool_runs: The tool calls so far.
     """
 
     turn: str
@@ -318,7 +301,7 @@ class Live:
     tool_runs: tuple[Mapping[str, Any], ...] = ()
 
     def drawn(self) -> dict[str, Any]:
-        """Return it for the browser."""
+        """Return the values for the browser."""
         return {
             "turn": self.turn,
             "prompt": self.prompt,
@@ -330,18 +313,18 @@ class Live:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PanelState:
-    """One panel.
+    """The state of a panel.
 
     Attributes:
         phase: What it is doing.
-        settings: How it asks.
-        live: The reply under way.
-        notice: What the user must know: left out, refused, failed.
-        is_problem: Whether the notice says that something was refused or failed.
-        question: A tool that wants consent.
+        settings: The settings of its requests.
+        live: The reply that is being written.
+        notice: A message to the user: turns left out, refused, failed.
+        is_problem: Whether the notice is an error.
+        question: A tool call that needs consent.
         send_on_enter: Whether Enter sends.
-        is_subshelled: Whether it can be heard while a cell runs.
-        main_writes: How often it was redrawn where the way to the browser is lost.
+        is_subshelled: Whether it gets messages while a cell runs.
+        main_writes: How often it was shown while `Comm.is_lost`.
     """
 
     phase: Phase = Phase.IDLE
@@ -355,64 +338,43 @@ class PanelState:
     main_writes: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Meter:
-    """What the next request would carry.
-
-    Attributes:
-        used_tokens: Estimated, without the prompt that is being written.
-        budget_tokens: Prompt and reply share them (doc: Limits).
-        n_left_out: Turns that would not fit.
-        source: Where the numbers come from.
-    """
-
-    used_tokens: int
-    budget_tokens: int
-    n_left_out: int = 0
-    source: str = "estimated"
-
-    def drawn(self) -> dict[str, Any]:
-        """Return it for the browser."""
-        text = (
-            f"about {self.used_tokens} of {self.budget_tokens} tokens ({self.source})"
-        )
-        if self.n_left_out:
-            turns = "turn" if self.n_left_out == 1 else f"{self.n_left_out} turns"
-            text += f"; the oldest {turns} would be left out"
-        return {
-            "used_tokens": self.used_tokens,
-            "budget_tokens": self.budget_tokens,
-            "text": text,
-        }
-
-
-def to_view(  # noqa: PLR0913 - what the picture is made of
-    state: PanelState,
-    *,
-    name: str,
-    history: History,
-    can: tuple[str, ...],
-    can_on: Callable[[Turn], tuple[str, ...]],
-    meter: Meter,
-    model: str,
-) -> dict[str, Any]:
-    """Return the whole picture.
-
-    What is allowed on a turn is that of an idle panel, so that a turn looks the same
-    before and after a reply.
+def draw_meter(used_tokens: int, *, n_left_out: int) -> dict[str, Any]:
+    """Return the size of the next request for the browser.
 
     Args:
-        state: The panel.
-        name: Of the conversation.
-        history: Its turns.
-        can: What is allowed on the whole panel now.
-        can_on: What is allowed on a turn while no reply is being written.
-        meter: What the next request would carry.
+        used_tokens: Estimated, without the prompt that is being typed.
+        n_left_out: Number of turns that would not fit.
+    """
+    text = f"about {used_tokens} of {BUDGET_TOKENS} tokens (estimated)"
+    if n_left_out:
+        turns = "turn" if n_left_out == 1 else f"{n_left_out} turns"
+        text += f"; the oldest {turns} would be left out"
+    return {"used_tokens": used_tokens, "budget_tokens": BUDGET_TOKENS, "text": text}
+
+
+def to_view(
+    state: PanelState,
+    history: History,
+    *,
+    can: tuple[str, ...],
+    can_on: Callable[[Turn], tuple[str, ...]],
+    meter: Mapping[str, Any],
+    model: str,
+) -> dict[str, Any]:
+    """Return everything that the browser shows.
+
+    Args:
+        state: The panel's state.
+        history: The conversation's turns.
+        can: The actions on the whole panel that are allowed now.
+        can_on: Returns the actions that are allowed on a turn in an idle panel, so
+            that a turn does not change while a reply is written.
+        meter: The size of the next request, as `draw_meter` returns it.
         model: The session's model.
     """
     return {
-        "name": name,
-        "label": f"Conversation {name}",
+        "name": history.name,
+        "label": f"Conversation {history.name}",
         "state": str(state.phase),
         "is_subshelled": state.is_subshelled,
         "main_writes": state.main_writes,
@@ -422,7 +384,7 @@ def to_view(  # noqa: PLR0913 - what the picture is made of
         ],
         "live": state.live.drawn() if state.live else None,
         "can": list(can),
-        "meter": meter.drawn(),
+        "meter": meter,
         "notice": state.notice,
         "is_problem": state.is_problem and bool(state.notice),
         "settings": state.settings.values(model=model, system=history.system),
@@ -432,16 +394,18 @@ def to_view(  # noqa: PLR0913 - what the picture is made of
     }
 
 
-def news(view: Mapping[str, Any], known: Turns | None) -> tuple[dict[str, Any], Turns]:
-    """Leave out the turns that a page has, so that a long conversation costs little.
+def view_update(
+    view: Mapping[str, Any], known: Turns | None
+) -> tuple[dict[str, Any], Turns]:
+    """Leave out the turns that the browser has, so that a long chat costs little.
 
     Args:
-        view: The whole picture.
-        known: The turns as drawn before, by id; None where all are sent beside it.
+        view: As `to_view` returns it.
+        known: The turns that the browser has, by id; None to leave out all turns.
 
     Returns:
-        The picture with the ids of its turns as `order` and those that are new or
-        have changed as `turns`; and all of them by id.
+        The view with the ids of all turns as `order`, and in `turns` only those that
+        have changed; and all turns by id.
     """
     drawn = {turn["id"]: turn for turn in view["turns"]}
     known = drawn if known is None else known

@@ -1,4 +1,4 @@
-"""`Panel`: the chat on a conversation, as one widget; `static/panel.js` draws it."""
+"""`Panel`: a chat on a conversation as one widget, which `static/panel.js` draws."""
 
 from pathlib import Path
 from typing import Any
@@ -19,18 +19,17 @@ _STATIC = Path(__file__).parent / "static"
 
 
 class Panel(AnyWidget):
-    """A chat on a named conversation, which magic and Python share.
+    """A chat on a named conversation, which the magic and Python share.
 
-    Show it by leaving it as the last line of a cell, or put it among other ipywidgets.
-    What is said in it, prompts included, is saved with the notebook where widget state
-    is; keys are not.
+    Make it the last line of a cell, or put it into other ipywidgets. Prompts and
+    replies are saved with the notebook where widget state is saved; keys are not.
 
     Args:
-        conversation: The one to show.
-        session: Asks.
-        settings: How it asks at first.
-        toolbox: What its replies may call.
-        permit: What is allowed to these calls.
+        conversation: The conversation that is shown.
+        session: Sends the requests.
+        settings: The panel's settings at first.
+        toolbox: The tools that replies may call.
+        permit: Consent and limits for tool calls.
     """
 
     _esm = _STATIC / "panel.js"
@@ -54,7 +53,7 @@ class Panel(AnyWidget):
             toolbox or Toolbox(),
             permit or Permit(),
         )
-        super().__init__(view=self._controller.take_picture(is_whole=True))
+        super().__init__(view=self._controller.to_view(is_whole=True))
         self._controller.open(Comm(self))
         self.on_msg(lambda _, content, __: self._controller.hear(content))
 
@@ -64,9 +63,9 @@ class Panel(AnyWidget):
         return self._controller.conversation
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - ipywidgets'
-        """Return what a page needs that begins to show the panel.
+        """Return what a page needs to open the panel: all turns.
 
-        After that, `view` carries only the turns that have changed.
+        Later, `view` has only the turns that have changed.
         """
         state = super().get_state(key, drop_defaults=drop_defaults)
         if "turns" in state:
@@ -78,12 +77,12 @@ class Panel(AnyWidget):
 
         A reply that is being written is stopped; its text so far is in the transcript.
         """
-        self._controller.static_view.freeze(self._controller.transcript())
+        self._controller.freeze()
         self.close()
 
     def close(self) -> None:
         """Close the panel; a reply is stopped, the conversation stays."""
-        if hasattr(self, "_controller"):  # False where __init__ failed
+        if hasattr(self, "_controller"):  # __init__ may have failed
             self._controller.close()
         super().close()
 

@@ -1,8 +1,8 @@
-"""A reply that is being written: asked for on a thread, shown as it comes.
+"""Asks for a panel's reply on a thread, and shows it while it arrives.
 
-A worker changes no conversation; the controller records what it ends with. A stop is
-looked for 20 times a second and closes the connection. Tools that want consent run only
-after the user has agreed in the panel.
+The worker does not change the conversation; the controller records the reply at the
+end. It checks 20 times a second whether the user has stopped it. Tools that need
+consent run only after the user has agreed in the panel.
 """
 
 import json
@@ -27,24 +27,40 @@ from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.service.tool import ToolCall
 from svc_notebook.tools.call import ToolRun
-from svc_notebook.tools.permissions import Consent, Decision, Proposal, Rounds
-from svc_notebook.tools.rounds import Keep, RoundsInterrupted, run_rounds
+from svc_notebook.tools.permissions import (
+    Consent,
+    Decision,
+    Proposal,
+    Rounds,
+    to_arguments,
+)
+from svc_notebook.tools.rounds import RoundsInterrupted, RunSink, run_rounds
 from svc_notebook.tools.toolbox import Toolbox
 from svc_notebook.tools.worker_thread import stoppable
 
 from .actions import Event
-from .state import Live, Phase, draw_call, draw_step
+from .state import Live, Phase, draw_call, draw_run
 
 MAX_TAIL_BYTES = 448
 MAX_BYTES_PER_S = 12_000
-ENVELOPE_BYTES = 600  # what a message costs besides what it says
+ENVELOPE_BYTES = 600  # of each message, besides its content
+POLL_S = 0.05
+Start = Callable[[CompletionRequest, Origin], CompletionStream]
+EndStatus = Literal["finished", "cut", "stopped", "failed"]
+_END_TEXTS: dict[EndStatus, str] = {
+    "finished": "Reply finished",
+    "cut": "Reply cut: there was no room for more",
+    "stopped": "Reply stopped",
+    "failed": "Reply failed",
+}
+_log = logging.getLogger(__name__)
 
 
-class GrowingChoice:
-    """One choice that grows.
+class ChoiceRenderer:
+    """Renders one choice while it grows: finished blocks once, and the open tail.
 
     Args:
-        so_far: Text that stood there before.
+        so_far: Text that the choice continues.
     """
 
     def __init__(self, so_far: str = "") -> None:
@@ -52,67 +68,60 @@ class GrowingChoice:
         self._blocks.feed(so_far)
         self._finished: list[str] = []
         self._tail = ""
-        self._is_new = bool(so_far)
-
-    @property
-    def is_new(self) -> bool:
-        """Whether there is something that was not taken yet."""
-        return self._is_new
+        self.has_news = bool(so_far)
 
     def feed(self, text: str) -> None:
-        """Add a piece of the reply."""
+        """Add a piece of the choice."""
         self._blocks.feed(text)
-        self._is_new |= bool(text)
+        self.has_news |= bool(text)
 
     def take(self) -> tuple[str, str]:
-        """Return the HTML of blocks that became finished, and that of the tail."""
-        self._is_new = False
+        """Return the HTML of newly finished blocks, and of the tail."""
+        self.has_news = False
         html = "".join(map(block_html, self._blocks.take()))
         if html:
             self._finished.append(html)
         tail = self._blocks.tail
-        self._tail = (
-            to_html(tail.markdown, highlight=False) if tail.source.strip() else ""
-        )
+        has_text = bool(tail.source.strip())
+        self._tail = to_html(tail.markdown, highlight=False) if has_text else ""
         return html, self._tail
 
     @property
     def drawn(self) -> dict[str, str]:
-        """What was taken so far, as a whole."""
+        """All HTML that was taken so far."""
         return {"html": "".join(self._finished), "tail": self._tail}
 
 
-class GrowingReply:
-    """The choices of a reply, and the pace at which they are sent.
+class ReplyRenderer:
+    """Renders the choices of a reply, and limits how much is sent per second.
 
     Args:
-        so_far: Text of the first choice that stood there before.
+        so_far: Text that the first choice continues.
     """
 
     def __init__(self, so_far: str = "") -> None:
-        self._by_choice: dict[int, GrowingChoice] = {0: GrowingChoice(so_far)}
+        self._choices = [ChoiceRenderer(so_far)]
         self._due_at_s = 0.0
 
     def feed(self, choice: int, text: str) -> None:
         """Add a piece of a choice."""
-        choice_text = self._by_choice.get(choice)
-        if choice_text is None:
-            choice_text = self._by_choice[choice] = GrowingChoice()
-        choice_text.feed(text)
+        while len(self._choices) <= choice:
+            self._choices.append(ChoiceRenderer())
+        self._choices[choice].feed(text)
 
     def take(self, now_s: float, *, is_last: bool = False) -> list[dict[str, Any]]:
-        """Return the messages to send now, if it is time.
+        """Return the messages to send now; none if the last ones were just sent.
 
         Args:
-            now_s: Seconds that only grow.
-            is_last: Whether to take everything, whatever the time.
+            now_s: Monotonic time.
+            is_last: Whether to return everything now.
         """
         if now_s < self._due_at_s and not is_last:
             return []
         messages: list[dict[str, Any]] = []
-        for choice, choice_text in sorted(self._by_choice.items()):
-            if choice_text.is_new:
-                html, tail = choice_text.take()
+        for choice, renderer in enumerate(self._choices):
+            if renderer.has_news:
+                html, tail = renderer.take()
                 messages.append(
                     {"t": "delta", "choice": choice, "html": html, "tail": tail}
                 )
@@ -124,281 +133,136 @@ class GrowingReply:
         return messages
 
     @property
-    def drawn(self) -> list[dict[str, str]]:
+    def drawn(self) -> tuple[dict[str, str], ...]:
         """All choices as sent so far, in order."""
-        n_choices = max(self._by_choice) + 1
-        empty = {"html": "", "tail": ""}
-        return [
-            self._by_choice[at].drawn if at in self._by_choice else empty
-            for at in range(n_choices)
-        ]
-
-
-POLL_S = 0.05
-How = Literal["finished", "cut", "stopped", "failed"]
-Start = Callable[[CompletionRequest, Origin], CompletionStream]
-Clock = Callable[[], float]
-_log = logging.getLogger(__name__)
-
-_SAID: dict[How, str] = {
-    "finished": "Reply finished",
-    "cut": "Reply cut: there was no room for more",
-    "stopped": "Reply stopped",
-    "failed": "Reply failed",
-}
+        return tuple(each.drawn for each in self._choices)
 
 
 class Stopped(KeyboardInterrupt):
-    """The user stopped a reply; passes through everything, as an interrupt does."""
+    """The user stopped a reply; like an interrupt, nothing else catches it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class ReplyEnd:
     """How a reply ended.
 
     Attributes:
-        how: In a word.
-        completion: The newest one with any content; None if nothing came.
+        status: finished, cut, stopped or failed.
+        completion: The last one with any content; None if nothing arrived.
         problem: What went wrong, in words.
     """
 
-    how: How
+    status: EndStatus
     completion: Completion | None = None
     problem: str = ""
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """What the status line says."""
-        return _SAID[self.how]
+        return _END_TEXTS[self.status]
 
 
-class Stage(Protocol):
-    """What a worker plays on: the panel's own."""
+class ReplyView(Protocol):
+    """Shows a worker's reply; the controller is one."""
 
-    def play(self, live: Live, phase: Phase, *messages: dict[str, Any]) -> None:
-        """Take what is drawn now, and send messages, in one step."""
+    def show_live(self, live: Live, phase: Phase, *messages: dict[str, Any]) -> None:
+        """Change the live reply and send messages, in one step."""
 
-    def question(self, question: dict[str, Any] | None) -> None:
-        """Ask the user something, or no longer."""
-
-
-class Worker:
-    """Asks once.
-
-    Args:
-        step: What is asked.
-        live: How it begins.
-        start: Begins a request.
-        stage: Where it is shown.
-        so_far: Text that the reply goes on with.
-        clock: Seconds that only grow.
-        now_s: Seconds since 1970, for countdowns.
-    """
-
-    def __init__(  # noqa: PLR0913 - its seams
-        self,
-        step: NextTurn,
-        live: Live,
-        *,
-        start: Start,
-        stage: Stage,
-        so_far: str = "",
-        clock: Clock = time.monotonic,
-        now_s: Clock = time.time,
-    ) -> None:
-        self._step = step
-        self._live = live
-        self._start = start
-        self._stage = stage
-        self._so_far = so_far
-        self._clock = clock
-        self._now_s = now_s
-        self._is_stopped = Flag()
-        self._newest: Completion | None = None
-
-    def stop(self) -> None:
-        """Have it end soon; from any thread."""
-        self._is_stopped.set()
-
-    def run(self) -> Ended:
-        """Ask, and return how it ended; raises nothing."""
-        try:
-            completion = self.ask()
-        except Stopped:
-            return Ended(how="stopped", completion=self._newest)
-        except SvcError as error:
-            self.take(error.partial)
-            words = "\n".join([str(error), *getattr(error, "__notes__", ())])
-            return Ended(how="failed", completion=self._newest, problem=words)
-        except BaseException as problem:  # noqa: BLE001 - said in the panel
-            _log.exception("A reply of the panel failed.")
-            words = f"{type(problem).__name__}: {problem}"
-            return Ended(how="failed", completion=self._newest, problem=words)
-        how: How = "cut" if completion.is_cut else "finished"
-        return Ended(how=how, completion=completion)
-
-    def ask(self) -> Completion:
-        """Ask and return the whole reply.
-
-        Raises:
-            Stopped: The user stopped it.
-            SvcError: It failed.
-        """
-        return self.send(self._step.request, self._step.origin)
-
-    def send(self, request: CompletionRequest, origin: Origin) -> Completion:
-        """Send one request and show its reply as it comes.
-
-        Raises:
-            Stopped: The user stopped it; what had come is kept.
-            SvcError: It failed.
-        """
-        self.check_stop()
-        reply = GrowingReply(self._so_far)
-        stream = self._start(request, origin)
-        try:
-            while not stream.is_done:
-                for item in stream.poll(POLL_S):
-                    self._show(item, reply)
-                self._flush(reply)
-                self.check_stop()
-            completion = stream.completion
-        except Stopped:
-            self.take(stream.cancel())
-            self._flush(reply, is_last=True)
-            raise
-        self._flush(reply, is_last=True)
-        self.take(completion)
-        return completion
-
-    def check_stop(self) -> None:
-        """Go no further if the user has stopped it.
-
-        Raises:
-            Stopped: They have.
-        """
-        if self._is_stopped.is_set():
-            raise Stopped
-
-    def _show(self, item: Delta | Waiting, reply: GrowingReply) -> None:
-        if isinstance(item, Waiting):
-            until_ms = round((self._now_s() + item.wait_s) * 1000)
-            self.say_status(f"Waiting: {item.reason}", until_ms=until_ms)
-        elif item.text:
-            reply.feed(item.index, item.text)
-            if self._live.status:
-                self.say_status("")
-
-    def show_round(self) -> None:
-        """Begin to show another reply of the same turn, below the calls so far."""
-        self._live = replace(self._live, choices=(), status="")
-        message = {"t": "live", "live": self._live.drawn()}
-        self._stage.play(self._live, Phase.BUSY, message)
-
-    def say_status(self, text: str, *, until_ms: int | None = None) -> None:
-        """Say what is waited for; "" for nothing."""
-        self._live = replace(self._live, status=text)
-        phase = Phase.WAITING if text else Phase.BUSY
-        message = {"t": "status", "text": text, "until_ms": until_ms}
-        self._stage.play(self._live, phase, message)
-
-    def _flush(self, reply: GrowingReply, *, is_last: bool = False) -> None:
-        messages = reply.take(self._clock(), is_last=is_last)
-        if messages:
-            self._live = replace(self._live, choices=tuple(reply.drawn))
-            phase = Phase.WAITING if self._live.status else Phase.BUSY
-            self._stage.play(self._live, phase, *messages)
-
-    def take(self, completion: object) -> None:
-        """Keep what came, if there is anything in it."""
-        if isinstance(completion, Completion) and any(
-            each.text or each.tool_calls for each in completion.choices
-        ):
-            self._newest = completion
+    def show_question(self, question: dict[str, Any] | None) -> None:
+        """Show a question to the user, or remove it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """What a panel's replies may call.
+    """The tools that a panel's replies may call, and how they are run.
 
     Attributes:
-        toolbox: What is offered.
-        keep: Takes each call for the record.
-        hide: Blots the key out of a text.
-        consent: Asks the worker that is at work, unless a tool is always allowed.
-        rounds: How far they may go.
+        toolbox: The tools.
+        keep: Records each run.
+        hide: Removes the API key from a text.
+        consent: Decides on calls that need consent.
+        rounds: Limits.
     """
 
     toolbox: Toolbox
-    keep: Keep
+    keep: RunSink
     hide: Callable[[str], str]
     consent: Consent
     rounds: Rounds
 
 
-class ToolWorker(Worker):
-    """Asks, and goes on until the model answers without calling a tool.
+class Worker:
+    """Asks for one reply, in rounds if tools are offered.
 
     Args:
-        *given: As `Worker`.
-        tools: What may be called.
-        **named: As `Worker`.
+        step: The request.
+        live: How the live reply looks at first.
+        start: Starts a request.
+        view: Where the reply is shown.
+        so_far: Text that the reply continues.
+        tools: What the reply may call; None without tools.
     """
 
-    def __init__(self, *given: Any, tools: Tools, **named: Any) -> None:  # noqa: ANN401 - as Worker
-        super().__init__(*given, **named)
+    def __init__(
+        self,
+        step: NextTurn,
+        live: Live,
+        *,
+        start: Start,
+        view: ReplyView,
+        so_far: str = "",
+        tools: Tools | None = None,
+    ) -> None:
+        self._step = step
+        self._live = live
+        self._start = start
+        self._view = view
+        self._so_far = so_far
         self._tools = tools
+        self._is_stopped = Flag()
+        self._newest: Completion | None = None
         self._n_rounds = 0
+        self._calls: dict[str, dict[str, Any]] = {}
         self._question: dict[str, Any] | None = None
         self._decisions: SimpleQueue[Decision] = SimpleQueue()
-        self._calls: dict[str, dict[str, Any]] = {}
 
-    def ask(self) -> Completion:
-        """Run the rounds and return the last reply, with its tool_runs.
+    def stop(self) -> None:
+        """Make the reply end soon; from any thread."""
+        self._is_stopped.set()
 
-        Raises:
-            Stopped: The user stopped it.
-            SvcError: It failed.
-        """
-        step, tools = self._step, self._tools
+    def run(self) -> ReplyEnd:
+        """Ask for the reply and return how it ended; raises nothing."""
         try:
-            outcome = run_rounds(
-                step.request,
-                step.origin,
-                toolbox=stoppable(tools.toolbox, self.check_stop),
-                send=self._send_round,
-                consent=tools.consent,
-                rounds=tools.rounds,
-                told=self._tell,
-                keep=tools.keep,
-                hide=tools.hide,
-            )
-        except RoundsInterrupted as stopped:
-            self.take(stopped.completion.with_trail(stopped.tool_runs))
-            raise Stopped from None
-        return outcome.completion
+            completion = self._reply()
+        except Stopped:
+            return ReplyEnd(status="stopped", completion=self._newest)
+        except SvcError as error:
+            self._keep(error.partial)
+            words = "\n".join([str(error), *getattr(error, "__notes__", ())])
+        except BaseException as problem:  # noqa: BLE001 - shown in the panel
+            _log.exception("A reply of the panel failed.")
+            words = f"{type(problem).__name__}: {problem}"
+        else:
+            status: EndStatus = "cut" if completion.is_cut else "finished"
+            return ReplyEnd(status=status, completion=completion)
+        return ReplyEnd(status="failed", completion=self._newest, problem=words)
 
     def decide(self, event: Event) -> None:
-        """Take the user's answer to the question that is open.
+        """Take the user's answer to the open question.
 
         Raises:
-            ParameterError: It is another question, or the arguments are no object.
+            ParameterError: It answers another question, or the arguments are not a
+                JSON object.
         """
         question = self._question
         if question is None or question["id"] != event.question_id:
             raise ParameterError("This question was answered already.", param="id")
         verdict: Any = event.verdict
-        arguments = _arguments(event.arguments, str(question["arguments"]))
+        arguments = _edited_arguments(event.arguments, str(question["arguments"]))
         self._decisions.put(Decision(verdict=verdict, arguments=arguments))
 
-    def _send_round(self, request: CompletionRequest, origin: Origin) -> Completion:
-        self._n_rounds += 1
-        if self._n_rounds > 1:
-            self.show_round()
-        return self.send(request, origin)
-
     def consent(self, proposal: Proposal) -> Decision:
-        """Ask the user, and wait for the answer.
+        """Ask the user about a tool call, and wait for the answer.
 
         Raises:
             Stopped: The user stopped the reply instead.
@@ -409,40 +273,123 @@ class ToolWorker(Worker):
             "arguments": json.dumps(proposal.arguments, ensure_ascii=False, indent=2),
             "about": proposal.about,
         }
-        self._stage.question(self._question)
+        self._view.show_question(self._question)
         try:
             while True:
-                self.check_stop()
+                self._check_stop()
                 try:
                     return self._decisions.get(timeout=POLL_S)
                 except Empty:
                     continue
         finally:
             self._question = None
-            self._stage.question(None)
+            self._view.show_question(None)
 
-    def _tell(self, what: ToolCall | ToolRun) -> None:
-        if isinstance(what, ToolCall):
-            name, arguments = what.function.name, what.function.arguments
-            self._calls[what.id] = draw_call(name, arguments, None)
+    def _reply(self) -> Completion:
+        step, tools = self._step, self._tools
+        if tools is None:
+            return self._send(step.request, step.origin)
+        try:
+            outcome = run_rounds(
+                step.request,
+                step.origin,
+                toolbox=stoppable(tools.toolbox, self._check_stop),
+                send=self._send_round,
+                consent=tools.consent,
+                rounds=tools.rounds,
+                watch=self._show_call,
+                keep=tools.keep,
+                hide=tools.hide,
+            )
+        except RoundsInterrupted as stopped:
+            self._keep(stopped.completion.with_trail(stopped.tool_runs))
+            raise Stopped from None
+        return outcome.completion
+
+    def _send_round(self, request: CompletionRequest, origin: Origin) -> Completion:
+        self._n_rounds += 1
+        if self._n_rounds > 1:  # below the calls of the rounds before
+            self._live = replace(self._live, choices=(), status="")
+            self._show_live()
+        return self._send(request, origin)
+
+    def _send(self, request: CompletionRequest, origin: Origin) -> Completion:
+        """Send one request, and show its reply while it arrives."""
+        self._check_stop()
+        reply = ReplyRenderer(self._so_far)
+        stream = self._start(request, origin)
+        try:
+            while not stream.is_done:
+                for item in stream.poll(POLL_S):
+                    self._show_item(item, reply)
+                self._flush(reply)
+                self._check_stop()
+            completion = stream.completion
+        except Stopped:
+            self._keep(stream.cancel())
+            self._flush(reply, is_last=True)
+            raise
+        self._flush(reply, is_last=True)
+        self._keep(completion)
+        return completion
+
+    def _check_stop(self) -> None:
+        if self._is_stopped.is_set():
+            raise Stopped
+
+    def _keep(self, completion: object) -> None:
+        """Remember a completion if it has any content."""
+        if isinstance(completion, Completion) and any(
+            each.text or each.tool_calls for each in completion.choices
+        ):
+            self._newest = completion
+
+    def _show_item(self, item: Delta | Waiting, reply: ReplyRenderer) -> None:
+        if isinstance(item, Waiting):
+            until_ms = round((time.time() + item.wait_s) * 1000)
+            self._show_status(f"Waiting: {item.reason}", until_ms=until_ms)
+        elif item.text:
+            reply.feed(item.index, item.text)
+            if self._live.status:
+                self._show_status("")
+
+    def _show_status(self, text: str, *, until_ms: int | None = None) -> None:
+        self._live = replace(self._live, status=text)
+        message = {"t": "status", "text": text, "until_ms": until_ms}
+        self._view.show_live(self._live, self._phase, message)
+
+    def _flush(self, reply: ReplyRenderer, *, is_last: bool = False) -> None:
+        messages = reply.take(time.monotonic(), is_last=is_last)
+        if messages:
+            self._live = replace(self._live, choices=reply.drawn)
+            self._view.show_live(self._live, self._phase, *messages)
+
+    @property
+    def _phase(self) -> Phase:
+        return Phase.WAITING if self._live.status else Phase.BUSY
+
+    def _show_call(self, call: ToolCall | ToolRun) -> None:
+        if isinstance(call, ToolCall):
+            name, arguments = call.function.name, call.function.arguments
+            self._calls[call.id] = draw_call(name, arguments, None)
         else:
-            self._calls[what.call_id] = draw_step(what)
+            self._calls[call.call_id] = draw_run(call)
         self._live = replace(self._live, tool_runs=tuple(self._calls.values()))
+        self._show_live()
+
+    def _show_live(self) -> None:
         message = {"t": "live", "live": self._live.drawn()}
-        self._stage.play(self._live, Phase.BUSY, message)
+        self._view.show_live(self._live, Phase.BUSY, message)
 
 
-def _arguments(text: str | None, proposed: str) -> dict[str, Any] | None:
-    """Read arguments that the user may have changed; None where they have not."""
+def _edited_arguments(text: str | None, proposed: str) -> dict[str, Any] | None:
+    """Read the arguments if the user has changed them; else None."""
     if text is None or text == proposed:
         return None
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        found = None
-    if isinstance(found, dict):
-        return found
+    arguments = to_arguments(text)
+    if arguments is not None:
+        return arguments
     raise ParameterError(
-        "The arguments are not the JSON of an object; mend them, and decide again.",
+        "The arguments are not a JSON object; correct them, and decide again.",
         param="arguments",
     )

@@ -1,7 +1,7 @@
-"""Calls: checked against what was offered, run once, answered with a text.
+"""Tool calls: checked against the offered tools, run once, and answered with a text.
 
-Every fault of a call becomes a text for the model, without a traceback. A
-KeyboardInterrupt passes through, and a call ends at its time limit.
+Every error of a call becomes a text for the model, without a traceback. Only a
+KeyboardInterrupt is raised.
 """
 
 import asyncio
@@ -22,24 +22,26 @@ from .results import MAX_RESULT_TOKENS, fit_text, to_result_text
 from .schema import short
 from .tool import Tool
 from .toolbox import Toolbox
-from .worker_thread import Work, traceback_of
+from .worker_thread import Work, run_coroutine, traceback_of
 
 MAX_ERROR_TOKENS = 300
 MAX_DEPTH = 100
-MAX_EXACT = 2**53  # above it a float no longer tells integers apart
+MAX_EXACT = 2**53  # larger floats are not exact integers
+CLEAN_UP_S = 2.0
+"""Seconds that an async tool has to clean up after its time limit."""
 
 
 def parse_arguments(text: str, *, takes_none: bool = False) -> dict[str, Any]:
     """Read a call's arguments: strict JSON of an object (doc: Tool call).
 
-    A float without a fraction becomes an integer: 3.0 is both in JSON schema.
+    A float without a fraction becomes an integer, since 3.0 is both in JSON schema.
 
     Args:
         text: As the model wrote it.
-        takes_none: Whether the tool has no parameters; then an empty text will do.
+        takes_none: Whether an empty text is allowed: the tool has no parameters.
 
     Raises:
-        ToolCallError: It is not the JSON of an object.
+        ToolCallError: It is not a JSON object.
     """
     if takes_none and not text.strip():
         return {}
@@ -83,7 +85,7 @@ def _number(text: str) -> float:
 
 
 def _check_depth(value: object, n_left: int) -> None:
-    """Refuse depth that later readers could not follow."""
+    """Refuse deep nesting, which later readers of the value could not handle."""
     if n_left <= 0:
         raise RecursionError("nested too deep")
     if isinstance(value, dict | list):
@@ -91,17 +93,12 @@ def _check_depth(value: object, n_left: int) -> None:
             _check_depth(each, n_left - 1)
 
 
-Submit = Callable[[Coroutine[Any, Any, Any]], Any]
-CLEAN_UP_S = 2.0
-"""Seconds an async tool has to clean up once its time is over."""
-
-
 class _FailedError(Exception):
-    """How a call failed.
+    """A call failed.
 
     Args:
-        error: For the model.
-        traceback: For the user.
+        error: The message for the model.
+        traceback: The text for the user.
     """
 
     def __init__(self, error: str, traceback: str) -> None:
@@ -111,7 +108,7 @@ class _FailedError(Exception):
 
 
 class _CarriedError(Exception):
-    """Carries an exception that would end an event loop out of it."""
+    """Carries an exception out of an event loop that it would end."""
 
     def __init__(self, problem: BaseException) -> None:
         super().__init__()
@@ -128,8 +125,13 @@ class _Execution:
         self.is_awaited = tool.is_async
         self.is_over = False
 
-    def value(self, arguments: dict[str, Any], submit: Submit) -> object:
-        """Return what the tool returned, or say how it failed."""
+    def value(self, arguments: dict[str, Any]) -> object:
+        """Run the tool and return its value.
+
+        Raises:
+            _FailedError: It has no value.
+            KeyboardInterrupt: The user stopped it.
+        """
         function = self.tool.function
         if function is None:
             raise _FailedError(
@@ -141,10 +143,10 @@ class _Execution:
             if not inspect.isawaitable(returned):
                 return returned
             self.is_awaited = True
-            return self._submitted(returned, submit)
+            return self._wait_for(returned)
 
         work = Work(run)
-        try:  # an interrupt can come before the thread has begun, too
+        try:  # an interrupt can also come before the thread has started
             self._start(work)
             has_ended = work.wait(self.limit_s)
             if not has_ended:
@@ -158,21 +160,21 @@ class _Execution:
 
     def _start(self, work: Work) -> None:
         try:
-            work.begin(name=f"svc_notebook tool {self.tool.name}")
+            work.start(name=f"svc_notebook tool {self.tool.name}")
         except RuntimeError as problem:  # too many threads, or Python is ending
             error = f"{self.tool.name} cannot be run: {problem}."
         else:
             return
         raise _FailedError(error, error)
 
-    def _submitted(self, returned: Awaitable[Any], submit: Submit) -> object:
+    def _wait_for(self, returned: Awaitable[Any]) -> object:
         try:
-            return submit(self._awaited(returned))
+            return run_coroutine(self._awaited(returned))
         except _CarriedError as carried:
             problem = carried.problem
         finally:
             if inspect.iscoroutine(returned) and _is_waiting(returned):
-                returned.close()  # else Python says that it was never awaited
+                returned.close()  # else Python warns that it was never awaited
         raise problem
 
     async def _awaited(self, returned: Awaitable[Any]) -> object:
@@ -190,10 +192,10 @@ class _Execution:
         except asyncio.CancelledError as problem:
             if task is None or task.cancelling():
                 raise
-            raise _CarriedError(problem) from None  # the tool's own, nobody stopped it
+            raise _CarriedError(problem) from None  # raised by the tool itself
 
     def _stop(self, work: Work) -> None:
-        """Stop what is awaited, and give it a moment to clean up."""
+        """Cancel an async tool, and give it a moment to clean up."""
         self.is_over = True
         if self.is_awaited:
             with suppress(RuntimeError):  # the loop may be closed, which ends it too
@@ -201,7 +203,7 @@ class _Execution:
             work.wait(CLEAN_UP_S)
 
     def _leave(self, work: Work, problem: KeyboardInterrupt) -> None:
-        """Stop what can be stopped; add a note if the tool is still running."""
+        """Stop the tool if possible; else add a note that it is still running."""
         self._stop(work)
         if not work.has_ended.is_set():
             problem.add_note(_left_behind(self.tool.name))
@@ -211,8 +213,8 @@ class _Execution:
         error = f"{self.tool.name} gave no result within {limit_s:g} s."
         if work.has_ended.is_set():
             return _FailedError(error, error)
-        left = f"{error} {_left_behind(self.tool.name)}"
-        return _FailedError(error, f"{work.where()}{left}")
+        text = f"{error} {_left_behind(self.tool.name)}"
+        return _FailedError(error, f"{work.where()}{text}")
 
     def _outcome(self, work: Work) -> object:
         problem = work.problem
@@ -235,7 +237,7 @@ def _left_behind(name: str) -> str:
 
 
 def _words_of(problem: BaseException) -> str:
-    """Write what was raised on one line."""
+    """Return an exception as one line."""
     name = type(problem).__name__
     try:
         text = str(problem)
@@ -249,16 +251,16 @@ class ToolRun:
     """One call of a tool and its result.
 
     Attributes:
-        call_id: The id that the model gave the call.
+        call_id: The call's id from the model.
         name: The tool's name, as the model wrote it.
         arguments: As the model wrote them, byte for byte.
-        sent_arguments: What the tool was called with, as JSON; None if it was not.
+        sent_arguments: The arguments that the tool got; None if it did not run.
         result: The content of the tool message.
         value: What the tool returned; None after an error.
-        error: What went wrong, in words for the model; None if nothing.
-        traceback: What went wrong, for the user; None if there is nothing to show.
+        error: The error message for the model; None without an error.
+        traceback: The error's details for the user; None if there are none.
         seconds_s: How long the tool ran.
-        is_approved: Whether the user allowed it; None where nobody was asked.
+        is_approved: Whether the user allowed it; None if the user was not asked.
         n_cut_tokens: Estimated tokens of the result that were left out.
     """
 
@@ -282,7 +284,7 @@ class ToolRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """A call that may run: of an offered tool, with arguments that fit."""
+    """A call of an offered tool with arguments that fit."""
 
     tool: Tool
     call: ToolCall
@@ -293,7 +295,7 @@ def check_call(toolbox: Toolbox, call: ToolCall) -> Checked | ToolRun:
     """Find a call's tool and check its arguments.
 
     Returns:
-        The call, ready to run; or, if it does not fit, the answer that says why.
+        The call, ready to run, or a run with the error.
     """
     try:
         tool = toolbox.tool(call.function.name)
@@ -317,9 +319,9 @@ def failed_run(
 
     Args:
         call: The call.
-        error: Why, in words for the model.
-        traceback: More for the user.
-        is_approved: False where the user did not allow it.
+        error: The reason, for the model.
+        traceback: Details for the user.
+        is_approved: False if the user did not allow it.
     """
     fitted, _ = fit_text(error, max_tokens=MAX_ERROR_TOKENS)
     return ToolRun(
@@ -333,7 +335,7 @@ def failed_run(
     )
 
 
-def run_call(  # noqa: PLR0913 - a limit each
+def run_call(
     tool: Tool,
     call: ToolCall,
     arguments: dict[str, Any],
@@ -341,24 +343,21 @@ def run_call(  # noqa: PLR0913 - a limit each
     timeout_s: float | None = None,
     within_s: float | None = None,
     max_result_tokens: int | None = None,
-    submit: Submit | None = None,
 ) -> ToolRun:
-    """Run a call once, and answer it whatever happens.
+    """Run a call once and answer it, even if it fails.
 
     Args:
         tool: The tool.
         call: The call as the model made it.
-        arguments: What to call it with, as JSON; checked here again, since a user
-            may have edited them.
-        timeout_s: Seconds it may take where the tool sets no limit of its own.
-        within_s: Seconds it may take whatever the tool sets; None for any number.
-        max_result_tokens: The most estimated tokens of the result, whatever the tool
-            sets; None for any number.
-        submit: Runs a coroutine on an event loop and returns its result; by
-            default asyncio.run.
+        arguments: The arguments as JSON; checked again, since a user may have edited
+            them.
+        timeout_s: Time limit if the tool has none.
+        within_s: Time limit in any case; None for no limit.
+        max_result_tokens: The most estimated tokens of the result in any case; None
+            for the tool's limit.
 
     Raises:
-        KeyboardInterrupt: The user stopped it; a plain function is left running.
+        KeyboardInterrupt: The user stopped it; a plain function keeps running.
     """
     try:
         ready = tool.parameters.read(arguments)  # a copy: the tool may change it
@@ -369,38 +368,29 @@ def run_call(  # noqa: PLR0913 - a limit each
     if limit_s is not None and limit_s <= 0:
         return failed_run(call, f"No time is left; {tool.name} was not run.")
     execution = _Execution(tool, limit_s)
-    begun = monotonic()
+    started_s = monotonic()
     try:
-        value = execution.value(ready, submit or asyncio.run)
+        value = execution.value(ready)
     except _FailedError as problem:
         run = failed_run(call, problem.error, traceback=problem.traceback)
     else:
-        run = _answered(call, value, tool, max_result_tokens)
-    return replace(run, sent_arguments=arguments, seconds_s=monotonic() - begun)
+        run = _to_run(call, value, tool, max_result_tokens)
+    return replace(run, sent_arguments=arguments, seconds_s=monotonic() - started_s)
 
 
-def refitted(run: ToolRun, *, max_tokens: int) -> ToolRun:
-    """Return a run whose result has at most so many estimated tokens."""
-    value = run.result if run.error is not None else run.value
-    try:
-        result, n_cut_tokens = to_result_text(value, max_tokens=max_tokens)
-    except ToolCallError:  # changed since
-        result, n_cut_tokens = fit_text(run.result, max_tokens=max_tokens)
-    return replace(run, result=result, n_cut_tokens=n_cut_tokens)
-
-
-def _answered(
+def _to_run(
     call: ToolCall, value: object, tool: Tool, max_result_tokens: int | None
 ) -> ToolRun:
-    own = tool.max_result_tokens or MAX_RESULT_TOKENS
-    room = own if max_result_tokens is None else min(own, max_result_tokens)
+    max_tokens = tool.max_result_tokens or MAX_RESULT_TOKENS
+    if max_result_tokens is not None:
+        max_tokens = min(max_tokens, max_result_tokens)
     try:
-        result, n_cut_tokens = to_result_text(value, max_tokens=room)
+        result, n_cut_tokens = to_result_text(value, max_tokens=max_tokens)
     except ToolCallError as problem:
         return failed_run(call, str(problem), traceback=str(problem))
     except Exception as problem:  # noqa: BLE001 - a value's own methods
-        said = f"The result cannot be written as text: {_words_of(problem)}"
-        return failed_run(call, said, traceback=traceback_of(problem))
+        error = f"The result cannot be written as text: {_words_of(problem)}"
+        return failed_run(call, error, traceback=traceback_of(problem))
     return ToolRun(
         call_id=call.id,
         name=call.function.name,

@@ -1,12 +1,9 @@
-"""Extracting: a value of a type out of a text, by one tool definition as its schema.
+"""Extracts a value of a type from a prompt: the type is offered as one tool to call.
 
-What it is not: a loop of tools; nothing is run. Rules: the model is asked to call the
-one tool on offer; what it gives is checked whole before an object is made; what is
-wrong goes back to it, a bounded number of times; each try is an exchange.
+Nothing is run. A call that does not fit is sent back with the error, up to a limit.
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, TypeVar, get_origin
 
@@ -14,17 +11,18 @@ import msgspec
 
 from svc_notebook.completion import Completion
 from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
-from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.exchange import Origin
 from svc_notebook.service.message import Message
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.service.tool import ToolCall
 from svc_notebook.tokens import check_budget
 
 from .call import ToolRun, failed_run, parse_arguments
+from .permissions import is_positive
+from .rounds import RunSink, Send
 from .schema import build, schema_of, texts_of
 
 Value = TypeVar("Value")
-Send = Callable[[CompletionRequest, Origin], Completion]
 MAX_TRIES = 3
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _UNUSED = "Only one call was asked for; this one was not read."
@@ -32,11 +30,11 @@ _UNUSED = "Only one call was asked for; this one was not read."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form(Generic[Value]):
-    """A type as the one tool that is offered.
+    """A type as a tool.
 
     Attributes:
-        type_: What comes out.
-        name: Of the tool.
+        type_: The type of the value.
+        name: The tool's name.
         definition: As it is sent (doc: Tool definition).
     """
 
@@ -46,7 +44,7 @@ class Form(Generic[Value]):
 
     @property
     def order(self) -> str:
-        """What the prompt says at its end, since no call can be forced."""
+        """The last sentence of the prompt, since the service cannot force a call."""
         return f"Answer by calling the tool {self.name} once, with nothing made up."
 
 
@@ -54,7 +52,7 @@ def to_form(type_: type[Value]) -> Form[Value]:
     """Make a tool definition of a type.
 
     Raises:
-        ToolSchemaError: It cannot be described, or is no type of named fields.
+        ToolSchemaError: It cannot be described, or has no named fields.
     """
     given: object = type_
     if not isinstance(given, type) and get_origin(given) is None:
@@ -87,24 +85,29 @@ def extract(
     *,
     send: Send,
     max_tries: int = MAX_TRIES,
-    keep: Callable[[Exchange, ToolRun], None] | None = None,
+    keep: RunSink | None = None,
 ) -> Value:
-    """Ask for a value until it fits.
+    """Ask for a value until one fits.
 
     Args:
         form: The type.
-        request: The prompt; the form is put in here.
-        origin: Who asks.
+        request: The prompt; the tool is added to it.
+        origin: Where the request comes from.
         send: Sends a request.
         max_tries: Most requests, at least 1.
-        keep: Takes each call for the record.
+        keep: Records each call.
 
     Raises:
-        ParameterError: `max_tries` is no number of tries.
-        ToolCallError: No try fitted; `partial` is the last completion.
+        ParameterError: `max_tries` is not allowed.
+        ToolCallError: No value fits; `partial` is the last completion.
         SvcError: A request failed.
     """
-    _check_tries(max_tries)
+    if not is_positive(max_tries, (int,)):
+        raise ParameterError(
+            f"max_tries={max_tries!r} is not allowed; it takes an integer of at least "
+            "1.",
+            param="max_tries",
+        )
     asked = _asking_for(form, request)
     reason = ""
     for number in range(1, max_tries + 1):
@@ -125,7 +128,7 @@ def extract(
 
 
 def _asking_for(form: Form[Value], request: CompletionRequest) -> CompletionRequest:
-    """Offer the form, and ask for it at the end of the newest user message."""
+    """Offer the tool, and ask for it at the end of the newest user message."""
     messages = list(request.messages)
     users = [place for place, each in enumerate(messages) if each.role == "user"]
     if users:
@@ -140,7 +143,7 @@ def _asking_for(form: Form[Value], request: CompletionRequest) -> CompletionRequ
 
 
 def _read_calls(form: Form[Value], completion: Completion) -> list[ToolRun]:
-    """Check every call of a reply; the first good one counts."""
+    """Check the calls of a reply; the first one that fits is used."""
     runs: list[ToolRun] = []
     is_found = False
     for call in completion.tool_calls:
@@ -174,7 +177,7 @@ def _again(
     runs: list[ToolRun],
     form: Form[Value],
 ) -> CompletionRequest:
-    """Go on with what was wrong: in tool messages, or in words where nothing called."""
+    """Add the reply and what was wrong: tool messages, or a prompt without a call."""
     answers = [run.message for run in runs]
     if not answers:
         answers = [Message(role="user", content=f"{_no_call(form)} {form.order}")]
@@ -191,20 +194,10 @@ def _give_up(
 ) -> NoReturn:
     tries = "one try" if n_tries == 1 else f"{n_tries} tries"
     error = ToolCallError(
-        f"The model gave no {form.name} that fits, in {tries}. At last: {reason} The "
-        "error's `partial` is its last reply; `svc.tool_calls_df()` lists what it "
-        "gave. Say in the prompt what is missing, or allow more with max_tries."
+        f"The model gave no {form.name} that fits in {tries}. The last error: {reason} "
+        "The error's `partial` is its last reply; `svc.tool_calls_df()` lists its "
+        "calls. Add what is missing to the prompt, or allow more with max_tries."
     )
     error.partial = completion
     error.exchange_id = completion.exchange.exchange_id
     raise error
-
-
-def _check_tries(max_tries: object) -> None:
-    is_whole = isinstance(max_tries, int) and not isinstance(max_tries, bool)
-    if not is_whole or max_tries < 1:  # type: ignore[operator]  # just tested
-        raise ParameterError(
-            f"max_tries={max_tries!r} is not allowed; it takes an integer of at least "
-            "1.",
-            param="max_tries",
-        )

@@ -1,16 +1,19 @@
-"""The parameters of a function: their schema, and the check of a call's arguments.
+"""The parameters of a tool: their schema, and the check of a call's arguments.
 
-A call gives arguments by name, so a parameter without a name, or without a type, is
-refused. What a partial has set already is not offered (doc: Tool definition).
+They come from a function, where every parameter needs a name and a type, or from a
+ready-made definition, whose schema may only refer to itself: nothing is downloaded.
 """
 
 import functools
 import inspect
+import json
+import re
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from svc_notebook.errors import ToolCallError, ToolSchemaError
+from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
+from svc_notebook.service.tool import check_definition
 
 from .schema import (
     Schema,
@@ -22,22 +25,24 @@ from .schema import (
     unknown_name,
 )
 
+MAX_FAULTS = 8
+_FOREIGN = re.compile(r'"\$(?:dynamicR|r)ef": "([^#"][^"]*)"')
 _NONE = inspect.Parameter.empty
 
 
 class Parameters:
-    """A function's parameters.
+    """The parameters of a function, without those that a partial has set.
 
     Args:
-        function: A function, method, partial or object that can be called.
+        function: A function, method, partial or object with `__call__`.
         name: The tool's name, for errors.
-        texts: What the function's docstring says.
+        texts: The function's docstring.
 
     Attributes:
         schema: Their JSON schema, as it is sent.
 
     Raises:
-        ToolSchemaError: One of them cannot be described.
+        ToolSchemaError: A parameter cannot be described.
     """
 
     def __init__(
@@ -64,10 +69,10 @@ class Parameters:
         }
 
     def read(self, arguments: Mapping[str, object]) -> dict[str, Any]:
-        """Turn a call's arguments into the objects that the function takes.
+        """Convert a call's arguments to the types of the parameters.
 
         Raises:
-            ToolCallError: They do not fit; a sentence for each parameter.
+            ToolCallError: They do not fit; the message has a sentence for each error.
         """
         got: dict[str, Any] = {}
         faults = [
@@ -87,7 +92,7 @@ class Parameters:
 
 
 def inner(function: Any) -> Any:  # noqa: ANN401 - any callable
-    """Return what a partial, or an object that can be called, runs in the end."""
+    """Return the function that a partial, or an object with `__call__`, runs."""
     while isinstance(function, functools.partial):
         function = function.func
     is_plain = inspect.isroutine(function) or isinstance(function, type)
@@ -97,13 +102,13 @@ def inner(function: Any) -> Any:  # noqa: ANN401 - any callable
 def _offered(
     function: Callable[..., object], name: str
 ) -> dict[str, inspect.Parameter]:
-    """Return the parameters that a call can give."""
+    """Return the parameters that a call can set."""
     try:
         found = inspect.signature(function).parameters
     except (TypeError, ValueError):
         raise ToolSchemaError(
-            f"{name} has no signature that can be read; write a function around it "
-            "with annotations."
+            f"{name} has no readable signature; write a function with annotations that "
+            "calls it."
         ) from None
     is_set: set[str] = set()
     each: Any = function
@@ -141,9 +146,9 @@ def _check(parameter: inspect.Parameter, where: str) -> None:
 
 
 def _hints(function: object, names: list[str], name: str) -> dict[str, Any]:
-    """Read the annotations of the parameters, also those written as texts.
+    """Evaluate the annotations of the parameters, but not that of the result.
 
-    The annotation of the result is not offered, so it may name anything.
+    The result is not described, so its annotation may be anything.
     """
     written = inspect.unwrap(inner(function))
     annotations = getattr(written, "__annotations__", {})
@@ -159,6 +164,105 @@ def _hints(function: object, names: list[str], name: str) -> dict[str, Any]:
     except Exception as problem:  # noqa: BLE001 - annotations are any expression
         reason = short(f"{type(problem).__name__}: {problem}", 200)
     raise ToolSchemaError(
-        f"{name} has annotations that cannot be read ({reason}); define their types "
-        "before it, outside functions and TYPE_CHECKING."
+        f"{name} has annotations that cannot be read ({reason}); define their "
+        "types before it, outside functions and TYPE_CHECKING."
+    )
+
+
+class ReadyParameters:
+    """The parameters of a ready-made definition.
+
+    Args:
+        schema: Their JSON schema; None for an object with any fields.
+        name: The tool's name, for errors.
+
+    Raises:
+        ToolSchemaError: It is not the JSON schema of an object.
+    """
+
+    def __init__(self, schema: Mapping[str, Any] | None, name: str) -> None:
+        from jsonschema import Draft202012Validator  # noqa: PLC0415 - slow to load
+        from referencing import Registry  # noqa: PLC0415 - slow to load
+
+        known = {"type": "object"} if schema is None else schema
+        _check_schema(known, name)
+        self._validator = Draft202012Validator(known, registry=Registry())
+
+    def read(self, arguments: Mapping[str, object]) -> dict[str, Any]:
+        """Return a copy of a call's arguments if they fit the schema.
+
+        Raises:
+            ToolCallError: They do not fit; the message lists the first errors.
+        """
+        try:
+            copied: dict[str, Any] = json.loads(json.dumps(arguments, allow_nan=False))
+            found = list(self._validator.iter_errors(copied))
+        except Exception as problem:  # noqa: BLE001 - references, patterns of any kind
+            reason = short(f"{type(problem).__name__}: {problem}", 200)
+            raise ToolCallError(f"The arguments cannot be checked: {reason}.") from None
+        faults = tuple(
+            f"{each.json_path.removeprefix('$').removeprefix('.') or 'the arguments'}: "
+            f"{short(each.message, 200)}."
+            for each in found[:MAX_FAULTS]
+        )
+        if faults:
+            raise ToolCallError(" ".join(faults), faults=faults)
+        return copied
+
+
+def read_definition(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Check a ready-made definition and return a copy.
+
+    Raises:
+        ToolSchemaError: It is not valid (doc: Tool definition).
+    """
+    try:
+        return sendable(dict(check_definition(definition)))
+    except ParameterError as problem:
+        reason = str(problem)
+    raise ToolSchemaError(reason)
+
+
+def sendable(definition: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of a definition as it is sent.
+
+    Raises:
+        ToolSchemaError: It cannot be sent as JSON.
+    """
+    try:
+        text = json.dumps(definition, allow_nan=False, ensure_ascii=False)
+        text.encode()
+        copied: dict[str, Any] = json.loads(text)
+    except (TypeError, ValueError, RecursionError) as problem:
+        reason = short(f"{type(problem).__name__}: {problem}", 200)
+    else:
+        return copied
+    raise ToolSchemaError(
+        f"A tool definition cannot be sent as JSON ({reason}); use texts, numbers, "
+        "lists and dicts (doc: Tool definition)."
+    )
+
+
+def _check_schema(schema: object, name: str) -> None:
+    from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415 - slow
+
+    if not isinstance(schema, Mapping) or schema.get("type") != "object":
+        raise ToolSchemaError(
+            f"The parameters of {name} are not a schema of an object; give a mapping "
+            "with type 'object' and properties (doc: Tool definition)."
+        )
+    try:
+        Draft202012Validator.check_schema(schema)
+        foreign = _FOREIGN.search(json.dumps(schema))
+    except SchemaError as problem:
+        reason = short(f"{'.'.join(map(str, problem.path))}: {problem.message}", 300)
+    except RecursionError:
+        reason = "it is nested too deep"
+    else:
+        if foreign is None:
+            return
+        reason = f"it refers to {short(foreign[1])}, which is not downloaded"
+    raise ToolSchemaError(
+        f"The parameters of {name} are not a valid JSON schema ({reason}); correct "
+        "them (doc: Tool definition)."
     )

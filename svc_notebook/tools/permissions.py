@@ -1,6 +1,6 @@
-"""What tool calls may do: who consents, how many rounds, which tools are offered.
+"""What tool calls may do: consent, limits of the rounds, and the tools on offer.
 
-Everything is checked when it is given, also where no tools are offered.
+Values are checked when they are given, even if no tools are offered.
 """
 
 import copy
@@ -19,101 +19,12 @@ from svc_notebook.tokens import MaxTokens
 from .call import Checked
 from .toolbox import Toolbox, to_toolbox
 
+MIN_ROUNDS = 2  # one to call and one to answer (doc: Tool-calling flow)
+MAX_ROUNDS = 8
+TOOL_TIMEOUT_S = 60.0
+TOTAL_S = 600.0
 Verdict = Literal["approve", "deny", "always"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """A call that waits for consent.
-
-    Attributes:
-        call_id: The id that the model gave the call.
-        name: The tool's name.
-        arguments: What it would be called with, checked.
-        about: What the tool does, in plain text.
-    """
-
-    call_id: str
-    name: str
-    arguments: dict[str, Any]
-    about: str
-
-    @classmethod
-    def of(cls, checked: Checked) -> "Proposal":
-        """Propose a checked call."""
-        return cls(
-            call_id=checked.call.id,
-            name=checked.tool.name,
-            arguments=copy.deepcopy(checked.arguments),  # the user may edit it
-            about=checked.tool.description,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """What a user decided.
-
-    Attributes:
-        verdict: "always" approves this call and every later one of the tool.
-        arguments: What to call it with instead; None to leave them.
-    """
-
-    verdict: Verdict
-    arguments: dict[str, Any] | None = None
-
-
-Consent = Callable[[Proposal], Decision]
-
-
-def deny_all(proposal: Proposal) -> Decision:
-    """Allow nothing, as where nobody can be asked."""
-    del proposal
-    return Decision(verdict="deny")
-
-
-def approve_all(proposal: Proposal) -> Decision:
-    """Allow everything, as a user said before."""
-    del proposal
-    return Decision(verdict="approve")
-
-
-class Remembered:
-    """Asks, and remembers which tools are always allowed.
-
-    Args:
-        ask: Called for a tool that is not always allowed.
-        beside: Shares what is always allowed with another; None for an own set.
-    """
-
-    def __init__(self, ask: Consent, *, beside: "Remembered | None" = None) -> None:
-        self._ask = ask
-        self._always: set[str] = set() if beside is None else beside._always  # noqa: SLF001 - of its own class
-
-    @property
-    def always(self) -> tuple[str, ...]:
-        """The names of the tools that are always allowed."""
-        return tuple(sorted(self._always))
-
-    def forget(self, name: str | None = None) -> None:
-        """Ask again about the tool with this name, or about all tools if None."""
-        if name is None:
-            self._always.clear()
-        self._always.discard(str(name))
-
-    def __call__(self, proposal: Proposal) -> Decision:
-        """Decide, without asking where the user said "always" before."""
-        if proposal.name in self._always:
-            return Decision(verdict="approve")
-        decision = self._ask(proposal)
-        if decision.verdict == "always":
-            self._always.add(proposal.name)
-        return decision
-
-
 AskFor = Literal["marked", "all", "none"]
-Confirm = bool | Callable[[Proposal], Decision | bool] | None
-"""None asks for tools that want it, True for all, False for none; or a function."""
-
 _QUESTION = "Run it? [y]es, [n]o, [e]dit the arguments, [a]lways: "
 _EDIT = "The arguments as JSON: "
 _MAX_TRIES = 5
@@ -130,11 +41,104 @@ _ANSWERS: dict[str, Literal["approve", "deny", "always", "edit"]] = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A call that waits for consent.
+
+    Attributes:
+        call_id: The call's id from the model.
+        name: The tool's name.
+        arguments: The checked arguments.
+        about: The tool's description.
+    """
+
+    call_id: str
+    name: str
+    arguments: dict[str, Any]
+    about: str
+
+    @classmethod
+    def of(cls, checked: Checked) -> "Proposal":
+        """Return the proposal of a checked call."""
+        return cls(
+            call_id=checked.call.id,
+            name=checked.tool.name,
+            arguments=copy.deepcopy(checked.arguments),  # the user may edit it
+            about=checked.tool.description,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The user's decision about a call.
+
+    Attributes:
+        verdict: "always" approves this call and every later call of the tool.
+        arguments: Replaces the arguments; None keeps them.
+    """
+
+    verdict: Verdict
+    arguments: dict[str, Any] | None = None
+
+
+Consent = Callable[[Proposal], Decision]
+Confirm = bool | Callable[[Proposal], Decision | bool] | None
+"""None asks about tools with `confirm`, True about all, False about none."""
+
+
+def deny_all(proposal: Proposal) -> Decision:
+    """Deny a call, if no user can be asked."""
+    del proposal
+    return Decision(verdict="deny")
+
+
+def approve_all(proposal: Proposal) -> Decision:
+    """Approve a call."""
+    del proposal
+    return Decision(verdict="approve")
+
+
+class Remembered:
+    """Asks for consent, and remembers which tools are always allowed.
+
+    Args:
+        ask: Asks about a tool that is not always allowed.
+        beside: Another one to share the allowed tools with; None to share none.
+    """
+
+    def __init__(self, ask: Consent, *, beside: "Remembered | None" = None) -> None:
+        self._ask = ask
+        self._always: set[str] = set() if beside is None else beside._always  # noqa: SLF001 - the same class
+
+    @property
+    def always(self) -> tuple[str, ...]:
+        """The names of the tools that are always allowed."""
+        return tuple(sorted(self._always))
+
+    def forget(self, name: str | None = None) -> None:
+        """Ask again about the tool with this name; about all tools if None."""
+        if name is None:
+            self._always.clear()
+        self._always.discard(str(name))
+
+    def __call__(self, proposal: Proposal) -> Decision:
+        """Approve a tool that is always allowed; ask about others."""
+        if proposal.name in self._always:
+            return Decision(verdict="approve")
+        decision = self._ask(proposal)
+        if decision.verdict == "always":
+            self._always.add(proposal.name)
+        return decision
+
+
 class AtPrompt:
-    """Asks whoever sits at this kernel or terminal.
+    """Asks the user at the prompt of the cell or terminal.
 
     Args:
         read: Asks a question and returns the answer, as `input` does.
+
+    Attributes:
+        n_unasked: Calls that were denied because no user could be asked.
     """
 
     def __init__(self, read: Callable[[str], str] | None = None) -> None:
@@ -142,37 +146,37 @@ class AtPrompt:
         self.n_unasked = 0
 
     def __call__(self, proposal: Proposal) -> Decision:
-        """Ask; deny where nobody answers, or nobody says yes in a few tries."""
+        """Ask; deny if there is no answer, or no yes after a few tries."""
         try:
             return self._decision(proposal)
-        except (EOFError, NotImplementedError, OSError):  # nobody can be asked
+        except (EOFError, NotImplementedError, OSError):  # there is no prompt
             self.n_unasked += 1
             return Decision(verdict="deny")
 
     def _decision(self, proposal: Proposal) -> Decision:
         question = f"{proposal_text(proposal)}\n{_QUESTION}"
         for _ in range(_MAX_TRIES):
-            answer = _ANSWERS.get(self._asked(question).strip().lower())
+            answer = _ANSWERS.get(self._ask(question).strip().lower())
             if answer == "edit":
-                edited = _to_arguments(self._asked(_EDIT))
+                edited = to_arguments(self._ask(_EDIT))
                 if edited is not None:
                     return Decision(verdict="approve", arguments=edited)
-                question = f"These are not the JSON of an object. {_QUESTION}"
+                question = f"This is not a JSON object. {_QUESTION}"
             elif answer is not None:
                 return Decision(verdict=answer)
             else:
                 question = _QUESTION
         return Decision(verdict="deny")
 
-    def _asked(self, question: str) -> str:
-        read = self._read or input  # IPython puts its own in that place
+    def _ask(self, question: str) -> str:
+        read = self._read or input  # looked up now: IPython replaces `input`
         return read(question)
 
 
 def warn_of_denied(n_denied: int) -> None:
-    """Say that calls were denied for want of anybody to ask, and what allows them.
+    """Warn that calls were denied because no user could be asked.
 
-    The warning names the line outside this package that asked.
+    The warning is for the line outside this package that made the request.
     """
     calls = "1 tool call was" if n_denied == 1 else f"{n_denied} tool calls were"
     warnings.warn(
@@ -184,7 +188,7 @@ def warn_of_denied(n_denied: int) -> None:
 
 
 def _outside() -> int:
-    """Return the stack level, for who calls this, of the first frame outside."""
+    """Return the caller's `stacklevel` of the first frame outside this package."""
     level, frame = 0, inspect.currentframe()
     while frame and str(frame.f_globals.get("__name__")).startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
@@ -192,9 +196,10 @@ def _outside() -> int:
 
 
 def proposal_text(proposal: Proposal) -> str:
-    """Write a call out in full, one argument a line, safe to print."""
+    """Return a call with all arguments, one per line, safe to print."""
     lines = [f"The model calls {proposal.name}"]
-    lines += [f"  {name} = {_json(each)}" for name, each in proposal.arguments.items()]
+    for name, value in proposal.arguments.items():
+        lines.append(f"  {name} = {json.dumps(value, ensure_ascii=False)}")
     about = " ".join(proposal.about.split())
     return to_terminal("\n".join([*lines, f"  ({about})"] if about else lines))
 
@@ -202,15 +207,15 @@ def proposal_text(proposal: Proposal) -> str:
 def to_consent(
     confirm: Confirm, at_prompt: Consent = deny_all
 ) -> tuple[Consent, AskFor]:
-    """Read what a door was told about consent.
+    """Return who decides on calls, and which calls need a decision.
 
     Args:
-        confirm: None asks for tools that want it, True for every call, False allows
-            every call; a function decides on every call, by a bool or a Decision.
-        at_prompt: Whom to ask.
+        confirm: None asks about tools made with `confirm`, True about every call, False
+            allows every call; a function decides on every call, by a bool or Decision.
+        at_prompt: Asks the user.
 
     Raises:
-        ParameterError: It is none of these.
+        ParameterError: It is something else.
     """
     if confirm is None:
         return at_prompt, "marked"
@@ -223,13 +228,13 @@ def to_consent(
     raise ParameterError(
         f"confirm={confirm!r} is not allowed; give True to be asked before every call, "
         "False for none, or a function that takes one Proposal, with its `name` and "
-        "`arguments`, and says True or False.",
+        "`arguments`, and returns True or False.",
         param="confirm",
     )
 
 
 def _takes_one(function: object) -> bool:
-    """Say whether it can be called with one argument, where that can be known."""
+    """Return whether it can be called with one argument, as far as is known."""
     if not callable(function):
         return False
     try:
@@ -243,15 +248,16 @@ def _takes_one(function: object) -> bool:
 
 def _decided_by(decide: Callable[[Proposal], Decision | bool]) -> Consent:
     def decision(proposal: Proposal) -> Decision:
-        said = decide(proposal)
-        if isinstance(said, Decision):
-            return said
-        return Decision(verdict="approve" if said is True else "deny")
+        answer = decide(proposal)
+        if isinstance(answer, Decision):
+            return answer
+        return Decision(verdict="approve" if answer is True else "deny")
 
     return decision
 
 
-def _to_arguments(text: str) -> dict[str, Any] | None:
+def to_arguments(text: str) -> dict[str, Any] | None:
+    """Read arguments that a user has typed; None if they are not a JSON object."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -259,46 +265,36 @@ def _to_arguments(text: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-MIN_ROUNDS = 2  # one to call and one to answer (doc: Tool-calling flow)
-MAX_ROUNDS = 8
-TOOL_TIMEOUT_S = 60.0
-TOTAL_S = 600.0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds:
-    """How far rounds may go.
+    """The limits of rounds.
 
     Attributes:
-        max_rounds: Most requests, the one that brings the answer included.
-        tool_timeout_s: Longest time of a call whose tool has no limit of its own.
-        total_s: Longest time of all rounds; no request and no call begins after it.
-        max_tokens: As asked for; `fit` is found anew for each request.
-        ask_for: Which calls need consent: those of tools that are marked with
-            `confirm`, all, or none.
+        max_rounds: Most requests, the last one included.
+        tool_timeout_s: Time limit of a call whose tool has none.
+        total_s: Time limit of all rounds; no request and no call starts after it.
+        max_tokens: As given; `fit` is computed for each request.
+        ask_for: Which calls need consent: those of tools marked with `confirm`, all,
+            or none.
     """
 
     max_rounds: int = MAX_ROUNDS
     tool_timeout_s: float = TOOL_TIMEOUT_S
     total_s: float = TOTAL_S
     max_tokens: MaxTokens = None
-    ask_for: Literal["marked", "all", "none"] = "marked"
+    ask_for: AskFor = "marked"
 
     def __post_init__(self) -> None:
-        if not _is_whole(self.max_rounds) or self.max_rounds < MIN_ROUNDS:
+        if not is_positive(self.max_rounds, (int,)) or self.max_rounds < MIN_ROUNDS:
             raise ParameterError(
                 f"max_rounds={self.max_rounds!r} is not allowed; it takes an integer "
-                "of at least 2, one round to call and one to answer "
+                "of at least 2: one round to call and one to answer "
                 "(doc: Tool-calling flow).",
                 param="max_rounds",
             )
         for name in ("tool_timeout_s", "total_s"):
             value = getattr(self, name)
-            if not _is_positive(value):
+            if not is_positive(value):
                 raise ParameterError(
                     f"{name}={value!r} is not allowed; it takes seconds above 0.",
                     param=name,
@@ -306,7 +302,7 @@ class Rounds:
 
 
 class ToolParams(Params, total=False):
-    """The parameters of a request, and what is allowed to rounds."""
+    """The parameters of a request, with consent and the limits of rounds."""
 
     confirm: Confirm
     max_rounds: int | None
@@ -316,19 +312,19 @@ class ToolParams(Params, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permit:
-    """What is allowed.
+    """Consent and limits for tool calls.
 
     Attributes:
         confirm: As `to_consent` takes it.
-        rounds: How far they may go, and which calls want consent.
+        rounds: The limits, and which calls need consent.
     """
 
     confirm: Confirm = None
     rounds: Rounds = field(default_factory=Rounds)
 
-    def consent(self, whom: Consent) -> Consent:
-        """Say who decides on a call, given whom to ask."""
-        return to_consent(self.confirm, whom)[0]
+    def consent(self, at_prompt: Consent) -> Consent:
+        """Return what decides on calls; `at_prompt` asks the user."""
+        return to_consent(self.confirm, at_prompt)[0]
 
 
 def to_permit(
@@ -338,10 +334,10 @@ def to_permit(
     tool_timeout_s: float | None = None,
     total_s: float | None = None,
 ) -> Permit:
-    """Read what a caller allows; None is as usual.
+    """Check consent and limits; None is the default.
 
     Raises:
-        ParameterError: One of them is not allowed.
+        ParameterError: A value is not allowed.
     """
     _, ask_for = to_consent(confirm)
     rounds = Rounds(
@@ -354,10 +350,10 @@ def to_permit(
 
 
 def take_permit(params: MutableMapping[str, Any]) -> Permit:
-    """Take what a caller allows out of what it gave; the parameters are left.
+    """Remove consent and limits from parameters, and check them.
 
     Raises:
-        ParameterError: One of them is not allowed.
+        ParameterError: A value is not allowed.
     """
     names = ToolParams.__annotations__.keys() - Params.__annotations__.keys()
     return to_permit(**{name: params.pop(name, None) for name in names})
@@ -365,11 +361,11 @@ def take_permit(params: MutableMapping[str, Any]) -> Permit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What is offered in a request.
+    """The tools of a request.
 
     Attributes:
         definitions: As they are sent; None to send none.
-        toolbox: What can run; None where all calls are handed back.
+        toolbox: The tools to run; None if calls are not run.
     """
 
     definitions: Any = None
@@ -377,15 +373,15 @@ class Offer:
 
 
 def to_offer(tools: object, *, run_tools: bool = True) -> Offer:
-    """Read what a door was given as `tools`.
+    """Read the `tools` of a request.
 
     Args:
         tools: Functions, tools, a toolbox, definitions, or a list of these.
-        run_tools: Whether calls are run; else they are handed back.
+        run_tools: Whether calls are run; if not, the caller gets them.
 
     Raises:
-        ToolSchemaError: Something in it cannot be offered.
-        ParameterError: It is no list of these.
+        ToolSchemaError: A tool cannot be described.
+        ParameterError: It is something else.
     """
     if tools is None or _is_ready(tools):
         return Offer(definitions=tools)
@@ -406,15 +402,12 @@ def to_offer(tools: object, *, run_tools: bool = True) -> Offer:
 
 
 def _is_ready(tools: object) -> bool:
-    """Say whether these are ready-made definitions alone."""
+    """Return whether these are only ready-made definitions."""
     is_list = isinstance(tools, (list, tuple))
     return is_list and all(isinstance(each, Mapping) for each in tools)  # type: ignore[attr-defined]  # just tested
 
 
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_positive(value: object) -> bool:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_number and 0 < value < float("inf")  # type: ignore[operator]  # just tested
+def is_positive(value: Any, types: tuple[type, ...] = (int, float)) -> bool:  # noqa: ANN401 - any value
+    """Return whether a value is a finite number above 0 of one of these types."""
+    is_number = isinstance(value, types) and not isinstance(value, bool)
+    return is_number and 0 < value < float("inf")

@@ -1,7 +1,7 @@
-"""Results: what a tool returned, as the text of a tool message.
+"""Turns what a tool returned into the text of a tool message.
 
-Text stays as it is, a DataFrame becomes a compact table, everything else JSON. A
-text that is too long keeps its head and its tail and says what was left out.
+A text stays as it is, a DataFrame becomes a compact table, everything else JSON. The
+middle of a long text is cut out, and the text says how much.
 """
 
 import csv
@@ -23,12 +23,12 @@ from svc_notebook.errors import ToolCallError
 from svc_notebook.tokens import estimate_tokens
 
 MAX_RESULT_TOKENS = 1500
-"""Estimated tokens of one result: 8192 has room for a few and a reply."""
+"""Estimated tokens of a result: 8192 has room for a few of them and a reply."""
 
 MAX_ARRAY_VALUES = 10_000
-"""Values that are written of a larger array: all of them would take minutes."""
+"""Values of an array that are written: all of a large one would take minutes."""
 
-_CHARS_A_TOKEN = 3  # the most that the fixed estimate puts into one
+_CHARS_PER_TOKEN = 3  # at most, in the fixed estimate
 _HEAD_SHARE = 2 / 3
 _AS_TEXT = (Decimal, PurePath, UUID)
 
@@ -36,7 +36,7 @@ _AS_TEXT = (Decimal, PurePath, UUID)
 def to_result_text(
     value: object, *, max_tokens: int = MAX_RESULT_TOKENS
 ) -> tuple[str, int]:
-    """Turn a result into text.
+    """Turn a value into text.
 
     Args:
         value: What a tool returned.
@@ -46,7 +46,7 @@ def to_result_text(
         The text, and the estimated tokens of what was left out.
 
     Raises:
-        ToolCallError: It has no text, as bytes, generators and modules.
+        ToolCallError: It has no text: bytes, generators, modules.
     """
     if isinstance(value, str) and not isinstance(value, Enum):
         return fit_text(value, max_tokens=max_tokens)
@@ -60,7 +60,7 @@ def to_result_text(
 def fit_text(text: str, *, max_tokens: int) -> tuple[str, int]:
     """Keep the head and the tail of a text that is too long.
 
-    Lone halves of surrogate pairs become U+FFFD, since UTF-8 cannot carry them.
+    Lone surrogates become U+FFFD, since UTF-8 cannot encode them.
 
     Returns:
         The text, and the estimated tokens of what was left out.
@@ -69,7 +69,7 @@ def fit_text(text: str, *, max_tokens: int) -> tuple[str, int]:
     n_tokens = estimate_tokens(text)
     if n_tokens <= max_tokens:
         return text, 0
-    low, high = 0, min(len(text) - 1, max(max_tokens, 0) * _CHARS_A_TOKEN)
+    low, high = 0, min(len(text) - 1, max(max_tokens, 0) * _CHARS_PER_TOKEN)
     while low < high:  # the most characters that fit
         middle = (low + high + 1) // 2
         if estimate_tokens(_cut(text, middle)) <= max_tokens:
@@ -102,7 +102,7 @@ def _to_json(value: object) -> str:
 
 
 def _plain(value: Any, around: tuple[int, ...]) -> Any:  # noqa: ANN401 - anything
-    """Turn a value into what JSON has."""
+    """Convert a value to JSON values."""
     if id(value) in around:
         raise _refusal(value, "holds itself")
     around = (*around, id(value))
@@ -144,11 +144,11 @@ def _of_object(value: Any, around: tuple[int, ...]) -> Any:  # noqa: ANN401 - an
     if _is_large_array(value):
         head = _plain(value.ravel()[:MAX_ARRAY_VALUES], around)
         return f"array of shape {value.shape}; its first values follow: {head}"
-    return _of_stranger(value, around)
+    return _of_other_object(value, around)
 
 
-def _of_stranger(value: Any, around: tuple[int, ...]) -> Any:  # noqa: ANN401 - anything
-    """Turn an object of another library, or of the user, into what JSON has."""
+def _of_other_object(value: Any, around: tuple[int, ...]) -> Any:  # noqa: ANN401 - anything
+    """Convert an object of another library, or of the user, to JSON values."""
     for method in ("model_dump", "tolist", "to_dict"):  # pydantic, NumPy, and others
         convert = getattr(value, method, None)
         if callable(convert) and not isinstance(value, type):
@@ -159,14 +159,14 @@ def _of_stranger(value: Any, around: tuple[int, ...]) -> Any:  # noqa: ANN401 - 
 
 
 def _is_large_array(value: Any) -> bool:  # noqa: ANN401 - anything
-    """Say whether it is an array of NumPy too long to be written whole."""
+    """Return whether it is a NumPy array that is too long to write."""
     size = getattr(value, "size", None)
     is_array = hasattr(value, "ravel") and hasattr(value, "shape")
     return is_array and isinstance(size, int) and size > MAX_ARRAY_VALUES
 
 
 def _has_text(value: object) -> bool:
-    """Say whether `str` gives more than the type and the address."""
+    """Return whether `str` gives more than the type and the address."""
     kind = type(value)
     is_silent = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
     is_code = isinstance(value, type) or inspect.isroutine(value)
@@ -196,19 +196,19 @@ def _refusal(value: object, reason: str) -> ToolCallError:
 
 MAX_COLUMNS = 40
 MAX_LINE_CHARS = 1000
-_WORDS_TOKENS = 60  # the line above the table
+_HEAD_TOKENS = 60  # the line above the table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table cut to size.
+    """A table, shortened to a number of tokens.
 
     Attributes:
         kind: DataFrame or Series.
-        shape: In words.
-        cut: Which part is shown, in words; empty if all.
-        lines: Comma-separated, the header first.
-        n_cut_tokens: Estimated tokens of the rows left out.
+        shape: Rows and columns, in words.
+        cut: The part that is shown, in words; empty if all.
+        lines: Comma-separated rows, the header first.
+        n_cut_tokens: Estimated tokens of the rows that were left out.
     """
 
     kind: str
@@ -219,7 +219,7 @@ class Table:
 
 
 def is_pandas(value: object, *names: str) -> bool:
-    """Say whether a value is of a pandas class, without loading pandas."""
+    """Return whether a value is of a pandas class, without loading pandas."""
     return any(
         each.__name__ in names and each.__module__.split(".")[0] == "pandas"
         for each in type(value).__mro__
@@ -230,16 +230,16 @@ def to_table(value: object, *, cap_tokens: int) -> tuple[str, int]:
     """Write a DataFrame or Series as text.
 
     Returns:
-        The text, and the estimated tokens of the rows left out.
+        The text, and the estimated tokens of the rows that were left out.
     """
-    table = cut_table(value, max(cap_tokens - _WORDS_TOKENS, 1))
+    table = cut_table(value, max(cap_tokens - _HEAD_TOKENS, 1))
     cut = f"; {table.cut} follow" if table.cut else ""
     head = f"{table.kind}, {table.shape}{cut}:"
     return "\n".join([head, *table.lines]), table.n_cut_tokens
 
 
 def cut_table(value: Any, cap_tokens: int) -> Table:  # noqa: ANN401 - a frame
-    """Write a DataFrame or Series as lines within so many estimated tokens."""
+    """Write a DataFrame or Series as rows, up to a number of estimated tokens."""
     frame = value.to_frame() if is_pandas(value, "Series") else value
     n_rows, n_columns = frame.shape
     shape = (
@@ -252,18 +252,18 @@ def cut_table(value: Any, cap_tokens: int) -> Table:  # noqa: ANN401 - a frame
         f"the first {n_shown} rows" if n_shown < n_rows else "",
         f"the first {MAX_COLUMNS} columns" if n_columns > MAX_COLUMNS else "",
     ]
-    a_row = sum(map(estimate_tokens, kept)) / max(len(kept), 1)
+    tokens_per_row = sum(map(estimate_tokens, kept)) / max(len(kept), 1)
     return Table(
         kind=type(value).__name__,
         shape=shape,
         cut=" and ".join(each for each in cuts if each),
         lines=tuple(kept),
-        n_cut_tokens=round(a_row * max(n_rows - n_shown, 0)),
+        n_cut_tokens=round(tokens_per_row * max(n_rows - n_shown, 0)),
     )
 
 
 def _rows(text: str) -> Iterator[str]:
-    """Take a table apart by rows, of which one can have several lines."""
+    """Split a table into rows; a row can have several lines."""
     for row in csv.reader(StringIO(text, newline="")):
         line = StringIO()
         csv.writer(line, lineterminator="\n").writerow(row)
@@ -271,7 +271,7 @@ def _rows(text: str) -> Iterator[str]:
 
 
 def _short(line: str) -> str:
-    """Return a row's line, a very long one with what was cut stated."""
+    """Cut a very long row, and say so."""
     if len(line) <= MAX_LINE_CHARS:
         return line
     return f"{line[:MAX_LINE_CHARS]}[... of {len(line)} characters]"

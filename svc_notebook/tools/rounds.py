@@ -1,24 +1,18 @@
-"""Rounds: ask, run the tools the model calls, send the results, ask again.
+"""Tool rounds: ask, run the tools that the model calls, send the results, ask again.
 
-What it is not: it sends nothing itself and shows nothing; the door does, which gives
-`send` and is `told`. Rules: nothing that a model sends is run but a call to an offered
-tool with checked arguments; each call is answered once, by its id, in order; the
-assistant's message goes back as it came; tools are offered in every request but the
-last permitted one (doc: Tool-calling flow); however it ends, the messages so far can
-be sent; a call that was run is never run again.
+Only calls to offered tools with checked arguments are run, each one once and in order;
+the last request offers no tools (doc: Tool-calling flow). However the rounds end, the
+messages so far can be sent.
 """
 
-import atexit
 import json
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from threading import Lock
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 
-from svc_notebook.client.portal import Portal
 from svc_notebook.completion import Completion
 from svc_notebook.errors import (
     BadRequestError,
@@ -47,65 +41,328 @@ from .toolbox import Toolbox
 MAX_EDITS = 3
 MAX_CHANGED_TOKENS = 200
 DENIED = "This call was not allowed. Go on without it."
-Left = Callable[[], float]
-Submit = Callable[[Coroutine[Any, Any, Any]], Any]
+INTERRUPTED = "The user interrupted this call; it gave no result."
+TIME_OVER = "The time for all calls is over; this one was not run."
+_REFUSED = (ParameterError, OverBudgetError, BadRequestError)  # and would be again
+
+Send = Callable[[CompletionRequest, Origin], Completion]
+"""Sends a request and returns the whole reply."""
+Watch = Callable[[ToolCall | ToolRun], None]
+"""Called with each call before it is run, and with its run afterwards."""
+RunSink = Callable[[Exchange, ToolRun], None]
+"""Records a run, with the exchange whose reply made the call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The result of rounds.
+
+    Attributes:
+        completion: The last one; it has calls if they are left to the caller.
+        tool_runs: Every call that was answered, in order.
+        messages: All messages after the request's own, the final answer included.
+    """
+
+    completion: Completion
+    tool_runs: tuple[ToolRun, ...]
+    messages: tuple[Message, ...]
+
+
+class RoundsInterrupted(KeyboardInterrupt):
+    """The user stopped rounds while a tool ran or while consent was asked for.
+
+    Attributes:
+        completion: The one whose calls were being answered; `partial` is the same.
+        tool_runs: The calls that were answered.
+        messages: The history; it can be sent, since calls that were not run are
+            answered by saying so.
+    """
+
+    def __init__(
+        self,
+        completion: Completion,
+        tool_runs: tuple[ToolRun, ...],
+        messages: tuple[Message, ...],
+    ) -> None:
+        super().__init__()
+        self.completion = self.partial = completion
+        self.tool_runs = tool_runs
+        self.messages = messages
+
+
+def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
+    request: CompletionRequest,
+    origin: Origin,
+    *,
+    toolbox: Toolbox,
+    send: Send,
+    consent: Consent = deny_all,
+    rounds: Rounds | None = None,
+    watch: Watch | None = None,
+    keep: RunSink | None = None,
+    hide: Callable[[str], str] = str,
+    clock: Callable[[], float] = time.monotonic,
+) -> Outcome:
+    """Ask until the model answers without calling a tool.
+
+    Args:
+        request: The first request; it offers the tools of the toolbox.
+        origin: Where the request comes from.
+        toolbox: The tools. A call to a definition without a function ends the rounds:
+            none of the reply's calls are run, and the caller gets them.
+        send: Sends a request and returns the reply.
+        consent: Decides on calls that need consent; denies them by default.
+        rounds: Limits.
+        watch: Called before and after each call.
+        keep: Records each run.
+        hide: Removes the API key from a text, in case a tool has read it.
+        clock: Monotonic time.
+
+    Raises:
+        ParameterError: The request asks for more than one choice.
+        ToolLoopError: The rounds or the time are used up; `partial`, `messages` and
+            `tool_runs` hold what there is.
+        OverBudgetError: A request does not fit; the message names the largest part.
+        SvcError: A request failed; `messages` is the history, which can be sent.
+        RoundsInterrupted: The user stopped it.
+    """
+    limits = rounds or Rounds()
+    if request.params.get("n", 1) != 1:
+        raise ParameterError(
+            "n asks for several choices, and tools are run for one; leave n out, or "
+            "have the calls handed back with run_tools=False (doc: Tool-calling flow).",
+            param="n",
+        )
+    runner = _CallRunner(
+        toolbox=toolbox,
+        consent=consent,
+        limits=limits,
+        watch=watch,
+        keep=keep,
+        hide=hide,
+        clock=clock,
+    )
+    return _ToolRounds(request, origin, send, limits, runner).run()
+
+
+class _ToolRounds:
+    """The requests of one run of rounds, and the history so far."""
+
+    def __init__(
+        self,
+        request: CompletionRequest,
+        origin: Origin,
+        send: Send,
+        limits: Rounds,
+        runner: "_CallRunner",
+    ) -> None:
+        tools = runner.toolbox.definitions
+        self._request = msgspec.structs.replace(request, tools=tools)
+        self._origin = origin
+        self._send = send
+        self._limits = limits
+        self._runner = runner
+        self._started_s = runner.clock()
+        self._new_messages: tuple[Message, ...] = ()
+        self._tool_runs: tuple[ToolRun, ...] = ()
+
+    def run(self) -> Outcome:
+        for _ in range(self._limits.max_rounds - 1):
+            completion = self._ask(is_last=False)
+            if not completion.tool_calls or self._runner.has_bare_call(completion):
+                return self._outcome(completion)
+            self._answer_calls(completion)
+        completion = self._ask(is_last=True)
+        if completion.tool_calls:
+            self._stop(completion, _rounds_over(self._limits.max_rounds))
+        return self._outcome(completion)
+
+    @property
+    def _messages(self) -> tuple[Message, ...]:
+        return (*self._request.messages, *self._new_messages)
+
+    def _ask(self, *, is_last: bool) -> Completion:
+        request = msgspec.structs.replace(
+            self._request,
+            messages=self._messages,
+            tools=() if is_last else self._request.tools,
+        )
+        try:
+            request = self._fitted(request)
+            check_budget(request)
+            return self._send(request, self._origin)
+        except (SvcError, KeyboardInterrupt) as error:
+            self._add_history(error)
+            raise
+
+    def _fitted(self, request: CompletionRequest) -> CompletionRequest:
+        """Set max_tokens to what the budget leaves, if that is asked for."""
+        if self._limits.max_tokens != "fit":
+            return request
+        n_tokens = estimate_prompt_tokens(request.messages, request.tools)
+        params = {**request.params, "max_tokens": in_force("fit", n_tokens)}
+        return msgspec.structs.replace(request, params=params)
+
+    def _answer_calls(self, completion: Completion) -> None:
+        """Answer the calls of a reply, and add both to the history."""
+        self._check_room(completion)
+        reply = completion.reply
+        results: list[Message] = []
+        try:
+            max_tokens = self._max_result_tokens(reply)
+            for call in reply.tool_calls:
+                if self._left_s() <= 0:
+                    break
+                run = self._runner.run(
+                    call,
+                    completion.exchange,
+                    left_s=self._left_s,
+                    max_tokens=max_tokens,
+                )
+                self._tool_runs = (*self._tool_runs, run)
+                results.append(run.message)
+        except KeyboardInterrupt as stop:
+            self._add_round(completion, results, INTERRUPTED)
+            raise RoundsInterrupted(
+                completion, self._tool_runs, self._messages
+            ) from stop
+        self._add_round(completion, results, TIME_OVER)
+        if self._left_s() <= 0:
+            self._stop(completion, _time_over(self._limits.total_s))
+
+    def _check_room(self, completion: Completion) -> None:
+        """Refuse calls that alone are too large to be sent back with results."""
+        params = {} if self._limits.max_tokens == "fit" else self._request.params
+        messages = (*self._messages, completion.reply)
+        try:
+            check_budget(
+                msgspec.structs.replace(self._request, messages=messages, params=params)
+            )
+        except OverBudgetError as error:
+            error.partial = completion
+            error.add_note("The tools that the last reply calls were not run.")
+            self._add_history(error)
+            raise
+
+    def _max_result_tokens(self, reply: Message) -> int:
+        messages = (*self._messages, reply)
+        request = msgspec.structs.replace(self._request, messages=messages)
+        max_tokens = self._limits.max_tokens or request.params.get("max_tokens")
+        return room_for_results(
+            request,
+            n_calls=len(reply.tool_calls),
+            reply_tokens=room_for_reply(max_tokens),
+        )
+
+    def _left_s(self) -> float:
+        """Return the seconds left for all rounds; waiting for consent is free."""
+        spent_s = self._runner.clock() - self._started_s - self._runner.waited_s
+        return self._limits.total_s - spent_s
+
+    def _add_round(
+        self, completion: Completion, results: list[Message], reason: str
+    ) -> None:
+        """Add a reply and its results; calls that were not run get the reason."""
+        reply = completion.reply
+        for call in reply.tool_calls[len(results) :]:
+            run = self._runner.skip(call, completion.exchange, reason)
+            self._tool_runs = (*self._tool_runs, run)
+            results.append(run.message)
+        self._new_messages = (*self._new_messages, reply, *results)
+
+    def _outcome(self, completion: Completion) -> Outcome:
+        return Outcome(
+            completion=completion.with_trail(self._tool_runs),
+            tool_runs=self._tool_runs,
+            messages=(*self._new_messages, completion.reply),
+        )
+
+    def _stop(self, completion: Completion, reason: str) -> NoReturn:
+        error = ToolLoopError(
+            reason, messages=self._messages, tool_runs=self._tool_runs
+        )
+        error.partial = completion.with_trail(self._tool_runs)
+        error.exchange_id = completion.exchange.exchange_id
+        raise error
+
+    def _add_history(self, error: Any) -> None:  # noqa: ANN401 - any error takes attributes
+        """Add the history to an error, so that the results of tools are not lost."""
+        if not self._tool_runs:
+            return
+        error.messages, error.tool_runs = self._messages, self._tool_runs
+        partial = getattr(error, "partial", None)
+        if isinstance(partial, Completion):
+            error.partial = partial.with_trail(self._tool_runs)
+        n_calls = len(self._tool_runs)
+        use = (
+            "which has to be changed before it can be sent."
+            if isinstance(error, _REFUSED)
+            else "and sending them continues without running a tool again."
+        )
+        error.add_note(
+            f"{n_calls} tool call{'s were' if n_calls > 1 else ' was'} answered "
+            f"before this; the error's `messages` are the history until then, {use}"
+        )
 
 
 @dataclass(slots=True, kw_only=True)
-class Answering:
-    """What is needed to answer calls.
-
-    Attributes:
-        toolbox, consent, ask_for, told, keep, submit, hide: As `loop.run_rounds`.
-        timeout_s: Longest time of a call whose tool has no limit of its own.
-        waited_s: How long somebody was asked for consent, all together.
-    """
+class _CallRunner:
+    """Answers single calls: checks them, asks for consent, runs and records them."""
 
     toolbox: Toolbox
     consent: Consent
-    ask_for: Literal["marked", "all", "none"]
-    told: Callable[[ToolCall | ToolRun], None] | None
-    keep: Callable[[Exchange, ToolRun], None] | None
-    submit: Submit
-    timeout_s: float
-    hide: Callable[[str], str] = str
-    clock: Callable[[], float] = time.monotonic
-    waited_s: float = field(default=0.0, init=False)
+    limits: Rounds
+    watch: Watch | None
+    keep: RunSink | None
+    hide: Callable[[str], str]
+    clock: Callable[[], float]
+    waited_s: float = field(default=0.0, init=False)  # for consent
 
-    def hands_back(self, completion: Completion) -> bool:
-        """Say whether a reply calls a tool that has no function here."""
+    def has_bare_call(self, completion: Completion) -> bool:
+        """Whether a reply calls a tool that has no function here."""
         bare = {tool.name for tool in self.toolbox if tool.function is None}
         return any(call.function.name in bare for call in completion.tool_calls)
 
-    def answer(
-        self, call: ToolCall, exchange: Exchange, *, within_s: Left, max_tokens: int
+    def run(
+        self,
+        call: ToolCall,
+        exchange: Exchange,
+        *,
+        left_s: Callable[[], float],
+        max_tokens: int,
     ) -> ToolRun:
-        """Answer one call.
+        """Answer a call of an exchange.
 
         Args:
-            call: As the model made it.
-            exchange: Whose reply held it.
-            within_s: Says, when the tool is run, how long it may take.
-            max_tokens: What its result may have.
+            call: The call.
+            exchange: The exchange whose reply made it.
+            left_s: Returns how long it may take, asked when the tool is started.
+            max_tokens: The most tokens of its result.
         """
-        self._tell(call)
-        run = _hidden(self._run(call, within_s, max_tokens), self.hide)
-        self._end(run, exchange)
+        if self.watch is not None:
+            self.watch(call)
+        run = _without_key(self._run(call, left_s, max_tokens), self.hide)
+        return self._recorded(run, exchange)
+
+    def skip(self, call: ToolCall, exchange: Exchange, reason: str) -> ToolRun:
+        """Answer a call that is not run."""
+        return self._recorded(failed_run(call, reason), exchange)
+
+    def _recorded(self, run: ToolRun, exchange: Exchange) -> ToolRun:
+        if self.keep is not None:
+            self.keep(exchange, run)
+        if self.watch is not None:
+            self.watch(run)
         return run
 
-    def leave(self, call: ToolCall, exchange: Exchange, reason: str) -> ToolRun:
-        """Answer a call that is not run any more."""
-        run = failed_run(call, reason)
-        self._end(run, exchange)
-        return run
-
-    def _run(self, call: ToolCall, within_s: Left, max_tokens: int) -> ToolRun:
+    def _run(
+        self, call: ToolCall, left_s: Callable[[], float], max_tokens: int
+    ) -> ToolRun:
         checked = check_call(self.toolbox, call)
         if isinstance(checked, ToolRun):
             return checked
-        is_asked = self.ask_for == "all" or (
-            checked.tool.confirm and self.ask_for == "marked"
-        )
+        ask_for = self.limits.ask_for
+        is_asked = ask_for == "all" or (checked.tool.confirm and ask_for == "marked")
         allowed = self._allowed(checked) if is_asked else checked
         if allowed is None:
             return failed_run(call, DENIED, is_approved=False)
@@ -113,20 +370,19 @@ class Answering:
             allowed.tool,
             call,
             allowed.arguments,
-            timeout_s=self.timeout_s,
-            within_s=within_s(),
+            timeout_s=self.limits.tool_timeout_s,
+            within_s=left_s(),
             max_result_tokens=max_tokens,
-            submit=self.submit,
         )
         if allowed.arguments != checked.arguments:
-            run = replace(run, result=_changed(allowed.arguments) + run.result)
+            run = replace(run, result=_changed_note(allowed.arguments) + run.result)
         return replace(run, is_approved=True if is_asked else None)
 
     def _allowed(self, checked: Checked) -> Checked | None:
-        """Ask for consent; None if it is denied, else the call, perhaps changed.
+        """Ask for consent; return the call, perhaps changed, or None if denied.
 
-        Arguments that somebody changed are checked like the model's; what is wrong
-        with them is said, and consent is asked for again.
+        Arguments that the user changed are checked too; if they do not fit, consent is
+        asked for again, with the reason.
         """
         proposal = Proposal.of(checked)
         for _ in range(MAX_EDITS):
@@ -135,7 +391,7 @@ class Answering:
                 return None
             if decision.arguments is None:
                 return checked
-            edited = _edited(checked.call, decision.arguments)
+            edited = _with_arguments(checked.call, decision.arguments)
             found = check_call(self.toolbox, edited)
             if isinstance(found, Checked):
                 return found
@@ -144,24 +400,15 @@ class Answering:
         return None
 
     def _decide(self, proposal: Proposal) -> Decision:
-        begun_s = self.clock()
+        started_s = self.clock()
         try:
             return self.consent(proposal)
         finally:
-            self.waited_s += self.clock() - begun_s
-
-    def _tell(self, what: ToolCall | ToolRun) -> None:
-        if self.told is not None:
-            self.told(what)
-
-    def _end(self, run: ToolRun, exchange: Exchange) -> None:
-        if self.keep is not None:
-            self.keep(exchange, run)
-        self._tell(run)
+            self.waited_s += self.clock() - started_s
 
 
-def _hidden(run: ToolRun, hide: Callable[[str], str]) -> ToolRun:
-    """Return a run whose texts hold no key, should a tool have read it."""
+def _without_key(run: ToolRun, hide: Callable[[str], str]) -> ToolRun:
+    """Remove the API key from the texts of a run."""
     arguments, value = run.sent_arguments, run.value
     if arguments is not None:
         text = json.dumps(arguments, ensure_ascii=False)
@@ -177,310 +424,17 @@ def _hidden(run: ToolRun, hide: Callable[[str], str]) -> ToolRun:
     )
 
 
-def _edited(call: ToolCall, arguments: dict[str, Any]) -> ToolCall:
+def _with_arguments(call: ToolCall, arguments: dict[str, Any]) -> ToolCall:
     text = json.dumps(arguments, ensure_ascii=False)
     function = msgspec.structs.replace(call.function, arguments=text)
     return msgspec.structs.replace(call, function=function)
 
 
-def _changed(arguments: dict[str, Any]) -> str:
-    """Say in a result that the call was not the one the model made."""
+def _changed_note(arguments: dict[str, Any]) -> str:
+    """Tell the model that the call was run with other arguments."""
     text = json.dumps(arguments, ensure_ascii=False)
     shown, _ = fit_text(text, max_tokens=MAX_CHANGED_TOKENS)
     return f"(The user changed the arguments to {shown}.)\n"
-
-
-class _ToolLoop:
-    """The loop of this process."""
-
-    def __init__(self) -> None:
-        self.lock = Lock()
-        self.portal: Portal | None = None
-
-
-_loop = _ToolLoop()
-
-
-def submit(work: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - a tool's
-    """Run a coroutine and wait for its result; on a thread that may wait."""
-    with _loop.lock:
-        if _loop.portal is None or not _loop.portal.is_open:
-            _loop.portal = Portal()
-        portal = _loop.portal
-    return portal.run(work)
-
-
-def _close() -> None:
-    if _loop.portal is not None:
-        _loop.portal.close()
-
-
-atexit.register(_close)
-
-
-Send = Callable[[CompletionRequest, Origin], Completion]
-"""Asks once, in the door's own way, and returns the whole reply."""
-Told = Callable[[ToolCall | ToolRun], None]
-"""Told each call before it is run, and each run when it has ended."""
-Keep = Callable[[Exchange, ToolRun], None]
-"""Takes each run when it has ended, with the exchange whose reply held the call."""
-
-INTERRUPTED = "The user interrupted this call; it gave no result."
-TIME_OVER = "The time for all calls is over; this one was not run."
-_REFUSED = (ParameterError, OverBudgetError, BadRequestError)  # and would be again
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What rounds came to.
-
-    Attributes:
-        completion: The final one; it may hold calls that are handed back.
-        tool_runs: Every call that was answered, in order.
-        messages: What came after the request's own: the assistant's messages with
-            their calls, tool messages, and the final answer.
-    """
-
-    completion: Completion
-    tool_runs: tuple[ToolRun, ...]
-    messages: tuple[Message, ...]
-
-
-class RoundsInterrupted(KeyboardInterrupt):
-    """The user stopped rounds while a tool was run or consent was asked for.
-
-    Attributes:
-        completion: The one whose calls were being answered; also as `partial`.
-        tool_runs: The calls that were answered.
-        messages: A history that can be sent: the calls left over are answered by
-            saying that they were interrupted.
-    """
-
-    def __init__(
-        self,
-        completion: Completion,
-        tool_runs: tuple[ToolRun, ...],
-        messages: tuple[Message, ...],
-    ) -> None:
-        super().__init__()
-        self.completion = self.partial = completion
-        self.tool_runs = tool_runs
-        self.messages = messages
-
-
-def run_rounds(  # noqa: PLR0913 - the seams of a door
-    request: CompletionRequest,
-    origin: Origin,
-    *,
-    toolbox: Toolbox,
-    send: Send,
-    consent: Consent = deny_all,
-    rounds: Rounds | None = None,
-    told: Told | None = None,
-    keep: Keep | None = None,
-    submit: Submit = submit,
-    hide: Callable[[str], str] = str,
-    clock: Callable[[], float] = time.monotonic,
-) -> Outcome:
-    """Ask until the model answers without calling a tool.
-
-    Args:
-        request: The first; its tools are the toolbox's definitions.
-        origin: Who asks.
-        toolbox: What may be called. A call to a definition without a function ends
-            the rounds: the completion hands its calls back, none of them run.
-        send: Sends a request; it records and shows as the door does.
-        consent: Asked for tools that want it; denies if nobody says otherwise.
-        rounds: Limits.
-        told: Told about each call.
-        keep: Takes each run for the record.
-        submit: Runs async tools.
-        hide: Blots the API key out of a text, should a tool give it away.
-        clock: Seconds that only grow.
-
-    Raises:
-        ParameterError: More than one choice is asked for.
-        ToolLoopError: The rounds or the time are used up; `partial`, `messages` and
-            `tool_runs` hold what there is.
-        OverBudgetError: A request does not fit; the part that is large is named.
-        SvcError: A request failed; `messages` holds the history, which can be sent.
-        RoundsInterrupted: The user stopped it.
-    """
-    limits = rounds or Rounds()
-    if request.params.get("n", 1) != 1:
-        raise ParameterError(
-            "n asks for several choices, and tools are run for one; leave n out, or "
-            "have the calls handed back with run_tools=False (doc: Tool-calling flow).",
-            param="n",
-        )
-    answering = Answering(
-        toolbox=toolbox,
-        consent=consent,
-        ask_for=limits.ask_for,
-        told=told,
-        keep=keep,
-        submit=submit,
-        hide=hide,
-        timeout_s=limits.tool_timeout_s,
-        clock=clock,
-    )
-    return _Loop(request, origin, send, limits, answering).run()
-
-
-class _Loop:
-    """One run of rounds; it holds what there is so far."""
-
-    def __init__(
-        self,
-        request: CompletionRequest,
-        origin: Origin,
-        send: Send,
-        rounds: Rounds,
-        answering: Answering,
-    ) -> None:
-        tools = answering.toolbox.definitions
-        self._request = msgspec.structs.replace(request, tools=tools)
-        self._origin = origin
-        self._send = send
-        self._rounds = rounds
-        self._answering = answering
-        self._begun_s = answering.clock()
-        self._messages: tuple[Message, ...] = ()
-        self._trail: tuple[ToolRun, ...] = ()
-
-    def run(self) -> Outcome:
-        """Ask, answer, and ask again."""
-        for _ in range(self._rounds.max_rounds - 1):
-            completion = self._ask(is_last=False)
-            if not completion.tool_calls or self._answering.hands_back(completion):
-                return self._outcome(completion)
-            self._answer(completion)
-        completion = self._ask(is_last=True)
-        if completion.tool_calls:
-            self._stop(completion, _rounds_over(self._rounds.max_rounds))
-        return self._outcome(completion)
-
-    def _ask(self, *, is_last: bool) -> Completion:
-        request = msgspec.structs.replace(
-            self._request,
-            messages=self._whole(),
-            tools=() if is_last else self._request.tools,
-        )
-        try:
-            request = self._fitted(request)
-            check_budget(request)
-            return self._send(request, self._origin)
-        except (SvcError, KeyboardInterrupt) as error:
-            self._leave_history(error)
-            raise
-
-    def _fitted(self, request: CompletionRequest) -> CompletionRequest:
-        """Find max_tokens anew where it is what the budget leaves."""
-        if self._rounds.max_tokens != "fit":
-            return request
-        n_tokens = estimate_prompt_tokens(request.messages, request.tools)
-        params = {**request.params, "max_tokens": in_force("fit", n_tokens)}
-        return msgspec.structs.replace(request, params=params)
-
-    def _answer(self, completion: Completion) -> None:
-        """Answer the calls of a reply, and take both into the history."""
-        self._check_room(completion)
-        reply = completion.reply
-        results: list[Message] = []
-        try:
-            room = self._room(reply)
-            for call in reply.tool_calls:
-                if self._left_s() <= 0:
-                    break
-                run = self._answering.answer(
-                    call, completion.exchange, within_s=self._left_s, max_tokens=room
-                )
-                self._trail = (*self._trail, run)
-                results.append(run.message)
-        except KeyboardInterrupt as stop:
-            self._take(completion, results, INTERRUPTED)
-            raise RoundsInterrupted(completion, self._trail, self._whole()) from stop
-        self._take(completion, results, TIME_OVER)
-        if self._left_s() <= 0:
-            self._stop(completion, _time_over(self._rounds.total_s))
-
-    def _check_room(self, completion: Completion) -> None:
-        """Run nothing whose result could not be sent: the calls alone are too large."""
-        asked = {} if self._rounds.max_tokens == "fit" else self._request.params
-        request = msgspec.structs.replace(
-            self._request, messages=(*self._whole(), completion.reply), params=asked
-        )
-        try:
-            check_budget(request)
-        except OverBudgetError as error:
-            error.partial = completion
-            error.add_note("The tools that the last reply calls were not run.")
-            self._leave_history(error)
-            raise
-
-    def _room(self, reply: Message) -> int:
-        """Say how many tokens each result may have."""
-        messages = (*self._whole(), reply)
-        request = msgspec.structs.replace(self._request, messages=messages)
-        asked = self._rounds.max_tokens or request.params.get("max_tokens")
-        return room_for_results(
-            request,
-            n_calls=len(reply.tool_calls),
-            reply_tokens=room_for_reply(asked),
-        )
-
-    def _left_s(self) -> float:
-        """Say how long it may still take; waiting for consent does not count."""
-        answering = self._answering
-        spent_s = answering.clock() - self._begun_s - answering.waited_s
-        return self._rounds.total_s - spent_s
-
-    def _take(
-        self, completion: Completion, results: list[Message], reason: str
-    ) -> None:
-        """Take a reply and its results; calls left over are answered by the reason."""
-        reply = completion.reply
-        for call in reply.tool_calls[len(results) :]:
-            run = self._answering.leave(call, completion.exchange, reason)
-            self._trail = (*self._trail, run)
-            results.append(run.message)
-        self._messages = (*self._messages, reply, *results)
-
-    def _whole(self) -> tuple[Message, ...]:
-        return (*self._request.messages, *self._messages)
-
-    def _outcome(self, completion: Completion) -> Outcome:
-        return Outcome(
-            completion=completion.with_trail(self._trail),
-            tool_runs=self._trail,
-            messages=(*self._messages, completion.reply),
-        )
-
-    def _stop(self, completion: Completion, reason: str) -> NoReturn:
-        error = ToolLoopError(reason, messages=self._whole(), tool_runs=self._trail)
-        error.partial = completion.with_trail(self._trail)
-        error.exchange_id = completion.exchange.exchange_id
-        raise error
-
-    def _leave_history(self, error: SvcError | KeyboardInterrupt) -> None:
-        """Keep what the tools gave on what stopped a later request."""
-        if not self._trail:
-            return
-        error.messages = self._whole()  # type: ignore[union-attr]  # as ToolLoopError
-        error.tool_runs = self._trail  # type: ignore[union-attr]  # as ToolLoopError
-        partial = getattr(error, "partial", None)
-        if isinstance(partial, Completion):
-            error.partial = partial.with_trail(self._trail)  # type: ignore[union-attr]  # it has one
-        n_calls = len(self._trail)
-        use = (
-            "which has to be changed before it can be sent."
-            if isinstance(error, _REFUSED)
-            else "and sending them goes on without running a tool again."
-        )
-        error.add_note(
-            f"{n_calls} tool call{'s were' if n_calls > 1 else ' was'} answered "
-            f"before this; the error's `messages` are the history until then, {use}"
-        )
 
 
 def _rounds_over(max_rounds: int) -> str:

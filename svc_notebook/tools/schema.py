@@ -1,7 +1,7 @@
 """Python types as JSON schemas, and JSON values as objects of these types.
 
-msgspec checks Python's types, pydantic checks its models. This module writes the
-schema in the shape that the document shows and refuses unknown fields at any depth.
+msgspec checks Python's types, pydantic its models. This module writes schemas as the
+document shows them, and refuses unknown fields at any depth.
 """
 
 import dataclasses
@@ -33,11 +33,9 @@ _SIMPLE: Mapping[type, Schema] = {
     inspect.DateType: {"type": "string", "format": "date"},
     inspect.DateTimeType: {"type": "string", "format": "date-time"},
 }
-_SETS = (inspect.SetType, inspect.FrozenSetType)
-_ARRAYS = (inspect.ListType, inspect.VarTupleType, *_SETS)
 _JSON_TYPES = ((bool, "boolean"), (int, "integer"), (str, "string"))
-_COMBINED = {"anyOf", "oneOf", "allOf", "not", "const"}  # bind values of every type
-_ALLOWED = (
+_COMBINED = {"anyOf", "oneOf", "allOf", "not", "const"}  # apply to every type
+_SUPPORTED = (
     "str, int, float, bool, Literal, Enum, date, datetime, lists, tuples, sets and "
     "dict[str, ...] of these, Optional, dataclasses, TypedDict or pydantic models"
 )
@@ -50,11 +48,11 @@ _DATES = {
 
 
 class TypeSchema:
-    """A type: its JSON schema, and the check of values.
+    """The JSON schema of a type, and the check of values.
 
     Args:
-        annotation: Any type that JSON can carry.
-        where: What it is the type of, for errors: "weather: the parameter 'city'".
+        annotation: Any type with a JSON form.
+        where: What has the type, for errors: "weather: the parameter 'city'".
 
     Raises:
         ToolSchemaError: It cannot be described.
@@ -70,22 +68,24 @@ class TypeSchema:
             reason = short(f"{type(problem).__name__}: {problem}", 300)
             is_missing = isinstance(problem, NameError)
         else:
-            self.schema = _SchemaWriter(where).schema(annotation, found)
+            self.schema = _SchemaWriter(where, annotation).write(found)
             return
-        remedy = "define it at the top of a module" if is_missing else f"use {_ALLOWED}"
+        remedy = f"use {_SUPPORTED}"
+        if is_missing:
+            remedy = "define it at the top of a module"
         raise ToolSchemaError(
             f"{where} has a type that cannot be described ({reason}); {remedy}."
         )
 
     def read(self, value: object, at: str = "") -> object:
-        """Turn a JSON value into an object of the type.
+        """Convert a JSON value to the type.
 
         Args:
-            value: As `json.loads` gives it.
-            at: Where the value is: "items[0].price".
+            value: As `json.loads` returns it.
+            at: The value's path, for errors: "items[0].price".
 
         Raises:
-            ToolCallError: It does not fit; the path, what is expected and what came.
+            ToolCallError: It does not fit.
         """
         try:
             got: object = self._decoder.decode(json.dumps(value, allow_nan=False))
@@ -110,11 +110,7 @@ def schema_of(type_: Any) -> Schema:  # noqa: ANN401 - any type
 
 
 def build(type_: type[Value], value: object) -> Value:
-    """Turn a JSON value into an object of a type.
-
-    Args:
-        type_: Any type that `schema_of` takes.
-        value: As `json.loads` gives it.
+    """Convert a JSON value to a type that `schema_of` can describe.
 
     Raises:
         ToolCallError: It does not fit; the message is for the model.
@@ -136,9 +132,9 @@ def described(annotation: Any) -> str:  # noqa: ANN401 - any type
 def to_property(
     schema: Schema, description: str, default: object = msgspec.NODEFAULT
 ) -> Schema:
-    """Put a description and a default into the schema of a named value.
+    """Add a description and a default to the schema of a field or parameter.
 
-    A default that JSON cannot carry, or that is long, is left out.
+    A default that is long or not valid in JSON is left out.
     """
     about = description or schema.get("description")
     first: Schema = {"type": schema["type"]} if "type" in schema else {}
@@ -153,108 +149,93 @@ def _is_short_json(value: object) -> bool:
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         return len(text.encode()) <= MAX_DEFAULT_CHARS
-    except ValueError:  # not a number, half of a character, thousands of digits
+    except ValueError:  # NaN, a lone surrogate, thousands of digits
         return False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class _SchemaWriter:
-    """Writes the schema of a type that msgspec has read.
+    """Writes the schema of an annotation that msgspec has read.
 
-    Attributes:
-        where: What it is the type of, for errors.
-        within: The classes around it; none may hold itself.
+    Args:
+        where: What has the type, for errors.
+        annotation: The type.
+        within: The classes around it, to find one that contains itself.
     """
 
-    where: str
-    within: tuple[object, ...] = ()
-
-    def refusal(self, reason: str, remedy: str) -> ToolSchemaError:
-        return ToolSchemaError(f"{self.where} {reason}; {remedy}.")
-
-    def schema(self, annotation: Any, found: inspect.Type) -> Schema:  # noqa: ANN401 - any type
-        """Write the schema of an annotation, of which msgspec found this."""
-        written = list(_parts(annotation))
-        for each in written:
-            owner = type(each).__module__.split(".")[0]
-            if owner in ("pydantic", "annotated_types") and not isinstance(each, type):
+    def __init__(
+        self,
+        where: str,
+        annotation: Any,  # noqa: ANN401 - any type
+        within: tuple[object, ...] = (),
+    ) -> None:
+        self._where = where
+        self._within = within
+        self._literals: list[Any] = []
+        for part in _parts(annotation):
+            owner = type(part).__module__.split(".")[0]
+            if owner in ("pydantic", "annotated_types") and not isinstance(part, type):
                 raise self.refusal(
-                    f"is annotated with {short(repr(each))}, which only a pydantic "
+                    f"is annotated with {short(repr(part))}, which only a pydantic "
                     "model checks",
-                    "use a pydantic model, or say the bound in a text and check it in "
-                    "the function",
+                    "use a pydantic model, or describe the bound in a text and check "
+                    "it in the function",
                 )
-        # msgspec sorts the values of a Literal; the model sees them as written.
-        literals = [v for p in written if get_origin(p) is Literal for v in get_args(p)]
-        return self._of(found, literals)
+            if get_origin(part) is Literal:
+                self._literals += get_args(part)
 
-    def _of(self, found: Any, literals: list[Any]) -> Schema:  # noqa: ANN401 - msgspec's
-        if isinstance(found, inspect.Metadata):
-            found = found.type
+    def write(self, found: Any) -> Schema:  # noqa: ANN401 - msgspec's types
         if type(found) in _SIMPLE:
             return dict(_SIMPLE[type(found)])
-        if isinstance(found, inspect.LiteralType):
-            return _choice(sorted(found.values, key=lambda v: _index(literals, v)))
-        if isinstance(found, inspect.EnumType):
-            return _choice([each.value for each in found.cls])
-        if isinstance(found, inspect.UnionType):
-            return _union([self._of(each, literals) for each in found.types])
-        return self._of_many(found, literals)
+        write = _WRITERS.get(type(found), _SchemaWriter.refuse)
+        return write(self, found)
 
-    def _of_many(self, found: Any, literals: list[Any]) -> Schema:  # noqa: ANN401 - msgspec's
-        if isinstance(found, inspect.DataclassType | inspect.TypedDictType):
-            return self._object(found)
-        if isinstance(found, inspect.TupleType):
-            return self._tuple(found, literals)
-        if isinstance(found, _ARRAYS):
-            return self._array(found, literals)
-        if isinstance(found, inspect.DictType):
-            if not isinstance(found.key_type, inspect.StrType | inspect.AnyType):
-                raise self.refusal(
-                    "has keys that are not texts, as names in JSON are",
-                    "use dict[str, ...]",
-                )
-            values = self._of(found.value_type, literals)
-            return {"type": "object", "additionalProperties": values}
-        if isinstance(found, inspect.CustomType) and is_model(found.cls):
-            return _model_schema(found.cls, self)
-        if isinstance(found, inspect.AnyType):
-            raise self.refusal(
-                "is, or holds, a value of any type", f"use {_ALLOWED}, as in list[str]"
-            )
-        name = _name(getattr(found, "cls", type(found))).removesuffix("Type")
-        raise self.refusal(
-            f"is of type {name}, which JSON cannot carry", f"use {_ALLOWED}"
-        )
+    def literal(self, found: inspect.LiteralType) -> Schema:
+        # msgspec sorts the values; the schema has them in the order of the annotation.
+        return _choice(sorted(found.values, key=lambda v: _index(self._literals, v)))
 
-    def _array(self, found: Any, literals: list[Any]) -> Schema:  # noqa: ANN401 - msgspec's
-        items = self._of(found.item_type, literals)
-        if not isinstance(found, _SETS):
-            return {"type": "array", "items": items}
+    def union(self, found: inspect.UnionType) -> Schema:
+        return _union([self.write(each) for each in found.types])
+
+    def array(self, found: inspect.ListType | inspect.VarTupleType) -> Schema:
+        return {"type": "array", "items": self.write(found.item_type)}
+
+    def set_array(self, found: inspect.SetType | inspect.FrozenSetType) -> Schema:
+        items = self.write(found.item_type)
         if items.get("type") in ("array", "object", None):
             raise self.refusal(
                 "is a set of arrays or objects",
-                "use a list, since a set takes simple values",
+                "use a list, since a set holds simple values",
             )
         return {"type": "array", "items": items, "uniqueItems": True}
 
-    def _tuple(self, found: inspect.TupleType, literals: list[Any]) -> Schema:
-        items = [self._of(each, literals) for each in found.item_types]
+    def tuple_array(self, found: inspect.TupleType) -> Schema:
+        items = [self.write(each) for each in found.item_types]
         if not items or any(each != items[0] for each in items):
             raise self.refusal(
-                "is a tuple of different types, and the document shows one type of "
-                "items",
+                "is a tuple of different types, but an array has one type of items",
                 "use a dataclass with a name for each, or tuple[int, ...]",
             )
         n = len(items)
         return {"type": "array", "items": items[0], "minItems": n, "maxItems": n}
 
-    def _object(self, found: Any) -> Schema:  # noqa: ANN401 - msgspec's
-        cls = get_origin(found.cls) or found.cls
-        if cls in self.within:
+    def dict_object(self, found: inspect.DictType) -> Schema:
+        if not isinstance(found.key_type, inspect.StrType | inspect.AnyType):
             raise self.refusal(
-                f"holds {_name(cls)} in itself, which has no end as a schema",
-                "give it a depth, or pass JSON as a text",
+                "has keys that are not texts, as JSON requires", "use dict[str, ...]"
+            )
+        return {
+            "type": "object",
+            "additionalProperties": self.write(found.value_type),
+        }
+
+    def fields_object(
+        self, found: inspect.DataclassType | inspect.TypedDictType
+    ) -> Schema:
+        cls = get_origin(found.cls) or found.cls
+        if cls in self._within:
+            raise self.refusal(
+                f"holds {_name(cls)} in itself, so its schema would be endless",
+                "limit its depth, or pass JSON as a text",
             )
         if hasattr(cls, "__pydantic_validator__"):
             raise self.refusal(
@@ -266,38 +247,80 @@ class _SchemaWriter:
         about = {"description": texts.description} if texts.description else {}
         hints = typing.get_type_hints(cls, include_extras=True)
         fields = {each.name: each for each in found.fields}
-        is_plain = dataclasses.is_dataclass(cls)
-        given = (
-            [f.name for f in dataclasses.fields(cls) if f.init] if is_plain else hints
-        )
-        properties, required = {}, []
-        for name in given:
-            inside = _SchemaWriter(
-                f"{self.where}, field {name!r},", (*self.within, cls)
-            )
-            schema = inside.schema(hints[name], fields[name].type)
+        names = list(hints)
+        if dataclasses.is_dataclass(cls):
+            names = [each.name for each in dataclasses.fields(cls) if each.init]
+        properties = {}
+        for name in names:
+            where = f"{self._where}, field {name!r},"
+            inside = _SchemaWriter(where, hints[name], (*self._within, cls))
             text = described(hints[name]) or texts.params.get(name, "")
+            schema = inside.write(fields[name].type)
             properties[name] = to_property(schema, text, fields[name].default)
-            if fields[name].required:
-                required.append(name)
         return {
             "type": "object",
             **about,
             "properties": properties,
-            "required": required,
+            "required": [name for name in names if fields[name].required],
             "additionalProperties": False,
         }
 
+    def model(self, found: inspect.CustomType) -> Schema:
+        if not is_model(found.cls):
+            return self.refuse(found)
+        try:
+            return _model_schema(found.cls)
+        except RecursionError:
+            reason = "holds itself, so its schema would be endless"
+        except Exception as problem:  # noqa: BLE001 - a model may raise anything
+            reason = f"has no schema ({short(str(problem), 200)})"
+        raise self.refusal(
+            f"is the model {_name(found.cls)}, which {reason}",
+            "use fields of simple types",
+        )
+
+    def any_value(self, _: inspect.AnyType) -> Schema:
+        raise self.refusal(
+            "is, or holds, a value of any type", f"use {_SUPPORTED}, as in list[str]"
+        )
+
+    def refuse(self, found: Any) -> Schema:  # noqa: ANN401 - msgspec's types
+        name = _name(getattr(found, "cls", type(found))).removesuffix("Type")
+        raise self.refusal(
+            f"is of type {name}, which JSON does not have", f"use {_SUPPORTED}"
+        )
+
+    def refusal(self, reason: str, remedy: str) -> ToolSchemaError:
+        return ToolSchemaError(f"{self._where} {reason}; {remedy}.")
+
+
+_WRITERS: Mapping[type, Callable[[_SchemaWriter, Any], Schema]] = {
+    inspect.Metadata: lambda writer, found: writer.write(found.type),
+    inspect.LiteralType: _SchemaWriter.literal,
+    inspect.EnumType: lambda _, found: _choice([each.value for each in found.cls]),
+    inspect.UnionType: _SchemaWriter.union,
+    inspect.ListType: _SchemaWriter.array,
+    inspect.VarTupleType: _SchemaWriter.array,
+    inspect.SetType: _SchemaWriter.set_array,
+    inspect.FrozenSetType: _SchemaWriter.set_array,
+    inspect.TupleType: _SchemaWriter.tuple_array,
+    inspect.DictType: _SchemaWriter.dict_object,
+    inspect.DataclassType: _SchemaWriter.fields_object,
+    inspect.TypedDictType: _SchemaWriter.fields_object,
+    inspect.CustomType: _SchemaWriter.model,
+    inspect.AnyType: _SchemaWriter.any_value,
+}
+
 
 def _parts(annotation: object) -> Iterator[object]:
-    """Walk through an annotation and everything inside its brackets."""
+    """Iterate over an annotation and everything inside its brackets."""
     yield annotation
     for each in get_args(annotation):
         yield from _parts(each)
 
 
 def _index(values: list[Any], value: object) -> int:
-    """Find a value where True is not 1; 0 if it is not there."""
+    """Return the index of a value, where True is not 1; 0 without one."""
     pairs = [(type(each), each) for each in values]
     pair = (type(value), value)
     return pairs.index(pair) if pair in pairs else 0
@@ -314,7 +337,7 @@ def _json_type(value: object) -> str:
 
 
 def _union(schemas: list[Schema]) -> Schema:
-    """Write one schema with a list of types where that is as exact as `anyOf`."""
+    """Return one schema with a list of types if that is as exact as `anyOf`."""
     types = [word for each in schemas for word in _types(each)]
     rest = [each for each in schemas if each.keys() != {"type"}]
     is_exact = len(types) == len(set(types)) and not {"integer", "number"} <= set(types)
@@ -324,7 +347,7 @@ def _union(schemas: list[Schema]) -> Schema:
         return {"anyOf": schemas}
     if "enum" not in one:
         return {**one, "type": types}
-    # An enum binds values of every type: null can join it, other types cannot.
+    # An enum applies to every type: null can be one of its values, others cannot.
     if set(types) - set(_types(one)) != {"null"}:
         return {"anyOf": schemas}
     return {**one, "type": types, "enum": [*one["enum"], None]}
@@ -337,10 +360,10 @@ def _types(schema: Schema) -> list[str]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Texts:
-    """What a docstring says.
+    """The texts of a docstring.
 
     Attributes:
-        description: All but the sections.
+        description: Everything except the sections.
         params: The texts of the parameters by name, each on one line.
     """
 
@@ -353,7 +376,7 @@ def texts_of(thing: object) -> Texts:
     own = vars(thing).get("__doc__") if isinstance(thing, type) else thing.__doc__
     written = cleandoc(own) if isinstance(own, str) else ""
     if isinstance(thing, type) and written.startswith(f"{thing.__name__}("):
-        return Texts()  # dataclasses write the signature where there is no docstring
+        return Texts()  # a dataclass without a docstring has its signature there
     import docstring_parser as parser  # noqa: PLC0415 - when the first tool is made
 
     try:
@@ -378,7 +401,7 @@ def _sendable(text: str) -> str:
 
 
 class _ModelError(ValueError):
-    """What a pydantic model refused; msgspec says where the model is."""
+    """A pydantic model refused a value; msgspec adds where the model is."""
 
     def __init__(self, at: str, reason: str) -> None:
         super().__init__(reason)
@@ -386,7 +409,7 @@ class _ModelError(ValueError):
 
 
 def _fault(problem: msgspec.ValidationError, at: str, schema: Schema) -> str:
-    """Write what msgspec found as a sentence: path, expected, got."""
+    """Return msgspec's error as a sentence: path, expected, got."""
     said, _, path = str(problem).rpartition(" - at `$")
     said, path = (said, path.removesuffix("`")) if said else (path, "")
     path = path.replace("[...]", "[*]")  # any name of a dict
@@ -394,7 +417,7 @@ def _fault(problem: msgspec.ValidationError, at: str, schema: Schema) -> str:
     if cause is not None:
         inner = cause.at if isinstance(cause, _ModelError) else ""
         return f"{_joined(at, path + inner)}: {short(str(cause), 300)}."
-    allowed = _allowed(schema, path) if said.startswith("Invalid enum") else ""
+    allowed = _allowed_values(schema, path) if said.startswith("Invalid enum") else ""
     said = _DATES.get(said) or said.replace("`", "")
     return f"{_joined(at, path)}: {said[:1].lower()}{short(said[1:], 300)}{allowed}."
 
@@ -403,8 +426,8 @@ def _joined(at: str, path: str) -> str:
     return f"{at}{path}".removeprefix(".") or "the value"
 
 
-def _allowed(schema: Schema, path: str) -> str:
-    """List the values that an Enum or Literal at a path allows, as far as known."""
+def _allowed_values(schema: Schema, path: str) -> str:
+    """Return the values that an Enum or Literal at a path allows, if known."""
     for step in path.replace("[", ".[").split(".")[1:]:
         name = "items" if step.startswith("[") and "items" in schema else ""
         inner = schema.get(name) or schema.get("properties", {}).get(step)
@@ -417,7 +440,7 @@ def _allowed(schema: Schema, path: str) -> str:
 
 
 def _unknown_name(schema: Schema, value: object, at: str) -> str:
-    """Say which name in a value the schema does not know; empty if it knows all."""
+    """Return the error of a field that the schema does not have; empty if none."""
     options = schema.get("anyOf") or schema.get("oneOf")
     if options:
         word = "object" if isinstance(value, dict) else "array"
@@ -441,14 +464,14 @@ def _unknown_name(schema: Schema, value: object, at: str) -> str:
 
 
 def unknown_name(at: str, name: str, known: Iterable[str]) -> str:
-    """Write the fault of a name that a schema does not know."""
+    """Return the error of a name that a schema does not have."""
     allowed = ", ".join(known)
     place = _joined(at, f".{short(name)}")
     return f"{place}: unknown name; {f'expected {allowed}' if allowed else 'none is'}."
 
 
 def short(text: str, n_chars: int = 60) -> str:
-    """Return a text on one line, printable, its end cut off where it is long."""
+    """Return a text as one printable line, cut if it is long."""
     return printable(text if len(text) <= n_chars else f"{text[: n_chars - 3]}...")
 
 
@@ -460,13 +483,13 @@ def _name(type_: object) -> str:
 
 
 def is_model(annotation: object) -> bool:
-    """Say whether a type is a pydantic model, without loading pydantic."""
+    """Return whether a type is a pydantic model, without loading pydantic."""
     model = getattr(sys.modules.get("pydantic"), "BaseModel", ())
     return isinstance(annotation, type) and issubclass(annotation, model)
 
 
 def _to_model(model: Any, value: object) -> object:  # noqa: ANN401 - pydantic's class
-    """Build a model; strict, so that a text is not taken for a number."""
+    """Build a model; strict, so that a text is not accepted as a number."""
     errors: Callable[[], list[dict[str, Any]]]
     try:
         return model.model_validate_json(json.dumps(value), strict=True)
@@ -479,24 +502,15 @@ def _to_model(model: Any, value: object) -> object:  # noqa: ANN401 - pydantic's
     raise _ModelError("".join(steps), first["msg"])
 
 
-def _model_schema(model: Any, writer: _SchemaWriter) -> Schema:  # noqa: ANN401 - pydantic's class
-    try:
-        whole = model.model_json_schema()
-        schema: Schema = _inlined(whole, whole.get("$defs", {}), MAX_MODEL_DEPTH)
-        json.dumps(schema, allow_nan=False)
-    except RecursionError:
-        reason = "holds itself, which has no end as a schema"
-    except Exception as problem:  # noqa: BLE001 - a model may raise anything
-        reason = f"has no schema ({short(str(problem), 200)})"
-    else:
-        return schema
-    raise writer.refusal(
-        f"is the model {model.__name__}, which {reason}", "use fields of simple types"
-    )
+def _model_schema(model: Any) -> Schema:  # noqa: ANN401 - pydantic's class
+    whole = model.model_json_schema()
+    schema: Schema = _inlined(whole, whole.get("$defs", {}), MAX_MODEL_DEPTH)
+    json.dumps(schema, allow_nan=False)
+    return schema
 
 
 def _inlined(schema: Any, known: dict[str, Any], depth: int) -> Any:  # noqa: ANN401 - JSON
-    """Replace references by what they name; the document shows none."""
+    """Replace references by what they name, since the document shows none."""
     if depth <= 0:
         raise RecursionError
     if isinstance(schema, list):

@@ -1,7 +1,7 @@
-"""A tool: a Python function and the definition that is sent for it.
+"""A tool: a Python function, and the definition that is sent for it.
 
-What cannot be described is refused when the tool is made. A tool can still be
-called like its function (doc: Tool definition).
+A function that cannot be described is refused when the tool is made. A tool can be
+called like its function.
 """
 
 import functools
@@ -13,8 +13,7 @@ from typing import Any, overload
 from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
 from svc_notebook.service.message import check_text
 
-from .definition import ReadyParameters, read_definition, sendable
-from .parameters import Parameters, inner
+from .parameters import Parameters, ReadyParameters, inner, read_definition, sendable
 from .schema import texts_of
 
 _COPIED = ("__module__", "__name__", "__qualname__", "__doc__")
@@ -22,17 +21,17 @@ _COPIED = ("__module__", "__name__", "__qualname__", "__doc__")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tool:
-    """A function offered to the model, or a definition alone.
+    """A function that the model may call, or only the definition of one.
 
     Attributes:
-        name: As the model calls it.
+        name: The name that the model uses.
         definition: Exactly as it is sent (doc: Tool definition).
-        parameters: Checks a call's arguments.
-        function: What runs; None for a definition alone, whose calls are not run.
-        is_async: Whether its result has to be awaited.
+        parameters: Checks the arguments of a call.
+        function: What is run; None for a definition without a function.
+        is_async: Whether its result is awaited.
         confirm: Whether the user is asked before each call.
-        timeout_s: Seconds a call may take; None for the caller's limit.
-        max_result_tokens: Estimated tokens a result may have; None for the usual.
+        timeout_s: Seconds that a call may take; None for the caller's limit.
+        max_result_tokens: Estimated tokens of a result; None for the default.
     """
 
     name: str
@@ -70,7 +69,7 @@ class Tool:
 
     @property
     def description(self) -> str:
-        """What the model reads about it."""
+        """The description that the model reads."""
         return str(self.definition["function"].get("description") or "")
 
     @property
@@ -109,21 +108,21 @@ def tool(
     max_result_tokens: int | None = None,
     definition: Mapping[str, Any] | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Make a tool of a function, plain or async: something the model may call.
+    """Make a tool of a function, plain or async, that the model may call.
 
     Name, description and the parameters' texts come from the function and its
     docstring (Google, NumPy or reST style), the schema from the annotations: str,
     int, float, bool, Literal, Enum, date, datetime, lists, tuples, sets and
-    dict[str, ...] of these, Optional, dataclasses, TypedDict and pydantic models;
-    `Annotated[int, "text"]` describes a parameter too (doc: Tool definition).
+    dict[str, ...] of these, Optional, dataclasses, TypedDict and pydantic models.
+    `Annotated[int, "text"]` also describes a parameter (doc: Tool definition).
 
     Args:
         function: The function; left out in the form `@svc.tool(...)`.
-        name: What the model calls it; the function's own name if not given.
+        name: The name that the model uses; the function's name if None.
         confirm: Whether you are asked before each call.
-        timeout_s: Seconds one call may take, above 0; the usual limit if not given.
-        max_result_tokens: Estimated tokens of one result, at least 1; 1500 if not
-            given. What is longer is cut in the middle.
+        timeout_s: Seconds that a call may take, above 0; the default limit if None.
+        max_result_tokens: Estimated tokens of a result, at least 1; 1500 if None. A
+            longer result is cut in the middle.
         definition: A ready-made definition to send instead; calls are checked
             against its schema.
 
@@ -131,7 +130,7 @@ def tool(
         A `Tool`, which can be called like the function.
 
     Raises:
-        ToolSchemaError: Something cannot be described; the message says what to do.
+        ToolSchemaError: It cannot be described; the message says what to do.
 
     Example:
         >>> @svc.tool
@@ -147,25 +146,25 @@ def tool(
         ),
     }
 
-    def made(function: Callable[..., Any]) -> Tool:
+    def make(function: Callable[..., Any]) -> Tool:
         _check_function(function)
-        read: tuple[str, dict[str, Any], Parameters | ReadyParameters] = (
+        described: tuple[str, dict[str, Any], Parameters | ReadyParameters] = (
             _of_function(function, name)
             if definition is None
             else _of_definition(definition, name)
         )
         called = getattr(function, "__call__", None)  # noqa: B004 - may be async itself
         is_async = any(inspect.iscoroutinefunction(each) for each in (function, called))
-        return Tool(*read, function=function, is_async=is_async, **settings)
+        return Tool(*described, function=function, is_async=is_async, **settings)
 
-    return made if function is None else made(function)
+    return make if function is None else make(function)
 
 
 def from_definition(definition: Mapping[str, Any]) -> Tool:
     """Make a tool of a ready-made definition, without a function.
 
     Raises:
-        ToolSchemaError: It is not as the document shows it.
+        ToolSchemaError: The definition is not valid (doc: Tool definition).
     """
     return Tool(*_of_definition(definition, None))
 
@@ -174,26 +173,26 @@ def _of_function(
     function: Callable[..., Any], name: str | None
 ) -> tuple[str, dict[str, Any], Parameters]:
     source = inner(function)
-    own = getattr(source, "__name__", "")
-    if source is not function and own == "__call__":  # an object that can be called
-        own = type(_unbound(function)).__name__
-    called = _checked_name(own if name is None else name)
+    own_name = getattr(source, "__name__", "")
+    if source is not function and own_name == "__call__":  # an object with __call__
+        own_name = type(_without_partials(function)).__name__
+    name = _checked_name(own_name if name is None else name)
     texts = texts_of(source)
-    parameters = Parameters(function, called, texts)
-    # The document shows a description in every definition: never an empty one.
-    description = texts.description or called.replace("_", " ").strip() or called
+    parameters = Parameters(function, name, texts)
+    # Every definition in the document has a description, so it is never empty.
+    description = texts.description or name.replace("_", " ").strip() or name
     definition = {
         "type": "function",
         "function": {
-            "name": called,
+            "name": name,
             "description": description,
             "parameters": parameters.schema,
         },
     }
-    return called, sendable(definition), parameters
+    return name, sendable(definition), parameters
 
 
-def _unbound(function: Any) -> Any:  # noqa: ANN401 - any callable
+def _without_partials(function: Any) -> Any:  # noqa: ANN401 - any callable
     while isinstance(function, functools.partial):
         function = function.func
     return function
@@ -203,12 +202,13 @@ def _of_definition(
     definition: Mapping[str, Any], name: str | None
 ) -> tuple[str, dict[str, Any], ReadyParameters]:
     copied = read_definition(definition)
-    called = _checked_name(copied["function"]["name"])
-    if name not in (None, called):
+    own_name = _checked_name(copied["function"]["name"])
+    if name not in (None, own_name):
         raise ToolSchemaError(
-            f"The definition is called {called!r} and name={name!r}; give one."
+            f"name={name!r} differs from {own_name!r} in the definition; remove one."
         )
-    return called, copied, ReadyParameters(copied["function"].get("parameters"), called)
+    parameters = ReadyParameters(copied["function"].get("parameters"), own_name)
+    return own_name, copied, parameters
 
 
 def _check_function(function: object) -> None:
@@ -218,11 +218,9 @@ def _check_function(function: object) -> None:
             f"svc.tool({function.name}.function, ...)."
         )
     if isinstance(function, type) or not callable(function):
-        what = (
-            f"the class {function.__name__}"
-            if isinstance(function, type)
-            else (f"of type {type(function).__name__}")
-        )
+        what = f"of type {type(function).__name__}"
+        if isinstance(function, type):
+            what = f"the class {function.__name__}"
         raise ToolSchemaError(
             f"A tool must be a function, and this is {what}; write a function that "
             "uses it."
@@ -230,7 +228,7 @@ def _check_function(function: object) -> None:
     source = inner(function)
     if inspect.isgeneratorfunction(source) or inspect.isasyncgenfunction(source):
         raise ToolSchemaError(
-            f"{source.__name__} yields its results, but a call has one answer; return "
+            f"{source.__name__} yields its results, but a call has one result; return "
             "a list."
         )
 
@@ -259,10 +257,10 @@ def _checked_flag(confirm: object) -> bool:
 
 
 def _checked_positive(
-    value: Any,  # noqa: ANN401 - what a user gave
+    value: Any,  # noqa: ANN401 - any value
     name: str,
     types: tuple[type, ...],
-) -> Any:  # noqa: ANN401 - what was given
+) -> Any:  # noqa: ANN401 - the same value
     if value is None:
         return None
     is_number = isinstance(value, types) and not isinstance(value, bool)

@@ -1,7 +1,4 @@
-"""A toolbox: the tools offered in one request.
-
-It cannot be changed, and no two tools have the same name.
-"""
+"""A toolbox: the tools of a request, each with its own name; it does not change."""
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,14 +18,14 @@ _QUIET = "opacity:.7;font-size:90%"
 
 
 class Toolbox:
-    """Python functions offered to the model.
+    """Functions that the model may call.
 
     Args:
         offers: Functions, tools made with `svc.tool`, and ready-made definitions
             (whose calls are not run, since they have no function).
 
     Raises:
-        ToolSchemaError: One cannot be described, or two have the same name.
+        ToolSchemaError: A tool cannot be described, or two have the same name.
 
     Example:
         >>> box = svc.Toolbox([weather, lookup])  # doctest: +SKIP
@@ -56,7 +53,7 @@ class Toolbox:
 
     @property
     def definitions(self) -> tuple[dict[str, Any], ...]:
-        """What is sent as `tools`, in order (doc: Tool definition); copies."""
+        """Copies of what is sent as `tools`, in order (doc: Tool definition)."""
         return tuple(copy.deepcopy(each.definition) for each in self)
 
     @property
@@ -66,21 +63,21 @@ class Toolbox:
 
     @property
     def n_tokens(self) -> int:
-        """Estimated tokens of the definitions, which every request pays."""
+        """Estimated tokens of the definitions in every request."""
         return estimate_prompt_tokens((), [each.definition for each in self])
 
     def tool(self, name: str) -> Tool:
         """Return the tool with a name.
 
         Raises:
-            ToolCallError: There is none; the message lists the tools.
+            ToolCallError: There is no such tool; the message lists the tools.
         """
         if name in self._tools:
             return self._tools[name]
         near = get_close_matches(name, self._tools, n=1)
         hint = f" Did you mean {near[0]}?" if near else ""
-        there = f"the tools are {', '.join(self._tools)}" if self._tools else "none is"
-        raise ToolCallError(f"There is no tool '{short(name)}'; {there}.{hint}")
+        known = f"the tools are {', '.join(self._tools)}" if self._tools else "none is"
+        raise ToolCallError(f"There is no tool '{short(name)}'; {known}.{hint}")
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
@@ -92,7 +89,7 @@ class Toolbox:
         return name in self._tools
 
     def __add__(self, other: object) -> "Toolbox":
-        """Offer the tools of both; a tool that is in both is offered once."""
+        """Return a toolbox with the tools of both; a tool in both is there once."""
         others = to_toolbox(other)
         mine = list(self)
         return Toolbox([*mine, *(each for each in others if each not in mine)])
@@ -101,7 +98,7 @@ class Toolbox:
         return f"Toolbox([{', '.join(self.names)}])"
 
     def _repr_html_(self) -> str:
-        """Draw the tools as a table."""
+        """Return the tools as an HTML table."""
         from svc_notebook.display.markup import to_text  # noqa: PLC0415 - where it is shown
 
         rows = "".join(
@@ -130,7 +127,7 @@ def to_toolbox(given: object) -> Toolbox:
             these, or None for an empty one.
 
     Raises:
-        ToolSchemaError: Something in it cannot be offered.
+        ToolSchemaError: A tool cannot be described.
     """
     if isinstance(given, Toolbox):
         return given

@@ -1,38 +1,42 @@
-"""Tools on a thread, so that a time limit and an interrupt act at once.
+"""Runs tools on threads, so that time limits and interrupts take effect at once.
 
-Python cannot end a thread: a plain function that was stopped keeps running on a
-daemon thread, which ends with the kernel.
+Python cannot stop a thread: a plain function that was stopped keeps running on a daemon
+thread, which ends with the kernel.
 """
 
 import asyncio
+import atexit
 import inspect
 import sys
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Any
+
+from svc_notebook.client.portal import Portal
 
 from .tool import Tool
 from .toolbox import Toolbox
 
-_LOOK_S = 0.5  # on some systems only a wait with an end lets an interrupt in
-_STOP_LOOK_S = 0.05
+_POLL_S = 0.5  # on some systems only a wait with a limit can be interrupted
+_STOP_POLL_S = 0.05
 _HERE = str(Path(__file__).parent)
 
 
 @dataclass(slots=True)
 class Work:
-    """A function that runs on a thread, and its outcome.
+    """A function on a thread, and its result.
 
     Attributes:
         run: The function.
         value: What it returned.
-        problem: What it raised; None if nothing.
-        has_ended: Set when it is over.
+        problem: What it raised; None without an error.
+        has_ended: Set when it has ended.
+        thread: Where it runs.
     """
 
     run: Callable[[], Any]
@@ -41,43 +45,28 @@ class Work:
     has_ended: Event = field(default_factory=Event)
     thread: Thread | None = None
 
-    @classmethod
-    def start(cls, run: Callable[[], Any], *, name: str) -> "Work":
-        """Start a function on a thread with that name.
+    def start(self, *, name: str) -> None:
+        """Start it on a thread with this name.
 
         Raises:
-            RuntimeError: There can be no more threads.
-        """
-        work = cls(run)
-        work.begin(name=name)
-        return work
-
-    def begin(self, *, name: str) -> None:
-        """Start, on a thread with that name.
-
-        Raises:
-            RuntimeError: There can be no more threads.
+            RuntimeError: There are too many threads, or Python is ending.
         """
         run = copy_context().run
         self.thread = Thread(target=run, args=(self._do,), name=name, daemon=True)
         self.thread.start()
 
     def wait(self, limit_s: float | None) -> bool:
-        """Wait until it ends or the limit has passed; True if it ended.
-
-        Raises:
-            KeyboardInterrupt: The user stopped the waiting.
-        """
+        """Wait until it ends, at most this long; return whether it has ended."""
         end = None if limit_s is None else monotonic() + limit_s
         while not self.has_ended.is_set():
-            left_s = _LOOK_S if end is None else min(end - monotonic(), _LOOK_S)
+            left_s = _POLL_S if end is None else min(end - monotonic(), _POLL_S)
             if left_s <= 0:
                 return False
             self.has_ended.wait(left_s)
         return True
 
     def where(self) -> str:
-        """Return the current stack as in a traceback; empty if it has ended."""
+        """Return its current stack as a traceback shows it; empty if it has ended."""
         thread = self.thread
         if thread is None or thread.ident is None:
             return ""
@@ -93,14 +82,14 @@ class Work:
     def _do(self) -> None:
         try:
             self.value = self.run()
-        except BaseException as problem:  # noqa: BLE001 - given to the caller
+        except BaseException as problem:  # noqa: BLE001 - raised in the caller
             self.problem = problem
         finally:
             self.has_ended.set()
 
 
 def traceback_of(problem: BaseException) -> str:
-    """Write a traceback that begins where the user's own code does."""
+    """Return the traceback of an error, from the user's code on."""
     trace = problem.__traceback__
     while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
@@ -114,12 +103,36 @@ def _is_ours(filename: str) -> bool:
     return str(Path(filename).parent) == _HERE
 
 
+class _ToolLoop:
+    """The event loop of async tools, on its own thread; one per process."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._portal: Portal | None = None
+        atexit.register(self.close)
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - a tool's
+        with self._lock:
+            if self._portal is None or not self._portal.is_open:
+                self._portal = Portal()
+            portal = self._portal
+        return portal.run(work)
+
+    def close(self) -> None:
+        if self._portal is not None:
+            self._portal.close()
+
+
+run_coroutine = _ToolLoop().run
+"""Runs a coroutine on the tools' event loop, and waits for its result."""
+
+
 def stoppable(toolbox: Toolbox, check_stop: Callable[[], None]) -> Toolbox:
-    """Return the same tools, each of which can be stopped from another thread.
+    """Return the same tools, made so that another thread can stop them.
 
     Args:
-        toolbox: What is offered.
-        check_stop: Raises a KeyboardInterrupt to stop them; called often.
+        toolbox: The tools.
+        check_stop: Called often while a tool runs; raises a KeyboardInterrupt to stop.
     """
     return Toolbox([_stoppable(tool, check_stop) for tool in toolbox])
 
@@ -130,8 +143,9 @@ def _stoppable(tool: Tool, check_stop: Callable[[], None]) -> Tool:
         return tool
 
     def call(**arguments: Any) -> object:  # noqa: ANN401 - the tool's own
-        work = Work.start(lambda: function(**arguments), name=f"tool {tool.name}")
-        while not work.wait(_STOP_LOOK_S):
+        work = Work(lambda: function(**arguments))
+        work.start(name=f"tool {tool.name}")
+        while not work.wait(_STOP_POLL_S):
             check_stop()
         if work.problem is not None:
             raise work.problem
@@ -146,7 +160,7 @@ async def _awaited(returned: Awaitable[Any], check_stop: Callable[[], None]) -> 
     task = asyncio.ensure_future(returned)
     try:
         while not task.done():
-            await asyncio.wait({task}, timeout=_STOP_LOOK_S)
+            await asyncio.wait({task}, timeout=_STOP_POLL_S)
             check_stop()
     finally:
         task.cancel()

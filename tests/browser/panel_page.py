@@ -1,7 +1,6 @@
-"""The panel's browser side on a page of its own, with a model that a test plays.
+"""The panel's browser side on a page without Jupyter, with the kernel's part played.
 
-What it is not: no Jupyter and no kernel; what the kernel would say, a test says. It is
-quick, so that what needs no notebook is tried here.
+A test says what the kernel would say, which is quicker than a notebook.
 """
 
 import json
@@ -98,7 +97,7 @@ def field(name: str, kind: str = "number", **more: object) -> dict[str, Any]:
 
 
 def view(turns: Sequence[dict[str, Any]] = (), **more: object) -> dict[str, Any]:
-    """Describe a panel with nothing under way."""
+    """Describe an idle panel."""
     models = ["svc-v2-8b-instruct", "svc-v2-70b-instruct"]
     return {
         "name": "plan",
@@ -130,7 +129,7 @@ def view(turns: Sequence[dict[str, Any]] = (), **more: object) -> dict[str, Any]
 
 
 def live(*texts: str, turn: str = "new", **more: object) -> dict[str, Any]:
-    """Describe a reply that is under way; the texts are finished blocks."""
+    """Describe a live reply; the texts are finished blocks."""
     choices = [{"html": to_html(text), "tail": ""} for text in texts]
     begun = {
         "turn": turn,

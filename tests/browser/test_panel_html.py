@@ -63,9 +63,7 @@ def test_a_link_to_elsewhere_is_text(page: Page, href: str) -> None:
     ("href", "target"),
     [("https://example.org/a?b#c", "_blank"), ("mailto:a@b.c", "_blank"), ("#a", None)],
 )
-def test_a_link_tells_nobody_where_it_was(
-    page: Page, href: str, target: str | None
-) -> None:
+def test_a_link_sends_no_referrer(page: Page, href: str, target: str | None) -> None:
     """It opens beside the notebook, which the other page neither knows nor reaches."""
     panel = shown(page, f'<p><a href="{href}" target="_top" ping="/x">words</a></p>')
 

@@ -94,7 +94,7 @@ def test_an_edited_prompt_of_a_turn_that_went_is_a_draft(page: Page) -> None:
 
 
 def test_nothing_is_sent_that_cannot_be_answered(page: Page) -> None:
-    """Blanks, a prompt while another is under way, and buttons that are greyed out."""
+    """Blanks, a prompt during a reply, and buttons that are greyed out."""
     panel = PanelPage(page, view([turn(1)]))
     panel.composer.fill(" \n ")
     panel.composer.press("Enter")
@@ -120,7 +120,7 @@ def test_consent_is_asked_for_aloud_and_can_be_for_always(page: Page) -> None:
 
 
 def test_only_what_may_be_picked_can_be_picked(page: Page) -> None:
-    """While a reply is under way the choices of others stand without a button."""
+    """During a reply the choices of other turns have no button."""
     panel = PanelPage(page, view([turn(1, "One.", "Two.", picked=0, can=["edit"])]))
 
     expect(panel.button("Picked")).to_be_visible()
@@ -128,7 +128,7 @@ def test_only_what_may_be_picked_can_be_picked(page: Page) -> None:
 
 
 def test_a_setting_that_is_emptied_is_unset(page: Page) -> None:
-    """What is no number is sent as such, for the kernel to refuse."""
+    """A text in a number field is sent as it is, and the kernel refuses it."""
     panel = PanelPage(page, view(settings={"model": "m", "temperature": 1}))
     panel.root.get_by_text("Settings").click()
     temperature = panel.root.get_by_label("temperature")
@@ -154,7 +154,7 @@ def test_a_draft_is_seen_in_every_view_as_it_is_typed(page: Page) -> None:
 
 
 def test_nothing_moves_under_a_selection(page: Page) -> None:
-    """Text that grows does not scroll away what somebody is selecting."""
+    """Text that grows does not scroll while the user selects something."""
     panel = PanelPage(page, view())
     panel.begin("\n\n".join(f"Paragraph {n}." for n in range(60)))
     top = "(log) => log.scrollTop"

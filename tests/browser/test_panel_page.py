@@ -420,7 +420,7 @@ def test_a_refused_setting_is_said_at_its_field(page: Page) -> None:
 
 
 def test_the_list_of_models_comes_back(page: Page) -> None:
-    """After a name was typed, or not: what the kernel told is chosen in it."""
+    """After a name was typed, or not, the list shows the kernel's value."""
     panel = PanelPage(page, view())
     panel.root.get_by_text("Settings").click()
     model = panel.root.get_by_label("model")
@@ -493,7 +493,7 @@ def test_an_edited_prompt_with_an_answer_does_not_come_back(page: Page) -> None:
 
 
 def test_an_edit_of_a_turn_that_is_deleted_becomes_the_draft(page: Page) -> None:
-    """A cell may delete a turn while somebody edits it; while busy nothing is sent."""
+    """A cell may delete a turn that the user edits; during a reply nothing is sent."""
     panel = PanelPage(page, view([turn(1), turn(2)]))
     panel.composer.press("ArrowUp")
     edited = panel.root.get_by_role("textbox", name="Edit the prompt")
@@ -519,7 +519,7 @@ def test_a_question_is_waited_for(page: Page) -> None:
 
 
 def test_two_views_of_one_panel_agree(page: Page) -> None:
-    """Draft, transcript and a reply under way are the same; each closes alone."""
+    """Draft, transcript and live reply are the same; each view closes alone."""
     panel = PanelPage(page, view([turn(1)]))
     panel.begin("So far.")
     panel.tell(t="delta", choice=0, html="<p>More.</p>", tail="<p>ta</p>")
@@ -539,7 +539,7 @@ def test_two_views_of_one_panel_agree(page: Page) -> None:
 
 
 def test_a_reply_under_way_is_drawn_from_the_picture(page: Page) -> None:
-    """After a reload it stands where it was, and grows on."""
+    """After a reload it is in its place, and keeps growing."""
     panel = PanelPage(page, view(state="busy", can=["stop"], live=live("So far.")))
     panel.tell(t="delta", choice=0, html="<p>More.</p>", tail="<p>ta</p>")
 

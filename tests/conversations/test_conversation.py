@@ -38,7 +38,7 @@ def emulator() -> Iterator[Emulator]:
 def plan(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[svc.Conversation]:
-    """A conversation of a session of its own."""
+    """A conversation in a new session."""
     monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
     monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
     monkeypatch.setenv("SVC_LEDGER", ":memory:")
@@ -126,7 +126,7 @@ def test_after_an_undone_reset_turns_go_on_as_before(plan: svc.Conversation) -> 
 
 
 def test_an_answer_that_comes_after_a_reset_is_no_turn(plan: svc.Conversation) -> None:
-    """Whoever forgets all turns does not meet one of them again."""
+    """After a reset a late answer does not bring its turn back."""
     step = plan.next_turn("First")
     late = svc.complete("First")
     plan.reset()
@@ -137,7 +137,7 @@ def test_an_answer_that_comes_after_a_reset_is_no_turn(plan: svc.Conversation) -
 
 
 def test_undo_leaves_the_system_message(plan: svc.Conversation) -> None:
-    """What was said about behaviour since is no turn."""
+    """A system message is not a turn, so undo keeps the newest one."""
     plan.ask("First")
     plan.system = "Be brief"
 
@@ -146,10 +146,10 @@ def test_undo_leaves_the_system_message(plan: svc.Conversation) -> None:
     assert (plan.system, plan.turns) == ("Be brief", ())
 
 
-def test_whoever_listens_is_told_of_every_change(plan: svc.Conversation) -> None:
-    """Answers, changes, the system message and undo are told, until it is ended."""
-    told: list[int] = []
-    stop = plan.on_change(lambda: told.append(len(plan.turns)))
+def test_a_listener_is_called_after_every_change(plan: svc.Conversation) -> None:
+    """Answers, changes, the system message and undo, until listening is stopped."""
+    n_turns: list[int] = []
+    stop = plan.on_change(lambda: n_turns.append(len(plan.turns)))
 
     plan.ask("First")
     plan.system = "Be brief"
@@ -159,26 +159,26 @@ def test_whoever_listens_is_told_of_every_change(plan: svc.Conversation) -> None
     stop()
     plan.ask("Second")
 
-    assert told == [1, 1, 1, 0, 1]
+    assert n_turns == [1, 1, 1, 0, 1]
 
 
 def test_a_listener_that_fails_is_kept_apart(
     plan: svc.Conversation, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The asker gets the reply, the log what went wrong, the others are told."""
-    told: list[str] = []
+    """The reply is returned, the error is logged, other listeners are called."""
+    called: list[str] = []
     plan.on_change(lambda: 1 / 0)
-    plan.on_change(lambda: told.append("told"))
+    plan.on_change(lambda: called.append("called"))
 
     with caplog.at_level(logging.ERROR):
         plan.ask("First")
 
-    assert told == ["told"]
+    assert called == ["called"]
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_a_change_from_another_thread_is_told_there(plan: svc.Conversation) -> None:
-    """Threads that ask at the same time lose no answer."""
+def test_threads_can_ask_at_the_same_time(plan: svc.Conversation) -> None:
+    """No answer of several threads is lost."""
     threads = [Thread(target=plan.ask, args=(f"Ask {n}",)) for n in range(4)]
     for thread in threads:
         thread.start()
@@ -190,7 +190,7 @@ def test_a_change_from_another_thread_is_told_there(plan: svc.Conversation) -> N
 
 
 def test_a_failure_changes_nothing(plan: svc.Conversation) -> None:
-    """A refused request is no turn and no step to undo."""
+    """A refused request adds neither a turn nor a step to undo."""
     with pytest.raises(svc.BadRequestError):
         plan.ask("Fail")
 
@@ -278,7 +278,7 @@ def test_as_json_it_is_whole(plan: svc.Conversation) -> None:
 
 
 def test_shown_it_is_the_static_transcript(plan: svc.Conversation) -> None:
-    """What a user typed is escaped, and the footer stands below the reply."""
+    """What a user typed is escaped, and the footer is below the reply."""
     plan.ask("Count <b>")
 
     bundle = plan._repr_mimebundle_()

@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 
 from svc_notebook.conversations.history import (
     History,
-    SharedHistory,
     Turn,
+    UndoableHistory,
     Version,
-    place_of,
-    said_of,
 )
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.message import Message, assistant, user
@@ -30,18 +28,18 @@ def three_turns() -> History:
     """Return a history of the turns a, b and c."""
     history = History()
     for name in "abc":
-        history = history.answered(name, answer(name + "1", name))
+        history = history.with_answer(name, answer(name + "1", name))
     return history
 
 
 def test_a_new_turn_comes_last() -> None:
-    """Turns stand in the order in which they were asked."""
+    """Turns are in the order in which they were asked."""
     assert [turn.turn_id for turn in three_turns().turns] == ["a", "b", "c"]
 
 
 def test_asking_again_keeps_the_place_and_the_old_version() -> None:
     """A turn asked again keeps its place; its answer is a version more."""
-    history = three_turns().answered("b", answer("b2", "b!"))
+    history = three_turns().with_answer("b", answer("b2", "b!"))
 
     turn = history.turns[1]
     assert [turn.turn_id for turn in history.turns] == ["a", "b", "c"]
@@ -60,7 +58,7 @@ def test_a_turn_builds_on_what_came_before_it() -> None:
 
 def test_choosing_an_older_version_makes_later_turns_stale() -> None:
     """The version chosen feeds later turns, which were answered without it."""
-    history = three_turns().answered("b", answer("b2", "b")).choosing(2, 1)
+    history = three_turns().with_answer("b", answer("b2", "b")).with_chosen(2, 1)
 
     assert history.turns[1].version == answer("b1", "b")
     assert history.turns[2].is_stale
@@ -78,8 +76,8 @@ def test_turns_can_be_pinned_and_hidden() -> None:
 @pytest.mark.parametrize(("turn", "version"), [(0, 1), (4, 1), (1, 2), (1, 0), (-1, 1)])
 def test_there_is_no_other_turn_or_version(turn: int, version: int) -> None:
     """A turn or version that is not there is refused."""
-    with pytest.raises(IndexError):
-        three_turns().choosing(turn, version)
+    with pytest.raises(ParameterError):
+        three_turns().with_chosen(turn, version)
 
 
 def version(name: str, *, n_choices: int = 1, has_tools: bool = False) -> Version:
@@ -101,7 +99,7 @@ def version(name: str, *, n_choices: int = 1, has_tools: bool = False) -> Versio
 
 @dataclass
 class Names:
-    """Gives each answer a name of its own."""
+    """Gives each answer another name."""
 
     n: int = 0
 
@@ -111,7 +109,7 @@ class Names:
         return f"e{self.n}"
 
 
-def changed(  # noqa: PLR0911 - a line a kind of step
+def changed(  # noqa: PLR0911 - one line per kind of step
     history: History, step: tuple[Any, ...], names: Names
 ) -> History:
     """Do one thing to a history; what cannot be done is left."""
@@ -120,10 +118,10 @@ def changed(  # noqa: PLR0911 - a line a kind of step
     turn = history.turns[place % n_turns] if n_turns else None
     answer = version(names.next(), n_choices=number, has_tools=has_tools)
     if kind == "say" or turn is None:
-        return history.answered(answer.exchange_id, answer)
+        return history.with_answer(answer.exchange_id, answer)
     match kind:
         case "again":
-            return history.answered(turn.turn_id, answer)
+            return history.with_answer(turn.turn_id, answer)
         case "grow":
             old = turn.version
             reply = assistant(f"{old.text}+")
@@ -134,14 +132,14 @@ def changed(  # noqa: PLR0911 - a line a kind of step
                 choices=old.choices,
                 picked=old.picked,
             )
-            return history.replacing(turn.turn_id, turn.chosen, grown)
+            return history.with_version(turn.turn_id, turn.chosen, grown)
         case "choose":
-            return history.choosing(turn.turn_id, 1 + number % len(turn.versions))
+            return history.with_chosen(turn.turn_id, 1 + number % len(turn.versions))
         case "pick" if turn.version.choices:
             choice = 1 + number % len(turn.version.choices)
-            return history.picking(turn.turn_id, choice)
+            return history.with_picked(turn.turn_id, choice)
         case "delete":
-            return history.deleting(turn.turn_id)
+            return history.without(turn.turn_id)
         case "pin" | "hide":
             flags = {"pin": kind == "pin", "hide": kind == "hide"}
             return history.toggled(turn.turn_id, **flags)
@@ -172,8 +170,8 @@ def check_sendable(history: History) -> None:
         assert calls == results
 
 
-def told(turn: Turn) -> list[set[str]]:
-    """Return what was said in each version of a turn."""
+def texts_of(turn: Turn) -> list[set[str]]:
+    """Return the texts of each version of a turn."""
     return [
         {each.content or "" for each in (v.prompt, *v.replies, *v.choices)}
         for v in turn.versions
@@ -198,7 +196,7 @@ def test_no_version_and_no_choice_is_lost(steps: list[tuple[Any, ...]]) -> None:
     for step in steps:
         before, history = history, changed(history, step, names)
         for old in before.turns:
-            place = history.place_of(old.turn_id)
+            place = history.find(old.turn_id)
             if place is None:
                 assert step[0] == "delete"
                 continue
@@ -228,16 +226,16 @@ def test_only_what_comes_after_a_change_is_stale(steps: list[tuple[Any, ...]]) -
 @given(STEPS)
 def test_every_step_can_be_undone(steps: list[tuple[Any, ...]]) -> None:
     """Undone one by one, a history is each of what it was, down to the first."""
-    holding, names = SharedHistory("plan", "Be brief"), Names()
-    seen = [holding.state]
+    shared, names = UndoableHistory("plan", "Be brief"), Names()
+    seen = [shared.state]
     for step in steps:
-        holding.change(partial(changed, step=step, names=names))
-        if holding.state != seen[-1]:
-            seen.append(holding.state)
+        shared.change(partial(changed, step=step, names=names))
+        if shared.state != seen[-1]:
+            seen.append(shared.state)
 
-    undone = [holding.state]
-    while holding.undo():
-        undone.append(holding.state)
+    undone = [shared.state]
+    while shared.undo():
+        undone.append(shared.state)
 
     assert undone == list(reversed(seen))
 
@@ -245,21 +243,21 @@ def test_every_step_can_be_undone(steps: list[tuple[Any, ...]]) -> None:
 def test_an_edited_turn_shows_the_prompt_of_its_version() -> None:
     """Versions of different prompts each bring their own prompt along."""
     first, second = version("a"), version("b")
-    history = History().answered("t", first).answered("t", second)
+    history = History().with_answer("t", first).with_answer("t", second)
 
-    got = history.choosing("t", 1)
+    got = history.with_chosen("t", 1)
 
     assert history.turns[0].messages == (user("ask b"), assistant("b/0"))
     assert got.turns[0].messages == (user("ask a"), assistant("a/0"))
-    assert told(got.turns[0]) == [{"ask a", "a/0"}, {"ask b", "b/0"}]
+    assert texts_of(got.turns[0]) == [{"ask a", "a/0"}, {"ask b", "b/0"}]
 
 
 def test_every_choice_can_be_picked_later() -> None:
     """A pick changes what is sent, and the others can still be picked."""
-    history = History().answered("t", version("a", n_choices=3))
+    history = History().with_answer("t", version("a", n_choices=3))
 
-    third = history.picking("t", 3)
-    back = third.picking("t", 1)
+    third = history.with_picked("t", 3)
+    back = third.with_picked("t", 1)
 
     assert third.turns[0].messages[-1] == assistant("a/2")
     assert back == history
@@ -267,9 +265,9 @@ def test_every_choice_can_be_picked_later() -> None:
 
 def test_deleting_makes_later_turns_stale() -> None:
     """A turn that was answered with another before it says so when that is gone."""
-    history = History().answered("a", version("a")).answered("b", version("b"))
+    history = History().with_answer("a", version("a")).with_answer("b", version("b"))
 
-    [left] = history.deleting("a").turns
+    [left] = history.without("a").turns
 
     assert (left.turn_id, left.is_stale) == ("b", True)
 
@@ -277,10 +275,10 @@ def test_deleting_makes_later_turns_stale() -> None:
 @pytest.mark.parametrize("turn", ["x", 0, 2])
 def test_what_is_not_there_cannot_be_changed(turn: int | str) -> None:
     """A turn that is not there is refused, by number and by id."""
-    history = History().answered("a", version("a"))
+    history = History().with_answer("a", version("a"))
 
-    with pytest.raises(IndexError):
-        history.deleting(turn)
+    with pytest.raises(ParameterError):
+        history.without(turn)
 
 
 LIST = "`%svc history plan` lists them with their versions."
@@ -297,16 +295,17 @@ def _version(*choices: str) -> Version:
 
 
 HISTORY = History(
+    name="plan",
     turns=(
         Turn(turn_id="a", versions=(_version("one"), _version("two"))),
         Turn(turn_id="b", versions=(_version("A", "B", "C"),)),
-    )
+    ),
 )
-ONE = History(turns=HISTORY.turns[:1])
+ONE = History(name="plan", turns=HISTORY.turns[:1])
 
 
 def _said(history: History, how: str, *numbers: object) -> str:
-    with pytest.raises(ParameterError) as caught, said_of("plan"):
+    with pytest.raises(ParameterError) as caught:
         getattr(history, how)(*numbers)
     assert caught.value.param == "turn"
     return str(caught.value)
@@ -319,21 +318,25 @@ def _said(history: History, how: str, *numbers: object) -> str:
         ("turn", (0,), "The conversation 'plan' has 2 turns and no turn 0; "),
         ("turn", ("zz",), "The conversation 'plan' has 2 turns and no turn 'zz'; "),
         ("turn", (1.5,), "The conversation 'plan' has 2 turns and no turn 1.5; "),
-        ("choosing", (9, 1), "The conversation 'plan' has 2 turns and no turn 9; "),
-        ("choosing", (1, 9), "Turn 1 of 'plan' has 2 versions and no version 9; "),
-        ("choosing", ("a", 9), "Turn 1 of 'plan' has 2 versions and no version 9; "),
-        ("choosing", (2, 2), "Turn 2 of 'plan' has 1 version and no version 2; "),
-        ("choosing", (1, "2"), "Turn 1 of 'plan' has 2 versions and no version '2'; "),
-        ("picking", (2, 4), "Turn 2 of 'plan' has 3 choices and no choice 4; "),
-        ("picking", (1, 2), "Turn 1 of 'plan' has 1 choice and no choice 2; "),
-        ("deleting", (3,), "The conversation 'plan' has 2 turns and no turn 3; "),
+        ("with_chosen", (9, 1), "The conversation 'plan' has 2 turns and no turn 9; "),
+        ("with_chosen", (1, 9), "Turn 1 of 'plan' has 2 versions and no version 9; "),
+        ("with_chosen", ("a", 9), "Turn 1 of 'plan' has 2 versions and no version 9; "),
+        ("with_chosen", (2, 2), "Turn 2 of 'plan' has 1 version and no version 2; "),
+        (
+            "with_chosen",
+            (1, "2"),
+            "Turn 1 of 'plan' has 2 versions and no version '2'; ",
+        ),
+        ("with_picked", (2, 4), "Turn 2 of 'plan' has 3 choices and no choice 4; "),
+        ("with_picked", (1, 2), "Turn 1 of 'plan' has 1 choice and no choice 2; "),
+        ("without", (3,), "The conversation 'plan' has 2 turns and no turn 3; "),
         ("toggled", (3,), "The conversation 'plan' has 2 turns and no turn 3; "),
     ],
 )
 def test_what_is_not_there_is_named_with_how_many_there_are(
     how: str, numbers: tuple[object, ...], said: str
 ) -> None:
-    """Turn, version and choice are told apart."""
+    """The message says whether a turn, a version or a choice is missing."""
     assert _said(HISTORY, how, *numbers) == said + LIST
 
 
@@ -344,16 +347,11 @@ def test_one_turn_is_no_turns() -> None:
 
 def test_a_conversation_without_turns_has_nothing_to_list() -> None:
     """It says so, and no more."""
-    said = _said(History(), "turn", 1)
+    said = _said(History(name="plan"), "turn", 1)
 
     assert said == "The conversation 'plan' has no turns yet."
 
 
 def test_the_only_choice_can_be_picked() -> None:
     """A reply that came alone is choice 1 of 1: nothing changes."""
-    assert HISTORY.picking(1, 1) == HISTORY
-
-
-def test_a_place_counts_from_nought() -> None:
-    """A number from 1 becomes an index."""
-    assert [place_of(n, 3, "turn") for n in (1, 2, 3)] == [0, 1, 2]
+    assert HISTORY.with_picked(1, 1) == HISTORY

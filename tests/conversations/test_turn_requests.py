@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from svc_notebook.conversations.history import History, Turn, Version
 from svc_notebook.conversations.turn_requests import (
     TurnSettings,
-    answered,
+    add_answer,
     fit,
     request_continuation,
 )
@@ -57,12 +57,12 @@ def history_of(*exchanges: Exchange) -> History:
     """Return what exchanges make of an empty history."""
     history = History()
     for each in exchanges:
-        history = answered(history, each, each.origin)
+        history = add_answer(history, each, each.origin)
     return history
 
 
 def test_the_newest_user_message_is_the_prompt() -> None:
-    """What stands before it belongs to other turns."""
+    """The messages before it belong to other turns."""
     messages = (system("brief"), user("one"), assistant("1"), user("two"))
 
     [turn] = history_of(exchange("e", messages, said("2"))).turns
@@ -140,10 +140,10 @@ def test_a_continuation_keeps_tool_rounds_and_other_choices() -> None:
     """Only the text that was picked grows."""
     request = (user("ask"), CALLING, RESULT)
     cut = exchange("a", request, said("one", "length"), said("uno", "length"))
-    picked = history_of(cut).picking(1, 2)
+    picked = history_of(cut).with_picked(1, 2)
     more = continued(picked, said(" due"))
 
-    [turn] = answered(picked, more, more.origin).turns
+    [turn] = add_answer(picked, more, more.origin).turns
 
     assert turn.messages == (user("ask"), CALLING, RESULT, assistant("uno due"))
     assert turn.version.choices == (assistant("one"), assistant("uno due"))

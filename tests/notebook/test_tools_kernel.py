@@ -1,6 +1,5 @@
 """`%%svc --tools` in a real kernel: live, asked for consent, interrupted, settled."""
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -150,19 +149,15 @@ def test_an_unwatched_cell_denies_and_says_so(tools: Kernel) -> None:
 def test_an_interrupt_in_a_tool_ends_the_cell(tools: Kernel) -> None:
     """The tool is left behind at once; the conversation can go on."""
     ran = Ran()
-    cell = tools.begin("%%svc -c plan --tools sleep -o answer\nUse sleep for 30")
-    tools.read(cell, ran, until="running sleep")
+    cell = tools.begin("%%svc -c plan --tools sleep -o answer\nUse sleep for 999")
+    tools.read(cell, ran, until="asleep")
     tools.manager.interrupt_kernel()
-    begun = time.monotonic()
-    tools.read(cell, ran)
-    took_s = time.monotonic() - begun
+    tools.read(cell, ran)  # fails if the cell waits for the tool
     after = tools.run("%%svc -c plan\nNever mind")
 
     assert ran.status == "error"
-    assert took_s < 3
     assert ran.all("error")[0]["traceback"][0].startswith("(interrupted")
     assert "[interrupted]" in ran.shown
-    assert "asleep" in ran.shown
     assert ran.all("clear_output") == []
     assert "The user interrupted this call" in ran.shown
     assert after.status == "ok"

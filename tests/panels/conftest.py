@@ -1,7 +1,7 @@
 """A panel whose messages are recorded, as a page would get them."""
 
-import time
 from collections.abc import Callable, Iterator
+from threading import Condition
 from typing import Any
 
 import comm
@@ -19,18 +19,19 @@ TIMEOUT_S = 20.0
 class PageComm(BaseComm):
     """A comm whose other end is this test."""
 
-    made: "list[PageComm]" = []  # noqa: RUF012 - emptied by the fixture
+    news = Condition()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - BaseComm's
         self.published: list[dict[str, Any]] = []
         super().__init__(*args, **kwargs)
-        PageComm.made.append(self)
 
     def publish_msg(  # type: ignore[override]  # the rest is not looked at
         self, msg_type: str, data: object = None, **_: object
     ) -> None:
         """Take what the kernel says."""
-        self.published.append({"type": msg_type, **_mapping(data)})
+        with PageComm.news:
+            self.published.append({"type": msg_type, **_mapping(data)})
+            PageComm.news.notify_all()
 
 
 def _mapping(value: object) -> dict[str, Any]:
@@ -95,11 +96,10 @@ class Page:
         return [each for each in self.heard if each["t"] == kind]
 
     def wait(self, is_there: Callable[[], object]) -> None:
-        """Wait for something that another thread brings about."""
-        until_s = time.monotonic() + TIMEOUT_S
-        while not is_there():
-            assert time.monotonic() < until_s, (self.view, self.heard)
-            time.sleep(0.01)
+        """Wait until what the panels have published makes this true."""
+        with PageComm.news:
+            found = PageComm.news.wait_for(is_there, TIMEOUT_S)
+        assert found, (self.view, self.heard)
 
     def wait_idle(self) -> None:
         """Wait until a reply has ended."""
@@ -143,4 +143,3 @@ def open_page(
         yield open_one
         for page in opened:
             page.panel.close()
-    PageComm.made.clear()

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
 
 import svc_notebook as svc
 from svc_notebook.conversations.turn_requests import GO_ON
@@ -66,7 +68,7 @@ def test_messages_and_pictures_are_numbered(open_page: OpenPage) -> None:
 
 
 def test_while_it_comes_the_picture_holds_what_has_come(open_page: OpenPage) -> None:
-    """Who reloads the page gets the reply so far, and nothing twice."""
+    """A page that is reloaded gets the reply so far, and nothing twice."""
     page = open_page()
     page.say("send", text="slow")
     page.wait(lambda: len(page.all("delta")) > 2)
@@ -104,7 +106,7 @@ def test_stop_closes_the_connection_and_keeps_the_text(
 def test_a_cut_reply_is_continued_in_place(
     open_page: OpenPage, emulator: Emulator
 ) -> None:
-    """The live text begins with what stood there; the joined one is one version."""
+    """The live text begins with the cut reply; the joined text is one version."""
     page = open_page()
     turn = page.ask("Count")
 
@@ -241,7 +243,7 @@ def test_what_is_refused_is_said(open_page: OpenPage) -> None:
 def test_without_a_key_the_panel_says_so(
     open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What stands in the way of asking is a notice, and nothing hangs."""
+    """A missing key is a notice, and nothing hangs."""
     page = open_page()
     monkeypatch.delenv("SVC_API_KEY")
 
@@ -273,7 +275,7 @@ def test_one_reply_at_a_time(open_page: OpenPage, emulator: Emulator) -> None:
     assert len(emulator.requests) <= 1
 
 
-def test_other_doors_are_seen_at_once(open_page: OpenPage) -> None:
+def test_other_origins_are_seen_at_once(open_page: OpenPage) -> None:
     """Python's ask shows in two panels, and theirs in Python."""
     one, other = open_page(), open_page()
 
@@ -287,7 +289,7 @@ def test_other_doors_are_seen_at_once(open_page: OpenPage) -> None:
 
 
 def test_two_panels_and_python_ask_at_the_same_time(open_page: OpenPage) -> None:
-    """Every answer is a turn, wherever it was asked, and nobody waits for ever."""
+    """Every answer is a turn, wherever it was asked."""
     one, other = open_page(), open_page()
 
     for n in range(4):
@@ -302,7 +304,7 @@ def test_two_panels_and_python_ask_at_the_same_time(open_page: OpenPage) -> None
     assert other.view["turns"] == one.view["turns"]
 
 
-def test_what_others_say_shows_beside_the_reply_under_way(open_page: OpenPage) -> None:
+def test_turns_of_others_show_beside_the_live_reply(open_page: OpenPage) -> None:
     """A turn that Python adds meanwhile is there, and the reply goes on."""
     page = open_page()
     page.say("send", text="slow")
@@ -404,7 +406,7 @@ def test_a_broken_message_is_answered_in_words(open_page: OpenPage) -> None:
 
 
 def test_exchanges_are_marked_as_the_panels(open_page: OpenPage) -> None:
-    """The ledger knows the door and the conversation."""
+    """The ledger knows the origin and the conversation."""
     page = open_page()
     page.ask("Hello")
 
@@ -430,3 +432,55 @@ def test_wrong_arguments_open_no_panel(open_page: OpenPage) -> None:
         open_page("a b")
     with pytest.raises(svc.ParameterError, match="0 to 2"):
         open_page(temperature=5)
+
+
+def test_what_is_refused_is_a_problem_and_a_note_is_none(open_page: OpenPage) -> None:
+    """The picture says which; a new reply begins without either."""
+    page = open_page()
+    failed = page.do("send", text="Fail")
+    assert (failed["is_problem"], "No way." in failed["notice"]) == (True, True)
+    page.say("set", name="temperature", value=9)
+    assert (page.view["is_problem"], "9" in page.view["notice"]) == (True, True)
+
+    page.ask("Hello")
+
+    assert (page.view["is_problem"], page.view["notice"]) == (False, "")
+
+
+def test_a_refusal_during_a_reply_goes_with_it(open_page: OpenPage) -> None:
+    """The refusal of a second prompt disappears when the reply has ended."""
+    page = open_page()
+    page.say("send", text="Be slow")
+    page.say("send", text="And this")
+    assert (page.view["is_problem"], "being written" in page.view["notice"]) == (
+        True,
+        True,
+    )
+    page.say("stop")
+    page.wait_idle()
+
+    assert (page.view["is_problem"], page.view["notice"]) == (False, "")
+
+
+@pytest.mark.parametrize("end", ["close", "freeze"])
+def test_a_panel_that_ended_shows_as_its_transcript(
+    open_page: OpenPage, end: str
+) -> None:
+    """There is nothing to chat with any longer; ending it again does nothing."""
+    page = open_page()
+    page.ask("Hello")
+    InteractiveShell.clear_instance()
+    formatter = InteractiveShell.instance().display_formatter
+    assert formatter is not None
+    try:
+        with capture_output():
+            getattr(page.panel, end)()
+            page.panel.close()
+        with capture_output() as captured:
+            formatter.format(page.panel)  # type: ignore[no-untyped-call]  # IPython's
+    finally:
+        InteractiveShell.clear_instance()
+
+    [shown] = captured.outputs
+    assert "Hello" in shown.data["text/plain"]
+    assert set(shown.data) == {"text/html", "text/plain"}

@@ -1,4 +1,4 @@
-"""The way to the browser on kernels that send its messages elsewhere."""
+"""The messages of a panel: their route to the browser, their number and size."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,9 +7,13 @@ import comm
 import pytest
 import traitlets
 from comm.base_comm import BaseComm
+from hypothesis import given
+from hypothesis import strategies as st
 from ipywidgets import Widget
 
+from svc_notebook.display.live import GAP_S
 from svc_notebook.panels.frontend import Comm
+from svc_notebook.panels.worker import ENVELOPE_BYTES, ReplyRenderer
 
 
 class ReroutingComm(BaseComm):
@@ -38,10 +42,10 @@ class Shown(Widget):  # type: ignore[misc]  # ipywidgets has no types
     view = traitlets.Dict().tag(sync=True)
 
 
-def outlet_on(
+def comm_of(
     kind: type[BaseComm], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Comm, Shown]:
-    """Return the outlet of a widget whose comm is of this kind."""
+    """Return a panel's comm, and its widget with a comm of this kind."""
     make: Callable[..., BaseComm] = kind
     monkeypatch.setattr(comm, "create_comm", make)
     widget = Shown()
@@ -50,34 +54,119 @@ def outlet_on(
 
 def test_the_front_ends_choice_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages go to the subshell that the front end names."""
-    outlet, widget = outlet_on(ReroutingComm, monkeypatch)
+    comm_, widget = comm_of(ReroutingComm, monkeypatch)
 
-    outlet.put({"a": 1})
+    comm_.put({"a": 1})
 
     found: Any = widget.comm
     route = found._reply_subshell_for  # noqa: SLF001 - the kernel's own call
     assert route({}, "chosen") == "chosen"
-    assert (outlet.is_lost, widget.view) == (False, {"a": 1, "nth": 1, "seq": 1})
+    assert (comm_.is_lost, widget.view) == (False, {"a": 1, "nth": 1, "seq": 1})
 
 
-def test_where_it_cannot_be_the_way_is_lost_until_something_is_heard(
+def test_if_the_choice_cannot_be_kept_the_comm_is_lost_until_it_hears(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Then the page has to say hello again; what is heard mends it."""
-    outlet, _ = outlet_on(FixedComm, monkeypatch)
+    """Then the page has to say hello again."""
+    comm_, _ = comm_of(FixedComm, monkeypatch)
 
-    before = outlet.is_lost
-    is_free = outlet.hear()
+    before = comm_.is_lost
+    is_free = comm_.hear()
 
-    assert (before, is_free, outlet.is_lost) == (True, False, False)
+    assert (before, is_free, comm_.is_lost) == (True, False, False)
 
 
-def test_a_closed_widget_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Saying something after the end is no error."""
-    outlet, widget = outlet_on(ReroutingComm, monkeypatch)
+def test_a_closed_widget_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sending something after the end does not fail."""
+    comm_, widget = comm_of(ReroutingComm, monkeypatch)
     widget.close()
 
-    outlet.send({"t": "ended"})
-    outlet.put({"a": 1})
+    comm_.send({"t": "ended"})
+    comm_.put({"a": 1})
 
     assert widget.view == {}
+
+
+TEXT = "# Head\n\nSome *text* here.\n\n- one\n- two\n\n```py\nx = 1\n```\n\nThe end"
+
+
+def played(
+    renderer: ReplyRenderer, pieces: list[tuple[int, str]], gap_s: float
+) -> list[str]:
+    """Feed pieces at a pace; return what a page shows for each choice."""
+    shown: dict[int, tuple[str, str]] = {}
+    now_s = 0.0
+    for at, (choice, text) in enumerate(pieces):
+        renderer.feed(choice, text)
+        now_s += gap_s
+        for message in renderer.take(now_s, is_last=at == len(pieces) - 1):
+            html, _ = shown.get(message["choice"], ("", ""))
+            shown[message["choice"]] = (html + message["html"], message["tail"])
+    return ["".join(shown[choice]) for choice in sorted(shown)]
+
+
+@given(st.lists(st.integers(1, 9), min_size=1), st.sampled_from([0.001, 0.02, 0.3]))
+def test_however_it_comes_the_page_shows_the_same(
+    sizes: list[int], gap_s: float
+) -> None:
+    """Blocks and tail together are what the picture holds, at any pace and cut."""
+    rest, pieces = TEXT, []
+    for size in sizes * 40:
+        if rest:
+            pieces.append((0, rest[:size]))
+            rest = rest[size:]
+    renderer = ReplyRenderer()
+
+    [shown] = played(renderer, [*pieces, (0, rest)], gap_s)
+
+    [drawn] = renderer.drawn
+    assert shown == drawn["html"] + drawn["tail"]
+    assert "<h1>Head</h1>" in shown
+    assert "The end" in shown
+
+
+def test_at_most_twenty_messages_a_second() -> None:
+    """However fast pieces come, messages of all choices together are bounded."""
+    renderer, n_messages, n_steps = ReplyRenderer(), 0, 4000
+
+    for step in range(n_steps):
+        renderer.feed(step % 3, "word ")
+        n_messages += len(renderer.take(step / 1000))
+
+    seconds_s = n_steps / 1000
+    assert n_messages <= seconds_s / GAP_S + 3
+
+
+def test_bytes_grow_with_the_reply() -> None:
+    """An 18 kB reply costs at most 20 times its bytes, the envelopes counted."""
+    line = "Some words that make a line of ordinary text, and a *few* more. "
+    reply = "".join(f"{line * 3}\n\n" for _ in range(95))
+    pieces = [reply[at : at + 5] for at in range(0, len(reply), 5)]
+    renderer, n_bytes = ReplyRenderer(), 0
+
+    for step, piece in enumerate(pieces):
+        renderer.feed(0, piece)
+        for message in renderer.take(step / 200, is_last=step == len(pieces) - 1):
+            n_bytes += ENVELOPE_BYTES + len(message["html"]) + len(message["tail"])
+
+    assert len(reply) > 18_000
+    assert n_bytes < 20 * len(reply)
+
+
+def test_a_continuation_begins_with_the_text_so_far() -> None:
+    """The text that a reply continues is drawn before the new pieces."""
+    renderer = ReplyRenderer("one, tw")
+    renderer.feed(0, "o")
+
+    [message] = renderer.take(0.0)
+
+    assert "one, two" in message["tail"]
+
+
+def test_choices_that_have_not_begun_are_empty() -> None:
+    """The picture has a place for each choice up to the last that came."""
+    renderer = ReplyRenderer()
+    renderer.feed(2, "third")
+    renderer.take(0.0)
+
+    assert [bool(each["tail"]) for each in renderer.drawn] == [False, False, True]

@@ -1,6 +1,5 @@
 """The panel in a real kernel, spoken to as a front end speaks to a widget."""
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +9,6 @@ from svc_notebook.emulator.server import Emulator
 from tests.notebook.conftest import TIMEOUT_S, Kernel
 
 PIECES = [f"word{n} " for n in range(60)]
-SOON_S = 0.5
 
 
 @pytest.fixture
@@ -76,9 +74,8 @@ class Page:
         found: str = reply["content"]["subshell_id"]
         return found
 
-    def wait(self, is_there: Callable[[], bool]) -> float:
-        """Read what is published until something is there; return the seconds."""
-        began_s = time.monotonic()
+    def wait(self, is_there: Callable[[], bool]) -> None:
+        """Read what is published until this is true."""
         while not is_there():
             message = self.kernel.client.get_iopub_msg(timeout=TIMEOUT_S)
             kind, content = message["msg_type"], message["content"]
@@ -86,7 +83,6 @@ class Page:
                 self._take(content["data"])
             elif kind not in {"status", "execute_input"}:
                 self.outputs.append((kind, content))
-        return time.monotonic() - began_s
 
     def _take(self, data: dict[str, Any]) -> None:
         if data["method"] == "custom":
@@ -95,7 +91,7 @@ class Page:
             self.view = data["state"]["view"]
 
     def has(self, kind: str) -> bool:
-        """Say whether a message of a kind was heard."""
+        """Return whether a message of a kind was heard."""
         return any(each["t"] == kind for each in self.heard)
 
 
@@ -103,23 +99,21 @@ class Page:
 def test_send_and_stop_answer_while_a_cell_runs(
     kernel: Kernel, emulator: Emulator, is_changed_by_a_cell: bool
 ) -> None:
-    """With subshells both act within half a second of a busy kernel."""
+    """With subshells both act although the cell has not ended."""
     page = Page(kernel)
     subshell = page.subshell()
     page.say({"t": "hello"}, subshell=subshell)
     page.wait(lambda: page.has("ack"))
     if is_changed_by_a_cell:
         kernel.run("p.conversation.system = 'Be brief'")
-    busy = kernel.begin("import time; time.sleep(5)")
+    busy = kernel.begin("import time; time.sleep(999)")
 
     page.say({"t": "send", "text": "Tell me"}, subshell=subshell)
-    until_text_s = page.wait(lambda: page.has("delta"))
+    page.wait(lambda: page.has("delta"))
     page.say({"t": "stop"}, subshell=subshell)
-    until_stopped_s = page.wait(lambda: page.has("ended"))
+    page.wait(lambda: page.has("ended"))
     page.wait(lambda: page.view["state"] == "idle")
 
-    assert until_text_s < SOON_S
-    assert until_stopped_s < SOON_S
     assert emulator.wait_idle()
     assert emulator.requests[-1].is_cut_by_client
     [turn] = page.view["turns"]
@@ -130,13 +124,13 @@ def test_send_and_stop_answer_while_a_cell_runs(
 
 
 def test_without_subshells_the_reply_goes_on_while_a_cell_runs(kernel: Kernel) -> None:
-    """A front end without subshells is told so; what was sent streams all the same."""
+    """A front end without subshells learns it; a reply that has begun still streams."""
     page = Page(kernel)
     page.say({"t": "hello"})
     page.wait(lambda: page.has("ack"))
     page.say({"t": "send", "text": "Tell me"})
     page.wait(lambda: page.has("delta"))
-    busy = kernel.begin("import time; time.sleep(2)")
+    busy = kernel.begin("import time; time.sleep(999)")
     n_before = len(page.heard)
 
     page.wait(lambda: len(page.heard) > n_before + 5)
@@ -208,7 +202,7 @@ def test_a_panel_frozen_during_a_reply_keeps_what_had_come(kernel: Kernel) -> No
     assert "word0" in last["data"]["text/plain"]
 
 
-def test_nobody_watching_gets_the_settled_transcript(kernel: Kernel) -> None:
+def test_a_kernel_without_a_user_shows_the_static_transcript(kernel: Kernel) -> None:
     """Where stdin is forbidden, as in nbclient, the panel is one static output."""
     code = "import svc_notebook as svc\nsvc.conversation('plan').ask('Hi');"
     kernel.run(code, is_watched=False)

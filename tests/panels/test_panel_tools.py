@@ -1,7 +1,6 @@
 """Tools in the panel: rounds, consent, the tool_runs, and stopping them."""
 
 import asyncio
-import time
 from collections.abc import Iterator
 from threading import Event
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.session import current
-from tests.panels.conftest import OpenPage, Page
+from tests.panels.conftest import TIMEOUT_S, OpenPage, Page
 
 
 @pytest.fixture
@@ -32,7 +31,7 @@ def weather(city: str) -> str:
 
 @svc.tool(confirm=True)
 def pay(amount: int) -> str:
-    """Pay somebody.
+    """Pay a person.
 
     Args:
         amount: How much.
@@ -56,7 +55,7 @@ def decided(page: Page, verdict: str, arguments: str | None = None) -> dict[str,
 
 
 def test_a_tool_is_run_and_its_result_answered(open_page: OpenPage) -> None:
-    """One turn, the rounds inside it, and a tool_runs that grows while they run."""
+    """One turn has the rounds inside it, and its calls show while they run."""
     page = open_page(tools=[weather])
 
     turn = page.ask('weather in "Oslo"')
@@ -64,8 +63,8 @@ def test_a_tool_is_run_and_its_result_answered(open_page: OpenPage) -> None:
     [step] = turn["tool_runs"]
     assert (step["name"], step["is_error"]) == ("weather", False)
     assert "sunny in Oslo" in step["html"]
-    trails = [each["live"]["tool_runs"] for each in page.all("live")]
-    assert "running" in trails[0][0]["html"]
+    tool_runs = [each["live"]["tool_runs"] for each in page.all("live")]
+    assert "running" in tool_runs[0][0]["html"]
     assert page.all("live")[-1]["live"]["choices"] == []
     roles = [each.role for each in page.panel.conversation.turns[0].messages]
     assert roles == ["user", "assistant", "tool", "assistant"]
@@ -85,7 +84,7 @@ def test_a_turn_with_tools_is_restored_as_it_was(open_page: OpenPage) -> None:
     assert [t.messages for t in restored.turns] == [t.messages for t in live]
 
 
-def test_nothing_runs_before_somebody_says_so(open_page: OpenPage) -> None:
+def test_nothing_runs_before_the_user_approves(open_page: OpenPage) -> None:
     """The card shows the call; approved, it runs."""
     page = open_page(tools=[pay])
 
@@ -93,7 +92,7 @@ def test_nothing_runs_before_somebody_says_so(open_page: OpenPage) -> None:
     state, can = page.view["state"], page.view["can"]
     got = decided(page, "approve")
 
-    assert (question["name"], question["about"]) == ("pay", "Pay somebody.")
+    assert (question["name"], question["about"]) == ("pay", "Pay a person.")
     assert '"amount"' in question["arguments"]
     assert (state, "decide" in can) == ("asking", True)
     assert "paid" in got["turns"][0]["tool_runs"][0]["html"]
@@ -101,7 +100,7 @@ def test_nothing_runs_before_somebody_says_so(open_page: OpenPage) -> None:
 
 
 def test_what_is_denied_does_not_run(open_page: OpenPage) -> None:
-    """The model is told, and goes on without it."""
+    """The model learns it, and goes on without the call."""
     page = open_page(tools=[pay])
     asked(page)
 
@@ -113,7 +112,7 @@ def test_what_is_denied_does_not_run(open_page: OpenPage) -> None:
 
 
 def test_arguments_can_be_changed(open_page: OpenPage) -> None:
-    """What is not the JSON of an object is said, and asked again."""
+    """Arguments that are not a JSON object are refused, and asked for again."""
     page = open_page(tools=[pay])
     question = asked(page)
 
@@ -155,25 +154,22 @@ def test_a_stop_ends_a_question(open_page: OpenPage) -> None:
 
 
 def test_a_stop_ends_the_waiting_for_a_tool(open_page: OpenPage) -> None:
-    """Plain and async tools are left at once, and the next prompt is answered."""
+    """A plain tool is left running, and the next prompt is answered."""
     begun, go_on = Event(), Event()
 
     def dig() -> str:
         """Dig for long."""
         begun.set()
-        go_on.wait(20)
+        go_on.wait()
         return "dug"
 
     page = open_page(tools=[dig])
     page.say("send", text="dig")
-    page.wait(begun.is_set)
+    assert begun.wait(TIMEOUT_S)
 
-    began_s = time.monotonic()
-    page.do("stop")
-    took_s = time.monotonic() - began_s
+    page.do("stop")  # fails if the reply waits for the tool
     go_on.set()
 
-    assert took_s < 1.5
     assert page.ask("Hello")["prompt"] == "Hello"
 
 
@@ -193,27 +189,27 @@ def test_an_async_tool_is_run(open_page: OpenPage) -> None:
 
 def test_an_async_tool_is_stopped(open_page: OpenPage) -> None:
     """It is cancelled where it waits."""
-    seen: list[str] = []
+    begun, was_cancelled = Event(), Event()
 
     async def crawl() -> str:
         """Crawl."""
-        seen.append("begun")
+        begun.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            seen.append("cancelled")
+            was_cancelled.set()
             raise
         return "crawled"
 
     page = open_page(tools=[crawl])
     page.say("send", text="crawl")
-    page.wait(lambda: seen)
+    assert begun.wait(TIMEOUT_S)
     page.do("stop")
 
-    assert seen == ["begun", "cancelled"]
+    assert was_cancelled.wait(TIMEOUT_S)
 
 
-def test_a_tool_that_fails_is_told_to_model_and_user(open_page: OpenPage) -> None:
+def test_a_tool_that_fails_is_shown_to_model_and_user(open_page: OpenPage) -> None:
     """The tool_runs has the traceback; the model gets a line."""
 
     def divide() -> float:
@@ -266,7 +262,7 @@ def test_no_call_need_be_asked_for(open_page: OpenPage) -> None:
     )
 
 
-def test_rounds_end_where_the_panel_was_told(open_page: OpenPage) -> None:
+def test_the_limits_of_rounds_hold_in_a_panel(open_page: OpenPage) -> None:
     """The limits of `complete` hold here too; wrong ones are refused at once."""
     page = open_page(tools=[weather], total_s=1e-9)
     page.say("send", text='weather in "Oslo"')

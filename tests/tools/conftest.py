@@ -29,14 +29,14 @@ class Caller:
         client: Of the emulator.
         is_streamed: Whether replies are streamed.
         sent: Requests, in order.
-        told: Calls and runs, as they were told.
+        watched: Calls before they were run, and their runs, in order.
         kept: Runs with the exchange that held each call.
     """
 
     client: Client
     is_streamed: bool = False
     sent: list[CompletionRequest] = field(default_factory=list)
-    told: list[object] = field(default_factory=list)
+    watched: list[object] = field(default_factory=list)
     kept: list[tuple[str, ToolRun]] = field(default_factory=list)
 
     def send(self, request: CompletionRequest, origin: Origin) -> Completion:
@@ -66,7 +66,7 @@ class Caller:
             Origin(),
             toolbox=toolbox,
             send=self.send,
-            told=self.told.append,
+            watch=self.watched.append,
             keep=self.keep,
             rounds=rounds,
             **more,

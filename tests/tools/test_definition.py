@@ -67,7 +67,7 @@ def test_a_function_can_have_a_ready_made_definition() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ("{}", "'what' is a required property"),
         ('{"what": 3}', "what: 3 is not of type 'string'"),
@@ -77,13 +77,13 @@ def test_a_function_can_have_a_ready_made_definition() -> None:
     ],
 )
 def test_calls_are_checked_against_a_ready_made_schema(
-    arguments: str, told: str
+    arguments: str, expected: str
 ) -> None:
     """The model reads the path and what the schema says."""
     run = check_call(Toolbox([FIND]), _call(arguments))
 
     assert isinstance(run, ToolRun)
-    assert told in str(run.error)
+    assert expected in str(run.error)
 
 
 def test_a_definition_without_parameters_takes_an_object() -> None:
@@ -128,7 +128,7 @@ def test_what_is_no_definition_is_refused(definition: dict[str, Any]) -> None:
 def test_a_schema_that_fails_while_checking_is_no_foreign_error(
     schema: dict[str, Any],
 ) -> None:
-    """What jsonschema finds out late is told like any other fault, or at once."""
+    """An error inside jsonschema is reported when the tool is made, or for the call."""
     definition = _definition({"type": "object", "properties": {"a": schema}})
 
     try:
@@ -207,7 +207,7 @@ def test_a_model_is_built() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "expected"),
     [
         (3, "the value: Input should be an object"),
         ({"lines": [{"title": "tea", "price": 1}]}, "on: Field required"),
@@ -230,9 +230,9 @@ def test_a_model_is_built() -> None:
         ),
     ],
 )
-def test_what_does_not_fit_a_model_is_told(value: object, told: str) -> None:
+def test_what_does_not_fit_a_model_is_refused(value: object, expected: str) -> None:
     """The path and pydantic's own reason are for the model."""
-    with pytest.raises(ToolCallError, match="^" + re.escape(told)):
+    with pytest.raises(ToolCallError, match="^" + re.escape(expected)):
         build(Invoice, value)
 
 

@@ -1,4 +1,4 @@
-"""Extracting: an object of a type, or an error that says why there is none."""
+"""extract returns an object of a type, or raises an error with the reason."""
 
 from dataclasses import dataclass, make_dataclass
 from typing import Any, TypedDict
@@ -123,7 +123,7 @@ def test_a_call_of_something_else_is_answered(serve: Serve) -> None:
 )
 def test_what_cannot_be_meant_is_refused(
     serve: Serve,
-    type_: Any,  # noqa: ANN401 - whatever is no type of named fields
+    type_: Any,  # noqa: ANN401 - types without named fields
     more: dict[str, Any],
     error: type[Exception],
 ) -> None:

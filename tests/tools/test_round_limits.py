@@ -129,7 +129,7 @@ def test_the_time_of_all_rounds_ends_them(make_caller: MakeCaller) -> None:
 
 
 def test_a_hanging_tool_is_answered_at_its_limit(make_caller: MakeCaller) -> None:
-    """A tool's time limit is told to the model, and the rounds go on."""
+    """The model learns that a tool ran out of time, and the rounds go on."""
     import threading  # noqa: PLC0415 - here alone
 
     gate = threading.Event()
@@ -229,7 +229,7 @@ def test_results_are_fitted_to_what_is_left(make_caller: MakeCaller) -> None:
 
 
 def test_fitted_replies_are_fitted_in_each_round(make_caller: MakeCaller) -> None:
-    """`fit` is found anew, so that results never push a request over the budget."""
+    """`fit` is computed again, so that results never push a request over the budget."""
 
     def read() -> str:
         """Read."""

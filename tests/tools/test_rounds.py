@@ -1,4 +1,4 @@
-"""Rounds: what is run, what the model is told, and what goes back to it."""
+"""Rounds: what is run, and what goes back to the model."""
 
 import json
 from typing import Any
@@ -46,7 +46,7 @@ class Log:
 
 @pytest.fixture
 def log() -> Log:
-    """Return tools that nobody has called."""
+    """Return tools that were not called yet."""
     return Log()
 
 
@@ -136,7 +136,7 @@ def test_the_assistants_message_goes_back_as_it_came(
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "told"),
+    ("name", "arguments", "expected"),
     [
         ("add", "{", "not JSON"),
         ("add", "[1, 2]", "not an object"),
@@ -148,7 +148,7 @@ def test_the_assistants_message_goes_back_as_it_came(
     ],
 )
 def test_a_call_that_does_not_fit_is_answered_not_run(
-    make_caller: MakeCaller, log: Log, name: str, arguments: object, told: str
+    make_caller: MakeCaller, log: Log, name: str, arguments: object, expected: str
 ) -> None:
     """Wrong JSON, wrong arguments and unknown tools become words for the model."""
     caller = make_caller(calling(call(name, arguments)), DONE)
@@ -159,7 +159,7 @@ def test_a_call_that_does_not_fit_is_answered_not_run(
     (result,) = results(caller)
     assert result is not None
     assert result.startswith("Error: ")
-    assert told in result
+    assert expected in result
     assert outcome.tool_runs[0].sent_arguments is None
     assert outcome.completion.text == "Done."
 
@@ -279,7 +279,7 @@ def test_calls_in_pieces_run_once_whole(make_caller: MakeCaller, log: Log) -> No
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "expected"),
     [
         ({"a": [1, None]}, '{"a":[1,null]}'),
         (None, "null"),
@@ -289,7 +289,7 @@ def test_calls_in_pieces_run_once_whole(make_caller: MakeCaller, log: Log) -> No
     ],
 )
 def test_results_become_texts_or_are_refused_by_name(
-    make_caller: MakeCaller, value: object, told: str
+    make_caller: MakeCaller, value: object, expected: str
 ) -> None:
     """A dict, None, bytes, an object and half a surrogate pair are all answered."""
 
@@ -303,7 +303,7 @@ def test_results_become_texts_or_are_refused_by_name(
 
     (result,) = results(caller)
     assert result is not None
-    assert result.startswith(told)
+    assert result.startswith(expected)
 
 
 def test_a_retried_request_runs_no_call_again(
@@ -342,12 +342,12 @@ def test_a_definition_alone_hands_its_calls_back(
 def test_calls_are_told_and_kept_with_their_exchange(
     make_caller: MakeCaller, log: Log
 ) -> None:
-    """Each call is told at its begin and its end, and kept once."""
+    """Each call is watched before and after, and recorded once."""
     caller = make_caller(calling(call("name", {"text": "x"})), DONE)
 
     outcome = caller.run(log.all)
 
-    assert [type(each).__name__ for each in caller.told] == ["ToolCall", "ToolRun"]
+    assert [type(each).__name__ for each in caller.watched] == ["ToolCall", "ToolRun"]
     assert [run for _, run in caller.kept] == list(outcome.tool_runs)
     assert caller.kept[0][0] != outcome.completion.exchange.exchange_id
 
@@ -365,7 +365,7 @@ def test_several_choices_are_refused(make_caller: MakeCaller, log: Log) -> None:
 def test_the_emulator_goes_through_a_whole_tool_conversation(
     make_caller: MakeCaller, log: Log
 ) -> None:
-    """Unscripted, it calls what the prompt names and tells what it was told."""
+    """Unscripted, the emulator calls the tool in the prompt and repeats its result."""
     caller = make_caller()
 
     outcome = caller.run(Toolbox([tool(log.add)]), "Use add for 20 and 22.")

@@ -31,7 +31,7 @@ def plan(trip: Trip, n_days: Annotated[int, "How long."] = 3) -> Trip:
 
 
 def test_postponed_annotations_are_read() -> None:
-    """Types that stand there as texts, nested ones too, give the same schema."""
+    """Annotations written as texts, nested ones too, give the same schema."""
     parameters = tool(plan).definition["function"]["parameters"]
 
     assert parameters["properties"]["n_days"] == {

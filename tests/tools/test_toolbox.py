@@ -107,7 +107,7 @@ def test_toolboxes_are_added() -> None:
     ],
     ids=["none", "empty", "function", "tool", "ready", "tuple", "toolbox"],
 )
-def test_whatever_a_door_is_given_becomes_a_toolbox(
+def test_tools_in_any_form_become_a_toolbox(
     given: object, names: tuple[str, ...]
 ) -> None:
     """One tool or several, in any of their forms."""
@@ -150,7 +150,7 @@ def test_a_proposal_says_what_would_be_done() -> None:
 
 
 def test_all_or_nothing_can_be_allowed() -> None:
-    """`deny_all` and `approve_all` ask nobody."""
+    """`deny_all` and `approve_all` do not ask."""
     assert deny_all(_proposal()) == Decision(verdict="deny")
     assert approve_all(_proposal()) == Decision(verdict="approve")
 

@@ -1,13 +1,10 @@
-/* The chat panel in the browser: draws what the kernel tells, sends what people do.
+/* The chat panel in the browser: draws the view that the kernel sends, and sends actions.
  *
- * What it is not: it knows no rules of conversations and renders no Markdown; the
- * kernel says what is allowed and sends HTML that is already safe.
- *
- * Rules for this file: text reaches the page through `make` (as text) or `blocksOf`
- * (HTML, rebuilt from a list of allowed elements), and in no other way; nothing is
- * loaded; nothing that the kernel did not tell is shown, but drafts, what is folded,
- * where one has scrolled, and a countdown's seconds; what did not change is not
- * drawn again.
+ * The kernel decides which actions are allowed and renders Markdown to safe HTML. Text
+ * reaches the page only through `make` (as text) or `blocksOf` (HTML, rebuilt from a list
+ * of allowed elements). Nothing is loaded from the network, and only what has changed is
+ * drawn again. A new button is an entry in `ICONS` and `ACTIONS`, or in `makeTop`, and a
+ * row in panels/actions.py.
  */
 
 const HELLO_EVERY_MS = 400;
@@ -52,7 +49,7 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** Draw an icon; what it means is said by the button around it. */
+/** Make an icon; the button around it has the label. */
 function icon(name) {
   const svg = document.createElementNS(SVG, "svg");
   svg.setAttribute("viewBox", "0 0 16 16");
@@ -63,7 +60,7 @@ function icon(name) {
   return svg;
 }
 
-/** Make a button of an icon; while it is not allowed it keeps the focus and does nothing. */
+/** Make an icon button; while it is not allowed it keeps the focus but does nothing. */
 function iconButton(name, label, act) {
   const click = (event) => isAllowed(button) && act(event);
   const button = make("button", { type: "button", class: `svc-icon svc-${name}`, click });
@@ -95,12 +92,12 @@ function isAllowed(button) {
   return button.getAttribute("aria-disabled") !== "true";
 }
 
-/** Set text only where it differs, so that a selection in it survives. */
+/** Set text only if it differs, so that a selection in it is kept. */
 function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Tell whether a value differs from the one seen last under this name. */
+/** Return whether a value differs from the last one with this name. */
 function isNew(seen, name, value) {
   const text = JSON.stringify(value) ?? "";
   if (seen[name] === text) return false;
@@ -108,7 +105,7 @@ function isNew(seen, name, value) {
   return true;
 }
 
-/** Make a button that copies a text and says so for a moment. */
+/** Make a button that copies a text and briefly confirms it. */
 function copyButton(label, text) {
   let timer = 0;
   const button = iconButton("copy", label, async () => {
@@ -124,7 +121,7 @@ function copyButton(label, text) {
   return button;
 }
 
-/** Copy by the clipboard, or where a page may not use it, by a selection. */
+/** Copy with the clipboard, or with a selection if the page may not use it. */
 async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);
@@ -152,10 +149,10 @@ const LEFT_OUT = new Set(
     "noscript object picture script select source style template textarea title video").split(" "),
 );
 const LINK = /^(?:https?:\/\/[^/\\]|mailto:|#)/i;
-const CLASS = /^(?:highlight|[a-z]{1,2}\d?)$/; // those of coloured code
+const CLASS = /^(?:highlight|[a-z]{1,2}\d?)$/; // the classes of coloured code
 const sources = new WeakMap();
 
-/** Read HTML in a document where nothing runs or loads, and rebuild its blocks. */
+/** Parse HTML in a document where nothing runs or loads, and rebuild its blocks. */
 function blocksOf(html) {
   const inert = new DOMParser().parseFromString(html, "text/html").body;
   return [...inert.childNodes]
@@ -170,7 +167,7 @@ function built({ source, node }, isGrowing) {
   return block;
 }
 
-/** Copy a node: allowed elements, allowed attributes, text; null for what is left out. */
+/** Copy a node with allowed elements and attributes; null if it is not allowed. */
 function rebuilt(node, isGrowing) {
   if (node.nodeType === 3) return document.createTextNode(node.data);
   if (node.nodeType !== 1 || node.namespaceURI !== HTML) return null;
@@ -200,11 +197,11 @@ function copyAttributes(node, copy) {
 }
 
 function withCopy(pre) {
-  pre.tabIndex = 0; // long lines can be scrolled by keyboard
+  pre.tabIndex = 0; // so that the keyboard can scroll long lines
   return make("div", { class: "svc-code" }, pre, copyButton("Copy code", () => pre.textContent));
 }
 
-/** Make a box show HTML; blocks that it shows already stay the same elements. */
+/** Show HTML in a box; blocks that have not changed keep their elements. */
 function setBlocks(box, html) {
   const added = [];
   let old = box.firstElementChild;
@@ -229,7 +226,7 @@ function dropped(element) {
   return next;
 }
 
-/* ---- The line to the kernel, one for all views of a panel ---- */
+/* ---- The connection to the kernel, shared by all views of a panel ---- */
 
 class Line {
   constructor(model) {
@@ -238,8 +235,8 @@ class Line {
     this.view = this.whole(model.get("view") ?? {});
     this.live = this.view.live ?? null;
     this.draft = "";
-    this.pending = null; // sent, and the kernel has not said that it came
-    this.edited = null; // an edited prompt whose answer is not there yet
+    this.pending = null; // sent, but not yet confirmed by the kernel
+    this.edited = null; // an edited prompt without an answer yet
     this.problems = [];
     this.status = null;
     this.seq = this.view.seq ?? 0;
@@ -286,7 +283,7 @@ class Line {
     }
   }
 
-  /** Say hello until the kernel has it from a thread that a running cell does not stop. */
+  /** Send hello until the kernel gets it in a subshell, which a running cell does not block. */
   greet() {
     clearTimeout(this.timer);
     this.isSubshelled = false;
@@ -320,7 +317,7 @@ class Line {
     this.send({ t: "edit", turn, text });
   }
 
-  /** Open the edited prompt again if no answer came of it, so that it is not lost. */
+  /** Open the edited prompt again if it got no answer, so that it is not lost. */
   settleEdit() {
     const { turn, text, nVersions } = this.edited;
     const found = this.turnOf(turn);
@@ -334,7 +331,7 @@ class Line {
     return (this.view.turns ?? []).find((turn) => turn.id === id);
   }
 
-  /** Put a prompt that the kernel did not take back into the composer. */
+  /** Put a prompt that the kernel refused back into the composer. */
   giveBack(text = this.pending?.text) {
     this.keep(text);
     this.pending = null;
@@ -344,11 +341,11 @@ class Line {
     this.draft = [text, this.draft].filter(Boolean).join("\n");
   }
 
-  /** Take messages and pictures in the order they were sent: they come by two ways. */
+  /** Take messages and views in the order in which they were sent. */
   receive(message) {
     this.isDead = false;
     if (!message.seq) return this.take(message);
-    if (message.seq <= this.seq) return; // the picture has it already
+    if (message.seq <= this.seq) return; // the view has it already
     this.early.set(message.seq, message);
     this.takeEarly();
   }
@@ -370,14 +367,14 @@ class Line {
     this.takeEarly();
   }
 
-  /** Put the turns that did not change beside those that came with the picture. */
+  /** Complete a view with the turns that have not changed. */
   whole(view) {
     const { order = [], turns: news = [], nth = 0 } = view;
     this.nth = nth;
     const known = { ...this.model.get("turns") };
     for (const turn of news) known[turn.id] = turn;
     const turns = order.map((id) => known[id]).filter(Boolean);
-    // widget state that is saved has all of them
+    // so that saved widget state has all turns
     this.model.set("turns", Object.fromEntries(turns.map((turn) => [turn.id, turn])));
     return { ...view, turns };
   }
@@ -390,7 +387,7 @@ class Line {
       this.early.delete(this.seq);
       this.take(message);
     }
-    // what is missing may never come; the answer to hello is the whole picture
+    // a missing message may never arrive; the answer to hello is the whole view
     if (this.early.size) this.gap = setTimeout(() => this.send({ t: "hello" }), GAP_MS);
   }
 
@@ -441,7 +438,7 @@ class Line {
     this.say(text);
   }
 
-  /** What was sent has been dealt with; a prompt that is still pending was refused. */
+  /** The kernel has handled a message; a prompt that is still pending was refused. */
   takeHeard({ kind }) {
     const isIdle = this.view.state === "idle";
     if (kind === "send" && isIdle) this.giveBack();
@@ -525,9 +522,9 @@ class Turn {
     this.foot.append(this.versions, this.badges, this.words, actions);
   }
 
-  /** Draw the turn, or in its place the reply that is under way. */
-  draw(told, live, isIdle) {
-    const turn = isIdle ? told : { ...told, can: told.can && [] };
+  /** Draw the turn, or the reply that is being written in its place. */
+  draw(kernelTurn, live, isIdle) {
+    const turn = isIdle ? kernelTurn : { ...kernelTurn, can: kernelTurn.can && [] };
     const isLive = Boolean(live) && !live.isEnded;
     if (!live && !isNew(this.seen, "all", [turn, isIdle])) return;
     if (live) this.seen.all = null;
@@ -580,7 +577,7 @@ class Turn {
     });
   }
 
-  /** Find the place of a choice, or make it. */
+  /** Return the elements of a choice; makes them at first. */
   choice(at) {
     while (this.choices.length <= at) {
       const index = this.choices.length;
@@ -599,7 +596,7 @@ class Turn {
     return this.choices[at];
   }
 
-  /** Add what came: finished blocks are drawn once, the tail each time. */
+  /** Add a piece: finished blocks are drawn once, the tail each time. */
   grow(at, html, tail) {
     if (at >= this.choices.length) return false;
     const choice = this.choices[at];
@@ -633,7 +630,7 @@ class Turn {
     this.copy.hidden = turn.choices?.length !== 1 || !turn.choices[0].text;
     for (const [name] of ACTIONS) {
       const button = this.buttons[name];
-      // what a reply under way forbids stays where it is, so that nothing jumps
+      // buttons stay in place while a reply is written, so that nothing moves
       if (isIdle || can.includes(name)) button.hidden = !can.includes(name);
       allow(button, can.includes(name));
     }
@@ -690,13 +687,13 @@ function setTail(tail, html) {
   tail.replaceChildren(...(html ? blocksOf(html).map((block) => built(block, true)) : []));
 }
 
-/** Give a text area the height of its text. */
+/** Fit the height of a text area to its text. */
 function fit(area) {
   area.style.height = "auto";
   area.style.height = `${area.scrollHeight + 2}px`;
 }
 
-/** Break the line by hand: JupyterLab keeps Enter in a cell from doing so. */
+/** Insert a line break, since JupyterLab handles Enter in a cell. */
 function breakLine(event) {
   event.preventDefault();
   if (document.execCommand("insertText", false, "\n")) return;
@@ -705,14 +702,14 @@ function breakLine(event) {
   area.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
-/** Name what a key takes back or does again; by hand, since JupyterLab keeps it for cells. */
+/** Return undo or redo for its key, since JupyterLab handles that key for cells. */
 function undoStep({ key, ctrlKey, metaKey, altKey, shiftKey }) {
   if (!(ctrlKey || metaKey) || altKey) return "";
   if (key.toLowerCase() === "z") return shiftKey ? "redo" : "undo";
   return key === "y" ? "redo" : "";
 }
 
-/** Tell whether a key belongs to an input method that is composing characters. */
+/** Return whether a key belongs to an input method that composes characters. */
 function isInput(event) {
   return event.isComposing || event.keyCode === 229;
 }
@@ -725,7 +722,7 @@ class Settings {
     this.seen = {};
     this.controls = {};
     this.refusals = {};
-    this.asked = []; // fields whose change the kernel has not dealt with yet
+    this.asked = []; // fields whose change the kernel has not handled yet
     this.refusal = "";
     this.grid = make("div", { class: "svc-grid" });
     this.enter = make("input", { type: "checkbox", change: () => this.setEnter() });
@@ -735,13 +732,13 @@ class Settings {
     this.element = make("details", { toggle }, make("summary", {}, "Settings"), this.grid, enter);
   }
 
-  /** Tell whether what the kernel refused is said at its field, in sight. */
+  /** Return whether the error is visible at its field. */
   isSaying({ notice, is_problem: isProblem }) {
     if (!this.element.open || !isProblem) return false;
     return this.asked.length > 0 || this.refusal === notice;
   }
 
-  /** Show again what the kernel told; say at a field why its value was refused. */
+  /** Show the kernel's values again, and an error at the field that was refused. */
   heard(kind, { notice, is_problem: isProblem }) {
     this.forget();
     const name = kind === "set" ? this.asked.shift() : null;
@@ -753,7 +750,7 @@ class Settings {
     else this.controls[name].removeAttribute("aria-invalid");
   }
 
-  /** Forget what was drawn, but in a field that is being filled in. */
+  /** Forget what was drawn, except in the field that is being edited. */
   forget() {
     for (const [name, control] of Object.entries(this.controls)) {
       if (control !== document.activeElement) delete this.seen[name];
@@ -803,7 +800,7 @@ class Settings {
     this.panel.line.send({ t: "set", name: field.name, value: valueOf(field, control) });
   }
 
-  /** Let a name be typed that is not on the list; afterwards the list is back. */
+  /** Allow typing a name that is not in the list; the list comes back afterwards. */
   askOther(field, select) {
     const described = { "aria-describedby": select.getAttribute("aria-describedby") };
     const typed = make("input", { type: "text", id: select.id, autocomplete: "off", ...described });
@@ -861,7 +858,7 @@ function setValue(control, value) {
 
 function valueOf({ kind }, control) {
   if (kind === "flag") return control.checked;
-  if (control.validity?.badInput) return "?"; // the kernel says what is allowed
+  if (control.validity?.badInput) return "?"; // the kernel returns the error
   if (control.value === "") return null;
   return control.type === "number" ? Number(control.value) : control.value;
 }
@@ -886,7 +883,7 @@ class Panel {
     this.notices = make("div", { class: "svc-notices" });
     this.spoken = make("div", { class: "svc-unseen", role: "status", "aria-live": "polite" });
     this.root = make("section", { class: "svc-panel", [QUIET_KEYS]: "true" });
-    // a button is found by the notebook's shortcuts before what is around it
+    // the notebook's shortcuts look at a button before its parents
     this.root.addEventListener("focusin", ({ target }) => target.setAttribute(QUIET_KEYS, "true"));
     const parts = [this.top, this.middle, this.card, this.notices, this.form];
     this.root.append(...parts, this.spoken);
@@ -898,7 +895,7 @@ class Panel {
     this.clock = setInterval(() => this.drawStatus(), 500);
     this.gone = new AbortController();
     const { signal } = this.gone;
-    const ask = () => document.hidden || line.send({ t: "hello" }); // what was missed
+    const ask = () => document.hidden || line.send({ t: "hello" }); // to get what was missed
     window.addEventListener("online", ask, { signal });
     document.addEventListener("visibilitychange", ask, { signal });
     line.join(this);
@@ -952,7 +949,7 @@ class Panel {
     this.form = make("div", { class: "svc-form" }, box);
   }
 
-  /* -- what people do -- */
+  /* -- input -- */
 
   key(event) {
     if (isInput(event) || event.defaultPrevented) return;
@@ -1018,12 +1015,12 @@ class Panel {
     this.settle();
   }
 
-  /** Tell whether somebody is here who is writing nothing. */
+  /** Return whether the empty composer has the focus. */
   isWaiting() {
     return document.activeElement === this.composer && !this.composer.value;
   }
 
-  /* -- what is drawn -- */
+  /* -- drawing -- */
 
   get isIdle() {
     return this.line.view.state === "idle" && !this.line.isDead;
@@ -1033,7 +1030,7 @@ class Panel {
     return !this.line.isDead && Boolean(this.line.view.can?.includes(name));
   }
 
-  /** Draw what changed; the focus and the place one reads stay. */
+  /** Draw what has changed; the focus and the scroll position stay. */
   draw() {
     const hadFocus = this.root.contains(document.activeElement);
     this.root.classList.toggle("svc-dead", this.line.isDead);
@@ -1091,7 +1088,7 @@ class Panel {
     }
   }
 
-  /** Let the turn that was under way go on in the same elements under its id. */
+  /** Keep the elements of the live turn for the finished turn. */
   adoptNew(turns) {
     const added = turns.at(-1);
     const under = this.turns.get("new");
@@ -1104,7 +1101,7 @@ class Panel {
 
   drop(id, turn) {
     const edited = turn.form && turn.area.value;
-    if (edited && edited !== turn.turn.prompt) this.line.keep(edited); // it is somebody's work
+    if (edited && edited !== turn.turn.prompt) this.line.keep(edited); // keep the user's text
     turn.element.remove();
     this.turns.delete(id);
   }
@@ -1191,7 +1188,7 @@ class Panel {
     setText(this.spoken, text);
   }
 
-  /** Follow the end if one was there and is selecting nothing; else offer to jump. */
+  /** Scroll to the end if the user was there and selects nothing; else offer to jump. */
   settle() {
     if (this.log.isConnected && this.log.clientHeight) this.typeset([]);
     const chosen = getSelection();
@@ -1200,7 +1197,7 @@ class Panel {
     this.scrolled();
   }
 
-  /** Have the host typeset math in finished blocks, where it can. */
+  /** Let the host typeset math in finished blocks, if it can. */
   typeset(blocks) {
     this.untypeset.push(...blocks.filter((block) => /\$|\\[([]/.test(block.textContent)));
     if (!this.log.isConnected) return;
@@ -1209,7 +1206,7 @@ class Panel {
       try {
         typesetter?.typeset(block);
       } catch {
-        // the source is legible as it stands
+        // the source is readable too
       }
     }
   }
