@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -290,26 +289,9 @@ def read_env(
     return Settings.from_env(usable), problems
 
 
-def mark_of_env(environ: Mapping[str, str]) -> tuple[str | None, ...]:
-    """Return what of the environment settings are read from, to see a change."""
+def env_values(environ: Mapping[str, str]) -> tuple[str | None, ...]:
+    """Return the values that settings are read from, to notice a change."""
     return tuple(environ.get(name) for name in (*ENV_NAMES.values(), "XDG_DATA_HOME"))
-
-
-def refuse_near_endpoint(word: str) -> None:
-    """Take a misspelt `emulator` or `service` for no model: who is asked would differ.
-
-    Raises:
-        ParameterError: It is near one of the two words.
-    """
-    if word.startswith("svc"):
-        return
-    near = get_close_matches(word.lower(), ("emulator", "service"), n=1, cutoff=0.75)
-    if near:
-        raise ParameterError(
-            f"{word!r} was not taken for a model's id; did you mean `{near[0]}`? "
-            "Nothing has changed.",
-            param="model",
-        )
 
 
 def to_path(name: str, path: object) -> str:

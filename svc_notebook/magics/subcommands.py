@@ -18,7 +18,7 @@ from svc_notebook.errors import ConfigError, MissingKeyError, ParameterError, Sv
 from svc_notebook.exchange import OriginKind
 from svc_notebook.service.catalogue import MODELS
 from svc_notebook.session import Session
-from svc_notebook.settings import ENV_NAMES, WAYS_ON, read_env, refuse_near_endpoint
+from svc_notebook.settings import ENV_NAMES, WAYS_ON, read_env
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,10 +175,11 @@ EMULATOR_NOTE = (
 
 
 def use(session: Session, words: Sequence[str]) -> str:
-    """Choose the endpoint or the model; say what is in use.
+    """Choose the endpoint, else the model; say what is in use.
 
     Raises:
         ConfigError: The service's key or address is missing.
+        ParameterError: The word is nearly the name of an endpoint.
     """
     if not words:
         return describe(session)
@@ -188,11 +189,24 @@ def use(session: Session, words: Sequence[str]) -> str:
     if words[0] == "service":
         session.use_service()
         return f"Replies now come from {session.settings.base_url}."
-    refuse_near_endpoint(words[0])
+    _refuse_near_endpoint(words[0])
     session.use_model(words[0], source="%svc use")
     listed = any(model.id == words[0] for model in MODELS)
     note = "" if listed else " (not in the service document; it is sent as it is)"
     return f"The model is now {words[0]}{note}."
+
+
+def _refuse_near_endpoint(word: str) -> None:
+    """Refuse a misspelt `emulator` or `service`: requests would go elsewhere."""
+    if word.startswith("svc"):
+        return
+    near = get_close_matches(word.lower(), ("emulator", "service"), n=1, cutoff=0.75)
+    if near:
+        raise ParameterError(
+            f"{word!r} is not used as a model id; did you mean `{near[0]}`? "
+            "Nothing has changed.",
+            param="model",
+        )
 
 
 def describe(session: Session) -> str:
