@@ -1,15 +1,15 @@
-r"""The one template mark: `{{name}}`, and nothing else.
+r"""Text as typed: the template mark `{{name}}`, and escapes such as \n.
 
-What it is not: it knows no variables and no rows; who fills a template says what a
-name stands for. Rules: pure; one pass, plain names without blanks, what is put in is
-never looked at again; `\{{name}}` is the plain text `{{name}}`; all other text,
-braces and dollars included, goes byte for byte.
+A template is filled in one pass, and what is put in is not read again; `\{{name}}` is
+the plain text `{{name}}`; all other text stays as it is, byte for byte.
 """
 
 import re
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
+_ESCAPE = re.compile(r"\\([ntr\\])")
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 _MARK = re.compile(r"(\\?)\{\{([^\s{}]+)\}\}")
 
 
@@ -53,3 +53,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a sentence with the nearest known names; empty if none is near."""
     near = get_close_matches(name, list(known), n=3)
     return f" Did you mean {', '.join(near)}?" if near else ""
+
+
+def decode_escapes(text: str) -> str:
+    r"""Replace \n, \t, \r and \\ as typed by the characters that they mean."""
+    return _ESCAPE.sub(lambda found: _ESCAPED[found[1]], text)

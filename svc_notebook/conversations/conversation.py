@@ -14,13 +14,12 @@ from uuid import uuid4
 
 from svc_notebook.budget import MaxTokens
 from svc_notebook.completion import Completion
-from svc_notebook.display.transcript import transcript
-from svc_notebook.errors import ParameterError, SvcError
+from svc_notebook.display.reply import transcript
+from svc_notebook.errors import Interrupted, ParameterError, SvcError
 from svc_notebook.exchange import Exchange, Origin, OriginKind
 from svc_notebook.service.params import Params, with_params
 from svc_notebook.service.request import CompletionRequest, check_model
 from svc_notebook.tokens import estimate_prompt_tokens
-from svc_notebook.tools.rounds import RoundsInterrupted
 from svc_notebook.tools.tool_options import Permit, ToolParams, take_permit, to_offer
 from svc_notebook.tools.toolbox import Toolbox
 
@@ -351,7 +350,7 @@ class Conversation:
     def _answer(self, step: NextTurn, ask: Ask) -> Completion:
         try:
             completion = ask(step.request, step.origin)
-        except (SvcError, RoundsInterrupted) as error:
+        except (SvcError, Interrupted) as error:
             if isinstance(error.partial, Completion):
                 self.record(step, error.partial)
             raise

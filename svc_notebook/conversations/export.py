@@ -1,6 +1,6 @@
 """A conversation in other forms: entries to draw, Markdown, JSON.
 
-What it is not: it makes no HTML (see `display.transcript`) and no frame (see
+What it is not: it makes no HTML (see `display.reply`) and no frame (see
 `frame`). Rules: pure; hidden turns are there and marked; what a user typed and what a
 model wrote stay as they are.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from svc_notebook.display.transcript import Entry
+from svc_notebook.display.reply import Entry
 from svc_notebook.service.message import Message
 
 from .history import History, Turn, Version

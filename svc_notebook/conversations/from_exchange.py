@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from svc_notebook.completion import Completion, footer, marks
-from svc_notebook.display.tool_calls import Step
+from svc_notebook.display.reply import Step
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.chunk import Choice
 from svc_notebook.service.message import Message

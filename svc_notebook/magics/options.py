@@ -1,18 +1,25 @@
-"""The options of a magic line: one table.
+"""The options of a magic line: one table, its parser and its help page.
 
-The parser, the help and Tab completion read it. Rules: pure; values are checked
-where requests are built (`service.request`), so that a flag, a trait and a keyword
-argument meet the same check.
+Tab completion reads the same table. Values are checked where requests are built, so
+that a flag, a trait and a keyword argument meet the same check.
 """
 
 import keyword
-from collections.abc import Callable
+import re
+import shlex
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from itertools import groupby
+from textwrap import fill
 from typing import Any
 
 from svc_notebook.budget import MaxTokens
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import PARAMS, Param
+from svc_notebook.template import decode_escapes
+
+from .subcommands import ASK, COMMANDS, Command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +46,7 @@ class SvcOptions:
         is_dry: Whether to show what would be sent, and send nothing.
         is_strict: Whether a cut reply is a failure.
         is_reused: Whether the ledger may answer an identical request.
-        text: What stood on the line behind the options, as typed.
+        text: What follows the options on the line, as typed.
     """
 
     model: str | None = None
@@ -61,6 +68,12 @@ class SvcOptions:
     is_reused: bool = False
     text: str = ""
 
+    @property
+    def is_several(self) -> bool:
+        """Whether the line asks for more than one combination of values."""
+        has_list = any(isinstance(value, list) for value in self.params.values())
+        return has_list or self.repeats > 1 or "," in (self.model or "")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
@@ -68,10 +81,10 @@ class Option:
 
     Attributes:
         flags: Its spellings.
-        group: The heading it stands under in the help.
+        group: Its heading in the help.
         value: What follows it, for the help; empty for a switch.
         doc: What it does.
-        take: Puts the value typed behind it into the options.
+        take: Puts the value that follows it into the options.
     """
 
     flags: tuple[str, ...]
@@ -84,7 +97,6 @@ class Option:
 CONFIRMATIONS = ("marked", "all", "none")
 LAYOUTS = ("markdown", "text", "code", "json", "html")
 _SHORT = {"temperature": "-t", "n": "-n"}
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 
 
 def _param_option(param: Param) -> Option:
@@ -118,7 +130,7 @@ def _taker(param: Param) -> Callable[[SvcOptions, str], SvcOptions]:
 
 
 def _numbers(text: str) -> object:
-    """Read a number, or several behind commas; the check refuses a wrong text."""
+    """Read a number, or several separated by commas; a wrong text is refused later."""
     parts = [part.strip() for part in text.split(",")]
     found = [to_number(part) for part in parts]
     values = [
@@ -129,13 +141,22 @@ def _numbers(text: str) -> object:
 
 
 def _take_repeats(options: SvcOptions, text: str) -> SvcOptions:
+    return replace(options, repeats=_integer("repeats", text, at_least=1))
+
+
+def _take_max_rounds(options: SvcOptions, text: str) -> SvcOptions:
+    return replace(options, max_rounds=_integer("max_rounds", text, at_least=2))
+
+
+def _integer(name: str, text: str, *, at_least: int) -> int:
     number = to_number(text)
-    if not isinstance(number, int) or number < 1:
-        raise ParameterError(
-            f"--repeats {text} is not allowed; it takes an integer of at least 1.",
-            param="repeats",
-        )
-    return replace(options, repeats=number)
+    if isinstance(number, int) and number >= at_least:
+        return number
+    raise ParameterError(
+        f"--{name.replace('_', '-')} {text} is not allowed; it takes an integer of at "
+        f"least {at_least}.",
+        param=name,
+    )
 
 
 def _take_stop(options: SvcOptions, text: str) -> SvcOptions:
@@ -169,24 +190,17 @@ def _take_output(options: SvcOptions, text: str) -> SvcOptions:
 
 
 def _take_context(options: SvcOptions, text: str) -> SvcOptions:
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    return replace(options, context=(*options.context, *names))
+    return replace(options, context=(*options.context, *_names(text)))
 
 
 def to_names(text: str) -> tuple[str, ...]:
-    """Read names behind commas; `none` is no name at all."""
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    """Read names separated by commas; `none` stands for no names."""
+    names = _names(text)
     return () if names == ("none",) else names
 
 
-def _take_max_rounds(options: SvcOptions, text: str) -> SvcOptions:
-    number = to_number(text)
-    if not isinstance(number, int):
-        raise ParameterError(
-            f"--max-rounds {text} is not allowed; it takes an integer of at least 2.",
-            param="max_rounds",
-        )
-    return replace(options, max_rounds=number)
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _take_confirm(options: SvcOptions, text: str) -> SvcOptions:
@@ -317,7 +331,7 @@ OPTIONS = (
 
 
 def to_number(text: str) -> int | float | None:
-    """Read a number as typed; None if it is none."""
+    """Read a number as typed; None if the text is not a number."""
     for read in (int, float):
         try:
             return read(text)
@@ -326,12 +340,185 @@ def to_number(text: str) -> int | float | None:
     return None
 
 
-def decode_escapes(text: str) -> str:
-    r"""Turn \n, \t, \r and \\ as typed into what they stand for."""
-    pieces = iter(text)
-    return "".join(
-        _ESCAPES.get(following := next(pieces, ""), "\\" + following)
-        if piece == "\\"
-        else piece
-        for piece in pieces
+_BY_FLAG = {flag: option for option in OPTIONS for flag in option.flags}
+_LONG_FLAGS = {flag for flag in _BY_FLAG if flag.startswith("--")}
+_REPEATABLE = {"--stop", "--with"}
+_DASH = re.compile(
+    "^[\N{HYPHEN}\N{NON-BREAKING HYPHEN}\N{FIGURE DASH}\N{EN DASH}\N{EM DASH}"
+    "\N{MINUS SIGN}-]+(?=([\\w-]+))"
+)
+
+
+def parse_options(line: str) -> SvcOptions:
+    """Read a magic line by a shell's quoting rules, up to the first word.
+
+    Args:
+        line: What follows `%%svc` or `%svc`.
+
+    Returns:
+        The options; from the first word that is not an option, the rest is `text`.
+
+    Raises:
+        ParameterError: An option is unknown (the nearest is named), lacks its value,
+            is given twice or follows the text, or a quote is not closed.
+    """
+    options, rest, taken = SvcOptions(), line.strip(), set[str]()
+    if rest in {"-h", "--help"}:
+        return replace(options, text="help")
+    while rest and _is_flag(rest.split()[0]):
+        options, rest = _take_option(options, rest, taken)
+    is_asked, behind = _behind_ask(rest)
+    while is_asked and behind and _flag_of(behind.split()[0]) in _BY_FLAG:
+        options, behind = _take_option(options, behind, taken)
+    if is_asked:
+        rest = f"{ASK} {behind}".rstrip()
+    _check_text(rest)
+    return replace(options, text=rest)
+
+
+def _take_option(
+    options: SvcOptions, rest: str, taken: set[str]
+) -> tuple[SvcOptions, str]:
+    """Take an option and its value off the line, into the options."""
+    token, rest = _next_word(rest)
+    flag, has_value, value = token.partition("=")
+    option = _BY_FLAG.get(flag) or _refuse(flag)
+    name = option.flags[-1]
+    if name in taken and name not in _REPEATABLE:
+        raise ParameterError(f"{name} is given twice; remove one.", param=flag)
+    taken.add(name)
+    if not option.value and has_value:
+        raise ParameterError(f"{flag} is a switch and takes no value.", param=flag)
+    if option.value and not has_value:
+        value, rest = _next_value(rest, flag, option)
+    return option.take(options, value), rest
+
+
+def _flag_of(word: str) -> str:
+    return word.partition("=")[0]
+
+
+def _behind_ask(rest: str) -> tuple[bool, str]:
+    """Return whether the first word is `ask`, and what follows it."""
+    first = rest.split(maxsplit=1)[:1]
+    return first == [ASK], rest.removeprefix(ASK).lstrip()
+
+
+def _check_text(text: str) -> None:
+    """Refuse a text that was meant as options; `ask` sends what follows as typed."""
+    words = text.split()
+    if not words:
+        return
+    meant = _DASH.sub(_hyphens, words[0])
+    if meant != words[0] and _flag_of(meant) in _BY_FLAG:
+        raise ParameterError(
+            f"{words[0]!r} begins with a long dash, as word processors write it. Type "
+            f"{meant}.",
+            param="line",
+        )
+    late = [word for word in words if _flag_of(word) in _LONG_FLAGS]
+    if late and words[0] != ASK:
+        raise ParameterError(
+            f"{late[0]} comes after the text and would be sent with it. Nothing was "
+            f"sent. Put options first; to send these words, write `%svc ask {text}`.",
+            param="line",
+        )
+
+
+def _hyphens(dash: re.Match[str]) -> str:
+    return "-" if len(dash[1]) == 1 else "--"
+
+
+_WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.DOTALL)
+
+
+def _next_word(text: str) -> tuple[str, str]:
+    """Split off a word by a shell's quoting rules."""
+    found = _WORD.match(text)
+    if found is None or not (
+        text[found.end() :][:1].isspace() or found.end() == len(text)
+    ):
+        raise ParameterError(
+            f"A quote is not closed: {text!r}; close it, or put a backslash before it.",
+            param="line",
+        )
+    return "".join(shlex.split(found[0])), text[found.end() :].lstrip()
+
+
+def _is_flag(token: str) -> bool:
+    is_dashed = token.startswith("-") and token != "-"  # noqa: S105 - a lone dash
+    return is_dashed and to_number(token) is None
+
+
+def _next_value(rest: str, flag: str, option: Option) -> tuple[str, str]:
+    first = rest.split(maxsplit=1)[0] if rest else ""
+    if not first or (_is_flag(first) and first.partition("=")[0] in _BY_FLAG):
+        raise ParameterError(
+            f"{flag} needs a value: {flag} {option.value} ({option.doc}).", param=flag
+        )
+    return _next_word(rest)
+
+
+def _refuse(flag: str) -> Option:
+    near = get_close_matches(flag, _BY_FLAG, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise ParameterError(
+        f"{flag} is not an option; {hint}`%svc help` lists them all.", param=flag
     )
+
+
+_OPENING = """\
+%%svc [options]
+prompt
+
+Ask the service and stream its reply into the cell. {{name}} puts a variable in.
+`%svc [options] question` asks in one line; `%svc ask ...` always asks."""
+_EXAMPLES = """\
+Examples
+  %%svc -t 0.2 -o answer
+  Explain server-sent events in two sentences.
+
+  %%svc --model svc-v2-70b-instruct --system "Answer in Thai."
+  Summarise for a child: {{article}}
+
+  %%svc -n 3 --stop "\\n\\n" --max-tokens 60
+  A name for a tea shop"""
+_INDENT = 26
+_WIDTH = 78  # a terminal's 80, and what a notebook shows beside an open side bar
+
+
+def help_text(defaults: Mapping[str, object]) -> str:
+    """Return the help page.
+
+    Args:
+        defaults: What applies where a line does not say, by option name.
+    """
+    groups = groupby(OPTIONS, key=lambda option: option.group)
+    sections = [
+        "\n".join([group, *(_option_entry(option, defaults) for option in options)])
+        for group, options in groups
+    ]
+    commands = "\n".join(["Commands", *map(_command_entry, COMMANDS)])
+    return "\n\n".join([_OPENING, *sections, commands, _EXAMPLES])
+
+
+def _command_entry(command: Command) -> str:
+    return _entry(command.usage, command.doc)
+
+
+def _option_entry(option: Option, defaults: Mapping[str, object]) -> str:
+    flags = ", ".join(option.flags) + (f" {option.value}" if option.value else "")
+    now = defaults.get(option.flags[-1].lstrip("-").replace("-", "_"))
+    # A blank that a line break respects, so that the value stays beside its word.
+    text = option.doc + (f" [now:\N{NO-BREAK SPACE}{now}]" if now is not None else "")
+    return _entry(flags, text)
+
+
+def _entry(name: str, text: str) -> str:
+    """Set a text beside its name, or below it where the name is long."""
+    gap = " " * _INDENT
+    has_room = len(name) <= _INDENT - 4
+    head = f"  {name}".ljust(_INDENT) if has_room else gap
+    filled = fill(text, _WIDTH, initial_indent=head, subsequent_indent=gap)
+    filled = filled.replace("\N{NO-BREAK SPACE}", " ")
+    return filled if has_room else f"  {name}\n{filled}"

@@ -1,7 +1,6 @@
-"""From a magic line and its cell to what is asked.
+"""From a magic line and its cell to the request, with notes for the footer.
 
-Rules: decides, reading nothing but variables and the conversation; nothing is sent
-here; what the footer will say besides the usual is decided here too.
+Reads variables and the conversation; sends nothing.
 """
 
 import inspect
@@ -184,10 +183,10 @@ def _last_error() -> Item:
         raise ParameterError(
             "--with Err: no cell has failed in this kernel yet.", param="with"
         )
-    told = traceback.TracebackException.from_exception(error)
-    inside = [frame for frame in told.stack if not _is_of_ipython(frame.filename)]
-    told.stack = traceback.StackSummary.from_list(inside[-_N_FRAMES:])
-    text = _CELL_FILE.sub("Cell", "".join(told.format()))
+    report = traceback.TracebackException.from_exception(error)
+    inside = [frame for frame in report.stack if not _is_of_ipython(frame.filename)]
+    report.stack = traceback.StackSummary.from_list(inside[-_N_FRAMES:])
+    text = _CELL_FILE.sub("Cell", "".join(report.format()))
     return Item(
         name="Err", text=_INSTALLED.sub('File "', text).rstrip(), kind="the last error"
     )
@@ -228,7 +227,7 @@ def interpolate(
     Args:
         template: The text as typed.
         names: Values by name; see `context` for how each kind looks.
-        hide: Blots the API key out of what is put in.
+        hide: Hides the API key in what is put in.
 
     Returns:
         The text, in which `\{{name}}` has become `{{name}}`, and what was put in,
@@ -248,12 +247,12 @@ def interpolate(
             items[name] = replace(item, text=hide(item.text))
         return items[name].text
 
-    text = fill(template, text_of)
+    text = fill(template, text_of) if "{{" in template else template
     return text, tuple(items.values())
 
 
 def near_marks(template: str, names: Mapping[str, object]) -> tuple[str, ...]:
-    """Return marks with blanks that would be variables without, sent as typed."""
+    """Return marks that would be variables without their blanks."""
     marks = _SPACED.finditer(template)
     found = (mark[0] for mark in marks if (mark[1] or mark[2]) in names)
     return tuple(dict.fromkeys(found))
@@ -272,12 +271,12 @@ _APART = frozenset({"model", "system", "max_tokens"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What a cell wants, with variables put in and defaults applied.
+class CellPrompt:
+    """What a cell asks for, with variables put in and defaults applied.
 
     Attributes:
         text: The prompt.
-        system: The system message; "" for none, None where nobody said.
+        system: The system message; "" for none, None if not given.
         model: Id of the model.
         params: Parameters by the document's names, without max_tokens; `tools` are
             definitions.
@@ -294,14 +293,14 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """What a cell asks.
+class CellRequest:
+    """A cell's request.
 
     Attributes:
         request: What is sent.
         origin: Who asks.
         notes: What the footer says besides the usual.
-        keep: Takes the answer, partial or whole, into the conversation.
+        keep: Takes the reply, partial or whole, into the conversation.
     """
 
     request: CompletionRequest
@@ -310,14 +309,14 @@ class Step:
     keep: Callable[[Completion], None] = lambda _: None
 
 
-def to_wanted(
+def to_prompt(
     options: SvcOptions,
     cell: str,
     *,
     names: Mapping[str, object],
     defaults: Mapping[str, Any],
     hide: Callable[[str], str] = str,
-) -> Wanted:
+) -> CellPrompt:
     """Read a line and its cell.
 
     Args:
@@ -326,7 +325,7 @@ def to_wanted(
         names: Notebook variables, for `{{name}}`.
         defaults: What applies where the line does not say: model, system, max_tokens
             and parameters by the document's names.
-        hide: Blots the API key out of what is put in; what was typed stays.
+        hide: Hides the API key in what is put in; what was typed stays.
 
     Raises:
         ParameterError: A variable is not there.
@@ -345,7 +344,7 @@ def to_wanted(
     near = () if options.is_raw else near_marks(cell, names)
     notes = [f"put in: {put_in}"] if put_in else []
     notes += [f"{mark} has blanks and was sent as typed" for mark in near]
-    return Wanted(
+    return CellPrompt(
         text=add_items(text, added),
         system=system,
         model=options.model or defaults["model"],
@@ -355,34 +354,34 @@ def to_wanted(
     )
 
 
-def alone(wanted: Wanted) -> Step:
-    """Build the request of a cell that stands alone.
+def single_request(prompt: CellPrompt) -> CellRequest:
+    """Build the request of a cell that continues no conversation.
 
     Raises:
         AskError: Something is not allowed; nothing was sent.
     """
-    number = wanted.max_tokens if isinstance(wanted.max_tokens, int) else None
+    number = prompt.max_tokens if isinstance(prompt.max_tokens, int) else None
     request = build_request(
-        wanted.text,
-        model=wanted.model,
-        system=wanted.system or None,
-        params={**wanted.params, "max_tokens": number},
+        prompt.text,
+        model=prompt.model,
+        system=prompt.system or None,
+        params={**prompt.params, "max_tokens": number},
     )
     prompt_tokens = estimate_prompt_tokens(request.messages, request.tools)
-    max_tokens = in_force(wanted.max_tokens, prompt_tokens)
+    max_tokens = in_force(prompt.max_tokens, prompt_tokens)
     if max_tokens is not None:
         params = {**request.params, "max_tokens": max_tokens}
         request = msgspec.structs.replace(request, params=params)
-    return Step(request=request, origin=Origin(kind="magic"), notes=wanted.notes)
+    return CellRequest(request=request, origin=Origin(kind="magic"), notes=prompt.notes)
 
 
-def continued(
-    wanted: Wanted, conversation: Conversation, *, place: str | None = None
-) -> Step:
+def conversation_request(
+    prompt: CellPrompt, conversation: Conversation, *, place: str | None = None
+) -> CellRequest:
     """Build the request of a cell that continues a conversation.
 
     Args:
-        wanted: What the cell wants; a system message is the conversation's once it
+        prompt: What the cell wants; a system message is the conversation's once it
             was answered.
         conversation: The one to continue.
         place: Names the cell's turn, so that running the cell again asks it again.
@@ -391,30 +390,30 @@ def continued(
         AskError: Something is not allowed; nothing was sent.
     """
     turn = conversation.next_turn(
-        wanted.text,
-        model=wanted.model,
-        params=wanted.params,
-        max_tokens=wanted.max_tokens,
+        prompt.text,
+        model=prompt.model,
+        params=prompt.params,
+        max_tokens=prompt.max_tokens,
         origin_kind="magic",
         place=place,
-        system=wanted.system,
+        system=prompt.system,
     )
 
     def keep(completion: Completion) -> None:
-        if wanted.system is not None:
-            conversation.system = wanted.system or None
+        if prompt.system is not None:
+            conversation.system = prompt.system or None
         conversation.record(turn, completion)
 
-    return Step(
+    return CellRequest(
         request=turn.request,
         origin=turn.origin,
-        notes=(*turn_notes(turn), *wanted.notes),
+        notes=(*turn_notes(turn), *prompt.notes),
         keep=keep,
     )
 
 
 def turn_notes(turn: NextTurn) -> tuple[str, ...]:
-    """Say what a reader must know of a turn: again, stale, left out."""
+    """Say what a reader must know about a turn: again, stale, left out."""
     notes = [f"conversation {turn.origin.conversation}"]
     if turn.is_again:
         notes.append("asked again, the earlier answer is kept as a version")

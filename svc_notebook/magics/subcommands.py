@@ -1,7 +1,7 @@
-"""The words of `%svc`: a command with its arguments, or a question.
+"""The subcommands of `%svc`: their table, their parser and what they do.
 
-Rules: pure; a line that begins with a command's name and goes on otherwise is
-never sent by guess: both spellings are shown; `%svc ask …` always asks.
+A line that begins with a command's name but goes on otherwise is never sent by guess:
+both spellings are shown; `%svc ask ...` always asks.
 """
 
 import os
@@ -19,6 +19,9 @@ from svc_notebook.exchange import OriginKind
 from svc_notebook.service.catalogue import MODELS
 from svc_notebook.session import Session
 from svc_notebook.settings import ENV_NAMES, WAYS_ON, read_env
+
+if TYPE_CHECKING:  # pandas loads when a frame is asked for
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,37 +118,37 @@ _BY_NAME = {command.name: command for command in COMMANDS}
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a line says: a command with its arguments, or a question.
+class CommandLine:
+    """A line that was read: a command with its arguments, or a question.
 
     Attributes:
-        command: Its name; `ask` for a question.
-        arguments: The words behind it.
+        name: Of the command; `ask` for a question.
+        arguments: The words that follow it.
         text: The question, as typed.
     """
 
-    command: str
+    name: str
     arguments: tuple[str, ...] = ()
     text: str = ""
 
 
-def parse_words(text: str) -> Said:
-    """Read what stands behind the options of a `%svc` line.
+def parse_command(text: str) -> CommandLine:
+    """Read what follows the options of a `%svc` line.
 
     Raises:
         ParameterError: It may be a command or a question; both spellings are shown.
     """
     words = text.split()
     if not words:
-        return Said("help")
+        return CommandLine("help")
     first, *rest = words
     if first == ASK:
         return _question(text.removeprefix(ASK).strip())
     command = _BY_NAME.get(first)
     if command and command.n_arguments[0] <= len(rest) <= command.n_arguments[1]:
-        return Said(first, tuple(rest))
+        return CommandLine(first, tuple(rest))
     if len(words) == 1 and first.endswith("?") and first.rstrip("?") in _BY_NAME:
-        return Said("help")
+        return CommandLine("help")
     near = (
         get_close_matches(first, _BY_NAME, n=1, cutoff=0.8) if len(words) == 1 else []
     )
@@ -159,9 +162,9 @@ def parse_words(text: str) -> Said:
     )
 
 
-def _question(text: str) -> Said:
+def _question(text: str) -> CommandLine:
     if text:
-        return Said(ASK, text=text)
+        return CommandLine(ASK, text=text)
     raise ParameterError(
         "%svc ask needs a question, as in `%svc ask what is a monad?`.", param="line"
     )
@@ -234,7 +237,7 @@ def reset(session: Session, name: str) -> str:
         ParameterError: There is no such conversation.
     """
     session.conversations.known(name).reset()
-    return f"The conversation {name} begins anew; the ledger keeps what was said."
+    return f"The conversation {name} is empty now; the ledger keeps its turns."
 
 
 def mark(session: Session, words: Sequence[str], kind: str) -> str:
@@ -264,7 +267,7 @@ def choose(session: Session, words: Sequence[str]) -> str:
 
 
 def restore(session: Session, words: Sequence[str]) -> str:
-    """Rebuild conversations from the ledger, those that have no turns here.
+    """Rebuild those conversations from the ledger that have no turns here.
 
     Raises:
         LedgerError: The ledger cannot be read.
@@ -275,7 +278,7 @@ def restore(session: Session, words: Sequence[str]) -> str:
     restored = session.conversations.restore(exchanges)
     if not restored:
         if words and session.conversations.named(words[0]).turns:
-            return f"{words[0]} has its turns; nothing was restored."
+            return f"{words[0]} has turns already; nothing was restored."
         of = f" of {words[0]}" if words else " that are not here"
         return f"The ledger {session.settings.ledger} holds no turns{of}."
     counts = ((each.name, len(each.turns)) for each in restored)
@@ -292,9 +295,6 @@ def _count(text: str) -> int:
         param="line",
     )
 
-
-if TYPE_CHECKING:  # pandas loads when a frame is asked for
-    import pandas as pd
 
 _USAGE_COLUMNS = (
     "n_requests",
@@ -500,7 +500,7 @@ def login(ask: Ask | None = None) -> str:
 
     Raises:
         MissingKeyError: What was typed cannot be sent.
-        ConfigError: Nobody can type here, or it would show.
+        ConfigError: Nothing can be typed here, or it would be shown.
     """
     found = _typed(ask or getpass)
     if isinstance(found, ConfigError):
@@ -520,9 +520,7 @@ def _typed(ask: Ask) -> Key | ConfigError:
             warnings.simplefilter("error")  # getpass warns before it echoes
             value = ask(_PROMPT)
     except Exception:  # noqa: BLE001 - each front end refuses in its own way
-        return ConfigError(
-            f"No key can be typed here without being shown or waited for. {WAYS_ON}"
-        )
+        return ConfigError(f"A key cannot be typed here without being shown. {WAYS_ON}")
     try:
         return Key(value, source="a prompt")
     except MissingKeyError as problem:

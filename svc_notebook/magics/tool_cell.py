@@ -1,8 +1,7 @@
-"""A cell whose tools are run: rounds of requests in one growing output.
+"""A cell with tools: rounds of requests in one output, and `%svc tools`.
 
-What it is not: the rounds (see `chat.loop`). Rules: calls are shown as they form and
-run only when the reply is whole; what was said before a call stays; a cell ends with
-one final form, the tool_runs folded in it, however it ended.
+Calls are shown while they form and run only when the reply is whole. Text that came
+before a call stays; the cell ends with one final form, with its tool runs.
 """
 
 import inspect
@@ -10,16 +9,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from svc_notebook.budget import MaxTokens
 from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
-from svc_notebook.display.reply import Final
-from svc_notebook.display.stream import Growing, Mode
-from svc_notebook.display.tool_calls import Step as TrailStep
-from svc_notebook.display.tool_calls import call_line
-from svc_notebook.errors import ParameterError, SvcError
+from svc_notebook.display.live import Mode, ReplyDisplay, Wait, follow
+from svc_notebook.display.reply import Final, call_line
+from svc_notebook.errors import Interrupted, ParameterError, SvcError
 from svc_notebook.exchange import Origin
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest
@@ -29,25 +26,21 @@ from svc_notebook.tokens import estimate_prompt_tokens
 from svc_notebook.tools.calling import ToolRun
 from svc_notebook.tools.consent import Consent, Decision, Proposal, Remembered
 from svc_notebook.tools.consent_prompt import AtPrompt, to_consent
-from svc_notebook.tools.rounds import (
-    MAX_ROUNDS,
-    Outcome,
-    Rounds,
-    RoundsInterrupted,
-    run_rounds,
-)
+from svc_notebook.tools.rounds import MAX_ROUNDS, Outcome, Rounds, run_rounds
 from svc_notebook.tools.tool import Tool
 from svc_notebook.tools.tool_record import Keep
 from svc_notebook.tools.toolbox import Toolbox, to_toolbox
 
-from .cell import Interrupted
-from .reply_cell import follow
+if TYPE_CHECKING:  # pandas loads when a frame is asked for
+    import pandas as pd
 
 Start = Callable[[CompletionRequest, Origin], CompletionStream]
 UNASKED = (
     "denied, since nobody could be asked; --confirm-tools none, or %config "
     "SvcMagics.confirm_tools, allows it"
 )
+_CALL_CHARS = 200
+_NOTE_CHARS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +53,7 @@ class Offered:
         consent: Asked for calls that want it.
         at_prompt: Counts those that nobody could be asked about.
         keep: Takes each call for the record.
-        hide: Blots the key out of a text.
+        hide: Hides the key in a text.
     """
 
     toolbox: Toolbox
@@ -72,11 +65,11 @@ class Offered:
 
 
 class RoundsCell:
-    """One cell under way.
+    """The rounds of one cell; a view of each reply.
 
     Args:
         start: Begins a request.
-        growing: Where it is shown.
+        display: Where it is shown.
         mode: How.
         draw: Makes the final form of a completion.
     """
@@ -84,64 +77,90 @@ class RoundsCell:
     def __init__(
         self,
         start: Start,
-        growing: Growing,
+        display: ReplyDisplay,
         mode: Mode,
         draw: Callable[[Completion], Final],
     ) -> None:
         self._start = start
-        self._growing = growing
+        self._display = display
         self._is_plain = mode is Mode.PLAIN
         self._draw = draw
-        self._said: list[str] = []  # what came with calls, round by round
-        self._trail: list[ToolRun] = []
-        self._last: Completion | None = None
-        self._forming: dict[Any, str] = {}
-        self._is_between = False
+        self._texts: list[str] = []  # of the rounds before this one
+        self._tool_runs: tuple[ToolRun, ...] = ()
+        self._newest: Completion | None = None  # of this round
+        self._calls: dict[int | None, tuple[str, str]] = {}
+        self._is_gap_due = False
 
     def run(
         self, request: CompletionRequest, origin: Origin, offered: Offered
     ) -> Completion:
-        """Run the rounds and draw what they came to.
+        """Run the rounds and draw the result.
 
         Raises:
-            Interrupted: The user stopped it; what had come is shown and marked.
-            SvcError: It failed; what had come is shown.
+            Interrupted: The user stopped it; what arrived is shown and marked.
+            SvcError: It failed; what arrived is shown.
         """
         n_unasked = offered.at_prompt.n_unasked
         try:
             outcome = self._outcome(request, origin, offered)
-        except RoundsInterrupted as stopped:
-            kept = stopped.completion.with_trail(stopped.tool_runs)
-            self._settle(kept, mark="interrupted")
-            raise Interrupted(kept) from None
-        except Interrupted as stopped:
-            self._settle(stopped.partial, mark="interrupted")
-            raise
-        except KeyboardInterrupt:  # between a reply and its calls
-            last = self._last.with_trail(tuple(self._trail)) if self._last else None
-            self._settle(last, mark="interrupted")
-            raise Interrupted(last) from None
+        except KeyboardInterrupt as stopped:
+            partial = getattr(stopped, "partial", None)
+            if partial is None and self._newest is not None:
+                partial = self._newest.with_trail(self._tool_runs)
+            self._finish(partial, mark="interrupted")
+            raise Interrupted(partial) from None
         except SvcError as error:
-            partial = error.partial if isinstance(error.partial, Completion) else None
-            self._settle(partial, mark="incomplete")
+            self._finish(error.partial, mark="incomplete")
             raise
-        denied = offered.at_prompt.n_unasked - n_unasked
-        self._settle(outcome.completion, _notes(outcome, self._n_rounds, denied))
+        n_denied = offered.at_prompt.n_unasked - n_unasked
+        notes = _notes(outcome, len(self._texts) + 1, n_denied)
+        self._finish(outcome.completion, *notes)
         return outcome.completion
 
-    @property
-    def _n_rounds(self) -> int:
-        return len(self._said) + 1
+    def show(self, delta: Delta) -> None:
+        """Show a piece of a reply: its text, or calls as they form."""
+        if delta.index != 0:
+            return
+        if delta.text:
+            if self._is_gap_due:
+                self._display.add("\n\n")
+                self._is_gap_due = False
+            self._display.add(delta.text)
+        for piece in delta.calls:
+            name, arguments = self._calls.get(piece.index, ("", ""))
+            # a name may come in pieces, or whole in each piece
+            name += piece.name if piece.name and piece.name != name else ""
+            arguments = (arguments + piece.arguments)[:_CALL_CHARS]
+            self._calls[piece.index] = name, arguments
+            # a printed line cannot be taken back, so it has no arguments
+            line = name if self._is_plain else call_line(name, arguments)
+            self._display.status(f"calling {line} ...")
+
+    def wait(self, wait: Wait) -> None:
+        """Show a wait."""
+        self._display.wait(wait)
+
+    def flush(self) -> None:
+        """Show what is new."""
+        self._display.flush()
+
+    def end(self, completion: object | None) -> None:
+        """Take the reply of this round."""
+        self._newest = completion if isinstance(completion, Completion) else None
 
     def _outcome(
         self, request: CompletionRequest, origin: Origin, offered: Offered
     ) -> Outcome:
+        def consent(proposal: Proposal) -> Decision:
+            self._display.flush()
+            return offered.consent(proposal)
+
         return run_rounds(
             request,
             origin,
             toolbox=offered.toolbox,
             send=self._send,
-            consent=self._asking(offered.consent),
+            consent=consent,
             rounds=offered.rounds,
             told=self._told,
             keep=offered.keep,
@@ -149,84 +168,51 @@ class RoundsCell:
         )
 
     def _send(self, request: CompletionRequest, origin: Origin) -> Completion:
-        if self._last is not None:
-            self._said.append(self._last.text)
-        self._last = None
-        self._is_between = any(self._said)
-        self._forming = {}
-        stream = self._start(request, origin)
-        self._last = follow(stream, self._growing, take=self._take)
-        return self._last
-
-    def _take(self, delta: Delta) -> None:
-        """Show a piece of a reply: its text, or calls as they form."""
-        if delta.text:
-            if self._is_between:
-                self._growing.add("\n\n")
-                self._is_between = False
-            self._growing.add(delta.text)
-        for piece in delta.calls:
-            so_far = self._forming.get(piece.index, "")
-            name, _, arguments = so_far.partition("(")
-            # a name may come in pieces, or whole in each piece
-            name += piece.name if piece.name and piece.name != name else ""
-            self._forming[piece.index] = f"{name}({(arguments + piece.arguments)[:200]}"
-            self._note_call(name, self._forming[piece.index].partition("(")[2])
-
-    def _note_call(self, name: str, arguments: str) -> None:
-        if self._is_plain:  # a printed line cannot be taken back
-            self._growing.note(f"calling {name} ...")
-        else:
-            self._growing.note(f"calling {call_line(name, arguments)} ...")
+        if self._newest is not None:
+            self._texts.append(self._newest.text)
+        self._newest = None
+        self._is_gap_due = any(self._texts)
+        self._calls = {}
+        return follow(self._start(request, origin), self)
 
     def _told(self, what: ToolCall | ToolRun) -> None:
         if isinstance(what, ToolRun):
-            self._trail.append(what)
-            self._growing.step(what)
+            self._tool_runs = (*self._tool_runs, what)
+            self._display.tool_run(what)
         elif not self._is_plain:
             line = call_line(what.function.name, what.function.arguments)
-            self._growing.note(f"running {line} ...", is_now=True)
+            self._display.status(f"running {line} ...", is_now=True)
 
-    def _asking(self, consent: Consent) -> Consent:
-        def asked(proposal: Proposal) -> Decision:
-            self._growing.flush()
-            return consent(proposal)
-
-        return asked
-
-    def _settle(
-        self, completion: Completion | None, notes: str = "", *, mark: str = ""
-    ) -> None:
-        """Draw the final form: what was said in all rounds, and the tool_runs."""
-        tool_runs: tuple[TrailStep, ...] = tuple(self._trail)
-        shown = completion or self._last
-        if shown is None and not tool_runs:
-            self._growing.settle(None)
+    def _finish(self, completion: object, *notes: str, mark: str = "") -> None:
+        """Draw the final form: the text of all rounds, and the tool runs."""
+        shown = completion if isinstance(completion, Completion) else self._newest
+        if shown is None and not self._tool_runs:
+            self._display.finish(None)
             return
+        tool_runs = self._tool_runs
         final = self._draw(shown.with_trail(tool_runs)) if shown else Final(texts=())
-        texts = [text for text in (*self._said, *final.texts) if text]
-        footer = " · ".join(part for part in (final.footer, notes) if part)
+        final = final.with_notes(*notes)
+        texts = [text for text in (*self._texts, *final.texts) if text]
         is_marked = mark in {"", *final.marks}
-        self._growing.settle(
+        self._display.finish(
             replace(
                 final,
                 texts=("\n\n".join(texts),) if texts else (),
-                footer=footer,
                 marks=final.marks if is_marked else (*final.marks, mark),
                 tool_runs=final.tool_runs or tool_runs,
             )
         )
 
 
-def _notes(outcome: Outcome, n_rounds: int, n_denied: int) -> str:
+def _notes(outcome: Outcome, n_rounds: int, n_denied: int) -> list[str]:
     n_calls = len(outcome.tool_runs)
-    parts = []
+    notes = []
     if n_calls:
         calls = "1 tool call" if n_calls == 1 else f"{n_calls} tool calls"
-        parts.append(f"{calls}, the last of {n_rounds} rounds")
+        notes.append(f"{calls}, the last of {n_rounds} rounds")
     if n_denied:
-        parts.append(f"{n_denied} {UNASKED}")
-    return " · ".join(parts)
+        notes.append(f"{n_denied} {UNASKED}")
+    return notes
 
 
 def to_offered(
@@ -265,12 +251,6 @@ def to_offered(
     )
 
 
-if TYPE_CHECKING:  # pandas loads when a frame is asked for
-    import pandas as pd
-
-_NOTE_CHARS = 60
-
-
 def to_tools(names: Sequence[str], variables: Mapping[str, object]) -> Toolbox:
     """Find the tools that a line names.
 
@@ -279,7 +259,7 @@ def to_tools(names: Sequence[str], variables: Mapping[str, object]) -> Toolbox:
         variables: The notebook's.
 
     Raises:
-        ParameterError: One is not there, or is no tool; near names are given.
+        ParameterError: A variable is missing or not a tool; near names are given.
         ToolSchemaError: One cannot be offered.
     """
     found = Toolbox()
@@ -294,15 +274,15 @@ def tools_of_every_cell(
     """Find the tools that are offered in every cell.
 
     Raises:
-        ParameterError: One is gone; it says how to offer it no longer.
+        ParameterError: One is gone; the note says how to remove it.
         ToolSchemaError: One cannot be offered.
     """
     try:
         return to_tools(names, variables)
     except SvcError as error:
         error.add_note(
-            f"Every cell offers {', '.join(names)} (%config SvcMagics.tools); "
-            "`%svc tools remove NAME` ends that, --tools none does for one cell."
+            f"Every cell offers {', '.join(names)} (%config SvcMagics.tools). "
+            "`%svc tools remove NAME` changes that; --tools none does for one cell."
         )
         raise
 
@@ -327,7 +307,7 @@ def tools_df(
         always: Names of tools whose calls are always allowed.
 
     Returns:
-        One row a tool, in the order of the variables, indexed by `variable`.
+        One row per tool, in the order of the variables, indexed by `variable`.
     """
     import pandas as pd  # noqa: PLC0415 - loads when a frame is asked for
 
@@ -384,17 +364,17 @@ def tools_command(
     offer: Callable[[Sequence[str]], None],
     consent: Remembered,
 ) -> object:
-    """Do what `%svc tools …` says.
+    """Run `%svc tools ...`.
 
     Args:
-        words: Behind `tools`.
+        words: What follows `tools`.
         variables: The notebook's.
         offered: Names of variables that are offered in every cell.
         offer: Sets these.
         consent: Knows which tools are always allowed.
 
     Raises:
-        ParameterError: There is no such tool, or the words mean nothing.
+        ParameterError: There is no such tool, or the words cannot be read.
     """
     if not words:
         return tools_df(variables, offered, consent.always)
@@ -434,7 +414,7 @@ def tools_command(
 def _ask_again(
     names: Sequence[str], variables: Mapping[str, object], consent: Remembered
 ) -> str:
-    """Forget that calls are always allowed: of one tool, of those a variable holds."""
+    """Forget that calls are always allowed: of all tools, one, or a variable's."""
     held = known_tools(variables).get(names[0]) if names else None
     wanted = {*names, *(held.names if held else ())}
     forgotten = [each for each in consent.always if each in wanted or not names]

@@ -17,7 +17,7 @@ from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.export import to_entries
 from svc_notebook.conversations.next_turn import NextTurn, fit
 from svc_notebook.display.progress import Watched, watched
-from svc_notebook.display.transcript import transcript
+from svc_notebook.display.reply import transcript
 from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.message import Message

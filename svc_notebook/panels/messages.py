@@ -15,6 +15,7 @@ from svc_notebook.service.catalogue import MODELS
 from svc_notebook.service.message import check_text
 from svc_notebook.service.params import PARAMS, Param, check, unknown_param
 from svc_notebook.service.request import check_model
+from svc_notebook.template import decode_escapes
 
 OFFERED = (
     "max_tokens",
@@ -28,7 +29,6 @@ OFFERED = (
 )
 _WORDS = ("fit", "service")
 _STEPS = {"repetition_penalty": 0.01, "top_p": 0.01}
-_ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
 _BY_NAME = {param.name: param for param in PARAMS}
 
 
@@ -186,28 +186,18 @@ def _typed(name: str, text: str) -> object:
     if param is None or param.kind == "string":
         return text
     if param.kind == "stops":
-        return tuple(_unescaped(line) for line in text.splitlines() if line)
+        return tuple(decode_escapes(line) for line in text.splitlines() if line)
     try:
         return int(text) if param.kind == "integer" else float(text)
     except ValueError:
         return text
 
 
-def _unescaped(line: str) -> str:
-    found, rest = "", line
-    while rest:
-        pair = rest[:2]
-        taken = _ESCAPES.get(pair)
-        found += rest[0] if taken is None else taken
-        rest = rest[1 if taken is None else 2 :]
-    return found
-
-
 def _stops_text(stops: object) -> str | None:
     if stops is None:
         return None
     texts = [stops] if isinstance(stops, str) else list(stops)  # type: ignore[call-overload]  # checked
-    for plain, typed in (("\\", "\\\\"), ("\n", "\\n"), ("\t", "\\t")):
+    for plain, typed in (("\\", "\\\\"), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r")):
         texts = [text.replace(plain, typed) for text in texts]
     return "\n".join(texts)
 

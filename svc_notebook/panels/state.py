@@ -13,8 +13,7 @@ from typing import Any
 from svc_notebook.conversations.export import marks_of
 from svc_notebook.conversations.history import History, Turn, Version
 from svc_notebook.display.markup import to_text
-from svc_notebook.display.tool_calls import SHOWN_CHARS, Step
-from svc_notebook.display.transcript import reply_html
+from svc_notebook.display.reply import SHOWN_CHARS, Step, reply_html
 
 from .messages import Event, Settings
 

@@ -1,6 +1,6 @@
 """The static transcript beside a panel: what is left of it without a kernel.
 
-What it is not: it draws nothing (see `display.transcript`). Rules: it is one output
+What it is not: it draws nothing (see `display.reply`). Rules: it is one output
 that is updated, never the panel's own, which an update would draw anew (but for the
 last, which ends it); live it is invisible, because the view of an empty widget wins;
 where nobody watches, it is all that is shown, once.
@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from ipywidgets import Layout, VBox
 
-from svc_notebook.display.live import Screen
+from svc_notebook.display.live import Output
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 
@@ -20,11 +20,11 @@ class Beside:
     """The outputs of one panel.
 
     Args:
-        screen: Where they are shown.
+        output: Where they are shown.
     """
 
-    def __init__(self, screen: Screen | None = None) -> None:
-        self._screen = screen or Screen()
+    def __init__(self, output: Output | None = None) -> None:
+        self._output = output or Output()
         self._name = f"svc-panel-{uuid4().hex[:12]}"
         self._hidden: VBox | None = None
         self._shown: dict[str, str] = {}
@@ -39,13 +39,13 @@ class Beside:
         """Show the widget, and the transcript beside it."""
         if self._hidden is None:
             self._hidden = VBox(layout=Layout(display="none"))
-        self._screen.publish(widget, self._name)
-        self._screen.publish(self._bundle(transcript), f"{self._name}-static")
+        self._output.publish(widget, self._name)
+        self._output.publish(self._bundle(transcript), f"{self._name}-static")
         self._shown = transcript
 
     def settle(self, transcript: dict[str, str]) -> None:
         """Show the transcript alone, once."""
-        self._screen.publish(transcript, None)
+        self._output.publish(transcript, None)
 
     def update(self, transcript: dict[str, str]) -> None:
         """Put a newer transcript in place, wherever the panel is shown."""
@@ -53,9 +53,9 @@ class Beside:
             return
         self._shown = transcript
         if self._is_frozen:
-            self._screen.update(transcript, self._name)
+            self._output.update(transcript, self._name)
         else:
-            self._screen.update(self._bundle(transcript), f"{self._name}-static")
+            self._output.update(self._bundle(transcript), f"{self._name}-static")
 
     def freeze(self, transcript: dict[str, str]) -> None:
         """Put the transcript in the place of the widget."""
@@ -65,8 +65,8 @@ class Beside:
             self.settle(transcript)
             return
         self._is_frozen, self._shown = True, transcript
-        self._screen.update(transcript, self._name)
-        self._screen.update({"text/plain": ""}, f"{self._name}-static")
+        self._output.update(transcript, self._name)
+        self._output.update({"text/plain": ""}, f"{self._name}-static")
         self._hidden.layout.close()
         self._hidden.close()
         self._hidden = None

@@ -12,19 +12,20 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from svc_notebook.completion import Completion
-from svc_notebook.errors import ParameterError
+from svc_notebook.display.live import POLL_S
+from svc_notebook.errors import Interrupted, ParameterError
 from svc_notebook.exchange import Origin
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.service.tool import ToolCall
 from svc_notebook.tools.calling import ToolRun
 from svc_notebook.tools.consent import Consent, Decision, Proposal
-from svc_notebook.tools.rounds import Keep, Rounds, RoundsInterrupted, run_rounds
+from svc_notebook.tools.rounds import Keep, Rounds, run_rounds
 from svc_notebook.tools.stopping import stoppable
 from svc_notebook.tools.toolbox import Toolbox
 
 from .messages import Event
 from .state import Phase, draw_call, draw_step
-from .worker import POLL_S, Stopped, Worker
+from .worker import Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,7 @@ class ToolWorker(Worker):
         """Run the rounds and return the last reply, with its tool_runs.
 
         Raises:
-            Stopped: The user stopped it.
+            Interrupted: The user stopped it.
             SvcError: It failed.
         """
         step, tools = self._step, self._tools
@@ -83,9 +84,9 @@ class ToolWorker(Worker):
                 keep=tools.keep,
                 hide=tools.hide,
             )
-        except RoundsInterrupted as stopped:
-            self.take(stopped.completion.with_trail(stopped.tool_runs))
-            raise Stopped from None
+        except Interrupted as stopped:
+            self.take(stopped.partial)
+            raise
         return outcome.completion
 
     def decide(self, event: Event) -> None:
@@ -111,7 +112,7 @@ class ToolWorker(Worker):
         """Ask the user, and wait for the answer.
 
         Raises:
-            Stopped: The user stopped the reply instead.
+            Interrupted: The user stopped the reply instead.
         """
         self._question = {
             "id": f"{self._n_rounds}/{proposal.call_id}",

@@ -17,9 +17,9 @@ from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.next_turn import NextTurn
 from svc_notebook.display.blocks import Blocks
-from svc_notebook.display.live import GAP_S, block_html
+from svc_notebook.display.live import GAP_S, POLL_S, block_html
 from svc_notebook.display.markup import to_html
-from svc_notebook.errors import SvcError
+from svc_notebook.errors import Interrupted, SvcError
 from svc_notebook.exchange import Origin
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest
@@ -122,7 +122,6 @@ class Growths:
         ]
 
 
-POLL_S = 0.05
 How = Literal["finished", "cut", "stopped", "failed"]
 Start = Callable[[CompletionRequest, Origin], CompletionStream]
 Clock = Callable[[], float]
@@ -134,10 +133,6 @@ _SAID: dict[How, str] = {
     "stopped": "Reply stopped",
     "failed": "Reply failed",
 }
-
-
-class Stopped(KeyboardInterrupt):
-    """The user stopped a reply; passes through everything, as an interrupt does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +207,7 @@ class Worker:
         """Ask, and return how it ended; raises nothing."""
         try:
             completion = self.ask()
-        except Stopped:
+        except Interrupted:
             return Ended(how="stopped", completion=self._newest)
         except SvcError as error:
             self.take(error.partial)
@@ -229,7 +224,7 @@ class Worker:
         """Ask and return the whole reply.
 
         Raises:
-            Stopped: The user stopped it.
+            Interrupted: The user stopped it.
             SvcError: It failed.
         """
         return self.send(self._step.request, self._step.origin)
@@ -238,7 +233,7 @@ class Worker:
         """Send one request and show its reply as it comes.
 
         Raises:
-            Stopped: The user stopped it; what had come is kept.
+            Interrupted: The user stopped it; what had come is kept.
             SvcError: It failed.
         """
         self.check_stop()
@@ -251,7 +246,7 @@ class Worker:
                 self._flush(growths)
                 self.check_stop()
             completion = stream.completion
-        except Stopped:
+        except Interrupted:
             self.take(stream.cancel())
             self._flush(growths, is_last=True)
             raise
@@ -263,10 +258,10 @@ class Worker:
         """Go no further if the user has stopped it.
 
         Raises:
-            Stopped: They have.
+            Interrupted: They have.
         """
         if self._is_stopped.is_set():
-            raise Stopped
+            raise Interrupted
 
     def _show(self, item: Delta | Waiting, growths: Growths) -> None:
         if isinstance(item, Waiting):

@@ -10,7 +10,7 @@ from contextlib import suppress
 from threading import Event
 
 from svc_notebook.client.portal import Job, portal
-from svc_notebook.errors import SvcError
+from svc_notebook.errors import Interrupted, SvcError
 
 from .scheduler import Lanes
 from .trial_runner import Asker
@@ -19,16 +19,9 @@ DRAIN_S = 2.5
 TICK_S = 0.1
 BEAT_S = 0.5
 
-INTERRUPTED = "(interrupted - what had come is kept)"
+INTERRUPTED = "(interrupted - what arrived is kept)"
 
 Tick = Callable[[], None]
-
-
-class Interrupted(KeyboardInterrupt):
-    """A run was interrupted, and keeps what had come; one line in a trial."""
-
-    def _render_traceback_(self) -> list[str]:
-        return [str(self)]
 
 
 class Going:
@@ -80,7 +73,7 @@ class Going:
             self._wait(tick)
         except KeyboardInterrupt:
             self.stop(tick)
-            self.error = Interrupted(INTERRUPTED)
+            self.error = Interrupted(message=INTERRUPTED)
         if self.error is not None:
             raise self.error
 

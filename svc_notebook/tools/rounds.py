@@ -29,6 +29,7 @@ from svc_notebook.client.portal import Portal
 from svc_notebook.completion import Completion
 from svc_notebook.errors import (
     BadRequestError,
+    Interrupted,
     OverBudgetError,
     ParameterError,
     SvcError,
@@ -287,28 +288,6 @@ class Outcome:
     messages: tuple[Message, ...]
 
 
-class RoundsInterrupted(KeyboardInterrupt):
-    """The user stopped rounds while a tool was run or consent was asked for.
-
-    Attributes:
-        completion: The one whose calls were being answered; also as `partial`.
-        tool_runs: The calls that were answered.
-        messages: A history that can be sent: the calls left over are answered by
-            saying that they were interrupted.
-    """
-
-    def __init__(
-        self,
-        completion: Completion,
-        tool_runs: tuple[ToolRun, ...],
-        messages: tuple[Message, ...],
-    ) -> None:
-        super().__init__()
-        self.completion = self.partial = completion
-        self.tool_runs = tool_runs
-        self.messages = messages
-
-
 def run_rounds(  # noqa: PLR0913 - the seams of a door
     request: CompletionRequest,
     origin: Origin,
@@ -345,7 +324,8 @@ def run_rounds(  # noqa: PLR0913 - the seams of a door
             `tool_runs` hold what there is.
         OverBudgetError: A request does not fit; the part that is large is named.
         SvcError: A request failed; `messages` holds the history, which can be sent.
-        RoundsInterrupted: The user stopped it.
+        Interrupted: The user stopped it while a tool ran or consent was asked for;
+            the calls left over are answered in `messages` by saying so.
     """
     limits = rounds or Rounds()
     if request.params.get("n", 1) != 1:
@@ -440,7 +420,11 @@ class _Loop:
                 results.append(run.message)
         except KeyboardInterrupt as stop:
             self._take(completion, results, INTERRUPTED)
-            raise RoundsInterrupted(completion, self._trail, self._whole()) from stop
+            raise Interrupted(
+                completion.with_trail(self._trail),
+                messages=self._whole(),
+                tool_runs=self._trail,
+            ) from stop
         self._take(completion, results, TIME_OVER)
         if self._left_s() <= 0:
             self._stop(completion, _time_over(self._rounds.total_s))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.display.markup import to_html, to_text, visible
-from svc_notebook.display.reply import bundle, error_box
+from svc_notebook.display.reply import Final
 
 _AWAY = {"href", "rel", "target"}
 _ALLOWED: dict[str, set[str]] = {
@@ -154,13 +154,9 @@ _BITS = st.sampled_from(
 @given(st.lists(_BITS | st.text(max_size=8), max_size=25).map("".join))
 def test_any_text_gives_only_allowed_html(markdown: str) -> None:
     """Whatever the text, tags are allowed, balanced, and carry allowed values."""
-    shown = bundle([markdown, markdown], footer=markdown, marks=[markdown])
+    final = Final(texts=(markdown, markdown), footer=markdown, marks=(markdown,))
 
-    html = (
-        to_html(markdown)
-        + shown["text/html"]
-        + error_box(markdown, [markdown])["text/html"]
-    )
+    html = to_html(markdown) + final.bundle()["text/html"]
 
     assert _inspected(html).faults == []
 

@@ -50,7 +50,7 @@ def test_last_shows_the_newest_reply(shell: Shell) -> None:
     before = shell.run("%svc last")
     asked = shell.run("%%svc\nHello").value
 
-    assert "Nothing was answered" in before.shown
+    assert "no reply yet" in before.shown
     assert shell.run("%svc last").value == asked
 
 
@@ -106,4 +106,4 @@ def test_restore_says_what_it_looked_for(shell: Shell) -> None:
     shell.run("%%svc -c plan\nHello")
 
     assert "holds no turns of nope" in nothing
-    assert "plan has its turns" in there
+    assert "plan has turns already" in there

@@ -3,25 +3,25 @@
 import pytest
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.magics.subcommands import COMMANDS, Said, parse_words
+from svc_notebook.magics.subcommands import COMMANDS, CommandLine, parse_command
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", Said("help")),
-        ("models", Said("models")),
-        ("models?", Said("help")),
-        ("use emulator", Said("use", ("emulator",))),
-        ("version plan 2 1", Said("version", ("plan", "2", "1"))),
-        ("what is a monad?", Said("ask", text="what is a monad?")),
-        ("ask use the force?", Said("ask", text="use the force?")),
-        ("อธิบาย  SSE", Said("ask", text="อธิบาย  SSE")),
+        ("", CommandLine("help")),
+        ("models", CommandLine("models")),
+        ("models?", CommandLine("help")),
+        ("use emulator", CommandLine("use", ("emulator",))),
+        ("version plan 2 1", CommandLine("version", ("plan", "2", "1"))),
+        ("what is a monad?", CommandLine("ask", text="what is a monad?")),
+        ("ask use the force?", CommandLine("ask", text="use the force?")),
+        ("อธิบาย  SSE", CommandLine("ask", text="อธิบาย  SSE")),
     ],
 )
-def test_reads_commands_and_questions(text: str, said: Said) -> None:
+def test_reads_commands_and_questions(text: str, said: CommandLine) -> None:
     """Commands are known by their words; everything else is a question, as typed."""
-    assert parse_words(text) == said
+    assert parse_command(text) == said
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_reads_commands_and_questions(text: str, said: Said) -> None:
 def test_what_may_be_either_is_not_sent(text: str, usage: str) -> None:
     """What may be a command or a question shows both spellings."""
     with pytest.raises(ParameterError) as refused:
-        parse_words(text)
+        parse_command(text)
 
     assert f"`{usage}`" in str(refused.value)
     assert f"`%svc ask {text}`" in str(refused.value)
@@ -45,7 +45,7 @@ def test_what_may_be_either_is_not_sent(text: str, usage: str) -> None:
 def test_ask_needs_a_question() -> None:
     """`%svc ask` alone is refused with an example."""
     with pytest.raises(ParameterError, match="needs a question"):
-        parse_words("ask")
+        parse_command("ask")
 
 
 def test_every_command_has_its_words() -> None:

@@ -134,7 +134,7 @@ def test_can_be_awaited(session: Session) -> None:
 
 
 def test_an_await_that_is_cancelled_stops_the_run(session: Session) -> None:
-    """Whoever gives up waiting gives up the run; what had come is kept."""
+    """Whoever gives up waiting gives up the run; what arrived is kept."""
     run = plan(session, ["quick", "slow"])
 
     async def trial() -> None:
@@ -181,5 +181,5 @@ def test_a_second_interrupt_cancels_at_once(session: Session) -> None:
     stopper.join()
 
     assert time.monotonic() - began_s < 1
-    assert "what had come is kept" in str(caught.value)
+    assert "what arrived is kept" in str(caught.value)
     assert run.replies_df()["status"].tolist() == ["ok", "cancelled"]
