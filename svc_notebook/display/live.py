@@ -119,16 +119,14 @@ def _update(bundle: Bundle, display_id: str) -> None:
     update_display(dict(bundle), display_id=display_id, raw=True)
 
 
-def _clear() -> None:
-    from IPython.display import clear_output  # noqa: PLC0415 - optional at import
-
-    clear_output(wait=True)
-
-
 def _erase() -> None:
+    _clear(wait=False)
+
+
+def _clear(*, wait: bool = True) -> None:
     from IPython.display import clear_output  # noqa: PLC0415 - optional at import
 
-    clear_output()
+    clear_output(wait=wait)
 
 
 def _write(text: str) -> None:

@@ -55,7 +55,7 @@ class Step(Protocol):
 
     @property
     def result(self) -> str:
-        """What the model was told."""
+        """What was sent back to the model."""
 
     @property
     def error(self) -> str | None:
@@ -71,7 +71,7 @@ class Step(Protocol):
 
     @property
     def is_approved(self) -> bool | None:
-        """What somebody said who was asked; None if nobody was."""
+        """The user's decision; None if nobody was asked."""
 
 
 def call_line(name: str, arguments: str) -> str:
@@ -89,11 +89,7 @@ def result_line(step: Step) -> str:
 
 
 def tool_runs_html(steps: Sequence[Step]) -> str:
-    """Draw answered calls; many are folded behind one line together.
-
-    Returns:
-        HTML of `details`, styles inline, nothing in it that acts; empty for no steps.
-    """
+    """Draw answered calls as `details`; many are folded behind one line together."""
     if not steps:
         return ""
     lines = "".join(map(tool_run_html, steps))
@@ -104,7 +100,7 @@ def tool_runs_html(steps: Sequence[Step]) -> str:
 
 
 def tool_run_html(step: Step) -> str:
-    """Draw one call: a line, and behind it what was sent and what came."""
+    """Draw one call: a line, and folded below it the arguments and the result."""
     parts = [_pre("arguments", step.arguments), _pre("result", step.result)]
     if step.traceback:
         parts.append(_pre("traceback (the model has not seen it)", step.traceback))
@@ -163,13 +159,9 @@ _SOURCE = "white-space:pre-wrap;overflow-wrap:anywhere"
 
 
 def page_html(source: str) -> str:
-    """Draw a page in a sandboxed frame, its source folded below.
+    """Draw HTML of unknown origin in a sandboxed frame, its source folded below.
 
-    Args:
-        source: HTML of unknown origin, a whole page or a piece of one.
-
-    Returns:
-        HTML; hosts that allow no frames show the folded source alone.
+    Hosts that allow no frames show the folded source alone.
     """
     inside = "<!doctype html>" + _POLICY + _ACTING.sub("<x-", source)
     return (
@@ -185,7 +177,7 @@ class Final:
     """What stays in the cell when a reply has ended, however it ended.
 
     Attributes:
-        texts: The Markdown of each choice, in order; empty if nothing came.
+        texts: The Markdown of each choice, in order; empty if nothing arrived.
         footer: One quiet line: model, tokens, seconds.
         marks: What must not be overlooked, such as "cut" or "interrupted".
         is_verbatim: Whether the texts are shown as they are, not as Markdown.
@@ -252,20 +244,12 @@ class Final:
 
 
 def plain_choice(texts: Sequence[str], index: int) -> str:
-    """Give one choice as plain text, under its number if there are several.
-
-    Args:
-        texts: The Markdown of each choice.
-        index: Which one, from 0.
-
-    Returns:
-        Text that is safe to print.
-    """
+    """Return one choice as text that is safe to print, under its number."""
     return choice_head(index, len(texts)) + to_terminal(texts[index])
 
 
 def choice_head(index: int, n_texts: int) -> str:
-    """Give the line above one of several choices; empty for the only one."""
+    """Return the line above one of several choices; empty for the only one."""
     return f"[{index + 1} of {n_texts}]\n" if n_texts > 1 else ""
 
 
@@ -296,14 +280,11 @@ class Entry:
 
 
 def transcript(title: str, entries: Sequence[Entry]) -> dict[str, str]:
-    """Draw messages one below the other.
+    """Draw messages one below the other, as `text/html` and `text/plain`.
 
     Args:
-        title: Stands above.
+        title: The line above.
         entries: Oldest first.
-
-    Returns:
-        A MIME bundle of `text/html` and `text/plain`.
     """
     head = f'<div style="{QUIET_LINE}"><strong>{to_text(title)}</strong></div>'
     plain = [_entry_text(each) for each in entries] or ["(no turns yet)"]
@@ -319,11 +300,7 @@ def transcript(title: str, entries: Sequence[Entry]) -> dict[str, str]:
 
 @lru_cache(maxsize=1024)
 def reply_html(text: str) -> str:
-    """Render a reply; a transcript that grows renders each one once.
-
-    Args:
-        text: Markdown of unknown origin.
-    """
+    """Render a reply; a transcript that grows renders each one once."""
     return to_html(text)
 
 
@@ -353,20 +330,14 @@ _BOLD, _RESET = "\x1b[1m", "\x1b[0m"
 
 
 def error_lines(
-    title: str,
-    lines: Sequence[str],
-    *,
-    n_chars: int = LINE_CHARS,
+    title: str, lines: Sequence[str], *, n_chars: int = LINE_CHARS
 ) -> list[str]:
-    """Draw an expected failure as a few lines, for `_render_traceback_`.
+    """Draw an expected failure as lines; the title is bold, unless NO_COLOR is set.
 
     Args:
         title: What happened, in a few words.
         lines: What is allowed and what to do next; plain text.
         n_chars: Where lines are broken, at blanks.
-
-    Returns:
-        Lines without line ends; the title is bold, unless NO_COLOR is set.
     """
     plain = [
         part
