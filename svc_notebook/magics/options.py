@@ -31,7 +31,7 @@ class SvcOptions:
         params: Parameters by the document's names, as typed and converted.
         max_tokens: A number; `fit` for what is left of the budget; `service` to send
             none; None where the line does not say.
-        conversation: Name of the conversation to continue; None to stand alone.
+        conversation: Name of the conversation to continue, if any.
         output: Name of the variable that takes the Completion.
         is_streamed: Whether the reply is shown as it comes.
         is_raw: Whether `{{name}}` stays as it is.
@@ -75,23 +75,40 @@ class SvcOptions:
         return has_list or self.repeats > 1 or "," in (self.model or "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Option:
     """One option of the line.
 
     Attributes:
         flags: Its spellings.
         group: Its heading in the help.
+        field: What it sets: a field of `SvcOptions`, or a parameter of the request.
         value: What follows it, for the help; empty for a switch.
         doc: What it does.
-        take: Puts the value that follows it into the options.
+        read: Makes a value of the text that follows; tuples are added up.
+        is_param: Whether it sets a parameter.
     """
 
     flags: tuple[str, ...]
     group: str
-    value: str = ""
+    field: str
+    value: str
     doc: str
-    take: Callable[[SvcOptions, str], SvcOptions]
+    read: Callable[[str], object] = str
+    is_param: bool = False
+
+    def set(self, options: SvcOptions, text: str) -> SvcOptions:
+        """Return the options with the value that a text means."""
+        old: object = getattr(options, self.field, None)
+        if self.is_param:
+            old = options.params.get(self.field)
+        value = self.read(text)
+        if isinstance(old, tuple) and isinstance(value, tuple):
+            value = (*old, *value)
+        if self.is_param:
+            return replace(options, params={**options.params, self.field: value})
+        changes: dict[str, Any] = {self.field: value}
+        return replace(options, **changes)
 
 
 CONFIRMATIONS = ("marked", "all", "none")
@@ -99,34 +116,32 @@ LAYOUTS = ("markdown", "text", "code", "json", "html")
 _SHORT = {"temperature": "-t", "n": "-n"}
 
 
-def _param_option(param: Param) -> Option:
-    short = (_SHORT[param.name],) if param.name in _SHORT else ()
-    flag = () if param.name == "n" else (param.flag,)
-    default = "" if param.default is None else f" (service: {param.default:g})"
-    if param.name == "max_tokens":
-        return Option(
-            flags=flag,
-            group="Parameters",
-            value="N|fit|service",
-            doc="most tokens of the reply; fit takes what 8192 leaves, service sends "
-            f"none{default}",
-            take=_take_max_tokens,
-        )
-    return Option(
-        flags=(*short, *flag),
-        group="Parameters",
-        value={"float": "X", "integer": "N"}.get(param.kind, "TEXT"),
-        doc=param.doc + default,
-        take=_take_stop if param.kind == "stops" else _taker(param),
-    )
+def to_number(text: str) -> int | float | None:
+    """Read a number as typed; None if the text is not a number."""
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return None
 
 
-def _taker(param: Param) -> Callable[[SvcOptions, str], SvcOptions]:
-    def take(options: SvcOptions, text: str) -> SvcOptions:
-        value = text if param.kind == "string" else _numbers(text)
-        return replace(options, params={**options.params, param.name: value})
+def to_names(text: str) -> tuple[str, ...]:
+    """Read names separated by commas; `none` stands for no names."""
+    names = _names(text)
+    return () if names == ("none",) else names
 
-    return take
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _on(_: str) -> bool:
+    return True
+
+
+def _off(_: str) -> bool:
+    return False
 
 
 def _numbers(text: str) -> object:
@@ -140,204 +155,151 @@ def _numbers(text: str) -> object:
     return values if len(values) > 1 else values[0]
 
 
-def _take_repeats(options: SvcOptions, text: str) -> SvcOptions:
-    return replace(options, repeats=_integer("repeats", text, at_least=1))
+def _integer(name: str, *, at_least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        number = to_number(text)
+        if isinstance(number, int) and number >= at_least:
+            return number
+        raise ParameterError(
+            f"--{name.replace('_', '-')} {text} is not allowed; it takes an integer of "
+            f"at least {at_least}.",
+            param=name,
+        )
+
+    return read
 
 
-def _take_max_rounds(options: SvcOptions, text: str) -> SvcOptions:
-    return replace(options, max_rounds=_integer("max_rounds", text, at_least=2))
-
-
-def _integer(name: str, text: str, *, at_least: int) -> int:
+def _max_tokens(text: str) -> object:
     number = to_number(text)
-    if isinstance(number, int) and number >= at_least:
+    if text in {"fit", "service"}:
+        return text
+    if isinstance(number, int):
         return number
     raise ParameterError(
-        f"--{name.replace('_', '-')} {text} is not allowed; it takes an integer of at "
-        f"least {at_least}.",
-        param=name,
+        f"--max-tokens {text} is not allowed; it takes an integer from 1 to 8192, fit "
+        "(what 8192 leaves beside the prompt) or service (send none).",
+        param="max_tokens",
     )
 
 
-def _take_stop(options: SvcOptions, text: str) -> SvcOptions:
-    stops = (*options.params.get("stop", ()), decode_escapes(text))
-    return replace(options, params={**options.params, "stop": stops})
-
-
-def _take_max_tokens(options: SvcOptions, text: str) -> SvcOptions:
-    if text in {"fit", "service"}:
-        return replace(options, max_tokens=text)  # type: ignore[arg-type]  # just tested
-    number = to_number(text)
-    if not isinstance(number, int):
-        raise ParameterError(
-            f"--max-tokens {text} is not allowed; it takes an integer from 1 to 8192, "
-            "fit (what 8192 leaves beside the prompt) or service (send none).",
-            param="max_tokens",
-        )
-    return replace(options, max_tokens=number)
-
-
-def _take_output(options: SvcOptions, text: str) -> SvcOptions:
+def _variable(text: str) -> str:
     is_word = keyword.iskeyword(text)
-    if is_word or not text.isidentifier():
-        why = "a word of Python" if is_word else "not a variable's name"
-        raise ParameterError(
-            f"-o {text!r} is {why}; use letters, digits and underscores, as in "
-            "-o answer.",
-            param="output",
-        )
-    return replace(options, output=text)
+    if text.isidentifier() and not is_word:
+        return text
+    why = "a word of Python" if is_word else "not a variable's name"
+    raise ParameterError(
+        f"-o {text!r} is {why}; use letters, digits and underscores, as in -o answer.",
+        param="output",
+    )
 
 
-def _take_context(options: SvcOptions, text: str) -> SvcOptions:
-    return replace(options, context=(*options.context, *_names(text)))
+def _confirmation(text: str) -> str:
+    if text in CONFIRMATIONS:
+        return text
+    raise ParameterError(
+        f"--confirm-tools {text!r} is not allowed; it takes marked (calls of tools "
+        "made with confirm=True ask first), all or none.",
+        param="confirm_tools",
+    )
 
 
-def to_names(text: str) -> tuple[str, ...]:
-    """Read names separated by commas; `none` stands for no names."""
-    names = _names(text)
-    return () if names == ("none",) else names
+def _layout(text: str) -> str:
+    if text in LAYOUTS:
+        return text
+    raise ParameterError(
+        f"--format {text!r} is not a way to draw a reply; use one of "
+        f"{', '.join(LAYOUTS)}.",
+        param="format",
+    )
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+def _param_option(param: Param) -> Option:
+    short = (_SHORT[param.name],) if param.name in _SHORT else ()
+    flag = () if param.name == "n" else (param.flag,)
+    default = "" if param.default is None else f" (service: {param.default:g})"
+    if param.name == "max_tokens":
+        doc = "most tokens of the reply; fit takes what 8192 leaves, service sends none"
+        words, doc = "N|fit|service", doc + default
+        return Option(flag, "Parameters", "max_tokens", words, doc, _max_tokens)
+    readers: dict[str, Callable[[str], object]] = {
+        "string": str,
+        "stops": lambda text: (decode_escapes(text),),
+    }
+    return Option(
+        flags=(*short, *flag),
+        group="Parameters",
+        field=param.name,
+        value={"float": "X", "integer": "N"}.get(param.kind, "TEXT"),
+        doc=param.doc + default,
+        read=readers.get(param.kind, _numbers),
+        is_param=True,
+    )
 
 
-def _take_confirm(options: SvcOptions, text: str) -> SvcOptions:
-    if text not in CONFIRMATIONS:
-        raise ParameterError(
-            f"--confirm-tools {text!r} is not allowed; it takes marked (calls of tools "
-            "made with confirm=True ask first), all or none.",
-            param="confirm_tools",
-        )
-    return replace(options, confirm_tools=text)
-
-
-def _take_layout(options: SvcOptions, text: str) -> SvcOptions:
-    if text not in LAYOUTS:
-        raise ParameterError(
-            f"--format {text!r} is not a way to draw a reply; use one of "
-            f"{', '.join(LAYOUTS)}.",
-            param="format",
-        )
-    return replace(options, layout=text)
-
+_MODEL = "model to ask; `%svc models` lists the documented ones; a,b asks several"
+_CONVERSATION = "continue this conversation; a cell stands alone without it"
+_WITH = "add to the prompt: variables, In[3], Out[3], Err, separated by commas"
+_RAW = "send the cell as it is, without {{name}}"
+_REUSE = "give back the ledger's answer to this very request, if it has one"
+_TOOLS = (
+    "functions that the model may call: variables, separated by commas; `none` for none"
+)
+_ROUNDS = "most requests where tools are called; the last one offers none (8)"
+_CONFIRM = "which calls ask you first; where nobody can be asked they are denied"
+_REPEATS = "ask each combination so often; several values behind commas make a grid"
+_FORMAT = (
+    "how the reply is drawn; code puts its code into the next cell, html shows it in a "
+    "sandboxed frame"
+)
+_WHOLE = "ask for the reply in one piece; the service then reports its usage"
+_DRY = "show what would be sent, with its size; nothing is sent"
 
 OPTIONS = (
+    Option(("-m", "--model"), "Ask", "model", "ID", _MODEL),
+    Option(("-s", "--system"), "Ask", "system", "TEXT", "system message in front"),
+    Option(("-c", "--conversation"), "Ask", "conversation", "NAME", _CONVERSATION),
+    Option(("--with",), "Ask", "context", "NAMES", _WITH, _names),
+    Option(("--raw",), "Ask", "is_raw", "", _RAW, _on),
+    Option(("--reuse",), "Ask", "is_reused", "", _REUSE, _on),
+    Option(("--tools",), "Ask", "tools", "NAMES", _TOOLS, to_names),
     Option(
-        flags=("-m", "--model"),
-        group="Ask",
-        value="ID",
-        doc="model to ask; `%svc models` lists the documented ones; a,b asks several",
-        take=lambda options, text: replace(options, model=text),
+        ("--max-rounds",),
+        "Ask",
+        "max_rounds",
+        "N",
+        _ROUNDS,
+        _integer("max_rounds", at_least=2),
     ),
     Option(
-        flags=("-s", "--system"),
-        group="Ask",
-        value="TEXT",
-        doc="system message in front",
-        take=lambda options, text: replace(options, system=text),
-    ),
-    Option(
-        flags=("-c", "--conversation"),
-        group="Ask",
-        value="NAME",
-        doc="continue this conversation; a cell stands alone without it",
-        take=lambda options, text: replace(options, conversation=text),
-    ),
-    Option(
-        flags=("--with",),
-        group="Ask",
-        value="NAMES",
-        doc="add to the prompt: variables, In[3], Out[3], Err, separated by commas",
-        take=_take_context,
-    ),
-    Option(
-        flags=("--raw",),
-        group="Ask",
-        doc="send the cell as it is, without {{name}}",
-        take=lambda options, _: replace(options, is_raw=True),
-    ),
-    Option(
-        flags=("--reuse",),
-        group="Ask",
-        doc="give back the ledger's answer to this very request, if it has one",
-        take=lambda options, _: replace(options, is_reused=True),
-    ),
-    Option(
-        flags=("--tools",),
-        group="Ask",
-        value="NAMES",
-        doc="functions that the model may call: variables, separated by commas; `none` "
-        "for none",
-        take=lambda options, text: replace(options, tools=to_names(text)),
-    ),
-    Option(
-        flags=("--max-rounds",),
-        group="Ask",
-        value="N",
-        doc="most requests where tools are called; the last one offers none (8)",
-        take=_take_max_rounds,
-    ),
-    Option(
-        flags=("--confirm-tools",),
-        group="Ask",
-        value="|".join(CONFIRMATIONS),
-        doc="which calls ask you first; where nobody can be asked they are denied",
-        take=_take_confirm,
+        ("--confirm-tools",),
+        "Ask",
+        "confirm_tools",
+        "|".join(CONFIRMATIONS),
+        _CONFIRM,
+        _confirmation,
     ),
     *(_param_option(param) for param in PARAMS),
     Option(
-        flags=("--repeats",),
-        group="Parameters",
-        value="N",
-        doc="ask each combination so often; several values behind commas make a grid",
-        take=_take_repeats,
+        ("--repeats",),
+        "Parameters",
+        "repeats",
+        "N",
+        _REPEATS,
+        _integer("repeats", at_least=1),
     ),
     Option(
-        flags=("-o", "--output"),
-        group="Show",
-        value="NAME",
-        doc="variable that takes the Completion",
-        take=_take_output,
+        ("-o", "--output"),
+        "Show",
+        "output",
+        "NAME",
+        "variable that takes the Completion",
+        _variable,
     ),
-    Option(
-        flags=("-f", "--format"),
-        group="Show",
-        value="|".join(LAYOUTS),
-        doc="how the reply is drawn; code puts its code into the next cell, html shows "
-        "it in a sandboxed frame",
-        take=_take_layout,
-    ),
-    Option(
-        flags=("--no-stream",),
-        group="Show",
-        doc="ask for the reply in one piece; the service then reports its usage",
-        take=lambda options, _: replace(options, is_streamed=False),
-    ),
-    Option(
-        flags=("--dry-run",),
-        group="Show",
-        doc="show what would be sent, with its size; nothing is sent",
-        take=lambda options, _: replace(options, is_dry=True),
-    ),
-    Option(
-        flags=("--strict",),
-        group="Show",
-        doc="a cut reply is a failure",
-        take=lambda options, _: replace(options, is_strict=True),
-    ),
+    Option(("-f", "--format"), "Show", "layout", "|".join(LAYOUTS), _FORMAT, _layout),
+    Option(("--no-stream",), "Show", "is_streamed", "", _WHOLE, _off),
+    Option(("--dry-run",), "Show", "is_dry", "", _DRY, _on),
+    Option(("--strict",), "Show", "is_strict", "", "a cut reply is a failure", _on),
 )
-
-
-def to_number(text: str) -> int | float | None:
-    """Read a number as typed; None if the text is not a number."""
-    for read in (int, float):
-        try:
-            return read(text)
-        except ValueError:
-            continue
-    return None
 
 
 _BY_FLAG = {flag: option for option in OPTIONS for flag in option.flags}
@@ -391,7 +353,7 @@ def _take_option(
         raise ParameterError(f"{flag} is a switch and takes no value.", param=flag)
     if option.value and not has_value:
         value, rest = _next_value(rest, flag, option)
-    return option.take(options, value), rest
+    return option.set(options, value), rest
 
 
 def _flag_of(word: str) -> str:

@@ -24,21 +24,21 @@ if TYPE_CHECKING:  # pandas loads when a frame is asked for
     import pandas as pd
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Command:
     """A subcommand of `%svc`.
 
     Attributes:
         name: Its word.
+        doc: What it does.
         arguments: What may follow, for the help.
         n_arguments: How many words may follow, at least and at most.
-        doc: What it does.
     """
 
     name: str
+    doc: str
     arguments: str = ""
     n_arguments: tuple[int, int] = (0, 0)
-    doc: str
 
     @property
     def usage(self) -> str:
@@ -47,72 +47,29 @@ class Command:
 
 
 ASK = "ask"
+_USE = "say what is in use, or choose where requests go, or the model"
+_TOOLS = "list, show one as sent, offer in every cell, ask again"
+_RESET = "forget the turns of a conversation; the ledger keeps them"
+_RESTORE = "rebuild conversations from the ledger, after a restart"
+_VERSION = "let this answer to a turn feed later turns"
 COMMANDS = (
-    Command(
-        name="use",
-        arguments="[emulator|service|MODEL]",
-        n_arguments=(0, 1),
-        doc="say what is in use, or choose where requests go, or the model",
-    ),
-    Command(name="login", doc="type the API key; it is neither shown nor recorded"),
-    Command(
-        name="tools",
-        arguments="[[add|remove|ask] NAME]",
-        n_arguments=(0, 2),
-        doc="list, show one as sent, offer in every cell, ask again",
-    ),
-    Command(
-        name="models",
-        doc="the documented models, their limits, and the room left",
-    ),
-    Command(name="usage", doc="requests and tokens of this kernel"),
-    Command(name="replies", doc="what this kernel asked, and the replies"),
-    Command(name="last", doc="the newest reply, a partial one too"),
-    Command(name="settings", doc="every setting, and where it came from"),
-    Command(name="conversations", doc="the conversations of this kernel"),
-    Command(
-        name="history",
-        arguments="NAME",
-        n_arguments=(1, 1),
-        doc="the turns of a conversation",
-    ),
-    Command(
-        name="reset",
-        arguments="NAME",
-        n_arguments=(1, 1),
-        doc="forget the turns of a conversation; the ledger keeps them",
-    ),
-    Command(
-        name="pin",
-        arguments="NAME TURN",
-        n_arguments=(2, 2),
-        doc="always send a turn, or no longer",
-    ),
-    Command(
-        name="hide",
-        arguments="NAME TURN",
-        n_arguments=(2, 2),
-        doc="never send a turn, or send it again",
-    ),
-    Command(
-        name="version",
-        arguments="NAME TURN VERSION",
-        n_arguments=(3, 3),
-        doc="let this answer to a turn feed later turns",
-    ),
-    Command(
-        name="panel",
-        arguments="NAME",
-        n_arguments=(0, 1),
-        doc="open a chat panel on a conversation",
-    ),
-    Command(
-        name="restore",
-        arguments="[NAME]",
-        n_arguments=(0, 1),
-        doc="rebuild conversations from the ledger, after a restart",
-    ),
-    Command(name="help", doc="this page"),
+    Command("use", _USE, "[emulator|service|MODEL]", (0, 1)),
+    Command("login", "type the API key; it is neither shown nor recorded"),
+    Command("tools", _TOOLS, "[[add|remove|ask] NAME]", (0, 2)),
+    Command("models", "the documented models, their limits, and the room left"),
+    Command("usage", "requests and tokens of this kernel"),
+    Command("replies", "what this kernel asked, and the replies"),
+    Command("last", "the newest reply, a partial one too"),
+    Command("settings", "every setting, and where it came from"),
+    Command("conversations", "the conversations of this kernel"),
+    Command("history", "the turns of a conversation", "NAME", (1, 1)),
+    Command("reset", _RESET, "NAME", (1, 1)),
+    Command("pin", "always send a turn, or no longer", "NAME TURN", (2, 2)),
+    Command("hide", "never send a turn, or send it again", "NAME TURN", (2, 2)),
+    Command("version", _VERSION, "NAME TURN VERSION", (3, 3)),
+    Command("panel", "open a chat panel on a conversation", "NAME", (0, 1)),
+    Command("restore", _RESTORE, "[NAME]", (0, 1)),
+    Command("help", "this page"),
 )
 _BY_NAME = {command.name: command for command in COMMANDS}
 

@@ -34,6 +34,7 @@ from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run import Run
 from svc_notebook.sweeps.side_by_side import run_side_by_side
 from svc_notebook.tokens import estimate_prompt_tokens
+from svc_notebook.tools.rounds import MAX_ROUNDS, Rounds
 from svc_notebook.tools.toolbox import Toolbox
 
 from . import subcommands
@@ -51,7 +52,6 @@ from .reply_cell import DryRun, lay_out, next_cell, show
 from .subcommands import ASK, CommandLine, login, parse_command
 from .tool_cell import (
     RoundsCell,
-    to_offered,
     to_tools,
     tools_command,
     tools_of_every_cell,
@@ -186,17 +186,22 @@ class SvcMagics(SvcTraits, Magics):
         max_tokens = options.max_tokens
         if max_tokens is None:
             max_tokens = self.defaults().get("max_tokens")
-        offered = to_offered(
+        cell = RoundsCell(
             self.session,
+            lambda request, origin: start(request, origin=origin),
+            display,
+            mode,
+            draw,
+        )
+        return cell.run(
+            asked.request,
+            asked.origin,
             toolbox or Toolbox(),
             confirm_tools=options.confirm_tools or self.confirm_tools,
-            max_rounds=options.max_rounds,
-            max_tokens=max_tokens,
+            rounds=Rounds(
+                max_rounds=options.max_rounds or MAX_ROUNDS, max_tokens=max_tokens
+            ),
         )
-        cell = RoundsCell(
-            lambda request, origin: start(request, origin=origin), display, mode, draw
-        )
-        return cell.run(asked.request, asked.origin, offered)
 
     def _toolbox(self, options: SvcOptions) -> Toolbox | None:
         """Find the tools that a line names, or else those of every cell."""

@@ -7,11 +7,10 @@ before a call stays; the cell ends with one final form, with its tool runs.
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from svc_notebook.budget import MaxTokens
 from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
 from svc_notebook.display.live import Mode, ReplyDisplay, Wait, follow
@@ -25,10 +24,9 @@ from svc_notebook.session import Session
 from svc_notebook.tokens import estimate_prompt_tokens
 from svc_notebook.tools.calling import ToolRun
 from svc_notebook.tools.consent import Consent, Decision, Proposal, Remembered
-from svc_notebook.tools.consent_prompt import AtPrompt, to_consent
-from svc_notebook.tools.rounds import MAX_ROUNDS, Outcome, Rounds, run_rounds
+from svc_notebook.tools.consent_prompt import to_consent
+from svc_notebook.tools.rounds import Outcome, Rounds, run_rounds
 from svc_notebook.tools.tool import Tool
-from svc_notebook.tools.tool_record import Keep
 from svc_notebook.tools.toolbox import Toolbox, to_toolbox
 
 if TYPE_CHECKING:  # pandas loads when a frame is asked for
@@ -43,31 +41,11 @@ _CALL_CHARS = 200
 _NOTE_CHARS = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offered:
-    """The tools of a cell, and how they are run.
-
-    Attributes:
-        toolbox: On offer.
-        rounds: Limits.
-        consent: Asked for calls that want it.
-        at_prompt: Counts those that nobody could be asked about.
-        keep: Takes each call for the record.
-        hide: Hides the key in a text.
-    """
-
-    toolbox: Toolbox
-    rounds: Rounds
-    consent: Consent
-    at_prompt: AtPrompt
-    keep: Keep
-    hide: Callable[[str], str]
-
-
 class RoundsCell:
     """The rounds of one cell; a view of each reply.
 
     Args:
+        session: This kernel's.
         start: Begins a request.
         display: Where it is shown.
         mode: How.
@@ -76,11 +54,13 @@ class RoundsCell:
 
     def __init__(
         self,
+        session: Session,
         start: Start,
         display: ReplyDisplay,
         mode: Mode,
         draw: Callable[[Completion], Final],
     ) -> None:
+        self._session = session
         self._start = start
         self._display = display
         self._is_plain = mode is Mode.PLAIN
@@ -92,17 +72,43 @@ class RoundsCell:
         self._is_gap_due = False
 
     def run(
-        self, request: CompletionRequest, origin: Origin, offered: Offered
+        self,
+        request: CompletionRequest,
+        origin: Origin,
+        toolbox: Toolbox,
+        *,
+        confirm_tools: str,
+        rounds: Rounds,
     ) -> Completion:
         """Run the rounds and draw the result.
+
+        Args:
+            request: The first.
+            origin: Who asks.
+            toolbox: On offer.
+            confirm_tools: Which calls ask first: marked, all or none.
+            rounds: Limits.
 
         Raises:
             Interrupted: The user stopped it; what arrived is shown and marked.
             SvcError: It failed; what arrived is shown.
         """
-        n_unasked = offered.at_prompt.n_unasked
+        session = self._session
+        confirm = {"marked": None, "all": True, "none": False}[confirm_tools]
+        consent, ask_for = to_consent(confirm, session.consent)
+        n_unasked = session.at_prompt.n_unasked
         try:
-            outcome = self._outcome(request, origin, offered)
+            outcome = run_rounds(
+                request,
+                origin,
+                toolbox=toolbox,
+                send=self._send,
+                consent=self._flushed(consent),
+                rounds=replace(rounds, ask_for=ask_for),
+                told=self._told,
+                keep=session.tool_record,
+                hide=session.key_hider(),
+            )
         except KeyboardInterrupt as stopped:
             partial = getattr(stopped, "partial", None)
             if partial is None and self._newest is not None:
@@ -112,7 +118,7 @@ class RoundsCell:
         except SvcError as error:
             self._finish(error.partial, mark="incomplete")
             raise
-        n_denied = offered.at_prompt.n_unasked - n_unasked
+        n_denied = session.at_prompt.n_unasked - n_unasked
         notes = _notes(outcome, len(self._texts) + 1, n_denied)
         self._finish(outcome.completion, *notes)
         return outcome.completion
@@ -148,24 +154,14 @@ class RoundsCell:
         """Take the reply of this round."""
         self._newest = completion if isinstance(completion, Completion) else None
 
-    def _outcome(
-        self, request: CompletionRequest, origin: Origin, offered: Offered
-    ) -> Outcome:
-        def consent(proposal: Proposal) -> Decision:
-            self._display.flush()
-            return offered.consent(proposal)
+    def _flushed(self, consent: Consent) -> Consent:
+        """Show the text so far before the user is asked."""
 
-        return run_rounds(
-            request,
-            origin,
-            toolbox=offered.toolbox,
-            send=self._send,
-            consent=consent,
-            rounds=offered.rounds,
-            told=self._told,
-            keep=offered.keep,
-            hide=offered.hide,
-        )
+        def ask(proposal: Proposal) -> Decision:
+            self._display.flush()
+            return consent(proposal)
+
+        return ask
 
     def _send(self, request: CompletionRequest, origin: Origin) -> Completion:
         if self._newest is not None:
@@ -213,42 +209,6 @@ def _notes(outcome: Outcome, n_rounds: int, n_denied: int) -> list[str]:
     if n_denied:
         notes.append(f"{n_denied} {UNASKED}")
     return notes
-
-
-def to_offered(
-    session: Session,
-    toolbox: Toolbox,
-    *,
-    confirm_tools: str,
-    max_rounds: int | None,
-    max_tokens: MaxTokens,
-) -> Offered:
-    """Put together how the tools of a cell are run.
-
-    Args:
-        session: This kernel's.
-        toolbox: On offer.
-        confirm_tools: Which calls ask first: marked, all or none.
-        max_rounds: Most requests; the usual number if None.
-        max_tokens: As asked for.
-
-    Raises:
-        ParameterError: There are too few rounds.
-    """
-    confirm = {"marked": None, "all": True, "none": False}[confirm_tools]
-    consent, ask_for = to_consent(confirm, session.consent)
-    return Offered(
-        toolbox=toolbox,
-        rounds=Rounds(
-            max_rounds=MAX_ROUNDS if max_rounds is None else max_rounds,
-            max_tokens=max_tokens,
-            ask_for=ask_for,
-        ),
-        consent=consent,
-        at_prompt=session.at_prompt,
-        keep=session.tool_record,
-        hide=session.key_hider(),
-    )
 
 
 def to_tools(names: Sequence[str], variables: Mapping[str, object]) -> Toolbox:
