@@ -1,8 +1,7 @@
-"""Tab: options, values, models, commands and `{{variables}}`.
+"""Tab completion: options, values, models, commands and `{{variables}}`.
 
-Rules: `suggest` is pure and asks no network; it acts only on lines that begin
-with `%svc` or `%%svc`, and in the body of a `%%svc` cell only behind `{{`; it is
-read from the same tables as the parser and the help.
+It acts on lines that begin with `%svc` or `%%svc`, and in the body of a `%%svc` cell
+after `{{`, and sends nothing.
 """
 
 import re
@@ -37,7 +36,7 @@ _FLAGS = {flag: option for option in OPTIONS for flag in option.flags}
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """Something to put in, and a word on what it is."""
+    """A text to put in, and a note on what it is."""
 
     text: str
     note: str
@@ -83,7 +82,7 @@ class Known:
 def suggest(
     lines: Sequence[str], known: Known, *, after: str = ""
 ) -> Suggestions | None:
-    """Say what fits at the cursor; None leaves the line to IPython.
+    """Return what fits at the cursor; None leaves the line to IPython.
 
     Args:
         lines: The cell's lines up to the cursor, where the last one ends.
@@ -111,7 +110,7 @@ def _on_line(line: str, known: Known) -> Suggestions | None:
 
 
 def _behind(before: list[str], fragment: str, known: Known) -> Iterable[Suggestion]:
-    """Return what may stand behind these words."""
+    """Return what may follow these words."""
     option = _FLAGS.get(before[-1]) if before else None
     if option and option.value:
         return _values(option, fragment, known)
@@ -166,7 +165,7 @@ def _values(option: Option, fragment: str, known: Known) -> Iterable[Suggestion]
 
 
 def _listed(fragment: str, items: Iterable[Suggestion]) -> Iterable[Suggestion]:
-    """Return what may follow those named already behind commas."""
+    """Return what may follow in a list of names separated by commas."""
     named = fragment.rpartition(",")[0]
     front = f"{named}," if named else ""
     taken = {name.strip() for name in named.split(",")}
@@ -178,7 +177,7 @@ def _listed(fragment: str, items: Iterable[Suggestion]) -> Iterable[Suggestion]:
 
 
 def _tool_words(before: list[str], known: Known) -> Iterable[Suggestion]:
-    """Return what may stand behind `%svc tools`."""
+    """Return what may follow `%svc tools`."""
     tools = [Suggestion(name, note) for name, note in known.tools]
     if not before:
         return [

@@ -7,10 +7,10 @@ import inspect
 import re
 import sys
 import traceback
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
@@ -61,19 +61,14 @@ class Item:
         return f"{self.name} ({self.kind}, about {self.n_tokens} token{plural})"
 
 
-def to_item(name: str, value: object, *, cap_tokens: int = CAP_TOKENS) -> Item:
-    """Turn a variable into text.
-
-    Args:
-        name: As the user named it.
-        value: Any object.
-        cap_tokens: The most estimated tokens of a table.
+def to_item(name: str, value: object) -> Item:
+    """Write a variable as text; a table has at most `CAP_TOKENS`.
 
     Raises:
         ParameterError: The object cannot be written as text.
     """
     try:
-        return _written(name, value, cap_tokens)
+        return _written(name, value)
     except Exception as error:  # noqa: BLE001 - an object's own code may raise anything
         reason = f"{type(error).__name__} in its own code"
         problem = error
@@ -85,11 +80,11 @@ def to_item(name: str, value: object, *, cap_tokens: int = CAP_TOKENS) -> Item:
     raise refused from problem
 
 
-def _written(name: str, value: object, cap_tokens: int) -> Item:
+def _written(name: str, value: object) -> Item:
     if isinstance(value, str):
         return Item(name=name, text=value, kind="text")
     if is_pandas(value, "DataFrame", "Series"):
-        return _table(name, value, cap_tokens)
+        return _table(name, value)
     return Item(name=name, text=_source(value), kind=type(value).__name__)
 
 
@@ -101,8 +96,8 @@ def _source(value: object) -> str:
     return str(value)
 
 
-def _table(name: str, value: object, cap_tokens: int) -> Item:
-    table = cut_table(value, cap_tokens)
+def _table(name: str, value: object) -> Item:
+    table = cut_table(value, CAP_TOKENS)
     cut = f"; {table.cut} follow" if table.cut else ""
     head = f"{table.kind} {name}, {table.shape}{cut}:"
     return Item(
@@ -121,23 +116,13 @@ _FENCE = re.compile(r"`{3,}")
 _N_FRAMES = 3
 
 
-def to_items(
-    wanted: Sequence[str],
-    names: Mapping[str, Any],
-    *,
-    cap_tokens: int = CAP_TOKENS,
-) -> tuple[Item, ...]:
+def to_items(wanted: Sequence[str], names: Mapping[str, Any]) -> tuple[Item, ...]:
     """Find what `--with` names: variables, In[3], Out[3] and Err.
 
-    Args:
-        wanted: As typed.
-        names: The notebook's variables, In and Out among them.
-        cap_tokens: The most estimated tokens of each.
-
     Raises:
-        ParameterError: Something is not there.
+        ParameterError: Something does not exist.
     """
-    return tuple(_capped(_find(name, names), cap_tokens) for name in wanted)
+    return tuple(_capped(_find(name, names)) for name in wanted)
 
 
 def add_items(prompt: str, items: Sequence[Item]) -> str:
@@ -158,9 +143,7 @@ def _find(name: str, names: Mapping[str, Any]) -> Item:
         return _cell(name, cell[1], int(cell[2]), names)
     if name in names:
         return to_item(name, names[name])
-    public = [known for known in names if not known.startswith("_")]
-    near = ", ".join(get_close_matches(name, public, n=3))
-    hint = f" Did you mean {near}?" if near else ""
+    hint = did_you_mean(name, (known for known in names if not known.startswith("_")))
     raise ParameterError(
         f"--with {name}: there is no such variable.{hint} It takes variables, In[3], "
         "Out[3] and Err, separated by commas.",
@@ -196,24 +179,21 @@ def _is_of_ipython(filename: str) -> bool:
     return "IPython" in Path(filename).parts
 
 
-def _capped(item: Item, cap_tokens: int) -> Item:
-    if item.n_tokens <= cap_tokens:
+def _capped(item: Item) -> Item:
+    if item.n_tokens <= CAP_TOKENS:
         return item
-    text = _head(item.text, cap_tokens)
+    text = _head(item.text, CAP_TOKENS)
     cut = f"cut to the first {len(text)} of {len(item.text)} characters"
     return replace(item, text=f"{text}\n[{cut}]", kind=f"{item.kind}, {cut}")
 
 
 def _head(text: str, cap_tokens: int) -> str:
-    """Return as much of the beginning as the cap allows, by halving."""
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if estimate_tokens(text[:middle]) <= cap_tokens:
-            low = middle
-        else:
-            high = middle - 1
-    return text[:low]
+    """Return as much of the beginning as the cap allows."""
+    lengths = range(len(text) + 1)
+    n_fitting = bisect_right(
+        lengths, cap_tokens, key=lambda n: estimate_tokens(text[:n])
+    )
+    return text[: n_fitting - 1]
 
 
 _SPACED = re.compile(r"\{\{(?:\s+([^\s{}]+)\s*|([^\s{}]+)\s+)\}\}")
@@ -226,15 +206,14 @@ def interpolate(
 
     Args:
         template: The text as typed.
-        names: Values by name; see `context` for how each kind looks.
+        names: Values by name.
         hide: Hides the API key in what is put in.
 
     Returns:
-        The text, in which `\{{name}}` has become `{{name}}`, and what was put in,
-        each name once.
+        The text, and what was put in, each name once.
 
     Raises:
-        ParameterError: A name is not there; near ones are named.
+        ParameterError: A name does not exist; near ones are named.
     """
     items: dict[str, Item] = {}
 
@@ -323,12 +302,12 @@ def to_prompt(
         options: The line.
         cell: The prompt as typed.
         names: Notebook variables, for `{{name}}`.
-        defaults: What applies where the line does not say: model, system, max_tokens
-            and parameters by the document's names.
+        defaults: For what the line does not set: model, system, max_tokens and
+            parameters by the document's names.
         hide: Hides the API key in what is put in; what was typed stays.
 
     Raises:
-        ParameterError: A variable is not there.
+        ParameterError: A variable does not exist.
     """
     system = defaults.get("system") if options.system is None else options.system
     text, items = cell, tuple[Item, ...]()

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
 from svc_notebook.display.live import Mode, ReplyDisplay, Wait, follow
@@ -67,12 +69,7 @@ _PYTHON = {"python", "py", "python3", "ipython", "ipython3"}
 
 @dataclass(frozen=True, slots=True)
 class NextCell:
-    """What is put into the next cell.
-
-    Attributes:
-        code: None for nothing.
-        note: What the footer says about it.
-    """
+    """The code for the next cell, if any, and what the footer says about it."""
 
     code: str | None = None
     note: str = ""
@@ -81,9 +78,7 @@ class NextCell:
 def next_cell(completion: Completion, mode: Mode) -> NextCell:
     """Choose the code of a reply: the first Python block, or else the first.
 
-    Args:
-        completion: The reply; the first choice counts.
-        mode: How the cell shows replies; `settled` makes no cell.
+    In the mode `settled` no cell is made.
     """
     if completion.is_partial:
         return NextCell()
@@ -103,20 +98,11 @@ def next_cell(completion: Completion, mode: Mode) -> NextCell:
     return NextCell(visible(chosen.code.removesuffix("\n")), note)
 
 
-_PART = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
-_OPENING, _CLOSING = frozenset("{["), frozenset("}]")
-_SPACED = {":": ": "}
-_INDENT = "  "
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def lay_out(final: Final, layout: str | None, mode: Mode) -> Final:
-    """Return the final form drawn as asked for.
-
-    Args:
-        final: As Markdown.
-        layout: One of `options.LAYOUTS`; None for markdown.
-        mode: Where it is drawn.
-    """
+    """Return the final form in one of `options.LAYOUTS`; None is markdown."""
     if layout == "text":
         return replace(final, is_verbatim=True)
     if layout == "json":
@@ -139,11 +125,11 @@ def _json_of(text: str) -> tuple[str, str]:
     source = _block(text, {"json", ""})
     try:
         json.loads(source, parse_constant=_refuse)
+        return _indented(source), ""
     except json.JSONDecodeError as error:
         return text, f"not JSON: {error.msg}, line {error.lineno} column {error.colno}"
     except (ValueError, RecursionError) as error:
         return text, f"cannot be read as JSON: {error}"
-    return _indented(source), ""
 
 
 def _refuse(name: str) -> object:
@@ -157,27 +143,11 @@ def _block(text: str, languages: set[str]) -> str:
 
 
 def _indented(source: str) -> str:
-    """Indent valid JSON; numbers and keys stay as they were written."""
-    out: list[str] = []
-    depth = 0
-    parts = _PART.findall(source)
-    for part, follows in zip(parts, [*parts[1:], ""], strict=True):
-        if part in _CLOSING:
-            depth -= 1
-            is_empty = out[-1] in _OPENING
-            out.append(part if is_empty else f"\n{_INDENT * depth}{part}")
-            continue
-        depth += part in _OPENING
-        out.append(_SPACED.get(part) or _readable(part))
-        if part == "," or (part in _OPENING and follows not in _CLOSING):
-            out.append("\n" + _INDENT * depth)
-    return "".join(out)
-
-
-def _readable(part: str) -> str:
-    """Write letters for their escapes in a text."""
-    is_text = part.startswith('"')
-    return json.dumps(json.loads(part), ensure_ascii=False) if is_text else part
+    """Indent valid JSON; numbers stay as written, escapes of letters become letters."""
+    return _STRING.sub(
+        lambda found: json.dumps(json.loads(found[0]), ensure_ascii=False),
+        msgspec.json.format(source, indent=2),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,11 +90,7 @@ class CommandLine:
 
 
 def parse_command(text: str) -> CommandLine:
-    """Read what follows the options of a `%svc` line.
-
-    Raises:
-        ParameterError: It may be a command or a question; both spellings are shown.
-    """
+    """Read what follows the options of a `%svc` line."""
     words = text.split()
     if not words:
         return CommandLine("help")
@@ -188,21 +184,13 @@ def describe(session: Session) -> str:
 
 
 def reset(session: Session, name: str) -> str:
-    """Forget the turns of a conversation.
-
-    Raises:
-        ParameterError: There is no such conversation.
-    """
+    """Forget the turns of a conversation."""
     session.conversations.known(name).reset()
     return f"The conversation {name} is empty now; the ledger keeps its turns."
 
 
 def mark(session: Session, words: Sequence[str], kind: str) -> str:
-    """Pin or hide a turn, or undo that.
-
-    Raises:
-        ParameterError: There is no such conversation or turn.
-    """
+    """Pin or hide a turn, or undo that."""
     conversation = session.conversations.known(words[0])
     number = _count(words[1])
     if kind == "pin":
@@ -213,22 +201,14 @@ def mark(session: Session, words: Sequence[str], kind: str) -> str:
 
 
 def choose(session: Session, words: Sequence[str]) -> str:
-    """Choose the version of a turn that feeds later turns.
-
-    Raises:
-        ParameterError: There is no such conversation, turn or version.
-    """
+    """Choose the version of a turn that feeds later turns."""
     name, turn, version = words
     session.conversations.known(name).choose(_count(turn), _count(version))
     return f"Version {version} of turn {turn} now feeds later turns of {name}."
 
 
 def restore(session: Session, words: Sequence[str]) -> str:
-    """Rebuild those conversations from the ledger that have no turns here.
-
-    Raises:
-        LedgerError: The ledger cannot be read.
-    """
+    """Rebuild those conversations from the ledger that have no turns here."""
     exchanges = session.ledger.read(
         scope="all", conversation=words[0] if words else None, origin=_ORIGINS
     )

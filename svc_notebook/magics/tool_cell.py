@@ -8,7 +8,6 @@ import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from svc_notebook.client.sync import CompletionStream
@@ -21,6 +20,7 @@ from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.service.tool import ToolCall
 from svc_notebook.session import Session
+from svc_notebook.template import did_you_mean
 from svc_notebook.tokens import estimate_prompt_tokens
 from svc_notebook.tools.calling import ToolRun
 from svc_notebook.tools.consent import Consent, Decision, Proposal, Remembered
@@ -212,11 +212,7 @@ def _notes(outcome: Outcome, n_rounds: int, n_denied: int) -> list[str]:
 
 
 def to_tools(names: Sequence[str], variables: Mapping[str, object]) -> Toolbox:
-    """Find the tools that a line names.
-
-    Args:
-        names: Of variables that hold a tool, a toolbox, a function or a definition.
-        variables: The notebook's.
+    """Find tools by the names of their variables.
 
     Raises:
         ParameterError: A variable is missing or not a tool; near names are given.
@@ -259,15 +255,12 @@ def known_tools(variables: Mapping[str, object]) -> dict[str, Toolbox]:
 def tools_df(
     variables: Mapping[str, object], offered: Sequence[str], always: Sequence[str]
 ) -> "pd.DataFrame":
-    """List the tools that the notebook's variables hold.
+    """List the tools of the notebook's variables: one row per tool.
 
     Args:
         variables: The notebook's.
         offered: Names of variables that are offered in every cell.
         always: Names of tools whose calls are always allowed.
-
-    Returns:
-        One row per tool, in the order of the variables, indexed by `variable`.
     """
     import pandas as pd  # noqa: PLC0415 - loads when a frame is asked for
 
@@ -303,11 +296,7 @@ def tools_df(
 
 
 def definitions_text(name: str, variables: Mapping[str, object]) -> str:
-    """Write out what is sent of a tool, and its size.
-
-    Raises:
-        ParameterError: There is none of this name.
-    """
+    """Write out what is sent of a tool, and its size."""
     toolbox = to_tools([name], variables)
     texts = [
         json.dumps(each, ensure_ascii=False, indent=2) for each in toolbox.definitions
@@ -332,9 +321,6 @@ def tools_command(
         offered: Names of variables that are offered in every cell.
         offer: Sets these.
         consent: Knows which tools are always allowed.
-
-    Raises:
-        ParameterError: There is no such tool, or the words cannot be read.
     """
     if not words:
         return tools_df(variables, offered, consent.always)
@@ -407,8 +393,7 @@ def _found(name: str, variables: Mapping[str, object]) -> object:
             param="tools",
         )
     tools = list(known_tools(variables))
-    near = get_close_matches(name, [*tools, *_functions(variables)], n=1)
-    hint = f" Did you mean {near[0]}?" if near else ""
+    hint = did_you_mean(name, [*tools, *_functions(variables)])
     there = f" The tools here are {', '.join(tools)}." if tools else ""
     raise ParameterError(
         f"There is no variable {name!r} to offer as a tool.{hint}{there} Define it "
