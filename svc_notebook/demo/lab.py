@@ -1,8 +1,7 @@
 """`svc-notebook lab`: JupyterLab on the tour, with an emulator to answer it.
 
-Rules: JupyterLab is an extra, and its absence is named with the command that
-installs it; the tour is a copy, and a copy that is there is not written over; the
-emulator ends with JupyterLab; nobody's service is asked.
+The tour is a copy, and an existing copy is not overwritten. The emulator ends with
+JupyterLab; no service is asked.
 """
 
 import os

@@ -1,8 +1,7 @@
 """The demo's notebook: where it is found, what is changed in it, how it is marked.
 
-What it is not: it runs nothing. Rules: functions of a notebook give a new one;
-against the emulator the quickstart runs as it stands; for the service one cell is
-changed, the one tagged `service`.
+Against the emulator the quickstart runs without a change; for the service the cell
+tagged `service` is changed.
 """
 
 from copy import deepcopy
@@ -22,10 +21,10 @@ _N_FOLDERS = 1000
 
 
 def folder() -> Path:
-    """Return where the notebooks lie: in the wheel, or else in the checkout.
+    """Return the folder of the notebooks: in the wheel, or else in the checkout.
 
     Raises:
-        SettingsError: They lie in neither place.
+        SettingsError: It is in neither.
     """
     package = Path(str(files("svc_notebook")))
     for found in (package / "notebooks", package.parent / "notebooks"):
@@ -96,7 +95,7 @@ def place(out: Path | None, *, here: Path) -> Path:
     """
     if out is not None and (out / NAME).exists():
         raise SettingsError(
-            f"{out / NAME} is there already and may hold your own work; name another "
+            f"{out / NAME} exists already and may hold your own work; name another "
             "folder with --out, or move that file."
         )
     made = out or _free(here)
