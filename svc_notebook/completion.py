@@ -1,7 +1,6 @@
-"""The Completion: what a user holds of an exchange that gave an answer.
+"""The Completion: what a user gets of an exchange; its footer, marks and advice.
 
-A face, not a record: it reads an `Exchange` and draws it. Rules: frozen; its
-HTML comes from `display` alone; it shows where its numbers come from.
+It reads an `Exchange` and draws it; its HTML comes from `display` alone.
 """
 
 import re
@@ -202,12 +201,12 @@ def _without_value(step: Step) -> Step:
 
 
 def marks(exchange: Exchange) -> tuple[str, ...]:
-    """Return what must be visible beside an answer: cut, interrupted, emulator, …."""
+    """Return what must be visible with a reply: cut, interrupted, emulator, ...."""
     found = []
-    if any(choice.finish_reason == "length" for choice in exchange.choices):
-        found.append("cut")
-    elif any(exchange.is_probably_cut(choice) for choice in exchange.choices):
-        found.append("probably cut")
+    cut = [choice for choice in exchange.choices if exchange.is_cut(choice)]
+    if cut:
+        is_probable = all(map(exchange.is_probably_cut, cut))
+        found.append("probably cut" if is_probable else "cut")
     if exchange.status == "ok" and not any(map(_has_content, exchange.choices)):
         found.append("empty")
     if exchange.status == "cancelled":
@@ -226,7 +225,7 @@ def _has_content(choice: Choice) -> bool:
 
 
 def _reused(exchange: Exchange) -> str:
-    """Say of when a re-used answer is, by the service's own clock (doc: Completion)."""
+    """Name the day of a re-used reply, by the service's clock (doc: Completion)."""
     created = exchange.body.created if exchange.body else None
     try:
         day = "" if created is None else datetime.fromtimestamp(created, UTC).date()
@@ -271,14 +270,8 @@ _PIECE = re.compile(r"[^.!?\n。ฯ]+[.!?\n。ฯ]*")
 
 
 def on_params(params: Mapping[str, object]) -> str | None:
-    """Say what the document advises about these parameters; None for nothing.
-
-    Args:
-        params: As sent, by the document's names.
-    """
-    is_both = {"temperature", "top_p"} <= {
-        name for name, value in params.items() if value is not None
-    }
+    """Return the document's advice about these parameters, if any."""
+    is_both = None not in (params.get("temperature"), params.get("top_p"))
     return BOTH_CHANGED if is_both else None
 
 
@@ -295,11 +288,11 @@ def warn_on_params(params: Mapping[str, object], *, stacklevel: int = 2) -> None
 
 
 def on_reply(text: str, params: Mapping[str, object]) -> str | None:
-    """Say what the document suggests for such a reply; None for nothing.
+    """Return the document's suggestion for a reply that repeats itself, if any.
 
     Args:
         text: The reply.
-        params: As sent; a repetition penalty above 1 is advice taken.
+        params: As sent; with a repetition penalty above 1 there is no suggestion.
     """
     penalty = params.get("repetition_penalty")
     has_penalty = isinstance(penalty, (int, float)) and penalty > 1
@@ -307,7 +300,7 @@ def on_reply(text: str, params: Mapping[str, object]) -> str | None:
 
 
 def repeats_itself(text: str) -> bool:
-    """Say whether the same sentence or line comes again and again."""
+    """Whether the same sentence or line comes again and again."""
     pieces = (piece.strip() for piece in _PIECE.findall(text))
     counts = Counter(piece for piece in pieces if len(piece) >= _MIN_CHARS)
     return bool(counts) and max(counts.values()) >= _TIMES

@@ -5,14 +5,13 @@ is found at the call, before anything is sent; nothing here touches a socket; ht
 is imported at the first request.
 """
 
-import warnings
 from collections.abc import Sequence
 from threading import Lock
 from types import TracebackType
 from typing import Self, Unpack
 
 from svc_notebook.budget import within_budget
-from svc_notebook.completion import Completion
+from svc_notebook.completion import Completion, warn_on_params
 from svc_notebook.credentials import Key
 from svc_notebook.errors import MissingKeyError, SettingsError
 from svc_notebook.exchange import Origin, Sink
@@ -301,13 +300,7 @@ class AsyncClient:
             ParameterError: Something is not allowed.
         """
         extra = params.pop("extra", None)
-        if params.get("temperature") is not None and params.get("top_p") is not None:
-            warnings.warn(
-                "temperature and top_p are both changed; change one of them "
-                "(doc: Request body).",
-                UserWarning,
-                stacklevel=3,  # whoever called the verb
-            )
+        warn_on_params(params, stacklevel=3)  # names the line that calls the verb
         return build_request(
             prompt,
             model=self.settings.model if model is None else model,

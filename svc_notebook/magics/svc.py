@@ -15,7 +15,7 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_exp
 from traitlets import All, Enum, Unicode, observe
 
 from svc_notebook.budget import check_parts, in_force
-from svc_notebook.completion import Completion, on_params, on_reply
+from svc_notebook.completion import Completion, marks, on_params, on_reply
 from svc_notebook.display.live import Mode, Output, ReplyDisplay
 from svc_notebook.display.reply import Final
 from svc_notebook.errors import (
@@ -340,11 +340,11 @@ def _hint_at_model(error: UnknownModelError, model: str) -> None:
 
 
 def _cut_error(completion: Completion) -> CutError:
-    is_sure = any(each.finish_reason == "length" for each in completion.choices)
+    how = next(mark for mark in marks(completion.exchange) if "cut" in mark)
     error = CutError(
-        f"The reply was {'cut' if is_sure else 'probably cut'} and --strict asks for a "
-        "whole one. Give it more room with --max-tokens, or ask for less; svc.last() "
-        "holds what arrived (doc: Limits)."
+        f"The reply was {how} and --strict asks for a whole one. Give it more room "
+        "with --max-tokens, or ask for less; svc.last() holds what arrived (doc: "
+        "Limits)."
     )
     error.partial = completion
     error.exchange_id = completion.exchange.exchange_id
