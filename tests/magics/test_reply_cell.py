@@ -1,4 +1,4 @@
-"""`--format`: how a reply is drawn, and what of it goes into the next cell."""
+"""The final form of a reply in a cell: text, JSON, code and HTML."""
 
 import json
 from typing import Any

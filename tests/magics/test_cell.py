@@ -1,4 +1,4 @@
-"""The body of a `%%svc` cell reaches the magic byte for byte."""
+"""The source of a `%%svc` cell reaches the magic as it was typed."""
 
 import pytest
 from hypothesis import given
