@@ -160,7 +160,7 @@ class Session:
         return found
 
     def key_hider(self) -> Callable[[str], str]:
-        """Return what blots the key out of a text where all of it stands."""
+        """Return what hides the whole key in a text."""
         try:
             return self.key().hide_whole
         except MissingKeyError:

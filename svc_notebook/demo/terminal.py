@@ -30,7 +30,7 @@ _HELD_BACK = 16
 puts no blanks between words, is shown without waiting for its end."""
 _MIN_COLUMNS = 20
 _NEVER_FIRST = "ะาำๅๆฯ"  # Thai vowels and signs that belong to the letter before,
-_NEVER_LAST = "เแโใไ"  # and those that belong to the letter behind
+_NEVER_LAST = "เแโใไ"  # and those that belong to the next letter
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ def kernel_env(
         for name, value in environ.items()
         if name in kept or not name.startswith("SVC_")
     }
-    # A breakpoint's warning about frozen modules is no part of a demo.
+    # A breakpoint's warning about frozen modules does not belong in a demo.
     env["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
     env["SVC_LEDGER"] = str(folder.resolve() / "ledger.sqlite")
     env["SVC_DISPLAY"] = "plain"

@@ -122,7 +122,7 @@ def _line_cut(tail: Tail, first: int, opener: str, indent: int | None = None) ->
 
 
 def _fence_cut(tail: Tail, fence: Token) -> Tail:
-    """Cut a fence between lines; what remains is a fence of its own."""
+    """Cut a fence between lines; the rest becomes another fence."""
     first, _ = _lines(fence)
     line = tail.markdown.split("\n", first + 1)[first]
     indent = tail.indent + line.find(fence.markup)

@@ -30,9 +30,9 @@ _REFUSED = re.compile(
 MAX_NESTING = 100
 # An opener whose end is further away is text.
 MAX_MATH_CHARS = 2000
-# The parser reads to the end of a paragraph behind each bracket that nothing
-# closes, so that many such brackets would take minutes. Past this many
-# characters, and as many again for each character of the text, they are text.
+# The parser reads to the end of a paragraph after each bracket that nothing closes, so
+# that many such brackets would take minutes. Beyond this many characters, and as many
+# again for each character of the text, they are text.
 LABEL_CHARS = 100_000
 LABEL_CHARS_PER_CHAR = 8
 _LABEL_CHARS_LEFT = "label_chars_left"

@@ -36,7 +36,7 @@ MAX_CODE_CHARS = 10_000
 MAX_COLOURED_CHARS = 30_000
 # Measured with some hundred hostile texts of `MAX_CODE_CHARS` and ordinary shape:
 # at most 0.3 s each. Perl, reStructuredText and Markdown failed; what can hold any
-# language within it, as HTTP, IPython and PostgreSQL can, is no better than they.
+# language within it, such as HTTP, IPython and PostgreSQL, is as slow.
 LANGUAGES = frozenset(
     (
         *("python", "pycon", "json", "yaml", "toml", "ini", "bash"),
@@ -125,7 +125,7 @@ def to_spans(code: str, language: str) -> str:
 _C0 = tuple(c for c in range(0x20) if chr(c) not in "\n\t")
 _DEL = 0x7F
 _C1 = tuple(range(0x80, 0xA0))
-# Overrides, embeddings and isolates reorder what stands around them. The plain
+# Overrides, embeddings and isolates reorder the text around them. The plain
 # direction marks (U+200E, U+200F, U+061C) belong to ordinary Hebrew and Arabic.
 _BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _SURROGATES = tuple(range(0xD800, 0xE000))

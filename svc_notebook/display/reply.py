@@ -81,7 +81,7 @@ def call_line(name: str, arguments: str) -> str:
 
 
 def result_line(step: Step) -> str:
-    """Write what came of a call on one line, with its seconds."""
+    """Write the result of a call on one line, with its seconds."""
     said = "" if step.is_approved is None else _ASKED[step.is_approved]
     text = _cut(" ".join(step.result.split())) or "(an empty text)"
     took = f" · {step.seconds_s:.1f}\N{NO-BREAK SPACE}s" if step.seconds_s else ""

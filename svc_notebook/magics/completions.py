@@ -6,7 +6,7 @@ after `{{`, and sends nothing.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import starmap
 
 from IPython.core.completer import (
@@ -70,13 +70,11 @@ class Known:
         variables: Names and types of the notebook's variables.
         conversations: Names of the conversations.
         tools: Names and texts of the variables that are tools.
-        models: Ids used so far besides the documented ones.
     """
 
     variables: tuple[tuple[str, str], ...] = ()
     conversations: tuple[str, ...] = ()
     tools: tuple[tuple[str, str], ...] = ()
-    models: tuple[str, ...] = field(default=())
 
 
 def suggest(
@@ -106,10 +104,10 @@ def _on_line(line: str, known: Known) -> Suggestions | None:
     flag, has_value, value = fragment.partition("=")
     if has_value and flag in _FLAGS:
         return _matching(value, _values(_FLAGS[flag], value, known))
-    return _matching(fragment, _behind(before, fragment, known))
+    return _matching(fragment, _following(before, fragment, known))
 
 
-def _behind(before: list[str], fragment: str, known: Known) -> Iterable[Suggestion]:
+def _following(before: list[str], fragment: str, known: Known) -> Iterable[Suggestion]:
     """Return what may follow these words."""
     option = _FLAGS.get(before[-1]) if before else None
     if option and option.value:
@@ -118,8 +116,8 @@ def _behind(before: list[str], fragment: str, known: Known) -> Iterable[Suggesti
         names = (*(command.name for command in COMMANDS), ASK)
         return (Suggestion(name, "command") for name in names)
     if before == ["%svc", "use"]:
-        places = [Suggestion("emulator", "offline"), Suggestion("service", "SVC_*")]
-        return [*places, *_models(known)]
+        endpoints = [Suggestion("emulator", "offline"), Suggestion("service", "SVC_*")]
+        return [*endpoints, *_models()]
     if before[:1] == ["%svc"] and before[1:] in _NAMING:
         return (Suggestion(name, "conversation") for name in known.conversations)
     if before[:2] == ["%svc", "tools"]:
@@ -156,7 +154,7 @@ def _values(option: Option, fragment: str, known: Known) -> Iterable[Suggestion]
     }.get(name, {})
     lists: dict[str, Callable[[], Iterable[Suggestion]]] = {
         "--tools": lambda: starmap(Suggestion, known.tools),
-        "--model": lambda: _models(known),
+        "--model": _models,
         "--with": lambda: (*_variables(known), *_CONTEXT),
     }
     if name in lists:
@@ -189,13 +187,8 @@ def _tool_words(before: list[str], known: Known) -> Iterable[Suggestion]:
     return tools if before in (["add"], ["remove"], ["ask"]) else ()
 
 
-def _models(known: Known) -> Iterable[Suggestion]:
-    listed = [Suggestion(model.id, _note(model)) for model in MODELS]
-    ids = {model.id for model in MODELS}
-    return [
-        *listed,
-        *(Suggestion(m, "used here") for m in known.models if m not in ids),
-    ]
+def _models() -> Iterable[Suggestion]:
+    return (Suggestion(model.id, _note(model)) for model in MODELS)
 
 
 def _note(model: Model) -> str:

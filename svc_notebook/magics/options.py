@@ -177,7 +177,7 @@ def _max_tokens(text: str) -> object:
         return number
     raise ParameterError(
         f"--max-tokens {text} is not allowed; it takes an integer from 1 to 8192, fit "
-        "(what 8192 leaves beside the prompt) or service (send none).",
+        "(what the prompt leaves of 8192) or service (send none).",
         param="max_tokens",
     )
 
@@ -329,11 +329,11 @@ def parse_options(line: str) -> SvcOptions:
         return replace(options, text="help")
     while rest and _is_flag(rest.split()[0]):
         options, rest = _take_option(options, rest, taken)
-    is_asked, behind = _behind_ask(rest)
-    while is_asked and behind and _flag_of(behind.split()[0]) in _BY_FLAG:
-        options, behind = _take_option(options, behind, taken)
+    is_asked, text = _split_ask(rest)
+    while is_asked and text and _flag_of(text.split()[0]) in _BY_FLAG:
+        options, text = _take_option(options, text, taken)
     if is_asked:
-        rest = f"{ASK} {behind}".rstrip()
+        rest = f"{ASK} {text}".rstrip()
     _check_text(rest)
     return replace(options, text=rest)
 
@@ -360,7 +360,7 @@ def _flag_of(word: str) -> str:
     return word.partition("=")[0]
 
 
-def _behind_ask(rest: str) -> tuple[bool, str]:
+def _split_ask(rest: str) -> tuple[bool, str]:
     """Return whether the first word is `ask`, and what follows it."""
     first = rest.split(maxsplit=1)[:1]
     return first == [ASK], rest.removeprefix(ASK).lstrip()
@@ -446,7 +446,7 @@ Examples
   %%svc -n 3 --stop "\\n\\n" --max-tokens 60
   A name for a tea shop"""
 _INDENT = 26
-_WIDTH = 78  # a terminal's 80, and what a notebook shows beside an open side bar
+_WIDTH = 78  # fits a terminal of 80, and a notebook with an open side bar
 
 
 def help_text(defaults: Mapping[str, object]) -> str:
@@ -471,13 +471,13 @@ def _command_entry(command: Command) -> str:
 def _option_entry(option: Option, defaults: Mapping[str, object]) -> str:
     flags = ", ".join(option.flags) + (f" {option.value}" if option.value else "")
     now = defaults.get(option.flags[-1].lstrip("-").replace("-", "_"))
-    # A blank that a line break respects, so that the value stays beside its word.
+    # A blank that no line break replaces, so that the value stays with its word.
     text = option.doc + (f" [now:\N{NO-BREAK SPACE}{now}]" if now is not None else "")
     return _entry(flags, text)
 
 
 def _entry(name: str, text: str) -> str:
-    """Set a text beside its name, or below it where the name is long."""
+    """Put a text next to its name, or below it if the name is long."""
     gap = " " * _INDENT
     has_room = len(name) <= _INDENT - 4
     head = f"  {name}".ljust(_INDENT) if has_room else gap

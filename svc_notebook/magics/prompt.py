@@ -31,7 +31,7 @@ from svc_notebook.tools.tables import cut_table, is_pandas
 from .options import SvcOptions
 
 CAP_TOKENS = 1500
-"""The most estimated tokens of one table: room for a few beside a reply in 8192."""
+"""The most estimated tokens of one table: room for a few, and a reply, in 8192."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +278,7 @@ class CellRequest:
     Attributes:
         request: What is sent.
         origin: Who asks.
-        notes: What the footer says besides the usual.
+        notes: What the footer says in addition.
         keep: Takes the reply, partial or whole, into the conversation.
     """
 

@@ -1,6 +1,6 @@
 """One reply in a cell: shown while it streams, then laid out in its final form.
 
-Also what a cell does besides: code for the next cell, and a request that is not sent.
+Also the code for the next cell, and a request that is not sent.
 """
 
 import json

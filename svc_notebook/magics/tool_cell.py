@@ -105,7 +105,7 @@ class RoundsCell:
                 send=self._send,
                 consent=self._flushed(consent),
                 rounds=replace(rounds, ask_for=ask_for),
-                told=self._told,
+                told=self._show_call,
                 keep=session.tool_record,
                 hide=session.key_hider(),
             )
@@ -171,7 +171,7 @@ class RoundsCell:
         self._calls = {}
         return follow(self._start(request, origin), self)
 
-    def _told(self, what: ToolCall | ToolRun) -> None:
+    def _show_call(self, what: ToolCall | ToolRun) -> None:
         if isinstance(what, ToolRun):
             self._tool_runs = (*self._tool_runs, what)
             self._display.tool_run(what)
@@ -341,7 +341,7 @@ def tools_command(
         return f"{name} is now offered in every %%svc cell; `%svc tools remove {name}`."
     if verb == "remove" and name in offered:
         offer([each for each in offered if each != name])
-        return f"{name} is no longer offered where a cell does not name it."
+        return f"{name} is no longer offered in every cell."
     if verb == "remove":
         there = ", ".join(offered) or "no tools"
         raise ParameterError(
