@@ -36,14 +36,7 @@ CAP_TOKENS = 1500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """Something that was put into a prompt.
-
-    Attributes:
-        name: As the user named it.
-        text: As it goes in.
-        kind: What it is, in words.
-        n_tokens: Estimated.
-    """
+    """Something that was put into a prompt: its name, its text, and what it is."""
 
     name: str
     text: str
@@ -62,11 +55,7 @@ class Item:
 
 
 def to_item(name: str, value: object) -> Item:
-    """Write a variable as text; a table has at most `CAP_TOKENS`.
-
-    Raises:
-        ParameterError: The object cannot be written as text.
-    """
+    """Write a variable as text; a table has at most `CAP_TOKENS`."""
     try:
         return _written(name, value)
     except Exception as error:  # noqa: BLE001 - an object's own code may raise anything
@@ -117,11 +106,7 @@ _N_FRAMES = 3
 
 
 def to_items(wanted: Sequence[str], names: Mapping[str, Any]) -> tuple[Item, ...]:
-    """Find what `--with` names: variables, In[3], Out[3] and Err.
-
-    Raises:
-        ParameterError: Something does not exist.
-    """
+    """Find what `--with` names: variables, In[3], Out[3] and Err."""
     return tuple(_capped(_find(name, names)) for name in wanted)
 
 
@@ -202,18 +187,12 @@ _SPACED = re.compile(r"\{\{(?:\s+([^\s{}]+)\s*|([^\s{}]+)\s+)\}\}")
 def interpolate(
     template: str, names: Mapping[str, object], *, hide: Callable[[str], str] = str
 ) -> tuple[str, tuple[Item, ...]]:
-    r"""Put values in the place of `{{name}}` marks.
+    """Replace `{{name}}` marks by values; return what was put in, too.
 
     Args:
         template: The text as typed.
         names: Values by name.
         hide: Hides the API key in what is put in.
-
-    Returns:
-        The text, and what was put in, each name once.
-
-    Raises:
-        ParameterError: A name does not exist; near ones are named.
     """
     items: dict[str, Item] = {}
 
@@ -305,9 +284,6 @@ def to_prompt(
         defaults: For what the line does not set: model, system, max_tokens and
             parameters by the document's names.
         hide: Hides the API key in what is put in; what was typed stays.
-
-    Raises:
-        ParameterError: A variable does not exist.
     """
     system = defaults.get("system") if options.system is None else options.system
     text, items = cell, tuple[Item, ...]()
@@ -334,11 +310,7 @@ def to_prompt(
 
 
 def single_request(prompt: CellPrompt) -> CellRequest:
-    """Build the request of a cell that continues no conversation.
-
-    Raises:
-        AskError: Something is not allowed; nothing was sent.
-    """
+    """Build the request of a cell that continues no conversation."""
     number = prompt.max_tokens if isinstance(prompt.max_tokens, int) else None
     request = build_request(
         prompt.text,
@@ -364,9 +336,6 @@ def conversation_request(
             was answered.
         conversation: The one to continue.
         place: Names the cell's turn, so that running the cell again asks it again.
-
-    Raises:
-        AskError: Something is not allowed; nothing was sent.
     """
     turn = conversation.next_turn(
         prompt.text,

@@ -131,12 +131,7 @@ EMULATOR_NOTE = (
 
 
 def use(session: Session, words: Sequence[str]) -> str:
-    """Choose the endpoint, else the model; say what is in use.
-
-    Raises:
-        ConfigError: The service's key or address is missing.
-        ParameterError: The word is nearly the name of an endpoint.
-    """
+    """Choose the endpoint, else the model; say what is in use."""
     if not words:
         return describe(session)
     if words[0] == "emulator":

@@ -212,12 +212,7 @@ def _notes(outcome: Outcome, n_rounds: int, n_denied: int) -> list[str]:
 
 
 def to_tools(names: Sequence[str], variables: Mapping[str, object]) -> Toolbox:
-    """Find tools by the names of their variables.
-
-    Raises:
-        ParameterError: A variable is missing or not a tool; near names are given.
-        ToolSchemaError: One cannot be offered.
-    """
+    """Find tools by the names of their variables."""
     found = Toolbox()
     for name in names:
         found += to_toolbox(_found(name, variables))
@@ -227,12 +222,7 @@ def to_tools(names: Sequence[str], variables: Mapping[str, object]) -> Toolbox:
 def tools_of_every_cell(
     names: Sequence[str], variables: Mapping[str, object]
 ) -> Toolbox:
-    """Find the tools that are offered in every cell.
-
-    Raises:
-        ParameterError: One is gone; the note says how to remove it.
-        ToolSchemaError: One cannot be offered.
-    """
+    """Find the tools that are offered in every cell."""
     try:
         return to_tools(names, variables)
     except SvcError as error:
@@ -264,35 +254,26 @@ def tools_df(
     """
     import pandas as pd  # noqa: PLC0415 - loads when a frame is asked for
 
+    dtypes = {
+        **dict.fromkeys(("variable", "tool", "parameters", "description"), "string"),
+        **dict.fromkeys(("asks_first", "in_every_cell"), "boolean"),
+        "est_tokens": "Int64",
+    }
     rows = [
-        (variable, tool)
+        (
+            variable,
+            tool.name,
+            ", ".join(tool.parameter_names),
+            _first_line(tool),
+            tool.confirm and tool.name not in always,
+            variable in offered,
+            estimate_prompt_tokens((), [tool.definition]),
+        )
         for variable, toolbox in known_tools(variables).items()
         for tool in toolbox
     ]
-    frame = pd.DataFrame(
-        {
-            "variable": [variable for variable, _ in rows],
-            "tool": [tool.name for _, tool in rows],
-            "parameters": [", ".join(tool.parameter_names) for _, tool in rows],
-            "description": [_first_line(tool) for _, tool in rows],
-            "asks_first": [
-                tool.confirm and tool.name not in always for _, tool in rows
-            ],
-            "in_every_cell": [variable in offered for variable, _ in rows],
-            "est_tokens": [
-                estimate_prompt_tokens((), [tool.definition]) for _, tool in rows
-            ],
-        }
-    )
-    texts = ("variable", "tool", "parameters", "description")
-    return frame.astype(
-        {
-            **dict.fromkeys(texts, "string"),
-            "asks_first": "boolean",
-            "in_every_cell": "boolean",
-            "est_tokens": "Int64",
-        }
-    ).set_index("variable")
+    frame = pd.DataFrame(rows, columns=list(dtypes)).astype(dtypes)
+    return frame.set_index("variable")
 
 
 def definitions_text(name: str, variables: Mapping[str, object]) -> str:

@@ -159,7 +159,8 @@ def test_an_interrupt_passes_and_leaves_a_history_to_send(make_door: MakeDoor) -
 
     stopped = caught.value
     assert isinstance(stopped, Interrupted)
-    got = door.client.complete(stopped.messages, model=MODEL)
+    messages: Any = stopped.messages
+    got = door.client.complete(messages, model=MODEL)
     assert got.text == "Done."
     assert [run.result for _, run in door.kept] == [
         "pong",
