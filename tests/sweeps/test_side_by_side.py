@@ -1,13 +1,15 @@
 """A small run shown while it comes."""
 
-from collections.abc import Callable, Iterator
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from svc_notebook.display.live import Mode, Output
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.errors import SvcError
+from svc_notebook.errors import Interrupted, SvcError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run import Run
@@ -144,3 +146,23 @@ def test_goes_on_where_something_was_answered(
         run_side_by_side(run, mode=Mode.SETTLED, output=_Seen().output)
 
     assert run.replies_df()["status"].tolist() == ["ok", "error"]
+
+
+def test_an_interrupt_shows_and_keeps_what_arrived(session: Session) -> None:
+    """The cards end as the ledger has them, and the error is one line."""
+    seen = _Seen()
+    is_stopped = threading.Event()
+
+    def update(bundle: Mapping[str, str], _: str) -> None:
+        seen.updated.append(dict(bundle))
+        if "one" in bundle["text/plain"] and not is_stopped.is_set():
+            is_stopped.set()
+            signal.raise_signal(signal.SIGINT)
+
+    output = Output(publish=lambda *_: None, update=update)
+    run = _plan(session)
+    with pytest.raises(Interrupted, match="what arrived is kept"):
+        run_side_by_side(run, mode=Mode.LIVE, output=output)
+
+    assert "one" in seen.updated[-1]["text/plain"]
+    assert not run.is_running
