@@ -57,7 +57,7 @@ def copy_tour(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "images").mkdir(exist_ok=True)
-        tour = book.folder()
+        tour = book.notebooks_folder()
         for source in (*tour.glob("*.ipynb"), *tour.glob("images/*.png")):
             target = folder / source.relative_to(tour)
             if not target.exists():

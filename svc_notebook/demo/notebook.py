@@ -20,7 +20,7 @@ _TAG = "service"
 _N_FOLDERS = 1000
 
 
-def folder() -> Path:
+def notebooks_folder() -> Path:
     """Return the folder of the notebooks: in the wheel, or else in the checkout.
 
     Raises:
@@ -36,13 +36,13 @@ def folder() -> Path:
     )
 
 
-def find() -> NotebookNode:
+def read_quickstart() -> NotebookNode:
     """Read the quickstart.
 
     Raises:
         SettingsError: It was not installed.
     """
-    return _read(folder() / NAME)
+    return _read(notebooks_folder() / NAME)
 
 
 def _read(path: Path) -> NotebookNode:
@@ -59,7 +59,7 @@ def for_service(notebook: NotebookNode) -> NotebookNode:
     return changed
 
 
-def marked(notebook: NotebookNode, *, who: str, now: datetime) -> NotebookNode:
+def with_note(notebook: NotebookNode, *, who: str, now: datetime) -> NotebookNode:
     """Return the notebook with a first cell that says who answered, and when.
 
     Args:
@@ -83,7 +83,7 @@ def marked(notebook: NotebookNode, *, who: str, now: datetime) -> NotebookNode:
     return changed
 
 
-def place(out: Path | None, *, here: Path) -> Path:
+def make_folder(out: Path | None, *, here: Path) -> Path:
     """Make the folder that the executed notebook is written to.
 
     Args:

@@ -198,10 +198,10 @@ def run_demo(demo: Demo) -> int:
         MissingKeyError: `is_service` without a key that can be sent.
     """
     who = _service() if demo.is_service else "the emulator"
-    notebook = book.find()
+    notebook = book.read_quickstart()
     if demo.is_service:
         notebook = book.for_service(notebook)
-    folder = book.place(demo.out, here=Path.cwd())
+    folder = book.make_folder(demo.out, here=Path.cwd())
     report = Report(who, palette=COLOURED if demo.is_coloured else PLAIN)
     report.begin()
     ended = run_notebook(
@@ -254,7 +254,7 @@ def _service() -> str:
 
 
 def _write(notebook: NotebookNode, path: Path, who: str) -> None:
-    noted = book.marked(notebook, who=who, now=datetime.now(UTC).astimezone())
+    noted = book.with_note(notebook, who=who, now=datetime.now(UTC).astimezone())
     try:
         path.write_text(nbformat.writes(noted), encoding="utf-8")
     except OSError as error:

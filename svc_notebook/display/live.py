@@ -61,7 +61,7 @@ class Stream(Protocol[Whole_co]):
 
 
 class View(Protocol):
-    """What `follow` tells about a stream; a method may raise to stop it."""
+    """Where `follow` shows a stream; a method may raise KeyboardInterrupt to stop it."""
 
     def show(self, delta: Delta) -> None:
         """Take new content."""

@@ -95,7 +95,7 @@ class SvcTraits(Configurable):
     prices = PathTrait(help="file with your price table, for costs").tag(config=True)
     locals().update({param.name: _trait(param.name, param.doc) for param in PARAMS})
 
-    def said(self) -> list[tuple[str, object, str]]:
+    def own_settings(self) -> list[tuple[str, object, str]]:
         """Return name, value and source of each default that is the magic's own."""
         elsewhere = {"model", "ledger", "prices"}
         return [

@@ -138,7 +138,7 @@ class SvcMagics(SvcTraits, Magics):
             wait = self._wait(asked)
             return DryRun(request=asked.request, notes=asked.notes, wait=wait)
         try:
-            completion = self._shown(options, asked, toolbox, own_output)
+            completion = self._send(options, asked, toolbox, own_output)
         except (SvcError, Interrupted) as stopped:
             self._keep(options, asked, stopped.partial)
             if isinstance(stopped, UnknownModelError):
@@ -154,7 +154,7 @@ class SvcMagics(SvcTraits, Magics):
             raise _cut_error(completion)
         return completion
 
-    def _shown(
+    def _send(
         self,
         options: SvcOptions,
         asked: CellRequest,
@@ -311,7 +311,7 @@ class SvcMagics(SvcTraits, Magics):
             "usage": lambda: subcommands.usage_df(session),
             "replies": lambda: subcommands.replies_df(session),
             "last": lambda: session.last or "This kernel has no reply yet.",
-            "settings": lambda: subcommands.settings_df(session, self.said()),
+            "settings": lambda: subcommands.settings_df(session, self.own_settings()),
             "conversations": lambda: subcommands.conversations_df(session),
             "history": lambda: session.conversations.known(arguments[0]),
             "reset": lambda: subcommands.reset(session, arguments[0]),

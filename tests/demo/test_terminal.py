@@ -122,7 +122,7 @@ def test_a_demo_that_asked_nothing_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Stopped before its first request it names no ledger and nobody who answered."""
-    ended = RunResult(book.find(), "Stopped", is_stopped=True)
+    ended = RunResult(book.read_quickstart(), "Stopped", is_stopped=True)
 
     Report("the emulator", palette=PLAIN).end(ended, tmp_path)
 
