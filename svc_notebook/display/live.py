@@ -61,7 +61,7 @@ class Stream(Protocol[Whole_co]):
 
 
 class View(Protocol):
-    """Where `follow` shows a stream; a method may raise KeyboardInterrupt to stop it."""
+    """Shows a stream for `follow`; raising KeyboardInterrupt in it stops the stream."""
 
     def show(self, delta: Delta) -> None:
         """Take new content."""

@@ -16,6 +16,7 @@ from svc_notebook.client.rate_limit import Room
 from svc_notebook.credentials import KEYRING_NAME, Key, remember
 from svc_notebook.errors import ConfigError, MissingKeyError, ParameterError, SvcError
 from svc_notebook.exchange import OriginKind
+from svc_notebook.panels.panel import panel
 from svc_notebook.service.catalogue import MODELS
 from svc_notebook.session import Session
 from svc_notebook.settings import ENV_NAMES, WAYS_ON, read_env
@@ -33,12 +34,14 @@ class Command:
         doc: What it does.
         arguments: What may follow, for the help.
         n_arguments: How many words may follow, at least and at most.
+        run: Runs it; None where the magic itself does.
     """
 
     name: str
     doc: str
     arguments: str = ""
     n_arguments: tuple[int, int] = (0, 0)
+    run: Callable[[Session, Sequence[str]], object] | None = None
 
     @property
     def usage(self) -> str:
@@ -47,31 +50,6 @@ class Command:
 
 
 ASK = "ask"
-_USE = "say what is in use, or choose where requests go, or the model"
-_TOOLS = "list, show one as sent, offer in every cell, ask again"
-_RESET = "forget the turns of a conversation; the ledger keeps them"
-_RESTORE = "rebuild conversations from the ledger, after a restart"
-_VERSION = "let this answer to a turn feed later turns"
-COMMANDS = (
-    Command("use", _USE, "[emulator|service|MODEL]", (0, 1)),
-    Command("login", "type the API key; it is neither shown nor recorded"),
-    Command("tools", _TOOLS, "[[add|remove|ask] NAME]", (0, 2)),
-    Command("models", "the documented models, their limits, and the room left"),
-    Command("usage", "requests and tokens of this kernel"),
-    Command("replies", "what this kernel asked, and the replies"),
-    Command("last", "the newest reply, a partial one too"),
-    Command("settings", "every setting, and where it came from"),
-    Command("conversations", "the conversations of this kernel"),
-    Command("history", "the turns of a conversation", "NAME", (1, 1)),
-    Command("reset", _RESET, "NAME", (1, 1)),
-    Command("pin", "always send a turn, or no longer", "NAME TURN", (2, 2)),
-    Command("hide", "never send a turn, or send it again", "NAME TURN", (2, 2)),
-    Command("version", _VERSION, "NAME TURN VERSION", (3, 3)),
-    Command("panel", "open a chat panel on a conversation", "NAME", (0, 1)),
-    Command("restore", _RESTORE, "[NAME]", (0, 1)),
-    Command("help", "this page"),
-)
-_BY_NAME = {command.name: command for command in COMMANDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +75,13 @@ def parse_command(text: str) -> CommandLine:
     first, *rest = words
     if first == ASK:
         return _question(text.removeprefix(ASK).strip())
-    command = _BY_NAME.get(first)
+    command = BY_NAME.get(first)
     if command and command.n_arguments[0] <= len(rest) <= command.n_arguments[1]:
         return CommandLine(first, tuple(rest))
-    if len(words) == 1 and first.endswith("?") and first.rstrip("?") in _BY_NAME:
+    if len(words) == 1 and first.endswith("?") and first.rstrip("?") in BY_NAME:
         return CommandLine("help")
-    near = (
-        get_close_matches(first, _BY_NAME, n=1, cutoff=0.8) if len(words) == 1 else []
-    )
-    meant = command or (_BY_NAME[near[0]] if near else None)
+    near = get_close_matches(first, BY_NAME, n=1, cutoff=0.8) if len(words) == 1 else []
+    meant = command or (BY_NAME[near[0]] if near else None)
     if meant is None:
         return _question(text)
     raise ParameterError(
@@ -178,21 +154,24 @@ def describe(session: Session) -> str:
     return "\n".join(lines)
 
 
-def reset(session: Session, name: str) -> str:
+def reset(session: Session, words: Sequence[str]) -> str:
     """Forget the turns of a conversation."""
-    session.conversations.known(name).reset()
-    return f"The conversation {name} is empty now; the ledger keeps its turns."
+    session.conversations.known(words[0]).reset()
+    return f"The conversation {words[0]} is empty now; the ledger keeps its turns."
 
 
-def mark(session: Session, words: Sequence[str], kind: str) -> str:
-    """Pin or hide a turn, or undo that."""
-    conversation = session.conversations.known(words[0])
+def pin(session: Session, words: Sequence[str]) -> str:
+    """Pin a turn, or undo that."""
     number = _count(words[1])
-    if kind == "pin":
-        is_so = conversation.toggle_pin(number)
-        return f"Turn {number} is {'pinned' if is_so else 'no longer pinned'}."
-    is_so = conversation.toggle_hidden(number)
-    return f"Turn {number} is {'hidden' if is_so else 'sent again'}."
+    is_pinned = session.conversations.known(words[0]).toggle_pin(number)
+    return f"Turn {number} is {'pinned' if is_pinned else 'no longer pinned'}."
+
+
+def hide(session: Session, words: Sequence[str]) -> str:
+    """Hide a turn, or undo that."""
+    number = _count(words[1])
+    is_hidden = session.conversations.known(words[0]).toggle_hidden(number)
+    return f"Turn {number} is {'hidden' if is_hidden else 'sent again'}."
 
 
 def choose(session: Session, words: Sequence[str]) -> str:
@@ -457,3 +436,52 @@ def _typed(ask: Ask) -> Key | ConfigError:
         return Key(value, source="a prompt")
     except MissingKeyError as problem:
         return problem.with_traceback(None)
+
+
+def _history(session: Session, words: Sequence[str]) -> object:
+    return session.conversations.known(words[0])
+
+
+def _last(session: Session, _: Sequence[str]) -> object:
+    return session.last or "This kernel has no reply yet."
+
+
+_USE = "say what is in use, or choose where requests go, or the model"
+_LOGIN = "type the API key; it is neither shown nor recorded"
+_TOOLS = "list, show one as sent, offer in every cell, ask again"
+_USAGE = "requests and tokens of this kernel"
+_KNOWN = "the conversations of this kernel"
+_REPLIES = "what this kernel asked, and the replies"
+_RESET = "forget the turns of a conversation; the ledger keeps them"
+_HIDE = "never send a turn, or send it again"
+_VERSION = "let this answer to a turn feed later turns"
+_PANEL = "open a chat panel on a conversation"
+_RESTORE = "rebuild conversations from the ledger, after a restart"
+COMMANDS = (
+    Command("use", _USE, "[emulator|service|MODEL]", (0, 1), use),
+    Command("login", _LOGIN, run=lambda *_: login()),
+    Command("tools", _TOOLS, "[[add|remove|ask] NAME]", (0, 2)),
+    Command("models", "the documented models, their limits, and the room left"),
+    Command(
+        "usage",
+        "requests and tokens of this kernel",
+        run=lambda session, _: usage_df(session),
+    ),
+    Command("replies", _REPLIES, run=lambda session, _: replies_df(session)),
+    Command("last", "the newest reply, a partial one too", run=_last),
+    Command("settings", "every setting, and where it came from"),
+    Command(
+        "conversations",
+        "the conversations of this kernel",
+        run=lambda session, _: conversations_df(session),
+    ),
+    Command("history", "the turns of a conversation", "NAME", (1, 1), _history),
+    Command("reset", _RESET, "NAME", (1, 1), reset),
+    Command("pin", "always send a turn, or no longer", "NAME TURN", (2, 2), pin),
+    Command("hide", _HIDE, "NAME TURN", (2, 2), hide),
+    Command("version", _VERSION, "NAME TURN VERSION", (3, 3), choose),
+    Command("panel", _PANEL, "NAME", (0, 1), lambda _, words: panel(*words)),
+    Command("restore", _RESTORE, "[NAME]", (0, 1), restore),
+    Command("help", "this page"),
+)
+BY_NAME = {command.name: command for command in COMMANDS}

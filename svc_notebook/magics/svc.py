@@ -3,7 +3,7 @@
 What an option means, what is sent and how it looks is decided in the other files.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
@@ -26,7 +26,6 @@ from svc_notebook.errors import (
     SvcError,
     UnknownModelError,
 )
-from svc_notebook.panels.panel import panel
 from svc_notebook.service.catalogue import MODELS
 from svc_notebook.service.message import to_messages
 from svc_notebook.session import Session, current
@@ -37,7 +36,6 @@ from svc_notebook.tokens import estimate_prompt_tokens
 from svc_notebook.tools.rounds import MAX_ROUNDS, Rounds
 from svc_notebook.tools.toolbox import Toolbox
 
-from . import subcommands
 from .cell import CellRequestIds, HiddenResult, mode_of, short_errors
 from .defaults import SvcTraits
 from .options import CONFIRMATIONS, SvcOptions, help_text, parse_options, to_names
@@ -49,7 +47,14 @@ from .prompt import (
     to_prompt,
 )
 from .reply_cell import DryRun, lay_out, next_cell, show
-from .subcommands import ASK, CommandLine, login, parse_command
+from .subcommands import (
+    ASK,
+    BY_NAME,
+    CommandLine,
+    models_df,
+    parse_command,
+    settings_df,
+)
 from .tool_cell import (
     RoundsCell,
     to_tools,
@@ -300,36 +305,24 @@ class SvcMagics(SvcTraits, Magics):
             return None
         return answer
 
-    def _answer(self, command: CommandLine) -> object:
-        session, arguments = self.session, command.arguments
-        # what differs from run to run is left out of settled outputs
-        has_room = self._mode() is not Mode.SETTLED
-        answers: dict[str, Callable[[], object]] = {
-            "use": lambda: subcommands.use(session, arguments),
-            "login": login,
-            "models": lambda: subcommands.models_df(session, has_room=has_room),
-            "usage": lambda: subcommands.usage_df(session),
-            "replies": lambda: subcommands.replies_df(session),
-            "last": lambda: session.last or "This kernel has no reply yet.",
-            "settings": lambda: subcommands.settings_df(session, self.own_settings()),
-            "conversations": lambda: subcommands.conversations_df(session),
-            "history": lambda: session.conversations.known(arguments[0]),
-            "reset": lambda: subcommands.reset(session, arguments[0]),
-            "pin": lambda: subcommands.mark(session, arguments, "pin"),
-            "hide": lambda: subcommands.mark(session, arguments, "hide"),
-            "version": lambda: subcommands.choose(session, arguments),
-            "restore": lambda: subcommands.restore(session, arguments),
-            "panel": lambda: panel(*arguments),
-            "tools": lambda: tools_command(
-                arguments,
-                self.shell.user_ns,
-                offered=to_names(self.tools),
-                offer=self._offer,
-                consent=session.consent,
-            ),
-            "help": self._help,
-        }
-        return answers[command.name]()
+    def _answer(self, line: CommandLine) -> object:
+        run = BY_NAME[line.name].run
+        if run is not None:
+            return run(self.session, line.arguments)
+        if line.name == "models":
+            # what differs from run to run is left out of settled outputs
+            return models_df(self.session, has_room=self._mode() is not Mode.SETTLED)
+        if line.name == "settings":
+            return settings_df(self.session, self.own_settings())
+        if line.name == "help":
+            return self._help()
+        return tools_command(
+            line.arguments,
+            self.shell.user_ns,
+            offered=to_names(self.tools),
+            offer=self._offer,
+            consent=self.session.consent,
+        )
 
 
 def _hint_at_model(error: UnknownModelError, model: str) -> None:
