@@ -1,9 +1,7 @@
-"""The command `svc-notebook`: what can be asked of it, and how it ends.
+"""The command `svc-notebook`: its arguments and its exit status.
 
-What it is not: it does none of the work; each command is a call of the part that
-does. Rules: a failure is one short message on stderr and an exit status (2: the
-command or a setting is wrong; 1: it did not work; 130: stopped with Ctrl-C);
-there is no traceback, and nothing is left running.
+A failure is one short message on stderr, without a traceback, and an exit status: 2 if
+the command or a setting is wrong, 1 if it did not work, 130 after Ctrl-C.
 """
 
 import argparse
@@ -33,9 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status.
 
     Args:
-        argv: The words behind the command's name; the program's own if None.
+        argv: The words after the command's name; the program's own if None.
     """
-    _mend_output()
+    _escape_unprintable()
     arguments = _read(_parser(), sys.argv[1:] if argv is None else argv)
     try:
         status: int = arguments.run(arguments)
@@ -46,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except SvcError as error:
-        _complain(str(error))
+        _print_error(str(error))
         return WRONG if isinstance(error, ConfigError) else FAILED
     return status
 
@@ -58,7 +56,7 @@ def _read(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Nam
     arguments, unknown = parser.parse_known_args(words)
     if unknown and arguments.run is _lab:
         parser.error(
-            f"{unknown[0]!r} is no option of lab; what JupyterLab takes stands behind "
+            f"{unknown[0]!r} is not an option of lab; put options of JupyterLab after "
             f"--: svc-notebook lab -- {shlex.join(unknown)}"
         )
     if unknown:
@@ -99,7 +97,7 @@ def _add_ledger(parser: argparse.ArgumentParser) -> None:
     forget.add_argument(
         "--before", metavar="DAY", help="only what started before, such as 2026-01-31"
     )
-    forget.add_argument("--yes", action="store_true", help="really do so")
+    forget.add_argument("--yes", action="store_true", help="confirm")
     forget.set_defaults(run=_ledger_forget)
 
 
@@ -126,8 +124,8 @@ def _say(text: str) -> int:
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Run the quickstart notebook in a kernel of its own and show its outputs as "
-        "they come. The emulator on this machine answers, unless --service is given."
+        "Run the quickstart notebook in its own kernel and show its outputs as they "
+        "come. The emulator on this machine answers, unless --service is given."
     )
     parser.add_argument(
         "--service",
@@ -180,7 +178,7 @@ def _add_lab(parser: argparse.ArgumentParser) -> None:
         help="folder for the copy (default: svc-notebook-tour)",
     )
     parser.add_argument(
-        "options", nargs="*", metavar="OPTION", help="for JupyterLab, behind --"
+        "options", nargs="*", metavar="OPTION", help="for JupyterLab, after --"
     )
     parser.set_defaults(run=_lab)
 
@@ -202,9 +200,9 @@ def _speed(text: str) -> float:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    from svc_notebook.demo.show import Demo, show  # noqa: PLC0415 - nbclient is heavy
+    from svc_notebook.demo.terminal import Demo, run_demo  # noqa: PLC0415 - nbclient is heavy
 
-    return show(
+    return run_demo(
         Demo(
             is_service=arguments.service,
             out=arguments.out,
@@ -262,12 +260,12 @@ def may_colour(environ: Mapping[str, str]) -> bool:
     return is_wanted and sys.stdout.isatty()
 
 
-def _mend_output() -> None:
+def _escape_unprintable() -> None:
     """Let a terminal that cannot show a letter show its number instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
-def _complain(message: str) -> None:
+def _print_error(message: str) -> None:
     print(f"svc-notebook: {message}", file=sys.stderr)  # noqa: T201 - stderr

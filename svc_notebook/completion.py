@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from svc_notebook.display.markup import to_terminal
-from svc_notebook.display.reply import Final
-from svc_notebook.display.tool_calls import Step
+from svc_notebook.display.reply import Final, Step
 from svc_notebook.exchange import Exchange, UsageSource
 from svc_notebook.service.checks import shorten
 from svc_notebook.service.chunk import Choice, Usage

@@ -25,8 +25,10 @@
         ToolLoopError          rounds of tool calls ended without an answer
       LedgerError              the store of exchanges cannot be used
 
-A message says what happened, what is allowed and what to do next. It quotes what the
-service said, and never a key or a whole prompt.
+    Interrupted (KeyboardInterrupt)  the user stopped it; what arrived is kept
+
+A message says what happened, what is allowed and what to do next. It never holds a
+key or a whole prompt; what the service said is verbatim.
 """
 
 from typing import Protocol
@@ -244,3 +246,31 @@ class ToolLoopError(ToolError):
 
 class LedgerError(SvcError):
     """The store of exchanges cannot be read or written."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """The user stopped a request, rounds of tool calls or a run; one line in a cell.
+
+    Attributes:
+        partial: What arrived, as a `Completion`; None if nothing did.
+        messages: Where tools ran: the history, which can be sent again.
+        tool_runs: Where tools ran: the calls that were answered.
+    """
+
+    def __init__(
+        self,
+        partial: object = None,
+        *,
+        message: str = "",
+        messages: tuple[object, ...] = (),
+        tool_runs: tuple[object, ...] = (),
+    ) -> None:
+        has_reply = bool(getattr(partial, "choices", ()))
+        kept = " - what arrived is kept: svc.last()" if has_reply else ""
+        super().__init__(message or f"(interrupted{kept})")
+        self.partial = partial
+        self.messages = messages
+        self.tool_runs = tool_runs
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]

@@ -14,6 +14,7 @@ from os import PathLike
 from pathlib import Path
 from secrets import token_hex
 from threading import RLock
+from typing import Literal, Never
 from uuid import uuid4
 
 from svc_notebook.client.attempts import say
@@ -34,9 +35,8 @@ from svc_notebook.settings import (
     ENV_NAMES,
     WAYS_ON,
     Settings,
-    mark_of_env,
+    env_values,
     read_env,
-    refuse_near_endpoint,
     to_path,
 )
 from svc_notebook.tools.permissions import AtPrompt, Permit, Remembered, warn_of_denied
@@ -80,7 +80,7 @@ class Session:
     def settings(self) -> Settings:
         """The settings in force: the environment's, now, and what was set here."""
         with self._lock:
-            seen = (mark_of_env(os.environ), key_mark(os.environ))
+            seen = (env_values(os.environ), key_mark(os.environ))
             if self._is_following and seen != self._seen:
                 self._seen = seen
                 self._follow()
@@ -154,7 +154,7 @@ class Session:
         return find_key()
 
     def key_hider(self) -> Callable[[str], str]:
-        """Return what replaces the key in a text; there may be no key."""
+        """Return what hides the whole key in a text."""
         try:
             return self.key().redact
         except MissingKeyError:
@@ -318,18 +318,21 @@ def current() -> Session:
 
 
 def use(
-    what: str | None = None,
-    *,
+    *positional: Never,
+    endpoint: Literal["emulator", "service"] | None = None,
+    model: str | None = None,
     ledger: str | PathLike[str] | None = None,
     prices: str | PathLike[str] | None = None,
 ) -> None:
-    """Choose where requests go, which model they name, where they are kept.
+    """Choose where requests go, which model they name and where they are kept.
 
-    It holds for this kernel, until something else is chosen.
+    The choice holds for this kernel until you choose something else.
 
     Args:
-        what: `emulator` starts an emulator of the service for this kernel; `service`
-            goes to SVC_BASE_URL with SVC_API_KEY; anything else is a model id.
+        *positional: None; every argument is named.
+        endpoint: `emulator` starts an emulator of the service for this kernel;
+            `service` goes to SVC_BASE_URL with SVC_API_KEY.
+        model: The model id for requests that name none.
         ledger: The file that keeps every exchange from now on, such as one of the
             project's own, or `:memory:` to keep nothing.
         prices: The file with your price table, for costs.
@@ -337,33 +340,51 @@ def use(
     Raises:
         ConfigError: The service's key or address is missing, or the file holds no
             price table.
-        LedgerError: No ledger can be kept there; the one before stays in use.
-        ParameterError: It is no model id, or a misspelt `emulator` or `service`.
+        LedgerError: The ledger cannot be kept there; the previous one stays in use.
+        ParameterError: A value is not allowed, or an argument is not named.
 
     Example:
-        >>> svc.use("emulator")  # doctest: +SKIP
+        >>> svc.use(endpoint="emulator")  # doctest: +SKIP
         >>> svc.use(ledger="project.sqlite")  # doctest: +SKIP
     """
+    if positional:
+        raise _positional_refused(positional[0])
+    if endpoint is not None and endpoint not in _ENDPOINTS:
+        raise ParameterError(
+            f"endpoint={endpoint!r} is not allowed; use 'emulator' or 'service'. A "
+            "model is chosen with model=.",
+            param="endpoint",
+        )
+    model = None if model is None else check_model(model)
     paths = {"ledger": ledger, "prices": prices}
     given = {
         name: to_path(name, each) for name, each in paths.items() if each is not None
     }
-    if what is None and not given:
+    if endpoint is None and model is None and not given:
         raise ParameterError(
-            "Say what to use: 'emulator', 'service', a model id, ledger=FILE or "
-            "prices=FILE.",
-            param="what",
+            "Say what to use: endpoint='emulator' or 'service', model=ID, ledger=FILE "
+            "or prices=FILE.",
+            param="endpoint",
         )
     for name, path in given.items():
         current().use_path(name, path, source="use")
-    if what == "emulator":
+    if endpoint == "emulator":
         current().use_emulator()
-    elif what == "service":
+    elif endpoint == "service":
         current().use_service()
-    elif what is not None:
-        model = check_model(what)
-        refuse_near_endpoint(model)
+    if model is not None:
         current().use_model(model, source="use")
+
+
+_ENDPOINTS = ("emulator", "service")
+
+
+def _positional_refused(value: object) -> ParameterError:
+    name = "endpoint" if value in _ENDPOINTS else "model"
+    return ParameterError(
+        f"use() takes named arguments only; write svc.use({name}={value!r}).",
+        param=name,
+    )
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from svc_notebook.errors import ParameterError, SettingsError
 from svc_notebook.service.catalogue import DEFAULT_MODEL
-from svc_notebook.service.checks import as_number, is_within, near_names, shown
+from svc_notebook.service.checks import as_number, is_within, shown
 
 VERSION = "v1"  # doc: Versioning
 OPERATION = "chat/completions"  # doc: POST /v1/chat/completions
@@ -286,26 +286,9 @@ def read_env(
     return Settings.from_env(usable), problems
 
 
-def mark_of_env(environ: Mapping[str, str]) -> tuple[str | None, ...]:
+def env_values(environ: Mapping[str, str]) -> tuple[str | None, ...]:
     """Return the values that settings are read from, to notice a change."""
     return tuple(environ.get(name) for name in (*ENV_NAMES.values(), "XDG_DATA_HOME"))
-
-
-def refuse_near_endpoint(word: str) -> None:
-    """Refuse a misspelt `emulator` or `service`, which would be used as a model id.
-
-    Raises:
-        ParameterError: The word is near one of the two.
-    """
-    if word.startswith("svc"):
-        return
-    near = near_names(word.lower(), ("emulator", "service"), n=1, cutoff=0.75)
-    if near:
-        raise ParameterError(
-            f"{word!r} is not a model id; did you mean `{near[0]}`? Nothing was "
-            "changed.",
-            param="model",
-        )
 
 
 def to_path(name: str, path: object) -> str:

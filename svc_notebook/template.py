@@ -1,12 +1,14 @@
-r"""The one template mark: `{{name}}`, filled in one pass.
+r"""Text as typed: the template mark `{{name}}`, and escapes such as \n.
 
-Names are plain, without blanks; `\{{name}}` is the plain text `{{name}}`; all other
-text, braces and dollars included, stays byte for byte.
+A template is filled in one pass, and what is put in is not read again; `\{{name}}` is
+the plain text `{{name}}`; all other text stays as it is, byte for byte.
 """
 
 import re
 from collections.abc import Callable
 
+_ESCAPE = re.compile(r"\\([ntr\\])")
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 _MARK = re.compile(r"(\\?)\{\{([^\s{}]+)\}\}")
 
 
@@ -44,3 +46,8 @@ def fill(template: str, text_of: Callable[[str], str]) -> str:
 def _is_plain(name: str) -> bool:
     # \w would leave out the vowel and tone signs of Thai
     return name.isidentifier()
+
+
+def decode_escapes(text: str) -> str:
+    r"""Replace \n, \t, \r and \\ as typed by the characters that they mean."""
+    return _ESCAPE.sub(lambda found: _ESCAPED[found[1]], text)

@@ -13,6 +13,8 @@ FIVE: Any = 5  # of no type that is wanted anywhere below
 ADDRESS: Any = "https://svc.example/v1"
 TEMP: Any = {"temp": 5}
 MAX: Any = {"max": 5}
+EMULATOR: Any = "emulator"
+MODEL: Any = "svc-v1"
 FRAME = pd.DataFrame({"text": ["a"]})
 
 
@@ -39,8 +41,8 @@ def _asked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         ("'a' has no turns yet", lambda: svc.conversation("a").choose(1, FIVE)),
         ("prompt is int; give a text", lambda: svc.sweep(FIVE)),
         ("tied is int; give a list", lambda: svc.sweep("a", tied=FIVE)),
-        ("did you mean `emulator`?", lambda: svc.use("emulater")),
-        ("did you mean `service`?", lambda: svc.use("Service")),
+        ("svc.use(endpoint='emulator')", lambda: svc.use(EMULATOR)),
+        ("svc.use(model='svc-v1')", lambda: svc.use(MODEL)),
         ("settings is str; give", lambda: svc.Client(ADDRESS)),
         ("settings is int; give", lambda: svc.AsyncClient(FIVE)),
         ("base address is int", lambda: svc.Client(base_url=FIVE)),

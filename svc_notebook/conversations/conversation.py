@@ -338,7 +338,7 @@ class Conversation:
         try:
             completion = ask(step.request, step.origin)
         except (SvcError, KeyboardInterrupt) as error:
-            partial = getattr(error, "partial", None)  # RoundsInterrupted has one too
+            partial = getattr(error, "partial", None)  # Interrupted has one too
             if isinstance(partial, Completion):
                 self.record(step, partial)
             raise

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from svc_notebook.display.transcript import Entry, transcript
+from svc_notebook.display.reply import Entry, transcript
 
 from .history import History, Turn, Version
 

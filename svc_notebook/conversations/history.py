@@ -13,7 +13,7 @@ from threading import RLock
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
-from svc_notebook.display.tool_calls import Step
+from svc_notebook.display.reply import Step
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.message import Message
 from svc_notebook.service.tool import ToolCall

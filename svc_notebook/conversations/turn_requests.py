@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from svc_notebook.completion import Completion, footer, marks
-from svc_notebook.display.tool_calls import Step
+from svc_notebook.display.reply import Step
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.catalogue import BUDGET_TOKENS

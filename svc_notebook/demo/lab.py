@@ -1,8 +1,7 @@
 """`svc-notebook lab`: JupyterLab on the tour, with an emulator to answer it.
 
-Rules: JupyterLab is an extra, and its absence is named with the command that
-installs it; the tour is a copy, and a copy that is there is not written over; the
-emulator ends with JupyterLab; nobody's service is asked.
+The tour is a copy, and an existing copy is not overwritten. The emulator ends with
+JupyterLab; no service is asked.
 """
 
 import os
@@ -58,7 +57,7 @@ def copy_tour(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "images").mkdir(exist_ok=True)
-        tour = book.folder()
+        tour = book.notebooks_folder()
         for source in (*tour.glob("*.ipynb"), *tour.glob("images/*.png")):
             target = folder / source.relative_to(tour)
             if not target.exists():

@@ -1,8 +1,7 @@
 """The demo's notebook: where it is found, what is changed in it, how it is marked.
 
-What it is not: it runs nothing. Rules: functions of a notebook give a new one;
-against the emulator the quickstart runs as it stands; for the service one cell is
-changed, the one tagged `service`.
+Against the emulator the quickstart runs without a change; for the service the cell
+tagged `service` is changed.
 """
 
 from copy import deepcopy
@@ -21,11 +20,11 @@ _TAG = "service"
 _N_FOLDERS = 1000
 
 
-def folder() -> Path:
-    """Return where the notebooks lie: in the wheel, or else in the checkout.
+def notebooks_folder() -> Path:
+    """Return the folder of the notebooks: in the wheel, or else in the checkout.
 
     Raises:
-        SettingsError: They lie in neither place.
+        SettingsError: It is in neither.
     """
     package = Path(str(files("svc_notebook")))
     for found in (package / "notebooks", package.parent / "notebooks"):
@@ -37,13 +36,13 @@ def folder() -> Path:
     )
 
 
-def find() -> NotebookNode:
+def read_quickstart() -> NotebookNode:
     """Read the quickstart.
 
     Raises:
         SettingsError: It was not installed.
     """
-    return _read(folder() / NAME)
+    return _read(notebooks_folder() / NAME)
 
 
 def _read(path: Path) -> NotebookNode:
@@ -60,7 +59,7 @@ def for_service(notebook: NotebookNode) -> NotebookNode:
     return changed
 
 
-def marked(notebook: NotebookNode, *, who: str, now: datetime) -> NotebookNode:
+def with_note(notebook: NotebookNode, *, who: str, now: datetime) -> NotebookNode:
     """Return the notebook with a first cell that says who answered, and when.
 
     Args:
@@ -84,7 +83,7 @@ def marked(notebook: NotebookNode, *, who: str, now: datetime) -> NotebookNode:
     return changed
 
 
-def place(out: Path | None, *, here: Path) -> Path:
+def make_folder(out: Path | None, *, here: Path) -> Path:
     """Make the folder that the executed notebook is written to.
 
     Args:
@@ -96,7 +95,7 @@ def place(out: Path | None, *, here: Path) -> Path:
     """
     if out is not None and (out / NAME).exists():
         raise SettingsError(
-            f"{out / NAME} is there already and may hold your own work; name another "
+            f"{out / NAME} exists already and may hold your own work; name another "
             "folder with --out, or move that file."
         )
     made = out or _free(here)

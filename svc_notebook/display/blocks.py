@@ -1,16 +1,8 @@
-r"""Split growing Markdown into blocks that are finished and a tail that is not.
+r"""Split Markdown that still grows into finished blocks and an unfinished tail.
 
-What it is not: it renders and shows nothing, and it keeps no time.
-
-A block is finished when no later text can change it: the parser itself says
-so, since it closes blocks line by line. Two things are approximate, and only
-while text still grows. A tail longer than the limit is cut inside a block, so
-that no update grows with the reply: a fence or a table between lines, a list
-between items, a paragraph between sentences. And a link whose address is
-defined further down stays text until the whole is drawn.
-
-Rules for this file: the sources of all blocks and the tail, in order, are the
-text, with `\r` and `\r\n` read as `\n`; nothing is held longer than a line.
+A block is finished when no later text can change it. A tail longer than the limit is
+cut inside a block, so that no update grows with the reply. The sources of all blocks
+and the tail, in order, are the text, with `\r` and `\r\n` read as `\n`.
 """
 
 import re
@@ -23,7 +15,7 @@ from .markdown_rules import block_tokens, is_closed_fence
 
 MAX_TAIL_BYTES = 896
 _FINISHED_BY_A_BLANK = ("paragraph_open", "table_open", "blockquote_open", "math_block")
-_IN_ITEM = 2  # the nesting level of what stands in an item of a list
+_IN_ITEM = 2  # the nesting level inside an item of a list
 _ITEM = re.compile(r" {0,3}(?:[-+*]|\d{1,9}[.)])[ \t]+")
 _SENTENCE_END = re.compile(r"[.!?…。]['\")\]]*\s+(?=\w)|\n(?=\w)")
 _WORD_END = re.compile(r"\s+(?=\w)")
@@ -50,10 +42,10 @@ class Tail:
 
     Attributes:
         source: The reply's text, unchanged.
-        opener: What stands before it in drawing: the first line of a fence,
-            the head of a table, or "".
-        indent: Blanks to leave out before each line, in columns: the tail
-            began inside a list item.
+        opener: What is drawn before it: the first line of a fence, the head of a
+            table, or "".
+        indent: Columns of blanks to leave out before each line, where the tail began
+            inside a list item.
     """
 
     source: str = ""
@@ -96,14 +88,7 @@ def _top(tokens: Sequence[Token]) -> list[Token]:
 
 
 def finished_lines(markdown: str) -> int:
-    """Count the lines that belong to blocks which are closed for good.
-
-    Args:
-        markdown: Whole lines; each ends in a line feed.
-
-    Returns:
-        How many lines from the start no later line can change.
-    """
+    """Count the lines from the start that no later line can change."""
     tops = _top(block_tokens(markdown))
     if not tops:
         return 0
@@ -137,7 +122,7 @@ def _line_cut(tail: Tail, first: int, opener: str, indent: int | None = None) ->
 
 
 def _fence_cut(tail: Tail, fence: Token) -> Tail:
-    """Cut a fence between lines; what remains is a fence of its own."""
+    """Cut a fence between lines; the rest becomes another fence."""
     first, _ = _lines(fence)
     line = tail.markdown.split("\n", first + 1)[first]
     indent = tail.indent + line.find(fence.markup)
@@ -172,15 +157,7 @@ def _table_cut(tail: Tail, table: Token) -> Tail:
 
 
 def shortened(tail: Tail) -> Tail:
-    """Cut a tail that is too long, whatever it is.
-
-    Args:
-        tail: Text whose last line is perhaps unfinished; not empty.
-
-    Returns:
-        What remains, with what it needs to be drawn alike; its source is the
-        end of the source given, and shorter.
-    """
+    """Cut a tail that is too long; the rest keeps what it needs to be drawn alike."""
     tokens = block_tokens(tail.markdown)
     tops = _top(tokens)
     leaf = next((t for t in reversed(tokens) if t.nesting >= 0), None)
@@ -197,7 +174,7 @@ def shortened(tail: Tail) -> Tail:
 
 
 class Blocks:
-    """Text in, finished blocks out; what is not finished is the tail.
+    """Takes text and returns finished blocks; the rest is the tail.
 
     Args:
         max_tail_bytes: Size in UTF-8 above which a tail is cut anyway.
@@ -215,11 +192,7 @@ class Blocks:
         return self._tail
 
     def feed(self, text: str) -> None:
-        """Add a piece of the reply, cut off anywhere.
-
-        Args:
-            text: The piece; may be empty.
-        """
+        """Add a piece of the reply, cut off anywhere; it may be empty."""
         if not text:
             return
         whole = "\r" * self._has_return + text
@@ -230,11 +203,7 @@ class Blocks:
         self._tail = Tail(old.source + whole, old.opener, old.indent)
 
     def take(self) -> tuple[Block, ...]:
-        """Take the blocks that became finished since the last time.
-
-        Returns:
-            Blocks in order; each is given once.
-        """
+        """Return the blocks that became finished since the last call, in order."""
         taken = []
         if self._is_new_line:
             self._is_new_line = False

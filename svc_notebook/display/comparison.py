@@ -1,8 +1,7 @@
-"""Texts side by side: a static table, as HTML and as plain text.
+"""Texts side by side, as a table or as cards: HTML and plain text.
 
-Rules: every text is escaped, none is rendered; long texts are shown by their
-beginning, and the whole stays below a size that a notebook can carry; whatever is
-left out is counted.
+In a table every text is escaped and cut to its beginning, and the whole stays below a
+size that a notebook can carry; whatever is left out is counted.
 """
 
 from collections.abc import Sequence
@@ -46,7 +45,7 @@ class Comparison:
     """A table of texts; shown in a cell it is drawn.
 
     Attributes:
-        title: Stands above.
+        title: The line above.
         row_names, column_names: What tells rows, and columns, apart.
         heads: The key of each column.
         rows: The key of each row, and its fields, one a column.
@@ -197,11 +196,11 @@ class Card:
     """One reply.
 
     Attributes:
-        heading: What was asked otherwise than for the others.
-        text: Markdown, as far as it has come.
+        heading: What differs from the other requests.
+        text: Markdown, as far as it arrived.
         footer: One quiet line: tokens, seconds.
         marks: What must not be overlooked, such as "cut".
-        is_ended: Whether no more will come.
+        is_ended: Whether the reply is complete.
     """
 
     heading: str
@@ -212,14 +211,11 @@ class Card:
 
 
 def cards_bundle(cards: Sequence[Card], *, note: str = "") -> dict[str, str]:
-    """Draw cards side by side.
+    """Draw cards side by side, as `text/html` and `text/plain`.
 
     Args:
         cards: In their order.
         note: A quiet line below all.
-
-    Returns:
-        A MIME bundle of `text/html` and `text/plain`.
     """
     line = f'<div style="{QUIET_LINE}">{to_text(note)}</div>' if note else ""
     body = "".join(map(_drawn, cards))
@@ -230,7 +226,7 @@ def cards_bundle(cards: Sequence[Card], *, note: str = "") -> dict[str, str]:
 
 
 def cards_text(cards: Sequence[Card], *, note: str = "") -> str:
-    """Give cards as plain text, one below the other, safe to print."""
+    """Return cards as plain text, one below the other, safe to print."""
     blocks = [
         "\n".join(
             part for part in (f"--- {card.heading}", card.text, _closing(card)) if part

@@ -1,27 +1,110 @@
-"""Text that grows in a notebook: what is sent, and when.
+"""A reply shown while it streams: live in a notebook, settled, or printed.
 
-What it is not: it neither reads a clock nor waits; `stream` passes the time in.
-
-`LiveCell` owns the output of its cell. It shows finished blocks once and
-updates only the open tail, so that bytes grow with the reply and not with its
-square; at the end the cell is cleared and drawn once. `LiveDisplay` owns one
-display among other output: it sends the whole text each time, more and more
-rarely, and clears nothing; each finished block is rendered once.
-
-Rules for this file: at most one message in 50 ms on average; the tail is HTML
-without colours; whatever is shown comes from `markup` or `reply`.
+`follow` reads a stream and tells a view what comes. Nothing here sends a request,
+starts a thread or waits by itself.
 """
 
+import re
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from enum import StrEnum
+from typing import Protocol, Self, TypeAlias, TypeVar
+from uuid import uuid4
+
+from svc_notebook.errors import Interrupted, SvcError
+from svc_notebook.service.chunk import Delta
 
 from .blocks import Block, Blocks
 from .markup import to_html, to_terminal, to_text
-from .reply import QUIET_LINE, Final
+from .reply import (
+    QUIET_LINE,
+    Final,
+    Step,
+    choice_head,
+    plain_choice,
+    tool_run_html,
+    tool_runs_text,
+)
 
+POLL_S = 0.05
 Bundle: TypeAlias = Mapping[str, str]
+Whole_co = TypeVar("Whole_co", covariant=True)
+
+
+class Wait(Protocol):
+    """A wait of the request: how long, as far as is known, and what for."""
+
+    @property
+    def wait_s(self) -> float: ...  # noqa: D102 - as the class says
+    @property
+    def reason(self) -> str: ...  # noqa: D102 - as the class says
+
+
+class Stream(Protocol[Whole_co]):
+    """A reply under way, such as a `CompletionStream`."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything was returned by `poll`."""
+
+    @property
+    def completion(self) -> Whole_co:
+        """The whole reply; raises the error that ended it."""
+
+    def poll(self, timeout_s: float) -> Sequence[Delta | Wait]:
+        """Return what arrived since the last call; wait for it if there is none."""
+
+    def cancel(self) -> Whole_co | None:
+        """Stop the request and return what arrived."""
+
+
+class View(Protocol):
+    """Shows a stream for `follow`; raising KeyboardInterrupt in it stops the stream."""
+
+    def show(self, delta: Delta) -> None:
+        """Take new content."""
+
+    def wait(self, wait: Wait) -> None:
+        """Take a wait; the next content ends it."""
+
+    def flush(self) -> None:
+        """Show what is new, if it is time; called at least every 50 ms."""
+
+    def end(self, completion: object | None) -> None:
+        """Take the reply: whole, what arrived before it failed, or None."""
+
+
+def follow(stream: Stream[Whole_co], view: View) -> Whole_co:
+    """Show a stream in a view to its end, and return the whole reply.
+
+    Args:
+        stream: Under way.
+        view: Where it is shown; its `end` is called once, however the stream ends.
+
+    Raises:
+        Interrupted: The user stopped it; `partial` is what arrived.
+        SvcError: It failed; `partial` is what arrived.
+    """
+    try:
+        while not stream.is_done:
+            for item in stream.poll(POLL_S):
+                if isinstance(item, Delta):
+                    view.show(item)
+                else:
+                    view.wait(item)
+            view.flush()
+        completion = stream.completion
+    except KeyboardInterrupt:
+        partial = stream.cancel()
+        view.end(partial)
+        raise Interrupted(partial) from None
+    except SvcError as error:
+        view.end(error.partial)
+        raise
+    view.end(completion)
+    return completion
 
 
 def _publish(bundle: Bundle, display_id: str | None) -> None:
@@ -36,16 +119,14 @@ def _update(bundle: Bundle, display_id: str) -> None:
     update_display(dict(bundle), display_id=display_id, raw=True)
 
 
-def _clear() -> None:
-    from IPython.display import clear_output  # noqa: PLC0415 - optional at import
-
-    clear_output(wait=True)
-
-
 def _erase() -> None:
+    _clear(wait=False)
+
+
+def _clear(*, wait: bool = True) -> None:
     from IPython.display import clear_output  # noqa: PLC0415 - optional at import
 
-    clear_output()
+    clear_output(wait=wait)
 
 
 def _write(text: str) -> None:
@@ -56,8 +137,8 @@ def _write(text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Screen:
-    """Where text is shown.
+class Output:
+    """The output of a cell, or of a terminal.
 
     Attributes:
         publish: Add an output to the cell; a display id makes it updatable.
@@ -74,23 +155,29 @@ class Screen:
     write: Callable[[str], None] = _write
 
 
-GAP_S = 0.05
+class Mode(StrEnum):
+    """How a reply is shown while it streams.
+
+    `live` updates the notebook; `settled` draws once at the end, so that the outputs
+    are the same whenever the notebook is run; `plain` prints, for terminals.
+    """
+
+    LIVE = "live"
+    SETTLED = "settled"
+    PLAIN = "plain"
+
+
+GAP_S = 0.05  # at most one message to the notebook in this time, on average
 MAX_GAP_S = 0.25
 # What a table's tags add must not crowd out the reply itself.
 MAX_BYTES_PER_S = 30_000
 _GAP_S_PER_CHAR = 0.025 / 1000
+_FIGURES = re.compile(r"[\d.,:]+")
 
 
-def note_html(note: str) -> str:
-    """Draw a status line.
-
-    Args:
-        note: What is being waited for; "" for nothing.
-
-    Returns:
-        HTML; empty for no note.
-    """
-    return f'<div style="{QUIET_LINE}">{to_text(note)}</div>' if note else ""
+def status_html(status: str) -> str:
+    """Draw a status line; empty for no status."""
+    return f'<div style="{QUIET_LINE}">{to_text(status)}</div>' if status else ""
 
 
 def block_html(block: Block, *, is_coloured: bool = True) -> str:
@@ -107,153 +194,336 @@ def block_html(block: Block, *, is_coloured: bool = True) -> str:
     return f"<div style=margin-bottom:-1em>{html}</div>" if block.is_cut else html
 
 
-class LiveCell:
-    """A reply that grows in a cell of its own.
+class _Settled:
+    """Shows nothing until the end, then one output: the base of the other modes."""
 
-    Args:
-        screen: Where to show it.
-        display_id: A name no other output has; a number is added to it.
-    """
+    def __init__(self, output: Output) -> None:
+        self._output = output
 
-    def __init__(self, screen: Screen, display_id: str) -> None:
-        self._screen = screen
-        self._prefix = display_id
-        self._n_outputs = 0
-        self._is_open = False  # whether the last output is the tail's
+    def add(self, text: str) -> None:
+        """Take a piece of the reply."""
+
+    def status(self, text: str) -> None:
+        """Set the status line."""
+
+    def hurry(self) -> None:
+        """Let the next flush show what is new without waiting its turn."""
+
+    def tool_run(self, step: Step) -> None:
+        """Show an answered call below the text so far; text goes on below it."""
+
+    def flush(self, now_s: float) -> None:
+        """Show what is new, if it is time."""
+
+    def finish(self, final: Final | None) -> None:
+        """Replace everything by the final form, or by nothing."""
+        if final:
+            self._output.publish(final.bundle(), None)
+
+
+class _Plain(_Settled):
+    """Printed text; what was printed is not printed again."""
+
+    def __init__(self, output: Output, n_texts: int, *, is_late: bool) -> None:
+        super().__init__(output)
+        self._head = choice_head(0, n_texts)
+        self._is_late = is_late
+        self._text = ""
+        self._pending = ""
+        self._status = ""
+        self._is_at_line_start = True
+
+    def add(self, text: str) -> None:
+        if not self._is_late:
+            self._pending += text
+        self._status = ""
+
+    def status(self, text: str) -> None:
+        # A countdown is one status: printed lines cannot be taken back.
+        kind = _FIGURES.sub("", text)
+        if text and kind != self._status:
+            self.flush(0.0)
+            self._print(f"{self._line_break()}{text}\n")
+        self._status = kind
+
+    def tool_run(self, step: Step) -> None:
+        self.flush(0.0)
+        self._status = ""
+        self._print(f"{self._line_break()}{tool_runs_text((step,))}\n")
+
+    def flush(self, now_s: float) -> None:
+        del now_s
+        if self._pending:
+            head = "" if self._text else self._head
+            self._text += self._pending
+            self._print(head + self._pending)
+            self._pending = ""
+
+    def finish(self, final: Final | None) -> None:
+        self.flush(0.0)
+        texts = final.texts if final else ()
+        is_printed = bool(texts and self._text == texts[0])
+        rest = [plain_choice(texts, i) for i in range(is_printed, len(texts))]
+        closing = final.closing_line if final else ""
+        gap = "\n" if len(texts) > 1 else ""  # a blank line between choices
+        parts = [gap + part for part in rest if part] + [closing] * bool(closing)
+        lines = self._line_break() + "".join(f"{part}\n" for part in parts)
+        if lines:
+            self._print(lines)
+
+    def _line_break(self) -> str:
+        return "" if self._is_at_line_start else "\n"
+
+    def _print(self, text: str) -> None:
+        self._is_at_line_start = text.endswith("\n")
+        self._output.write(to_terminal(text))
+
+
+class _Live(_Settled):
+    """Updates the notebook at a limited pace."""
+
+    def __init__(self, output: Output) -> None:
+        super().__init__(output)
         self._blocks = Blocks()
-        self._note = ""
+        self._status = ""
         self._is_stale = False
         self._due_at = 0.0
 
     def add(self, text: str) -> None:
-        """Take a piece of the reply."""
         self._blocks.feed(text)
-        self._note = ""
+        self._status = ""
         self._is_stale = True
 
-    def note(self, text: str) -> None:
-        """Set the status line."""
-        self._is_stale |= text != self._note
-        self._note = text
+    def status(self, text: str) -> None:
+        self._is_stale |= text != self._status
+        self._status = text
 
     def flush(self, now_s: float) -> None:
-        """Show what is new, if it is time."""
-        if not self._is_stale or now_s < self._due_at:
-            return
-        self._is_stale = False
-        n_messages, n_bytes = self._draw()
-        self._due_at = now_s + max(GAP_S * n_messages, n_bytes / MAX_BYTES_PER_S)
+        if self._is_stale and now_s >= self._due_at:
+            self._is_stale = False
+            self._due_at = now_s + self._draw()
 
     def hurry(self) -> None:
-        """Let the next flush show what is new without waiting its turn."""
         self._due_at = 0.0
 
-    def step(self, html: str, plain: str) -> None:
-        """Show what stays below the text so far; text goes on below it."""
+    def _draw(self) -> float:
+        """Show what is new; return the seconds until the next time."""
+        raise NotImplementedError
+
+    def _tail_html(self) -> str:
+        # The tail has no colours: they would change with every piece.
+        tail = self._blocks.tail
+        return to_html(tail.markdown, highlight=False) if tail.source.strip() else ""
+
+
+class _LiveCell(_Live):
+    """A reply that has the output of its cell to itself.
+
+    It shows finished blocks once and updates only the open tail, so that the bytes
+    sent grow with the reply and not with its square.
+
+    Args:
+        output: The cell's.
+        display_id: A name no other output has; a number is added to it.
+    """
+
+    def __init__(self, output: Output, display_id: str) -> None:
+        super().__init__(output)
+        self._prefix = display_id
+        self._n_outputs = 0
+        self._is_open = False  # whether the last output is the tail's
+
+    def tool_run(self, step: Step) -> None:
         self._blocks.feed("\n\n")
-        self._note = ""
+        self._status = ""
         self._draw()
-        self._show(html, plain)
+        self._show(_step_line(step), tool_runs_text((step,)))
         self._is_open = False
 
-    def settle(self, final: Final | None) -> None:
-        """Replace everything by the final form, or by nothing."""
+    def finish(self, final: Final | None) -> None:
         if final is None:
-            self._screen.erase()
+            self._output.erase()
             return
         if self._n_outputs:
-            self._screen.clear()
-        self._screen.publish(final.bundle(), None)
+            self._output.clear()
+        self._output.publish(final.bundle(), None)
 
-    def _draw(self) -> tuple[int, int]:
-        """Send at most two messages; return how many, and their bytes of HTML."""
+    def _draw(self) -> float:
         blocks = self._blocks.take()
         n_bytes = 0
         if blocks:
-            n_bytes += self._show(
-                "".join(map(block_html, blocks)), "".join(b.source for b in blocks)
-            )
+            html = "".join(map(block_html, blocks))
+            n_bytes += self._show(html, "".join(b.source for b in blocks))
             self._is_open = False
-        tail = self._blocks.tail
-        html = to_html(tail.markdown, highlight=False) if tail.source.strip() else ""
-        html += note_html(self._note)
+        html = self._tail_html() + status_html(self._status)
         if html or self._is_open:
             n_bytes += self._show(html)
             self._is_open = True
-        return bool(blocks) + self._is_open, n_bytes
+        n_messages = bool(blocks) + self._is_open
+        return max(GAP_S * n_messages, n_bytes / MAX_BYTES_PER_S)
 
     def _show(self, html: str, plain: str = "") -> int:
         bundle = {"text/html": f"<div>{html}</div>"}
         if plain:
             bundle["text/plain"] = to_terminal(plain)
         if self._is_open:
-            self._screen.update(bundle, f"{self._prefix}-{self._n_outputs}")
+            self._output.update(bundle, f"{self._prefix}-{self._n_outputs}")
         else:
             self._n_outputs += 1
-            self._screen.publish(bundle, f"{self._prefix}-{self._n_outputs}")
+            self._output.publish(bundle, f"{self._prefix}-{self._n_outputs}")
         return len(html.encode())
 
 
-class LiveDisplay:
-    """A reply that grows in one display among other output.
+class _LiveDisplay(_Live):
+    """A reply in one display among other output.
+
+    It sends the whole text each time, more and more rarely, and clears nothing.
 
     Args:
-        screen: Where to show it; an empty display is made at once.
+        output: Where to show it; an empty display is made at once.
         display_id: A name no other output has.
     """
 
-    def __init__(self, screen: Screen, display_id: str) -> None:
-        self._screen = screen
+    def __init__(self, output: Output, display_id: str) -> None:
+        super().__init__(output)
         self._display_id = display_id
-        self._blocks = Blocks()
-        self._finished = ""  # HTML
+        self._finished = ""  # HTML; each finished block is rendered once
         self._n_chars = 0
-        self._note = ""
-        self._is_stale = False
-        self._due_at = 0.0
-        screen.publish({"text/plain": ""}, display_id)
+        output.publish({"text/plain": ""}, display_id)
 
     def add(self, text: str) -> None:
-        """Take a piece of the reply."""
-        self._blocks.feed(text)
+        super().add(text)
         self._n_chars += len(text)
-        self._note = ""
+
+    def tool_run(self, step: Step) -> None:
+        self._blocks.feed("\n\n")
+        self._take_blocks()
+        self._finished += _step_line(step)
+        self._status = ""
         self._is_stale = True
 
-    def note(self, text: str) -> None:
-        """Set the status line."""
-        self._is_stale |= text != self._note
-        self._note = text
+    def finish(self, final: Final | None) -> None:
+        bundle = final.bundle() if final else {"text/plain": ""}
+        self._output.update(bundle, self._display_id)
 
-    def flush(self, now_s: float) -> None:
-        """Show the whole text, if it is time."""
-        if not self._is_stale or now_s < self._due_at:
-            return
-        self._is_stale = False
+    def _draw(self) -> float:
+        self._take_blocks()
+        tail = to_html(self._blocks.tail.markdown, highlight=False)
+        html = self._finished + tail + status_html(self._status)
+        self._output.update({"text/html": f"<div>{html}</div>"}, self._display_id)
+        return min(GAP_S + _GAP_S_PER_CHAR * self._n_chars, MAX_GAP_S)
+
+    def _take_blocks(self) -> None:
         for block in self._blocks.take():
             self._finished += block_html(block, is_coloured=False)
-        tail = to_html(self._blocks.tail.markdown, highlight=False)
-        html = self._finished + tail + note_html(self._note)
-        self._screen.update({"text/html": f"<div>{html}</div>"}, self._display_id)
-        gap_s = GAP_S + _GAP_S_PER_CHAR * self._n_chars
-        self._due_at = now_s + min(gap_s, MAX_GAP_S)
 
-    def hurry(self) -> None:
-        """Let the next flush show what is new without waiting its turn."""
-        self._due_at = 0.0
 
-    def step(self, html: str, plain: str) -> None:
-        """Show what stays below the text so far; text goes on below it."""
-        del plain
-        self._blocks.feed("\n\n")
-        self._finished += "".join(
-            block_html(block, is_coloured=False) for block in self._blocks.take()
-        )
-        self._finished += html
-        self._note = ""
-        self._is_stale = True
+def _step_line(step: Step) -> str:
+    return f'<div style="{QUIET_LINE}">{tool_run_html(step)}</div>'
 
-    def settle(self, final: Final | None) -> None:
-        """Put the final form, or nothing, in the same place."""
-        bundle = final.bundle() if final else {"text/plain": ""}
-        self._screen.update(bundle, self._display_id)
+
+_VERBATIM_FENCE = "`" * 12 + "\n"  # while it streams; the final form needs none
+
+
+class ReplyDisplay:
+    """One reply while it streams: add to it, then finish it.
+
+    All calls come from one thread; after `finish` they do nothing.
+    """
+
+    def __init__(self, shown: _Settled, clock: Callable[[], float]) -> None:
+        self._shown = shown
+        self._clock = clock
+        self._is_finished = False
+
+    @classmethod
+    def open(  # noqa: PLR0913 - one argument for each property of the display
+        cls,
+        mode: Mode | str,
+        *,
+        own_output: bool = True,
+        is_verbatim: bool = False,
+        is_late: bool = False,
+        n_texts: int = 1,
+        output: Output | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        display_id: str | None = None,
+    ) -> Self:
+        """Begin to show a reply.
+
+        Args:
+            mode: How; one of `Mode`.
+            own_output: Whether the cell's output belongs to the reply alone and may
+                be cleared; else one display is made now and updated.
+            is_verbatim: Whether the text is shown as it is, not as Markdown.
+            is_late: Whether a terminal waits for the final form, because it differs
+                from the text that streams.
+            n_texts: How many choices there will be; the first one is streamed.
+            output: Where; IPython's display and standard output if None.
+            clock: Seconds that only grow.
+            display_id: A name no other output has; a new one if None.
+
+        Raises:
+            ValueError: `mode` is not a `Mode`.
+        """
+        output = output or Output()
+        name = display_id or f"svc-{uuid4().hex[:12]}"
+        shown: _Settled
+        match Mode(mode):
+            case Mode.LIVE if own_output:
+                shown = _LiveCell(output, name)
+            case Mode.LIVE:
+                shown = _LiveDisplay(output, name)
+            case Mode.SETTLED:
+                shown = _Settled(output)
+            case Mode.PLAIN:
+                shown = _Plain(output, n_texts, is_late=is_late)
+        if is_verbatim and mode == Mode.LIVE:
+            shown.add(_VERBATIM_FENCE)
+        return cls(shown, clock)
+
+    def add(self, text: str) -> None:
+        """Add a piece of the reply, cut off anywhere; it ends the status line."""
+        if text and not self._is_finished:
+            self._shown.add(text)
+            self._shown.flush(self._clock())
+
+    def wait(self, wait: Wait) -> None:
+        """Show how long the request waits, and why."""
+        self.status(f"waiting {wait.wait_s:.0f} s: {wait.reason}")
+
+    def status(self, text: str, *, is_now: bool = False) -> None:
+        """Show a status line in place of the one before.
+
+        Args:
+            text: Such as "running weather ..."; "" removes it.
+            is_now: Whether to show it at once, because no flush comes for a while.
+        """
+        if not self._is_finished:
+            self._shown.status(text)
+            if is_now:
+                self._shown.hurry()
+            self._shown.flush(self._clock())
+
+    def tool_run(self, step: Step) -> None:
+        """Show a tool call that was answered, below the text so far."""
+        if not self._is_finished:
+            self._shown.tool_run(step)
+            self._shown.hurry()
+            self._shown.flush(self._clock())
+
+    def flush(self) -> None:
+        """Show what is not shown yet, if it is time; call at least every 50 ms."""
+        if not self._is_finished:
+            self._shown.flush(self._clock())
+
+    def finish(self, final: Final | None) -> None:
+        """Show the final form in place of what was streamed.
+
+        Args:
+            final: The reply as it ended, also when it was cut off; None removes
+                what was shown, as far as the mode allows.
+        """
+        if not self._is_finished:
+            self._is_finished = True
+            self._shown.finish(final)

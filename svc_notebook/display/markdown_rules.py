@@ -1,14 +1,8 @@
-r"""The Markdown that replies are read as: CommonMark, tables, strike-through, math.
+r"""The Markdown of replies: CommonMark, tables, strike-through and math.
 
-What it is not: it makes no HTML; `markup` does, from the tokens made here.
-
-Rules for this file: raw HTML is text; a link goes to the web, to a mail
-address or within the page, or it is text; a block rule never looks ahead, so
-that blocks which are closed stay as they are when more text comes (`blocks`
-relies on it); reading costs time in proportion to the text, whatever the text.
-
-Math is only marked, never understood: `$x^2$`, `$$..$$`, `\(..\)` and `\[..\]`
-reach the host unchanged, and a dollar that is money does not.
+Raw HTML is text, and so is a link that does not go to the web, to a mail address or
+within the page. A block rule never looks ahead, so that closed blocks stay as they are
+when more text comes. Math such as `$x^2$` or `\(..\)` reaches the host unchanged.
 """
 
 import re
@@ -36,36 +30,26 @@ _REFUSED = re.compile(
 MAX_NESTING = 100
 # An opener whose end is further away is text.
 MAX_MATH_CHARS = 2000
-# The parser reads to the end of a paragraph behind each bracket that nothing
-# closes, so that many such brackets would take minutes. Past this many
-# characters, and as many again for each character of the text, they are text.
+# The parser reads to the end of a paragraph after each bracket that nothing closes, so
+# that many such brackets would take minutes. Beyond this many characters, and as many
+# again for each character of the text, they are text.
 LABEL_CHARS = 100_000
 LABEL_CHARS_PER_CHAR = 8
 _LABEL_CHARS_LEFT = "label_chars_left"
 
 
 def is_allowed_link(url: str) -> bool:
-    """Say whether a link may be followed from a reply.
-
-    Args:
-        url: The address after Markdown's own decoding and percent-encoding.
-
-    Returns:
-        True for http, https and mailto, and for places within the page.
-    """
+    """Whether a decoded link goes to http, https, mailto or within the page."""
     return _LINK.match(url) is not None
 
 
 def is_math(content: str, opener: str, following: str) -> bool:
-    """Say whether text between two delimiters reads as math, not as money.
+    """Whether text between two delimiters reads as math, not as money.
 
     Args:
-        content: What stands between the delimiters.
+        content: The text between the delimiters.
         opener: The delimiter before it.
         following: The character after the closing delimiter, or "".
-
-    Returns:
-        True if a host may typeset it.
     """
     if not content.strip() or _REFUSED.search(content):
         return False
@@ -138,14 +122,7 @@ def _block_math(state: StateBlock, first: int, last: int, silent: bool) -> bool:
 
 
 def reading_bounds(text: str) -> MutableMapping[str, Any]:
-    """Say how much may be read in search of the ends of links, for one parse.
-
-    Args:
-        text: What will be parsed.
-
-    Returns:
-        The parser's environment to begin with.
-    """
+    """Return the environment for one parse: it bounds the search for link ends."""
     return {_LABEL_CHARS_LEFT: LABEL_CHARS + LABEL_CHARS_PER_CHAR * len(text)}
 
 
@@ -186,14 +163,7 @@ PARSER = _parser()
 
 
 def block_tokens(markdown: str) -> Sequence[Token]:
-    """Read only the blocks of a text, which is cheap, with their line numbers.
-
-    Args:
-        markdown: Text whose lines end in a line feed, the last one perhaps not.
-
-    Returns:
-        The parser's tokens; inline content is not parsed.
-    """
+    """Parse the blocks of a text but not their inline content, which is cheap."""
     tokens: list[Token] = []
     whole = markdown if markdown.endswith("\n") else f"{markdown}\n"
     PARSER.block.parse(whole.replace("\0", "\ufffd"), PARSER, {}, tokens)
@@ -205,9 +175,9 @@ class Fence:
     """A fenced block of code.
 
     Attributes:
-        language: The first word behind the fence, in small letters; "" for none.
-        code: What stands in it; ends in a line feed unless it is empty.
-        is_closed: Whether its end came.
+        language: The first word after the opening fence, in small letters, or "".
+        code: Its content; ends in a line feed unless it is empty.
+        is_closed: Whether the closing fence was found.
     """
 
     language: str
@@ -216,11 +186,7 @@ class Fence:
 
 
 def fences(markdown: str) -> tuple[Fence, ...]:
-    """Find the fenced blocks of a text, in order.
-
-    Args:
-        markdown: The reply.
-    """
+    """Find the fenced blocks of a text, in order."""
     source = markdown.replace("\r\n", "\n").replace("\r", "\n")
     return tuple(
         Fence(
@@ -234,6 +200,6 @@ def fences(markdown: str) -> tuple[Fence, ...]:
 
 
 def is_closed_fence(token: Token) -> bool:
-    """Say whether the end of a fence came, from its number of lines."""
+    """Whether a fence has its closing line, from its number of lines."""
     first, last = token.map or (0, 0)
     return last - first == token.content.count("\n") + 2

@@ -1,11 +1,8 @@
 """Markdown made safe: the only place that turns a reply into HTML.
 
-What it is not: it shows nothing and knows no notebook; it answers strings.
-
-Rules for this file: text that a model wrote reaches HTML through `to_text` or
-`to_spans` and in no other way; the tags and attributes written here are all
-there are; pictures are links, since fetching one tells its address to someone; what
-a text costs grows with its length, whatever the text (`dialect`, `colours`).
+Text that a model wrote reaches HTML through `to_text` or `to_spans` only. Pictures are
+links, since fetching one reveals the reader's address. Time grows with the length of
+the text, whatever the text is.
 """
 
 import re
@@ -39,7 +36,7 @@ MAX_CODE_CHARS = 10_000
 MAX_COLOURED_CHARS = 30_000
 # Measured with some hundred hostile texts of `MAX_CODE_CHARS` and ordinary shape:
 # at most 0.3 s each. Perl, reStructuredText and Markdown failed; what can hold any
-# language within it, as HTTP, IPython and PostgreSQL can, is no better than they.
+# language within it, such as HTTP, IPython and PostgreSQL, is as slow.
 LANGUAGES = frozenset(
     (
         *("python", "pycon", "json", "yaml", "toml", "ini", "bash"),
@@ -109,15 +106,12 @@ def _spans(tokens: Iterable[tuple[_TokenType, str]]) -> Iterator[str]:
 
 
 def to_spans(code: str, language: str) -> str:
-    """Colour code, or leave it plain; always escaped.
+    """Colour code as HTML text and `span` elements; always escaped.
 
     Args:
         code: The code; its line ends are line feeds.
         language: A name or alias of one of `LANGUAGES`, in any case; anything
-            else, "" included, means plain.
-
-    Returns:
-        HTML that holds text and `span` elements only.
+            else leaves the code plain.
     """
     lexer = _lexer(language.lower()) if language else None
     if lexer is None or not _is_quick(code, lexer):
@@ -131,7 +125,7 @@ def to_spans(code: str, language: str) -> str:
 _C0 = tuple(c for c in range(0x20) if chr(c) not in "\n\t")
 _DEL = 0x7F
 _C1 = tuple(range(0x80, 0xA0))
-# Overrides, embeddings and isolates reorder what stands around them. The plain
+# Overrides, embeddings and isolates reorder the text around them. The plain
 # direction marks (U+200E, U+200F, U+061C) belong to ordinary Hebrew and Arabic.
 _BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _SURROGATES = tuple(range(0xD800, 0xE000))
@@ -155,14 +149,8 @@ _VISIBLE = {
 def to_terminal(text: str) -> str:
     r"""Make a text, or any piece of one, safe to print on a terminal.
 
-    Control characters, bidirectional overrides and lone surrogates become
-    escapes such as `\x1b`; new lines and tabs stay.
-
-    Args:
-        text: Anything; pieces may be cut at any character.
-
-    Returns:
-        The text with nothing in it that a terminal obeys.
+    Control characters, bidirectional overrides and lone surrogates become escapes such
+    as `\x1b`; new lines and tabs stay.
     """
     return text.translate(_TERMINAL)
 
@@ -170,16 +158,10 @@ def to_terminal(text: str) -> str:
 def visible(text: str) -> str:
     """Show control characters as pictures or as `⟨U+202E⟩`, for use in HTML.
 
-    Args:
-        text: Anything, lone surrogates included.
-
-    Returns:
-        The text with only characters that are read; new lines and tabs stay.
+    New lines and tabs stay; lone surrogates are replaced.
     """
     return text.translate(_VISIBLE)
 
-
-__all__ = ["to_html", "to_terminal", "to_text"]
 
 # Short, since the open end of a long code block repeats it 20 times a second.
 _PRE = (
@@ -192,20 +174,13 @@ _AWAY = ' rel="noopener noreferrer" target=_blank'
 # Two and more times what a reply can be; what is longer is shown as written.
 MAX_MARKDOWN_CHARS = 150_000
 _N_LINKS_OPEN, _N_COLOURED_CHARS = "n_links_open", "n_coloured_chars"
-# Hosts typeset a string between delimiters unless a tag comes between: so a
-# dollar or a backslash that is not math stands in an element of its own.
+# Hosts typeset a string between delimiters unless a tag comes between: so a dollar or
+# a backslash that is not math gets an element.
 _NOT_MATH = str.maketrans({"$": "<span>$</span>", "\\": "<span>\\</span>"})
 
 
 def to_text(text: str) -> str:
-    """Escape text for HTML so that it is read as it stands.
-
-    Args:
-        text: Anything.
-
-    Returns:
-        HTML in which no character acts and no math is typeset.
-    """
+    """Escape text for HTML so that no character acts and no math is typeset."""
     return escape(visible(text), quote=False).translate(_NOT_MATH)
 
 
@@ -218,37 +193,23 @@ class _SafeRenderer(RendererHTML):
 
     is_coloured: ClassVar[bool] = True
 
-    def text(
-        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
-    ) -> str:
-        del options, env
+    def text(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
         return to_text(tokens[idx].content)
 
-    def math(
-        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
-    ) -> str:
-        del options, env
+    def math(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
         return escape(visible(tokens[idx].content), quote=False)
 
-    def math_block(
-        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
-    ) -> str:
+    def math_block(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
         token = tokens[idx]
         is_whole = token.info and is_math(token.content[2:-2], token.markup, "")
         if is_whole:
-            return f"<p>{self.math(tokens, idx, options, env)}</p>\n"
+            return f"<p>{self.math(tokens, idx)}</p>\n"
         return f"<p>{to_text(token.content)}</p>\n"
 
-    def code_inline(
-        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
-    ) -> str:
-        del options, env
+    def code_inline(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
         return f"<code>{escape(visible(tokens[idx].content), quote=False)}</code>"
 
-    def code_block(
-        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
-    ) -> str:
-        del options, env
+    def code_block(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
         return _code(tokens[idx].content, "")
 
     def fence(
@@ -289,22 +250,13 @@ class _SafeRenderer(RendererHTML):
             return label
         return f"{_link_tag(url)}{label}</a>"
 
-    def table_open(
-        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
-    ) -> str:
-        del tokens, idx, options, env
+    def table_open(self, *_: object) -> str:
         return "<div style=overflow-x:auto><table>\n"
 
-    def table_close(
-        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
-    ) -> str:
-        del tokens, idx, options, env
+    def table_close(self, *_: object) -> str:
         return "</table></div>\n"
 
-    def td_open(
-        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
-    ) -> str:
-        del options, env
+    def td_open(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
         # Notebook hosts align cells of an HTML output to the right.
         style = str(tokens[idx].attrs.get("style", "text-align:left"))
         return f"<{tokens[idx].tag} style={style}>"

@@ -1,22 +1,142 @@
-"""A reply in its final form, and an error in a box: HTML and plain text.
+"""Replies as static HTML and plain text: final form, tool calls, transcript, error.
 
-What it is not: it shows nothing; `stream` and the notebook do.
-
-Rules for this file: styles are inline and take colours only from the host's
-variables, each with a fallback that is legible on white and on black, so that
-the same output is right in JupyterLab, in an exported page and on GitHub;
-plain text holds nothing that a terminal obeys.
+Styles are inline, and a colour that the host sets has a fallback that is legible on
+white and on black. HTML is made by `markup` alone; plain text is safe in a terminal.
 """
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from html import escape
 from textwrap import wrap
+from typing import Protocol
 
 from .markup import to_html, to_terminal, to_text
-from .tool_calls import Step, trail_html, trail_text
+
+_QUIET = "var(--jp-ui-font-color2,var(--vscode-descriptionForeground,#767676))"
+_BORDER = "var(--jp-border-color2,rgba(127,127,127,.4))"
+# A host that does not trust a notebook drops var(); the plain value stays then.
+QUIET_LINE = f"color:#767676;color:{_QUIET};font-size:.85em;line-height:1.6"
+_BADGE = "border:1px solid;border-radius:3px;padding:0 .4em;margin-right:.6em"
+_GRID = (
+    "display:grid;gap:.75em;margin-bottom:.5em;"
+    "grid-template-columns:repeat(auto-fit,minmax(min(100%,14em),1fr))"
+)
+_CARD = (
+    "min-width:0;overflow-wrap:anywhere;padding:.5em .9em 0;"
+    f"border:1px solid #bdbdbd;border:1px solid {_BORDER};border-radius:4px"
+)
+_VERBATIM = "white-space:pre-wrap;overflow-wrap:anywhere;margin:0 0 .5em"
+
+
+CALL_CHARS = 60
+SHOWN_CHARS = 4000
+MAX_OPEN = 6
+_PRE = "white-space:pre-wrap;overflow-wrap:anywhere;margin:.2em 0 .5em 1.2em"
+_SUMMARY = "cursor:pointer;overflow-wrap:anywhere"
+
+
+class Step(Protocol):
+    """A tool call that was answered, as it is drawn; a `ToolRun` is one."""
+
+    @property
+    def call_id(self) -> str:
+        """The id that the model gave the call."""
+
+    @property
+    def name(self) -> str:
+        """The tool, as the model wrote it."""
+
+    @property
+    def arguments(self) -> str:
+        """As the model wrote them."""
+
+    @property
+    def result(self) -> str:
+        """What was sent back to the model."""
+
+    @property
+    def error(self) -> str | None:
+        """Why there is no result, in words; None if there is one."""
+
+    @property
+    def traceback(self) -> str | None:
+        """Where a tool failed; None if it did not."""
+
+    @property
+    def seconds_s(self) -> float:
+        """From the call of the function to its end."""
+
+    @property
+    def is_approved(self) -> bool | None:
+        """The user's decision; None if nobody was asked."""
+
+
+def call_line(name: str, arguments: str) -> str:
+    """Write a call on one line, cut where it is long."""
+    inner = " ".join(arguments.split())
+    return f"{_cut(name)}({_cut('' if inner == '{}' else inner)})"
+
+
+def result_line(step: Step) -> str:
+    """Write the result of a call on one line, with its seconds."""
+    said = "" if step.is_approved is None else _ASKED[step.is_approved]
+    text = _cut(" ".join(step.result.split())) or "(an empty text)"
+    took = f" · {step.seconds_s:.1f}\N{NO-BREAK SPACE}s" if step.seconds_s else ""
+    return f"{said}{text}{took}"
+
+
+def tool_runs_html(steps: Sequence[Step]) -> str:
+    """Draw answered calls as `details`; many are folded behind one line together."""
+    if not steps:
+        return ""
+    lines = "".join(map(tool_run_html, steps))
+    if len(steps) > MAX_OPEN:
+        title = f"{len(steps)} tool calls"
+        lines = _details(title, f'<div style="margin-left:1.2em">{lines}</div>')
+    return f'<div style="{QUIET_LINE}">{lines}</div>'
+
+
+def tool_run_html(step: Step) -> str:
+    """Draw one call: a line, and folded below it the arguments and the result."""
+    parts = [_pre("arguments", step.arguments), _pre("result", step.result)]
+    if step.traceback:
+        parts.append(_pre("traceback (the model has not seen it)", step.traceback))
+    return _details(_run_line(step), "".join(parts))
+
+
+def tool_runs_text(steps: Sequence[Step]) -> str:
+    """Write answered calls for a terminal, one line each; safe to print."""
+    return to_terminal("\n".join(map(_run_line, steps)))
+
+
+_ASKED = {True: "approved · ", False: "denied · "}
+
+
+def _run_line(step: Step) -> str:
+    mark = "\N{MULTIPLICATION X}" if step.error is not None else "\N{RIGHTWARDS ARROW}"
+    return f"{call_line(step.name, step.arguments)} {mark} {result_line(step)}"
+
+
+def _details(title: str, body: str) -> str:
+    return (
+        f'<details><summary style="{_SUMMARY}">{to_text(title)}</summary>'
+        f"{body}</details>"
+    )
+
+
+def _pre(title: str, text: str) -> str:
+    shown = text
+    if len(text) > SHOWN_CHARS:
+        shown = f"{text[:SHOWN_CHARS]}\n[... of {len(text)} characters]"
+    return f'<div>{to_text(title)}</div><pre style="{_PRE}">{to_text(shown)}</pre>'
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= CALL_CHARS else f"{text[: CALL_CHARS - 3]}..."
+
 
 _POLICY = (
     '<meta http-equiv="Content-Security-Policy" content="'
@@ -39,13 +159,9 @@ _SOURCE = "white-space:pre-wrap;overflow-wrap:anywhere"
 
 
 def page_html(source: str) -> str:
-    """Draw a page in a sandboxed frame, its source folded below.
+    """Draw HTML of unknown origin in a sandboxed frame, its source folded below.
 
-    Args:
-        source: HTML of unknown origin, a whole page or a piece of one.
-
-    Returns:
-        HTML; hosts that allow no frames show the folded source alone.
+    Hosts that allow no frames show the folded source alone.
     """
     inside = "<!doctype html>" + _POLICY + _ACTING.sub("<x-", source)
     return (
@@ -56,36 +172,12 @@ def page_html(source: str) -> str:
     )
 
 
-_QUIET = "var(--jp-ui-font-color2,var(--vscode-descriptionForeground,#767676))"
-_BORDER = "var(--jp-border-color2,rgba(127,127,127,.4))"
-_ERROR = "var(--jp-error-color1,#d32f2f)"
-# A host that does not trust a notebook drops var(); the plain value stays then.
-QUIET_LINE = f"color:#767676;color:{_QUIET};font-size:.85em;line-height:1.6"
-_BADGE = "border:1px solid;border-radius:3px;padding:0 .4em;margin-right:.6em"
-_GRID = (
-    "display:grid;gap:.75em;margin-bottom:.5em;"
-    "grid-template-columns:repeat(auto-fit,minmax(min(100%,14em),1fr))"
-)
-_CARD = (
-    "min-width:0;overflow-wrap:anywhere;padding:.5em .9em 0;"
-    f"border:1px solid #bdbdbd;border:1px solid {_BORDER};border-radius:4px"
-)
-_BOX = (
-    f"border-left:3px solid #d32f2f;border-left:3px solid {_ERROR};"
-    "padding:.3em .8em;margin:.3em 0;"
-    "overflow-wrap:anywhere;white-space:pre-wrap"
-)
-_VERBATIM = "white-space:pre-wrap;overflow-wrap:anywhere;margin:0 0 .5em"
-LINE_CHARS = 70
-_BOLD, _RESET = "\x1b[1m", "\x1b[0m"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Final:
     """What stays in the cell when a reply has ended, however it ended.
 
     Attributes:
-        texts: The Markdown of each choice, in order; empty if nothing came.
+        texts: The Markdown of each choice, in order; empty if nothing arrived.
         footer: One quiet line: model, tokens, seconds.
         marks: What must not be overlooked, such as "cut" or "interrupted".
         is_verbatim: Whether the texts are shown as they are, not as Markdown.
@@ -99,6 +191,11 @@ class Final:
     is_verbatim: bool = False
     is_page: bool = False
     tool_runs: tuple[Step, ...] = ()
+
+    def with_notes(self, *notes: str) -> "Final":
+        """Return the same with notes at the end of its footer, without empty ones."""
+        parts = (self.footer, *notes)
+        return replace(self, footer=" · ".join(part for part in parts if part))
 
     @property
     def closing_line(self) -> str:
@@ -115,7 +212,7 @@ class Final:
             body = f'<div style="{_GRID}">{self._cards()}</div>'
         else:
             body = "".join(map(self._body, self.texts))
-        body = trail_html(self.tool_runs) + body
+        body = tool_runs_html(self.tool_runs) + body
         marks = "".join(
             f'<span style="{_BADGE}">{to_text(mark)}</span>' for mark in self.marks
         )
@@ -141,82 +238,106 @@ class Final:
 
     def _plain(self) -> str:
         parts = [plain_choice(self.texts, index) for index in range(len(self.texts))]
-        tool_runs = [trail_text(self.tool_runs)] if self.tool_runs else []
+        tool_runs = [tool_runs_text(self.tool_runs)] if self.tool_runs else []
         shown = (part for part in (*tool_runs, *parts, self.closing_line) if part)
         return "\n\n".join(shown).strip("\n")
 
 
 def plain_choice(texts: Sequence[str], index: int) -> str:
-    """Give one choice as plain text, under its number if there are several.
-
-    Args:
-        texts: The Markdown of each choice.
-        index: Which one, from 0.
-
-    Returns:
-        Text that is safe to print.
-    """
+    """Return one choice as text that is safe to print, under its number."""
     return choice_head(index, len(texts)) + to_terminal(texts[index])
 
 
 def choice_head(index: int, n_texts: int) -> str:
-    """Give the line above one of several choices; empty for the only one."""
+    """Return the line above one of several choices; empty for the only one."""
     return f"[{index + 1} of {n_texts}]\n" if n_texts > 1 else ""
 
 
-def bundle(
-    texts: Sequence[str], *, footer: str = "", marks: Sequence[str] = ()
-) -> dict[str, str]:
-    """Draw a reply in its final form; several choices stand side by side.
+_ENTRY = "margin:.2em 0 .8em"
+_TYPED = (
+    "white-space:pre-wrap;overflow-wrap:anywhere;"
+    "border-left:3px solid #8886;padding-left:.7em"
+)
 
-    Args:
-        texts: The Markdown of each choice, in order.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One message.
+
+    Attributes:
+        heading: Who said it, and what to know of it.
+        text: The message.
+        is_markdown: Whether to render it; else it is shown as typed.
         footer: One quiet line below.
-        marks: What must not be overlooked, shown as badges before the footer.
-
-    Returns:
-        A MIME bundle of `text/html` and `text/plain`.
+        notes: Quiet lines above the text, such as the calls of tools.
     """
-    return Final(texts=tuple(texts), footer=footer, marks=tuple(marks)).bundle()
+
+    heading: str
+    text: str
+    is_markdown: bool = False
+    footer: str = ""
+    notes: tuple[str, ...] = ()
 
 
-def error_box(title: str, lines: Sequence[str]) -> dict[str, str]:
-    """Draw an expected failure in a short box.
+def transcript(title: str, entries: Sequence[Entry]) -> dict[str, str]:
+    """Draw messages one below the other, as `text/html` and `text/plain`.
 
     Args:
-        title: What happened, in a few words.
-        lines: What is allowed and what to do next; plain text.
-
-    Returns:
-        A MIME bundle of `text/html` and `text/plain`.
+        title: The line above.
+        entries: Oldest first.
     """
-    body = "\n".join(map(to_text, lines))
-    html = (
-        f'<div style="{_BOX}"><strong style="color:{_ERROR}">{to_text(title)}</strong>'
-        f"\n{body}</div>"
+    head = f'<div style="{QUIET_LINE}"><strong>{to_text(title)}</strong></div>'
+    plain = [_entry_text(each) for each in entries] or ["(no turns yet)"]
+    body = (
+        "".join(map(_entry_html, entries))
+        or f'<div style="{QUIET_LINE}">no turns yet</div>'
     )
-    plain = "\n".join(error_lines(title, lines, is_coloured=False))
-    return {"text/html": html, "text/plain": plain}
+    return {
+        "text/html": f"<div>{head}{body}</div>",
+        "text/plain": to_terminal("\n\n".join([title, *plain])),
+    }
+
+
+@lru_cache(maxsize=1024)
+def reply_html(text: str) -> str:
+    """Render a reply; a transcript that grows renders each one once."""
+    return to_html(text)
+
+
+def _entry_text(entry: Entry) -> str:
+    parts = (entry.heading, *entry.notes, entry.text, entry.footer)
+    return "\n".join(part for part in parts if part)
+
+
+def _entry_html(entry: Entry) -> str:
+    text = (
+        reply_html(entry.text)
+        if entry.is_markdown
+        else f'<div style="{_TYPED}">{to_text(entry.text)}</div>'
+    )
+    notes = "".join(map(_quiet, entry.notes))
+    footer = _quiet(entry.footer) if entry.footer else ""
+    heading = _quiet(entry.heading)
+    return f'<div style="{_ENTRY}">{heading}{notes}{text}{footer}</div>'
+
+
+def _quiet(line: str) -> str:
+    return f'<div style="{QUIET_LINE};overflow-wrap:anywhere">{to_text(line)}</div>'
+
+
+LINE_CHARS = 70
+_BOLD, _RESET = "\x1b[1m", "\x1b[0m"
 
 
 def error_lines(
-    title: str,
-    lines: Sequence[str],
-    *,
-    is_coloured: bool = True,
-    n_chars: int = LINE_CHARS,
+    title: str, lines: Sequence[str], *, n_chars: int = LINE_CHARS
 ) -> list[str]:
-    """Give the same as lines, for `_render_traceback_`.
+    """Draw an expected failure as lines; the title is bold, unless NO_COLOR is set.
 
     Args:
         title: What happened, in a few words.
         lines: What is allowed and what to do next; plain text.
-        is_coloured: Whether the title is bold, unless NO_COLOR is set.
         n_chars: Where lines are broken, at blanks.
-
-    Returns:
-        Lines without line ends; nothing in them but the colour of the title
-        is obeyed by a terminal.
     """
     plain = [
         part
@@ -226,10 +347,6 @@ def error_lines(
         for part in wrap(to_terminal(paragraph), n_chars) or [""]
     ]
     head = to_terminal(title.replace("\n", " "))
-    if is_coloured and not _is_colour_refused(os.environ):
+    if not os.environ.get("NO_COLOR"):
         head = f"{_BOLD}{head}{_RESET}"
     return [head, *(f"  {line}" for line in plain)]
-
-
-def _is_colour_refused(environment: Mapping[str, str]) -> bool:
-    return bool(environment.get("NO_COLOR"))

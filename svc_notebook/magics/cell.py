@@ -1,41 +1,71 @@
-"""The edge of the notebook: how a failure looks in a cell.
+"""The notebook's cell: its source, its errors, its display, its identity.
 
-Rules: the only place that shortens; a `SvcError` becomes one short box and stays
-an error, so that the cell fails and Run All stops; an interrupt stays a
-KeyboardInterrupt for the same reason; nothing is swallowed.
+IPython would change the body of a `%%svc` cell and take `%svc ...?` for a question
+about a name, draw a result twice, and show a long traceback: here is what prevents it.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from shutil import get_terminal_size
-from typing import Any
+from tokenize import DEDENT, INDENT, TokenInfo
+from typing import Any, Self
 
+from IPython.core.inputtransformer2 import TokenTransformBase
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 
 from svc_notebook.completion import Completion
+from svc_notebook.display.live import Mode
 from svc_notebook.display.reply import LINE_CHARS, error_lines
-from svc_notebook.display.stream import Mode
 from svc_notebook.errors import SvcError
 
 _MIN_CHARS = 20
+_CELL = re.compile(r"%%svc(?:[ \t]+(?P<line>.*?))?[ \t]*\r?\n?\Z")
+_QUESTION = re.compile(
+    r"(?P<before>\s*(?:[A-Za-z_]\w*\s*=\s*)?)%svc[ \t]+(?P<rest>\S.*\?)\s*\Z"
+)
 
 
-class Interrupted(KeyboardInterrupt):
-    """An interrupt that was dealt with: one line instead of a traceback.
+class CellTransform:
+    """A cleanup transform: the body of a `%%svc` cell is sent as it was typed."""
 
-    Attributes:
-        partial: What had come; None if nothing had.
-    """
+    has_side_effects = True  # so that a terminal's check for a finished cell skips it
 
-    def __init__(self, partial: Completion | None = None) -> None:
-        super().__init__()
-        self.partial = partial
+    def __call__(self, lines: list[str]) -> list[str]:
+        """Return the cell's lines, those of a `%%svc` cell as one call."""
+        first = next((i for i, line in enumerate(lines) if line.strip()), None)
+        found = None if first is None else _CELL.match(lines[first])
+        if first is None or found is None:
+            return lines
+        body = "".join(lines[first + 1 :]).removesuffix("\n")
+        line = found["line"] or ""
+        return [f"get_ipython().run_cell_magic('svc', {line!r}, {body!r})\n"]
 
-    def _render_traceback_(self) -> list[str]:
-        has_text = self.partial is not None and self.partial.choices
-        kept = " - what had come is kept: svc.last()" if has_text else ""
-        return [f"(interrupted{kept})"]
+
+class QuestionTransform(TokenTransformBase):
+    """A token transform: `%svc ...?` asks, where IPython would look up a name."""
+
+    priority = 0  # before help, which begins at the same place
+
+    @classmethod
+    def find(cls, tokens_by_line: list[list[TokenInfo]]) -> Self | None:
+        """Find the first statement that is a `%svc` question."""
+        for tokens in tokens_by_line:
+            first = next((t for t in tokens if t.type not in {INDENT, DEDENT}), None)
+            line = first.line.split("\n")[0] if first else ""
+            if first and _QUESTION.match(line) and not line[: first.start[1]].strip():
+                return cls(first.start)
+        return None
+
+    def transform(self, lines: list[str]) -> list[str]:
+        """Write the call that the question means."""
+        found = _QUESTION.match(lines[self.start_line])
+        if found is None:
+            raise SyntaxError  # IPython then tries its own transforms
+        call = f"get_ipython().run_line_magic('svc', {found['rest']!r})\n"
+        before, after = lines[: self.start_line], lines[self.start_line + 1 :]
+        return [*before, found["before"] + call, *after]
 
 
 @contextmanager
@@ -43,8 +73,8 @@ def short_errors(*, is_on: bool = True, is_terminal: bool = False) -> Iterator[N
     """Show our own errors as one box; everything else keeps its traceback.
 
     Args:
-        is_on: Whether to; else our own errors keep theirs too.
-        is_terminal: Whether its lines are as short as the terminal is narrow.
+        is_on: Whether to; else our own errors keep their traceback too.
+        is_terminal: Whether lines are limited by the width of the terminal.
     """
     try:
         yield
@@ -77,12 +107,12 @@ def mode_of(display: str, shell: Any) -> Mode:  # noqa: ANN401 - any IPython she
     return Mode.LIVE if content.get("allow_stdin", True) else Mode.SETTLED
 
 
-class DrawnOnce:
-    """Passes over the value of this execution when IPython draws it.
+class HiddenResult:
+    """Keeps IPython from drawing the value of this cell, which is shown already.
 
     Args:
         shell: The shell that runs the cell.
-        completion: What the cell has shown already.
+        completion: What the cell has shown.
     """
 
     def __init__(self, shell: InteractiveShell, completion: Completion) -> None:
@@ -102,7 +132,7 @@ class DrawnOnce:
     def _end(self, *_: object) -> None:
         self._printers().pop(Completion, None)
         vars(self._shell.displayhook).pop("write_output_prompt", None)
-        with suppress(ValueError):  # the other way here was first
+        with suppress(ValueError):  # it was removed before
             self._shell.events.unregister("post_run_cell", self._end)
 
     def _printers(self) -> dict[type, Callable[[Completion], None]]:
@@ -116,8 +146,8 @@ class DrawnOnce:
         return printers
 
 
-class Places:
-    """Counts the asks of each execution.
+class CellRequestIds:
+    """Numbers the requests of each execution of a cell.
 
     Args:
         shell: The shell that runs the cells.
@@ -126,16 +156,16 @@ class Places:
     def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell
         self._execution = ""
-        self._n_asks = 0
+        self._n_requests = 0
 
     def next(self) -> str | None:
-        """Name the turn of the next ask; None where cells have no names."""
+        """Return the next request's id; None in a front end without cell ids."""
         parent: dict[str, Any] = getattr(self._shell, "get_parent", dict)() or {}
         cell_id = parent.get("metadata", {}).get("cellId")
         if not cell_id:
             return None
         execution = parent.get("header", {}).get("msg_id", "")
         if execution != self._execution:
-            self._execution, self._n_asks = execution, 0
-        self._n_asks += 1
-        return f"{cell_id}.{self._n_asks}"
+            self._execution, self._n_requests = execution, 0
+        self._n_requests += 1
+        return f"{cell_id}.{self._n_requests}"

@@ -1,13 +1,12 @@
-"""Tab: options, values, models, commands and `{{variables}}`.
+"""Tab completion: options, values, models, commands and `{{variables}}`.
 
-Rules: `suggest` is pure and asks no network; it acts only on lines that begin
-with `%svc` or `%%svc`, and in the body of a `%%svc` cell only behind `{{`; it is
-read from the same tables as the parser and the help.
+It acts on lines that begin with `%svc` or `%%svc`, and in the body of a `%%svc` cell
+after `{{`, and sends nothing.
 """
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import starmap
 
 from IPython.core.completer import (
@@ -37,7 +36,7 @@ _FLAGS = {flag: option for option in OPTIONS for flag in option.flags}
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """Something to put in, and a word on what it is."""
+    """A text to put in, and a note on what it is."""
 
     text: str
     note: str
@@ -71,19 +70,17 @@ class Known:
         variables: Names and types of the notebook's variables.
         conversations: Names of the conversations.
         tools: Names and texts of the variables that are tools.
-        models: Ids used so far besides the documented ones.
     """
 
     variables: tuple[tuple[str, str], ...] = ()
     conversations: tuple[str, ...] = ()
     tools: tuple[tuple[str, str], ...] = ()
-    models: tuple[str, ...] = field(default=())
 
 
 def suggest(
     lines: Sequence[str], known: Known, *, after: str = ""
 ) -> Suggestions | None:
-    """Say what fits at the cursor; None leaves the line to IPython.
+    """Return what fits at the cursor; None leaves the line to IPython.
 
     Args:
         lines: The cell's lines up to the cursor, where the last one ends.
@@ -107,11 +104,11 @@ def _on_line(line: str, known: Known) -> Suggestions | None:
     flag, has_value, value = fragment.partition("=")
     if has_value and flag in _FLAGS:
         return _matching(value, _values(_FLAGS[flag], value, known))
-    return _matching(fragment, _behind(before, fragment, known))
+    return _matching(fragment, _following(before, fragment, known))
 
 
-def _behind(before: list[str], fragment: str, known: Known) -> Iterable[Suggestion]:
-    """Return what may stand behind these words."""
+def _following(before: list[str], fragment: str, known: Known) -> Iterable[Suggestion]:
+    """Return what may follow these words."""
     option = _FLAGS.get(before[-1]) if before else None
     if option and option.value:
         return _values(option, fragment, known)
@@ -119,8 +116,8 @@ def _behind(before: list[str], fragment: str, known: Known) -> Iterable[Suggesti
         names = (*(command.name for command in COMMANDS), ASK)
         return (Suggestion(name, "command") for name in names)
     if before == ["%svc", "use"]:
-        places = [Suggestion("emulator", "offline"), Suggestion("service", "SVC_*")]
-        return [*places, *_models(known)]
+        endpoints = [Suggestion("emulator", "offline"), Suggestion("service", "SVC_*")]
+        return [*endpoints, *_models()]
     if before[:1] == ["%svc"] and before[1:] in _NAMING:
         return (Suggestion(name, "conversation") for name in known.conversations)
     if before[:2] == ["%svc", "tools"]:
@@ -157,7 +154,7 @@ def _values(option: Option, fragment: str, known: Known) -> Iterable[Suggestion]
     }.get(name, {})
     lists: dict[str, Callable[[], Iterable[Suggestion]]] = {
         "--tools": lambda: starmap(Suggestion, known.tools),
-        "--model": lambda: _models(known),
+        "--model": _models,
         "--with": lambda: (*_variables(known), *_CONTEXT),
     }
     if name in lists:
@@ -166,7 +163,7 @@ def _values(option: Option, fragment: str, known: Known) -> Iterable[Suggestion]
 
 
 def _listed(fragment: str, items: Iterable[Suggestion]) -> Iterable[Suggestion]:
-    """Return what may follow those named already behind commas."""
+    """Return what may follow in a list of names separated by commas."""
     named = fragment.rpartition(",")[0]
     front = f"{named}," if named else ""
     taken = {name.strip() for name in named.split(",")}
@@ -178,7 +175,7 @@ def _listed(fragment: str, items: Iterable[Suggestion]) -> Iterable[Suggestion]:
 
 
 def _tool_words(before: list[str], known: Known) -> Iterable[Suggestion]:
-    """Return what may stand behind `%svc tools`."""
+    """Return what may follow `%svc tools`."""
     tools = [Suggestion(name, note) for name, note in known.tools]
     if not before:
         return [
@@ -190,13 +187,8 @@ def _tool_words(before: list[str], known: Known) -> Iterable[Suggestion]:
     return tools if before in (["add"], ["remove"], ["ask"]) else ()
 
 
-def _models(known: Known) -> Iterable[Suggestion]:
-    listed = [Suggestion(model.id, _note(model)) for model in MODELS]
-    ids = {model.id for model in MODELS}
-    return [
-        *listed,
-        *(Suggestion(m, "used here") for m in known.models if m not in ids),
-    ]
+def _models() -> Iterable[Suggestion]:
+    return (Suggestion(model.id, _note(model)) for model in MODELS)
 
 
 def _note(model: Model) -> str:

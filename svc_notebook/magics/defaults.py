@@ -1,8 +1,7 @@
 """The defaults of the magic as traits, for `%config SvcMagics`.
 
-Rules: one trait a parameter of the document, made from the one table; a value is
-checked when it is set, a parameter by the check that requests meet, and is in force
-at once; a file's trait says what is in use, whoever said so.
+There is one trait for each parameter of the document. A value is checked when it is
+set, by the check that requests meet; a file's trait shows what is in use.
 """
 
 from os import PathLike
@@ -50,10 +49,7 @@ class ModelTrait(Unicode[str, str]):
 
 
 class PathTrait(TraitType[str, str | PathLike[str] | None]):
-    """A file of this kernel's session: reading it asks the session, setting it tells.
-
-    Empty, or None, is what the environment says.
-    """
+    """A file of this kernel's session; empty or None is what the environment says."""
 
     info_text = "a path, or '' for what the environment says"
 
@@ -62,7 +58,7 @@ class PathTrait(TraitType[str, str | PathLike[str] | None]):
         return getattr(current().settings, str(self.name)) or ""
 
     def set(self, obj: HasTraits, value: str | PathLike[str] | None) -> None:
-        """Use another file from now on, once it is found to be one that can be used."""
+        """Use another file from now on, if it can be used."""
         if not isinstance(value, (str, PathLike, type(None))):
             self.error(obj, value)
         name, path = str(self.name), "" if value is None else str(value).strip()
@@ -86,7 +82,7 @@ def _trait(name: str, text: str) -> ParamTrait:
 
 
 class SvcTraits(Configurable):
-    """What applies where a magic line does not say."""
+    """What applies where a magic line sets nothing."""
 
     model = ModelTrait(DEFAULT_MODEL, help="model to ask").tag(config=True)
     system = Unicode("", help="system message in front").tag(config=True)
@@ -99,7 +95,7 @@ class SvcTraits(Configurable):
     prices = PathTrait(help="file with your price table, for costs").tag(config=True)
     locals().update({param.name: _trait(param.name, param.doc) for param in PARAMS})
 
-    def said(self) -> list[tuple[str, object, str]]:
+    def own_settings(self) -> list[tuple[str, object, str]]:
         """Return name, value and source of each default that is the magic's own."""
         elsewhere = {"model", "ledger", "prices"}
         return [

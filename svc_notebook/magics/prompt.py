@@ -1,17 +1,16 @@
-"""From a magic line and its cell to what is asked.
+"""From a magic line and its cell to the request, with notes for the footer.
 
-Rules: decides, reading nothing but variables and the conversation; nothing is sent
-here; what the footer will say besides the usual is decided here too.
+Reads variables and the conversation; sends nothing.
 """
 
 import inspect
 import re
 import sys
 import traceback
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
@@ -37,19 +36,12 @@ from svc_notebook.tools.results import cut_table, is_pandas
 from .options import SvcOptions
 
 CAP_TOKENS = 1500
-"""The most estimated tokens of one table: room for a few beside a reply in 8192."""
+"""The most estimated tokens of one table: room for a few, and a reply, in 8192."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """Something that was put into a prompt.
-
-    Attributes:
-        name: As the user named it.
-        text: As it goes in.
-        kind: What it is, in words.
-        n_tokens: Estimated.
-    """
+    """Something that was put into a prompt: its name, its text, and what it is."""
 
     name: str
     text: str
@@ -67,19 +59,10 @@ class Item:
         return f"{self.name} ({self.kind}, about {self.n_tokens} token{plural})"
 
 
-def to_item(name: str, value: object, *, cap_tokens: int = CAP_TOKENS) -> Item:
-    """Turn a variable into text.
-
-    Args:
-        name: As the user named it.
-        value: Any object.
-        cap_tokens: The most estimated tokens of a table.
-
-    Raises:
-        ParameterError: The object cannot be written as text.
-    """
+def to_item(name: str, value: object) -> Item:
+    """Write a variable as text; a table has at most `CAP_TOKENS`."""
     try:
-        return _written(name, value, cap_tokens)
+        return _written(name, value)
     except Exception as error:  # noqa: BLE001 - an object's own code may raise anything
         reason = f"{type(error).__name__} in its own code"
         problem = error
@@ -91,11 +74,11 @@ def to_item(name: str, value: object, *, cap_tokens: int = CAP_TOKENS) -> Item:
     raise refused from problem
 
 
-def _written(name: str, value: object, cap_tokens: int) -> Item:
+def _written(name: str, value: object) -> Item:
     if isinstance(value, str):
         return Item(name=name, text=value, kind="text")
     if is_pandas(value, "DataFrame", "Series"):
-        return _table(name, value, cap_tokens)
+        return _table(name, value)
     return Item(name=name, text=_source(value), kind=type(value).__name__)
 
 
@@ -107,8 +90,8 @@ def _source(value: object) -> str:
     return str(value)
 
 
-def _table(name: str, value: object, cap_tokens: int) -> Item:
-    table = cut_table(value, cap_tokens)
+def _table(name: str, value: object) -> Item:
+    table = cut_table(value, CAP_TOKENS)
     cut = f"; {table.cut} follow" if table.cut else ""
     head = f"{table.kind} {name}, {table.shape}{cut}:"
     return Item(
@@ -127,23 +110,9 @@ _FENCE = re.compile(r"`{3,}")
 _N_FRAMES = 3
 
 
-def to_items(
-    wanted: Sequence[str],
-    names: Mapping[str, Any],
-    *,
-    cap_tokens: int = CAP_TOKENS,
-) -> tuple[Item, ...]:
-    """Find what `--with` names: variables, In[3], Out[3] and Err.
-
-    Args:
-        wanted: As typed.
-        names: The notebook's variables, In and Out among them.
-        cap_tokens: The most estimated tokens of each.
-
-    Raises:
-        ParameterError: Something is not there.
-    """
-    return tuple(_capped(_find(name, names), cap_tokens) for name in wanted)
+def to_items(wanted: Sequence[str], names: Mapping[str, Any]) -> tuple[Item, ...]:
+    """Find what `--with` names: variables, In[3], Out[3] and Err."""
+    return tuple(_capped(_find(name, names)) for name in wanted)
 
 
 def add_items(prompt: str, items: Sequence[Item]) -> str:
@@ -164,9 +133,7 @@ def _find(name: str, names: Mapping[str, Any]) -> Item:
         return _cell(name, cell[1], int(cell[2]), names)
     if name in names:
         return to_item(name, names[name])
-    public = [known for known in names if not known.startswith("_")]
-    near = ", ".join(get_close_matches(name, public, n=3))
-    hint = f" Did you mean {near}?" if near else ""
+    hint = did_you_mean(name, (known for known in names if not known.startswith("_")))
     raise ParameterError(
         f"--with {name}: there is no such variable.{hint} It takes variables, In[3], "
         "Out[3] and Err, separated by commas.",
@@ -189,10 +156,10 @@ def _last_error() -> Item:
         raise ParameterError(
             "--with Err: no cell has failed in this kernel yet.", param="with"
         )
-    told = traceback.TracebackException.from_exception(error)
-    inside = [frame for frame in told.stack if not _is_of_ipython(frame.filename)]
-    told.stack = traceback.StackSummary.from_list(inside[-_N_FRAMES:])
-    text = _CELL_FILE.sub("Cell", "".join(told.format()))
+    report = traceback.TracebackException.from_exception(error)
+    inside = [frame for frame in report.stack if not _is_of_ipython(frame.filename)]
+    report.stack = traceback.StackSummary.from_list(inside[-_N_FRAMES:])
+    text = _CELL_FILE.sub("Cell", "".join(report.format()))
     return Item(
         name="Err", text=_INSTALLED.sub('File "', text).rstrip(), kind="the last error"
     )
@@ -202,24 +169,21 @@ def _is_of_ipython(filename: str) -> bool:
     return "IPython" in Path(filename).parts
 
 
-def _capped(item: Item, cap_tokens: int) -> Item:
-    if item.n_tokens <= cap_tokens:
+def _capped(item: Item) -> Item:
+    if item.n_tokens <= CAP_TOKENS:
         return item
-    text = _head(item.text, cap_tokens)
+    text = _head(item.text, CAP_TOKENS)
     cut = f"cut to the first {len(text)} of {len(item.text)} characters"
     return replace(item, text=f"{text}\n[{cut}]", kind=f"{item.kind}, {cut}")
 
 
 def _head(text: str, cap_tokens: int) -> str:
-    """Return as much of the beginning as the cap allows, by halving."""
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if estimate_tokens(text[:middle]) <= cap_tokens:
-            low = middle
-        else:
-            high = middle - 1
-    return text[:low]
+    """Return as much of the beginning as the cap allows."""
+    lengths = range(len(text) + 1)
+    n_fitting = bisect_right(
+        lengths, cap_tokens, key=lambda n: estimate_tokens(text[:n])
+    )
+    return text[: n_fitting - 1]
 
 
 _SPACED = re.compile(r"\{\{(?:\s+([^\s{}]+)\s*|([^\s{}]+)\s+)\}\}")
@@ -228,19 +192,12 @@ _SPACED = re.compile(r"\{\{(?:\s+([^\s{}]+)\s*|([^\s{}]+)\s+)\}\}")
 def interpolate(
     template: str, names: Mapping[str, object], *, hide: Callable[[str], str] = str
 ) -> tuple[str, tuple[Item, ...]]:
-    r"""Put values in the place of `{{name}}` marks.
+    """Replace `{{name}}` marks by values; return what was put in, too.
 
     Args:
         template: The text as typed.
-        names: Values by name; see `context` for how each kind looks.
-        hide: Blots the API key out of what is put in.
-
-    Returns:
-        The text, in which `\{{name}}` has become `{{name}}`, and what was put in,
-        each name once.
-
-    Raises:
-        ParameterError: A name is not there; near ones are named.
+        names: Values by name.
+        hide: Hides the API key in what is put in.
     """
     items: dict[str, Item] = {}
 
@@ -253,12 +210,12 @@ def interpolate(
             items[name] = replace(item, text=hide(item.text))
         return items[name].text
 
-    text = fill(template, text_of)
+    text = fill(template, text_of) if "{{" in template else template
     return text, tuple(items.values())
 
 
 def near_marks(template: str, names: Mapping[str, object]) -> tuple[str, ...]:
-    """Return marks with blanks that would be variables without, sent as typed."""
+    """Return marks that would be variables without their blanks."""
     marks = _SPACED.finditer(template)
     found = (mark[0] for mark in marks if (mark[1] or mark[2]) in names)
     return tuple(dict.fromkeys(found))
@@ -277,12 +234,12 @@ _APART = frozenset({"model", "system", "max_tokens"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What a cell wants, with variables put in and defaults applied.
+class CellPrompt:
+    """What a cell asks for, with variables put in and defaults applied.
 
     Attributes:
         text: The prompt.
-        system: The system message; "" for none, None where nobody said.
+        system: The system message; "" for none, None if not given.
         model: Id of the model.
         params: Parameters by the document's names, without max_tokens; `tools` are
             definitions.
@@ -299,14 +256,14 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """What a cell asks.
+class CellRequest:
+    """A cell's request.
 
     Attributes:
         request: What is sent.
         origin: Who asks.
-        notes: What the footer says besides the usual.
-        keep: Takes the answer, partial or whole, into the conversation.
+        notes: What the footer says in addition.
+        keep: Takes the reply, partial or whole, into the conversation.
     """
 
     request: CompletionRequest
@@ -315,26 +272,23 @@ class Step:
     keep: Callable[[Completion], None] = lambda _: None
 
 
-def to_wanted(
+def to_prompt(
     options: SvcOptions,
     cell: str,
     *,
     names: Mapping[str, object],
     defaults: Mapping[str, Any],
     hide: Callable[[str], str] = str,
-) -> Wanted:
+) -> CellPrompt:
     """Read a line and its cell.
 
     Args:
         options: The line.
         cell: The prompt as typed.
         names: Notebook variables, for `{{name}}`.
-        defaults: What applies where the line does not say: model, system, max_tokens
-            and parameters by the document's names.
-        hide: Blots the API key out of what is put in; what was typed stays.
-
-    Raises:
-        ParameterError: A variable is not there.
+        defaults: For what the line does not set: model, system, max_tokens and
+            parameters by the document's names.
+        hide: Hides the API key in what is put in; what was typed stays.
     """
     system = defaults.get("system") if options.system is None else options.system
     text, items = cell, tuple[Item, ...]()
@@ -350,7 +304,7 @@ def to_wanted(
     near = () if options.is_raw else near_marks(cell, names)
     notes = [f"put in: {put_in}"] if put_in else []
     notes += [f"{mark} has blanks and was sent as typed" for mark in near]
-    return Wanted(
+    return CellPrompt(
         text=add_items(text, added),
         system=system,
         model=options.model or defaults["model"],
@@ -360,66 +314,59 @@ def to_wanted(
     )
 
 
-def alone(wanted: Wanted) -> Step:
-    """Build the request of a cell that stands alone.
-
-    Raises:
-        AskError: Something is not allowed; nothing was sent.
-    """
-    number = wanted.max_tokens if isinstance(wanted.max_tokens, int) else None
+def single_request(prompt: CellPrompt) -> CellRequest:
+    """Build the request of a cell that continues no conversation."""
+    number = prompt.max_tokens if isinstance(prompt.max_tokens, int) else None
     request = build_request(
-        wanted.text,
-        model=wanted.model,
-        system=wanted.system or None,
-        params={**wanted.params, "max_tokens": number},
+        prompt.text,
+        model=prompt.model,
+        system=prompt.system or None,
+        params={**prompt.params, "max_tokens": number},
     )
     prompt_tokens = estimate_prompt_tokens(request.messages, request.tools)
-    max_tokens = in_force(wanted.max_tokens, prompt_tokens)
+    max_tokens = in_force(prompt.max_tokens, prompt_tokens)
     if max_tokens is not None:
         params = {**request.params, "max_tokens": max_tokens}
         request = msgspec.structs.replace(request, params=params)
-    return Step(request=request, origin=Origin(kind="magic"), notes=wanted.notes)
+    return CellRequest(request=request, origin=Origin(kind="magic"), notes=prompt.notes)
 
 
-def continued(
-    wanted: Wanted, conversation: Conversation, *, place: str | None = None
-) -> Step:
+def conversation_request(
+    prompt: CellPrompt, conversation: Conversation, *, place: str | None = None
+) -> CellRequest:
     """Build the request of a cell that continues a conversation.
 
     Args:
-        wanted: What the cell wants; a system message is the conversation's once it
+        prompt: What the cell wants; a system message is the conversation's once it
             was answered.
         conversation: The one to continue.
         place: Names the cell's turn, so that running the cell again asks it again.
-
-    Raises:
-        AskError: Something is not allowed; nothing was sent.
     """
     turn = conversation.next_turn(
-        wanted.text,
-        model=wanted.model,
-        params=wanted.params,
-        max_tokens=wanted.max_tokens,
+        prompt.text,
+        model=prompt.model,
+        params=prompt.params,
+        max_tokens=prompt.max_tokens,
         origin_kind="magic",
         place=place,
-        system=wanted.system,
+        system=prompt.system,
     )
 
     def keep(completion: Completion) -> None:
-        if wanted.system is not None:
-            conversation.system = wanted.system or None
+        if prompt.system is not None:
+            conversation.system = prompt.system or None
         conversation.record(turn, completion)
 
-    return Step(
+    return CellRequest(
         request=turn.request,
         origin=turn.origin,
-        notes=(*turn_notes(turn), *wanted.notes),
+        notes=(*turn_notes(turn), *prompt.notes),
         keep=keep,
     )
 
 
 def turn_notes(turn: NextTurn) -> tuple[str, ...]:
-    """Say what a reader must know of a turn: again, stale, left out."""
+    """Say what a reader must know about a turn: again, stale, left out."""
     notes = [f"conversation {turn.origin.conversation}"]
     if turn.is_again:
         notes.append("asked again, the earlier answer is kept as a version")

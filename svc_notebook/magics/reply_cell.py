@@ -1,7 +1,6 @@
-"""From the stream to the cell: one loop that the main thread runs.
+"""One reply in a cell: shown while it streams, then laid out in its final form.
 
-Rules: an interrupt lands here, closes the connection and keeps what had come; the
-final form is drawn once, also when it failed.
+Also the code for the next cell, and a request that is not sent.
 """
 
 import json
@@ -10,92 +9,59 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from svc_notebook.client.attempts import Waiting
+import msgspec
+
 from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
+from svc_notebook.display.live import Mode, ReplyDisplay, Wait, follow
 from svc_notebook.display.markdown_rules import Fence, fences
 from svc_notebook.display.markup import visible
-from svc_notebook.display.reply import Final
-from svc_notebook.display.stream import Growing, Mode
-from svc_notebook.display.transcript import Entry, transcript
-from svc_notebook.errors import SvcError
+from svc_notebook.display.reply import Entry, Final, transcript
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.tokens import estimate_prompt_tokens
 
-from .cell import Interrupted
-
-POLL_S = 0.05
+Draw = Callable[[Completion], Final]
 
 
 def show(
-    stream: CompletionStream,
-    growing: Growing,
-    *,
-    draw: Callable[[Completion], Final] = Completion.final,
+    stream: CompletionStream, display: ReplyDisplay, draw: Draw = Completion.final
 ) -> Completion:
-    """Show a reply as it comes, and once in its final form.
+    """Show a reply while it streams, and once in its final form.
 
     Args:
         stream: Under way.
-        growing: Where it is shown.
+        display: Where it is shown.
         draw: Makes the final form.
 
     Raises:
         Interrupted: The user stopped it; the partial reply is shown and marked.
-        SvcError: It failed; what had come is shown and marked.
+        SvcError: It failed; what arrived is shown and marked.
     """
-
-    def settle(completion: object) -> None:
-        has_text = isinstance(completion, Completion) and completion.choices
-        growing.settle(draw(completion) if has_text else None)  # type: ignore[arg-type]  # just tested
-
-    try:
-        completion = follow(stream, growing)
-    except Interrupted as stopped:
-        settle(stopped.partial)
-        raise
-    except SvcError as error:
-        settle(error.partial)
-        raise
-    settle(completion)
-    return completion
+    return follow(stream, _ReplyView(display, draw))
 
 
-def follow(
-    stream: CompletionStream,
-    growing: Growing,
-    *,
-    take: Callable[[Delta], None] | None = None,
-) -> Completion:
-    """Show a reply as it comes, and leave the final form to the caller.
+class _ReplyView:
+    """The first choice of one reply."""
 
-    Args:
-        stream: Under way.
-        growing: Where it is shown.
-        take: Shows a piece of the first choice; its text is shown if None.
+    def __init__(self, display: ReplyDisplay, draw: Draw) -> None:
+        self._display = display
+        self._draw = draw
 
-    Raises:
-        Interrupted: The user stopped it.
-        SvcError: It failed.
-    """
-    try:
-        while not stream.is_done:
-            for item in stream.poll(POLL_S):
-                if isinstance(item, Waiting):
-                    growing.note(f"waiting {item.wait_s:.0f} s: {item.reason}")
-                elif item.index == 0:
-                    (take or _adding(growing))(item)
-            growing.flush()
-        completion = stream.completion
-    except KeyboardInterrupt:
-        raise Interrupted(stream.cancel()) from None
-    return completion
+    def show(self, delta: Delta) -> None:
+        if delta.index == 0:
+            self._display.add(delta.text or "")
 
+    def wait(self, wait: Wait) -> None:
+        self._display.wait(wait)
 
-def _adding(growing: Growing) -> Callable[[Delta], None]:
-    return lambda delta: growing.add(delta.text or "")
+    def flush(self) -> None:
+        self._display.flush()
+
+    def end(self, completion: object | None) -> None:
+        has_reply = isinstance(completion, Completion) and completion.choices
+        self._display.finish(self._draw(completion) if has_reply else None)  # type: ignore[arg-type]  # just tested
 
 
 _PYTHON = {"python", "py", "python3", "ipython", "ipython3"}
@@ -103,12 +69,7 @@ _PYTHON = {"python", "py", "python3", "ipython", "ipython3"}
 
 @dataclass(frozen=True, slots=True)
 class NextCell:
-    """What is put into the next cell.
-
-    Attributes:
-        code: None for nothing.
-        note: What the footer says of it.
-    """
+    """The code for the next cell, if any, and what the footer says about it."""
 
     code: str | None = None
     note: str = ""
@@ -117,9 +78,7 @@ class NextCell:
 def next_cell(completion: Completion, mode: Mode) -> NextCell:
     """Choose the code of a reply: the first Python block, or else the first.
 
-    Args:
-        completion: The reply; the first choice counts.
-        mode: How the cell shows replies; where nobody watches, no cell is made.
+    In the mode `settled` no cell is made.
     """
     if completion.is_partial:
         return NextCell()
@@ -128,7 +87,7 @@ def next_cell(completion: Completion, mode: Mode) -> NextCell:
         return NextCell(note="no code block in the reply")
     chosen = next((each for each in found if each.language in _PYTHON), found[0])
     if mode is Mode.SETTLED:
-        return NextCell(note="nobody watches, so no cell was made of the code")
+        return NextCell(note="not interactive: the code was not put into a new cell")
     which = "the code"
     if len(found) > 1:
         which = f"code block {found.index(chosen) + 1} of {len(found)}"
@@ -139,20 +98,11 @@ def next_cell(completion: Completion, mode: Mode) -> NextCell:
     return NextCell(visible(chosen.code.removesuffix("\n")), note)
 
 
-_PART = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
-_OPENING, _CLOSING = frozenset("{["), frozenset("}]")
-_SPACED = {":": ": "}
-_INDENT = "  "
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def lay_out(final: Final, layout: str | None, mode: Mode) -> Final:
-    """Return the final form drawn as asked for.
-
-    Args:
-        final: As Markdown.
-        layout: One of `options.LAYOUTS`; None for markdown.
-        mode: Where it is drawn.
-    """
+    """Return the final form in one of `options.LAYOUTS`; None is markdown."""
     if layout == "text":
         return replace(final, is_verbatim=True)
     if layout == "json":
@@ -165,29 +115,25 @@ def lay_out(final: Final, layout: str | None, mode: Mode) -> Final:
 
 def _as_json(final: Final) -> Final:
     found = [_json_of(text) for text in final.texts]
-    problems = [f" · {why}" for _, why in found if why]
-    return replace(
-        final,
-        texts=tuple(text for text, _ in found),
-        footer=final.footer + "".join(problems),
-        is_verbatim=True,
-    )
+    texts = tuple(text for text, _ in found)
+    noted = final.with_notes(*(why for _, why in found))
+    return replace(noted, texts=texts, is_verbatim=True)
 
 
 def _json_of(text: str) -> tuple[str, str]:
-    """Return JSON set out; else the text as it is, and why it is none."""
+    """Return indented JSON; else the text as it is, and why it is not JSON."""
     source = _block(text, {"json", ""})
     try:
         json.loads(source, parse_constant=_refuse)
+        return _indented(source), ""
     except json.JSONDecodeError as error:
         return text, f"not JSON: {error.msg}, line {error.lineno} column {error.colno}"
     except (ValueError, RecursionError) as error:
-        return text, f"not JSON that can be read: {error}"
-    return _set_out(source), ""
+        return text, f"cannot be read as JSON: {error}"
 
 
 def _refuse(name: str) -> object:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not allowed")
 
 
 def _block(text: str, languages: set[str]) -> str:
@@ -196,28 +142,12 @@ def _block(text: str, languages: set[str]) -> str:
     return found[0].code if len(found) == 1 else text
 
 
-def _set_out(source: str) -> str:
-    """Give each part of valid JSON a line of its own; numbers and keys stay."""
-    out: list[str] = []
-    depth = 0
-    parts = _PART.findall(source)
-    for part, follows in zip(parts, [*parts[1:], ""], strict=True):
-        if part in _CLOSING:
-            depth -= 1
-            is_empty = out[-1] in _OPENING
-            out.append(part if is_empty else f"\n{_INDENT * depth}{part}")
-            continue
-        depth += part in _OPENING
-        out.append(_SPACED.get(part) or _readable(part))
-        if part == "," or (part in _OPENING and follows not in _CLOSING):
-            out.append("\n" + _INDENT * depth)
-    return "".join(out)
-
-
-def _readable(part: str) -> str:
-    """Write letters for their escapes in a text."""
-    is_text = part.startswith('"')
-    return json.dumps(json.loads(part), ensure_ascii=False) if is_text else part
+def _indented(source: str) -> str:
+    """Indent valid JSON; numbers stay as written, escapes of letters become letters."""
+    return _STRING.sub(
+        lambda found: json.dumps(json.loads(found[0]), ensure_ascii=False),
+        msgspec.json.format(source, indent=2),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +157,7 @@ class DryRun:
     Attributes:
         request: What would be sent.
         notes: What the footer would say: what is put in, what is left out.
-        wait: How long a limit would make it wait, in words; empty for not at all.
+        wait: How long it would wait for a limit, in words; empty if it would not.
     """
 
     request: CompletionRequest
@@ -241,7 +171,7 @@ class DryRun:
 
     @property
     def room_tokens(self) -> int:
-        """What the prompt leaves of 8192, by the estimate; below 0 if it is over."""
+        """Estimated tokens that the prompt leaves of 8192; below 0 if too long."""
         return BUDGET_TOKENS - self.prompt_tokens
 
     @property

@@ -1,7 +1,7 @@
-"""The words of `%svc`: a command with its arguments, or a question.
+"""The subcommands of `%svc`: their table, their parser and what they do.
 
-Rules: pure; a line that begins with a command's name and goes on otherwise is
-never sent by guess: both spellings are shown; `%svc ask …` always asks.
+A line that begins with a command's name but goes on otherwise is never sent by guess:
+both spellings are shown; `%svc ask ...` always asks.
 """
 
 import os
@@ -16,26 +16,32 @@ from svc_notebook.client.rate_windows import Room
 from svc_notebook.credentials import KEYRING_NAME, Key, remember
 from svc_notebook.errors import ConfigError, MissingKeyError, ParameterError, SvcError
 from svc_notebook.exchange import OriginKind
+from svc_notebook.panels.panel import panel
 from svc_notebook.service.catalogue import MODELS
 from svc_notebook.session import Session
-from svc_notebook.settings import ENV_NAMES, WAYS_ON, read_env, refuse_near_endpoint
+from svc_notebook.settings import ENV_NAMES, WAYS_ON, read_env
+
+if TYPE_CHECKING:  # pandas loads when a frame is asked for
+    import pandas as pd
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Command:
     """A subcommand of `%svc`.
 
     Attributes:
         name: Its word.
+        doc: What it does.
         arguments: What may follow, for the help.
         n_arguments: How many words may follow, at least and at most.
-        doc: What it does.
+        run: Runs it; None where the magic itself does.
     """
 
     name: str
+    doc: str
     arguments: str = ""
     n_arguments: tuple[int, int] = (0, 0)
-    doc: str
+    run: Callable[[Session, Sequence[str]], object] | None = None
 
     @property
     def usage(self) -> str:
@@ -44,112 +50,38 @@ class Command:
 
 
 ASK = "ask"
-COMMANDS = (
-    Command(
-        name="use",
-        arguments="[emulator|service|MODEL]",
-        n_arguments=(0, 1),
-        doc="say what is in use, or choose where requests go, or the model",
-    ),
-    Command(name="login", doc="type the API key; it is neither shown nor recorded"),
-    Command(
-        name="tools",
-        arguments="[[add|remove|ask] NAME]",
-        n_arguments=(0, 2),
-        doc="list, show one as sent, offer in every cell, ask again",
-    ),
-    Command(
-        name="models",
-        doc="the documented models, their limits, and the room left",
-    ),
-    Command(name="usage", doc="requests and tokens of this kernel"),
-    Command(name="replies", doc="what this kernel asked, and the replies"),
-    Command(name="last", doc="the newest reply, a partial one too"),
-    Command(name="settings", doc="every setting, and where it came from"),
-    Command(name="conversations", doc="the conversations of this kernel"),
-    Command(
-        name="history",
-        arguments="NAME",
-        n_arguments=(1, 1),
-        doc="the turns of a conversation",
-    ),
-    Command(
-        name="reset",
-        arguments="NAME",
-        n_arguments=(1, 1),
-        doc="forget the turns of a conversation; the ledger keeps them",
-    ),
-    Command(
-        name="pin",
-        arguments="NAME TURN",
-        n_arguments=(2, 2),
-        doc="always send a turn, or no longer",
-    ),
-    Command(
-        name="hide",
-        arguments="NAME TURN",
-        n_arguments=(2, 2),
-        doc="never send a turn, or send it again",
-    ),
-    Command(
-        name="version",
-        arguments="NAME TURN VERSION",
-        n_arguments=(3, 3),
-        doc="let this answer to a turn feed later turns",
-    ),
-    Command(
-        name="panel",
-        arguments="NAME",
-        n_arguments=(0, 1),
-        doc="open a chat panel on a conversation",
-    ),
-    Command(
-        name="restore",
-        arguments="[NAME]",
-        n_arguments=(0, 1),
-        doc="rebuild conversations from the ledger, after a restart",
-    ),
-    Command(name="help", doc="this page"),
-)
-_BY_NAME = {command.name: command for command in COMMANDS}
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a line says: a command with its arguments, or a question.
+class CommandLine:
+    """A line that was read: a command with its arguments, or a question.
 
     Attributes:
-        command: Its name; `ask` for a question.
-        arguments: The words behind it.
+        name: Of the command; `ask` for a question.
+        arguments: The words that follow it.
         text: The question, as typed.
     """
 
-    command: str
+    name: str
     arguments: tuple[str, ...] = ()
     text: str = ""
 
 
-def parse_words(text: str) -> Said:
-    """Read what stands behind the options of a `%svc` line.
-
-    Raises:
-        ParameterError: It may be a command or a question; both spellings are shown.
-    """
+def parse_command(text: str) -> CommandLine:
+    """Read what follows the options of a `%svc` line."""
     words = text.split()
     if not words:
-        return Said("help")
+        return CommandLine("help")
     first, *rest = words
     if first == ASK:
         return _question(text.removeprefix(ASK).strip())
-    command = _BY_NAME.get(first)
+    command = BY_NAME.get(first)
     if command and command.n_arguments[0] <= len(rest) <= command.n_arguments[1]:
-        return Said(first, tuple(rest))
-    if len(words) == 1 and first.endswith("?") and first.rstrip("?") in _BY_NAME:
-        return Said("help")
-    near = (
-        get_close_matches(first, _BY_NAME, n=1, cutoff=0.8) if len(words) == 1 else []
-    )
-    meant = command or (_BY_NAME[near[0]] if near else None)
+        return CommandLine(first, tuple(rest))
+    if len(words) == 1 and first.endswith("?") and first.rstrip("?") in BY_NAME:
+        return CommandLine("help")
+    near = get_close_matches(first, BY_NAME, n=1, cutoff=0.8) if len(words) == 1 else []
+    meant = command or (BY_NAME[near[0]] if near else None)
     if meant is None:
         return _question(text)
     raise ParameterError(
@@ -159,9 +91,9 @@ def parse_words(text: str) -> Said:
     )
 
 
-def _question(text: str) -> Said:
+def _question(text: str) -> CommandLine:
     if text:
-        return Said(ASK, text=text)
+        return CommandLine(ASK, text=text)
     raise ParameterError(
         "%svc ask needs a question, as in `%svc ask what is a monad?`.", param="line"
     )
@@ -175,11 +107,7 @@ EMULATOR_NOTE = (
 
 
 def use(session: Session, words: Sequence[str]) -> str:
-    """Choose the endpoint or the model; say what is in use.
-
-    Raises:
-        ConfigError: The service's key or address is missing.
-    """
+    """Choose the endpoint, else the model; say what is in use."""
     if not words:
         return describe(session)
     if words[0] == "emulator":
@@ -188,11 +116,24 @@ def use(session: Session, words: Sequence[str]) -> str:
     if words[0] == "service":
         session.use_service()
         return f"Replies now come from {session.settings.base_url}."
-    refuse_near_endpoint(words[0])
+    _refuse_near_endpoint(words[0])
     session.use_model(words[0], source="%svc use")
     listed = any(model.id == words[0] for model in MODELS)
     note = "" if listed else " (not in the service document; it is sent as it is)"
     return f"The model is now {words[0]}{note}."
+
+
+def _refuse_near_endpoint(word: str) -> None:
+    """Refuse a misspelt `emulator` or `service`: requests would go elsewhere."""
+    if word.startswith("svc"):
+        return
+    near = get_close_matches(word.lower(), ("emulator", "service"), n=1, cutoff=0.75)
+    if near:
+        raise ParameterError(
+            f"{word!r} is not used as a model id; did you mean `{near[0]}`? "
+            "Nothing has changed.",
+            param="model",
+        )
 
 
 def describe(session: Session) -> str:
@@ -213,55 +154,42 @@ def describe(session: Session) -> str:
     return "\n".join(lines)
 
 
-def reset(session: Session, name: str) -> str:
-    """Forget the turns of a conversation.
-
-    Raises:
-        ParameterError: There is no such conversation.
-    """
-    session.conversations.known(name).reset()
-    return f"The conversation {name} begins anew; the ledger keeps what was said."
+def reset(session: Session, words: Sequence[str]) -> str:
+    """Forget the turns of a conversation."""
+    session.conversations.known(words[0]).reset()
+    return f"The conversation {words[0]} is empty now; the ledger keeps its turns."
 
 
-def mark(session: Session, words: Sequence[str], kind: str) -> str:
-    """Pin or hide a turn, or undo that.
-
-    Raises:
-        ParameterError: There is no such conversation or turn.
-    """
-    conversation = session.conversations.known(words[0])
+def pin(session: Session, words: Sequence[str]) -> str:
+    """Pin a turn, or undo that."""
     number = _count(words[1])
-    if kind == "pin":
-        is_so = conversation.toggle_pin(number)
-        return f"Turn {number} is {'pinned' if is_so else 'no longer pinned'}."
-    is_so = conversation.toggle_hidden(number)
-    return f"Turn {number} is {'hidden' if is_so else 'sent again'}."
+    is_pinned = session.conversations.known(words[0]).toggle_pin(number)
+    return f"Turn {number} is {'pinned' if is_pinned else 'no longer pinned'}."
+
+
+def hide(session: Session, words: Sequence[str]) -> str:
+    """Hide a turn, or undo that."""
+    number = _count(words[1])
+    is_hidden = session.conversations.known(words[0]).toggle_hidden(number)
+    return f"Turn {number} is {'hidden' if is_hidden else 'sent again'}."
 
 
 def choose(session: Session, words: Sequence[str]) -> str:
-    """Choose the version of a turn that feeds later turns.
-
-    Raises:
-        ParameterError: There is no such conversation, turn or version.
-    """
+    """Choose the version of a turn that feeds later turns."""
     name, turn, version = words
     session.conversations.known(name).choose(_count(turn), _count(version))
     return f"Version {version} of turn {turn} now feeds later turns of {name}."
 
 
 def restore(session: Session, words: Sequence[str]) -> str:
-    """Rebuild conversations from the ledger, those that have no turns here.
-
-    Raises:
-        LedgerError: The ledger cannot be read.
-    """
+    """Rebuild those conversations from the ledger that have no turns here."""
     exchanges = session.ledger.read(
         scope="all", conversation=words[0] if words else None, origin=_ORIGINS
     )
     restored = session.conversations.restore(exchanges)
     if not restored:
         if words and session.conversations.named(words[0]).turns:
-            return f"{words[0]} has its turns; nothing was restored."
+            return f"{words[0]} has turns already; nothing was restored."
         of = f" of {words[0]}" if words else " that are not here"
         return f"The ledger {session.settings.ledger} holds no turns{of}."
     counts = ((each.name, len(each.turns)) for each in restored)
@@ -278,9 +206,6 @@ def _count(text: str) -> int:
         param="line",
     )
 
-
-if TYPE_CHECKING:  # pandas loads when a frame is asked for
-    import pandas as pd
 
 _USAGE_COLUMNS = (
     "n_requests",
@@ -486,7 +411,7 @@ def login(ask: Ask | None = None) -> str:
 
     Raises:
         MissingKeyError: What was typed cannot be sent.
-        ConfigError: Nobody can type here, or it would show.
+        ConfigError: Nothing can be typed here, or it would be shown.
     """
     found = _typed(ask or getpass)
     if isinstance(found, ConfigError):
@@ -506,10 +431,57 @@ def _typed(ask: Ask) -> Key | ConfigError:
             warnings.simplefilter("error")  # getpass warns before it echoes
             value = ask(_PROMPT)
     except Exception:  # noqa: BLE001 - each front end refuses in its own way
-        return ConfigError(
-            f"No key can be typed here without being shown or waited for. {WAYS_ON}"
-        )
+        return ConfigError(f"A key cannot be typed here without being shown. {WAYS_ON}")
     try:
         return Key(value, source="a prompt")
     except MissingKeyError as problem:
         return problem.with_traceback(None)
+
+
+def _history(session: Session, words: Sequence[str]) -> object:
+    return session.conversations.known(words[0])
+
+
+def _last(session: Session, _: Sequence[str]) -> object:
+    return session.last or "This kernel has no reply yet."
+
+
+_USE = "say what is in use, or choose where requests go, or the model"
+_LOGIN = "type the API key; it is neither shown nor recorded"
+_TOOLS = "list, show one as sent, offer in every cell, ask again"
+_USAGE = "requests and tokens of this kernel"
+_KNOWN = "the conversations of this kernel"
+_REPLIES = "what this kernel asked, and the replies"
+_RESET = "forget the turns of a conversation; the ledger keeps them"
+_HIDE = "never send a turn, or send it again"
+_VERSION = "let this answer to a turn feed later turns"
+_PANEL = "open a chat panel on a conversation"
+_RESTORE = "rebuild conversations from the ledger, after a restart"
+COMMANDS = (
+    Command("use", _USE, "[emulator|service|MODEL]", (0, 1), use),
+    Command("login", _LOGIN, run=lambda *_: login()),
+    Command("tools", _TOOLS, "[[add|remove|ask] NAME]", (0, 2)),
+    Command("models", "the documented models, their limits, and the room left"),
+    Command(
+        "usage",
+        "requests and tokens of this kernel",
+        run=lambda session, _: usage_df(session),
+    ),
+    Command("replies", _REPLIES, run=lambda session, _: replies_df(session)),
+    Command("last", "the newest reply, a partial one too", run=_last),
+    Command("settings", "every setting, and where it came from"),
+    Command(
+        "conversations",
+        "the conversations of this kernel",
+        run=lambda session, _: conversations_df(session),
+    ),
+    Command("history", "the turns of a conversation", "NAME", (1, 1), _history),
+    Command("reset", _RESET, "NAME", (1, 1), reset),
+    Command("pin", "always send a turn, or no longer", "NAME TURN", (2, 2), pin),
+    Command("hide", _HIDE, "NAME TURN", (2, 2), hide),
+    Command("version", _VERSION, "NAME TURN VERSION", (3, 3), choose),
+    Command("panel", _PANEL, "NAME", (0, 1), lambda _, words: panel(*words)),
+    Command("restore", _RESTORE, "[NAME]", (0, 1), restore),
+    Command("help", "this page"),
+)
+BY_NAME = {command.name: command for command in COMMANDS}

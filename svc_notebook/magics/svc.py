@@ -1,11 +1,9 @@
-"""`%%svc` and `%svc`: the edge between IPython and the package.
+"""`%%svc` and `%svc`: a magic reads its line, sends the request and shows the reply.
 
-Rules: a magic reads its line, asks and shows; what an option means, what is sent
-and how it looks is decided elsewhere. The Completion is returned, so that `_`
-holds it, and is drawn by the cell that streamed it only once.
+What an option means, what is sent and how it looks is decided in the other files.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
@@ -17,37 +15,47 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_exp
 from traitlets import All, Enum, Unicode, observe
 
 from svc_notebook.completion import Completion, on_params, on_reply
-from svc_notebook.display.live import Screen
+from svc_notebook.display.live import Mode, Output, ReplyDisplay
 from svc_notebook.display.reply import Final
-from svc_notebook.display.stream import Growing, Mode
 from svc_notebook.errors import (
     ConfigError,
     CutError,
+    Interrupted,
     ParameterError,
     SvcError,
     UnknownModelError,
 )
-from svc_notebook.panels.panel import panel
 from svc_notebook.service.catalogue import MODELS
+from svc_notebook.service.message import to_messages
 from svc_notebook.session import Session, current
+from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.run import Run
 from svc_notebook.sweeps.side_by_side import run_side_by_side
-from svc_notebook.tokens import check_budget
+from svc_notebook.tokens import check_budget, estimate_prompt_tokens, in_force
+from svc_notebook.tools.permissions import MAX_ROUNDS, Rounds
 from svc_notebook.tools.toolbox import Toolbox
 
-from . import subcommands as commands
-from . import subcommands as lists
-from .cell import DrawnOnce, Interrupted, Places, mode_of, short_errors
+from .cell import CellRequestIds, HiddenResult, mode_of, short_errors
 from .defaults import SvcTraits
-from .grid_cell import check_one_answer, check_whole, is_several, to_run
-from .help import help_text
-from .options import CONFIRMATIONS, SvcOptions, to_names
-from .parse import parse_options
-from .prompt import Step, Wanted, alone, continued, to_wanted
+from .options import CONFIRMATIONS, SvcOptions, help_text, parse_options, to_names
+from .prompt import (
+    CellPrompt,
+    CellRequest,
+    conversation_request,
+    single_request,
+    to_prompt,
+)
 from .reply_cell import DryRun, lay_out, next_cell, show
-from .subcommands import ASK, Said, login, parse_words
+from .subcommands import (
+    ASK,
+    BY_NAME,
+    CommandLine,
+    models_df,
+    parse_command,
+    settings_df,
+)
 from .tool_cell import (
     RoundsCell,
-    to_offered,
     to_tools,
     tools_command,
     tools_of_every_cell,
@@ -68,7 +76,7 @@ class SvcMagics(SvcTraits, Magics):
 
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell=shell)
-        self._places = Places(shell)
+        self._request_ids = CellRequestIds(shell)
         self._has_advised = False
         if "model" in self.config.get("SvcMagics", {}):
             self.session.use_model(self.model, source="configuration")
@@ -103,23 +111,23 @@ class SvcMagics(SvcTraits, Magics):
             options = parse_options(line)
             if cell is not None:
                 return self._cell(options, cell)
-            said = parse_words(options.text)
-            if said.command == ASK:
-                return self._ask(options, said.text, own_output=False)
-            return self._command(said)
+            line_command = parse_command(options.text)
+            if line_command.name == ASK:
+                return self._ask(options, line_command.text, own_output=False)
+            return self._command(line_command)
 
     def _cell(self, options: SvcOptions, cell: str) -> object:
         if options.text:
             raise ParameterError(
-                f"{options.text!r} stands on the line of options and would not be "
-                "sent. Put the prompt below that line, ask in one line with %svc, or "
-                "put quotes around an option's value that has blanks.",
+                f"{options.text!r} is on the line of options and would not be sent. "
+                "Put the prompt below that line, ask in one line with %svc, or put "
+                "quotes around an option's value that has blanks.",
                 param="line",
             )
         return self._ask(options, cell, own_output=self._owns_output())
 
     def _owns_output(self) -> bool:
-        """Say whether the cell is this magic's alone, so that it may be cleared."""
+        """Whether the cell holds this magic only, so that it may be cleared."""
         parent: dict[str, Any] = getattr(self.shell, "get_parent", dict)() or {}
         code = parent.get("content", {}).get("code", "")
         return str(code).lstrip().startswith("%%svc")
@@ -127,143 +135,144 @@ class SvcMagics(SvcTraits, Magics):
     def _ask(self, options: SvcOptions, text: str, *, own_output: bool) -> object:
         self._check_output(options)
         toolbox = self._toolbox(options)
-        if is_several(options):
-            check_one_answer(options)
+        if options.is_several:
             return self._ask_several(options, text)
-        step = self._step(options, text, toolbox)
+        asked = self._request(options, text, toolbox)
         if options.is_dry:
-            return DryRun(request=step.request, notes=step.notes, wait=self._wait(step))
-        mode = self._mode()
+            wait = self._wait(asked)
+            return DryRun(request=asked.request, notes=asked.notes, wait=wait)
         try:
-            completion = self._shown(options, step, toolbox, mode, own_output)
+            completion = self._send(options, asked, toolbox, own_output)
         except (SvcError, Interrupted) as stopped:
-            self._keep(options, step, stopped.partial)
+            self._keep(options, asked, stopped.partial)
             if isinstance(stopped, UnknownModelError):
-                _hint_at_model(stopped, step.request.model)
+                _hint_at_model(stopped, asked.request.model)
             raise
-        self._keep(options, step, completion)
+        self._keep(options, asked, completion)
         if options.layout == "code":
-            self._put_in_next_cell(next_cell(completion, mode).code)
-        DrawnOnce(self.shell, completion)
+            code = next_cell(completion, self._mode()).code
+            if code is not None:
+                self.shell.set_next_input(code)
+        HiddenResult(self.shell, completion)
         if options.is_strict and completion.is_cut:
             raise _cut_error(completion)
         return completion
 
-    def _shown(
+    def _send(
         self,
         options: SvcOptions,
-        step: Step,
-        toolbox: Toolbox,
-        mode: Mode,
+        asked: CellRequest,
+        toolbox: Toolbox | None,
         own_output: bool,  # noqa: FBT001 - as `_ask` has it
     ) -> Completion:
-        """Send what a cell asks, in rounds where tools can run, and show it."""
+        """Send a cell's request, in rounds where tools can run, and show the reply."""
+        mode = self._mode()
         start = partial(
             self.session.client.stream,
             is_streamed=options.is_streamed,
             answers=self.session.reused if options.is_reused else None,
         )
-        if len(toolbox):
-            check_budget(step.request)
-        has_rounds = any(tool.function is not None for tool in toolbox)
-        stream = None if has_rounds else start(step.request, origin=step.origin)
-        growing = Growing.open(
+        if toolbox:
+            check_budget(asked.request)
+        has_rounds = any(tool.function is not None for tool in toolbox or ())
+        stream = None if has_rounds else start(asked.request, origin=asked.origin)
+        display = ReplyDisplay.open(
             mode,
             # what tools print, and what was asked, is not the reply's to clear
             own_output=own_output and not has_rounds,
             is_verbatim=options.layout in {"text", "json", "html"},
             is_late=options.layout == "json",
-            n_texts=step.request.params.get("n") or 1,
+            n_texts=asked.request.params.get("n") or 1,
         )
-        draw = partial(_draw, options, step, mode)
+        draw = partial(_draw, options, asked, mode)
         if stream is not None:
-            return show(stream, growing, draw=draw)
+            return show(stream, display, draw)
+        max_tokens = options.max_tokens
+        if max_tokens is None:
+            max_tokens = self.defaults().get("max_tokens")
         cell = RoundsCell(
-            lambda request, origin: start(request, origin=origin), growing, mode, draw
-        )
-        asked = options.max_tokens
-        offered = to_offered(
             self.session,
-            toolbox,
-            confirm_tools=options.confirm_tools or self.confirm_tools,
-            max_rounds=options.max_rounds,
-            max_tokens=self.defaults().get("max_tokens") if asked is None else asked,
+            lambda request, origin: start(request, origin=origin),
+            display,
+            mode,
+            draw,
         )
-        return cell.run(step.request, step.origin, offered)
+        return cell.run(
+            asked.request,
+            asked.origin,
+            toolbox or Toolbox(),
+            confirm_tools=options.confirm_tools or self.confirm_tools,
+            rounds=Rounds(
+                max_rounds=options.max_rounds or MAX_ROUNDS, max_tokens=max_tokens
+            ),
+        )
 
-    def _put_in_next_cell(self, code: str | None) -> None:
-        if code is not None:
-            self.shell.set_next_input(code)
-
-    def _toolbox(self, options: SvcOptions) -> Toolbox:
+    def _toolbox(self, options: SvcOptions) -> Toolbox | None:
         """Find the tools that a line names, or else those of every cell."""
-        if options.tools is not None:
+        if options.tools:
             return to_tools(options.tools, self.shell.user_ns)
-        if is_several(options):
-            return Toolbox()
-        return tools_of_every_cell(to_names(self.tools), self.shell.user_ns)
+        if options.tools is None and self.tools and not options.is_several:
+            return tools_of_every_cell(to_names(self.tools), self.shell.user_ns)
+        return None
 
     def _offer(self, names: Sequence[str]) -> None:
         self.tools = ",".join(names)
 
     def _ask_several(self, options: SvcOptions, text: str) -> object:
-        run = to_run(self.session, options, self._wanted(options, text))
+        _check_several(options)
+        run = _to_run(self.session, options, self._prompt(options, text))
         if options.output:
             self.shell.push({options.output: run})
         if options.is_dry:
             return run
         run_side_by_side(run, mode=self._mode(), is_streamed=options.is_streamed)
         if options.is_strict:
-            check_whole(run)
+            _check_whole(run)
         return None
 
     def _mode(self) -> Mode:
         return mode_of(self.session.settings.display, self.shell)
 
-    def _is_watched(self) -> bool:
-        """Say whether what differs from run to run has its place here."""
-        return self._mode() is not Mode.SETTLED
-
-    def _wait(self, step: Step) -> str:
-        """Say how long a limit would make this wait now."""
+    def _wait(self, asked: CellRequest) -> str:
+        """Say how long the request would wait for a limit now."""
         try:
-            due = self.session.client.due(step.request.model)
+            due = self.session.client.due(asked.request.model)
         except ConfigError:
             return "no service is chosen yet, so no limit is known"
         return f"would wait {due.wait_s:.0f} s: {due.reason}" if due.wait_s > 0 else ""
 
-    def _wanted(self, options: SvcOptions, cell: str) -> Wanted:
-        wanted = to_wanted(
+    def _prompt(self, options: SvcOptions, cell: str) -> CellPrompt:
+        prompt = to_prompt(
             options,
             cell,
             names=self._names(),
             defaults=self.defaults(),
             hide=self.session.key_hider(),
         )
-        return replace(wanted, notes=(*wanted.notes, *self._advise(wanted)))
+        advice = on_params(prompt.params)
+        if advice is None or self._has_advised:
+            return prompt
+        self._has_advised = True  # once in a kernel is enough
+        return replace(prompt, notes=(*prompt.notes, advice))
 
-    def _step(self, options: SvcOptions, cell: str, toolbox: Toolbox) -> Step:
-        wanted = self._wanted(options, cell)
-        if len(toolbox):
+    def _request(
+        self, options: SvcOptions, cell: str, toolbox: Toolbox | None
+    ) -> CellRequest:
+        prompt = self._prompt(options, cell)
+        if toolbox:
             tools = {"tools": toolbox.definitions}
-            wanted = replace(wanted, params={**wanted.params, **tools})
+            prompt = replace(prompt, params={**prompt.params, **tools})
         if options.conversation is None:
-            return alone(wanted)
+            return single_request(prompt)
         conversation = self.session.conversations.named(options.conversation)
-        return continued(wanted, conversation, place=self._places.next())
+        return conversation_request(
+            prompt, conversation, place=self._request_ids.next()
+        )
 
     def _names(self) -> dict[str, object]:
         """Return the notebook's variables, with the cells as they were typed."""
         cells = getattr(self.shell.history_manager, "input_hist_raw", [])
         return {**self.shell.user_ns, "In": cells[: self.shell.execution_count]}
-
-    def _advise(self, wanted: Wanted) -> tuple[str, ...]:
-        """Say what the document advises about parameters, once a kernel."""
-        advice = on_params(wanted.params)
-        if advice is None or self._has_advised:
-            return ()
-        self._has_advised = True
-        return (advice,)
 
     def _check_output(self, options: SvcOptions) -> None:
         """Refuse a name whose loss would hurt, before anything is sent."""
@@ -277,50 +286,42 @@ class SvcMagics(SvcTraits, Magics):
                 param="output",
             )
 
-    def _keep(self, options: SvcOptions, step: Step, completion: object) -> None:
-        """Keep an answer, a partial one too: nothing that came is lost."""
+    def _keep(
+        self, options: SvcOptions, asked: CellRequest, completion: object
+    ) -> None:
+        """Keep a reply, a partial one too."""
         if not isinstance(completion, Completion):
             return
-        step.keep(completion)
+        asked.keep(completion)
         if options.output:
             self.shell.push({options.output: completion})
 
-    def _command(self, said: Said) -> object:
-        answer = self._answer(said)
+    def _command(self, command: CommandLine) -> object:
+        answer = self._answer(command)
         self.model = self.session.settings.model
         if isinstance(answer, str):
-            Screen().write(answer + "\n")
+            Output().write(answer + "\n")
             return None
         return answer
 
-    def _answer(self, said: Said) -> object:
-        session, arguments = self.session, said.arguments
-        answers: dict[str, Callable[[], object]] = {
-            "use": lambda: commands.use(session, arguments),
-            "login": login,
-            "models": lambda: lists.models_df(session, has_room=self._is_watched()),
-            "usage": lambda: lists.usage_df(session),
-            "replies": lambda: lists.replies_df(session),
-            "last": lambda: session.last or "Nothing was answered in this kernel yet.",
-            "settings": lambda: lists.settings_df(session, self.said()),
-            "conversations": lambda: lists.conversations_df(session),
-            "history": lambda: session.conversations.known(arguments[0]),
-            "reset": lambda: commands.reset(session, arguments[0]),
-            "pin": lambda: commands.mark(session, arguments, "pin"),
-            "hide": lambda: commands.mark(session, arguments, "hide"),
-            "version": lambda: commands.choose(session, arguments),
-            "restore": lambda: commands.restore(session, arguments),
-            "panel": lambda: panel(*arguments),
-            "tools": lambda: tools_command(
-                arguments,
-                self.shell.user_ns,
-                offered=to_names(self.tools),
-                offer=self._offer,
-                consent=session.consent,
-            ),
-            "help": self._help,
-        }
-        return answers[said.command]()
+    def _answer(self, line: CommandLine) -> object:
+        run = BY_NAME[line.name].run
+        if run is not None:
+            return run(self.session, line.arguments)
+        if line.name == "models":
+            # what differs from run to run is left out of settled outputs
+            return models_df(self.session, has_room=self._mode() is not Mode.SETTLED)
+        if line.name == "settings":
+            return settings_df(self.session, self.own_settings())
+        if line.name == "help":
+            return self._help()
+        return tools_command(
+            line.arguments,
+            self.shell.user_ns,
+            offered=to_names(self.tools),
+            offer=self._offer,
+            consent=self.session.consent,
+        )
 
 
 def _hint_at_model(error: UnknownModelError, model: str) -> None:
@@ -341,11 +342,65 @@ def _cut_error(completion: Completion) -> CutError:
     return error
 
 
-def _draw(options: SvcOptions, step: Step, mode: Mode, completion: Completion) -> Final:
+def _draw(
+    options: SvcOptions, asked: CellRequest, mode: Mode, completion: Completion
+) -> Final:
     """Make the final form: the footer with its notes, drawn as asked for."""
-    final = completion.final()
-    advice = on_reply(completion.text, completion.request.params)
-    coded = next_cell(completion, mode).note if options.layout == "code" else ""
-    notes = [note for note in (*step.notes, advice, coded) if note]
-    footer = " · ".join([final.footer, *notes])
-    return lay_out(replace(final, footer=footer), options.layout, mode)
+    advice = on_reply(completion.text, completion.request.params) or ""
+    code = next_cell(completion, mode).note if options.layout == "code" else ""
+    final = completion.final().with_notes(*asked.notes, advice, code)
+    return lay_out(final, options.layout, mode)
+
+
+def _check_several(options: SvcOptions) -> None:
+    """Refuse options that mean something for one reply only."""
+    if options.conversation:
+        raise ParameterError(
+            f"-c {options.conversation} continues one conversation and cannot take "
+            "several answers. Leave -c out, or give one value each.",
+            param="conversation",
+        )
+    if options.layout not in {None, "markdown"}:
+        raise ParameterError(
+            f"--format {options.layout} draws one answer, and this line asks for "
+            "several. Leave --format out, or give one value each.",
+            param="format",
+        )
+    if options.tools:
+        raise ParameterError(
+            "--tools runs rounds for one answer, and this line asks for several. Leave "
+            "--tools out, or give one value each.",
+            param="tools",
+        )
+
+
+def _to_run(session: Session, options: SvcOptions, prompt: CellPrompt) -> Run:
+    """Plan the requests of a line with several values; nothing is sent."""
+    messages = to_messages(prompt.text, system=prompt.system or None)
+    max_tokens = in_force(prompt.max_tokens, estimate_prompt_tokens(messages))
+    return plan(
+        session,
+        prompt.text,
+        model=[each.strip() for each in prompt.model.split(",")],
+        system=prompt.system or None,
+        repeats=options.repeats,
+        raw=True,
+        reuse=options.is_reused,
+        origin="magic",
+        varied={**prompt.params, "max_tokens": max_tokens},
+    )
+
+
+def _check_whole(run: Run) -> None:
+    """Refuse cut replies; all are shown and kept."""
+    n_cut = sum(
+        reply.exchange is not None
+        and reply.choice is not None
+        and reply.exchange.is_cut(reply.choice)
+        for reply in run.replies()
+    )
+    if n_cut:
+        raise CutError(
+            f"{n_cut} of the replies were cut and --strict asks for whole ones. Give "
+            "them more room with --max-tokens, or ask for less (doc: Limits)."
+        )

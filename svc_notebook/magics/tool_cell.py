@@ -1,34 +1,29 @@
-"""A cell whose tools are run: rounds of requests in one growing output.
+"""A cell with tools: rounds of requests in one output, and `%svc tools`.
 
-What it is not: the rounds (see `chat.loop`). Rules: calls are shown as they form and
-run only when the reply is whole; what was said before a call stays; a cell ends with
-one final form, the tool_runs folded in it, however it ended.
+Calls are shown while they form and run only when the reply is whole. Text that came
+before a call stays; the cell ends with one final form, with its tool runs.
 """
 
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
-from svc_notebook.display.reply import Final
-from svc_notebook.display.stream import Growing, Mode
-from svc_notebook.display.tool_calls import Step as TrailStep
-from svc_notebook.display.tool_calls import call_line
-from svc_notebook.errors import ParameterError, SvcError
+from svc_notebook.display.live import Mode, ReplyDisplay, Wait, follow
+from svc_notebook.display.reply import Final, call_line
+from svc_notebook.errors import Interrupted, ParameterError, SvcError
 from svc_notebook.exchange import Origin
+from svc_notebook.service.checks import did_you_mean
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.service.tool import ToolCall
 from svc_notebook.session import Session
-from svc_notebook.tokens import MaxTokens, estimate_prompt_tokens
+from svc_notebook.tokens import estimate_prompt_tokens
 from svc_notebook.tools.call import ToolRun
 from svc_notebook.tools.permissions import (
-    MAX_ROUNDS,
-    AtPrompt,
     Consent,
     Decision,
     Proposal,
@@ -36,253 +31,194 @@ from svc_notebook.tools.permissions import (
     Rounds,
     to_consent,
 )
-from svc_notebook.tools.rounds import Outcome, RoundsInterrupted, run_rounds
+from svc_notebook.tools.rounds import Outcome, run_rounds
 from svc_notebook.tools.tool import Tool
-from svc_notebook.tools.tool_record import Keep
 from svc_notebook.tools.toolbox import Toolbox, to_toolbox
 
-from .cell import Interrupted
-from .reply_cell import follow
+if TYPE_CHECKING:  # pandas loads when a frame is asked for
+    import pandas as pd
 
 Start = Callable[[CompletionRequest, Origin], CompletionStream]
 UNASKED = (
     "denied, since nobody could be asked; --confirm-tools none, or %config "
     "SvcMagics.confirm_tools, allows it"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offered:
-    """The tools of a cell, and how they are run.
-
-    Attributes:
-        toolbox: On offer.
-        rounds: Limits.
-        consent: Asked for calls that want it.
-        at_prompt: Counts those that nobody could be asked about.
-        keep: Takes each call for the record.
-        hide: Blots the key out of a text.
-    """
-
-    toolbox: Toolbox
-    rounds: Rounds
-    consent: Consent
-    at_prompt: AtPrompt
-    keep: Keep
-    hide: Callable[[str], str]
+_CALL_CHARS = 200
+_NOTE_CHARS = 60
 
 
 class RoundsCell:
-    """One cell under way.
+    """The rounds of one cell; a view of each reply.
 
     Args:
+        session: This kernel's.
         start: Begins a request.
-        growing: Where it is shown.
+        display: Where it is shown.
         mode: How.
         draw: Makes the final form of a completion.
     """
 
     def __init__(
         self,
+        session: Session,
         start: Start,
-        growing: Growing,
+        display: ReplyDisplay,
         mode: Mode,
         draw: Callable[[Completion], Final],
     ) -> None:
+        self._session = session
         self._start = start
-        self._growing = growing
+        self._display = display
         self._is_plain = mode is Mode.PLAIN
         self._draw = draw
-        self._said: list[str] = []  # what came with calls, round by round
-        self._trail: list[ToolRun] = []
-        self._last: Completion | None = None
-        self._forming: dict[Any, str] = {}
-        self._is_between = False
+        self._texts: list[str] = []  # of the rounds before this one
+        self._tool_runs: tuple[ToolRun, ...] = ()
+        self._newest: Completion | None = None  # of this round
+        self._calls: dict[int | None, tuple[str, str]] = {}
+        self._is_gap_due = False
 
     def run(
-        self, request: CompletionRequest, origin: Origin, offered: Offered
+        self,
+        request: CompletionRequest,
+        origin: Origin,
+        toolbox: Toolbox,
+        *,
+        confirm_tools: str,
+        rounds: Rounds,
     ) -> Completion:
-        """Run the rounds and draw what they came to.
+        """Run the rounds and draw the result.
+
+        Args:
+            request: The first.
+            origin: Who asks.
+            toolbox: On offer.
+            confirm_tools: Which calls ask first: marked, all or none.
+            rounds: Limits.
 
         Raises:
-            Interrupted: The user stopped it; what had come is shown and marked.
-            SvcError: It failed; what had come is shown.
+            Interrupted: The user stopped it; what arrived is shown and marked.
+            SvcError: It failed; what arrived is shown.
         """
-        n_unasked = offered.at_prompt.n_unasked
+        session = self._session
+        confirm = {"marked": None, "all": True, "none": False}[confirm_tools]
+        consent, ask_for = to_consent(confirm, session.consent)
+        n_unasked = session.at_prompt.n_unasked
         try:
-            outcome = self._outcome(request, origin, offered)
-        except RoundsInterrupted as stopped:
-            kept = stopped.completion.with_trail(stopped.tool_runs)
-            self._settle(kept, mark="interrupted")
-            raise Interrupted(kept) from None
-        except Interrupted as stopped:
-            self._settle(stopped.partial, mark="interrupted")
-            raise
-        except KeyboardInterrupt:  # between a reply and its calls
-            last = self._last.with_trail(tuple(self._trail)) if self._last else None
-            self._settle(last, mark="interrupted")
-            raise Interrupted(last) from None
+            outcome = run_rounds(
+                request,
+                origin,
+                toolbox=toolbox,
+                send=self._send,
+                consent=self._flushed(consent),
+                rounds=replace(rounds, ask_for=ask_for),
+                watch=self._show_call,
+                keep=session.tool_record,
+                hide=session.key_hider(),
+            )
+        except KeyboardInterrupt as stopped:
+            partial = getattr(stopped, "partial", None)
+            if partial is None and self._newest is not None:
+                partial = self._newest.with_trail(self._tool_runs)
+            self._finish(partial, mark="interrupted")
+            raise Interrupted(partial) from None
         except SvcError as error:
-            partial = error.partial if isinstance(error.partial, Completion) else None
-            self._settle(partial, mark="incomplete")
+            self._finish(error.partial, mark="incomplete")
             raise
-        denied = offered.at_prompt.n_unasked - n_unasked
-        self._settle(outcome.completion, _notes(outcome, self._n_rounds, denied))
+        n_denied = session.at_prompt.n_unasked - n_unasked
+        notes = _notes(outcome, len(self._texts) + 1, n_denied)
+        self._finish(outcome.completion, *notes)
         return outcome.completion
 
-    @property
-    def _n_rounds(self) -> int:
-        return len(self._said) + 1
-
-    def _outcome(
-        self, request: CompletionRequest, origin: Origin, offered: Offered
-    ) -> Outcome:
-        return run_rounds(
-            request,
-            origin,
-            toolbox=offered.toolbox,
-            send=self._send,
-            consent=self._asking(offered.consent),
-            rounds=offered.rounds,
-            watch=self._told,
-            keep=offered.keep,
-            hide=offered.hide,
-        )
-
-    def _send(self, request: CompletionRequest, origin: Origin) -> Completion:
-        if self._last is not None:
-            self._said.append(self._last.text)
-        self._last = None
-        self._is_between = any(self._said)
-        self._forming = {}
-        stream = self._start(request, origin)
-        self._last = follow(stream, self._growing, take=self._take)
-        return self._last
-
-    def _take(self, delta: Delta) -> None:
+    def show(self, delta: Delta) -> None:
         """Show a piece of a reply: its text, or calls as they form."""
+        if delta.index != 0:
+            return
         if delta.text:
-            if self._is_between:
-                self._growing.add("\n\n")
-                self._is_between = False
-            self._growing.add(delta.text)
+            if self._is_gap_due:
+                self._display.add("\n\n")
+                self._is_gap_due = False
+            self._display.add(delta.text)
         for piece in delta.calls:
-            so_far = self._forming.get(piece.index, "")
-            name, _, arguments = so_far.partition("(")
+            name, arguments = self._calls.get(piece.index, ("", ""))
             # a name may come in pieces, or whole in each piece
             name += piece.name if piece.name and piece.name != name else ""
-            self._forming[piece.index] = f"{name}({(arguments + piece.arguments)[:200]}"
-            self._note_call(name, self._forming[piece.index].partition("(")[2])
+            arguments = (arguments + piece.arguments)[:_CALL_CHARS]
+            self._calls[piece.index] = name, arguments
+            # a printed line cannot be taken back, so it has no arguments
+            line = name if self._is_plain else call_line(name, arguments)
+            self._display.status(f"calling {line} ...")
 
-    def _note_call(self, name: str, arguments: str) -> None:
-        if self._is_plain:  # a printed line cannot be taken back
-            self._growing.note(f"calling {name} ...")
-        else:
-            self._growing.note(f"calling {call_line(name, arguments)} ...")
+    def wait(self, wait: Wait) -> None:
+        """Show a wait."""
+        self._display.wait(wait)
 
-    def _told(self, what: ToolCall | ToolRun) -> None:
-        if isinstance(what, ToolRun):
-            self._trail.append(what)
-            self._growing.step(what)
-        elif not self._is_plain:
-            line = call_line(what.function.name, what.function.arguments)
-            self._growing.note(f"running {line} ...", is_now=True)
+    def flush(self) -> None:
+        """Show what is new."""
+        self._display.flush()
 
-    def _asking(self, consent: Consent) -> Consent:
-        def asked(proposal: Proposal) -> Decision:
-            self._growing.flush()
+    def end(self, completion: object | None) -> None:
+        """Take the reply of this round."""
+        self._newest = completion if isinstance(completion, Completion) else None
+
+    def _flushed(self, consent: Consent) -> Consent:
+        """Show the text so far before the user is asked."""
+
+        def ask(proposal: Proposal) -> Decision:
+            self._display.flush()
             return consent(proposal)
 
-        return asked
+        return ask
 
-    def _settle(
-        self, completion: Completion | None, notes: str = "", *, mark: str = ""
-    ) -> None:
-        """Draw the final form: what was said in all rounds, and the tool_runs."""
-        tool_runs: tuple[TrailStep, ...] = tuple(self._trail)
-        shown = completion or self._last
-        if shown is None and not tool_runs:
-            self._growing.settle(None)
+    def _send(self, request: CompletionRequest, origin: Origin) -> Completion:
+        if self._newest is not None:
+            self._texts.append(self._newest.text)
+        self._newest = None
+        self._is_gap_due = any(self._texts)
+        self._calls = {}
+        return follow(self._start(request, origin), self)
+
+    def _show_call(self, what: ToolCall | ToolRun) -> None:
+        if isinstance(what, ToolRun):
+            self._tool_runs = (*self._tool_runs, what)
+            self._display.tool_run(what)
+        elif not self._is_plain:
+            line = call_line(what.function.name, what.function.arguments)
+            self._display.status(f"running {line} ...", is_now=True)
+
+    def _finish(self, completion: object, *notes: str, mark: str = "") -> None:
+        """Draw the final form: the text of all rounds, and the tool runs."""
+        shown = completion if isinstance(completion, Completion) else self._newest
+        if shown is None and not self._tool_runs:
+            self._display.finish(None)
             return
+        tool_runs = self._tool_runs
         final = self._draw(shown.with_trail(tool_runs)) if shown else Final(texts=())
-        texts = [text for text in (*self._said, *final.texts) if text]
-        footer = " · ".join(part for part in (final.footer, notes) if part)
+        final = final.with_notes(*notes)
+        texts = [text for text in (*self._texts, *final.texts) if text]
         is_marked = mark in {"", *final.marks}
-        self._growing.settle(
+        self._display.finish(
             replace(
                 final,
                 texts=("\n\n".join(texts),) if texts else (),
-                footer=footer,
                 marks=final.marks if is_marked else (*final.marks, mark),
                 tool_runs=final.tool_runs or tool_runs,
             )
         )
 
 
-def _notes(outcome: Outcome, n_rounds: int, n_denied: int) -> str:
+def _notes(outcome: Outcome, n_rounds: int, n_denied: int) -> list[str]:
     n_calls = len(outcome.tool_runs)
-    parts = []
+    notes = []
     if n_calls:
         calls = "1 tool call" if n_calls == 1 else f"{n_calls} tool calls"
-        parts.append(f"{calls}, the last of {n_rounds} rounds")
+        notes.append(f"{calls}, the last of {n_rounds} rounds")
     if n_denied:
-        parts.append(f"{n_denied} {UNASKED}")
-    return " · ".join(parts)
-
-
-def to_offered(
-    session: Session,
-    toolbox: Toolbox,
-    *,
-    confirm_tools: str,
-    max_rounds: int | None,
-    max_tokens: MaxTokens,
-) -> Offered:
-    """Put together how the tools of a cell are run.
-
-    Args:
-        session: This kernel's.
-        toolbox: On offer.
-        confirm_tools: Which calls ask first: marked, all or none.
-        max_rounds: Most requests; the usual number if None.
-        max_tokens: As asked for.
-
-    Raises:
-        ParameterError: There are too few rounds.
-    """
-    confirm = {"marked": None, "all": True, "none": False}[confirm_tools]
-    consent, ask_for = to_consent(confirm, session.consent)
-    return Offered(
-        toolbox=toolbox,
-        rounds=Rounds(
-            max_rounds=MAX_ROUNDS if max_rounds is None else max_rounds,
-            max_tokens=max_tokens,
-            ask_for=ask_for,
-        ),
-        consent=consent,
-        at_prompt=session.at_prompt,
-        keep=session.tool_record,
-        hide=session.key_hider(),
-    )
-
-
-if TYPE_CHECKING:  # pandas loads when a frame is asked for
-    import pandas as pd
-
-_NOTE_CHARS = 60
+        notes.append(f"{n_denied} {UNASKED}")
+    return notes
 
 
 def to_tools(names: Sequence[str], variables: Mapping[str, object]) -> Toolbox:
-    """Find the tools that a line names.
-
-    Args:
-        names: Of variables that hold a tool, a toolbox, a function or a definition.
-        variables: The notebook's.
-
-    Raises:
-        ParameterError: One is not there, or is no tool; near names are given.
-        ToolSchemaError: One cannot be offered.
-    """
+    """Find tools by the names of their variables."""
     found = Toolbox()
     for name in names:
         found += to_toolbox(_found(name, variables))
@@ -292,18 +228,13 @@ def to_tools(names: Sequence[str], variables: Mapping[str, object]) -> Toolbox:
 def tools_of_every_cell(
     names: Sequence[str], variables: Mapping[str, object]
 ) -> Toolbox:
-    """Find the tools that are offered in every cell.
-
-    Raises:
-        ParameterError: One is gone; it says how to offer it no longer.
-        ToolSchemaError: One cannot be offered.
-    """
+    """Find the tools that are offered in every cell."""
     try:
         return to_tools(names, variables)
     except SvcError as error:
         error.add_note(
-            f"Every cell offers {', '.join(names)} (%config SvcMagics.tools); "
-            "`%svc tools remove NAME` ends that, --tools none does for one cell."
+            f"Every cell offers {', '.join(names)} (%config SvcMagics.tools). "
+            "`%svc tools remove NAME` changes that; --tools none does for one cell."
         )
         raise
 
@@ -320,55 +251,39 @@ def known_tools(variables: Mapping[str, object]) -> dict[str, Toolbox]:
 def tools_df(
     variables: Mapping[str, object], offered: Sequence[str], always: Sequence[str]
 ) -> "pd.DataFrame":
-    """List the tools that the notebook's variables hold.
+    """List the tools of the notebook's variables: one row per tool.
 
     Args:
         variables: The notebook's.
         offered: Names of variables that are offered in every cell.
         always: Names of tools whose calls are always allowed.
-
-    Returns:
-        One row a tool, in the order of the variables, indexed by `variable`.
     """
     import pandas as pd  # noqa: PLC0415 - loads when a frame is asked for
 
+    dtypes = {
+        **dict.fromkeys(("variable", "tool", "parameters", "description"), "string"),
+        **dict.fromkeys(("asks_first", "in_every_cell"), "boolean"),
+        "est_tokens": "Int64",
+    }
     rows = [
-        (variable, tool)
+        (
+            variable,
+            tool.name,
+            ", ".join(tool.parameter_names),
+            _first_line(tool),
+            tool.confirm and tool.name not in always,
+            variable in offered,
+            estimate_prompt_tokens((), [tool.definition]),
+        )
         for variable, toolbox in known_tools(variables).items()
         for tool in toolbox
     ]
-    frame = pd.DataFrame(
-        {
-            "variable": [variable for variable, _ in rows],
-            "tool": [tool.name for _, tool in rows],
-            "parameters": [", ".join(tool.parameter_names) for _, tool in rows],
-            "description": [_first_line(tool) for _, tool in rows],
-            "asks_first": [
-                tool.confirm and tool.name not in always for _, tool in rows
-            ],
-            "in_every_cell": [variable in offered for variable, _ in rows],
-            "est_tokens": [
-                estimate_prompt_tokens((), [tool.definition]) for _, tool in rows
-            ],
-        }
-    )
-    texts = ("variable", "tool", "parameters", "description")
-    return frame.astype(
-        {
-            **dict.fromkeys(texts, "string"),
-            "asks_first": "boolean",
-            "in_every_cell": "boolean",
-            "est_tokens": "Int64",
-        }
-    ).set_index("variable")
+    frame = pd.DataFrame(rows, columns=list(dtypes)).astype(dtypes)
+    return frame.set_index("variable")
 
 
 def definitions_text(name: str, variables: Mapping[str, object]) -> str:
-    """Write out what is sent of a tool, and its size.
-
-    Raises:
-        ParameterError: There is none of this name.
-    """
+    """Write out what is sent of a tool, and its size."""
     toolbox = to_tools([name], variables)
     texts = [
         json.dumps(each, ensure_ascii=False, indent=2) for each in toolbox.definitions
@@ -385,17 +300,14 @@ def tools_command(
     offer: Callable[[Sequence[str]], None],
     consent: Remembered,
 ) -> object:
-    """Do what `%svc tools …` says.
+    """Run `%svc tools ...`.
 
     Args:
-        words: Behind `tools`.
+        words: What follows `tools`.
         variables: The notebook's.
         offered: Names of variables that are offered in every cell.
         offer: Sets these.
         consent: Knows which tools are always allowed.
-
-    Raises:
-        ParameterError: There is no such tool, or the words mean nothing.
     """
     if not words:
         return tools_df(variables, offered, consent.always)
@@ -416,7 +328,7 @@ def tools_command(
         return f"{name} is now offered in every %%svc cell; `%svc tools remove {name}`."
     if verb == "remove" and name in offered:
         offer([each for each in offered if each != name])
-        return f"{name} is no longer offered where a cell does not name it."
+        return f"{name} is no longer offered in every cell."
     if verb == "remove":
         there = ", ".join(offered) or "no tools"
         raise ParameterError(
@@ -435,7 +347,7 @@ def tools_command(
 def _ask_again(
     names: Sequence[str], variables: Mapping[str, object], consent: Remembered
 ) -> str:
-    """Forget that calls are always allowed: of one tool, of those a variable holds."""
+    """Forget that calls are always allowed: of all tools, one, or a variable's."""
     held = known_tools(variables).get(names[0]) if names else None
     wanted = {*names, *(held.names if held else ())}
     forgotten = [each for each in consent.always if each in wanted or not names]
@@ -468,8 +380,7 @@ def _found(name: str, variables: Mapping[str, object]) -> object:
             param="tools",
         )
     tools = list(known_tools(variables))
-    near = get_close_matches(name, [*tools, *_functions(variables)], n=1)
-    hint = f" Did you mean {near[0]}?" if near else ""
+    hint = did_you_mean(name, [*tools, *_functions(variables)])
     there = f" The tools here are {', '.join(tools)}." if tools else ""
     raise ParameterError(
         f"There is no variable {name!r} to offer as a tool.{hint}{there} Define it "

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from ipywidgets import Layout, VBox, Widget
 
-from svc_notebook.display.live import Screen
+from svc_notebook.display.live import Output
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 _REROUTING = "_reply_subshell_for"  # ipykernel 7.4
@@ -110,8 +110,8 @@ class StaticView:
         screen: Where it is shown.
     """
 
-    def __init__(self, screen: Screen | None = None) -> None:
-        self._screen = screen or Screen()
+    def __init__(self, output: Output | None = None) -> None:
+        self._output = output or Output()
         self._name = f"svc-panel-{uuid4().hex[:12]}"
         self._hidden: VBox | None = None
         self._shown: dict[str, str] = {}
@@ -126,13 +126,13 @@ class StaticView:
         """Show the widget, and the transcript below it."""
         if self._hidden is None:
             self._hidden = VBox(layout=Layout(display="none"))
-        self._screen.publish(widget, self._name)
-        self._screen.publish(self._bundle(transcript), f"{self._name}-static")
+        self._output.publish(widget, self._name)
+        self._output.publish(self._bundle(transcript), f"{self._name}-static")
         self._shown = transcript
 
     def settle(self, transcript: dict[str, str]) -> None:
         """Show only the transcript, once."""
-        self._screen.publish(transcript, None)
+        self._output.publish(transcript, None)
 
     def update(self, transcript: dict[str, str]) -> None:
         """Replace the transcript wherever the panel is shown."""
@@ -140,9 +140,9 @@ class StaticView:
             return
         self._shown = transcript
         if self._is_frozen:
-            self._screen.update(transcript, self._name)
+            self._output.update(transcript, self._name)
         else:
-            self._screen.update(self._bundle(transcript), f"{self._name}-static")
+            self._output.update(self._bundle(transcript), f"{self._name}-static")
 
     def freeze(self, transcript: dict[str, str]) -> None:
         """Replace the widget by the transcript."""
@@ -152,8 +152,8 @@ class StaticView:
             self.settle(transcript)
             return
         self._is_frozen, self._shown = True, transcript
-        self._screen.update(transcript, self._name)
-        self._screen.update({"text/plain": ""}, f"{self._name}-static")
+        self._output.update(transcript, self._name)
+        self._output.update({"text/plain": ""}, f"{self._name}-static")
         self._hidden.layout.close()
         self._hidden.close()
         self._hidden = None

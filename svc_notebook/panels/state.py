@@ -10,11 +10,11 @@ from typing import Any
 
 from svc_notebook.conversations.history import History, Turn, Version
 from svc_notebook.display.markup import to_text
-from svc_notebook.display.tool_calls import SHOWN_CHARS, Step
-from svc_notebook.display.transcript import reply_html
+from svc_notebook.display.reply import SHOWN_CHARS, Step, reply_html
 from svc_notebook.service.catalogue import BUDGET_TOKENS, MODELS
 from svc_notebook.service.params import PARAMS, Param, check, unknown_param
 from svc_notebook.service.request import check_model
+from svc_notebook.template import decode_escapes
 from svc_notebook.tokens import MaxTokens
 
 _LAST = ("stop", "n")
@@ -24,7 +24,6 @@ OFFERED = (
 )
 _WORDS = ("fit", "service")
 _STEPS = {"repetition_penalty": 0.01, "top_p": 0.01}
-_ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
 _BY_NAME = {param.name: param for param in PARAMS}
 
 
@@ -167,28 +166,18 @@ def _typed(name: str, text: str) -> object:
     if param is None or param.kind == "string":
         return text
     if param.kind == "stops":
-        return tuple(_unescaped(line) for line in text.splitlines() if line)
+        return tuple(decode_escapes(line) for line in text.splitlines() if line)
     try:
         return int(text) if param.kind == "integer" else float(text)
     except ValueError:
         return text
 
 
-def _unescaped(line: str) -> str:
-    found, rest = "", line
-    while rest:
-        pair = rest[:2]
-        taken = _ESCAPES.get(pair)
-        found += rest[0] if taken is None else taken
-        rest = rest[1 if taken is None else 2 :]
-    return found
-
-
 def _stops_text(stops: object) -> str | None:
     if stops is None:
         return None
     texts = [stops] if isinstance(stops, str) else list(stops)  # type: ignore[call-overload]  # checked
-    for plain, typed in (("\\", "\\\\"), ("\n", "\\n"), ("\t", "\\t")):
+    for plain, typed in (("\\", "\\\\"), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r")):
         texts = [text.replace(plain, typed) for text in texts]
     return "\n".join(texts)
 

@@ -14,14 +14,13 @@ from queue import Empty, SimpleQueue
 from threading import Event as Flag
 from typing import Any, Literal, Protocol
 
-from svc_notebook.client.attempts import Waiting
 from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.turn_requests import NextTurn
 from svc_notebook.display.blocks import Blocks
-from svc_notebook.display.live import GAP_S, block_html
+from svc_notebook.display.live import GAP_S, POLL_S, Wait, block_html, follow
 from svc_notebook.display.markup import to_html
-from svc_notebook.errors import ParameterError, SvcError
+from svc_notebook.errors import Interrupted, ParameterError, SvcError
 from svc_notebook.exchange import Origin
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest
@@ -34,7 +33,7 @@ from svc_notebook.tools.permissions import (
     Rounds,
     to_arguments,
 )
-from svc_notebook.tools.rounds import RoundsInterrupted, RunSink, run_rounds
+from svc_notebook.tools.rounds import RunSink, run_rounds
 from svc_notebook.tools.toolbox import Toolbox
 from svc_notebook.tools.worker_thread import stoppable
 
@@ -44,7 +43,6 @@ from .state import Live, Phase, draw_call, draw_run
 MAX_TAIL_BYTES = 448
 MAX_BYTES_PER_S = 12_000
 ENVELOPE_BYTES = 600  # of each message, besides its content
-POLL_S = 0.05
 Start = Callable[[CompletionRequest, Origin], CompletionStream]
 EndStatus = Literal["finished", "cut", "stopped", "failed"]
 _END_TEXTS: dict[EndStatus, str] = {
@@ -138,10 +136,6 @@ class ReplyRenderer:
         return tuple(each.drawn for each in self._choices)
 
 
-class Stopped(KeyboardInterrupt):
-    """The user stopped a reply; like an interrupt, nothing else catches it."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyEnd:
     """How a reply ended.
@@ -215,6 +209,7 @@ class Worker:
     ) -> None:
         self._step = step
         self._live = live
+        self._renderer = ReplyRenderer(so_far)
         self._start = start
         self._view = view
         self._so_far = so_far
@@ -234,7 +229,7 @@ class Worker:
         """Ask for the reply and return how it ended; raises nothing."""
         try:
             completion = self._reply()
-        except Stopped:
+        except Interrupted:
             return ReplyEnd(status="stopped", completion=self._newest)
         except SvcError as error:
             self._keep(error.partial)
@@ -265,7 +260,7 @@ class Worker:
         """Ask the user about a tool call, and wait for the answer.
 
         Raises:
-            Stopped: The user stopped the reply instead.
+            Interrupted: The user stopped the reply instead.
         """
         self._question = {
             "id": f"{self._n_rounds}/{proposal.call_id}",
@@ -301,9 +296,9 @@ class Worker:
                 keep=tools.keep,
                 hide=tools.hide,
             )
-        except RoundsInterrupted as stopped:
-            self._keep(stopped.completion.with_trail(stopped.tool_runs))
-            raise Stopped from None
+        except Interrupted as stopped:
+            self._keep(stopped.partial)
+            raise
         return outcome.completion
 
     def _send_round(self, request: CompletionRequest, origin: Origin) -> Completion:
@@ -316,26 +311,34 @@ class Worker:
     def _send(self, request: CompletionRequest, origin: Origin) -> Completion:
         """Send one request, and show its reply while it arrives."""
         self._check_stop()
-        reply = ReplyRenderer(self._so_far)
-        stream = self._start(request, origin)
-        try:
-            while not stream.is_done:
-                for item in stream.poll(POLL_S):
-                    self._show_item(item, reply)
-                self._flush(reply)
-                self._check_stop()
-            completion = stream.completion
-        except Stopped:
-            self._keep(stream.cancel())
-            self._flush(reply, is_last=True)
-            raise
-        self._flush(reply, is_last=True)
+        self._renderer = ReplyRenderer(self._so_far)
+        return follow(self._start(request, origin), self)
+
+    def show(self, delta: Delta) -> None:
+        """Take a piece of the reply."""
+        if delta.text:
+            self._renderer.feed(delta.index, delta.text)
+            if self._live.status:
+                self._show_status("")
+
+    def wait(self, wait: Wait) -> None:
+        """Show a wait as a countdown."""
+        until_ms = round((time.time() + wait.wait_s) * 1000)
+        self._show_status(f"Waiting: {wait.reason}", until_ms=until_ms)
+
+    def flush(self) -> None:
+        """Send what is new, if it is time; stop if the user has asked for it."""
+        self._send_rendered()
+        self._check_stop()
+
+    def end(self, completion: object | None) -> None:
+        """Send the rest of a reply and remember it."""
+        self._send_rendered(is_last=True)
         self._keep(completion)
-        return completion
 
     def _check_stop(self) -> None:
         if self._is_stopped.is_set():
-            raise Stopped
+            raise Interrupted
 
     def _keep(self, completion: object) -> None:
         """Remember a completion if it has any content."""
@@ -344,24 +347,15 @@ class Worker:
         ):
             self._newest = completion
 
-    def _show_item(self, item: Delta | Waiting, reply: ReplyRenderer) -> None:
-        if isinstance(item, Waiting):
-            until_ms = round((time.time() + item.wait_s) * 1000)
-            self._show_status(f"Waiting: {item.reason}", until_ms=until_ms)
-        elif item.text:
-            reply.feed(item.index, item.text)
-            if self._live.status:
-                self._show_status("")
-
     def _show_status(self, text: str, *, until_ms: int | None = None) -> None:
         self._live = replace(self._live, status=text)
         message = {"t": "status", "text": text, "until_ms": until_ms}
         self._view.show_live(self._live, self._phase, message)
 
-    def _flush(self, reply: ReplyRenderer, *, is_last: bool = False) -> None:
-        messages = reply.take(time.monotonic(), is_last=is_last)
+    def _send_rendered(self, *, is_last: bool = False) -> None:
+        messages = self._renderer.take(time.monotonic(), is_last=is_last)
         if messages:
-            self._live = replace(self._live, choices=reply.drawn)
+            self._live = replace(self._live, choices=self._renderer.drawn)
             self._view.show_live(self._live, self._phase, *messages)
 
     @property

@@ -19,7 +19,7 @@ from typing import cast
 from svc_notebook.client.attempts import RequestPath, Waiting, Watch
 from svc_notebook.client.portal import Job, portal
 from svc_notebook.display.progress import Bars, Part, watched
-from svc_notebook.errors import ParameterError, SvcError
+from svc_notebook.errors import Interrupted, ParameterError, SvcError
 from svc_notebook.session import Session
 
 from .describe import duration, forecast
@@ -34,16 +34,9 @@ TICK_S = 0.1
 BEAT_S = 0.5
 ANNOUNCED_S = 60.0
 
-INTERRUPTED = "(interrupted - the replies so far are kept)"
+INTERRUPTED = "(interrupted - what arrived is kept)"
 
 Tick = Callable[[], None]
-
-
-class Interrupted(KeyboardInterrupt):
-    """A run was interrupted; a cell shows it in one line."""
-
-    def _render_traceback_(self) -> list[str]:
-        return [str(self)]
 
 
 class RunTask:
@@ -106,7 +99,7 @@ class RunTask:
             self._wait(tick)
         except KeyboardInterrupt:
             self.stop(tick)
-            self.error = Interrupted(INTERRUPTED)
+            self.error = Interrupted(message=INTERRUPTED)
         if self.error is not None:
             raise self.error
 

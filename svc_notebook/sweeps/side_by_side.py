@@ -1,26 +1,27 @@
-"""A small run displayed while its replies arrive: one card for each reply, streamed.
+"""A small run shown while it streams: its replies side by side, as cards.
 
-The final cards are read from the ledger, so they show what was kept. A run with more
-trials than a screen can show is not streamed, and its first replies are shown.
+The run alone sends requests. The end shows what the ledger kept; a run with more trials
+than a screen can show is not streamed, and shows its beginning.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import islice
+from queue import Empty, SimpleQueue
 from uuid import uuid4
 
 from svc_notebook.completion import footer, marks
 from svc_notebook.display.comparison import Card, cards_bundle, cards_text
-from svc_notebook.display.live import Screen
-from svc_notebook.display.stream import Mode
-from svc_notebook.errors import SvcError
+from svc_notebook.display.live import Mode, Output, Wait, follow
+from svc_notebook.errors import Interrupted, SvcError
 from svc_notebook.ledger.reply_columns import Reply
 from svc_notebook.service.chunk import Delta
 
 from .describe import in_a_line
 from .dimensions import brief
+from .execution import INTERRUPTED
 from .grid import Trial
-from .resume import TrialKey
 from .run import Run
 
 MAX_CARDS = 24
@@ -33,34 +34,30 @@ def run_side_by_side(
     *,
     mode: Mode,
     is_streamed: bool = True,
-    screen: Screen | None = None,
+    output: Output | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Run:
-    """Send what is missing of a run, and show its replies side by side as they arrive.
+    """Send what is missing of a run, and show its replies side by side as they stream.
 
     Args:
         run: Planned; most useful with a few trials.
         mode: How the cell shows replies.
-        is_streamed: Whether they are shown as they arrive; if not, the service reports
-            their usage.
-        screen: Where; IPython's display and standard output if None.
-        clock: Seconds, monotonic.
+        is_streamed: Whether replies are streamed; else the service reports their usage.
+        output: Where; IPython's display and standard output if None.
+        clock: Seconds that only grow.
 
     Returns:
         The run.
 
     Raises:
-        KeyboardInterrupt: It was interrupted; the replies so far are shown and kept.
-        SvcError: See `Run.run`; or every request failed, for the reasons on the cards.
+        Interrupted: The user stopped it; what arrived is shown and kept.
+        SvcError: As for `Run.run`; or nothing was answered, as the cards say.
     """
-    cards = _Cards(run, mode=mode, screen=screen or Screen(), clock=clock)
-    is_small = len(run) <= MAX_CARDS
+    cards = _Cards(run, mode=mode, output=output or Output(), clock=clock)
     try:
-        show = cards.add if is_small and is_streamed else None
-        run.start(show=show, is_drawn=not is_small)
-        run.wait(tick=cards.draw)
-    finally:
-        cards.settle()
+        follow(_RunStream(run, is_streamed=is_streamed), cards)
+    except Interrupted:
+        raise Interrupted(message=INTERRUPTED) from None
     if run.n_failed == len(run) > 0:
         raise SvcError(
             f"None of the {len(run)} requests was answered; the reasons are above."
@@ -68,57 +65,101 @@ def run_side_by_side(
     return run
 
 
+class _RunStream:
+    """A run as one stream: the index of a delta is the position of its trial."""
+
+    def __init__(self, run: Run, *, is_streamed: bool) -> None:
+        is_small = len(run) <= MAX_CARDS
+        self._run = run
+        self._positions = {
+            trial.key: at for at, trial in enumerate(islice(run.grid, MAX_CARDS))
+        }
+        self._queue: SimpleQueue[Delta] = SimpleQueue()
+        run.start(
+            show=self._put if is_small and is_streamed else None, is_drawn=not is_small
+        )
+
+    @property
+    def is_done(self) -> bool:
+        return not self._run.is_running and self._queue.empty()
+
+    @property
+    def completion(self) -> Run:
+        return self._run.wait()
+
+    def poll(self, timeout_s: float) -> Sequence[Delta | Wait]:
+        deltas: list[Delta] = []
+        with suppress(Empty):
+            deltas.append(self._queue.get(timeout=timeout_s))
+            while True:
+                deltas.append(self._queue.get_nowait())
+        return deltas
+
+    def cancel(self) -> Run:
+        return self._run.cancel()
+
+    def _put(self, trial: Trial, delta: Delta) -> None:
+        """Take a piece; called on the loop's thread."""
+        if delta.text and delta.index == 0:
+            at = self._positions[trial.key]
+            self._queue.put(Delta(index=at, text=delta.text))
+
+
 class _Cards:
-    """The cards of a run while replies arrive."""
+    """The cards of a run: a view of its stream."""
 
     def __init__(
-        self, run: Run, *, mode: Mode, screen: Screen, clock: Callable[[], float]
+        self, run: Run, *, mode: Mode, output: Output, clock: Callable[[], float]
     ) -> None:
         self._run = run
         self._mode = mode
-        self._screen = screen
+        self._output = output
         self._clock = clock
         self._display_id = f"svc-{uuid4().hex[:12]}"
         self._drawn_s: float | None = None
-        self._texts: dict[TrialKey, list[str]] = {}
         self._shown = tuple(islice(run.grid, MAX_CARDS))
+        self._texts: list[list[str]] = [[] for _ in self._shown]
 
-    def add(self, trial: Trial, delta: Delta) -> None:
-        """Add a piece of a reply; called on the loop's thread."""
-        if delta.text and delta.index == 0:
-            self._texts.setdefault(trial.key, []).append(delta.text)
+    def show(self, delta: Delta) -> None:
+        self._texts[delta.index].append(delta.text or "")
 
-    def draw(self) -> None:
-        """Show the replies so far, if the display is live and it is time."""
+    def wait(self, wait: Wait) -> None:
+        """Cards show no waits."""
+
+    def flush(self) -> None:
         now_s = self._clock()
         is_early = self._drawn_s is not None and now_s - self._drawn_s < GAP_S
         if self._mode is not Mode.LIVE or is_early:
             return
-        self._publish([self._card(trial) for trial in self._shown], "")
+        cards = [
+            self._card(trial, "".join(texts))
+            for trial, texts in zip(self._shown, self._texts, strict=True)
+        ]
+        self._publish(cards, "")
         self._drawn_s = now_s
 
-    def settle(self) -> None:
-        """Show the final cards, from the ledger."""
+    def end(self, completion: object | None) -> None:
+        """Show the final form: what the ledger has."""
+        del completion
         rows = list(islice(self._run.replies(), MAX_CARDS))
         ended = [_ended(self._run, reply) for reply in rows]
         n_more = len(self._run) - len(self._shown)
         note = f"{n_more} more are in the frame: replies_df()" if n_more > 0 else ""
         if self._mode is Mode.PLAIN:
-            self._screen.write(cards_text(ended, note=note) + "\n")
+            self._output.write(cards_text(ended, note=note) + "\n")
         else:
             self._publish(ended, note)
 
     def _publish(self, cards: list[Card], note: str) -> None:
         bundle = cards_bundle(cards, note=note)
         if self._drawn_s is not None:
-            self._screen.update(bundle, self._display_id)
+            self._output.update(bundle, self._display_id)
         elif self._mode is Mode.LIVE:
-            self._screen.publish(bundle, self._display_id)
+            self._output.publish(bundle, self._display_id)
         else:
-            self._screen.publish(bundle, None)
+            self._output.publish(bundle, None)
 
-    def _card(self, trial: Trial) -> Card:
-        text = "".join(self._texts.get(trial.key, ()))
+    def _card(self, trial: Trial, text: str) -> Card:
         heading = _heading(self._run, trial.request, trial.repeat)
         return Card(heading=heading, text=text, footer="" if text else "waiting")
 

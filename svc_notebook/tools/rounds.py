@@ -16,6 +16,7 @@ import msgspec
 from svc_notebook.completion import Completion
 from svc_notebook.errors import (
     BadRequestError,
+    Interrupted,
     OverBudgetError,
     ParameterError,
     SvcError,
@@ -68,28 +69,6 @@ class Outcome:
     messages: tuple[Message, ...]
 
 
-class RoundsInterrupted(KeyboardInterrupt):
-    """The user stopped rounds while a tool ran or while consent was asked for.
-
-    Attributes:
-        completion: The one whose calls were being answered; `partial` is the same.
-        tool_runs: The calls that were answered.
-        messages: The history; it can be sent, since calls that were not run are
-            answered by saying so.
-    """
-
-    def __init__(
-        self,
-        completion: Completion,
-        tool_runs: tuple[ToolRun, ...],
-        messages: tuple[Message, ...],
-    ) -> None:
-        super().__init__()
-        self.completion = self.partial = completion
-        self.tool_runs = tool_runs
-        self.messages = messages
-
-
 def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
     request: CompletionRequest,
     origin: Origin,
@@ -124,7 +103,8 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
             `tool_runs` hold what there is.
         OverBudgetError: A request does not fit; the message names the largest part.
         SvcError: A request failed; `messages` is the history, which can be sent.
-        RoundsInterrupted: The user stopped it.
+        Interrupted: The user stopped it while a tool ran or consent was asked for.
+            Its `messages` can be sent: calls that were not run are answered so.
     """
     limits = rounds or Rounds()
     if request.params.get("n", 1) != 1:
@@ -223,8 +203,10 @@ class _ToolRounds:
                 results.append(run.message)
         except KeyboardInterrupt as stop:
             self._add_round(completion, results, INTERRUPTED)
-            raise RoundsInterrupted(
-                completion, self._tool_runs, self._messages
+            raise Interrupted(
+                completion.with_trail(self._tool_runs),
+                messages=self._messages,
+                tool_runs=self._tool_runs,
             ) from stop
         self._add_round(completion, results, TIME_OVER)
         if self._left_s() <= 0:

@@ -1,4 +1,4 @@
-"""What showing a growing reply costs: messages, bytes, and time of the processor.
+"""What showing a display reply costs: messages, bytes, and time of the processor.
 
 Run `python tests/benchmarks/display_bench.py` for a table. Messages and bytes
 are exact and the same on every machine: the messages are built and serialised
@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 from jupyter_client.session import Session
 
-from svc_notebook.display.live import Screen
+from svc_notebook.display.live import Mode, Output, ReplyDisplay
 from svc_notebook.display.reply import Final
-from svc_notebook.display.stream import Growing, Mode
 
 CHUNKS_PER_S = 200
 _FLUSH_GAP_S = 0.05
@@ -147,9 +146,9 @@ class Wire:
         content = {"data": dict(bundle), "metadata": {}, "transient": transient}
         self._send(kind, content)
 
-    def screen(self) -> Screen:
+    def output(self) -> Output:
         """Make a screen whose every act is one message."""
-        return Screen(
+        return Output(
             publish=lambda bundle, name: self._show("display_data", bundle, name),
             update=lambda bundle, name: self._show("update_display_data", bundle, name),
             clear=lambda: self._send("clear_output", {"wait": True}),
@@ -163,22 +162,22 @@ def replay(text: str, *, own_output: bool = True) -> Cost:
 
     Args:
         text: The whole reply.
-        own_output: As in `Growing.open`.
+        own_output: As in `ReplyDisplay.open`.
 
     Returns:
         The exact cost.
     """
     wire, now_s, flushed_s = Wire(), 0.0, 0.0
-    growing = Growing.open(
-        Mode.LIVE, own_output=own_output, screen=wire.screen(), clock=lambda: now_s
+    display = ReplyDisplay.open(
+        Mode.LIVE, own_output=own_output, output=wire.output(), clock=lambda: now_s
     )
     for piece in chunks(text):
         now_s += 1 / CHUNKS_PER_S
-        growing.add(piece)
+        display.add(piece)
         if now_s - flushed_s >= _FLUSH_GAP_S:
-            growing.flush()
+            display.flush()
             flushed_s = now_s
-    growing.settle(Final(texts=(text,), footer="svc-v2-8b-instruct · 512 tokens · 4 s"))
+    display.finish(Final(texts=(text,), footer="svc-v2-8b-instruct · 512 tokens · 4 s"))
     return Cost(wire.n_messages, wire.n_bytes, now_s, len(text.encode()))
 
 

@@ -94,7 +94,7 @@ def main() -> None:
     sys.setprofile(trace)
     shell = InteractiveShell.instance(colors="nocolor")
     svc.use(ledger=":memory:")
-    svc.use("emulator")
+    svc.use(endpoint="emulator")
     shell.run_line_magic("load_ext", "svc_notebook")
     vars(comm)["create_comm"] = PageComm
     page: Any = svc.panel("trace").comm

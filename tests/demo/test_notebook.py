@@ -16,7 +16,7 @@ def test_finds_the_checkouts_own_quickstart() -> None:
     """In a checkout the demo runs notebooks/quickstart.ipynb as it stands."""
     checkout = Path(__file__).parents[2] / "notebooks" / "quickstart.ipynb"
 
-    got = book.find()
+    got = book.read_quickstart()
 
     cells = json.loads(checkout.read_text("utf-8"))["cells"]
     assert [cell.id for cell in got.cells] == [cell["id"] for cell in cells]
@@ -26,7 +26,7 @@ def test_the_quickstart_asks_the_emulator() -> None:
     """As it stands, the quickstart sends to the emulator and nowhere else."""
     used = [
         line
-        for cell in book.find().cells
+        for cell in book.read_quickstart().cells
         if cell.cell_type == "code"
         for line in cell.source.splitlines()
         if line.startswith("%svc use")
@@ -37,7 +37,7 @@ def test_the_quickstart_asks_the_emulator() -> None:
 
 def test_for_the_service_one_cell_is_changed() -> None:
     """Only the cell that chooses who answers differs for the real service."""
-    notebook = book.find()
+    notebook = book.read_quickstart()
 
     changed = book.for_service(notebook)
 
@@ -48,7 +48,7 @@ def test_for_the_service_one_cell_is_changed() -> None:
 
 def test_a_marked_notebook_begins_with_who_answered() -> None:
     """The first cell of the executed notebook names the emulator and the time."""
-    got = book.marked(book.find(), who="the emulator", now=NOW)
+    got = book.with_note(book.read_quickstart(), who="the emulator", now=NOW)
 
     assert got.cells[0].source == (
         "> This copy was run by `svc-notebook demo` on 2031-02-03 04:05 UTC.\n"
@@ -59,15 +59,15 @@ def test_a_marked_notebook_begins_with_who_answered() -> None:
 
 def test_a_marked_notebook_names_the_service() -> None:
     """After --service the first cell names the address that answered."""
-    got = book.marked(book.find(), who="https://svc.example/v1", now=NOW)
+    got = book.with_note(book.read_quickstart(), who="https://svc.example/v1", now=NOW)
 
     assert "come from the service at https://svc.example/v1." in got.cells[0].source
 
 
 def test_a_second_demo_gets_a_folder_of_its_own(tmp_path: Path) -> None:
     """Without --out a demo never writes where an earlier one wrote."""
-    first = book.place(None, here=tmp_path)
-    second = book.place(None, here=tmp_path)
+    first = book.make_folder(None, here=tmp_path)
+    second = book.make_folder(None, here=tmp_path)
 
     assert [first.name, second.name] == ["svc-notebook-demo", "svc-notebook-demo-2"]
 
@@ -77,7 +77,7 @@ def test_refuses_to_write_over_a_notebook(tmp_path: Path) -> None:
     (tmp_path / book.NAME).write_text("mine")
 
     with pytest.raises(SettingsError, match="name another folder with --out"):
-        book.place(tmp_path, here=tmp_path)
+        book.make_folder(tmp_path, here=tmp_path)
 
 
 def test_refuses_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
@@ -85,4 +85,4 @@ def test_refuses_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(SettingsError, match="one that can be written with --out DIR"):
-        book.place(tmp_path / "file" / "folder", here=tmp_path)
+        book.make_folder(tmp_path / "file" / "folder", here=tmp_path)

@@ -1,20 +1,24 @@
-"""The gutter that stands before every line of an answer."""
+"""What the demo says in the terminal, and the mark before every line of a reply."""
+
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.demo.show import COLOURED, Gutter, width
+from svc_notebook.demo import notebook as book
+from svc_notebook.demo.runner import RunResult
+from svc_notebook.demo.terminal import COLOURED, PLAIN, MarkedLines, Report, width
 
 PROSE = st.text(alphabet="ab cdeé กำ\n", max_size=200)
 
 
 def _shown(pieces: list[str], columns: int = 40) -> str:
-    gutter = Gutter("emulator", columns=columns)
-    return "".join(gutter.feed(piece) for piece in pieces) + gutter.close()
+    lines = MarkedLines("emulator", columns=columns)
+    return "".join(lines.feed(piece) for piece in pieces) + lines.close()
 
 
-def test_every_line_stands_behind_the_mark() -> None:
+def test_every_line_is_marked() -> None:
     """A text of three lines, one of them empty, is shown with three marks."""
     got = _shown(["one\n\nthree"])
 
@@ -62,25 +66,25 @@ def test_a_line_does_not_part_a_thai_vowel_from_its_letter() -> None:
 
 def test_shows_a_word_as_soon_as_it_has_ended() -> None:
     """A short word waits for its end; the blank behind it lets it out."""
-    gutter = Gutter("emulator", columns=40)
+    lines = MarkedLines("emulator", columns=40)
 
-    got = [gutter.feed(piece) for piece in ("Hel", "lo ", "wor")]
+    got = [lines.feed(piece) for piece in ("Hel", "lo ", "wor")]
 
     assert got == ["", "  emulator │ Hello", ""]
 
 
 def test_shows_a_script_without_blanks_at_once() -> None:
     """Thai text does not wait for a blank."""
-    got = Gutter("emulator", columns=40).feed("สวัสดี")
+    got = MarkedLines("emulator", columns=40).feed("สวัสดี")
 
     assert got == "  emulator │ สวัสดี"
 
 
 def test_colours_the_mark_and_not_the_text() -> None:
     """With colours the mark is coloured and the text is not."""
-    gutter = Gutter("service", columns=60, palette=COLOURED)
+    lines = MarkedLines("service", columns=60, palette=COLOURED)
 
-    got = gutter.feed("text ") + gutter.close()
+    got = lines.feed("text ") + lines.close()
 
     assert got == "  \x1b[36mservice │\x1b[0m text\n"
 
@@ -112,3 +116,17 @@ def test_letters_do_not_depend_on_the_pieces(pieces: list[str]) -> None:
     marked = [line.removeprefix("  emulator │") for line in got.splitlines()]
     assert all(line.startswith("  emulator │") for line in got.splitlines())
     assert "".join("".join(marked).split()) == "".join("".join(pieces).split())
+
+
+def test_a_demo_that_asked_nothing_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Stopped before its first request it names no ledger and nobody who answered."""
+    ended = RunResult(book.read_quickstart(), "Stopped", is_stopped=True)
+
+    Report("the emulator", palette=PLAIN).end(ended, tmp_path)
+
+    assert capsys.readouterr().out == (
+        "\n  Stopped.\n\n"
+        f"  Written\n    {tmp_path / book.NAME}  (no request was sent)\n"
+    )

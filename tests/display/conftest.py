@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from svc_notebook.display.live import Screen
+from svc_notebook.display.live import Output
 
 Act = tuple[str, Mapping[str, str] | str | None, str | None]
 
@@ -21,9 +21,9 @@ class Recorder:
         """Read the time, which only tests move."""
         return self.now_s
 
-    def screen(self) -> Screen:
+    def output(self) -> Output:
         """Make the screen that is recorded."""
-        return Screen(
+        return Output(
             publish=lambda bundle, name: self.acts.append(("publish", bundle, name)),
             update=lambda bundle, name: self.acts.append(("update", bundle, name)),
             clear=lambda: self.acts.append(("clear", None, None)),

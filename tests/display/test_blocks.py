@@ -1,8 +1,11 @@
+"""Finished blocks and the tail of text that grows; fenced code."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.display.blocks import MAX_TAIL_BYTES, Block, Blocks
+from svc_notebook.display.markdown_rules import Fence, fences
 from svc_notebook.display.markup import to_html
 
 _LINES = (
@@ -180,3 +183,33 @@ def test_tails_are_about_a_kilobyte_by_default() -> None:
     _fed(blocks, ["ก" * 50] * 160)
 
     assert len(blocks.tail.source.encode()) <= MAX_TAIL_BYTES <= 1024
+
+
+def test_finds_blocks_wherever_they_stand() -> None:
+    """Blocks in lists and quotations count, in order; inline code does not."""
+    reply = (
+        "Use `x`:\n\n```Python title\nprint('ก')\n```\n\n"
+        "- then\n\n  ~~~sh\n  ls\n  ~~~\n"
+        "\n> ```\n> a\n> ```\n"
+    )
+
+    found = fences(reply)
+
+    assert found == (
+        Fence(language="python", code="print('ก')\n", is_closed=True),
+        Fence(language="sh", code="ls\n", is_closed=True),
+        Fence(language="", code="a\n", is_closed=True),
+    )
+
+
+def test_a_block_without_end_says_so() -> None:
+    """A reply that was cut inside a block ends in an unclosed one."""
+    assert fences("```py\nx = 1") == (
+        Fence(language="py", code="x = 1\n", is_closed=False),
+    )
+    assert fences("```py") == (Fence(language="py", code="", is_closed=False),)
+
+
+def test_text_alone_has_none() -> None:
+    """Without a fence there is no block."""
+    assert fences("Nothing `here`.\r\n\r\n    indented\r\n") == ()

@@ -7,10 +7,9 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
 from svc_notebook.display.blocks import MAX_TAIL_BYTES
-from svc_notebook.display.live import Screen
+from svc_notebook.display.live import Mode, Output, ReplyDisplay
 from svc_notebook.display.markdown_rules import MAX_MATH_CHARS, PARSER
 from svc_notebook.display.markup import MAX_MARKDOWN_CHARS, to_html
-from svc_notebook.display.stream import Growing, Mode
 
 _DEF = "def f(): pass\n"
 
@@ -115,16 +114,16 @@ def test_each_character_of_a_growing_text_is_read_a_few_times(
 
     monkeypatch.setattr(PARSER, "parse", counted)
     now_s = 0.0
-    screen = Screen(
+    screen = Output(
         publish=lambda _bundle, _name: None, update=lambda _bundle, _name: None
     )
-    growing = Growing.open(
-        Mode.LIVE, own_output=own_output, screen=screen, clock=lambda: now_s
+    display = ReplyDisplay.open(
+        Mode.LIVE, own_output=own_output, output=screen, clock=lambda: now_s
     )
     n_pieces = 200
     for _ in range(n_pieces):
         now_s += 1.0
-        growing.add("[" * 100)
+        display.add("[" * 100)
 
     assert n_parsed <= n_pieces * (100 + MAX_TAIL_BYTES + 100)
 

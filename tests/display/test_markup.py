@@ -1,3 +1,5 @@
+"""Markdown of unknown origin becomes safe HTML, and text safe for a terminal."""
+
 import re
 from html.parser import HTMLParser
 
@@ -5,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.display.markup import to_html, to_text, visible
-from svc_notebook.display.reply import bundle, error_box
+from svc_notebook.display.markup import to_html, to_terminal, to_text, visible
+from svc_notebook.display.reply import Final
 
 _AWAY = {"href", "rel", "target"}
 _ALLOWED: dict[str, set[str]] = {
@@ -154,13 +156,9 @@ _BITS = st.sampled_from(
 @given(st.lists(_BITS | st.text(max_size=8), max_size=25).map("".join))
 def test_any_text_gives_only_allowed_html(markdown: str) -> None:
     """Whatever the text, tags are allowed, balanced, and carry allowed values."""
-    shown = bundle([markdown, markdown], footer=markdown, marks=[markdown])
+    final = Final(texts=(markdown, markdown), footer=markdown, marks=(markdown,))
 
-    html = (
-        to_html(markdown)
-        + shown["text/html"]
-        + error_box(markdown, [markdown])["text/html"]
-    )
+    html = to_html(markdown) + final.bundle()["text/html"]
 
     assert _inspected(html).faults == []
 
@@ -290,3 +288,47 @@ def test_text_nested_too_deep_is_shown_as_written(text: str) -> None:
     html = to_html(text)
 
     assert (_inspected(html).text.strip(), _inspected(html).faults) == (text, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\x1b[2Jx", r"\x1b[2Jx"),
+        ("\x1b]52;c;aGk=\x07", r"\x1b]52;c;aGk=\a"),
+        ("\x9b31m", r"\x9b31m"),
+        ("a\bb\rc\x7f\x00", r"a\bb\rc\x7f\x00"),
+        ("\u202eabc\u2069", r"\u202eabc\u2069"),
+        ("\ud800", r"\ud800"),
+    ],
+    ids=["csi", "osc", "c1", "controls", "bidi", "surrogate"],
+)
+def test_terminal_controls_become_escapes(text: str, expected: str) -> None:
+    """What a terminal would obey is shown as an escape."""
+    got = to_terminal(text)
+
+    assert got == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "สวัสดีครับ ก็ได้",
+        "👩‍👩‍👧 🇹🇭",
+        "a < b & c\n\tด",
+        "שלום\u200f!",
+        "x\u200by",
+        "e\u0301",
+    ],
+)
+def test_ordinary_text_is_unchanged(text: str) -> None:
+    """Thai, joined emoji, marks and right-to-left letters stay as they are."""
+    got = (to_terminal(text), visible(text))
+
+    assert got == (text, text)
+
+
+def test_html_shows_controls_as_pictures() -> None:
+    """In HTML a control is a picture, a bidi override a name, a surrogate U+FFFD."""
+    got = visible("\x1b\x7f\u202e\x85\ud83d")
+
+    assert got == "\u241b\u2421⟨U+202E⟩⟨U+0085⟩\ufffd"

@@ -22,7 +22,7 @@ def _session(monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401 - a genera
 
 def test_a_ledger_given_in_python_is_used_from_now_on(tmp_path: Path) -> None:
     """It comes before the environment's, and the settings say who chose it."""
-    svc.use("emulator", ledger=tmp_path / "project.sqlite")
+    svc.use(endpoint="emulator", ledger=tmp_path / "project.sqlite")
     svc.complete("Say hello.", max_tokens=3)
 
     settings = current().settings
@@ -48,7 +48,7 @@ def test_a_price_table_given_in_python_is_used(tmp_path: Path) -> None:
 def test_a_ledger_that_cannot_be_made_leaves_the_one_before(tmp_path: Path) -> None:
     """The error names the file; nothing else of the call is done either."""
     with pytest.raises(svc.LedgerError, match="folder"):
-        svc.use("another-model", ledger=tmp_path)
+        svc.use(model="another-model", ledger=tmp_path)
 
     settings = current().settings
     assert (settings.ledger, settings.model) == (":memory:", "svc-v2-8b-instruct")
@@ -61,7 +61,9 @@ def test_a_ledger_that_cannot_be_made_leaves_the_one_before(tmp_path: Path) -> N
         ({"ledger": FIVE}, "ledger is int; give the path"),
         ({"ledger": " "}, "ledger is empty; give the path"),
         ({"prices": ""}, "prices is empty; give the path"),
-        ({"what": FIVE}, "must be a model id"),
+        ({"model": FIVE}, "must be a model id"),
+        ({"endpoint": "emulater"}, "use 'emulator' or 'service'"),
+        ({"endpoint": "svc-v2-8b-instruct"}, "A model is chosen with model="),
     ],
 )
 def test_what_cannot_be_used_is_refused(given: dict[str, Any], said: str) -> None:

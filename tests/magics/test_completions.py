@@ -10,7 +10,6 @@ from svc_notebook.service.catalogue import MODELS
 KNOWN = Known(
     variables=(("article", "str"), ("articles", "DataFrame"), ("x", "int")),
     conversations=("plan",),
-    models=("svc-new",),
 )
 
 
@@ -27,7 +26,6 @@ def texts(found: Suggestions | None) -> list[str]:
         ("%%svc --model svc-v2-7", "svc-v2-7", ["svc-v2-70b-instruct"]),
         ("%%svc -m svc-v2-7", "svc-v2-7", ["svc-v2-70b-instruct"]),
         ("%%svc --model=svc-v2-7", "svc-v2-7", ["svc-v2-70b-instruct"]),
-        ("%%svc -m svc-n", "svc-n", ["svc-new"]),
         (
             "%%svc -m svc-new,svc-v2-7",
             "svc-new,svc-v2-7",
@@ -72,10 +70,7 @@ def test_offers_everything_behind_a_blank() -> None:
         *(command.name for command in COMMANDS),
         "ask",
     ]
-    assert texts(suggest(["%%svc -m "], KNOWN)) == [
-        *(model.id for model in MODELS),
-        "svc-new",
-    ]
+    assert texts(suggest(["%%svc -m "], KNOWN)) == [model.id for model in MODELS]
 
 
 def test_models_have_a_note() -> None:

@@ -5,10 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.magics.help import help_text
-from svc_notebook.magics.options import OPTIONS, SvcOptions, decode_escapes
-from svc_notebook.magics.parse import parse_options
+from svc_notebook.magics.options import OPTIONS, SvcOptions, help_text, parse_options
 from svc_notebook.service.params import PARAMS
+from svc_notebook.template import decode_escapes
 
 
 def test_reads_every_kind_of_option() -> None:
@@ -69,11 +68,11 @@ def test_every_parameter_of_the_document_is_an_option() -> None:
         ("--max-tokens many", "fit"),
         ("-o 2x", "-o answer"),
         ("--xyzzy", "%svc help"),
-        ("-t 1 --temperature 2", "--temperature stands there twice"),
+        ("-t 1 --temperature 2", "--temperature is given twice"),
         ("–t 0.2", "Type -t."),  # noqa: RUF001 - as word processors write it
         ("—temperature=0.2 hi", "Type --temperature=0.2."),
         ("hi --dry-run", "`%svc ask hi --dry-run`"),
-        ("hi there --model=x", "--model=x stands behind the text"),
+        ("hi there --model=x", "--model=x comes after the text"),
         ("-o class", "'class' is a word of Python"),
     ],
 )

@@ -137,7 +137,7 @@ def test_a_tool_of_every_cell_that_is_gone_is_named(tools: Shell) -> None:
     cell = tools.run("%%svc\nHello")
     removed = tools.run("%svc tools remove weather")
 
-    assert "`%svc tools remove NAME` ends that" in cell.shown
+    assert "`%svc tools remove NAME` changes that" in cell.shown
     assert removed.error is None
 
 

@@ -1,4 +1,4 @@
-"""`%%svc` in a real kernel: live, settled, interrupted."""
+"""`%%svc` in a real kernel: live, settled, interrupted; and the login."""
 
 import time
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from svc_notebook.emulator.server import Emulator
-from tests.notebook.conftest import Kernel, Ran
+from tests.notebook.conftest import TIMEOUT_S, Kernel, Ran
 
 PIECES = [f"word{n} " for n in range(40)]
 STUCK: dict[str, Any] = {
@@ -126,3 +126,26 @@ def test_a_loop_over_the_magic_clears_nothing(kernel: Kernel) -> None:
     assert ran.all("clear_output") == []
     assert "".join(each["text"] for each in ran.all("stream")) == "before 1\nbefore 2\n"
     assert len(ran.all("display_data")) == 2
+
+
+VALUE = "sk-secret-of-the-kernel"
+
+
+def test_a_key_is_asked_for_as_a_password(kernel: Kernel) -> None:
+    """The prompt is one that does not echo; no output holds what was typed."""
+    cell = kernel.begin("%svc login")
+    request = kernel.client.get_stdin_msg(timeout=TIMEOUT_S)
+    kernel.client.input(VALUE)
+    ran = kernel.read(cell, Ran())
+
+    assert request["content"]["password"] is True
+    assert VALUE not in str(ran.messages)
+    assert "a prompt" in kernel.run("%svc use", is_watched=False).shown
+
+
+def test_nobody_is_asked_where_nobody_watches(kernel: Kernel) -> None:
+    """Run by nbclient, a login fails in a few lines that name the ways on."""
+    ran = kernel.run("%svc login", is_watched=False)
+
+    assert ran.status == "error"
+    assert "SVC_API_KEY" in str(ran.messages)

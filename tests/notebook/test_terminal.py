@@ -161,7 +161,7 @@ def test_ctrl_c_is_calm(begin: Callable[..., Terminal], emulator: Emulator) -> N
     assert emulator.wait_idle()
     assert emulator.requests[-1].is_cut_by_client
     assert "[interrupted]" in shown
-    assert "(interrupted - what had come is kept: svc.last())" in shown
+    assert "(interrupted - what arrived is kept: svc.last())" in shown
     assert "Traceback" not in shown
     kept = terminal.run("import svc_notebook; svc_notebook.last().text", prompt=3)
     assert "'Partial answer'" in kept

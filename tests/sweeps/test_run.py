@@ -314,5 +314,5 @@ def test_a_second_interrupt_cancels_at_once(session: Session) -> None:
         run.run()
     stopper.join()
 
-    assert "the replies so far are kept" in str(caught.value)
+    assert "what arrived is kept" in str(caught.value)
     assert run.replies_df()["status"].tolist() == ["ok", "cancelled"]

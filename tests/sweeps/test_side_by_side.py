@@ -1,14 +1,15 @@
 """A small run shown while it comes."""
 
-from collections.abc import Callable, Iterator
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 
-from svc_notebook.display.live import Screen
-from svc_notebook.display.stream import Mode
+from svc_notebook.display.live import Mode, Output
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.errors import SvcError
+from svc_notebook.errors import Interrupted, SvcError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run import Run
@@ -38,8 +39,8 @@ class _Seen:
         self.written: list[str] = []
 
     @property
-    def screen(self) -> Screen:
-        return Screen(
+    def output(self) -> Output:
+        return Output(
             publish=lambda bundle, name: self.published.append((dict(bundle), name)),
             update=lambda bundle, _: self.updated.append(dict(bundle)),
             write=self.written.append,
@@ -54,7 +55,7 @@ def test_grows_in_one_output_and_ends_rendered(session: Session) -> None:
     """Live, one output is updated; growing text is escaped, the end is Markdown."""
     seen = _Seen()
 
-    run = run_side_by_side(_plan(session), mode=Mode.LIVE, screen=seen.screen)
+    run = run_side_by_side(_plan(session), mode=Mode.LIVE, output=seen.output)
 
     assert len(seen.published) == 1
     growing = [each["text/html"] for each in seen.updated[:-1]]
@@ -71,7 +72,7 @@ def test_settled_draws_once(session: Session) -> None:
     """Where nobody watches there is one output, at the end."""
     seen = _Seen()
 
-    run_side_by_side(_plan(session), mode=Mode.SETTLED, screen=seen.screen)
+    run_side_by_side(_plan(session), mode=Mode.SETTLED, output=seen.output)
 
     assert [name for _, name in seen.published] == [None]
     assert seen.updated == []
@@ -81,7 +82,7 @@ def test_a_terminal_gets_text(session: Session) -> None:
     """In a terminal the replies are printed one below the other."""
     seen = _Seen()
 
-    run_side_by_side(_plan(session), mode=Mode.PLAIN, screen=seen.screen)
+    run_side_by_side(_plan(session), mode=Mode.PLAIN, output=seen.output)
 
     [text] = seen.written
     assert text.count("**one** <b>two</b> three") == 2
@@ -93,7 +94,7 @@ def test_cards_say_what_differs(session: Session) -> None:
     seen = _Seen()
     run = _plan(session, varied={"temperature": [0, None]}, repeats=2)
 
-    run_side_by_side(run, mode=Mode.PLAIN, screen=seen.screen)
+    run_side_by_side(run, mode=Mode.PLAIN, output=seen.output)
 
     heads = [line for line in seen.written[0].splitlines() if line.startswith("---")]
     assert heads[:3] == [
@@ -108,7 +109,7 @@ def test_too_many_are_not_streamed(session: Session) -> None:
     seen = _Seen()
     run = _plan(session, repeats=MAX_CARDS)
 
-    run_side_by_side(run, mode=Mode.SETTLED, screen=seen.screen)
+    run_side_by_side(run, mode=Mode.SETTLED, output=seen.output)
 
     assert f"{MAX_CARDS} more are in the frame" in seen.published[0][0]["text/plain"]
     assert run.replies_df()["is_streamed"].tolist() == [False] * 2 * MAX_CARDS
@@ -127,7 +128,7 @@ def test_fails_where_nothing_was_answered(
     with _refusing() as emulator:
         run = _plan(open_session(emulator))
         with pytest.raises(SvcError) as caught:
-            run_side_by_side(run, mode=Mode.SETTLED, screen=seen.screen)
+            run_side_by_side(run, mode=Mode.SETTLED, output=seen.output)
 
     assert str(caught.value) == (
         "None of the 2 requests was answered; the reasons are above."
@@ -142,6 +143,26 @@ def test_goes_on_where_something_was_answered(
     with _refusing(when={"contains": "b"}) as emulator:
         run = plan(open_session(emulator), ["a", "b"], raw=True, origin="magic")
 
-        run_side_by_side(run, mode=Mode.SETTLED, screen=_Seen().screen)
+        run_side_by_side(run, mode=Mode.SETTLED, output=_Seen().output)
 
     assert run.replies_df()["status"].tolist() == ["ok", "error"]
+
+
+def test_an_interrupt_shows_and_keeps_what_arrived(session: Session) -> None:
+    """The cards end as the ledger has them, and the error is one line."""
+    seen = _Seen()
+    is_stopped = threading.Event()
+
+    def update(bundle: Mapping[str, str], _: str) -> None:
+        seen.updated.append(dict(bundle))
+        if "one" in bundle["text/plain"] and not is_stopped.is_set():
+            is_stopped.set()
+            signal.raise_signal(signal.SIGINT)
+
+    output = Output(publish=lambda *_: None, update=update)
+    run = _plan(session)
+    with pytest.raises(Interrupted, match="what arrived is kept"):
+        run_side_by_side(run, mode=Mode.LIVE, output=output)
+
+    assert "one" in seen.updated[-1]["text/plain"]
+    assert not run.is_running

@@ -5,12 +5,17 @@ from typing import Any, Literal
 import pytest
 
 from svc_notebook.completion import Completion
-from svc_notebook.errors import OverBudgetError, ParameterError, SvcError, ToolLoopError
+from svc_notebook.errors import (
+    Interrupted,
+    OverBudgetError,
+    ParameterError,
+    SvcError,
+    ToolLoopError,
+)
 from svc_notebook.service.message import user
 from svc_notebook.service.request import build_request
 from svc_notebook.tokens import estimate_tokens
 from svc_notebook.tools.permissions import Rounds
-from svc_notebook.tools.rounds import RoundsInterrupted
 from svc_notebook.tools.tool import tool
 from tests.tools.conftest import MODEL, MakeCaller
 
@@ -155,8 +160,9 @@ def test_an_interrupt_passes_and_leaves_a_history_to_send(
         caller.run([ping, stop])
 
     stopped = caught.value
-    assert isinstance(stopped, RoundsInterrupted)
-    got = caller.client.complete(stopped.messages, model=MODEL)
+    assert isinstance(stopped, Interrupted)
+    messages: Any = stopped.messages
+    got = caller.client.complete(messages, model=MODEL)
     assert got.text == "Done."
     assert [run.result for _, run in caller.kept] == [
         "pong",

@@ -126,7 +126,7 @@ def run_tools() -> pd.DataFrame:
 
 def emulate() -> str:
     """Use the emulator, and keep what is asked in a file of its own."""
-    svc.use("emulator", ledger=Path("project.sqlite"))
+    svc.use(endpoint="emulator", ledger=Path("project.sqlite"))
     with svc.Emulator(script=[{"text": "Certainly."}]) as emulator:
         client = svc.Client(base_url=emulator.base_url, api_key=emulator.api_key)
         return client.complete("Hello?").text

@@ -1,9 +1,7 @@
-"""`svc-notebook demo`: what it says before, between and after the cells.
+"""`svc-notebook demo` in the terminal: before, between and after the cells.
 
-What it is not: it runs no cell (see `play`) and parses no command line. Rules:
-without the flag it never asks the service and its kernel never sees the key;
-whatever comes from the emulator stands behind the word; it ends with what to do
-next.
+Without --service it never asks the service and its kernel never gets the key; every
+line from the emulator is marked with the word.
 """
 
 import os
@@ -25,19 +23,19 @@ from svc_notebook.errors import SettingsError
 from svc_notebook.settings import Settings
 
 from . import notebook as book
-from .play import Ended, Stage, play
+from .runner import Listener, RunResult, run_notebook
 
 _HELD_BACK = 16
 """A word of so many letters may still grow; a longer one, or one of a script that
 puts no blanks between words, is shown without waiting for its end."""
 _MIN_COLUMNS = 20
 _NEVER_FIRST = "ะาำๅๆฯ"  # Thai vowels and signs that belong to the letter before,
-_NEVER_LAST = "เแโใไ"  # and those that belong to the letter behind
+_NEVER_LAST = "เแโใไ"  # and those that belong to the next letter
 
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """The few looks that the demo uses; all empty where colour is not wanted."""
+    """The few styles that the demo uses; all empty where colour is not wanted."""
 
     dim: str = ""
     bold: str = ""
@@ -46,7 +44,7 @@ class Palette:
     off: str = ""
 
     def dimmed(self, text: str) -> str:
-        """Return the text as something beside the point."""
+        """Return the text as less important."""
         return f"{self.dim}{text}{self.off}"
 
     def strong(self, text: str) -> str:
@@ -64,14 +62,14 @@ COLOURED = Palette(
 )
 
 
-class Gutter:
-    """Text that grows, behind a mark on every line, broken between words.
+class MarkedLines:
+    """Streamed text with a mark before every line, broken between words.
 
     Args:
-        mark: What stands in front of each line, such as `emulator`.
+        mark: The word before each line, such as `emulator`.
         columns: The width of the terminal, the mark included.
-        bar: What divides mark and text.
-        palette: The mark's look.
+        bar: The sign between mark and text.
+        palette: The mark's style.
     """
 
     def __init__(
@@ -90,7 +88,7 @@ class Gutter:
         self._word = ""
 
     def feed(self, text: str) -> str:
-        """Return what can be shown now that this text has come."""
+        """Add text; return what can be shown now."""
         shown = "".join(self._pieces(text))
         may_grow = self._word.isascii() and len(self._word) < _HELD_BACK
         return shown if may_grow else shown + self._flush()
@@ -130,10 +128,10 @@ class Gutter:
             self._indent = self._blanks
         elif self._column and self._column + wide > self.room >= width(word):
             shown = self._break()
-            # What goes on stands as far in as its line; not where room is short.
+            # The rest of a line is indented like its beginning, if there is room.
             is_roomy = self._indent + width(word) <= self.room
             self._blanks = self._indent if is_roomy else 0
-        # Blanks wait for the word behind them: none is left at the end of a line.
+        # Blanks wait for the next word, so that no line ends with one.
         word = " " * self._blanks + word
         self._blanks = 0
         return shown + "".join(map(self._unbroken, _clusters(word)))
@@ -151,7 +149,7 @@ class Gutter:
 
 
 def _clusters(word: str) -> list[str]:
-    """Divide a word into letters, each with what no line may part from it."""
+    """Split a word into letters, each with the signs that belong to it."""
     found: list[str] = []
     for letter in word:
         is_tied = letter in _NEVER_FIRST or _letter_width(letter) == 0
@@ -163,7 +161,7 @@ def _clusters(word: str) -> list[str]:
 
 
 def width(text: str) -> int:
-    """Return how many columns a terminal gives to a text (marks on letters: none)."""
+    """Return the columns of a text in a terminal; marks on letters have none."""
     return sum(_letter_width(letter) for letter in text)
 
 
@@ -192,7 +190,7 @@ class Demo:
     is_coloured: bool = True
 
 
-def show(demo: Demo) -> int:
+def run_demo(demo: Demo) -> int:
     """Run the quickstart and show it; return the exit status.
 
     Raises:
@@ -200,21 +198,21 @@ def show(demo: Demo) -> int:
         MissingKeyError: `is_service` without a key that can be sent.
     """
     who = _service() if demo.is_service else "the emulator"
-    notebook = book.find()
+    notebook = book.read_quickstart()
     if demo.is_service:
         notebook = book.for_service(notebook)
-    folder = book.place(demo.out, here=Path.cwd())
-    page = Page(who, palette=COLOURED if demo.is_coloured else PLAIN)
-    page.begin()
-    ended = play(
+    folder = book.make_folder(demo.out, here=Path.cwd())
+    report = Report(who, palette=COLOURED if demo.is_coloured else PLAIN)
+    report.begin()
+    ended = run_notebook(
         notebook,
-        page.stage,
+        report.listener,
         env=kernel_env(os.environ, folder=folder, is_service=demo.is_service),
         cwd=str(folder),
-        columns=page.room,
+        columns=report.room,
     )
     _write(ended.notebook, folder / book.NAME, who)
-    page.end(ended, folder)
+    report.end(ended, folder)
     if ended.is_stopped:
         return STOPPED
     return 1 if ended.reason else 0
@@ -223,7 +221,7 @@ def show(demo: Demo) -> int:
 def kernel_env(
     environ: Mapping[str, str], *, folder: Path, is_service: bool
 ) -> dict[str, str]:
-    """Return the kernel's environment: a ledger of its own, and no more of ours.
+    """Return the kernel's environment: its own ledger, and none of our settings.
 
     Args:
         environ: This program's environment.
@@ -236,7 +234,7 @@ def kernel_env(
         for name, value in environ.items()
         if name in kept or not name.startswith("SVC_")
     }
-    # A breakpoint's warning about frozen modules is no part of a demo.
+    # A breakpoint's warning about frozen modules does not belong in a demo.
     env["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
     env["SVC_LEDGER"] = str(folder.resolve() / "ledger.sqlite")
     env["SVC_DISPLAY"] = "plain"
@@ -256,7 +254,7 @@ def _service() -> str:
 
 
 def _write(notebook: NotebookNode, path: Path, who: str) -> None:
-    noted = book.marked(notebook, who=who, now=datetime.now(UTC).astimezone())
+    noted = book.with_note(notebook, who=who, now=datetime.now(UTC).astimezone())
     try:
         path.write_text(nbformat.writes(noted), encoding="utf-8")
     except OSError as error:
@@ -266,12 +264,12 @@ def _write(notebook: NotebookNode, path: Path, who: str) -> None:
         ) from None
 
 
-class Page:
-    """The demo in the terminal.
+class Report:
+    """What the demo says.
 
     Args:
         who: Who answers: "the emulator", or the service's address.
-        palette: Its looks.
+        palette: Its styles.
     """
 
     def __init__(self, who: str, *, palette: Palette) -> None:
@@ -279,31 +277,30 @@ class Page:
         self._who = who
         self._is_emulated = who == "the emulator"
         columns = min(shutil.get_terminal_size().columns, _NEVER_WIDER)
-        self._gutter = Gutter(
+        self._lines = MarkedLines(
             "emulator" if self._is_emulated else "service",
             columns=columns,
             bar="│" if _can_show("│") else "|",
             palette=palette,
         )
-        self.room = self._gutter.room
+        self.room = self._lines.room
         self._titles: list[str] = []
-        self.stage = Stage(cell=self._cell, text=self._text, done=self._done)
+        self.listener = Listener(cell=self._cell, text=self._text, done=self._done)
 
     def begin(self) -> None:
         """Say what will happen, and what it costs."""
         if self._is_emulated:
-            told = [
-                "The quickstart notebook, run in a kernel of its own against an",
-                "emulator of the service on this machine. Every reply behind the",
-                "word `emulator` is made up; nothing is asked of the service and",
-                "nothing is spent.",
+            lines = [
+                "The quickstart notebook, run in its own kernel against an emulator",
+                "of the service on this machine. Every reply marked `emulator` is",
+                "made up; nothing is sent to the service and nothing is spent.",
             ]
         else:
-            told = [
-                "The quickstart notebook, run in a kernel of its own against",
+            lines = [
+                "The quickstart notebook, run in its own kernel against",
                 f"{self._who} with your key: this spends tokens.",
             ]
-        _say("", *(f"  {line}" for line in told))
+        _say("", *(f"  {line}" for line in lines))
 
     def _cell(self, cell: NotebookNode) -> None:
         lines = cell.source.splitlines()
@@ -318,12 +315,12 @@ class Page:
             )
 
     def _text(self, text: str) -> None:
-        _write_now(self._gutter.feed(text))
+        _write_now(self._lines.feed(text))
 
     def _done(self) -> None:
-        _write_now(self._gutter.close())
+        _write_now(self._lines.close())
 
-    def end(self, ended: Ended, folder: Path) -> None:
+    def end(self, ended: RunResult, folder: Path) -> None:
         """Say what was written, and what to do next."""
         self._done()
         if ended.reason:
@@ -337,7 +334,7 @@ class Page:
                 f"    {_shown(ledger)}  (each exchange of this run)",
             )
         else:
-            _say(f"    {path}  (nothing was asked)")
+            _say(f"    {path}  (no request was sent)")
         if not ended.reason:
             self._next(path)
 

@@ -1,9 +1,7 @@
-"""Run a notebook in a kernel of its own and show its outputs as they come.
+"""Run a notebook in its own kernel and show its outputs while they come.
 
-What it is not: it neither chooses nor writes the notebook. Rules: the kernel is
-this Python's, whatever kernels are installed; it is gone when `play` returns,
-also after Ctrl-C; text is shown when it comes, and the notebook keeps what
-Jupyter would have kept.
+The kernel uses this Python, whatever kernels are installed, and has ended when
+`run_notebook` returns, also after Ctrl-C. The notebook keeps what Jupyter would keep.
 """
 
 import asyncio
@@ -26,18 +24,18 @@ from svc_notebook.display.markup import to_terminal
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _LAST = "__import__('svc_notebook').last()"
-_BLUSTER = "[IPKernelApp] WARNING"
+_WARNING = "[IPKernelApp] WARNING"
 _PRINTED_MAGIC = "%%svc"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """Who is told what the notebook does, and when.
+class Listener:
+    """Hears what the notebook does, when it does it.
 
     Attributes:
-        cell: A cell begins.
-        text: A piece of output came; it holds no control characters.
-        done: The cell has ended.
+        cell: Called when a cell begins.
+        text: Called with a piece of output, without control characters.
+        done: Called when the cell has ended.
     """
 
     cell: Callable[[NotebookNode], None]
@@ -46,7 +44,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class RunResult:
     """How the run ended.
 
     Attributes:
@@ -60,61 +58,63 @@ class Ended:
     is_stopped: bool = False
 
 
-def play(
+def run_notebook(
     notebook: NotebookNode,
-    stage: Stage,
+    listener: Listener,
     *,
     env: Mapping[str, str],
     cwd: str,
     columns: int,
-) -> Ended:
-    """Run every cell, and tell the stage.
+) -> RunResult:
+    """Run every cell and report to the listener.
 
     Args:
-        notebook: Run as it stands; its outputs are replaced.
-        stage: Told what happens.
+        notebook: Run without a change; its outputs are replaced.
+        listener: Hears what happens.
         env: The kernel's whole environment.
         cwd: The kernel's folder.
         columns: How wide frames may be printed.
     """
-    return asyncio.run(_play(notebook, stage, env, cwd, columns))
+    return asyncio.run(_run(notebook, listener, env, cwd, columns))
 
 
-async def _play(
+async def _run(
     notebook: NotebookNode,
-    stage: Stage,
+    listener: Listener,
     env: Mapping[str, str],
     cwd: str,
     columns: int,
-) -> Ended:
-    client = _Client(notebook, stage, columns)
+) -> RunResult:
+    client = _Client(notebook, listener, columns)
     with TemporaryFile("w+", errors="replace") as noise:
         try:
             await client.async_execute(
                 env=dict(env), cwd=cwd, stdout=noise, stderr=noise, cleanup_kc=True
             )
         except CellExecutionError:
-            return Ended(notebook, "The cell above failed")
+            return RunResult(notebook, "The cell above failed")
         except (DeadKernelError, asyncio.CancelledError, RuntimeError) as error:
             if client.is_stopped:
-                return Ended(notebook, "Stopped", is_stopped=True)
-            return Ended(notebook, _why(error, noise))
+                return RunResult(notebook, "Stopped", is_stopped=True)
+            return RunResult(notebook, _why(error, noise))
         finally:
             await client.end_kernel()
-    return Ended(notebook)
+    return RunResult(notebook)
 
 
 def _why(error: BaseException, noise: IO[str]) -> str:
     noise.seek(0)
-    said = [line.strip() for line in noise if line.strip() and _BLUSTER not in line]
+    said = [line.strip() for line in noise if line.strip() and _WARNING not in line]
     last = f": {to_terminal(said[-1])}" if said else ""
     return f"The kernel did not run ({type(error).__name__}{last})"
 
 
 class _Client(NotebookClient):
-    """A notebook client that shows what it is told, when it is told."""
+    """A notebook client that shows each message when it arrives."""
 
-    def __init__(self, notebook: NotebookNode, stage: Stage, columns: int) -> None:
+    def __init__(
+        self, notebook: NotebookNode, listener: Listener, columns: int
+    ) -> None:
         # A kernel that the user installed under the same name may be another Python.
         native = KernelSpecManager(kernel_dirs=[])
         widen = f"import pandas; pandas.set_option('display.width', {columns})"
@@ -126,12 +126,12 @@ class _Client(NotebookClient):
             coalesce_streams=True,
             extra_arguments=[f"--IPKernelApp.exec_lines={widen}"],
         )
-        self.stage = stage
+        self.listener = listener
         self.is_stopped = False
 
     async def async_start_new_kernel(self, **kwargs: Any) -> None:  # noqa: ANN401 - nbclient's
         """Start the kernel, and before that take Ctrl-C over from nbclient."""
-        # Its own handler ends the kernel beside what still waits for the kernel.
+        # Its own handler ends the kernel while a task still waits for the kernel.
         task = asyncio.current_task()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -158,12 +158,12 @@ class _Client(NotebookClient):
         execution_count: int | None = None,
         store_history: bool = True,  # noqa: FBT001, FBT002 - nbclient's signature
     ) -> NotebookNode:
-        """Run one cell between the stage's two calls."""
-        self.stage.cell(cell)
+        """Run one cell between two calls of the listener."""
+        self.listener.cell(cell)
         done = await super().async_execute_cell(
             cell, cell_index, execution_count, store_history
         )
-        self.stage.done()
+        self.listener.done()
         if cell.cell_type == "code" and cell.source.startswith(_PRINTED_MAGIC):
             await self._draw(done)
         return done
@@ -187,7 +187,7 @@ class _Client(NotebookClient):
     ) -> NotebookNode | None:
         """Show a message, then keep it as nbclient does."""
         for text in _texts(msg["msg_type"], msg["content"]):
-            self.stage.text(to_terminal(text))
+            self.listener.text(to_terminal(text))
         return super().process_message(msg, cell, cell_index)
 
 

@@ -1,4 +1,4 @@
-"""`{{name}}` is the only thing in a prompt that means anything."""
+"""Variables in a prompt."""
 
 import re
 

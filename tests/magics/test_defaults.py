@@ -1,4 +1,4 @@
-"""The ledger and the price table as traits of the magic."""
+"""Defaults that `%config SvcMagics` sets: files, and who chose them."""
 
 import os
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""`--format`: how a reply is drawn, and what of it goes into the next cell."""
+"""The final form of a reply in a cell: text, JSON, code and HTML."""
 
 import json
 from typing import Any
@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import svc_notebook as svc
+from svc_notebook.display.live import Mode
 from svc_notebook.display.reply import Final
-from svc_notebook.display.stream import Mode
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.magics.reply_cell import lay_out
 from tests.magics.conftest import Shell
@@ -53,8 +53,8 @@ def test_json_in_a_fence_is_found() -> None:
     [
         ('{"a": ', "not JSON: Expecting value, line 1 column 7"),
         ("", "not JSON: Expecting value, line 1 column 1"),
-        ("NaN", "not JSON that can be read: NaN is no JSON"),
-        ("[" * 100_000, "not JSON that can be read"),
+        ("NaN", "cannot be read as JSON: NaN is not allowed"),
+        ("[" * 100_000, "cannot be read as JSON"),
         ("```json\n1\n```\n```json\n2\n```", "not JSON: Expecting value, line 1"),
     ],
 )
@@ -143,7 +143,7 @@ def test_code_makes_no_cell_where_nobody_watches(
     shown = replied(shell, emulator, monkeypatch, "-f code", "```py\nx\n```")
 
     assert taken == []
-    assert "nobody watches, so no cell was made" in shown
+    assert "the code was not put into a new cell" in shown
 
 
 def test_a_terminal_prints_json_once(

@@ -10,16 +10,16 @@ import psutil
 import pytest
 from nbformat import NotebookNode, from_dict
 
-from svc_notebook.demo.play import Ended, Stage, play
+from svc_notebook.demo.runner import Listener, RunResult, run_notebook
 
 
 class Seen:
-    """A stage that remembers what it was told."""
+    """A listener that remembers what it heard."""
 
     def __init__(self) -> None:
         self.cells: list[str] = []
         self.texts: list[str] = []
-        self.stage = Stage(
+        self.listener = Listener(
             cell=lambda cell: self.cells.append(cell.source),
             text=self.texts.append,
             done=lambda: None,
@@ -48,9 +48,9 @@ def _notebook(*sources: str) -> NotebookNode:
     return notebook
 
 
-def _play(seen: Seen, folder: Path, *sources: str) -> Ended:
-    return play(
-        _notebook(*sources), seen.stage, env=os.environ, cwd=str(folder), columns=60
+def _play(seen: Seen, folder: Path, *sources: str) -> RunResult:
+    return run_notebook(
+        _notebook(*sources), seen.listener, env=os.environ, cwd=str(folder), columns=60
     )
 
 
@@ -108,9 +108,9 @@ def test_ctrl_c_while_the_kernel_starts_is_calm(tmp_path: Path, n_times: int) ->
     )
     seen = Seen()
 
-    ended = play(
+    ended = run_notebook(
         _notebook("print('never')"),
-        seen.stage,
+        seen.listener,
         env={**os.environ, "IPYTHONDIR": str(tmp_path / "ipython")},
         cwd=str(tmp_path),
         columns=60,

@@ -1,17 +1,17 @@
-"""The body of a `%%svc` cell reaches the magic byte for byte."""
+"""The source of a `%%svc` cell reaches the magic as it was typed."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from IPython.core.inputtransformer2 import TransformerManager
 
-from svc_notebook.magics.loading import KeepBody
+from svc_notebook.magics.cell import CellTransform
 
 
 def body_of(cell: str) -> str:
     """Return the body that IPython would pass to the magic for this cell."""
     transformers = TransformerManager()  # type: ignore[no-untyped-call]  # IPython's
-    transformers.cleanup_transforms.insert(0, KeepBody())
+    transformers.cleanup_transforms.insert(0, CellTransform())
     received: list[str] = []
 
     class Shell:
@@ -54,4 +54,4 @@ def test_other_cells_are_left_alone(cell: str) -> None:
     """Help, other magics and cells that only mention it are not touched."""
     lines = cell.splitlines(keepends=True)
 
-    assert KeepBody()(lines) == lines
+    assert CellTransform()(lines) == lines

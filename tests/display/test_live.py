@@ -1,0 +1,471 @@
+"""A reply while it streams: what each mode shows, how often, and when."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from IPython.core.displaypub import CapturingDisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
+
+from svc_notebook.display.live import Mode, Output, ReplyDisplay, Wait, follow
+from svc_notebook.display.reply import Final
+from svc_notebook.errors import Interrupted, SvcError
+from svc_notebook.service.chunk import Delta
+from svc_notebook.tools.call import ToolRun
+from tests.display.conftest import Recorder
+
+_FINAL = Final(texts=("One.\n\nTwo.",), footer="3 tokens", marks=("cut",))
+
+
+def _open(recorder: Recorder, mode: Mode, *, own_output: bool = True) -> ReplyDisplay:
+    return ReplyDisplay.open(
+        mode,
+        own_output=own_output,
+        output=recorder.output(),
+        clock=recorder.clock,
+        display_id="d",
+    )
+
+
+def test_live_shows_the_first_text_at_once(recorder: Recorder) -> None:
+    """The first piece is one display, HTML only, without waiting for a flush."""
+    display = _open(recorder, Mode.LIVE)
+
+    display.add("On")
+
+    assert recorder.acts == [
+        ("publish", {"text/html": "<div><p>On</p>\n</div>"}, "d-1")
+    ]
+
+
+def test_live_gathers_what_comes_within_50_ms(recorder: Recorder) -> None:
+    """Pieces between two updates are shown together, also if no more come."""
+    display = _open(recorder, Mode.LIVE)
+    display.add("O")
+    recorder.now_s = 0.02
+    display.add("n")
+    display.add("e")
+    recorder.now_s = 0.05
+
+    display.flush()
+
+    assert recorder.acts[1:] == [
+        ("update", {"text/html": "<div><p>One</p>\n</div>"}, "d-1")
+    ]
+
+
+def test_live_sends_nothing_when_nothing_is_new(recorder: Recorder) -> None:
+    """A flush without news costs no message."""
+    display = _open(recorder, Mode.LIVE)
+    display.add("One")
+    recorder.now_s = 1.0
+
+    display.flush()
+
+    assert recorder.kinds() == ["publish"]
+
+
+def test_live_shows_finished_blocks_once(recorder: Recorder) -> None:
+    """A finished block takes the tail's place, with its source; a new tail opens."""
+    display = _open(recorder, Mode.LIVE)
+    display.add("One.\n")
+    recorder.now_s = 1.0
+
+    display.add("\nTwo")
+
+    assert recorder.acts[1:] == [
+        (
+            "update",
+            {"text/html": "<div><p>One.</p>\n</div>", "text/plain": "One.\n\n"},
+            "d-1",
+        ),
+        ("publish", {"text/html": "<div><p>Two</p>\n</div>"}, "d-2"),
+    ]
+
+
+def test_live_ends_with_one_output(recorder: Recorder) -> None:
+    """At the end the cell is cleared and holds the final form alone."""
+    display = _open(recorder, Mode.LIVE)
+    display.add("One.\n\nTwo.")
+
+    display.finish(_FINAL)
+
+    assert (recorder.cell(), recorder.kinds()[-2:]) == (
+        [_FINAL.bundle()],
+        ["clear", "publish"],
+    )
+
+
+def test_live_clears_nothing_when_nothing_grew(recorder: Recorder) -> None:
+    """A reply that came whole is one display."""
+    display = _open(recorder, Mode.LIVE)
+
+    display.finish(_FINAL)
+
+    assert recorder.acts == [("publish", _FINAL.bundle(), None)]
+
+
+def test_live_takes_everything_away_if_nothing_stays(recorder: Recorder) -> None:
+    """Settled without a reply, the cell is empty."""
+    display = _open(recorder, Mode.LIVE)
+    display.status("waiting 12 s for the minute limit")
+
+    display.finish(None)
+
+    assert recorder.cell() == []
+
+
+def test_notes_stand_below_the_text_until_more_comes(recorder: Recorder) -> None:
+    """A note replaces the one before, and text replaces the note."""
+    display = _open(recorder, Mode.LIVE)
+    shown = []
+    for show, text in (
+        (display.status, "waiting 2 s"),
+        (display.status, "waiting 1 s"),
+        (display.add, "On"),
+    ):
+        recorder.now_s += 1.0
+        show(text)
+        shown.append(recorder.cell()[0]["text/html"])
+
+    is_shown = [("waiting 2 s" in html, "waiting 1 s" in html) for html in shown]
+    assert is_shown == [(True, False), (False, True), (False, False)]
+
+
+def test_among_other_output_notes_show_too(recorder: Recorder) -> None:
+    """A note stands below the text in the one display."""
+    display = _open(recorder, Mode.LIVE, own_output=False)
+
+    display.status("waiting 2 s")
+
+    assert "waiting 2 s" in recorder.cell()[0]["text/html"]
+
+
+def test_among_other_output_one_display_is_updated(recorder: Recorder) -> None:
+    """Without an output of its own, the reply keeps to one display made at once."""
+    display = _open(recorder, Mode.LIVE, own_output=False)
+    display.add("One.\n\nTw")
+    recorder.now_s = 1.0
+    display.add("o.")
+
+    display.finish(_FINAL)
+
+    assert (recorder.kinds(), recorder.cell()) == (
+        ["publish", "update", "update", "update"],
+        [_FINAL.bundle()],
+    )
+
+
+def test_among_other_output_updates_grow_rare(recorder: Recorder) -> None:
+    """The gap grows with the text, to 250 ms and no further."""
+    display = _open(recorder, Mode.LIVE, own_output=False)
+    display.add("word " * 10_000)
+    display.add("more")
+    recorder.now_s = 0.24
+    display.flush()
+    n_before = len(recorder.acts)
+    recorder.now_s = 0.25
+
+    display.flush()
+
+    assert (n_before, len(recorder.acts)) == (2, 3)
+
+
+def test_settled_shows_one_display(recorder: Recorder) -> None:
+    """Settled, neither text nor notes show before the one final display."""
+    display = _open(recorder, Mode.SETTLED)
+    display.status("waiting 2 s")
+    display.add("One.")
+    display.flush()
+
+    display.finish(_FINAL)
+
+    assert recorder.acts == [("publish", _FINAL.bundle(), None)]
+
+
+def test_plain_prints_text_as_it_comes(recorder: Recorder) -> None:
+    """Printed text is whole, safe, and followed by the closing line alone."""
+    display = _open(recorder, Mode.PLAIN)
+    display.add("One.\n\n")
+    display.add("Two.")
+
+    display.finish(_FINAL)
+
+    assert recorder.printed() == "One.\n\nTwo.\n[cut] 3 tokens\n"
+
+
+def test_plain_prints_the_choices_that_did_not_grow(recorder: Recorder) -> None:
+    """Of several choices, those not printed yet follow at the end."""
+    display = _open(recorder, Mode.PLAIN)
+    display.add("One")
+
+    display.finish(Final(texts=("One", "Two")))
+
+    assert recorder.printed() == "One\n\n[2 of 2]\nTwo\n"
+
+
+def test_plain_prints_nothing_a_terminal_obeys(recorder: Recorder) -> None:
+    """Control characters are printed as escapes, cut anywhere."""
+    display = _open(recorder, Mode.PLAIN)
+    for piece in ("\x1b", "]0;x\x07", "\r"):
+        display.add(piece)
+
+    display.finish(Final(texts=("\x1b]0;x\x07\r",), footer="\x1b[2J"))
+
+    assert recorder.printed() == "\\x1b]0;x\\a\\r\n\\x1b[2J\n"
+
+
+def test_plain_prints_a_countdown_once(recorder: Recorder) -> None:
+    """Notes that differ in figures only are one line."""
+    display = _open(recorder, Mode.PLAIN)
+    display.add("One")
+    for note in ("waiting 2 s", "waiting 1 s", "trying again"):
+        display.status(note)
+
+    display.finish(None)
+
+    assert recorder.printed() == "One\nwaiting 2 s\ntrying again\n"
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_nothing_follows_the_end(recorder: Recorder, mode: Mode) -> None:
+    """After settling, text, notes, flushes and another end change nothing."""
+    display = _open(recorder, mode)
+    display.finish(_FINAL)
+    before = list(recorder.acts)
+    recorder.now_s = 9.0
+
+    display.add("late")
+    display.status("late")
+    display.flush()
+    display.finish(_FINAL)
+
+    assert recorder.acts == before
+
+
+def test_an_unknown_mode_is_refused() -> None:
+    """A mode is one of three words."""
+    with pytest.raises(ValueError, match="loud"):
+        ReplyDisplay.open("loud")
+
+
+def test_import_leaves_the_notebook_alone() -> None:
+    """Importing the module loads neither IPython nor widgets."""
+    code = (
+        "import sys, svc_notebook.display.live;"
+        "print({'IPython', 'ipywidgets', 'httpx'} & set(sys.modules))"
+    )
+
+    got = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+
+    assert got.stdout.strip() == "set()"
+
+
+RUN = ToolRun(call_id="c", name="weather", arguments='{"city": "Rome"}', result="rain")
+LINE = 'weather({"city": "Rome"}) → rain'
+FINAL = Final(texts=("Before.\n\nAfter.",), footer="m", tool_runs=(RUN,))
+
+
+def _with_call(
+    recorder: Recorder, mode: Mode, *, own_output: bool = True
+) -> ReplyDisplay:
+    """Return a reply with text, a call, and text."""
+    display = ReplyDisplay.open(
+        mode,
+        own_output=own_output,
+        output=recorder.output(),
+        clock=recorder.clock,
+        display_id="d",
+    )
+    display.add("Before.")
+    recorder.now_s += 1
+    display.status("running", is_now=True)
+    recorder.now_s += 1
+    display.tool_run(RUN)
+    recorder.now_s += 1
+    display.add("\n\n")
+    display.add("After.")
+    recorder.now_s += 1
+    display.flush()
+    return display
+
+
+@pytest.mark.parametrize("own_output", [True, False])
+def test_a_live_cell_shows_text_call_and_text(
+    recorder: Recorder, *, own_output: bool
+) -> None:
+    """In this order, each once; the status line is gone."""
+    _with_call(recorder, Mode.LIVE, own_output=own_output)
+
+    shown = "".join(each.get("text/html", "") for each in recorder.cell())
+    places = [shown.index(word) for word in ("Before.", "<details>", "After.")]
+    assert places == sorted(places)
+    assert [shown.count(word) for word in ("Before.", "<details>", "After.")] == [
+        1,
+        1,
+        1,
+    ]
+    assert "running" not in shown
+
+
+def test_a_terminal_prints_the_call_on_a_line(recorder: Recorder) -> None:
+    """Between the texts; the final form adds its closing line alone."""
+    display = _with_call(recorder, Mode.PLAIN)
+    display.finish(FINAL)
+
+    assert recorder.printed() == f"Before.\nrunning\n{LINE}\n\n\nAfter.\nm\n"
+
+
+def test_settled_draws_text_and_calls_once(recorder: Recorder) -> None:
+    """Nothing until the end; then the tool_runs is in the one output."""
+    display = _with_call(recorder, Mode.SETTLED)
+    assert recorder.acts == []
+
+    display.finish(FINAL)
+
+    assert recorder.cell() == [FINAL.bundle()]
+
+
+def test_a_status_line_that_cannot_wait_shows_at_once(recorder: Recorder) -> None:
+    """While a tool runs nobody flushes, so it is shown before."""
+    display = ReplyDisplay.open(
+        Mode.LIVE, output=recorder.output(), clock=recorder.clock, display_id="d"
+    )
+    display.add("One")
+
+    display.status("running", is_now=True)
+
+    assert "running" in str(recorder.cell()[-1])
+
+
+@pytest.fixture
+def published() -> Iterator[CapturingDisplayPublisher]:
+    """Run a real shell without history, and keep what it publishes."""
+    shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
+    original = shell.display_pub
+    shell.display_pub = CapturingDisplayPublisher()  # type: ignore[no-untyped-call]  # IPython's
+    yield shell.display_pub
+    shell.display_pub = original
+    InteractiveShell.clear_instance()
+
+
+def test_outputs_are_updated_by_their_id(published: CapturingDisplayPublisher) -> None:
+    """IPython gets a display with an id and then an update of the same id."""
+    screen = Output()
+
+    screen.publish({"text/plain": "a"}, "d-1")
+    screen.update({"text/plain": "b"}, "d-1")
+
+    got = [(out["data"], out["transient"], out["update"]) for out in published.outputs]
+    assert got == [
+        ({"text/plain": "a"}, {"display_id": "d-1"}, False),
+        ({"text/plain": "b"}, {"display_id": "d-1"}, True),
+    ]
+
+
+def test_outputs_without_id_have_none(published: CapturingDisplayPublisher) -> None:
+    """A final output can never be updated by chance."""
+    Output().publish({"text/plain": "a"}, None)
+
+    assert [out["transient"] for out in published.outputs] == [None]
+
+
+@pytest.mark.parametrize("act", ["clear", "erase"])
+def test_clearing_takes_outputs_away(
+    published: CapturingDisplayPublisher, act: str
+) -> None:
+    """Both ways of emptying a cell reach IPython."""
+    screen = Output()
+    screen.publish({"text/plain": "a"}, None)
+
+    getattr(screen, act)()
+
+    assert published.outputs == []
+
+
+def test_text_is_written_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Printed text goes to standard output and adds no line end."""
+    Output().write("a")
+
+    assert capsys.readouterr().out == "a"
+
+
+class _Stream:
+    """A stream of pieces; it raises a problem at its end, if there is one."""
+
+    def __init__(self, *pieces: str, problem: BaseException | None = None) -> None:
+        self.is_done = False
+        self.completion = "".join(pieces)
+        self._deltas = [Delta(text=piece) for piece in pieces]
+        self._problem = problem
+
+    def poll(self, timeout_s: float) -> list[Delta]:
+        """Return the pieces one at a time, without waiting."""
+        del timeout_s
+        if not self._deltas and self._problem:
+            raise self._problem
+        self.is_done = len(self._deltas) <= 1 and self._problem is None
+        return [self._deltas.pop(0)] if self._deltas else []
+
+    def cancel(self) -> str:
+        """Return what arrived."""
+        self.is_done = True
+        return self.completion
+
+
+class _Seen:
+    """A view that remembers."""
+
+    def __init__(self) -> None:
+        self.calls: list[object] = []
+
+    def show(self, delta: Delta) -> None:
+        """Remember the text."""
+        self.calls.append(delta.text)
+
+    def wait(self, wait: Wait) -> None:
+        """Remember the reason."""
+        self.calls.append(wait.reason)
+
+    def flush(self) -> None:
+        """Remember that time passed."""
+        self.calls.append("flush")
+
+    def end(self, completion: object | None) -> None:
+        """Remember the end."""
+        self.calls.append(("end", completion))
+
+
+def test_a_view_sees_each_piece_and_one_end() -> None:
+    """Pieces come in order, with a flush after each call, and the whole at the end."""
+    seen = _Seen()
+
+    got = follow(_Stream("a", "b"), seen)
+
+    assert got == "ab"
+    assert seen.calls == ["a", "flush", "b", "flush", ("end", "ab")]
+
+
+def test_an_interrupt_keeps_what_arrived() -> None:
+    """The stream is cancelled, the view sees what arrived, the error holds it."""
+    seen = _Seen()
+
+    with pytest.raises(Interrupted) as caught:
+        follow(_Stream("a", problem=KeyboardInterrupt()), seen)
+
+    assert caught.value.partial == "a"
+    assert seen.calls == ["a", "flush", ("end", "a")]
+
+
+def test_a_failure_ends_the_view_with_its_partial_reply() -> None:
+    """The error is raised as it is; without a partial reply the view gets None."""
+    seen = _Seen()
+
+    with pytest.raises(SvcError, match="broken"):
+        follow(_Stream("a", problem=SvcError("broken")), seen)
+
+    assert seen.calls == ["a", "flush", ("end", None)]

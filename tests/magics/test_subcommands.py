@@ -1,0 +1,225 @@
+"""The subcommands of `%svc`: how they are read, what they show, and the login."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+import pytest
+
+import svc_notebook as svc
+from svc_notebook.credentials import forget
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import ConfigError, MissingKeyError, ParameterError
+from svc_notebook.magics.subcommands import COMMANDS, CommandLine, login, parse_command
+from tests.magics.conftest import Shell
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", CommandLine("help")),
+        ("models", CommandLine("models")),
+        ("models?", CommandLine("help")),
+        ("use emulator", CommandLine("use", ("emulator",))),
+        ("version plan 2 1", CommandLine("version", ("plan", "2", "1"))),
+        ("what is a monad?", CommandLine("ask", text="what is a monad?")),
+        ("ask use the force?", CommandLine("ask", text="use the force?")),
+        ("อธิบาย  SSE", CommandLine("ask", text="อธิบาย  SSE")),
+    ],
+)
+def test_reads_commands_and_questions(text: str, said: CommandLine) -> None:
+    """Commands are known by their words; everything else is a question, as typed."""
+    assert parse_command(text) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "usage"),
+    [
+        ("use the force wisely", "%svc use [emulator|service|MODEL]"),
+        ("history", "%svc history NAME"),
+        ("modles", "%svc models"),
+        ("help me with this", "%svc help"),
+    ],
+)
+def test_what_may_be_either_is_not_sent(text: str, usage: str) -> None:
+    """What may be a command or a question shows both spellings."""
+    with pytest.raises(ParameterError) as refused:
+        parse_command(text)
+
+    assert f"`{usage}`" in str(refused.value)
+    assert f"`%svc ask {text}`" in str(refused.value)
+
+
+def test_ask_needs_a_question() -> None:
+    """`%svc ask` alone is refused with an example."""
+    with pytest.raises(ParameterError, match="needs a question"):
+        parse_command("ask")
+
+
+def test_every_command_has_its_words() -> None:
+    """Names are single words and differ."""
+    names = [command.name for command in COMMANDS]
+
+    assert [name for name in names if len(name.split()) != 1] == []
+    assert sorted(set(names)) == sorted(names)
+
+
+def frame(shell: Shell, line: str) -> pd.DataFrame:
+    """Run a line and return the frame that it shows."""
+    value = shell.run(line).value
+    assert isinstance(value, pd.DataFrame)
+    return value
+
+
+def test_models_tell_the_room_left(shell: Shell) -> None:
+    """What was asked is missing from the minute's room; no limit has no room."""
+    shell.run("%%svc -m svc-v2-70b-instruct\nHello")
+
+    models = frame(shell, "%svc models")
+
+    left = models["left_minute"]
+    assert left["svc-v2-70b-instruct"] == 49
+    assert left["svc-v2-8b-instruct"] == 50
+    assert left["svc-instruct"] is pd.NA
+    assert str(models["left_second"].dtype) == "Int64"
+
+
+def test_models_leave_out_what_differs_from_run_to_run(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody watches, the same notebook gives the same table."""
+    monkeypatch.setenv("SVC_DISPLAY", "settled")
+
+    assert "left_minute" not in frame(shell, "%svc models")
+
+
+def test_models_are_listed_before_a_service_is_chosen(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a key there is no room to tell, and the table is there."""
+    monkeypatch.delenv("SVC_API_KEY")
+
+    assert frame(shell, "%svc models")["left_minute"].isna().all()
+
+
+def test_last_shows_the_newest_reply(shell: Shell) -> None:
+    """Nothing is asked for it; before the first reply it says so."""
+    before = shell.run("%svc last")
+    asked = shell.run("%%svc\nHello").value
+
+    assert "no reply yet" in before.shown
+    assert shell.run("%svc last").value == asked
+
+
+def test_replies_are_those_of_this_kernel(shell: Shell) -> None:
+    """One row a choice, oldest first, failures included."""
+    shell.run("%%svc -n 2\nHello")
+    shell.run("%%svc -m svc-nope\nBye")
+
+    replies = frame(shell, "%svc replies")
+
+    assert replies["prompt"].tolist() == ["Hello", "Hello", "Bye"]
+    assert replies["status"].tolist() == ["ok", "ok", "error"]
+
+
+def test_settings_say_where_they_came_from(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each value stands with its source; of the key only where it was found."""
+    monkeypatch.setenv("SVC_TIMEOUTS", "idle_s=5")
+    monkeypatch.setenv("SVC_MODEL", "svc-v2-70b-instruct")
+    shell.run("%config SvcMagics.temperature = 0.5")
+    shell.run("%config SvcMagics.system = 'Be brief.'")
+
+    settings = frame(shell, "%svc settings")
+
+    told = {name: tuple(row) for name, row in settings.iterrows()}
+    assert told["model"] == ("svc-v2-70b-instruct", "SVC_MODEL")
+    assert told["idle_s"] == ("5.0", "SVC_TIMEOUTS")
+    assert told["temperature"] == ("0.5", "%config SvcMagics")
+    assert told["system"] == ("Be brief.", "%config SvcMagics")
+    assert told["max_tokens"] == ("fit", "default")
+    assert told["key"] == ("found, never shown", "SVC_API_KEY")
+    assert settings["value"].isna()["top_p"]
+
+
+def test_settings_tell_what_cannot_be_used(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong variable is named, and its default is shown."""
+    monkeypatch.setenv("SVC_DISPLAY", "livee")
+
+    told = frame(shell, "%svc settings").loc["display"]
+
+    assert tuple(told) == ("auto", "default; SVC_DISPLAY cannot be used")
+
+
+def test_restore_says_what_it_looked_for(shell: Shell) -> None:
+    """A name that the ledger does not have is named; one turn is one turn."""
+    shell.run("%%svc -c plan\nHello")
+    nothing = shell.run("%svc restore nope").shown
+    there = shell.run("%svc restore plan").shown
+    svc.conversation("plan").reset()
+    shell.run("%%svc -c plan\nHello")
+
+    assert "holds no turns of nope" in nothing
+    assert "plan has turns already" in there
+
+
+VALUE = "sk-secret-of-the-prompt"
+
+
+@pytest.fixture(autouse=True)
+def nobody_logged_in() -> Iterator[None]:
+    """Forget what a test typed."""
+    yield
+    forget()
+
+
+def test_a_typed_key_is_used_at_once(shell: Shell) -> None:
+    """After a login `%svc use` names the prompt, and nothing shows the key."""
+    said = login(lambda _: f"Bearer {VALUE}\n")
+    shown = shell.run("%svc use").shown
+
+    assert said == "The key is kept in this kernel's memory, until the kernel ends."
+    assert "key      from a prompt" in shown
+    assert VALUE not in shown
+
+
+def test_a_login_mends_a_refused_key(
+    shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a 401 a login is all it takes; the kernel's client takes the new key."""
+    monkeypatch.setenv("SVC_API_KEY", "sk-revoked-long-ago")
+    refused = shell.run("%svc Hello")
+
+    login(lambda _: emulator.api_key)
+    mended = shell.run("%svc Hello")
+
+    assert "401" in refused.shown
+    assert (mended.error, emulator.requests[-1].status) == (None, 200)
+
+
+@pytest.mark.parametrize("typed", ["", f"{VALUE} {VALUE}", f"{VALUE}\x7f"])
+def test_what_is_no_key_is_refused_unseen(typed: str, shell: Shell) -> None:
+    """What cannot be sent is refused without showing it; the old key stays."""
+    before = shell.run("%svc use").shown
+
+    with pytest.raises(MissingKeyError) as caught:
+        login(lambda _: typed)
+
+    assert VALUE not in str(caught.value)
+    assert shell.run("%svc use").shown == before
+
+
+@pytest.mark.parametrize("problem", [EOFError, RuntimeError, UserWarning])
+def test_where_nobody_can_type(problem: type[Exception]) -> None:
+    """Without a prompt, or with one that would show the key, the ways on are named."""
+
+    def ask(_: str) -> str:
+        raise problem(VALUE)
+
+    with pytest.raises(ConfigError, match="SVC_API_KEY") as caught:
+        login(ask)
+
+    assert caught.value.__context__ is None
+    assert VALUE not in str(caught.value)
