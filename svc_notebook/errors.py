@@ -32,6 +32,8 @@ Rules: a message says what happened, what is allowed and what to do next; no
 message holds a key or a whole prompt; what the service said is verbatim.
 """
 
+import sys
+import warnings
 from typing import Protocol
 
 
@@ -247,3 +249,11 @@ class ToolLoopError(ToolError):
 
 class LedgerError(SvcError):
     """The store of exchanges cannot be read or written."""
+
+
+def warn(message: str) -> None:
+    """Warn, and never raise: where warnings are errors it is a line on stderr."""
+    try:
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
+    except RuntimeWarning:
+        sys.stderr.write(message + "\n")

@@ -6,6 +6,7 @@ every sink once; it holds no key and no header, and nothing that holds it: so th
 garbage collector need not look at it, which halves the reading of many.
 """
 
+from concurrent.futures import Future
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
@@ -145,7 +146,11 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Sink(Protocol):
-    """Told about every exchange, good or bad, once, when it has ended."""
+    """Takes every exchange, good or bad, once, when it has ended."""
 
-    def add(self, exchange: Exchange) -> None:
-        """Take an exchange that has ended."""
+    def add(self, exchange: Exchange) -> "Future[None] | None":
+        """Take an exchange that has ended, and return at once.
+
+        Returns:
+            A future that is done when the exchange is kept; None if it is already.
+        """

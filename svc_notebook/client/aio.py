@@ -5,8 +5,10 @@ is found at the call, before anything is sent; nothing here touches a socket; ht
 is imported at the first request.
 """
 
+import asyncio
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from threading import Lock
 from types import TracebackType
 from typing import Self, Unpack
@@ -186,7 +188,8 @@ class AsyncClient:
         Raises:
             SvcError: As for `complete`.
         """
-        asking = self.prepare(
+        prepare = partial(
+            self.prepare,
             request,
             is_streamed=is_streamed,
             origin=origin,
@@ -194,6 +197,9 @@ class AsyncClient:
             policy=policy,
             answers=answers,
         )
+        # the loop goes on while answers are looked for
+        reads = asyncio.to_thread(prepare) if answers or self._answers else None
+        asking = prepare() if reads is None else await reads
         return Completion(await asking.run(lambda _: None))
 
     def start(

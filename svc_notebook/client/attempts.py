@@ -148,7 +148,7 @@ class Asking:
             with ticking():
                 await self._tries(show)
         except (asyncio.CancelledError, KeyboardInterrupt) as stop:
-            self._record("cancelled", CANCELLED)
+            self._parts.sinks.add(self._record("cancelled", CANCELLED))
             stopped: type[BaseException] | None = type(stop)
         except Exception as problem:  # noqa: BLE001 - nothing foreign reaches a user
             self._lost = Lost(error=unforeseen(problem))
@@ -159,9 +159,9 @@ class Asking:
             raise stopped
         error = self._lost.error if self._lost else None
         if error is None:
-            return self._record("ok", None)
+            return await self._kept(self._record("ok", None))
         hide_in_error(error, self._parts.key)
-        exchange = self._record("error", to_failure(error))
+        exchange = await self._kept(self._record("error", to_failure(error)))
         raise _completed(error, exchange)
 
     async def _tries(self, show: Show) -> None:
@@ -281,15 +281,18 @@ class Asking:
             self._watch(waiting)
 
     def _record(self, status: Status, failure: Failure | None) -> Exchange:
-        """Make the record, once, and tell every sink."""
+        """Make the record, once."""
         self.exchange = self._journal.exchange(
             status=status,
             failure=failure,
             now_s=self._world.clock(),
             ended_at=self._world.now(),
         )
-        self._parts.sinks.tell(self.exchange)
         return self.exchange
+
+    async def _kept(self, exchange: Exchange) -> Exchange:
+        await self._parts.sinks.keep(exchange)
+        return exchange
 
 
 def _after(earlier: Lost | None, lost: Lost | None) -> Lost | None:

@@ -4,15 +4,22 @@ What it is not: it decides nothing. Rules: the exchange is made once, at the end
 waiting for our own limit is never part of a latency; no key enters.
 """
 
-import warnings
+import asyncio
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 from msgspec.structs import replace
 
-from svc_notebook.errors import DocumentError, ServiceError, SvcError
+from svc_notebook.errors import (
+    DocumentError,
+    LedgerError,
+    ServiceError,
+    SvcError,
+    warn,
+)
 from svc_notebook.exchange import Exchange, Failure, Origin, Sink, Status
 from svc_notebook.service.chunk import CallPiece, Choice, CompletionBody, Delta
 from svc_notebook.service.request import CompletionRequest
@@ -128,32 +135,50 @@ def _estimate(body: CompletionBody | None) -> int:
     )
 
 
+KEPT_WITHIN_S = 3.0
+
+
 class Sinks:
-    """The sinks of one client."""
+    """The sinks of one client; whatever happens to them, the reply comes first."""
 
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self._sinks = tuple(sinks)
         self._warned: set[str] = set()
 
-    def tell(self, exchange: Exchange) -> None:
-        """Tell every sink, once."""
+    def add(self, exchange: Exchange) -> list["Future[None]"]:
+        """Give an exchange to every sink; return what is done when it is kept."""
+        receipts = []
         for sink in self._sinks:
             try:
-                sink.add(exchange)
+                receipt = sink.add(exchange)
             except Exception as problem:  # noqa: BLE001 - the reply comes first
-                self._warn(problem)
+                self._warn(
+                    f"An exchange could not be kept ({type(problem).__name__}: "
+                    f"{problem}). Its reply is not lost, but it is missing from the "
+                    "ledger and its frames."
+                )
+            else:
+                if receipt is not None:
+                    receipts.append(receipt)
+        return receipts
 
-    def _warn(self, problem: Exception) -> None:
-        cause = f"{type(problem).__name__}: {problem}"
-        if cause in self._warned:
-            return
-        self._warned.add(cause)
-        warnings.warn(
-            f"An exchange could not be kept ({cause}). Its reply is not lost, but it "
-            "is missing from the ledger and its frames.",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+    async def keep(self, exchange: Exchange) -> None:
+        """Give an exchange to every sink, and wait until it is kept, but not long."""
+        for receipt in self.add(exchange):
+            try:
+                await asyncio.wait_for(asyncio.wrap_future(receipt), KEPT_WITHIN_S)
+            except TimeoutError:
+                self._warn(
+                    f"An exchange is not in the ledger after {KEPT_WITHIN_S:.0f} s. It "
+                    "is kept in memory until it can be written."
+                )
+            except LedgerError:
+                pass  # the ledger has said why, and keeps it in memory
+
+    def _warn(self, message: str) -> None:
+        if message not in self._warned:
+            self._warned.add(message)
+            warn(message)
 
 
 Answerer = Callable[[CompletionRequest, Origin], Exchange | None]
@@ -218,7 +243,7 @@ class Answered:
         for choice in self._answer.choices:
             show(_to_delta(choice))
         self.exchange = replace(self._answer, ended_at=self._world.now())
-        self._sinks.tell(self.exchange)
+        await self._sinks.keep(self.exchange)
         return self.exchange
 
 

@@ -1,13 +1,13 @@
-"""Opening a ledger's file: made, looked at, brought up to date, found writable.
+"""Open a ledger's file: made if need be, checked, brought up to date and writable.
 
-What it is not: it holds nothing open; its caller does. Rules: a file that cannot
-be used is closed again as it was; nothing is spent on requests before a file is
-known to be writable.
+A file that cannot be used is left as it was. What SQLite raises becomes a LedgerError
+that names the file and what to do.
 """
 
 import os
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from svc_notebook.errors import LedgerError
@@ -299,38 +299,66 @@ def check_is_ours(connection: sqlite3.Connection, *, place: str, n_bytes: int) -
         _check_is_whole(connection, place)
 
 
-def migrate(connection: sqlite3.Connection) -> None:
-    """Bring the tables up to date; two processes may try at once."""
-    if _pragma(connection, "user_version") == len(MIGRATIONS):
-        return
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commit what is written inside, all or nothing.
+
+    Raises:
+        sqlite3.Error: It could not be written; nothing of it was.
+    """
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # read again: another process may have been first while we waited
-        for statements in MIGRATIONS[_pragma(connection, "user_version") :]:
-            for statement in statements:
-                connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        yield
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
 
 
-def probe(connection: sqlite3.Connection) -> None:
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the tables up to date; two processes may try at once."""
+    if _pragma(connection, "user_version") == len(MIGRATIONS):
+        return
+    with transaction(connection):
+        # read again: another process may have been first while we waited
+        for statements in MIGRATIONS[_pragma(connection, "user_version") :]:
+            for statement in statements:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+
+def probe(connection: sqlite3.Connection, *, busy_s: float) -> None:
     """Find out whether the file can be written, and change nothing.
 
     The number is written as it is and taken back: only an attempt makes SQLite
-    open its journal, which fails in a folder that cannot be written.
+    open its journal, which fails in a folder that cannot be written. A file that
+    another program holds for now will do: exchanges wait for it in memory.
+
+    Args:
+        connection: Of a ledger.
+        busy_s: The connection's usual wait for other programs; here it is shorter.
 
     Raises:
         sqlite3.Error: It cannot be written.
     """
-    connection.execute("BEGIN IMMEDIATE")
+    set_busy(connection, min(busy_s, PROBE_S))
     try:
-        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        finally:
+            connection.execute("ROLLBACK")
+    except sqlite3.OperationalError as problem:
+        if not is_busy(problem):
+            raise
     finally:
-        connection.execute("ROLLBACK")
+        set_busy(connection, busy_s)
+
+
+def set_busy(connection: sqlite3.Connection, busy_s: float) -> None:
+    """Set the longest wait for other programs, in seconds."""
+    connection.execute(f"PRAGMA busy_timeout = {busy_s * 1000:.0f}")
 
 
 def _check_is_whole(connection: sqlite3.Connection, place: str) -> None:
@@ -351,6 +379,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
+PROBE_S = 2.0
 CHECKPOINT_PAGES = 4000  # 16 MB beside the file at most; a fifth off each append
 
 
@@ -381,7 +410,7 @@ def open_file(
         if is_shared is None:
             is_shared = is_on_network(file)
         _choose_journal(connection, is_shared=is_shared)
-        probe(connection)
+        probe(connection, busy_s=busy_s)
     except BaseException:
         connection.close()
         raise
@@ -394,7 +423,7 @@ def _connect(address: str, busy_s: float) -> sqlite3.Connection:
         timeout=busy_s,
         uri=True,
         isolation_level=None,  # every statement commits
-        check_same_thread=False,  # the ledger's lock sees to it
+        check_same_thread=False,  # see `writer.LedgerFile.lock`
     )
     # A damaged text is for the checksum to refuse, not for the decoder to raise at.
     connection.text_factory = _decode
@@ -433,12 +462,18 @@ _MEANINGS = {
     "another file with SVC_LEDGER",
     "SQLITE_AUTH": "may not be opened. Name another file with SVC_LEDGER",
 }
-_MEANINGS["SQLITE_LOCKED"] = _MEANINGS["SQLITE_PROTOCOL"] = _MEANINGS["SQLITE_BUSY"]
+_BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")
+_MEANINGS.update(dict.fromkeys(_BUSY, _MEANINGS["SQLITE_BUSY"]))
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 
 
+def is_busy(problem: Exception) -> bool:
+    """Say whether another program holds the file, so that a later try may succeed."""
+    return str(getattr(problem, "sqlite_errorname", "")).startswith(_BUSY)
+
+
 def explain(problem: sqlite3.Error, place: str) -> LedgerError:
-    """Return the error of ours that an error of SQLite stands for.
+    """Return our error for an error of SQLite.
 
     Args:
         problem: As raised by sqlite3.
@@ -459,24 +494,17 @@ def explain(problem: sqlite3.Error, place: str) -> LedgerError:
     return LedgerError(f"The ledger {place} {meaning} ({problem}).")
 
 
-class explained:  # noqa: N801 - used as a function is; a generator costs each append more
+@contextmanager
+def explained(place: str) -> Iterator[None]:
     """Turn errors of SQLite into our own.
 
     Args:
         place: The ledger's file.
 
     Raises:
-        LedgerError: Whatever sqlite3 raised inside.
+        LedgerError: sqlite3 raised an error inside.
     """
-
-    __slots__ = ("_place",)
-
-    def __init__(self, place: str) -> None:
-        self._place = place
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, problem: BaseException | None, __: object) -> None:
-        if isinstance(problem, sqlite3.Error):
-            raise explain(problem, self._place) from None
+    try:
+        yield
+    except sqlite3.Error as problem:
+        raise explain(problem, place) from None

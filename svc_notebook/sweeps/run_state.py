@@ -16,6 +16,7 @@ from svc_notebook.client.attempts import Waiting, Watch
 from svc_notebook.errors import SvcError
 from svc_notebook.exchange import OriginKind
 from svc_notebook.ledger.prices import Prices
+from svc_notebook.ledger.store import Ledger
 from svc_notebook.session import Session
 
 from .describe import duration
@@ -26,7 +27,7 @@ from .resume import Place, TrialKey, check_place, check_same_grid, standing_of
 from .run_lock import Claim, claim, held_here
 from .run_view import Readings
 from .scheduler import Lanes, by_model, todo_of
-from .trial_runner import Asker, Keeper, Show, confirmed
+from .trial_runner import Asker, Show, confirmed
 
 SAID_S = 60.0
 
@@ -65,7 +66,6 @@ class Beginning(Readings):
         self.is_reusing = False
         self._session = session
         self._place: Place | None = None
-        self._keeper: Keeper | None = None
         self._going: Going | None = None
         self._is_own = True
         self._lock = RLock()
@@ -93,23 +93,25 @@ class Beginning(Readings):
         tick: Callable[[], None] | None = None,
     ) -> Going | None:
         """Begin a go, or join the one of this run; None if there is nothing to ask."""
-        if self._keeper is not None:
-            self._keeper.flush()
+        if self._ledger is not None:
+            self._ledger.flush()
+            if self._ledger.problem is not None:
+                raise self._ledger.problem
         if (n_todo := len(self.grid) - len(self._settled(is_retried))) == 0:
             return None
         is_new = self._ledger is None
-        keeper = self._settle(n_todo)
-        held = held_here(keeper.ledger, self.run_id)
+        ledger = self._settle(n_todo)
+        held = held_here(ledger, self.run_id)
         self._is_own = held is None or held.going is None or held.going.is_over
         if held is not None and not self._is_own:
             return cast("Going", held.going)
-        claimed = claim(keeper.ledger, self.run_id, is_named=self.name is not None)
+        claimed = claim(ledger, self.run_id, is_named=self.name is not None)
         try:
             if is_new and self.name is not None:
                 self._bind_again(n_todo)
             return self._claimed(
                 claimed,
-                keeper,
+                ledger,
                 is_retried=is_retried,
                 tick=tick,
                 watch=watch,
@@ -132,7 +134,7 @@ class Beginning(Readings):
     def _claimed(
         self,
         claimed: Claim,
-        keeper: Keeper,
+        ledger: Ledger,
         *,
         is_retried: bool,
         tick: Callable[[], None] | None,
@@ -147,7 +149,7 @@ class Beginning(Readings):
             return None
         for key in [key for key in self.notes if key not in settled]:
             del self.notes[key]
-        asker = self._asker(keeper, watch=watch, show=show)
+        asker = self._asker(ledger, watch=watch, show=show)
         lanes = Lanes(
             todo_of(self.grid, settled, seed=self.seed),
             asker,
@@ -160,7 +162,7 @@ class Beginning(Readings):
         return going
 
     def _asker(
-        self, keeper: Keeper, *, watch: Watch | None, show: Show | None
+        self, ledger: Ledger, *, watch: Watch | None, show: Show | None
     ) -> Asker:
         session = self._session
         recorded = session.answers
@@ -170,13 +172,14 @@ class Beginning(Readings):
             client=AsyncClient(
                 session.settings,
                 key=session.key() if recorded is None else None,
-                sinks=(keeper,),
+                sinks=(ledger,),
                 answers=session.reused if self._is_from_ledger else recorded,
             ),
-            keeper=keeper,
+            ledger=ledger,
             notes=self.notes,
             watch=watch,
             show=show,
+            is_reusing=self._is_from_ledger,
             is_paced=recorded is None,
         )
 
@@ -188,7 +191,7 @@ class Beginning(Readings):
     def _settled(self, is_retried: bool) -> Mapping[TrialKey, str]:  # noqa: FBT001 - handed on
         return self._standing().settled(is_retried=is_retried)
 
-    def _settle(self, n_todo: int) -> Keeper:
+    def _settle(self, n_todo: int) -> Ledger:
         """Bind the run to where it is first asked, so that it mixes no places.
 
         Raises:
@@ -200,8 +203,6 @@ class Beginning(Readings):
             check_place(self._place, settings, n_todo=n_todo)
         _ = self._session.client  # settings that cannot be used are told here
         ledger = self._ledger or self._session.ledger
-        if self._keeper is None or self._keeper.ledger is not ledger:
-            self._keeper = Keeper(ledger)
         if settings.base_url is not None or is_answered:
             ledger.check()
             self._ledger = ledger
@@ -209,7 +210,7 @@ class Beginning(Readings):
             self._place = self._place or Place(
                 endpoint=settings.base_url, is_emulated=settings.is_emulated
             )
-        return self._keeper
+        return ledger
 
     def _is_agreed(self, n_todo: int) -> bool:
         if self.confirm_above is None or n_todo <= self.confirm_above:

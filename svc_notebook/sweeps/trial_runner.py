@@ -5,10 +5,10 @@ the run goes on, unless no further request could fare better; a reply that canno
 be kept ends the run, so that nobody pays for rows that nobody has.
 """
 
-from collections import deque
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from threading import Lock
+from functools import partial
 from typing import NamedTuple
 
 from svc_notebook.client.aio import AsyncClient
@@ -35,55 +35,6 @@ from svc_notebook.service.fault import UNAUTHORIZED
 from .grid import Trial
 from .resume import TrialKey, origin_of
 from .scheduler import Answered, Failed, Outcome, Refused, Stop
-
-
-class Keeper:
-    """A sink of a run's exchanges.
-
-    Args:
-        ledger: Where they are kept.
-
-    Attributes:
-        problem: Why the ledger took one of them not; None while it takes all.
-    """
-
-    def __init__(self, ledger: Ledger) -> None:
-        self.ledger = ledger
-        self.problem: LedgerError | None = None
-        self._in_hand: deque[Exchange] = deque()
-        self._lock = Lock()
-
-    @property
-    def in_hand(self) -> tuple[Exchange, ...]:
-        """Exchanges that the ledger did not take."""
-        return tuple(self._in_hand)
-
-    def add(self, exchange: Exchange) -> None:
-        """Keep an exchange; if the ledger does not take it, hold it."""
-        with self._lock:
-            self._in_hand.append(exchange)
-            self._hand_over()
-
-    def flush(self) -> None:
-        """Keep what is in hand, now that it may be possible again.
-
-        Raises:
-            LedgerError: It is not.
-        """
-        with self._lock:
-            self.problem = None
-            self._hand_over()
-        if self.problem is not None:
-            raise self.problem
-
-    def _hand_over(self) -> None:
-        try:
-            while self._in_hand:
-                self.ledger.add(self._in_hand[0])
-                self._in_hand.popleft()
-        except LedgerError as problem:
-            self.problem = problem
-
 
 _OF_SERVICE = (
     TransportError,
@@ -112,21 +63,23 @@ class Asker:
     Attributes:
         run_id: Marks the exchanges.
         origin: Who asks.
-        client: Asks; the keeper is its sink.
-        keeper: Keeps what comes.
+        client: Asks; the ledger is its sink.
+        ledger: Keeps what comes.
         notes: Where failures are noted, for rows that the ledger does not have.
         watch: Told about each wait of a request, if anybody is.
         show: Told each piece of a reply; replies are streamed if there is one.
+        is_reusing: Whether the client looks for answers in the ledger first.
         is_paced: Whether requests wait for limits; not where a file answers them.
     """
 
     run_id: str
     origin: OriginKind = "sweep"
     client: AsyncClient
-    keeper: Keeper
+    ledger: Ledger
     notes: dict[TrialKey, Note] = field(default_factory=dict)
     watch: Watch | None = None
     show: Show | None = None
+    is_reusing: bool = False
     is_paced: bool = True
     _theirs: list[Exception] = field(default_factory=list)
 
@@ -138,13 +91,17 @@ class Asker:
         """Ask a trial and say what that means for the others."""
         show = self.show
         try:
-            asking = self.client.prepare(
+            prepare = partial(
+                self.client.prepare,
                 trial.request,
                 is_streamed=show is not None,
                 origin=origin_of(trial, self.run_id, origin=self.origin),
                 watch=self._tell,
                 policy=QUEUED,
             )
+            # the loop goes on while the ledger is read
+            reads = asyncio.to_thread(prepare) if self.is_reusing else None
+            asking = prepare() if reads is None else await reads
             exchange = await asking.run(
                 lambda delta: None if show is None else show(trial, delta)
             )
@@ -152,8 +109,8 @@ class Asker:
             return self._failed(trial, error)
         finally:
             self._raise_theirs()
-        if self.keeper.problem is not None:
-            return Stop(self.keeper.problem)
+        if (problem := self.ledger.problem) is not None:
+            return Stop(problem)
         self.notes.pop(trial.key, None)
         return Answered(n_tokens=_n_tokens(exchange))
 
@@ -170,8 +127,8 @@ class Asker:
             raise self._theirs[0]
 
     def _failed(self, trial: Trial, error: SvcError) -> Outcome:
-        if self.keeper.problem is not None:
-            return Stop(self.keeper.problem)
+        if (problem := self.ledger.problem) is not None:
+            return Stop(problem)
         if is_vain(error):
             return Stop(error)
         self.notes[trial.key] = Note(to_failure(error), trial.model)

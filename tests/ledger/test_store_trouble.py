@@ -90,7 +90,7 @@ def test_refuses_again_and_again(tmp_path: Path, make: MakeExchange) -> None:
     ledger = Ledger(path)
 
     with pytest.raises(LedgerError, match="not a ledger"):
-        ledger.add(make())
+        ledger.add(make()).result()
     with pytest.raises(LedgerError, match="not a ledger"):
         list(ledger.read())
 
@@ -306,7 +306,7 @@ ledger.check()
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
 for number in range(10_000):
     try:
-        ledger.add(_exchange(number))
+        ledger.add(_exchange(number)).result()
     except LedgerError as error:
         print(number, error)
         break
