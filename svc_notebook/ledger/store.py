@@ -13,7 +13,6 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
-from threading import Lock
 from typing import Any, Literal, Self
 from uuid import uuid4
 
@@ -69,7 +68,6 @@ class Ledger:
         self.session_id = session_id or uuid4().hex
         self._file = LedgerFile(self.path, busy_s=busy_s)
         self._writer = LedgerWriter(self._file)
-        self._indexing = Lock()
         weakref.finalize(self, self._writer.close)
 
     def check(self) -> None:
@@ -240,7 +238,9 @@ class Ledger:
                 yield from in_hand.asked(
                     request_hash, endpoint=endpoint, hash_of=hash_of
                 )
-        with self._indexing:  # one thread at a time: the first reads the whole ledger
+        with (
+            self._file.indexing
+        ):  # one thread at a time: the first reads the whole ledger
             newest = self._index(hash_of)
         for seq in [seq for seq, found in reversed(newest) if found == request_hash]:
             for row in self._rows(_AT, (seq, endpoint)):

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
 from itertools import islice
-from threading import Condition, RLock, Thread, current_thread
+from threading import Condition, Lock, RLock, Thread, current_thread
 from typing import Any, Literal, NamedTuple
 from weakref import WeakSet
 
@@ -101,6 +101,7 @@ class LedgerFile:
 
     Attributes:
         lock: Held while the connection is used.
+        indexing: Held while the hashes of requests are noted.
         begun: Which sessions and runs the file knows.
     """
 
@@ -109,7 +110,7 @@ class LedgerFile:
         # a notebook may change its folder; the ledger stays where it was
         self._place = MEMORY if path == MEMORY else str(absolute(path))
         self._busy_s = busy_s
-        self.lock = RLock()
+        self.lock, self.indexing = RLock(), Lock()
         self.begun: Begun = {}
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
@@ -132,7 +133,12 @@ class LedgerFile:
     def opened(self) -> Iterator[sqlite3.Connection]:
         """Hold the open file; what SQLite raises inside is raised as a LedgerError."""
         with self.lock, explained(self.path):
-            yield self.connection()
+            connection = self.connection()
+            set_busy(connection, self._busy_s)
+            try:
+                yield connection
+            finally:
+                set_busy(connection, _TRY_S)
 
     def connection(self) -> sqlite3.Connection:
         """Return the connection, opened if need be; only while the lock is held.
@@ -147,6 +153,7 @@ class LedgerFile:
             self.close()
         if self._connection is None:
             self._connection = open_file(self._place, busy_s=self._busy_s)
+            set_busy(self._connection, _TRY_S)
             self._identity = _identity(self._place)
             self.begun.clear()
         return self._connection
@@ -161,12 +168,8 @@ class LedgerFile:
         """
         with self.lock:
             connection = self.connection()
-            set_busy(connection, _TRY_S)
-            try:
-                with transaction(connection):
-                    yield connection
-            finally:
-                set_busy(connection, self._busy_s)
+            with transaction(connection):
+                yield connection
 
     def close(self) -> None:
         """Close the connection; the next use opens it again."""
@@ -176,12 +179,19 @@ class LedgerFile:
             if connection is not None:
                 connection.close()
 
-    def leave_to_parent(self) -> None:
-        """Forget the connection in a forked child, which must not even close it."""
-        self.lock = RLock()
-        if self._connection is not None and self.path != MEMORY:
-            _left_to_parent.append(self._connection)
-            self._connection = None
+    def before_fork(self) -> None:
+        """Take the lock, and close the file: SQLite forbids to carry it into a child.
+
+        A child that took it over would believe in locks that only its parent has, and
+        what it writes could be lost.
+        """
+        self.lock.acquire()
+        if self.path != MEMORY:
+            self.close()
+
+    def begin_child(self) -> None:
+        """Begin in a forked child, with locks that nobody holds."""
+        self.lock, self.indexing = RLock(), Lock()
 
 
 def _identity(path: str) -> tuple[int, int] | None:
@@ -291,9 +301,9 @@ class LedgerWriter:
         self._finish()
 
     def _finish(self) -> None:
-        if not self._is_given_up:
-            self._drain(_CLOSE_S)
-        if self._jobs and not self._is_given_up:
+        goal = self._n_added
+        self._drain(0.0 if self._is_given_up else _CLOSE_S)
+        if self._n_gone < goal and not self._is_given_up:
             self._is_given_up = True
             warn(
                 f"{_counted(self._jobs)} could not be written to the ledger "
@@ -341,11 +351,11 @@ class LedgerWriter:
             return not self._is_closing
 
     def _drain(self, within_s: float) -> None:
-        """Write on this thread, until nothing is left or nothing more can be done."""
-        until_s = time.monotonic() + within_s
+        """Write what was added on this thread, and wait so long for other programs."""
+        goal, until_s = self._n_added, time.monotonic() + within_s
         self._try()
-        while self._jobs and time.monotonic() < until_s:
-            if self.problem is not None:
+        while self._n_gone < goal and self.problem is None:
+            if self._busy_since_s is not None and time.monotonic() >= until_s:
                 return
             self._try()
 
@@ -444,11 +454,11 @@ class LedgerWriter:
 
     def _forget(self) -> None:
         """Begin with an empty queue in a forked child; its parent writes the rest."""
-        self._file.leave_to_parent()
+        self._file.begin_child()
         self._begin_empty()
 
     def _lock(self) -> None:
-        self._file.lock.acquire()
+        self._file.before_fork()
         self._changed.acquire()
 
     def _unlock(self) -> None:
@@ -470,7 +480,6 @@ def _fail(receipt: "Future[None]", problem: LedgerError) -> None:
 
 _writers: WeakSet[LedgerWriter] = WeakSet()
 _locked: list[LedgerWriter] = []
-_left_to_parent: list[sqlite3.Connection] = []
 
 
 def _before_fork() -> None:
