@@ -34,6 +34,7 @@ message holds a key or a whole prompt; what the service said is verbatim.
 
 import sys
 import warnings
+from contextlib import suppress
 from typing import Protocol
 
 
@@ -255,5 +256,6 @@ def warn(message: str) -> None:
     """Warn, and never raise: where warnings are errors it is a line on stderr."""
     try:
         warnings.warn(message, RuntimeWarning, stacklevel=3)
-    except RuntimeWarning:
-        sys.stderr.write(message + "\n")
+    except Exception:  # noqa: BLE001 - of a filter, or of whoever shows warnings
+        with suppress(Exception):
+            sys.stderr.write(message + "\n")

@@ -132,7 +132,7 @@ class Ledger:
     ) -> Iterator[Exchange]:
         """Read exchanges, the one that started first coming first.
 
-        What is added while reading may or may not come.
+        What is added meanwhile may be missing.
 
         Args:
             scope: `session` for what was added with this session_id, `all` for all.
@@ -145,7 +145,7 @@ class Ledger:
             origin: Only of this origin, or any of several.
             status: Only this status (ok, error, cancelled), or any of several.
             texts: False leaves messages, replies and template columns unread, which
-                is faster and takes a part of the memory: see `record.Outline`.
+                is faster and takes less memory: see `row.Outline`.
                 `estimated` reads those of exchanges without reported usage.
 
         Raises:
@@ -192,7 +192,8 @@ class Ledger:
         if in_hand is None:
             return found
         with in_hand, in_hand.opened() as connection:
-            return [*found, *select(connection, condition)]
+            newest = select(connection, condition)
+            return [*found, *(row for row in newest if row not in found)]
 
     def reported(self, model: str, *, is_emulated: bool, n: int) -> list[Exchange]:
         """Return the newest good exchanges of a model whose usage was reported.
@@ -226,8 +227,8 @@ class Ledger:
         Args:
             request_hash: Of the request.
             endpoint: The base address that was asked.
-            hash_of: Takes the request's hash of an exchange that was not asked for
-                by its hash before; the ledger remembers it.
+            hash_of: Returns the hash of an exchange's request; the ledger remembers
+                it.
 
         Raises:
             LedgerError: The ledger cannot be read or written.
@@ -238,9 +239,7 @@ class Ledger:
                 yield from in_hand.asked(
                     request_hash, endpoint=endpoint, hash_of=hash_of
                 )
-        with (
-            self._file.indexing
-        ):  # one thread at a time: the first reads the whole ledger
+        with self._file.indexing:  # the first thread reads the whole ledger
             newest = self._index(hash_of)
         for seq in [seq for seq, found in reversed(newest) if found == request_hash]:
             for row in self._rows(_AT, (seq, endpoint)):

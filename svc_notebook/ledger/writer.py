@@ -40,6 +40,7 @@ _TRY_S = 0.25
 _PAUSE_S = 0.05  # between two tries, when readers of this process get the lock
 _CLOSE_S = 2.0
 _BATCH = 256
+_UNFIT = (OverflowError, UnicodeError)  # of values that SQLite cannot hold
 
 # An exchange has one id and is added once; adding it again changes nothing.
 _INSERT_EXCHANGE = (
@@ -371,7 +372,6 @@ class LedgerWriter:
                     self._jobs.popleft()
                 self._n_gone += n_written
                 news, failed = self._note(problem)
-                said = self._problem or LedgerError(str(problem))
                 self._n_tries += 1
                 self._is_trying = False
                 self._changed.notify_all()
@@ -380,8 +380,8 @@ class LedgerWriter:
         for job in jobs[:n_written]:
             with suppress(InvalidStateError):  # it failed before and was in hand
                 job.receipt.set_result(None)
-        for job in failed:
-            _fail(job.receipt, said)
+        for job, why in failed:
+            _fail(job.receipt, why)
 
     def _write(self, jobs: list[Job]) -> tuple[int, Exception | None]:
         """Return how many were written, and why the next one was not."""
@@ -406,18 +406,17 @@ class LedgerWriter:
             return problem
         return None
 
-    def _note(self, problem: Exception | None) -> tuple[str | None, list[Job]]:
-        """Note how a try ended; return what to say, and which jobs failed."""
+    def _note(
+        self, problem: Exception | None
+    ) -> tuple[str | None, list[tuple[Job, LedgerError]]]:
+        """Note how a try ended; return what to say, and which jobs failed and why."""
         if problem is None:
             self._problem = self._said = self._busy_since_s = None
             self._is_held, self._is_wanted = False, bool(self._jobs)
             return None, []
-        if isinstance(problem, sqlite3.Error):
-            self._problem = explain(problem, self._file.path)
-        elif isinstance(problem, LedgerError):
-            self._problem = problem
-        else:
+        if isinstance(problem, _UNFIT):
             return self._drop(problem)
+        self._problem = _explained(problem, self._file.path)
         news = (
             f"{_counted(self._jobs)} could not be written: {self._problem} They are "
             "kept in memory, and the next request tries again."
@@ -437,9 +436,10 @@ class LedgerWriter:
             self._busy_since_s, self._is_held = None, False
         said, self._said = self._said, str(self._problem)
         waiting = [job for job in self._jobs if not job.receipt.done()]
-        return None if said == self._said else news, waiting
+        failed = [(job, self._problem) for job in waiting]
+        return None if said == self._said else news, failed
 
-    def _drop(self, problem: Exception) -> tuple[str, list[Job]]:
+    def _drop(self, problem: Exception) -> tuple[str, list[tuple[Job, LedgerError]]]:
         """Drop the oldest row, which SQLite cannot hold, so that the rest goes on."""
         self._problem = self._busy_since_s = None
         self._is_held = False
@@ -450,7 +450,7 @@ class LedgerWriter:
             f"{_counted([dropped])} cannot be written to the ledger {self._file.path}: "
             f"{type(problem).__name__}: {problem}"
         )
-        return news, [dropped]
+        return news, [(dropped, LedgerError(news))]
 
     def _forget(self) -> None:
         """Begin with an empty queue in a forked child; its parent writes the rest."""
@@ -464,6 +464,15 @@ class LedgerWriter:
     def _unlock(self) -> None:
         self._changed.release()
         self._file.lock.release()
+
+
+def _explained(problem: Exception, path: str) -> LedgerError:
+    if isinstance(problem, LedgerError):
+        return problem
+    if isinstance(problem, sqlite3.Error):
+        return explain(problem, path)
+    said = f"{type(problem).__name__}: {problem}"
+    return LedgerError(f"The ledger {path} cannot be used ({said}).")
 
 
 def _counted(jobs: Iterable[Job]) -> str:

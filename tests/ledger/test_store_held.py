@@ -13,7 +13,7 @@ import pytest
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger import writer
+from svc_notebook.ledger import connect, writer
 from svc_notebook.ledger.answers import find_answer
 from svc_notebook.ledger.reading import replies_df, tool_calls_df
 from svc_notebook.ledger.store import Ledger
@@ -120,6 +120,26 @@ def test_a_warning_that_is_an_error_loses_no_reply(
 
     assert text
     assert "Another program holds the ledger" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore:Another program holds")
+def test_the_first_verb_goes_on(
+    emulator: Emulator, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that begins while the file is held asks, and keeps the reply."""
+    monkeypatch.setattr(writer, "HELD_S", 0.0)
+    monkeypatch.setattr(connect, "PROBE_S", 0.0)
+    monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
+    Ledger(path).check()
+    holder = Holder(path)
+    session = Session(
+        Settings(base_url=emulator.base_url, ledger=str(path), model=MODEL)
+    )
+    completion = session.client.complete("Hello")
+    holder.release()
+    session.close()
+
+    assert _written(path) == [completion.exchange.exchange_id]
 
 
 @pytest.mark.filterwarnings("ignore:Another program holds")
