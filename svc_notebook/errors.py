@@ -31,6 +31,9 @@ A message says what happened, what is allowed and what to do next. It never hold
 key or a whole prompt; what the service said is verbatim.
 """
 
+import sys
+import warnings
+from contextlib import suppress
 from typing import Protocol
 
 
@@ -274,3 +277,12 @@ class Interrupted(KeyboardInterrupt):
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
+
+
+def warn(message: str) -> None:
+    """Warn, and never raise: where warnings are errors it is a line on stderr."""
+    try:
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
+    except Exception:  # noqa: BLE001 - of a filter, or of whoever shows warnings
+        with suppress(Exception):
+            sys.stderr.write(message + "\n")

@@ -6,6 +6,7 @@ that refers to it, so the garbage collector skips it, which halves the time to r
 many.
 """
 
+from concurrent.futures import Future
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
@@ -154,7 +155,11 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Sink(Protocol):
-    """Receives every exchange, good or bad, once, when it has ended."""
+    """Takes every exchange, good or bad, once, when it has ended."""
 
-    def add(self, exchange: Exchange) -> None:
-        """Take an exchange that has ended."""
+    def add(self, exchange: Exchange) -> "Future[None] | None":
+        """Take an exchange that has ended, and return at once.
+
+        Returns:
+            A future that is done when the exchange is kept; None if it is already.
+        """

@@ -1,8 +1,7 @@
-"""The session: the parts of this kernel, wired together in one place.
+"""The session: the parts of this kernel, made when they are first needed.
 
-What it is not: behaviour. Each part works by itself; this file decides which
-ones are joined, and keeps them until the settings change. Rules: parts are made
-when they are first needed, so that importing the package stays light.
+It joins settings, ledger, client, emulator and tools, and keeps them until the
+settings change.
 """
 
 import atexit
@@ -51,7 +50,7 @@ class Session:
     Attributes:
         session_id: Marks this kernel's exchanges in the ledger.
         conversations: By name; shared by magic, panel and Python.
-        tool_record: Takes the calls of tools.
+        tool_record: Keeps the calls of tools.
         at_prompt: Asks for consent to calls of tools, at the prompt.
         consent: The same, and remembers what is always allowed.
     """
@@ -172,7 +171,10 @@ class Session:
         return Answers.from_file(self.settings.answers).find
 
     def reused(self, request: CompletionRequest, origin: Origin) -> Exchange | None:
-        """Look for the answer to an identical request in the ledger, then the file."""
+        """Look for an answer to an identical request in the ledger, then in the file.
+
+        It reads the disk: an event loop calls it on another thread.
+        """
         endpoint, recorded = self.settings.base_url, self.answers
         if endpoint is not None:
             found = find_answer(self.ledger, request, endpoint=endpoint, origin=origin)
@@ -246,8 +248,8 @@ class Session:
             source: Who says so.
 
         Raises:
-            LedgerError: No ledger can be kept there; the one before stays in use.
-            SettingsError: It is no price table; the one before stays in use.
+            LedgerError: A ledger cannot be kept there; the one before stays in use.
+            SettingsError: It is not a price table; the one before stays in use.
         """
         if path is not None:
             path = path if path == MEMORY else str(Path(path).expanduser().absolute())
@@ -270,7 +272,7 @@ class Session:
                 self._renew(found)
 
     def _follow(self) -> None:
-        """Take over what the environment says, but for what was set here."""
+        """Take over what the environment says, except for what was set here."""
         found, self._problems = read_env(os.environ)
         sources = {
             name: source
@@ -281,7 +283,7 @@ class Session:
         self._renew(replace(found, **values, sources={**found.sources, **sources}))
 
     def _renew(self, settings: Settings) -> None:
-        """Put settings in force; what was made from others is made anew."""
+        """Put settings in force; what was made from others is made again."""
         if self._client is not None:
             self._client.close()
             self._client = None

@@ -182,7 +182,7 @@ class ExchangeTask:
             with keep_awake():
                 await self._tries(show)
         except (asyncio.CancelledError, KeyboardInterrupt) as stop:
-            self._end("cancelled", CANCELLED)
+            self._context.sinks.add(self._end("cancelled", CANCELLED))
             stopped: type[BaseException] | None = type(stop)
         except Exception as problem:  # noqa: BLE001 - nothing foreign reaches a user
             self._lost = Lost(error=internal_error(problem))
@@ -193,9 +193,9 @@ class ExchangeTask:
             raise stopped
         error = self._lost.error if self._lost else None
         if error is None:
-            return self._end("ok", None)
+            return await self._keep(self._end("ok", None))
         self._context.key.redact_error(error)
-        exchange = self._end("error", to_failure(error))
+        exchange = await self._keep(self._end("error", to_failure(error)))
         raise completed(error, exchange)
 
     async def _tries(self, show: Show) -> None:
@@ -314,15 +314,18 @@ class ExchangeTask:
             self._watch(waiting)
 
     def _end(self, status: Status, failure: Failure | None) -> Exchange:
-        """Make the record, once, and hand it to every sink."""
+        """Make the record, once."""
         self.exchange = self._record.exchange(
             status=status,
             failure=failure,
             now_s=self._runtime.clock(),
             ended_at=self._runtime.now(),
         )
-        self._context.sinks.tell(self.exchange)
         return self.exchange
+
+    async def _keep(self, exchange: Exchange) -> Exchange:
+        await self._context.sinks.keep(exchange)
+        return exchange
 
 
 def _after(earlier: Lost | None, lost: Lost | None) -> Lost | None:

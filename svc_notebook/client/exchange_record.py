@@ -3,8 +3,10 @@
 Waiting for our own rate limit is never part of a latency. No key enters.
 """
 
-import warnings
+import asyncio
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +14,12 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from svc_notebook.completion import Completion
-from svc_notebook.errors import DocumentError, ServiceError, SvcError
+from svc_notebook.errors import (
+    DocumentError,
+    ServiceError,
+    SvcError,
+    warn,
+)
 from svc_notebook.exchange import Exchange, Failure, Origin, Sink, Status
 from svc_notebook.service.chunk import (
     CompletionBody,
@@ -156,32 +163,69 @@ def _estimate(body: CompletionBody | None) -> int:
     )
 
 
+KEPT_WITHIN_S = 3.0
+
+
 class Sinks:
-    """The sinks of one client."""
+    """The sinks of one client; whatever happens to them, the reply comes first."""
 
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self._sinks = tuple(sinks)
         self._warned: set[str] = set()
 
-    def tell(self, exchange: Exchange) -> None:
-        """Tell every sink, once."""
+    def add(self, exchange: Exchange) -> list["Future[None]"]:
+        """Give an exchange to every sink; return what is done when it is kept."""
+        receipts = []
         for sink in self._sinks:
             try:
-                sink.add(exchange)
+                receipt = sink.add(exchange)
             except Exception as problem:  # noqa: BLE001 - the reply comes first
-                self._warn(problem)
+                self._warn(
+                    f"An exchange could not be kept ({type(problem).__name__}: "
+                    f"{problem}). Its reply is not lost, but it is missing from the "
+                    "ledger and its frames."
+                )
+            else:
+                if receipt is not None:
+                    receipts.append(receipt)
+        return receipts
 
-    def _warn(self, problem: Exception) -> None:
-        cause = f"{type(problem).__name__}: {problem}"
-        if cause in self._warned:
-            return
-        self._warned.add(cause)
-        warnings.warn(
-            f"An exchange could not be kept ({cause}). Its reply is not lost, but it "
-            "is missing from the ledger and its frames.",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+    async def keep(self, exchange: Exchange) -> None:
+        """Give an exchange to every sink, and wait until it is kept, but not long."""
+        for receipt in self.add(exchange):
+            if not await _is_done(receipt, within_s=KEPT_WITHIN_S):
+                self._warn(
+                    f"An exchange is not in the ledger after {KEPT_WITHIN_S:.0f} s. It "
+                    "is kept in memory until it can be written."
+                )
+            # if it failed, the ledger has said why and keeps it in memory
+
+    def _warn(self, message: str) -> None:
+        if message not in self._warned:
+            self._warned.add(message)
+            warn(message)
+
+
+async def _is_done(receipt: "Future[None]", *, within_s: float) -> bool:
+    """Wait for a receipt; `asyncio.wrap_future` in `wait_for` costs twice as much."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+
+    def end() -> None:
+        if not ended.done():
+            ended.set_result(None)
+
+    def wake(_: "Future[None]") -> None:
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(end)
+
+    receipt.add_done_callback(wake)
+    timer = loop.call_later(within_s, end)
+    try:
+        await ended
+    finally:
+        timer.cancel()
+    return receipt.done()
 
 
 Answerer = Callable[[CompletionRequest, Origin], Exchange | None]
@@ -237,5 +281,5 @@ class RecordedAnswer:
         for choice in self._answer.choices:
             show(to_delta(choice))
         self.exchange = replace(self._answer, ended_at=self._runtime.now())
-        self._sinks.tell(self.exchange)
+        await self._sinks.keep(self.exchange)
         return self.exchange

@@ -1,13 +1,13 @@
-"""Opening a ledger's file: made, looked at, brought up to date, found writable.
+"""Open a ledger's file: made if need be, checked, brought up to date and writable.
 
-What it is not: it holds nothing open; its caller does. Rules: a file that cannot
-be used is closed again as it was; nothing is spent on requests before a file is
-known to be writable.
+A file that cannot be used is left as it was. What SQLite raises becomes a LedgerError
+that names the file and what to do.
 """
 
 import os
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from svc_notebook.errors import LedgerError
@@ -24,7 +24,7 @@ def absolute(path: str) -> Path:
     """Return the file that a path means now: `~` is a home, the rest this folder's.
 
     Raises:
-        LedgerError: It lies in the home of somebody who is not known here.
+        LedgerError: It is in the home of a user whom this machine does not know.
     """
     try:
         return Path(path).expanduser().absolute()
@@ -37,7 +37,7 @@ def absolute(path: str) -> Path:
 
 
 def prepare(path: Path) -> None:
-    """Make the folder (mode 0700) and an empty file (mode 0600) where none is.
+    """Make the folder (mode 0700) and an empty file (mode 0600) if need be.
 
     Raises:
         LedgerError: The folder or the file cannot be made.
@@ -61,37 +61,27 @@ def prepare(path: Path) -> None:
 
 
 def is_on_network(path: Path, *, mounts_file: Path = _MOUNTS) -> bool:
-    """Say whether a file lies on a network disk, where shared memory does not reach.
+    """Say whether a file is on a network disk, where shared memory does not reach.
 
     Args:
         path: The file.
-        mounts_file: The system's list of mounts; where there is none the answer is
-            no, and SQLite itself refuses WAL where it can tell.
+        mounts_file: The system's list of mounts, a line each: source, place, type,
+            options. Without one the answer is no, and SQLite itself refuses WAL where
+            it can tell.
     """
     try:
         mounts = mounts_file.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
-    return filesystem_of(path.absolute(), mounts.splitlines()) in _NETWORK_TYPES.split()
-
-
-def filesystem_of(path: Path, mounts: Iterable[str]) -> str | None:
-    """Return the file system's type that a path lies on.
-
-    Args:
-        path: Absolute.
-        mounts: Lines as in /proc/self/mounts: source, place, type, options.
-    """
-    found: tuple[int, str] | None = None
-    for line in mounts:
+    kind, depth = "", 0
+    for line in mounts.splitlines():
         fields = line.split(" ")
         if len(fields) < 3:  # noqa: PLR2004 - source, place, type
             continue
         place = Path(fields[1].replace("\\040", " "))
-        depth = len(place.parts)
-        if path.is_relative_to(place) and (found is None or depth >= found[0]):
-            found = depth, fields[2]
-    return found[1] if found else None
+        if path.absolute().is_relative_to(place) and len(place.parts) >= depth:
+            kind, depth = fields[2], len(place.parts)
+    return kind in _NETWORK_TYPES.split()
 
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
@@ -138,8 +128,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """,
     ),
     (
-        # One index less an append: the order of reading also tells an exchange that
-        # is told twice. usage_source finds the rows that estimates are fitted on.
+        # One index less for each insert: the order of reading also finds an exchange
+        # that is added twice. usage_source finds the rows for token estimates.
         """
         CREATE TABLE new_exchanges (
             seq INTEGER PRIMARY KEY,
@@ -195,7 +185,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         CREATE INDEX exchanges_conversation ON exchanges (conversation)
             WHERE conversation IS NOT NULL
         """,
-        # since when a session asks: cheaper to keep than an index of its exchanges
+        # since when there is a session: cheaper than an index of its exchanges
         """
         CREATE TABLE sessions (
             session_id TEXT PRIMARY KEY,
@@ -206,7 +196,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         INSERT INTO sessions
         SELECT session_id, min(started_at) FROM exchanges GROUP BY session_id
         """,
-        # which requests were asked, filled in when re-use first wants to know
+        # the hash of each request, filled in when re-use first looks for one
         """
         CREATE TABLE requests (
             seq INTEGER PRIMARY KEY,
@@ -216,8 +206,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX requests_hash ON requests (request_hash)",
     ),
     (
-        # One row a tool call, answered or refused. It repeats what calls are looked
-        # for by, since the exchange whose reply held it may be kept elsewhere.
+        # One row for each tool call, answered or refused. It repeats what filters
+        # need of its exchange, which may be in another ledger.
         """
         CREATE TABLE tool_runs (
             seq INTEGER PRIMARY KEY,
@@ -241,8 +231,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )
         """,
         "CREATE INDEX tool_runs_time ON tool_runs (started_at)",
-        # since when there is a run: an index of its exchanges costs each append
-        # an eighth, and a run is read far less often than it is written
+        # since when there is a run: an index of its exchanges makes each insert an
+        # eighth slower, and a run is read far less often than it is written
         """
         CREATE TABLE runs (
             run TEXT PRIMARY KEY,
@@ -264,7 +254,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 
 
 APPLICATION_ID = 0x53564C31  # marks the file as a ledger; "SVL1" in ASCII
-CHECKED_BYTES = 64 * 2**20  # a second's tenth; a larger file would hold up the cell
+CHECKED_BYTES = 64 * 2**20  # takes a tenth of a second
 
 
 def check_is_ours(connection: sqlite3.Connection, *, place: str, n_bytes: int) -> None:
@@ -299,38 +289,66 @@ def check_is_ours(connection: sqlite3.Connection, *, place: str, n_bytes: int) -
         _check_is_whole(connection, place)
 
 
-def migrate(connection: sqlite3.Connection) -> None:
-    """Bring the tables up to date; two processes may try at once."""
-    if _pragma(connection, "user_version") == len(MIGRATIONS):
-        return
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commit what is written inside, all or nothing.
+
+    Raises:
+        sqlite3.Error: It could not be written; nothing of it was.
+    """
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # read again: another process may have been first while we waited
-        for statements in MIGRATIONS[_pragma(connection, "user_version") :]:
-            for statement in statements:
-                connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        yield
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
 
 
-def probe(connection: sqlite3.Connection) -> None:
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the tables up to date; two processes may try at once."""
+    if _pragma(connection, "user_version") == len(MIGRATIONS):
+        return
+    with transaction(connection):
+        # read again: another process may have been first while we waited
+        for statements in MIGRATIONS[_pragma(connection, "user_version") :]:
+            for statement in statements:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+
+def probe(connection: sqlite3.Connection, *, busy_s: float) -> None:
     """Find out whether the file can be written, and change nothing.
 
     The number is written as it is and taken back: only an attempt makes SQLite
-    open its journal, which fails in a folder that cannot be written.
+    open its journal, which fails in a folder that cannot be written. A file that
+    another program holds for now will do: exchanges wait for it in memory.
+
+    Args:
+        connection: Of a ledger.
+        busy_s: The connection's usual wait for other programs; here it is shorter.
 
     Raises:
         sqlite3.Error: It cannot be written.
     """
-    connection.execute("BEGIN IMMEDIATE")
+    set_busy(connection, min(busy_s, PROBE_S))
     try:
-        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        finally:
+            connection.execute("ROLLBACK")
+    except sqlite3.OperationalError as problem:
+        if not is_busy(problem):
+            raise
     finally:
-        connection.execute("ROLLBACK")
+        set_busy(connection, busy_s)
+
+
+def set_busy(connection: sqlite3.Connection, busy_s: float) -> None:
+    """Set the longest wait for other programs, in seconds."""
+    connection.execute(f"PRAGMA busy_timeout = {busy_s * 1000:.0f}")
 
 
 def _check_is_whole(connection: sqlite3.Connection, place: str) -> None:
@@ -351,13 +369,14 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
-CHECKPOINT_PAGES = 4000  # 16 MB beside the file at most; a fifth off each append
+PROBE_S = 2.0
+CHECKPOINT_PAGES = 4000  # at most 16 MB in the -wal file; inserts are a fifth faster
 
 
 def open_file(
     path: str, *, busy_s: float, is_shared: bool | None = None
 ) -> sqlite3.Connection:
-    """Open a ledger's file, make it where there is none, and bring it up to date.
+    """Open a ledger's file, make it if need be, and bring it up to date.
 
     Args:
         path: The file, or `:memory:`.
@@ -381,7 +400,7 @@ def open_file(
         if is_shared is None:
             is_shared = is_on_network(file)
         _choose_journal(connection, is_shared=is_shared)
-        probe(connection)
+        probe(connection, busy_s=busy_s)
     except BaseException:
         connection.close()
         raise
@@ -394,7 +413,7 @@ def _connect(address: str, busy_s: float) -> sqlite3.Connection:
         timeout=busy_s,
         uri=True,
         isolation_level=None,  # every statement commits
-        check_same_thread=False,  # the ledger's lock sees to it
+        check_same_thread=False,  # see `writer.LedgerFile.lock`
     )
     # A damaged text is for the checksum to refuse, not for the decoder to raise at.
     connection.text_factory = _decode
@@ -433,12 +452,18 @@ _MEANINGS = {
     "another file with SVC_LEDGER",
     "SQLITE_AUTH": "may not be opened. Name another file with SVC_LEDGER",
 }
-_MEANINGS["SQLITE_LOCKED"] = _MEANINGS["SQLITE_PROTOCOL"] = _MEANINGS["SQLITE_BUSY"]
+_BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")
+_MEANINGS.update(dict.fromkeys(_BUSY, _MEANINGS["SQLITE_BUSY"]))
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 
 
+def is_busy(problem: Exception) -> bool:
+    """Say whether another program holds the file, so that a later try may succeed."""
+    return str(getattr(problem, "sqlite_errorname", "")).startswith(_BUSY)
+
+
 def explain(problem: sqlite3.Error, place: str) -> LedgerError:
-    """Return the error of ours that an error of SQLite stands for.
+    """Return our error for an error of SQLite.
 
     Args:
         problem: As raised by sqlite3.
@@ -459,24 +484,17 @@ def explain(problem: sqlite3.Error, place: str) -> LedgerError:
     return LedgerError(f"The ledger {place} {meaning} ({problem}).")
 
 
-class explained:  # noqa: N801 - used as a function is; a generator costs each append more
+@contextmanager
+def explained(place: str) -> Iterator[None]:
     """Turn errors of SQLite into our own.
 
     Args:
         place: The ledger's file.
 
     Raises:
-        LedgerError: Whatever sqlite3 raised inside.
+        LedgerError: sqlite3 raised an error inside.
     """
-
-    __slots__ = ("_place",)
-
-    def __init__(self, place: str) -> None:
-        self._place = place
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, problem: BaseException | None, __: object) -> None:
-        if isinstance(problem, sqlite3.Error):
-            raise explain(problem, self._place) from None
+    try:
+        yield
+    except sqlite3.Error as problem:
+        raise explain(problem, place) from None

@@ -1,7 +1,7 @@
-"""One exchange as one row: the whole as JSON, and the columns to find it by.
+"""One exchange as one row: the whole as JSON, and the columns that filters use.
 
-Rules: pure; what is read back equals what was added; a row that was changed by
-anything but this package is refused, not believed.
+What is read back equals what was added. A checksum finds rows that something else has
+changed; they are refused.
 """
 
 import zlib
@@ -16,7 +16,7 @@ from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.message import Message
 from svc_notebook.service.request import CompletionRequest
 
-_SKIPPED = "-"  # a name that no record has, so that the decoder steps over the field
+_SKIPPED = "-"  # a name that is in no record, so that the decoder skips the field
 
 KEYS = (
     "exchange_id",

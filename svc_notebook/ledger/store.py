@@ -1,131 +1,74 @@
-"""The ledger: where every exchange is kept, once, and read back from.
+"""The ledger: every exchange is kept here once, and read from here.
 
-What it is not: it makes no DataFrame (see `frames`) and knows no client; it is
-told (`Sink`). Rules: one commit an exchange, so that a kill loses nothing that
-was added; any thread may add while another reads; several programs may use one
-file at once; nothing is opened before it is needed; every failure is a
-`LedgerError` that names the file.
+`add` puts an exchange into the writer's queue (see `writer`); every read first waits
+until the queue is written, and adds what is still in hand. Any thread may add while
+another reads, and several programs may use one file at once.
 """
 
-import os
+import heapq
 import sqlite3
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
-from threading import RLock
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Self
 from uuid import uuid4
-from weakref import WeakSet
 
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange
 
-from .connect import MEMORY, absolute, explained, open_file, probe
+from .connect import MEMORY, explain, is_busy
 from .query import Scope, Wanted, Where, where
-from .row import KEYS, from_row, to_row
-from .tool_runs import ToolRow, insert, select
+from .row import from_row, to_row
+from .tool_runs import ToolRow, select, to_values
+from .writer import BUSY_S, LedgerFile, LedgerWriter, write_rows
 
-
-class Guarded(Protocol):
-    """What one lock guards."""
-
-    def guard(self) -> RLock:
-        """Return the lock in force."""
-
-
-_watched: WeakSet[Guarded] = WeakSet()
-_taken: list[RLock] = []
-
-
-def wait_at_forks(guarded: Guarded) -> None:
-    """Let no fork of this process happen while something is being done with it."""
-    _watched.add(guarded)
-
-
-def _take() -> None:
-    for guarded in tuple(_watched):
-        lock = guarded.guard()
-        lock.acquire()
-        _taken.append(lock)
-
-
-def _give_back() -> None:
-    while _taken:
-        _taken.pop().release()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-    os.register_at_fork(
-        before=_take, after_in_parent=_give_back, after_in_child=_give_back
-    )
-
-
-BUSY_S = 30.0
 PAGE_ROWS = 256
 
-# An exchange has one id and is told once; telling it again changes nothing.
-_INSERT = (
-    f"INSERT INTO exchanges ({', '.join(KEYS)}) "  # noqa: S608 - our own names
-    f"VALUES ({', '.join('?' * len(KEYS))}) "
-    "ON CONFLICT (started_at, exchange_id) DO NOTHING"
-)
-_BEGIN = {
-    table: f"INSERT INTO {table} VALUES (?, ?) ON CONFLICT ({key}) DO UPDATE "  # noqa: S608 - our own names
-    "SET first_started_at = min(first_started_at, excluded.first_started_at)"
-    for table, key in (("sessions", "session_id"), ("runs", "run"))
-}
 _COLUMNS = (
     "SELECT started_at, seq, CAST(record AS BLOB), record_crc32, exchange_id, "
     "usage_source FROM exchanges "
 )
 _NOT_INDEXED = (
-    f"{_COLUMNS} WHERE seq > (SELECT coalesce(max(seq), 0) FROM requests) "  # noqa: S608 - our own names
+    f"{_COLUMNS} WHERE seq > ? "
     f"AND status = 'ok' AND NOT is_reused ORDER BY seq LIMIT {PAGE_ROWS}"
 )
+_INDEXED = "SELECT coalesce(max(seq), 0) FROM requests"
+_NOTE_HASH = "INSERT OR IGNORE INTO requests VALUES (?, ?)"
+_AT = f"{_COLUMNS} WHERE seq = ? AND endpoint = ?"
 _ASKED = (
     f"{_COLUMNS} JOIN requests USING (seq) WHERE request_hash = ? AND endpoint = ? "
     "ORDER BY started_at DESC, exchange_id DESC"
 )
 Texts = bool | Literal["estimated"]
 """Which texts to read: all, none, or those of exchanges without reported usage."""
-_abandoned: list[sqlite3.Connection] = []  # of a parent process; see Ledger.guard
 
 
 class Ledger:
     """The store of exchanges: a SQLite file, or memory.
 
     The file is opened at the first use; `check` opens it now. After `close` the
-    next use opens it again, so that a late exchange is not lost; what was in memory
-    is gone then.
+    next use opens it again, so that a late exchange is not lost; a ledger in memory
+    is empty then.
 
     Args:
-        path: The file, made with its folder where there is none; `:memory:` keeps
-            everything in this process.
+        path: The file, made with its folder if need be; `:memory:` keeps everything
+            in this process.
         session_id: Marks what is added here, so that one kernel's exchanges can be
             told from others'; made if None.
-        busy_s: Longest wait for another program that holds the file, seconds.
+        busy_s: Longest wait of a read for another program, seconds.
     """
 
     def __init__(
         self, path: str | Path, *, session_id: str | None = None, busy_s: float = BUSY_S
     ) -> None:
         self.path = str(path)
-        # a notebook may change its folder; the ledger stays where it was
-        self._place = MEMORY if self.path == MEMORY else str(absolute(self.path))
         self.session_id = session_id or uuid4().hex
-        self._busy_s = busy_s
-        self._lock = RLock()
-        self._pid = os.getpid()
-        self._connection: sqlite3.Connection | None = None
-        self._file: tuple[int, int] | None = None
-        # when the session and its runs began, as the file knows it
-        self._begun: dict[tuple[str, str], str] = {}
-        self._finalizer: (
-            weakref.finalize[[sqlite3.Connection, RLock, int], Ledger] | None
-        ) = None
-        wait_at_forks(self)
+        self._file = LedgerFile(self.path, busy_s=busy_s)
+        self._writer = LedgerWriter(self._file)
+        weakref.finalize(self, self._writer.close)
 
     def check(self) -> None:
         """Find out now whether exchanges can be kept, before anything is spent.
@@ -133,28 +76,46 @@ class Ledger:
         Raises:
             LedgerError: They cannot; the message names the file and the way on.
         """
-        with self.guard(), explained(self.path):
-            probe(self._open())
+        self._file.check()
 
     @contextmanager
     def opened(self) -> Iterator[sqlite3.Connection]:
         """Hold the open file; what SQLite raises inside is raised as a LedgerError."""
-        with self.guard(), explained(self.path):
-            yield self._open()
+        self.flush()
+        with self._file.opened() as connection:
+            yield connection
 
-    def add(self, exchange: Exchange) -> None:
-        """Keep an exchange; it is on disk when this returns.
+    def add(self, exchange: Exchange) -> "Future[None]":
+        """Put an exchange into the queue of what is written, and return at once.
 
-        Raises:
-            LedgerError: It could not be kept.
+        Returns:
+            A future that is done when the exchange is on disk. It holds a LedgerError
+            if the exchange cannot be written for now; it stays in hand, reads find it,
+            and it is written when that is possible again.
         """
-        row = to_row(exchange, self.session_id)
-        with self.guard(), explained(self.path):
-            connection = self._open()
-            self._begin(connection, "sessions", self.session_id, row["started_at"])
-            if row["run"] is not None:
-                self._begin(connection, "runs", row["run"], row["started_at"])
-            connection.execute(_INSERT, tuple(row.values()))
+        return self._writer.add("exchanges", to_row(exchange, self.session_id))
+
+    def add_tool_run(self, row: ToolRow, *, started_at: datetime) -> "Future[None]":
+        """Put a tool call into the same queue.
+
+        Args:
+            row: The call.
+            started_at: When the exchange was asked whose reply held it.
+
+        Returns:
+            As `add`.
+        """
+        values = to_values(row, session_id=self.session_id, started_at=started_at)
+        return self._writer.add("tool_runs", values)
+
+    def flush(self) -> bool:
+        """Wait a moment until all that was added is written, and say whether it is."""
+        return self._writer.flush()
+
+    @property
+    def problem(self) -> LedgerError | None:
+        """Why nothing can be written now; None if it can, or another program writes."""
+        return self._writer.problem
 
     def read(  # noqa: PLR0913 - one argument a filter
         self,
@@ -171,7 +132,7 @@ class Ledger:
     ) -> Iterator[Exchange]:
         """Read exchanges, the one that started first coming first.
 
-        What is added while reading may or may not come.
+        What is added meanwhile may be missing.
 
         Args:
             scope: `session` for what was added with this session_id, `all` for all.
@@ -184,7 +145,7 @@ class Ledger:
             origin: Only of this origin, or any of several.
             status: Only this status (ok, error, cancelled), or any of several.
             texts: False leaves messages, replies and template columns unread, which
-                is faster and takes a part of the memory: see `record.Outline`.
+                is faster and takes less memory: see `row.Outline`.
                 `estimated` reads those of exchanges without reported usage.
 
         Raises:
@@ -202,20 +163,7 @@ class Ledger:
             origin=origin,
             status=status,
         )
-        return self._pages(condition, texts)
-
-    def add_tool_run(self, row: ToolRow, *, started_at: datetime) -> None:
-        """Keep a tool call; it is on disk when this returns.
-
-        Args:
-            row: The call.
-            started_at: When the exchange was asked whose reply held it.
-
-        Raises:
-            LedgerError: It could not be kept.
-        """
-        with self.guard(), explained(self.path):
-            insert(self._open(), row, session_id=self.session_id, started_at=started_at)
+        return self._exchanges(condition, texts)
 
     def tool_runs(
         self,
@@ -238,8 +186,14 @@ class Ledger:
         condition = where(
             scope=scope, session_id=self.session_id, since=since, **wanted
         )
-        with self.guard(), explained(self.path):
-            return list(select(self._open(), condition))
+        in_hand = self._in_hand()
+        with self._file.opened() as connection:
+            found = list(select(connection, condition))
+        if in_hand is None:
+            return found
+        with in_hand, in_hand.opened() as connection:
+            newest = select(connection, condition)
+            return [*found, *(row for row in newest if row not in found)]
 
     def reported(self, model: str, *, is_emulated: bool, n: int) -> list[Exchange]:
         """Return the newest good exchanges of a model whose usage was reported.
@@ -257,6 +211,7 @@ class Ledger:
             "usage_source = 'reported' AND NOT is_reused "
             "ORDER BY started_at DESC, exchange_id DESC LIMIT ?"
         )
+        self.flush()
         rows = self._rows(sql, (model, int(is_emulated), n))
         return [self._to_exchange(row) for row in rows]
 
@@ -272,16 +227,23 @@ class Ledger:
         Args:
             request_hash: Of the request.
             endpoint: The base address that was asked.
-            hash_of: Takes the request's hash of an exchange that was not asked for
-                by its hash before; the ledger remembers it.
+            hash_of: Returns the hash of an exchange's request; the ledger remembers
+                it.
 
         Raises:
             LedgerError: The ledger cannot be read or written.
         """
-        while rows := self._rows(_NOT_INDEXED, ()):
-            found = [(row[1], hash_of(self._to_exchange(row))) for row in rows]
-            with self.guard(), explained(self.path):
-                self._index(found)
+        in_hand = self._in_hand()
+        if in_hand is not None:
+            with in_hand:
+                yield from in_hand.asked(
+                    request_hash, endpoint=endpoint, hash_of=hash_of
+                )
+        with self._file.indexing:  # the first thread reads the whole ledger
+            newest = self._index(hash_of)
+        for seq in [seq for seq, found in reversed(newest) if found == request_hash]:
+            for row in self._rows(_AT, (seq, endpoint)):
+                yield self._to_exchange(row)
         for row in self._rows(_ASKED, (request_hash, endpoint)):
             yield self._to_exchange(row)
 
@@ -294,8 +256,13 @@ class Ledger:
         condition = where(scope=scope, session_id=self.session_id)
         order = " ORDER BY started_at DESC, exchange_id DESC LIMIT 1"
         sql = f"{_COLUMNS} WHERE {condition.sql}{order}"
+        in_hand = self._in_hand()
         rows = self._rows(sql, condition.values)
-        return self._to_exchange(rows[0]) if rows else None
+        found = [self._to_exchange(row) for row in rows]
+        if in_hand is not None:
+            with in_hand:
+                found += filter(None, [in_hand.last(scope=scope)])
+        return max(found, key=_order, default=None)
 
     def count(self, *, scope: Scope = "all") -> int:
         """Count exchanges.
@@ -303,16 +270,17 @@ class Ledger:
         Raises:
             LedgerError: The ledger cannot be read.
         """
+        self.flush()
         condition = where(scope=scope, session_id=self.session_id)
         counting = "SELECT count(*) FROM exchanges WHERE " + condition.sql  # noqa: S608
-        return int(self._rows(counting, condition.values)[0][0])
+        with self._file.lock:  # nothing leaves the queue meanwhile
+            tables = [job.table for job in self._writer.in_hand]
+            n_written = int(self._rows(counting, condition.values)[0][0])
+        return n_written + tables.count("exchanges")
 
     def close(self) -> None:
-        """Close the file; what was added is there."""
-        with self.guard():
-            if self._finalizer is not None:
-                self._finalizer()
-            self._connection = self._finalizer = None
+        """Write what was added, if that is possible, and close the file."""
+        self._writer.close()
 
     def __enter__(self) -> Self:
         return self
@@ -321,7 +289,7 @@ class Ledger:
         self.close()
 
     def __repr__(self) -> str:
-        if self._connection is None:
+        if not self._file.is_open and not self._writer.in_hand:
             return f"<Ledger {self.path}, not open>"
         try:
             n_all, n_here = self.count(), self.count(scope="session")
@@ -329,14 +297,28 @@ class Ledger:
             return f"<Ledger {self.path}, cannot be read>"
         return f"<Ledger {self.path}: {n_all} exchanges, {n_here} of this session>"
 
-    def _begin(
-        self, connection: sqlite3.Connection, table: str, name: str, started_at: str
-    ) -> None:
-        """Note since when there is a session or a run; cheaper than an index of it."""
-        known = self._begun.get((table, name))
-        if known is None or started_at < known:
-            connection.execute(_BEGIN[table], (name, started_at))
-            self._begun[table, name] = started_at
+    def _in_hand(self) -> "Ledger | None":
+        """Return what cannot be written now as a ledger in memory; None if all is."""
+        if self._writer.flush() or not (jobs := self._writer.in_hand):
+            return None
+        found = Ledger(MEMORY, session_id=self.session_id)
+        with found.opened() as connection:
+            write_rows(connection, jobs, {})
+        return found
+
+    def _exchanges(self, condition: Where, texts: Texts) -> Iterator[Exchange]:
+        in_hand = self._in_hand()
+        if in_hand is None:
+            yield from self._pages(condition, texts)
+            return
+        known = None
+        with in_hand:
+            newest = in_hand._pages(condition, texts)  # noqa: SLF001 - a ledger, too
+            written = self._pages(condition, texts)
+            for exchange in heapq.merge(written, newest, key=_order):
+                if exchange.exchange_id != known:  # it may have been written meanwhile
+                    yield exchange
+                known = exchange.exchange_id
 
     def _pages(self, condition: Where, texts: Texts) -> Iterator[Exchange]:
         # Whole pages and no open cursor: a reader that stops half-way must not keep
@@ -356,21 +338,29 @@ class Ledger:
             after = rows[-1][0], rows[-1][4]
             rows = self._rows(then, (*condition.values, *after))
 
-    def _index(self, found: list[tuple[int, str]]) -> None:
-        connection = self._open()
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            connection.executemany(
-                "INSERT OR IGNORE INTO requests VALUES (?, ?)", found
-            )
-            connection.execute("COMMIT")
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+    def _index(self, hash_of: Callable[[Exchange], str]) -> list[tuple[int, str]]:
+        """Note the hash of each request that was asked since the last time.
 
-    def _rows(self, sql: str, values: tuple[object, ...]) -> list[Any]:
-        with self.guard(), explained(self.path):
-            return self._open().execute(sql, values).fetchall()
+        Returns:
+            What could not be noted, since another program holds the file.
+        """
+        not_noted: list[tuple[int, str]] = []
+        last = self._rows(_INDEXED, ())[0][0]
+        while rows := self._rows(_NOT_INDEXED, (last,)):
+            found = [(row[1], hash_of(self._to_exchange(row))) for row in rows]
+            last = found[-1][0]
+            try:
+                with self._file.transaction() as connection:
+                    connection.executemany(_NOTE_HASH, found)
+            except sqlite3.Error as problem:
+                if not is_busy(problem):
+                    raise explain(problem, self.path) from None
+                not_noted += found
+        return not_noted
+
+    def _rows(self, sql: str, values: Iterable[object]) -> list[Any]:
+        with self._file.opened() as connection:
+            return connection.execute(sql, tuple(values)).fetchall()
 
     def _to_exchange(self, row: Any, texts: Texts = True) -> Exchange:  # noqa: ANN401, FBT002 - SQLite's types; as `read`
         _, _, record, crc32, exchange_id, usage_source = row
@@ -382,46 +372,6 @@ class Ledger:
             texts=usage_source == "estimated" if texts == "estimated" else texts,
         )
 
-    def guard(self) -> RLock:
-        """Return the lock, a new one in a forked child: its parent may hold the old."""
-        if self._pid != os.getpid():
-            self._pid, self._lock = os.getpid(), RLock()
-            if self._connection is not None and self.path != MEMORY:
-                # SQLite forbids a connection to cross a fork, even to be closed.
-                _abandoned.append(self._connection)
-                self._connection = self._finalizer = None
-        return self._lock
 
-    def _open(self) -> sqlite3.Connection:
-        if self._finalizer is not None and not self._finalizer.alive:
-            self._connection = self._finalizer = None  # Python ends; this is late
-        if self._connection is not None and self._file != _file_at(self._place):
-            # Somebody deleted or replaced the file: what is written to the old one
-            # would be gone with this process.
-            self._connection.close()
-            self._connection = None
-        if self._connection is None:
-            self._connection = open_file(self._place, busy_s=self._busy_s)
-            self._file = _file_at(self._place)
-            self._begun.clear()
-            self._finalizer = weakref.finalize(
-                self, _close, self._connection, self._lock, self._pid
-            )
-        return self._connection
-
-
-def _file_at(path: str) -> tuple[int, int] | None:
-    """Tell one file from another that took its name; None where there is none."""
-    if path == MEMORY:
-        return None
-    try:
-        found = os.stat(path)  # noqa: PTH116 - a Path costs many times as much at each add
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _close(connection: sqlite3.Connection, lock: RLock, pid: int) -> None:
-    if pid == os.getpid():
-        with lock:  # closed under another thread's statement, SQLite crashes Python
-            connection.close()
+def _order(exchange: Exchange) -> tuple[datetime, str]:
+    return exchange.started_at, exchange.exchange_id

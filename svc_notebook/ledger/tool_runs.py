@@ -1,8 +1,7 @@
-"""Tool calls in the ledger: one row a call, what it got and what it gave.
+"""Tool calls in the ledger: one row a call, with its arguments and its result.
 
-What it is not: it runs no tool. Rules: pure but for the connection it is given; texts
-that a model or a tool wrote are kept as they are, as far as UTF-8 carries them; a row
-states its exchange, and repeats of it what calls are looked for by.
+A row names its exchange, and repeats what filters need of it, since the exchange may be
+in another ledger. Texts are kept as they are, as far as UTF-8 can hold them.
 """
 
 import sqlite3
@@ -56,7 +55,7 @@ class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _KEYS = (*ToolRow.__struct_fields__, "session_id", "started_at")
-_INSERT = (
+INSERT_TOOL_RUN = (
     f"INSERT INTO tool_runs ({', '.join(_KEYS)}) "  # noqa: S608 - our own names
     f"VALUES ({', '.join(':' + key for key in _KEYS)})"
 )
@@ -81,28 +80,20 @@ def row_of(exchange: Exchange, **fields: Any) -> ToolRow:  # noqa: ANN401 - of T
     )
 
 
-def insert(
-    connection: sqlite3.Connection,
-    row: ToolRow,
-    *,
-    session_id: str,
-    started_at: datetime,
-) -> None:
-    """Write a row.
+def to_values(row: ToolRow, *, session_id: str, started_at: datetime) -> dict[str, Any]:
+    """Return what `INSERT_TOOL_RUN` binds.
 
     Args:
-        connection: Of a ledger.
         row: A call.
         session_id: Whose it is.
         started_at: When its exchange was asked, which filters look at.
     """
-    values = {
+    return {
         **mended(msgspec.structs.asdict(row)),
         "created_at": to_sortable(row.created_at),
         "session_id": session_id,
         "started_at": to_sortable(started_at),
     }
-    connection.execute(_INSERT, values)
 
 
 def select(connection: sqlite3.Connection, condition: Where) -> Iterator[ToolRow]:

@@ -20,6 +20,7 @@ from svc_notebook.client.attempts import RequestPath, Waiting, Watch
 from svc_notebook.client.portal import Job, portal
 from svc_notebook.display.progress import Bars, Part, watched
 from svc_notebook.errors import Interrupted, ParameterError, SvcError
+from svc_notebook.ledger.store import Ledger
 from svc_notebook.session import Session
 
 from .describe import duration, forecast
@@ -27,7 +28,7 @@ from .resume import Endpoint, TrialKey, check_endpoint, check_same_grid, status_
 from .run_lock import RunLock, held_here, lock_run
 from .run_view import RunView
 from .scheduler import ModelQueue, Scheduler, todo_of
-from .trial_runner import Keeper, Show, TrialRunner
+from .trial_runner import Show, TrialRunner
 
 DRAIN_S = 2.5
 TICK_S = 0.1
@@ -193,7 +194,6 @@ class Execution:
         self._plan = view.plan
         self._session = session
         self._endpoint: Endpoint | None = None
-        self._keeper: Keeper | None = None
         self._is_own = True
         self._guard = RLock()
 
@@ -268,22 +268,24 @@ class Execution:
         self, options: SendOptions, *, bars: Bars | None = None
     ) -> RunTask | None:
         """Begin a task, or join the one that another `Run` of this name began."""
-        if self._keeper is not None:
-            self._keeper.flush()
+        if (ledger := self._view.ledger) is not None:
+            ledger.flush()
+            if ledger.problem is not None:
+                raise ledger.problem
         # a complete run is never sent again, so its address makes no difference
         if (n_todo := self._n_todo(options)) == 0:
             return None
         plan, is_new = self._plan, not self._view.is_begun
-        keeper = self._settle(n_todo)
-        held = held_here(keeper.ledger, plan.run_id)
+        ledger = self._settle(n_todo)
+        held = held_here(ledger, plan.run_id)
         self._is_own = held is None or held.task is None or held.task.is_over
         if held is not None and not self._is_own:
             return cast("RunTask", held.task)
-        lock = lock_run(keeper.ledger, plan.run_id, is_named=plan.name is not None)
+        lock = lock_run(ledger, plan.run_id, is_named=plan.name is not None)
         try:
             if is_new and plan.name is not None:
                 self._bind_again(n_todo)
-            task = self._locked(lock, keeper, options, bars=bars)
+            task = self._locked(lock, ledger, options, bars=bars)
         except BaseException:
             lock.release()
             raise
@@ -291,7 +293,7 @@ class Execution:
             lock.release()
         return task
 
-    def _settle(self, n_todo: int) -> Keeper:
+    def _settle(self, n_todo: int) -> Ledger:
         """Choose ledger and endpoint, once for all requests of the run."""
         settings, view = self._session.settings, self._view
         is_answered = settings.answers is not None
@@ -299,8 +301,6 @@ class Execution:
             check_endpoint(self._endpoint, settings, n_todo=n_todo)
         _ = self._session.client  # refuses settings that cannot be used
         ledger = view.ledger or self._session.ledger
-        if self._keeper is None or self._keeper.ledger is not ledger:
-            self._keeper = Keeper(ledger)
         if settings.base_url is not None or is_answered:
             ledger.check()
             view.ledger = ledger
@@ -308,7 +308,7 @@ class Execution:
             self._endpoint = self._endpoint or Endpoint(
                 url=settings.base_url, is_emulated=settings.is_emulated
             )
-        return self._keeper
+        return ledger
 
     def _bind_again(self, n_todo: int) -> None:
         """Read what another kernel sent under this name since it was planned."""
@@ -323,7 +323,7 @@ class Execution:
     def _locked(
         self,
         lock: RunLock,
-        keeper: Keeper,
+        ledger: Ledger,
         options: SendOptions,
         *,
         bars: Bars | None,
@@ -336,7 +336,7 @@ class Execution:
         failures = self._view.failures
         for key in [key for key in failures if key not in settled]:
             del failures[key]
-        runner = self._runner(keeper, options)
+        runner = self._runner(ledger, options)
         scheduler = Scheduler(
             todo_of(self._plan.grid, settled, seed=self._plan.seed),
             runner,
@@ -348,7 +348,7 @@ class Execution:
         lock.task = task
         return task
 
-    def _runner(self, keeper: Keeper, options: SendOptions) -> TrialRunner:
+    def _runner(self, ledger: Ledger, options: SendOptions) -> TrialRunner:
         session = self._session
         recorded = session.answers
         # a file that answers everything comes first: it needs no key and no address
@@ -359,10 +359,10 @@ class Execution:
             client=RequestPath(
                 session.settings,
                 key=session.key() if recorded is None else None,
-                sinks=(keeper,),
+                sinks=(ledger,),
                 answers=session.reused if is_from_ledger else recorded,
             ),
-            keeper=keeper,
+            ledger=ledger,
             failures=self._view.failures,
             watch=options.watch,
             show=options.show,

@@ -4,10 +4,8 @@ A failure is recorded and the run continues, unless no further request could suc
 A reply that cannot be kept ends the run: nobody should pay for replies that are lost.
 """
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from threading import Lock
 
 from svc_notebook.client.attempts import RequestPath, Waiting, Watch
 from svc_notebook.client.rate_limit import RateLimiter
@@ -32,55 +30,6 @@ from .grid import Trial
 from .resume import TrialFailure, TrialKey, origin_of
 from .scheduler import Answered, Failed, Outcome, Refused, Stop
 
-
-class Keeper:
-    """A sink of a run's exchanges.
-
-    Args:
-        ledger: Where they are kept.
-
-    Attributes:
-        problem: Why the ledger took one of them not; None while it takes all.
-    """
-
-    def __init__(self, ledger: Ledger) -> None:
-        self.ledger = ledger
-        self.problem: LedgerError | None = None
-        self._in_hand: deque[Exchange] = deque()
-        self._lock = Lock()
-
-    @property
-    def in_hand(self) -> tuple[Exchange, ...]:
-        """Exchanges that the ledger did not take."""
-        return tuple(self._in_hand)
-
-    def add(self, exchange: Exchange) -> None:
-        """Keep an exchange; if the ledger does not take it, hold it."""
-        with self._lock:
-            self._in_hand.append(exchange)
-            self._hand_over()
-
-    def flush(self) -> None:
-        """Keep what is in hand, now that it may be possible again.
-
-        Raises:
-            LedgerError: It is not.
-        """
-        with self._lock:
-            self.problem = None
-            self._hand_over()
-        if self.problem is not None:
-            raise self.problem
-
-    def _hand_over(self) -> None:
-        try:
-            while self._in_hand:
-                self.ledger.add(self._in_hand[0])
-                self._in_hand.popleft()
-        except LedgerError as problem:
-            self.problem = problem
-
-
 _OF_SERVICE = (
     TransportError,
     ServerFaultError,
@@ -101,8 +50,8 @@ class TrialRunner:
     Attributes:
         run_id: Marks the exchanges.
         origin: Where the run was planned.
-        client: Sends; the keeper is its sink.
-        keeper: Keeps the exchanges.
+        client: Sends; the ledger is its sink.
+        ledger: Keeps the exchanges.
         failures: Why trials failed; added to, for rows that the ledger does not have.
         watch: Called before each wait of a request, if given.
         show: Called with each piece of a reply; replies are streamed if it is given.
@@ -112,7 +61,7 @@ class TrialRunner:
     run_id: str
     origin: OriginKind = "sweep"
     client: RequestPath
-    keeper: Keeper
+    ledger: Ledger
     failures: dict[TrialKey, TrialFailure] = field(default_factory=dict)
     watch: Watch | None = None
     show: Show | None = None
@@ -141,8 +90,8 @@ class TrialRunner:
             return self._failed(trial, error)
         finally:
             self._raise_problem()
-        if self.keeper.problem is not None:
-            return Stop(self.keeper.problem)
+        if (problem := self.ledger.problem) is not None:
+            return Stop(problem)
         self.failures.pop(trial.key, None)
         return Answered(n_tokens=_n_tokens(exchange))
 
@@ -159,8 +108,8 @@ class TrialRunner:
             raise self._problems[0]
 
     def _failed(self, trial: Trial, error: SvcError) -> Outcome:
-        if self.keeper.problem is not None:
-            return Stop(self.keeper.problem)
+        if (problem := self.ledger.problem) is not None:
+            return Stop(problem)
         if is_vain(error):
             return Stop(error)
         self.failures[trial.key] = TrialFailure(to_failure(error), trial.model)

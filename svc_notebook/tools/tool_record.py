@@ -1,18 +1,12 @@
-"""Tool calls on their way into the ledger, and the newest of them.
-
-What it is not: the table (see `ledger.tool_runs`). Rules: a call that was run is never
-lost because it could not be written down; what went wrong is warned about.
-"""
+"""The tool calls of a kernel: kept in the ledger, and the newest of them at hand."""
 
 import json
-import warnings
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import takewhile
 
-from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.ledger.tool_runs import ToolRow, row_of
@@ -26,38 +20,21 @@ Keep = Callable[[Exchange, ToolRun], None]
 
 
 class ToolRecord:
-    """Takes each call of a kernel, and knows the newest again.
+    """Puts each call into the ledger, and remembers the newest.
 
     Args:
-        ledger: Gives where they are kept.
-        now: Gives the time (aware).
+        ledger: Returns the ledger in use.
     """
 
-    def __init__(
-        self,
-        ledger: Callable[[], Ledger],
-        *,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
+    def __init__(self, ledger: Callable[[], Ledger]) -> None:
         self._ledger = ledger
-        self._now = now
         self._newest: deque[tuple[str, ToolRun]] = deque(maxlen=MAX_NEWEST)
 
     def __call__(self, exchange: Exchange, run: ToolRun) -> None:
         """Take a call that has ended, with the exchange whose reply held it."""
         # The tool's own object may be large, and nobody asks for it here.
         self._newest.append((exchange.exchange_id, replace(run, value=None)))
-        try:
-            self._ledger().add_tool_run(
-                _row(exchange, run, self._now()), started_at=exchange.started_at
-            )
-        except LedgerError as problem:
-            warnings.warn(
-                f"A tool call could not be kept ({problem}). Its result is not lost, "
-                "but it is missing from `svc.tool_calls_df()`.",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+        self._ledger().add_tool_run(_row(exchange, run), started_at=exchange.started_at)
 
     def trail_of(self, exchange: Exchange) -> tuple[ToolRun, ...]:
         """Return the calls that were run for an exchange, as far as they are known.
@@ -82,7 +59,7 @@ def _is_of_rounds(message: Message) -> bool:
     return message.role == "tool" or bool(message.tool_calls)
 
 
-def _row(exchange: Exchange, run: ToolRun, created_at: datetime) -> ToolRow:
+def _row(exchange: Exchange, run: ToolRun) -> ToolRow:
     arguments = run.sent_arguments
     return row_of(
         exchange,
@@ -97,5 +74,5 @@ def _row(exchange: Exchange, run: ToolRun, created_at: datetime) -> ToolRow:
         is_approved=run.is_approved,
         n_cut_tokens=run.n_cut_tokens,
         seconds_s=run.seconds_s,
-        created_at=created_at,
+        created_at=datetime.now(UTC),
     )

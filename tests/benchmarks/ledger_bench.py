@@ -86,8 +86,8 @@ def main(n_rows: int) -> None:
         ledger = Ledger(Path(folder) / "ledger.sqlite", session_id="bench")
         ledger.check()
         began_s = time.process_time()
-        for each in exchanges:
-            ledger.add(each)
+        receipts = [ledger.add(each) for each in exchanges]
+        receipts[-1].result()
         append_s = time.process_time() - began_s
         say(f"append {append_s / len(exchanges) * 1e6:.1f} us of CPU")
         for number in range(len(exchanges), n_rows):

@@ -85,7 +85,7 @@ def test_forgets_without_a_trace(path: Path, make: MakeExchange) -> None:
 def test_a_kernel_goes_on_after_forgetting(path: Path, make: MakeExchange) -> None:
     """A ledger that is open elsewhere keeps what is asked from then on."""
     with Ledger(path) as ledger:
-        ledger.add(make(1))
+        ledger.add(make(1)).result()
         command.forget(str(path))
         ledger.add(make(2))
 

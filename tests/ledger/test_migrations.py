@@ -10,6 +10,7 @@ import pytest
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.connect import APPLICATION_ID, MIGRATIONS, migrate
+from svc_notebook.ledger.reading import replies_df
 from svc_notebook.ledger.row import to_row
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.ledger.tool_runs import row_of
@@ -93,7 +94,54 @@ def _write_version_2(path: Path, exchanges: list[Exchange]) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize("write", [_write_version_1, _write_version_2])
+def _write_version_3(path: Path, exchanges: list[Exchange]) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    for statements in MIGRATIONS[:3]:
+        for statement in statements:
+            connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute("PRAGMA user_version = 3")
+    for exchange in exchanges:
+        connection.execute(_INSERT_2, _row(exchange))
+    begun_at = "2026-01-01T00:00:00.000000Z"
+    connection.execute("INSERT INTO sessions VALUES ('before', ?)", (begun_at,))
+    connection.execute("INSERT INTO runs VALUES ('r', ?)", (begun_at,))
+    connection.execute("INSERT INTO scores VALUES ('x0000', 0, 'good', 1, '2026')")
+    connection.execute(
+        "INSERT INTO tool_runs (exchange_id, session_id, door, run, model, started_at, "
+        "call_id, name, arguments, result, n_cut_tokens, seconds_s, created_at) VALUES "
+        "('x0000', 'before', 'sweep', 'r', 'm', ?, 'c', 'weather', '{}', 'rain', 0, "
+        "0.5, ?)",
+        (begun_at, begun_at),
+    )
+    connection.close()
+
+
+def test_a_file_of_version_3_is_read_whole(tmp_path: Path, make: MakeExchange) -> None:
+    """Exchanges, calls and scores are in today's columns, and more can be added."""
+    path = tmp_path / "ledger.sqlite"
+    origin = Origin(kind="sweep", run="r", request_key="k", repeat=1)
+    _write_version_3(path, [make(0, origin=origin), make(1)])
+
+    with Ledger(path, session_id="before") as ledger:
+        ledger.add(make(2, origin=origin))
+        swept = list(ledger.read(run="r", origin="sweep", request_key="k"))
+        calls = ledger.tool_runs(run="r", origin="sweep")
+        frame = replies_df(ledger)
+
+    assert swept == [make(0, origin=origin), make(2, origin=origin)]
+    assert [(call.exchange_id, call.origin, call.result) for call in calls] == [
+        ("x0000", "sweep", "rain")
+    ]
+    assert frame["origin"].tolist() == ["sweep", "python", "sweep"]
+    assert frame["request_key"].fillna("").tolist() == ["k", "", "k"]
+    assert frame["score_good"].fillna(0).tolist() == [1, 0, 0]
+
+
+_WRITERS = [_write_version_1, _write_version_2, _write_version_3]
+
+
+@pytest.mark.parametrize("write", _WRITERS[:2])
 def test_an_older_file_takes_tool_calls(
     tmp_path: Path, make: MakeExchange, write: Callable[[Path, list[Exchange]], None]
 ) -> None:
@@ -183,7 +231,7 @@ class _Stops(sqlite3.Connection):
         return super().execute(*args)  # type: ignore[arg-type]  # passed on
 
 
-@pytest.mark.parametrize("write", [_write_version_1, _write_version_2])
+@pytest.mark.parametrize("write", _WRITERS)
 def test_a_stop_while_migrating_loses_nothing(
     tmp_path: Path, make: MakeExchange, write: Callable[[Path, list[Exchange]], None]
 ) -> None:

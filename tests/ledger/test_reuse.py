@@ -42,10 +42,10 @@ def test_finds_answers_of_all_sessions(
 ) -> None:
     """What another kernel asked is found too, and what was added since."""
     with Ledger(path, session_id="there") as other:
-        other.add(make(1, request=_request()))
+        other.add(make(1, request=_request())).result()
 
         assert _found(ledger, _request()) == "x0001"
-        other.add(make(2, request=_request()))
+        other.add(make(2, request=_request())).result()
         assert _found(ledger, _request()) == "x0002"
 
 

@@ -2,7 +2,6 @@
 
 import gc
 import multiprocessing
-import os
 import stat
 import threading
 from collections.abc import Callable
@@ -35,7 +34,7 @@ def test_gives_back_what_was_added(ledger: Ledger, make: MakeExchange) -> None:
 
 def test_is_on_disk_at_once(ledger: Ledger, path: Path, make: MakeExchange) -> None:
     """What one ledger added, another ledger on the same file reads."""
-    ledger.add(make())
+    ledger.add(make()).result()
 
     with Ledger(path) as other:
         assert list(other.read(scope="all")) == [make()]
@@ -95,7 +94,7 @@ def test_a_reader_that_stops_holds_up_nobody(
 
 def test_tells_sessions_apart(ledger: Ledger, path: Path, make: MakeExchange) -> None:
     """A session reads its own exchanges unless it asks for all."""
-    ledger.add(make(1))
+    ledger.add(make(1)).result()
     with Ledger(path, session_id="there") as other:
         other.add(make(2))
 
@@ -313,33 +312,6 @@ def test_takes_either_journal_while_another_reads(
     other.close()
 
 
-@pytest.mark.parametrize("is_memory", [True, False])
-def test_a_child_goes_on_with_what_was_added(
-    path: Path, make: MakeExchange, monkeypatch: pytest.MonkeyPatch, is_memory: bool
-) -> None:
-    """In another process, told by its id, what was added before is there."""
-    ledger = Ledger(":memory:" if is_memory else path)
-    ledger.add(make(0))
-    monkeypatch.setattr(os, "getpid", lambda: -1)
-    ledger.add(make(1))
-
-    assert ledger.count() == 2
-    ledger.close()
-
-
-def test_a_child_does_not_close_its_parents_connection(
-    path: Path, make: MakeExchange, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A ledger forgotten in a child closes nothing of its parent's."""
-    ledger = Ledger(path)
-    ledger.add(make(0))
-    monkeypatch.setattr(os, "getpid", lambda: -1)
-    del ledger
-    gc.collect()
-
-    assert path.exists()
-
-
 def _add_in_child(ledger: Ledger, exchange: Exchange) -> None:
     ledger.add(exchange)
     ledger.close()
@@ -366,11 +338,11 @@ def test_a_file_that_was_deleted_is_made_again(
     ledger: Ledger, path: Path, make: MakeExchange
 ) -> None:
     """What is added after the file was deleted is in the new file, not lost."""
-    ledger.add(make(1))
+    ledger.add(make(1)).result()
     for file in path.parent.glob("ledger.sqlite*"):
         file.unlink()
 
-    ledger.add(make(2))
+    ledger.add(make(2)).result()
 
     with Ledger(path) as other:
         assert list(other.read(scope="all")) == [make(2)]

@@ -22,7 +22,7 @@ from svc_notebook.ledger.store import Ledger
 ledger = Ledger(sys.argv[1], session_id=sys.argv[3])
 first, n_exchanges = int(sys.argv[4]), int(sys.argv[5])
 for number in range(first, first + n_exchanges):
-    ledger.add(_exchange(number))
+    ledger.add(_exchange(number)).result()
     print(f"x{number:04}", flush=True)
 """
 
@@ -100,7 +100,7 @@ ledger = Ledger(sys.argv[1])
 under_way = threading.Event()
 def add():
     for number in range(100_000):
-        ledger.add(_exchange(number))
+        ledger.add(_exchange(number)).result()
         if number == 20:
             under_way.set()
 threading.Thread(target=add, daemon=True).start()
@@ -129,19 +129,19 @@ sys.path.insert(0, sys.argv[2])
 from conftest import _exchange
 from svc_notebook.ledger.store import Ledger
 ledger = Ledger(sys.argv[1])
-ledger.add(_exchange(0))
+ledger.add(_exchange(0)).result()
 is_over = threading.Event()
 def add(first):
     for number in range(first, first + 100_000):
         if is_over.is_set():
             return
-        ledger.add(_exchange(number))
+        ledger.add(_exchange(number)).result()
 for first in (1, 200_000, 400_000):
     threading.Thread(target=add, args=(first,), daemon=True).start()
 for number in range(int(sys.argv[3])):
     child = os.fork()
     if child == 0:
-        ledger.add(_exchange(900_000 + number))
+        ledger.add(_exchange(900_000 + number)).result()
         os._exit(0 if ledger.count() else 1)
     assert os.waitpid(child, 0)[1] == 0
 is_over.set()

@@ -84,15 +84,18 @@ def test_refuses_what_is_no_ledger_of_ours(
 
 
 def test_refuses_again_and_again(tmp_path: Path, make: MakeExchange) -> None:
-    """Adding to and reading from a refused file raise the same error."""
+    """Adding to, reading from and closing a refused file say the same."""
     path = tmp_path / "ledger.sqlite"
     _garbage(path)
     ledger = Ledger(path)
 
-    with pytest.raises(LedgerError, match="not a ledger"):
-        ledger.add(make())
+    with pytest.warns(RuntimeWarning, match="1 exchange could not be written"):
+        problem = ledger.add(make()).exception()
     with pytest.raises(LedgerError, match="not a ledger"):
         list(ledger.read())
+    with pytest.warns(RuntimeWarning, match="not a ledger"):
+        ledger.close()
+    assert "not a ledger" in str(problem)
 
 
 @pytest.mark.parametrize("kept", [0.1, 0.5, 0.9, 0.98])
@@ -306,7 +309,7 @@ ledger.check()
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
 for number in range(10_000):
     try:
-        ledger.add(_exchange(number))
+        ledger.add(_exchange(number)).result()
     except LedgerError as error:
         print(number, error)
         break

@@ -1,0 +1,518 @@
+"""The one writer of a ledger: a queue, a thread, and the file that they write.
+
+Whatever is added goes into the queue and is written in the order of arrival, one
+commit for all that the thread finds. It leaves the queue after its commit only, so
+that it stays in hand while the file cannot be written.
+"""
+
+import os
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, InvalidStateError
+from contextlib import contextmanager, nullcontext, suppress
+from itertools import islice
+from threading import Condition, Lock, RLock, Thread, current_thread
+from typing import Any, Literal, NamedTuple
+from weakref import WeakSet
+
+from svc_notebook.errors import LedgerError, warn
+
+from .connect import (
+    MEMORY,
+    absolute,
+    explain,
+    explained,
+    is_busy,
+    open_file,
+    probe,
+    set_busy,
+    transaction,
+)
+from .row import KEYS
+from .tool_runs import INSERT_TOOL_RUN
+
+BUSY_S = 30.0
+HELD_S = 2.0
+"""How long another program may hold the file before nobody waits for it any more."""
+_TRY_S = 0.25
+_PAUSE_S = 0.05  # between two tries, when readers of this process get the lock
+_CLOSE_S = 2.0
+_BATCH = 256
+_UNFIT = (OverflowError, UnicodeError)  # of values that SQLite cannot hold
+
+# An exchange has one id and is added once; adding it again changes nothing.
+_INSERT_EXCHANGE = (
+    f"INSERT INTO exchanges ({', '.join(KEYS)}) "  # noqa: S608 - our own names
+    f"VALUES ({', '.join('?' * len(KEYS))}) "
+    "ON CONFLICT (started_at, exchange_id) DO NOTHING"
+)
+_BEGIN = {
+    key: f"INSERT INTO {table} VALUES (?, ?) ON CONFLICT ({key}) DO UPDATE "  # noqa: S608 - our own names
+    "SET first_started_at = min(first_started_at, excluded.first_started_at)"
+    for table, key in (("sessions", "session_id"), ("runs", "run"))
+}
+
+Table = Literal["exchanges", "tool_runs"]
+Begun = dict[tuple[str, str], str]
+"""When sessions and runs began, as the file knows it."""
+
+
+class Job(NamedTuple):
+    """A row to write, and the receipt of whoever waits for it."""
+
+    table: Table
+    values: dict[str, Any]
+    receipt: "Future[None]"
+
+
+def write_rows(
+    connection: sqlite3.Connection, jobs: Iterable[Job], begun: Begun
+) -> None:
+    """Write the rows of jobs; the caller begins and commits.
+
+    Args:
+        connection: Of a ledger.
+        jobs: In the order of arrival.
+        begun: Which sessions and runs the file knows; what is new is added.
+    """
+    for table, values, _ in jobs:
+        if table == "tool_runs":
+            connection.execute(INSERT_TOOL_RUN, values)
+            continue
+        started_at = values["started_at"]
+        for key, begins in _BEGIN.items():
+            # Since when there is a session or a run: cheaper than an index of it.
+            if (name := values[key]) is None:
+                continue
+            known = begun.get((key, name))
+            if known is None or started_at < known:
+                connection.execute(begins, (name, started_at))
+                begun[key, name] = started_at
+        connection.execute(_INSERT_EXCHANGE, tuple(values.values()))
+
+
+class LedgerFile:
+    """The open file of one ledger; nothing else holds its connection.
+
+    Args:
+        path: The file, or `:memory:`; it is opened at the first use.
+        busy_s: Longest wait of a read for another program, seconds.
+
+    Attributes:
+        lock: Held while the connection is used.
+        indexing: Held while the hashes of requests are noted.
+        begun: Which sessions and runs the file knows.
+    """
+
+    def __init__(self, path: str, *, busy_s: float) -> None:
+        self.path = path
+        # a notebook may change its folder; the ledger stays where it was
+        self._place = MEMORY if path == MEMORY else str(absolute(path))
+        self._busy_s = busy_s
+        self.lock, self.indexing = RLock(), Lock()
+        self.begun: Begun = {}
+        self._connection: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection."""
+        return self._connection is not None
+
+    def check(self) -> None:
+        """Find out whether rows can be written, and change nothing.
+
+        Raises:
+            LedgerError: They cannot.
+        """
+        with self.opened() as connection:
+            probe(connection, busy_s=self._busy_s)
+
+    @contextmanager
+    def opened(self) -> Iterator[sqlite3.Connection]:
+        """Hold the open file; what SQLite raises inside is raised as a LedgerError."""
+        with self.lock, explained(self.path):
+            connection = self.connection()
+            set_busy(connection, self._busy_s)
+            try:
+                yield connection
+            finally:
+                set_busy(connection, _TRY_S)
+
+    def connection(self) -> sqlite3.Connection:
+        """Return the connection, opened if need be; only while the lock is held.
+
+        Raises:
+            LedgerError: The file cannot be made, is not ours, newer or damaged.
+            sqlite3.Error: SQLite cannot open, read or write it.
+        """
+        if self._connection is not None and self._identity != _identity(self._place):
+            # Somebody deleted or replaced the file: what is written to the old one
+            # would be gone with this process.
+            self.close()
+        if self._connection is None:
+            self._connection = open_file(self._place, busy_s=self._busy_s)
+            set_busy(self._connection, _TRY_S)
+            self._identity = _identity(self._place)
+            self.begun.clear()
+        return self._connection
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Commit what is written inside, and wait for other programs a moment only.
+
+        Raises:
+            LedgerError: As `connection`.
+            sqlite3.Error: It could not be written; nothing of it was.
+        """
+        with self.lock:
+            connection = self.connection()
+            with transaction(connection):
+                yield connection
+
+    def close(self) -> None:
+        """Close the connection; the next use opens it again."""
+        # closed under another thread's statement, SQLite crashes Python
+        with self.lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
+
+    def before_fork(self) -> None:
+        """Take the lock, and close the file: SQLite forbids to carry it into a child.
+
+        A child that took it over would believe in locks that only its parent has, and
+        what it writes could be lost.
+        """
+        self.lock.acquire()
+        if self.path != MEMORY:
+            self.close()
+
+    def begin_child(self) -> None:
+        """Begin in a forked child, with locks that nobody holds."""
+        self.lock, self.indexing = RLock(), Lock()
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Tell one file from another that took its name; None where there is none."""
+    if path == MEMORY:
+        return None
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a Path costs many times as much
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+class LedgerWriter:
+    """Writes what is added, from any thread, on a thread of its own.
+
+    Args:
+        file: The ledger's file.
+
+    """
+
+    def __init__(self, file: LedgerFile) -> None:
+        self._file = file
+        _writers.add(self)
+        self._begin_empty()
+
+    def _begin_empty(self) -> None:
+        self._jobs: deque[Job] = deque()
+        self._changed = Condition()
+        self._thread: Thread | None = None
+        self._problem: LedgerError | None = None
+        self._said: str | None = None
+        self._is_held = False
+        self._busy_since_s: float | None = None
+        self._is_wanted = self._is_trying = False
+        self._is_closing = self._is_forgotten = self._is_given_up = False
+        self._n_added = self._n_gone = self._n_tries = 0
+
+    def add(self, table: Table, values: dict[str, Any]) -> "Future[None]":
+        """Put a row into the queue, and return at once.
+
+        Returns:
+            A future that is done after the commit. It holds a LedgerError if the row
+            cannot be written for now; the row stays in hand all the same.
+        """
+        job = Job(table, values, Future())
+        job.receipt.set_running_or_notify_cancel()  # nobody can cancel it from now on
+        with self._changed:
+            self._jobs.append(job)
+            self._n_added += 1
+            self._is_wanted = True
+            self._is_given_up = False
+            held = self._problem if self._is_held else None
+            has_thread = self._wake()
+        if held is not None:
+            _fail(job.receipt, held)
+        if not has_thread:
+            self._drain(0.0)
+        return job.receipt
+
+    @property
+    def problem(self) -> LedgerError | None:
+        """Why rows cannot be written; None if they can, or if the file is just held."""
+        with self._changed:
+            return self._problem if self._busy_since_s is None else None
+
+    @property
+    def in_hand(self) -> list[Job]:
+        """What is not written yet, in the order of arrival."""
+        with self._changed:
+            return list(self._jobs)
+
+    def flush(self, within_s: float = HELD_S) -> bool:
+        """Wait until all that was added before is written; say whether it is.
+
+        It returns early when what is in hand was tried once more, in vain.
+        """
+        with self._changed:
+            if not self._jobs or current_thread() is self._thread:
+                return not self._jobs
+            goal = self._n_added
+            n_tries = self._n_tries + 1 + self._is_trying
+            self._is_wanted = True
+            has_thread = self._wake()
+            if has_thread:
+                self._changed.wait_for(
+                    lambda: self._n_gone >= goal or self._has_failed(n_tries), within_s
+                )
+        if not has_thread:
+            self._drain(0.0)
+        return self._n_gone >= goal
+
+    def close(self) -> None:
+        """Write what is in hand, wait for that a while, and close the file.
+
+        What cannot be written is said. It stays in hand, should there be a next use.
+        """
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+            thread = self._thread
+            if thread is current_thread():  # collected as garbage in midst of its work
+                self._is_forgotten = True
+                return
+        if thread is not None:
+            thread.join(_CLOSE_S)
+        self._finish()
+
+    def _finish(self) -> None:
+        goal = self._n_added
+        self._drain(0.0 if self._is_given_up else _CLOSE_S)
+        if self._n_gone < goal and not self._is_given_up:
+            self._is_given_up = True
+            warn(
+                f"{_counted(self._jobs)} could not be written to the ledger "
+                f"{self._file.path} before it was closed: {self._problem}"
+            )
+        self._file.close()
+        with self._changed:
+            self._thread = None
+            self._is_closing = False
+            if self._jobs and not self._is_given_up:  # added while the file was closed
+                self._wake()
+
+    def _has_failed(self, n_tries: int) -> bool:
+        return self._problem is not None and self._n_tries >= n_tries
+
+    def _wake(self) -> bool:
+        """Have the thread look at the queue; False if Python starts none any more."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = Thread(
+                target=self._run, name="svc_notebook ledger", daemon=True
+            )
+            try:
+                self._thread.start()
+            except RuntimeError:  # Python is shutting down
+                self._thread = None
+                return False
+        self._changed.notify_all()
+        return True
+
+    def _run(self) -> None:
+        while self._has_work():
+            self._try()
+        if self._is_forgotten:
+            self._finish()
+
+    def _has_work(self) -> bool:
+        """Wait for something to write; False when the thread is to end."""
+        with self._changed:
+            if self._busy_since_s is not None:
+                self._changed.wait_for(lambda: self._is_closing, _PAUSE_S)
+            else:
+                self._changed.wait_for(
+                    lambda: self._is_closing or (self._is_wanted and bool(self._jobs))
+                )
+            return not self._is_closing
+
+    def _drain(self, within_s: float) -> None:
+        """Write what was added on this thread, and wait so long for other programs."""
+        goal, until_s = self._n_added, time.monotonic() + within_s
+        self._try()
+        while self._n_gone < goal and self.problem is None:
+            if self._busy_since_s is not None and time.monotonic() >= until_s:
+                return
+            self._try()
+
+    def _try(self) -> None:
+        """Write the oldest rows in one commit, and tell who waits what became of it."""
+        with self._file.lock:
+            with self._changed:
+                jobs = list(islice(self._jobs, _BATCH))
+                self._is_wanted, self._is_trying = False, True
+            n_written, problem = self._write(jobs) if jobs else (0, None)
+            with self._changed:
+                for _ in range(n_written):
+                    self._jobs.popleft()
+                self._n_gone += n_written
+                news, failed = self._note(problem)
+                self._n_tries += 1
+                self._is_trying = False
+                self._changed.notify_all()
+        if news:
+            warn(news)
+        for job in jobs[:n_written]:
+            with suppress(InvalidStateError):  # it failed before and was in hand
+                job.receipt.set_result(None)
+        for job, why in failed:
+            _fail(job.receipt, why)
+
+    def _write(self, jobs: list[Job]) -> tuple[int, Exception | None]:
+        """Return how many were written, and why the next one was not."""
+        problem = self._commit(jobs)
+        if problem is None:
+            return len(jobs), None
+        if len(jobs) == 1 or is_busy(problem):
+            return 0, problem
+        for n_written, job in enumerate(jobs):
+            problem = self._commit([job])
+            if problem is not None:
+                return n_written, problem
+        return len(jobs), None
+
+    def _commit(self, jobs: list[Job]) -> Exception | None:
+        begun = self._file.begun
+        try:
+            connection = self._file.connection()
+            # alone, a statement commits by itself, in half the time
+            is_alone = len(jobs) == 1
+            with nullcontext() if is_alone else transaction(connection):
+                write_rows(connection, jobs, begun)
+        except Exception as problem:  # noqa: BLE001 - the thread goes on
+            begun.clear()  # what was noted in it was taken back
+            return problem
+        return None
+
+    def _note(
+        self, problem: Exception | None
+    ) -> tuple[str | None, list[tuple[Job, LedgerError]]]:
+        """Note how a try ended; return what to say, and which jobs failed and why."""
+        if problem is None:
+            self._problem = self._said = self._busy_since_s = None
+            self._is_held, self._is_wanted = False, bool(self._jobs)
+            return None, []
+        if isinstance(problem, _UNFIT):
+            return self._drop(problem)
+        self._problem = _explained(problem, self._file.path)
+        news = (
+            f"{_counted(self._jobs)} could not be written: {self._problem} They are "
+            "kept in memory, and the next request tries again."
+        )
+        if is_busy(problem):
+            now_s = time.monotonic()
+            self._busy_since_s = self._busy_since_s or now_s
+            self._is_held = now_s - self._busy_since_s >= HELD_S
+            if not self._is_held:
+                return None, []
+            news = (
+                f"Another program holds the ledger {self._file.path}. Exchanges are "
+                "kept in memory meanwhile, and are written as soon as the file is "
+                "free. Close the program that has it open."
+            )
+        else:
+            self._busy_since_s, self._is_held = None, False
+        said, self._said = self._said, str(self._problem)
+        waiting = [job for job in self._jobs if not job.receipt.done()]
+        failed = [(job, self._problem) for job in waiting]
+        return None if said == self._said else news, failed
+
+    def _drop(self, problem: Exception) -> tuple[str, list[tuple[Job, LedgerError]]]:
+        """Drop the oldest row, which SQLite cannot hold, so that the rest goes on."""
+        self._problem = self._busy_since_s = None
+        self._is_held = False
+        dropped = self._jobs.popleft()
+        self._n_gone += 1
+        self._is_wanted = bool(self._jobs)
+        news = (
+            f"{_counted([dropped])} cannot be written to the ledger {self._file.path}: "
+            f"{type(problem).__name__}: {problem}"
+        )
+        return news, [(dropped, LedgerError(news))]
+
+    def _forget(self) -> None:
+        """Begin with an empty queue in a forked child; its parent writes the rest."""
+        self._file.begin_child()
+        self._begin_empty()
+
+    def _lock(self) -> None:
+        self._file.before_fork()
+        self._changed.acquire()
+
+    def _unlock(self) -> None:
+        self._changed.release()
+        self._file.lock.release()
+
+
+def _explained(problem: Exception, path: str) -> LedgerError:
+    if isinstance(problem, LedgerError):
+        return problem
+    if isinstance(problem, sqlite3.Error):
+        return explain(problem, path)
+    said = f"{type(problem).__name__}: {problem}"
+    return LedgerError(f"The ledger {path} cannot be used ({said}).")
+
+
+def _counted(jobs: Iterable[Job]) -> str:
+    tables = [job.table for job in jobs]
+    n_exchanges, n_runs = tables.count("exchanges"), tables.count("tool_runs")
+    named = ((n_exchanges, "exchange"), (n_runs, "tool run"))
+    return " and ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in named if n)
+
+
+def _fail(receipt: "Future[None]", problem: LedgerError) -> None:
+    with suppress(InvalidStateError):
+        receipt.set_exception(problem)
+
+
+_writers: WeakSet[LedgerWriter] = WeakSet()
+_locked: list[LedgerWriter] = []
+
+
+def _before_fork() -> None:
+    _locked.extend(_writers)
+    for writer in _locked:
+        writer._lock()  # noqa: SLF001 - of this file
+
+
+def _after_in_parent() -> None:
+    while _locked:
+        _locked.pop()._unlock()  # noqa: SLF001 - of this file
+
+
+def _after_in_child() -> None:
+    while _locked:
+        _locked.pop()._forget()  # noqa: SLF001 - of this file
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_in_parent,
+        after_in_child=_after_in_child,
+    )
