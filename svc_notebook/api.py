@@ -383,7 +383,7 @@ def replies_df(
     Example:
         >>> svc.replies_df(scope="all", since="2026-01-31")  # doctest: +SKIP
     """
-    from svc_notebook.ledger.reading import replies_df as frame  # noqa: PLC0415
+    from svc_notebook.ledger.frames import replies_df as frame  # noqa: PLC0415
 
     check_flag("texts", texts)
     session = current()
@@ -433,7 +433,7 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
     Example:
         >>> svc.usage_df(by=["model", "run"], scope="all")  # doctest: +SKIP
     """
-    from svc_notebook.ledger.reading import usage_df as frame  # noqa: PLC0415
+    from svc_notebook.ledger.groups import usage_df as frame  # noqa: PLC0415
 
     check_flag("include_emulated", include_emulated)
     check_flag("include_reused", include_reused)
@@ -484,7 +484,7 @@ def tool_calls_df(
     Example:
         >>> svc.tool_calls_df(name="cups_sold")  # doctest: +SKIP
     """
-    from svc_notebook.ledger.reading import tool_calls_df as frame  # noqa: PLC0415
+    from svc_notebook.ledger.frames import tool_calls_df as frame  # noqa: PLC0415
 
     return frame(
         current().ledger,

@@ -26,8 +26,8 @@ import pandas as pd
 
 from svc_notebook.errors import ConfigError, ParameterError, SvcError
 
+from .groups import USAGE
 from .reply_columns import REPLIES
-from .usage import USAGE
 
 MAX_CELL_CHARS = 32_767  # of Excel and its kin, in UTF-16 units
 _SIGNS = "=+-@"

@@ -7,7 +7,7 @@ cannot be meant is refused, since an empty answer would look like a true one.
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import date, datetime, time
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, get_args
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import OriginKind, Status
@@ -17,6 +17,18 @@ from .row import to_sortable
 Scope = Literal["session", "all"]
 Wanted = str | Collection[str] | None
 """One value, several, or None for any."""
+
+
+class Filters(TypedDict, total=False):
+    """Which exchanges to read: see `Ledger.read`."""
+
+    scope: Scope
+    since: date | str | None
+    conversation: Wanted
+    run: Wanted
+    model: Wanted
+
+
 _ALLOWED = {"origin": get_args(OriginKind), "status": get_args(Status)}
 _SINCE_SESSION = (
     "started_at >= (SELECT first_started_at FROM sessions WHERE session_id = ?)"

@@ -14,8 +14,6 @@ import pandas as pd
 
 from svc_notebook.errors import ParameterError
 
-from .arrays import to_array
-from .columns import dtype_of
 from .row import to_sortable
 from .store import Ledger
 
@@ -66,34 +64,12 @@ def keep_scores(ledger: Ledger, frame: pd.DataFrame) -> int:
     return len(scores)
 
 
-def with_scores(frame: pd.DataFrame, ledger: Ledger | None) -> pd.DataFrame:
-    """Add the scores of the replies in a frame: a column a name, after the others.
-
-    Args:
-        frame: Of replies; it is changed in place.
-        ledger: That holds them; None if nothing was asked yet.
+def read_scores(ledger: Ledger) -> list[Score]:
+    """Return every score in a ledger, oldest first.
 
     Raises:
         LedgerError: It cannot be read.
     """
-    scores = [] if ledger is None or frame.empty else _read(ledger)
-    if not scores:
-        return frame
-    exchange_ids = frame["exchange_id"].fillna("")
-    keys = list(zip(exchange_ids, frame["choice_index"].fillna(0), strict=True))
-    here = set(exchange_ids)
-    found: dict[str, dict[tuple[str, int], Any]] = {}
-    for score in scores:
-        if score.exchange_id in here:
-            values = found.setdefault(score.name, {})
-            values[score.exchange_id, score.choice_index] = score.value
-    for name, values in found.items():
-        column = [values.get(key) for key in keys]
-        frame[PREFIX + name] = to_array(column, dtype_of(values.values()))
-    return frame
-
-
-def _read(ledger: Ledger) -> list[Score]:
     sql = f"SELECT {', '.join(Score._fields)} FROM scores ORDER BY rowid"  # noqa: S608 - our own names
     with ledger.opened() as connection:
         return [Score(*row) for row in connection.execute(sql).fetchall()]

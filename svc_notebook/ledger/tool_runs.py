@@ -8,7 +8,6 @@ states its exchange, and repeats of it what calls are looked for by.
 import sqlite3
 from collections.abc import Iterator
 from datetime import datetime
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -116,14 +115,11 @@ def select(connection: sqlite3.Connection, condition: Where) -> Iterator[ToolRow
         yield ToolRow(**fields)
 
 
-def _column(name: str, dtype: Dtype, doc: str) -> Column[ToolRow]:
-    units = {"seconds_s": "s", "n_cut_tokens": "tokens", "created_at": "UTC"}
-    return Column(
-        name=name, dtype=dtype, unit=units.get(name), read=attrgetter(name), doc=doc
-    )
+def _column(name: str, dtype: Dtype, doc: str) -> Column:
+    return Column(name, dtype, name, doc)
 
 
-TOOL_CALLS: tuple[Column[ToolRow], ...] = (
+TOOL_CALLS = (
     _column("exchange_id", "string", "the exchange whose reply held the call"),
     _column("origin", "string", "who asked: magic, panel, frame or python"),
     _column("conversation", "string", "its name, if it was part of one"),

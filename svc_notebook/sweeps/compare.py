@@ -7,8 +7,8 @@ has its place or is counted as not shown; what a trial has instead of a reply is
 from collections.abc import Iterable, Sequence
 
 from svc_notebook.display.comparison import Comparison, Entry
-from svc_notebook.ledger.columns import Column, Scalar
-from svc_notebook.ledger.reply_columns import Reply
+from svc_notebook.ledger.columns import Batch, Column, Scalar
+from svc_notebook.ledger.reply_columns import Reply, reply_batch
 from svc_notebook.service.chunk import Choice
 
 MAX_ROWS = 50
@@ -24,8 +24,8 @@ _INSTEAD = {
 def comparison_of(
     replies: Iterable[Reply],
     *,
-    rows: Sequence[Column[Reply]],
-    columns: Sequence[Column[Reply]],
+    rows: Sequence[Column],
+    columns: Sequence[Column],
     title: str = "",
 ) -> Comparison:
     """Lay replies out.
@@ -38,9 +38,9 @@ def comparison_of(
     """
     fields: dict[tuple[str, ...], dict[tuple[str, ...], list[Entry]]] = {}
     heads: dict[tuple[str, ...], None] = {}
-    for reply in replies:
-        at = tuple(_shown(each.read(reply)) for each in rows)
-        head = tuple(_shown(each.read(reply)) for each in columns)
+    batch = reply_batch(list(replies))
+    places, tops = _values(batch, rows), _values(batch, columns)
+    for reply, at, head in zip(batch.rows, places, tops, strict=True):
         heads[head] = None
         fields.setdefault(at, {}).setdefault(head, []).append(_entry(reply))
     shown = list(heads)[:MAX_COLUMNS]
@@ -56,6 +56,13 @@ def comparison_of(
         n_more_rows=max(len(fields) - MAX_ROWS, 0),
         n_more_columns=len(heads) - len(shown),
     )
+
+
+def _values(batch: Batch, columns: Sequence[Column]) -> list[tuple[str, ...]]:
+    """Return the values of each row, as they are shown."""
+    if not columns:
+        return [()] * len(batch.rows)
+    return list(zip(*(map(_shown, each.read(batch)) for each in columns), strict=True))
 
 
 def _entry(reply: Reply) -> Entry:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from svc_notebook.display.comparison import Comparison
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange, Failure, OriginKind
-from svc_notebook.ledger.columns import Column
+from svc_notebook.ledger.columns import Column, pick
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.reply_columns import Reply
 from svc_notebook.ledger.store import Ledger
@@ -22,15 +22,6 @@ from .describe import headline, reasons_of
 from .dimensions import TOOLS
 from .forecast import Size, size_of
 from .grid import Grid
-from .groups import (
-    SUMMARY,
-    final_names,
-    groups_of,
-    key_columns,
-    picked,
-    reply_columns,
-    source_names,
-)
 from .manifest import manifest_of
 from .resume import (
     Known,
@@ -40,6 +31,14 @@ from .resume import (
     plan_rows,
     reply_rows,
     standing_of,
+)
+from .run_frames import (
+    columns_of,
+    replies_frame,
+    shown_names,
+    source_names,
+    summary_frame,
+    usage_frame,
 )
 from .trial_runner import Note
 
@@ -160,7 +159,7 @@ class Readings:
         Raises:
             LedgerError: The ledger cannot be read.
         """
-        from svc_notebook.ledger.scores import with_scores  # noqa: PLC0415 - pandas
+        from svc_notebook.ledger.frames import with_scores  # noqa: PLC0415 - pandas
 
         return with_scores(self._frame_of(self.replies()), self._ledger)
 
@@ -186,14 +185,12 @@ class Readings:
             ParameterError: `by` names what is no column of replies.
             LedgerError: The ledger cannot be read.
         """
-        from svc_notebook.ledger.reading import estimates_of  # noqa: PLC0415
-
-        from .run_frames import usage_of  # noqa: PLC0415 - loads pandas
+        from svc_notebook.ledger.groups import estimates_of  # noqa: PLC0415 - pandas
 
         check_flag("include_emulated", include_emulated)
         check_flag("include_reused", include_reused)
         ledger = self._ledger
-        return usage_of(
+        return usage_frame(
             self._found(),
             self.grid,
             by=by,
@@ -218,19 +215,8 @@ class Readings:
             ParameterError: `by` names what is no column of replies.
             LedgerError: The ledger cannot be read.
         """
-        from svc_notebook.ledger.frames import to_frame  # noqa: PLC0415 - loads pandas
-
-        from .run_frames import retype  # noqa: PLC0415 - loads pandas
-
         rows = list(self.replies())
-        wanted = self._varied() if by is None else by
-        columns = picked(self._columns_of(rows), wanted, param="by")
-        groups = groups_of(rows, columns)
-        frame = to_frame(groups, (*key_columns(columns), *SUMMARY))
-        if self.grid.source is not None:
-            positions = [group.row for group in groups]
-            retype(frame, self.grid.source, final_names(self.grid), positions)
-        return frame
+        return summary_frame(rows, self.grid, self._varied() if by is None else by)
 
     def compare(
         self,
@@ -255,11 +241,9 @@ class Readings:
             LedgerError: The ledger cannot be read.
         """
         found = list(self.replies())
-        known = self._columns_of(found)
-        down = picked(known, self._own(rows) or self._down(), param="rows")
-        across = picked(
-            known, self._own(columns) or self._across(down), param="columns"
-        )
+        known = columns_of(found, self.grid)
+        down = pick(known, self._own(rows) or self._down(), param="rows")
+        across = pick(known, self._own(columns) or self._across(down), param="columns")
         title = headline_of(self)
         return comparison_of(found, rows=down, columns=across, title=title)
 
@@ -272,7 +256,7 @@ class Readings:
         for name in self.grid.varied or ("model",):
             is_filled = name in self.grid.templates
             names.append(f"{name}_template" if is_filled else name)
-        known = {column.name for column in self._columns_of(())}
+        known = {column.name for column in columns_of((), self.grid)}
         return tuple(name for name in names if name in known) or ("model",)
 
     def _own(self, names: str | Sequence[str] | None) -> list[str] | None:
@@ -283,27 +267,18 @@ class Readings:
         mine = source_names(self.grid)
         return [mine.get(name, name) for name in given]
 
-    def _columns_of(self, rows: Sequence[Reply]) -> tuple[Column[Reply], ...]:
-        return reply_columns(rows, names=self.grid.column_names)
-
     def _frame_of(self, rows: Iterable[Reply]) -> "pd.DataFrame":
-        from svc_notebook.ledger.frames import rows_df  # noqa: PLC0415 - loads pandas
-        from svc_notebook.ledger.prices import priced_columns  # noqa: PLC0415
-
-        from .run_frames import join  # noqa: PLC0415 - loads pandas
-
-        frame = rows_df(rows, columns=priced_columns(self.prices))
-        return join(frame, self.grid)
+        return replies_frame(rows, self.grid, prices=self.prices)
 
     def _down(self) -> tuple[str, ...]:
         if not self.grid.source:
             return ("prompt",)
-        mine, names = source_names(self.grid), final_names(self.grid)
+        mine, names = source_names(self.grid), shown_names(self.grid)
         across = {TOOLS, *(f"{name}_template" for name in self.grid.templates)}
         filled = (name for name in self.grid[0].columns if name not in across)
         return tuple(mine.get(name, names[name]) for name in filled) or ("prompt",)
 
-    def _across(self, down: Sequence[Column[Reply]]) -> tuple[str, ...]:
+    def _across(self, down: Sequence[Column]) -> tuple[str, ...]:
         taken = {column.name for column in down}
         return tuple(name for name in self._varied() if name not in taken) or ("model",)
 
