@@ -64,6 +64,9 @@ class Batch:
         return [None if part is None else read(part) for part in parts]
 
 
+Source = Callable[[Batch], Sequence[Any]]
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column of a frame.
@@ -79,7 +82,7 @@ class Column:
 
     name: str
     dtype: Dtype
-    source: str | Callable[[Batch], Sequence[Any]]
+    source: str | Source
     doc: str
 
     @property

@@ -245,7 +245,8 @@ def _floats(values: list[Any]) -> ExtensionArray:
 
 
 def _integers(values: list[Any]) -> ExtensionArray:
-    if (numbers := _plain(values)).dtype == _INT64.dtype:
+    if (numbers := _plain(values)).dtype in {_INT64.dtype, np.dtype(bool)}:
+        numbers = numbers.astype("int64", copy=False)
         return pd.arrays.IntegerArray(numbers, np.zeros(len(numbers), dtype=bool))
     return pd.array([x if _fits(x) else None for x in values], dtype="Int64")
 

@@ -16,7 +16,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange
 from svc_notebook.tokens import FIXED, Counts, Rule, count_choices, count_prompt
 
-from .columns import Batch, Column, as_names, pick, template_columns
+from .columns import Batch, Column, Source, as_names, pick, template_columns
 from .frames import assembled, chunks
 from .prices import Prices
 from .query import Filters
@@ -394,135 +394,112 @@ def _summed(groups: Any, measure: Measure, n_groups: int) -> pd.Series:  # noqa:
     return summed
 
 
-def _flags(path: str, value: str) -> Any:  # noqa: ANN401 - a source
-    return lambda batch: [1 if each == value else 0 for each in batch.part(path)]
+def _equal(path: str, value: str) -> Callable[[Batch], list[bool]]:
+    return lambda batch: [each == value for each in batch.part(path)]
 
 
-def _is_counted(batch: Batch) -> list[int]:
-    return [0 if each is None else 1 for each in batch.part("counted")]
+def _is_counted(batch: Batch) -> list[bool]:
+    return [each is not None for each in batch.part("counted")]
 
 
-def _is_left_out(batch: Batch) -> list[int]:
-    return [1 if each is None else 0 for each in batch.part("counted")]
+def _is_left_out(batch: Batch) -> list[bool]:
+    return [each is None for each in batch.part("counted")]
 
 
-def _has_cut(batch: Batch) -> list[int]:
+def _has_cut(batch: Batch) -> list[bool]:
     return [
-        1 if each and any(map(each.is_cut, each.choices)) else 0
+        each is not None and any(map(each.is_cut, each.choices))
         for each in batch.part("counted")
     ]
 
 
-def _is_unpriced(batch: Batch) -> list[int]:
+def _is_unpriced(batch: Batch) -> list[bool]:
     costs = batch.part("used.cost"), batch.part("used.estimated_cost")
-    return [1 if _INFINITE in each else 0 for each in zip(*costs, strict=True)]
+    return [_INFINITE in each for each in zip(*costs, strict=True)]
 
 
-def _is_trial(batch: Batch) -> list[int]:
-    return list(map(int, batch.part("is_first")))
-
-
-def _is_trial_with(status: str) -> Any:  # noqa: ANN401 - a source
-    def read(batch: Batch) -> list[int]:
+def _is_trial_with(status: str) -> Callable[[Batch], list[bool]]:
+    def read(batch: Batch) -> list[bool]:
         rows = zip(batch.part("is_first"), batch.part("status"), strict=True)
-        return [int(is_first and each == status) for is_first, each in rows]
+        return [is_first and each == status for is_first, each in rows]
 
     return read
 
 
-def _is_good_reply(batch: Batch) -> list[int]:
+def _is_good_reply(batch: Batch) -> list[bool]:
     rows = zip(batch.part("choice"), batch.part("status"), strict=True)
-    return [int(choice is not None and each == "ok") for choice, each in rows]
+    return [choice is not None and each == "ok" for choice, each in rows]
 
 
-def _is_cut(batch: Batch) -> list[int | None]:
-    return [each and int(each) for each in is_cut(batch)]
+def _count(name: str, source: str | Source, doc: str) -> Measure:
+    return Measure(name, "Int64", source, doc)
 
 
-_REPORTED = "sum of what the service reported; missing if it reported none"
-_TOKENS = tuple(
-    Measure(name, "Int64", f"counted.body.usage.{name}", _REPORTED, "sum")
+def _tokens(name: str, source: str, doc: str, how: How = "sum") -> Measure:
+    return Measure(name, "Int64", source, doc, how)
+
+
+def _seconds(name: str, source: str, doc: str, how: How) -> Measure:
+    return Measure(name, "Float64", source, doc, how)
+
+
+_REPORTED = tuple(
+    _tokens(
+        name,
+        f"counted.body.usage.{name}",
+        "sum of what the service reported; missing if it reported none",
+    )
     for name in ("prompt_tokens", "completion_tokens", "total_tokens")
 )
 USAGE = (
-    Measure("n_requests", "Int64", _is_counted, "requests that count"),
-    Measure(
-        "n_failed", "Int64", _flags("counted.status", "error"), "ended in an error"
-    ),
-    Measure(
-        "n_cancelled",
-        "Int64",
-        _flags("counted.status", "cancelled"),
-        "that were interrupted",
-    ),
-    Measure("n_cut", "Int64", _has_cut, "with a reply that was cut: see is_cut"),
-    Measure("n_refused", "Int64", "counted.n_refused", "429 answers, retries included"),
-    Measure(
+    _count("n_requests", _is_counted, "requests that count"),
+    _count("n_failed", _equal("counted.status", "error"), "that ended in an error"),
+    _count("n_cancelled", _equal("counted.status", "cancelled"), "interrupted ones"),
+    _count("n_cut", _has_cut, "with a reply that was cut: see is_cut"),
+    _count("n_refused", "counted.n_refused", "429 answers, also to earlier attempts"),
+    _count(
         "n_reported",
-        "Int64",
-        _flags("counted.usage_source", "reported"),
-        "with reported tokens",
+        _equal("counted.usage_source", "reported"),
+        "whose tokens are reported",
     ),
-    *_TOKENS,
-    Measure(
+    *_REPORTED,
+    _count(
         "n_estimated",
-        "Int64",
-        _flags("counted.usage_source", "estimated"),
-        "with an answer that reports no tokens, such as a stream",
+        _equal("counted.usage_source", "estimated"),
+        "that were answered without reporting tokens, such as streams",
     ),
-    Measure(
+    _tokens(
         "estimated_prompt_tokens",
-        "Int64",
         "used.prompt_tokens",
         "estimate for those n_estimated, on the safe side; not part of prompt_tokens",
-        "sum",
     ),
-    Measure(
+    _tokens(
         "estimated_completion_tokens",
-        "Int64",
         "used.completion_tokens",
         "estimate for those n_estimated; not part of completion_tokens",
-        "sum",
     ),
-    Measure(
+    _tokens(
         "estimated_low_tokens",
-        "Int64",
         "used.low",
         "prompts and replies of those n_estimated have at least about so many tokens",
         "floor",
     ),
-    Measure(
-        "estimated_high_tokens",
-        "Int64",
-        "used.high",
-        "and at most about so many",
-        "ceil",
+    _tokens("estimated_high_tokens", "used.high", "and at most about so many", "ceil"),
+    _count(
+        "n_missing", _equal("counted.usage_source", "missing"), "without any answer"
     ),
-    Measure(
-        "n_missing",
-        "Int64",
-        _flags("counted.usage_source", "missing"),
-        "without any answer",
+    _seconds("queue_s", "counted.queue_s", "all waits for our own rate limit", "count"),
+    _seconds(
+        "retry_wait_s", "counted.retry_wait_s", "all waits between attempts", "count"
     ),
-    Measure(
-        "queue_s", "Float64", "counted.queue_s", "sum of waits for our own rate limit"
-    ),
-    Measure(
-        "retry_wait_s",
-        "Float64",
-        "counted.retry_wait_s",
-        "sum of waits between attempts",
-    ),
-    Measure(
+    _seconds(
         "median_first_text_s",
-        "Float64",
         "good.first_text_s",
         "median of first_text_s of those that are ok",
         "median",
     ),
-    Measure(
+    _seconds(
         "median_latency_s",
-        "Float64",
         "good.latency_s",
         "median of latency_s of those that are ok",
         "median",
@@ -541,39 +518,28 @@ USAGE = (
         "of estimated tokens, likewise; not part of cost",
         "known",
     ),
-    Measure(
-        "n_unpriced",
-        "Int64",
-        _is_unpriced,
-        "with tokens, but without a price in your table",
-    ),
+    _count("n_unpriced", _is_unpriced, "with tokens, but no price in your table"),
     Measure(
         "cost_source",
         "string",
-        lambda batch: [None] * len(batch.rows),
+        lambda batch: [None] * len(batch.rows),  # one for all: see `usage_frame`
         "the price table, its currency and its date",
         "first",
     ),
-    Measure(
-        "n_left_out",
-        "Int64",
-        _is_left_out,
-        "not counted here: answered by the emulator, or re-used",
-    ),
+    _count("n_left_out", _is_left_out, "not counted here: by the emulator, or re-used"),
 )
 """What `usage_df` says of each group, after the columns it was grouped by."""
 
 SUMMARY = (
-    Measure("n_trials", "Int64", _is_trial, "trials, asked or not"),
-    Measure("n_ok", "Int64", _is_trial_with("ok"), "trials with a good answer"),
-    Measure("n_failed", "Int64", _is_trial_with("error"), "trials with an error"),
-    Measure("n_replies", "Int64", _is_good_reply, "choices of good answers"),
-    Measure("n_cut", "Int64", _is_cut, "of all choices, those that were cut"),
-    *_TOKENS,
+    _count("n_trials", "is_first", "trials, asked or not"),
+    _count("n_ok", _is_trial_with("ok"), "trials with a good answer"),
+    _count("n_failed", _is_trial_with("error"), "trials that ended in an error"),
+    _count("n_replies", _is_good_reply, "choices of good answers"),
+    _count("n_cut", is_cut, "of all choices, those that were cut"),
+    *_REPORTED,
     *(
-        Measure(
+        _seconds(
             f"latency_{name}_s",
-            "Float64",
             "good.latency_s",
             f"quantile {share:g} of latency_s of the trials that are ok",
             share,
