@@ -1,13 +1,12 @@
 """Which exchanges to read: filters checked and turned into SQL.
 
-Rules: pure; every value is bound, never pasted into the statement; a filter that
-cannot be meant is refused, since an empty answer would look like a true one.
+Every value is bound, never pasted into the statement. A filter that cannot match is
+refused, since an empty frame would look like a true answer.
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from datetime import date, datetime, time
-from typing import Any, Literal, TypedDict, get_args
+from typing import Any, Literal, NamedTuple, TypedDict, get_args
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import OriginKind, Status
@@ -29,19 +28,18 @@ class Filters(TypedDict, total=False):
     model: Wanted
 
 
+class Where(NamedTuple):
+    """A condition and the values it binds."""
+
+    sql: str
+    values: tuple[Any, ...]
+
+
 _ALLOWED = {"origin": get_args(OriginKind), "status": get_args(Status)}
 _SINCE_SESSION = (
     "started_at >= (SELECT first_started_at FROM sessions WHERE session_id = ?)"
 )
 _SINCE_RUN = "started_at >= (SELECT min(first_started_at) FROM runs WHERE {})"
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """A condition and the values it binds."""
-
-    sql: str
-    values: tuple[Any, ...]
 
 
 def where(
@@ -61,20 +59,19 @@ def where(
         **wanted: Column name -> a value, several, or None for any.
 
     Raises:
-        ParameterError: A filter is not one of those allowed.
+        ParameterError: A filter has a value that cannot match.
     """
     if scope not in get_args(Scope):
         raise ParameterError(
-            f"scope={scope!r} is not known; use 'session' for what this kernel asked "
-            "or 'all' for the whole ledger.",
+            f"scope must be 'session', for what this kernel asked, or 'all', for the "
+            f"whole ledger; got {scope!r}.",
             param="scope",
         )
     filters = dict(wanted)
     parts, values = ["1"], []
     if scope == "session":
         filters["session_id"] = session_id
-        # no index has the session; what began before it began need not be looked at
-        parts.append(_SINCE_SESSION)
+        parts.append(_SINCE_SESSION)  # no index has the session, but one the instant
         values.append(session_id)
     for column, want in filters.items():
         if want is not None:
@@ -82,7 +79,7 @@ def where(
             one_of = f"{column} IN ({', '.join('?' * len(allowed))})"
             parts.append(one_of)
             values += allowed
-            if column == "run":  # nor has one the run
+            if column == "run":  # likewise
                 parts.append(_SINCE_RUN.format(one_of))
                 values += allowed
     if since is not None:
@@ -91,23 +88,21 @@ def where(
     return Where(" AND ".join(parts), tuple(values))
 
 
-def _several(column: str, want: str | Collection[str]) -> list[str]:
-    given: Any = want  # numbers come too
-    is_one = isinstance(given, (str, bytes)) or not isinstance(given, Iterable)
-    found: list[Any] = [given] if is_one else list(given)
-    wrong = [each for each in found if not isinstance(each, str)]
-    if wrong:
-        raise ParameterError(
-            f"{column}={wrong[0]!r} is not text; give a name or a list of names.",
-            param=column,
-        )
+def _several(column: str, want: Any) -> list[str]:  # noqa: ANN401 - numbers come too
+    is_one = isinstance(want, (str, bytes)) or not isinstance(want, Iterable)
+    found: list[Any] = [want] if is_one else list(want)
     allowed = _ALLOWED.get(column, found)
-    unknown = [each for each in found if each not in allowed]
-    if unknown:
-        raise ParameterError(
-            f"{column}={unknown[0]!r} is not known; use one of {', '.join(allowed)}.",
-            param=column,
-        )
+    for each in found:
+        if not isinstance(each, str):
+            raise ParameterError(
+                f"{column} must be a name or a list of names; got {each!r}.",
+                param=column,
+            )
+        if each not in allowed:
+            raise ParameterError(
+                f"{column} must be one of {', '.join(allowed)}; got {each!r}.",
+                param=column,
+            )
     return found
 
 
@@ -120,15 +115,15 @@ def since_sql(instant: date | str, *, name: str = "since") -> str:
         name: Of the argument, for the message.
 
     Raises:
-        ParameterError: It is no instant.
+        ParameterError: It is none of these.
     """
     try:
         return to_sortable(_to_datetime(instant))
     except (AttributeError, TypeError, ValueError, OverflowError):
-        pass  # the error below says it, without a foreign one behind it
+        pass  # the error below says it
     raise ParameterError(
-        f"{name}={instant!r} is not an instant; give a datetime, or text such as "
-        "'2026-01-31' or '2026-01-31T09:00:00+00:00'.",
+        f"{name} must be a datetime, or text such as '2026-01-31' or "
+        f"'2026-01-31T09:00:00+00:00'; got {instant!r}.",
         param=name,
     )
 

@@ -27,7 +27,7 @@ def columns_of(rows: Iterable[Reply | Exchange], grid: Grid) -> tuple[Column, ..
     return (*REPLIES, *template_columns(found, [column.name for column in REPLIES]))
 
 
-def shown_names(grid: Grid) -> dict[str, str]:
+def final_names(grid: Grid) -> dict[str, str]:
     """Return what each column of the grid is called in a frame of replies."""
     columns = columns_of((), grid)[len(REPLIES) :]
     names = (column.name for column in columns)
@@ -38,7 +38,7 @@ def source_names(grid: Grid) -> dict[str, str]:
     """Return what each column of the rows is called in a frame of replies."""
     if grid.source is None:
         return {}
-    names, source = shown_names(grid), grid.source
+    names, source = final_names(grid), grid.source
     keys = list(source.shown)[len(source.index) :]
     return {name: names[key] for name, key in zip(source.columns, keys, strict=True)}
 
@@ -52,7 +52,7 @@ def replies_frame(
     frame = rows_frame(rows, prices=prices)
     if grid.source is None:
         return frame
-    names = shown_names(grid)
+    names = final_names(grid)
     if frame.empty:
         for offset, (key, name) in enumerate(names.items()):
             values = frame["repeat" if key == ROW else "model"]  # none, of its dtype
@@ -130,7 +130,7 @@ def _retype(frame: "pd.DataFrame", grid: Grid, rows: Sequence[int]) -> None:
     if grid.source is None or grid.source.frame is None:
         return
     source, n_levels = grid.source.frame, len(grid.source.index)
-    names = shown_names(grid)
+    names = final_names(grid)
     for position, key in enumerate(grid.source.shown):
         if names[key] in frame.columns:
             is_level = position < n_levels

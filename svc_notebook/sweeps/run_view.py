@@ -35,7 +35,7 @@ from .resume import (
 from .run_frames import (
     columns_of,
     replies_frame,
-    shown_names,
+    final_names,
     source_names,
     summary_frame,
     usage_frame,
@@ -273,7 +273,7 @@ class Readings:
     def _down(self) -> tuple[str, ...]:
         if not self.grid.source:
             return ("prompt",)
-        mine, names = source_names(self.grid), shown_names(self.grid)
+        mine, names = source_names(self.grid), final_names(self.grid)
         across = {TOOLS, *(f"{name}_template" for name in self.grid.templates)}
         filled = (name for name in self.grid[0].columns if name not in across)
         return tuple(mine.get(name, names[name]) for name in filled) or ("prompt",)
