@@ -8,7 +8,7 @@ other character of ASCII (digits, punctuation, line ends) and of Thai, one for e
 2 bytes of any other script, 4 for every message. Common tokenizers take about 4
 letters, 1 to 3 digits, or 1 to 3 Thai characters together; so the rule says too
 many rather than too few: what is counted is a third of it to all of it. Rules that
-were fitted on counted tokens say how far they were off (see `ledger.estimate`).
+were fitted on counted tokens say how far they were off (see `ledger.groups`).
 """
 
 from collections.abc import Iterable, Mapping

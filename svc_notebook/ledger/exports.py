@@ -206,7 +206,7 @@ def _dtypes(frame: pd.DataFrame) -> dict[Any, Any]:
 
 
 def _to_csv(frame: pd.DataFrame, path: str | Path) -> Path:
-    """UTF-8 with a mark in front, so that Thai is Thai in Excel too."""
+    """Write CSV: UTF-8 with a mark in front, so that Excel shows Thai."""
     _warn_of_cuts(frame, "a spreadsheet will cut them; the file holds them whole")
 
     def write(file: Path) -> None:
@@ -244,7 +244,7 @@ def _is_blank(letter: str) -> bool:
 
 
 def _to_jsonl(frame: pd.DataFrame, path: str | Path) -> Path:
-    """An object a row, every value as it is, since nothing evaluates it."""
+    """Write an object for each row, every value as it is: nothing evaluates it."""
     names = [str(name) for name in frame.columns]
 
     def write(file: Path) -> None:
