@@ -104,12 +104,10 @@ class Prices:
         Raises:
             SettingsError: It is not a price table.
         """
+        if isinstance(table, Mapping) and isinstance(table.get("as_of"), datetime):
+            table = {**table, "as_of": table["as_of"].date()}
         try:
-            if isinstance(as_of := table.get("as_of"), datetime):
-                table = {**table, "as_of": as_of.date()}
             found = msgspec.convert(table, _Table)
-        except AttributeError:
-            reason = "it has no models"
         except msgspec.ValidationError as problem:
             reason = str(problem)
         else:
@@ -133,9 +131,9 @@ class _Price(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Table(msgspec.Struct, forbid_unknown_fields=True):
-    as_of: date
-    currency: Annotated[str, msgspec.Meta(pattern=r"\S")]
     models: dict[str, _Price]
+    currency: Annotated[str, msgspec.Meta(pattern=r"\S")]
+    as_of: date
 
 
 def _refused(source: str, reason: str) -> SettingsError:

@@ -90,7 +90,7 @@ def test_refuses_a_table_that_is_not_one(changes: dict[str, Any], reason: str) -
 
 def test_refuses_what_is_no_table() -> None:
     """Something else altogether is refused as ours."""
-    with pytest.raises(SettingsError, match="no models"):
+    with pytest.raises(SettingsError, match="Expected `object`"):
         Prices.from_mapping(5)
 
 
