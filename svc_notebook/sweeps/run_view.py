@@ -34,8 +34,8 @@ from .resume import (
 )
 from .run_frames import (
     columns_of,
-    replies_frame,
     final_names,
+    replies_frame,
     source_names,
     summary_frame,
     usage_frame,
