@@ -10,7 +10,7 @@ from datetime import datetime
 from svc_notebook.errors import ParameterError
 
 from .connect import MEMORY, absolute, explained, open_file
-from .query import since_sql
+from .row import since_sql
 
 _BUSY_S = 5.0
 _FILES = ("", "-wal", "-shm", "-journal")

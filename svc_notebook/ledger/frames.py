@@ -26,7 +26,6 @@ from .columns import (
     to_instant,
 )
 from .prices import Prices
-from .query import Filters, Wanted
 from .reply_columns import (
     BEFORE_TEMPLATE,
     REPLIES,
@@ -35,6 +34,7 @@ from .reply_columns import (
     exchange_batch,
     reply_batch,
 )
+from .row import Filters, Wanted
 from .scores import PREFIX, read_scores
 from .store import Ledger
 from .tool_runs import TOOL_CALLS

@@ -19,7 +19,6 @@ from svc_notebook.tokens import FIXED, Counts, Rule, count_choices, count_prompt
 from .columns import Batch, Column, Source, as_names, pick, template_columns
 from .frames import assembled, chunks
 from .prices import Prices
-from .query import Filters
 from .reply_columns import (
     REPLIES,
     TEXTS,
@@ -28,6 +27,7 @@ from .reply_columns import (
     is_cut,
     reply_batch,
 )
+from .row import Filters
 from .store import Ledger, Texts
 
 _INFINITE = float("inf")
@@ -394,8 +394,12 @@ def _summed(groups: Any, measure: Measure, n_groups: int) -> pd.Series:  # noqa:
     return summed
 
 
-def _equal(path: str, value: str) -> Callable[[Batch], list[bool]]:
+def _equal(path: str, value: str) -> Source:
     return lambda batch: [each == value for each in batch.part(path)]
+
+
+def _from(usage_source: str) -> Source:
+    return _equal("counted.usage_source", usage_source)
 
 
 def _is_counted(batch: Batch) -> list[bool]:
@@ -418,7 +422,7 @@ def _is_unpriced(batch: Batch) -> list[bool]:
     return [_INFINITE in each for each in zip(*costs, strict=True)]
 
 
-def _is_trial_with(status: str) -> Callable[[Batch], list[bool]]:
+def _is_trial_with(status: str) -> Source:
     def read(batch: Batch) -> list[bool]:
         rows = zip(batch.part("is_first"), batch.part("status"), strict=True)
         return [is_first and each == status for is_first, each in rows]
@@ -439,7 +443,7 @@ def _tokens(name: str, source: str, doc: str, how: How = "sum") -> Measure:
     return Measure(name, "Int64", source, doc, how)
 
 
-def _seconds(name: str, source: str, doc: str, how: How) -> Measure:
+def _number(name: str, source: str, doc: str, how: How) -> Measure:
     return Measure(name, "Float64", source, doc, how)
 
 
@@ -457,17 +461,9 @@ USAGE = (
     _count("n_cancelled", _equal("counted.status", "cancelled"), "interrupted ones"),
     _count("n_cut", _has_cut, "with a reply that was cut: see is_cut"),
     _count("n_refused", "counted.n_refused", "429 answers, also to earlier attempts"),
-    _count(
-        "n_reported",
-        _equal("counted.usage_source", "reported"),
-        "whose tokens are reported",
-    ),
+    _count("n_reported", _from("reported"), "whose tokens are reported"),
     *_REPORTED,
-    _count(
-        "n_estimated",
-        _equal("counted.usage_source", "estimated"),
-        "that were answered without reporting tokens, such as streams",
-    ),
+    _count("n_estimated", _from("estimated"), "answered without reporting tokens"),
     _tokens(
         "estimated_prompt_tokens",
         "used.prompt_tokens",
@@ -485,35 +481,21 @@ USAGE = (
         "floor",
     ),
     _tokens("estimated_high_tokens", "used.high", "and at most about so many", "ceil"),
-    _count(
-        "n_missing", _equal("counted.usage_source", "missing"), "without any answer"
+    _count("n_missing", _from("missing"), "without any answer"),
+    _number("queue_s", "counted.queue_s", "all waits for our own rate limit", "count"),
+    _number("retry_wait_s", "counted.retry_wait_s", "all waits for retries", "count"),
+    _number(
+        "median_first_text_s", "good.first_text_s", "of those that are ok", "median"
     ),
-    _seconds("queue_s", "counted.queue_s", "all waits for our own rate limit", "count"),
-    _seconds(
-        "retry_wait_s", "counted.retry_wait_s", "all waits between attempts", "count"
-    ),
-    _seconds(
-        "median_first_text_s",
-        "good.first_text_s",
-        "median of first_text_s of those that are ok",
-        "median",
-    ),
-    _seconds(
-        "median_latency_s",
-        "good.latency_s",
-        "median of latency_s of those that are ok",
-        "median",
-    ),
-    Measure(
+    _number("median_latency_s", "good.latency_s", "of those that are ok", "median"),
+    _number(
         "cost",
-        "Float64",
         "used.cost",
         "of reported tokens, by your price table; missing if any of it is unknown",
         "known",
     ),
-    Measure(
+    _number(
         "estimated_cost",
-        "Float64",
         "used.estimated_cost",
         "of estimated tokens, likewise; not part of cost",
         "known",
@@ -526,7 +508,7 @@ USAGE = (
         "the price table, its currency and its date",
         "first",
     ),
-    _count("n_left_out", _is_left_out, "not counted here: by the emulator, or re-used"),
+    _count("n_left_out", _is_left_out, "not counted: by the emulator, or re-used"),
 )
 """What `usage_df` says of each group, after the columns it was grouped by."""
 
@@ -538,7 +520,7 @@ SUMMARY = (
     _count("n_cut", is_cut, "of all choices, those that were cut"),
     *_REPORTED,
     *(
-        _seconds(
+        _number(
             f"latency_{name}_s",
             "good.latency_s",
             f"quantile {share:g} of latency_s of the trials that are ok",

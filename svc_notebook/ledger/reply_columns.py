@@ -190,79 +190,42 @@ def _to_json(value: Any) -> str:  # noqa: ANN401 - anything that JSON knows
     return msgspec.json.encode(value).decode()
 
 
+_FIRST = ("temperature", "top_p")
+_INSTANT: Dtype = "datetime64[us, UTC]"
 _REPORTED = "as the service reported it, else missing"
+_ESTIMATED = "estimated for all, also where tokens were reported"
 BEFORE_TEMPLATE = (
     Column("exchange_id", "string", "exchange.exchange_id", "our id; sorts by time"),
     Column("completion_id", "string", "exchange.body.id", "the service's id"),
-    Column(
-        "origin",
-        "string",
-        "origin.kind",
-        "who asked: magic, panel, sweep, frame or python",
-    ),
-    Column(
-        "conversation",
-        "string",
-        "origin.conversation",
-        "name of the conversation, if it was part of one",
-    ),
+    Column("origin", "string", "origin.kind", "magic, panel, sweep, frame or python"),
+    Column("conversation", "string", "origin.conversation", "its name, if part of one"),
     Column("run", "string", "origin.run", "the sweep's run, if any"),
     Column(
         "request_key",
         "string",
         "origin.request_key",
-        "hash of all that affects the reply; equal for repeats of a trial",
+        "hash of all that affects the reply; equal for repeats",
     ),
     Column("repeat", "Int64", "origin.repeat", "repetition of the trial, from 0"),
     Column("choice_index", "Int64", _choice_index, "position of the choice"),
     Column("endpoint", "string", "exchange.endpoint", "base address asked"),
-    Column(
-        "is_emulated", "boolean", "exchange.is_emulated", "answered by the emulator"
-    ),
-    Column(
-        "is_reused",
-        "boolean",
-        "exchange.is_reused",
-        "read from the ledger, not asked again",
-    ),
+    Column("is_emulated", "boolean", "exchange.is_emulated", "by the emulator"),
+    Column("is_reused", "boolean", "exchange.is_reused", "read from the ledger"),
     Column("is_streamed", "boolean", "exchange.is_streamed", "asked as a stream"),
     Column("model", "string", "request.model", "model id asked for"),
-    Column(
-        "model_returned",
-        "string",
-        "exchange.body.model",
-        "model id that the service says it used",
-    ),
-    Column(
-        "created_at",
-        "datetime64[us, UTC]",
-        "exchange.body.created",
-        "creation time that the service says",
-    ),
-    # temperature and top_p come first, as they always did
-    *map(_param, sorted(PARAMS, key=lambda each: each.name[0] != "t")),
+    Column("model_returned", "string", "exchange.body.model", "as the service says"),
+    Column("created_at", _INSTANT, "exchange.body.created", "as the service says"),
+    # the document's table begins with max_tokens, frames with temperature and top_p
+    *map(_param, sorted(PARAMS, key=lambda each: each.name not in _FIRST)),
     Column("system", "string", _system, "the system message, if there is one"),
     Column("prompt", "string", _prompt, "the newest user message"),
 )
 REPLIES = (
     *BEFORE_TEMPLATE,
+    Column("text", "string", "choice.text", 'the reply, also partial; "" is empty'),
+    Column("finish_reason", "string", "choice.finish_reason", "stop is a normal end"),
     Column(
-        "text",
-        "string",
-        "choice.text",
-        'the reply, also a partial one; "" is an empty reply, missing is none',
-    ),
-    Column(
-        "finish_reason",
-        "string",
-        "choice.finish_reason",
-        "as sent; `stop` is a normal end",
-    ),
-    Column(
-        "is_cut",
-        "boolean",
-        is_cut,
-        "ended too early: finish reason `length`, or max_tokens reached",
+        "is_cut", "boolean", is_cut, "finish reason `length`, or max_tokens reached"
     ),
     Column(
         "n_tool_calls",
@@ -289,18 +252,8 @@ REPLIES = (
         "completion_tokens", "Int64", "first.body.usage.completion_tokens", _REPORTED
     ),
     Column("total_tokens", "Int64", "first.body.usage.total_tokens", _REPORTED),
-    Column(
-        "est_prompt_tokens",
-        "Int64",
-        "est_prompt_tokens",
-        "estimated for every request, also where tokens were reported",
-    ),
-    Column(
-        "est_completion_tokens",
-        "Int64",
-        "first.est_completion_tokens",
-        "estimated for every reply, also where tokens were reported",
-    ),
+    Column("est_prompt_tokens", "Int64", "est_prompt_tokens", _ESTIMATED),
+    Column("est_completion_tokens", "Int64", "first.est_completion_tokens", _ESTIMATED),
     Column(
         "usage_source",
         "string",
@@ -322,8 +275,8 @@ REPLIES = (
         "from sending the last attempt to its end, without any wait",
     ),
     Column("n_chunks", "Int64", "first.n_chunks", "chunks of a stream, else 0"),
-    Column("started_at", "datetime64[us, UTC]", "exchange.started_at", "asked at"),
-    Column("ended_at", "datetime64[us, UTC]", "exchange.ended_at", "ended at"),
+    Column("started_at", _INSTANT, "exchange.started_at", "asked at"),
+    Column("ended_at", _INSTANT, "exchange.ended_at", "ended at"),
     Column(
         "cost",
         "Float64",

@@ -23,8 +23,7 @@ from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange
 
 from .connect import MEMORY, absolute, explained, open_file, probe
-from .query import Scope, Wanted, Where, where
-from .row import KEYS, from_row, to_row
+from .row import KEYS, Scope, Wanted, Where, from_row, to_row, where
 from .tool_runs import ToolRow, insert, select
 
 

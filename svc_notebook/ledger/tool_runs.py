@@ -15,8 +15,7 @@ import msgspec
 from svc_notebook.exchange import Exchange
 
 from .columns import Column, Dtype
-from .query import Where
-from .row import mended, to_sortable
+from .row import Where, mended, to_sortable
 
 
 class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
