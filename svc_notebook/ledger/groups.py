@@ -26,6 +26,7 @@ from .reply_columns import (
     exchange_batch,
     is_cut,
     reply_batch,
+    usage_source,
 )
 from .row import Filters
 from .store import Ledger, Texts
@@ -219,17 +220,18 @@ def usage_frame(
     rules = Estimates(lambda *_: ()) if estimates is None else estimates
 
     def batch_of(chunk: list[Exchange]) -> Batch:
-        batch = exchange_batch(chunk, is_by_choice=False)
-        counted = [
-            None
-            if (each.is_emulated and not include_emulated)
+        batch = _with_good(exchange_batch(chunk, is_by_choice=False))
+        is_left_out = [
+            (each.is_emulated and not include_emulated)
             or (each.is_reused and not include_reused)
-            else each
             for each in chunk
         ]
-        batch.parts["counted"] = counted
-        batch.parts["used"] = [each and _used(each, rules, prices) for each in counted]
-        return _with_good(batch)
+        batch.parts["is_left_out"] = is_left_out
+        batch.parts["used"] = [
+            None if is_out else _used(each, rules, prices)
+            for each, is_out in zip(chunk, is_left_out, strict=True)
+        ]
+        return batch
 
     groups = _grouped(map(batch_of, chunks(exchanges)), by, USAGE)
     stamp = None if prices is None else prices.stamp
@@ -250,20 +252,15 @@ def summary_frame(rows: Sequence[Reply], by: Sequence[Column]) -> Groups:
     Raises:
         ParameterError: `by` has one of `SUMMARY`.
     """
-
-    def batch_of(chunk: list[Reply]) -> Batch:
-        batch = reply_batch(chunk)
-        batch.parts["counted"] = batch.part("first")
-        return _with_good(batch)
-
-    return _grouped(map(batch_of, chunks(rows)), by, SUMMARY)
+    batches = (_with_good(reply_batch(chunk)) for chunk in chunks(rows))
+    return _grouped(batches, by, SUMMARY)
 
 
 def _with_good(batch: Batch) -> Batch:
-    """Add the part `good`: the exchange that counts, if it is ok."""
+    """Add the part `good`: the exchange, on its first row, if it is ok."""
     batch.parts["good"] = [
         each if each is not None and each.status == "ok" else None
-        for each in batch.part("counted")
+        for each in batch.part("first")
     ]
     return batch
 
@@ -346,6 +343,9 @@ def _grouped(
     ]
     rows = assembled(batches, (*by, *sources))
     keys = rows.iloc[:, : len(by)]
+    if "n_left_out" in names and (is_left_out := rows["n_left_out"] > 0).any():
+        for name in names - {"n_left_out"}:
+            rows[name] = rows[name].mask(is_left_out)
     codes, firsts = _codes(keys)
     groups = rows.groupby(codes)
     # without columns to group by there is one group, also of no rows
@@ -398,23 +398,12 @@ def _equal(path: str, value: str) -> Source:
     return lambda batch: [each == value for each in batch.part(path)]
 
 
-def _from(usage_source: str) -> Source:
-    return _equal("counted.usage_source", usage_source)
-
-
-def _is_counted(batch: Batch) -> list[bool]:
-    return [each is not None for each in batch.part("counted")]
-
-
-def _is_left_out(batch: Batch) -> list[bool]:
-    return [each is None for each in batch.part("counted")]
+def _from(source: str) -> Source:
+    return lambda batch: [each == source for each in usage_source(batch)]
 
 
 def _has_cut(batch: Batch) -> list[bool]:
-    return [
-        each is not None and any(map(each.is_cut, each.choices))
-        for each in batch.part("counted")
-    ]
+    return [any(map(each.is_cut, each.choices)) for each in batch.rows]
 
 
 def _is_unpriced(batch: Batch) -> list[bool]:
@@ -450,17 +439,17 @@ def _number(name: str, source: str, doc: str, how: How) -> Measure:
 _REPORTED = tuple(
     _tokens(
         name,
-        f"counted.body.usage.{name}",
+        f"first.body.usage.{name}",
         "sum of what the service reported; missing if it reported none",
     )
     for name in ("prompt_tokens", "completion_tokens", "total_tokens")
 )
 USAGE = (
-    _count("n_requests", _is_counted, "requests that count"),
-    _count("n_failed", _equal("counted.status", "error"), "that ended in an error"),
-    _count("n_cancelled", _equal("counted.status", "cancelled"), "interrupted ones"),
+    _count("n_requests", lambda batch: [1] * len(batch.rows), "requests that count"),
+    _count("n_failed", _equal("status", "error"), "that ended in an error"),
+    _count("n_cancelled", _equal("status", "cancelled"), "interrupted ones"),
     _count("n_cut", _has_cut, "with a reply that was cut: see is_cut"),
-    _count("n_refused", "counted.n_refused", "429 answers, also to earlier attempts"),
+    _count("n_refused", "first.n_refused", "429 answers, also to earlier attempts"),
     _count("n_reported", _from("reported"), "whose tokens are reported"),
     *_REPORTED,
     _count("n_estimated", _from("estimated"), "answered without reporting tokens"),
@@ -482,8 +471,8 @@ USAGE = (
     ),
     _tokens("estimated_high_tokens", "used.high", "and at most about so many", "ceil"),
     _count("n_missing", _from("missing"), "without any answer"),
-    _number("queue_s", "counted.queue_s", "all waits for our own rate limit", "count"),
-    _number("retry_wait_s", "counted.retry_wait_s", "all waits for retries", "count"),
+    _number("queue_s", "first.queue_s", "all waits for our own rate limit", "count"),
+    _number("retry_wait_s", "first.retry_wait_s", "all waits for retries", "count"),
     _number(
         "median_first_text_s", "good.first_text_s", "of those that are ok", "median"
     ),
@@ -508,7 +497,7 @@ USAGE = (
         "the price table, its currency and its date",
         "first",
     ),
-    _count("n_left_out", _is_left_out, "not counted: by the emulator, or re-used"),
+    _count("n_left_out", "is_left_out", "not counted: by the emulator, or re-used"),
 )
 """What `usage_df` says of each group, after the columns it was grouped by."""
 

@@ -149,7 +149,8 @@ def _prompt(batch: Batch) -> Sequence[str]:
     return [last.content or "" for last in lasts]  # nearly always, and faster
 
 
-def _usage_source(batch: Batch) -> Sequence[str | None]:
+def usage_source(batch: Batch) -> Sequence[str | None]:
+    """Return where the token counts of each exchange come from; None without one."""
     if None not in batch.part("exchange.body.usage"):
         return ["reported"] * len(batch.rows)  # often, and faster
     return batch.part("exchange.usage_source")
@@ -257,7 +258,7 @@ REPLIES = (
     Column(
         "usage_source",
         "string",
-        _usage_source,
+        usage_source,
         "reported, estimated (none was reported) or missing (nothing came)",
     ),
     Column("queue_s", "Float64", "first.queue_s", "wait for our own rate limit"),
