@@ -276,18 +276,15 @@ class _Used(NamedTuple):
     estimated_cost: float | None = None
 
 
-_NOTHING = _Used()
-_UNKNOWN = _Used(cost=_INFINITE)
-
-
-def _used(exchange: Exchange, estimates: Estimates, prices: Prices | None) -> _Used:
+def _used(
+    exchange: Exchange, estimates: Estimates, prices: Prices | None
+) -> _Used | None:
+    """Return what has to be reckoned; None where nothing can be."""
     body = exchange.body
-    if body is None:
-        return _NOTHING
-    if body.usage is None:
+    if body is None or (body.usage is not None and prices is None):
+        return None
+    if body.usage is None or prices is None:
         return _estimated(exchange, estimates, prices)
-    if prices is None:
-        return _UNKNOWN
     tokens = body.usage.prompt_tokens, body.usage.completion_tokens
     return _Used(cost=_cost(exchange, prices, *tokens))
 
@@ -402,13 +399,19 @@ def _from(source: str) -> Source:
     return lambda batch: [each == source for each in usage_source(batch)]
 
 
-def _has_cut(batch: Batch) -> list[bool]:
-    return [any(map(each.is_cut, each.choices)) for each in batch.rows]
+def _has_cut(batch: Batch) -> list[bool | None]:
+    rows = zip(batch.rows, batch.part("choices"), is_cut(batch), strict=True)
+    return [
+        is_first_cut if len(choices) == 1 else any(map(each.is_cut, choices))
+        for each, choices, is_first_cut in rows
+    ]
 
 
 def _is_unpriced(batch: Batch) -> list[bool]:
-    costs = batch.part("used.cost"), batch.part("used.estimated_cost")
-    return [_INFINITE in each for each in zip(*costs, strict=True)]
+    rows = zip(batch.part("exchange.body"), batch.part("used"), strict=True)
+    return [
+        body is not None and (used is None or _INFINITE in used) for body, used in rows
+    ]
 
 
 def _is_trial_with(status: str) -> Source:

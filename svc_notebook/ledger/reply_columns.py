@@ -91,6 +91,7 @@ def exchange_batch(
         return _priced(_several(exchanges, found), prices)
     batch = Batch(exchanges, {"exchange": exchanges, "first": exchanges})
     batch.parts["choice"] = [each[0] for each in found]
+    batch.parts["choices"] = found
     batch.parts["exchange.body"] = batch.parts["first.body"] = bodies
     batch.parts["first.body.usage"] = batch.part("exchange.body.usage")
     return _priced(batch, prices)
