@@ -368,22 +368,22 @@ def replies_df(
         conversation: Only this conversation, or any of several.
         run: Only this run of a sweep, or any of several.
         model: Only this model, or any of several.
-        texts: False leaves out system, prompt, text, tool calls and template columns,
-            which a ledger of very many exchanges is read faster without.
+        texts: False leaves out system, prompt, text, tool calls and template columns;
+            a large ledger is read faster without them.
 
     Returns:
-        One row a choice, oldest exchange first; numbers of the request stand on the
-        row with choice_index 0 only. dtypes are fixed, also for no rows. Scores, if
-        there are any (see `score`), are the last columns.
+        One row for each choice, oldest exchange first. Numbers of the request are on
+        the row of its first choice only, so that sums are right. dtypes are fixed,
+        also for no rows. Scores, if there are any (see `score`), are the last columns.
 
     Raises:
         LedgerError: The ledger cannot be read.
-        ParameterError: A filter is not one that could be meant.
+        ParameterError: A filter has a value that cannot match.
 
     Example:
         >>> svc.replies_df(scope="all", since="2026-01-31")  # doctest: +SKIP
     """
-    from svc_notebook.ledger.reading import replies_df as frame  # noqa: PLC0415
+    from svc_notebook.ledger.frames import replies_df as frame  # noqa: PLC0415
 
     check_flag("texts", texts)
     session = current()
@@ -423,17 +423,17 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
         include_reused: Count answers that were given back from the ledger too.
 
     Returns:
-        One row a group; reported and estimated tokens stand apart, the latter with
-        an interval. Costs come from your price table alone (SVC_PRICES).
+        One row for each group. Reported and estimated tokens are in separate columns,
+        the latter with an interval. Costs come from your price table (SVC_PRICES).
 
     Raises:
         LedgerError: The ledger cannot be read.
-        ParameterError: A filter or column is not one that could be meant.
+        ParameterError: A filter cannot match, or a column cannot be grouped by.
 
     Example:
         >>> svc.usage_df(by=["model", "run"], scope="all")  # doctest: +SKIP
     """
-    from svc_notebook.ledger.reading import usage_df as frame  # noqa: PLC0415
+    from svc_notebook.ledger.groups import usage_df as frame  # noqa: PLC0415
 
     check_flag("include_emulated", include_emulated)
     check_flag("include_reused", include_reused)
@@ -473,18 +473,18 @@ def tool_calls_df(
         name: Only this tool, or any of several.
 
     Returns:
-        One row a call, in the order in which they were run: arguments, result,
+        One row for each call, in the order in which they were run: arguments, result,
         error, seconds. A call that was refused or denied has a row too. dtypes are
         fixed, also for no rows.
 
     Raises:
         LedgerError: The ledger cannot be read.
-        ParameterError: A filter is not one that could be meant.
+        ParameterError: A filter has a value that cannot match.
 
     Example:
         >>> svc.tool_calls_df(name="cups_sold")  # doctest: +SKIP
     """
-    from svc_notebook.ledger.reading import tool_calls_df as frame  # noqa: PLC0415
+    from svc_notebook.ledger.frames import tool_calls_df as frame  # noqa: PLC0415
 
     return frame(
         current().ledger,
@@ -500,13 +500,13 @@ def tool_calls_df(
 def score(frame: "pd.DataFrame") -> int:
     """Keep scores of replies in the ledger: the columns `score_*` of a frame.
 
-    Frames of these replies have the columns from then on, wherever they are read. A
-    score that is kept again replaces the one before; a missing value is no score.
+    Every frame of these replies has the columns from then on. A new score replaces
+    the one before it; a missing value is not kept.
 
     Args:
-        frame: Rows of `replies_df()`, of a run or of the ledger, with columns of your
-            own whose names begin with `score_`: numbers, True or False (kept as 1 and
-            0), or texts.
+        frame: Rows of `replies_df()`, of a run or of the ledger, with columns that you
+            added and whose names begin with `score_`: numbers, True or False (kept as
+            1 and 0), or texts.
 
     Returns:
         How many scores were kept.
@@ -528,10 +528,11 @@ def score(frame: "pd.DataFrame") -> int:
 
 
 def export(frame: "pd.DataFrame", path: str | Path) -> Path:
-    """Write a frame into a file of the kind that its name says.
+    """Write a frame into a file; its name says the format.
 
-    In CSV and Excel no text is a formula and Thai stays Thai; Parquet comes back
-    identical from `read_parquet`; JSON lines hold every value as it is.
+    Parquet comes back identical from `read_parquet`, and JSON lines hold every value
+    as it is. CSV and Excel are safe to open in a spreadsheet: no text is a formula,
+    Thai stays Thai, and a warning names texts that are too long for a cell.
 
     Args:
         frame: Such as `replies_df()`.
@@ -542,7 +543,7 @@ def export(frame: "pd.DataFrame", path: str | Path) -> Path:
 
     Raises:
         ConfigError: A package is missing; the message names the command.
-        ParameterError: The name says no kind, or the file cannot be written.
+        ParameterError: The name has another ending, or the file cannot be written.
 
     Example:
         >>> svc.export(svc.replies_df(), "replies.xlsx")  # doctest: +SKIP
@@ -578,8 +579,8 @@ def export_answers(
 ) -> int:
     """Write the good answers of the ledger into a file to run notebooks from.
 
-    With SVC_ANSWERS naming the file a notebook needs neither key nor network. The
-    file holds requests and answers, and nothing of who asked.
+    A notebook needs neither key nor network when SVC_ANSWERS names the file. It holds
+    requests and answers, but nothing about who asked.
 
     Args:
         path: The file; replaced if there is one.

@@ -7,7 +7,7 @@ import msgspec
 import pandas as pd
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.ledger.columns import Column
+from svc_notebook.ledger.columns import Batch, Column
 from svc_notebook.ledger.frames import to_frame
 from svc_notebook.service.message import Message
 
@@ -35,85 +35,65 @@ class Row(NamedTuple):
     is_chosen: bool = True
 
 
-MESSAGES: tuple[Column[Row], ...] = (
+def _tool_calls(batch: Batch) -> list[str | None]:
+    calls = batch.part("message.tool_calls")
+    return [msgspec.json.encode(each).decode() if each else None for each in calls]
+
+
+MESSAGES = (
     Column(
-        name="turn",
-        dtype="Int64",
-        read=lambda row: row.turn_number,
-        doc="number of the turn, from 1; missing for the system message",
+        "turn",
+        "Int64",
+        "turn_number",
+        "number of the turn, from 1; missing for the system message",
+    ),
+    Column("version", "Int64", "version_number", "number of the version, from 1"),
+    Column("choice_index", "Int64", "choice_index", "of the reply, from 0"),
+    Column(
+        "is_chosen",
+        "boolean",
+        "is_chosen",
+        "whether version and choice feed later turns",
+    ),
+    Column("role", "string", "message.role", "system, user, assistant or tool"),
+    Column("text", "string", "message.content", "what was said"),
+    Column(
+        "tool_calls",
+        "string",
+        _tool_calls,
+        "JSON text of the calls; missing where there are none",
     ),
     Column(
-        name="version",
-        dtype="Int64",
-        read=lambda row: row.version_number,
-        doc="number of the version, from 1",
+        "tool_call_id",
+        "string",
+        "message.tool_call_id",
+        "the call that a tool message answers",
     ),
     Column(
-        name="choice_index",
-        dtype="Int64",
-        read=lambda row: row.choice_index,
-        doc="of the reply, from 0",
+        "is_partial",
+        "boolean",
+        "version.is_partial",
+        "whether the answer was interrupted or broke off",
     ),
     Column(
-        name="is_chosen",
-        dtype="boolean",
-        read=lambda row: row.is_chosen,
-        doc="whether version and choice feed later turns",
+        "is_cut",
+        "boolean",
+        "version.is_cut",
+        "whether the answer was cut because its tokens ran out",
     ),
-    Column(name="role", dtype="string", read=lambda row: row.message.role, doc="whose"),
+    Column("is_pinned", "boolean", "turn.is_pinned", "whether it is always sent"),
+    Column("is_hidden", "boolean", "turn.is_hidden", "whether it is never sent"),
     Column(
-        name="text",
-        dtype="string",
-        read=lambda row: row.message.content,
-        doc="text of the message",
-    ),
-    Column(
-        name="tool_calls",
-        dtype="string",
-        read=lambda row: _calls(row.message),
-        doc="JSON text of the calls; missing if there are none",
+        "is_stale",
+        "boolean",
+        "turn.is_stale",
+        "whether an earlier turn has changed since",
     ),
     Column(
-        name="tool_call_id",
-        dtype="string",
-        read=lambda row: row.message.tool_call_id,
-        doc="the call that a tool message answers",
-    ),
-    Column(
-        name="is_partial",
-        dtype="boolean",
-        read=lambda row: row.version.is_partial if row.version else None,
-        doc="whether the answer was interrupted or the connection broke",
-    ),
-    Column(
-        name="is_cut",
-        dtype="boolean",
-        read=lambda row: row.version.is_cut if row.version else None,
-        doc="whether the answer ended at the token limit",
-    ),
-    Column(
-        name="is_pinned",
-        dtype="boolean",
-        read=lambda row: row.turn.is_pinned if row.turn else None,
-        doc="whether the turn is always sent",
-    ),
-    Column(
-        name="is_hidden",
-        dtype="boolean",
-        read=lambda row: row.turn.is_hidden if row.turn else None,
-        doc="whether the turn is never sent",
-    ),
-    Column(
-        name="is_stale",
-        dtype="boolean",
-        read=lambda row: row.turn.is_stale if row.turn else None,
-        doc="whether an earlier turn has changed since",
-    ),
-    Column(
-        name="exchange_id",
-        dtype="string",
-        read=lambda row: row.version.exchange_id if row.version else None,
-        doc="the exchange in the ledger with the answer",
+        "exchange_id",
+        "string",
+        "version.exchange_id",
+        "the exchange in the ledger that brought the answer",
     ),
 )
 
@@ -164,9 +144,3 @@ def _said(row: Row, version: Version) -> Iterator[Row]:
     for index, choice in enumerate(version.choices):
         is_chosen = row.is_chosen and index == version.picked
         yield row._replace(message=choice, choice_index=index, is_chosen=is_chosen)
-
-
-def _calls(message: Message) -> str | None:
-    if not message.tool_calls:
-        return None
-    return msgspec.json.encode(message.tool_calls).decode()

@@ -1,12 +1,11 @@
-"""A file of answers: what a notebook needs to run without key and network.
+"""Recorded answers: looked up in the ledger, or in a file that needs no key.
 
-What it is not: a ledger. It holds requests and their good answers, and nothing of
-who asked: no session, conversation, template columns or `user`. Rules: a request
-has one answer for each repetition; one that is not in the file is an error that
-names it and the nearest that is; a file is written whole or not at all.
+A file of answers lets a notebook run without network. It holds requests and their
+good answers, one for each repetition, and nothing of who asked: no session,
+conversation, template columns or `user`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import SequenceMatcher
@@ -26,7 +25,7 @@ from .row import mended
 from .store import Ledger
 
 _FLOATS = frozenset(param.name for param in PARAMS if param.kind == "float")
-_UNHEARD = frozenset({"user"})  # doc: Request body; for monitoring, not for the reply
+_WITHOUT_EFFECT = "user"  # doc: Request body; for monitoring, not for the reply
 
 
 def find_answer(
@@ -36,7 +35,7 @@ def find_answer(
     endpoint: str,
     origin: Origin,
 ) -> Exchange | None:
-    """Return the newest recorded exchange that answers a request; None if none does.
+    """Return the newest exchange in the ledger that answers a request, if any.
 
     The first call on a ledger reads all of it once; the ledger remembers.
 
@@ -44,7 +43,7 @@ def find_answer(
         ledger: Where to look, all sessions included.
         request: What would be asked.
         endpoint: The base address that would be asked.
-        origin: Who asks; of its fields the repetition matters.
+        origin: Who asks; only its repetition matters.
 
     Raises:
         LedgerError: The ledger cannot be read.
@@ -54,12 +53,8 @@ def find_answer(
         endpoint=endpoint,
         hash_of=lambda exchange: request_hash(exchange.request),
     )
-    return next((each for each in found if same_repeat(each.origin, origin)), None)
-
-
-def same_repeat(one: Origin, other: Origin) -> bool:
-    """Say whether two askers mean the same repetition; none given is the first."""
-    return (one.repeat or 0) == (other.repeat or 0)
+    repeat = origin.repeat or 0
+    return next((each for each in found if (each.origin.repeat or 0) == repeat), None)
 
 
 def request_hash(request: CompletionRequest) -> str:
@@ -74,7 +69,7 @@ def request_hash(request: CompletionRequest) -> str:
         "params": {
             name: _plain(name, value)
             for name, value in request.params.items()
-            if name not in _UNHEARD
+            if name != _WITHOUT_EFFECT
         },
         "tools": request.tools,
         "extra": request.extra,
@@ -90,71 +85,7 @@ def _plain(name: str, value: Any) -> Any:  # noqa: ANN401 - any parameter
     return [value] if name == "stop" and isinstance(value, str) else value
 
 
-_SHOWN_CHARS = 60
-_COMPARED_CHARS = 2000  # comparing is quadratic
-_COMPARED = 200
-
-
-def nearest(
-    request: CompletionRequest, others: Sequence[CompletionRequest]
-) -> CompletionRequest | None:
-    """Return the request most like another; None if there are none to choose from."""
-    # the cheap likeness first, since the dear one is for a few hundred only
-    ranked = sorted(others, key=lambda other: -_shared(request, other))[:_COMPARED]
-    return max(ranked, key=lambda other: _likeness(request, other), default=None)
-
-
-def describe(request: CompletionRequest) -> str:
-    """Return a request in a line: model, prompt, parameters."""
-    fields = {"model": request.model, "prompt": request.prompt, **request.params}
-    return ", ".join(f"{name}={_short(value)}" for name, value in fields.items())
-
-
-def difference(one: CompletionRequest, other: CompletionRequest) -> str:
-    """Say in what two requests differ, the first's value first; empty if in nothing."""
-    mine, theirs = _fields(one), _fields(other)
-    names = [*mine, *(name for name in theirs if name not in mine)]
-    return ", ".join(
-        f"{name} ({_shown(mine, name)} there, {_shown(theirs, name)} here)"
-        for name in names
-        if mine.get(name) != theirs.get(name)
-    )
-
-
-def _fields(request: CompletionRequest) -> dict[str, Any]:
-    before = [message for message in request.messages if message.role != "system"]
-    return {
-        "model": request.model,
-        "prompt": request.prompt,
-        "system": request.system,
-        "messages": len(before),
-        **{k: v for k, v in sorted(request.params.items()) if k != "user"},
-        "tools": len(request.tools),
-        **request.extra,
-    }
-
-
-def _shared(one: CompletionRequest, other: CompletionRequest) -> int:
-    mine, theirs = _fields(one), _fields(other)
-    return sum(theirs.get(name) == value for name, value in mine.items())
-
-
-def _likeness(one: CompletionRequest, other: CompletionRequest) -> float:
-    mine, theirs = one.prompt[:_COMPARED_CHARS], other.prompt[:_COMPARED_CHARS]
-    return SequenceMatcher(None, mine, theirs).ratio() * 10 + _shared(one, other)
-
-
-def _shown(fields: dict[str, Any], name: str) -> str:
-    return _short(fields[name]) if fields.get(name) is not None else "none"
-
-
-def _short(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= _SHOWN_CHARS else shown[: _SHOWN_CHARS - 3] + "..."
-
-
 FORMAT = 1
-Key = tuple[str, int]
 
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,7 +98,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a file: a request and the answer it got.
 
     Attributes:
-        request_hash: Of the request; see `reuse`.
+        request_hash: Of the request.
         repeat: Which repetition, from 0.
         endpoint, is_emulated: Who answered.
         answered_at: When it was asked (aware, UTC).
@@ -187,26 +118,25 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def export_answers(path: str | Path, exchanges: Iterable[Exchange]) -> int:
-    """Write the answers of exchanges into a file, and return how many.
+    """Write the good answers of exchanges into a file: see `svc.export_answers`.
 
     Of several answers to one request the last is written.
 
     Args:
         path: The file; replaced if there is one.
-        exchanges: Oldest first, such as `ledger.read()`; only good ones are written.
+        exchanges: Oldest first, such as `ledger.read()`.
 
-    Raises:
-        ParameterError: The file cannot be written.
-        LedgerError: The exchanges cannot be read.
+    Returns:
+        How many answers were written.
     """
-    found: dict[Key, Answer] = {}
+    from .exports import write_whole  # noqa: PLC0415 - loads pandas
+
+    found = {}
     for exchange in exchanges:
         if exchange.status == "ok" and exchange.body is not None:
             answer = _to_answer(exchange, exchange.body)
             found[answer.request_hash, answer.repeat] = answer
     lines = [_line(_Head(svc_answers=FORMAT)), *map(_line, found.values())]
-    from .exports import write_whole  # noqa: PLC0415 - loads pandas
-
     write_whole(path, lambda file: file.write_bytes(b"".join(lines)))
     return len(found)
 
@@ -221,14 +151,14 @@ class Answers:
     """
 
     name: str
-    by_key: dict[Key, Answer]
+    by_key: dict[tuple[str, int], Answer]
 
     @classmethod
     def from_file(cls, path: str | Path) -> "Answers":
         """Read a file that `export_answers` wrote.
 
         Raises:
-            SettingsError: It cannot be read, or is no file of answers.
+            SettingsError: It cannot be read, or is not a file of answers.
         """
         try:
             file = Path(path).expanduser()
@@ -237,9 +167,9 @@ class Answers:
             answers = [_DECODER.decode(line) for line in lines if line.strip()]
         except OSError as problem:
             reason = f"cannot be read ({problem.strerror})"
-        except RuntimeError:  # of a home that nobody knows
+        except RuntimeError:  # of an unknown home
             reason = "cannot be read (there is no such home)"
-        except ValueError as problem:  # msgspec's, or no line at all
+        except ValueError as problem:  # of msgspec, or no line at all
             reason = f"is not a file of answers ({problem})"
         else:
             return cls(file.name, {(a.request_hash, a.repeat): a for a in answers})
@@ -253,7 +183,7 @@ class Answers:
 
         Args:
             request: What is asked.
-            origin: Who asks; of its fields the repetition matters.
+            origin: Who asks; only its repetition matters.
 
         Raises:
             AskError: It was not recorded.
@@ -279,16 +209,14 @@ class Answers:
         return len(self.by_key)
 
     def _missing(self, request: CompletionRequest, repeat: int) -> AskError:
-        found = nearest(request, [each.request for each in self.by_key.values()])
-        near = "It holds no answer at all"
-        if found is not None:
-            near = (
-                f"The nearest recorded one is {describe(found)}; it differs in "
-                f"{difference(found, request) or f'repetition {repeat}'}"
-            )
+        near = "The file is empty"
+        if self.by_key:
+            found = _nearest(request, [each.request for each in self.by_key.values()])
+            difference = _difference(found, request) or f"repetition {repeat}"
+            near = f"The nearest one is {_in_words(found)}; it differs in {difference}"
         return AskError(
-            f"This request is not among the recorded answers of {self.name!r}: "
-            f"{describe(request)}. {near}. To record it, run the notebook with a key "
+            f"{self.name!r} has no recorded answer to this request: "
+            f"{_in_words(request)}. {near}. To record it, run the notebook with a key "
             "and without SVC_ANSWERS, and export the answers again."
         )
 
@@ -297,8 +225,8 @@ _DECODER = msgspec.json.Decoder(Answer)
 
 
 def _to_answer(exchange: Exchange, body: CompletionBody) -> Answer:
-    request = exchange.request
-    params = {name: each for name, each in request.params.items() if name != "user"}
+    request, params = exchange.request, dict(exchange.request.params)
+    params.pop(_WITHOUT_EFFECT, None)
     return Answer(
         request_hash=request_hash(request),
         repeat=exchange.origin.repeat or 0,
@@ -324,5 +252,62 @@ def _check_format(head: _Head, path: str) -> None:
     if head.svc_answers > FORMAT:
         raise SettingsError(
             f"The file of answers {path!r} was written by a newer version of "
-            "svc_notebook. Upgrade svc_notebook, or have it exported again."
+            "svc_notebook. Upgrade svc_notebook, or export the answers again."
         )
+
+
+_SHOWN_CHARS = 60
+_COMPARED_CHARS = 2000  # comparing is quadratic
+_COMPARED = 200
+
+
+def _nearest(
+    request: CompletionRequest, others: list[CompletionRequest]
+) -> CompletionRequest:
+    """Return the request that is most like another."""
+    mine = _fields(request)
+
+    def n_shared(other: CompletionRequest) -> int:
+        theirs = _fields(other)
+        return sum(theirs.get(name) == value for name, value in mine.items())
+
+    def likeness(other: CompletionRequest) -> float:
+        prompts = request.prompt[:_COMPARED_CHARS], other.prompt[:_COMPARED_CHARS]
+        return SequenceMatcher(None, *prompts).ratio() * 10 + n_shared(other)
+
+    # texts are compared in a few hundred only, since that is slow
+    return max(sorted(others, key=n_shared, reverse=True)[:_COMPARED], key=likeness)
+
+
+def _fields(request: CompletionRequest) -> dict[str, Any]:
+    before = [message for message in request.messages if message.role != "system"]
+    params = sorted(request.params.items())
+    return {
+        "model": request.model,
+        "prompt": request.prompt,
+        "system": request.system,
+        "messages": len(before),
+        **{name: value for name, value in params if name != _WITHOUT_EFFECT},
+        "tools": len(request.tools),
+        **request.extra,
+    }
+
+
+def _in_words(request: CompletionRequest) -> str:
+    fields = {"model": request.model, "prompt": request.prompt, **request.params}
+    return ", ".join(f"{name}={_short(value)}" for name, value in fields.items())
+
+
+def _difference(recorded: CompletionRequest, asked: CompletionRequest) -> str:
+    """Say in what two requests differ; empty if in nothing that is compared."""
+    there, here = _fields(recorded), _fields(asked)
+    return ", ".join(
+        f"{name} ({_short(there.get(name))} there, {_short(here.get(name))} here)"
+        for name in {**there, **here}
+        if there.get(name) != here.get(name)
+    )
+
+
+def _short(value: object) -> str:
+    shown = "none" if value is None else repr(value)
+    return shown if len(shown) <= _SHOWN_CHARS else shown[: _SHOWN_CHARS - 3] + "..."

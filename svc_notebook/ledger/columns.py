@@ -1,118 +1,103 @@
-"""Columns: what a frame is made of, as values.
+"""Columns, and the batches of rows that they are read from; no pandas is needed.
 
-What it is not: it makes no frame and loads no pandas (see `frames`). Rules: a
-column states its dtype, nothing is inferred from what it holds; its name is the
-one used everywhere, units included; renaming one breaks its users.
+A column states its name, units included, and its dtype; nothing is inferred.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from operator import attrgetter
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 from svc_notebook.errors import ParameterError
 
-Row = TypeVar("Row")
-Found = TypeVar("Found")
-Row_contra = TypeVar("Row_contra", contravariant=True)
 Scalar = str | int | float | bool | datetime | None
 Dtype = Literal["string", "Int64", "Float64", "boolean", "datetime64[us, UTC]"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column(Generic[Row_contra]):
+class Batch:
+    """Some rows, and the parts of them that columns read, each taken out once.
+
+    Args:
+        rows: Objects of one kind.
+        parts: Parts that are known already, or that the rows do not have themselves;
+            one value a row.
+    """
+
+    def __init__(
+        self, rows: Sequence[Any], parts: Mapping[str, Sequence[Any]] | None = None
+    ) -> None:
+        self.rows = rows
+        self.parts: dict[str, Sequence[Any]] = dict(parts or {})
+        self._n_missing: dict[str, int] = {}
+
+    def part(self, path: str) -> Sequence[Any]:
+        """Return a part of each row; None where it, or what it is part of, is missing.
+
+        Args:
+            path: An attribute of a row, or with dots an attribute of a part.
+        """
+        if path not in self.parts:
+            whole, _, name = path.rpartition(".")
+            self.parts[path] = (
+                self.each(whole, attrgetter(name))
+                if whole
+                else list(map(attrgetter(name), self.rows))
+            )
+        return self.parts[path]
+
+    def each(self, path: str, read: Callable[[Any], Any]) -> list[Any]:
+        """Read something of a part of each row; None where the part is missing.
+
+        Args:
+            path: As for `part`.
+            read: Takes the value out of the part.
+        """
+        parts = self.part(path)
+        if path not in self._n_missing:
+            self._n_missing[path] = parts.count(None)
+        if not self._n_missing[path]:
+            return list(map(read, parts))
+        if self._n_missing[path] == len(parts):
+            return [None] * len(parts)
+        return [None if part is None else read(part) for part in parts]
+
+
+Source = Callable[[Batch], Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
     """One column of a frame.
 
     Attributes:
         name: In the frame, units included.
         dtype: Of the frame's column, also when it is empty.
-        unit: s, tokens, UTC or None.
-        read: Takes the value out of a row; None is a missing value.
+        source: The part of a row that it shows, such as `exchange.endpoint`, or a
+            function that reads a whole batch. Instants may be whole seconds since
+            1970.
         doc: What it means.
-        read_all: The same for many rows at once, where that is faster; instants may
-            also be whole seconds since 1970, which `to_instant` understands.
     """
 
     name: str
     dtype: Dtype
-    unit: str | None = None
-    read: Callable[[Row_contra], Scalar]
+    source: str | Source
     doc: str
-    read_all: Callable[["Batch"], list[Scalar]] | None = None
-
-
-class Batch:
-    """Some rows, and the parts of them that many columns read, taken out once.
-
-    Args:
-        rows: Of one frame.
-    """
-
-    def __init__(self, rows: Sequence[Any]) -> None:
-        self.n_rows = len(rows)
-        self._rows = rows
-        self._once: dict[str, Any] = {}
 
     @property
-    def rows(self) -> Sequence[Any]:
-        """The rows, one by one."""
-        return self._rows
+    def unit(self) -> str | None:
+        """The unit, as the name or the dtype says it: tokens, s, UTC or none."""
+        if self.name.endswith("_tokens"):
+            return "tokens"
+        if self.name.endswith("_s"):
+            return "s"
+        return "UTC" if self.dtype.startswith("datetime") else None
 
-    def values(self, column: Column[Any]) -> list[Scalar]:
-        """Return what the rows hold in a column, one value a row."""
-        if column.read_all is not None:
-            return column.read_all(self)
-        return list(map(column.read, self.rows))
-
-    def part(self, name: str) -> list[Any]:
-        """Return a part of each row; None where it, or what it is part of, is missing.
-
-        Args:
-            name: An attribute of a row, or with dots one of a part.
-        """
-        return self.once(name, lambda: self._part(name))
-
-    def of_part(self, name: str, read: Callable[[Any], Scalar]) -> list[Scalar]:
-        """Read a part of each row; where the part is missing, so is the value.
-
-        Args:
-            name: As for `part`.
-            read: Takes the value out of the part.
-        """
-        return _each(self.part(name), read, self._n_none(name))
-
-    def once(self, name: str, make: Callable[[], Found]) -> Found:
-        """Return what several columns read, made for the first of them.
-
-        Args:
-            name: Of what is made.
-            make: Makes it.
-        """
-        if name not in self._once:
-            self._once[name] = make()
-        found: Found = self._once[name]
-        return found
-
-    def _part(self, name: str) -> list[Any]:
-        whole, _, last = name.rpartition(".")
-        if not whole:
-            return list(map(attrgetter(last), self.rows))
-        return _each(self.part(whole), attrgetter(last), self._n_none(whole))
-
-    def _n_none(self, name: str) -> int:
-        return self.once(f"missing {name}", lambda: self.part(name).count(None))
-
-
-def _each(
-    parts: Sequence[Any], read: Callable[[Any], Any], n_missing: int
-) -> list[Any]:
-    if not n_missing:
-        return list(map(read, parts))
-    if n_missing == len(parts):
-        return [None] * n_missing
-    return [None if part is None else read(part) for part in parts]
+    def read(self, batch: Batch) -> Sequence[Any]:
+        """Return the values of a batch, one a row; None is a missing value."""
+        source = self.source
+        return batch.part(source) if isinstance(source, str) else source(batch)
 
 
 def to_instant(seconds: int | None) -> datetime | None:
@@ -124,21 +109,20 @@ def to_instant(seconds: int | None) -> datetime | None:
 
 
 def pick(
-    columns: Sequence[Column[Row]], names: str | Iterable[str]
-) -> tuple[Column[Row], ...]:
+    columns: Sequence[Column], names: str | Iterable[str], *, param: str = "by"
+) -> tuple[Column, ...]:
     """Return the columns of these names, in the order of the names.
 
     Args:
         columns: To pick from.
-        names: One name or several.
+        names: One name or several; a name given twice counts once.
+        param: The argument that they were given as, for the error.
 
     Raises:
-        ParameterError: A name is unknown (with the nearest one).
+        ParameterError: A name is unknown; the message has the nearest one.
     """
-    given: Any = names  # None and numbers come too
-    wanted = list(given) if isinstance(given, Iterable) else [given]
-    wanted = [names] if isinstance(names, str) else list(dict.fromkeys(wanted))
     known = {column.name: column for column in columns}
+    wanted = as_names(names)
     for name in wanted:
         if name not in known:
             near = get_close_matches(str(name), known, n=1)
@@ -146,27 +130,32 @@ def pick(
             raise ParameterError(
                 f"{name!r} is not a column of replies; {hint}The columns are "
                 f"{', '.join(known)}.",
-                param="by",
+                param=param,
             )
     return tuple(known[name] for name in wanted)
 
 
+def as_names(given: object) -> list[Any]:
+    """Return one name or several as a list, each once; not checked."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        return [given]
+    return list(dict.fromkeys(given))
+
+
 def template_columns(
-    found: Iterable[dict[str, Any]],
-    read: Callable[[Row], dict[str, Any]],
-    taken: Iterable[str],
-) -> tuple[Column[Row], ...]:
+    found: Iterable[Mapping[str, Any]], taken: Iterable[str]
+) -> tuple[Column, ...]:
     """Return a column for each template column, in the order they first come.
 
     Args:
-        found: The template columns of each row.
-        read: Takes them out of a row.
+        found: The template columns of each row: the part `origin.columns`.
         taken: Names of the other columns; a clash gets `var_` in front.
     """
     values: dict[str, list[Any]] = {}
     for each in found:
         for name, value in each.items():
             values.setdefault(name, []).append(value)
+    taken = frozenset(taken)
     names = {*taken, *values}
     columns = []
     for name, seen in values.items():
@@ -174,28 +163,19 @@ def template_columns(
         while shown in taken or (shown != name and shown in names):
             shown = "var_" + shown
         names.add(shown)
-        columns.append(_template_column(name, shown, seen, read))
+        columns.append(_template_column(name, shown, dtype_of(seen)))
     return tuple(columns)
 
 
-def _template_column(
-    name: str, shown: str, seen: Sequence[object], read: Callable[[Row], dict[str, Any]]
-) -> Column[Row]:
-    dtype = dtype_of(seen)
+def _template_column(name: str, shown: str, dtype: Dtype) -> Column:
+    def plain(value: object) -> object:
+        is_plain = isinstance(value, (int, float, datetime)) and dtype != "string"
+        return value if value is None or is_plain else str(value)
 
-    def value_of(row: Row) -> Scalar:
-        value = read(row).get(name)
-        is_plain = isinstance(value, (str, int, float, bool, datetime))
-        if value is None or (is_plain and dtype != "string"):
-            return value
-        return value if isinstance(value, str) else str(value)
+    def read(batch: Batch) -> list[Any]:
+        return [plain(each.get(name)) for each in batch.part("origin.columns")]
 
-    return Column(
-        name=shown,
-        dtype=dtype,
-        read=value_of,
-        doc=f"template column {name!r}, as in the source",
-    )
+    return Column(shown, dtype, read, f"template column {name!r}, as in the source")
 
 
 def dtype_of(values: Iterable[object]) -> Dtype:

@@ -1,7 +1,6 @@
-"""What `svc-notebook ledger` does: where it is, how large, and forget it.
+"""What `svc-notebook ledger` does: say where it is and how large, or empty it.
 
-Rules: each returns what to say; looking makes no file; forgetting leaves a ledger
-that other kernels can go on with, and no trace of what was in it.
+Other kernels can go on with an emptied ledger; nothing of what it held is left.
 """
 
 import sqlite3
@@ -11,18 +10,18 @@ from datetime import datetime
 from svc_notebook.errors import ParameterError
 
 from .connect import MEMORY, absolute, explained, open_file
-from .query import since_sql
+from .row import since_sql
 
 _BUSY_S = 5.0
 _FILES = ("", "-wal", "-shm", "-journal")
 
 
 def path(place: str, *, source: str = "default") -> str:
-    """Say where the ledger is, and who said so.
+    """Say where the ledger is, and which setting names it.
 
     Args:
         place: The ledger, as in the settings.
-        source: Who named it.
+        source: The setting.
     """
     if place == MEMORY:
         return f"in memory: nothing is kept ({source})"
@@ -56,7 +55,7 @@ def size(place: str) -> str:
 def forget(place: str, *, before: datetime | str | None = None) -> str:
     """Delete exchanges, so that nothing of them is left in the file.
 
-    The file itself stays, empty: a kernel that has it open goes on with it.
+    The file itself stays, so that a kernel that has it open can go on with it.
 
     Args:
         place: The ledger, as in the settings.
@@ -79,14 +78,14 @@ def forget(place: str, *, before: datetime | str | None = None) -> str:
 
 
 def check_confirmed(*, is_confirmed: bool, place: str) -> None:
-    """Refuse to forget what nobody said twice should be forgotten.
+    """Refuse to delete exchanges without a confirmation.
 
     Raises:
         ParameterError: It was not confirmed; the message says how.
     """
     if not is_confirmed and _exists(place):
         raise ParameterError(
-            f"This deletes exchanges from {place} for good ({size(place)}). Say so "
+            f"This deletes exchanges from {place} for good ({size(place)}). Confirm "
             "with --yes.",
             param="yes",
         )
@@ -108,7 +107,7 @@ def _delete(
         done = connection.execute(f"DELETE FROM exchanges WHERE {condition}", values)  # noqa: S608 - our own
         n = done.rowcount
         connection.execute("DELETE FROM requests")  # numbers are given out again
-        # sessions stay: a kernel that runs has said only once when it began
+        # sessions stay: a running kernel notes only once when it began
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:

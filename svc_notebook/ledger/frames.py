@@ -1,35 +1,77 @@
-"""DataFrames of exchanges: replies, usage, and what their columns mean.
+"""DataFrames of replies and tool calls, and how a frame is made of columns.
 
-Loads pandas. Rules: dtypes are stated, never inferred, so that no rows give the
-same dtypes as many; there are no object columns; rows are taken in as they come, so
-that a frame of very many needs the memory of the frame; nothing here reads a file.
+dtypes are stated, never inferred, so that no rows give the same dtypes as many. Rows
+are taken in as they come: a frame of very many needs the memory of the frame.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from importlib import import_module
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar, Unpack
 
+import numpy as np
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
 from svc_notebook.exchange import Exchange
 
-from .arrays import joined, to_array
-from .columns import Batch, Column, Row, pick, template_columns
-from .prices import Prices, priced_columns
-from .reply_columns import PROMPT, REPLIES, TEXTS, Reply, to_batch
-from .token_estimates import Estimates
-from .usage import USAGE, key_columns, to_tallies
+from .columns import (
+    Batch,
+    Column,
+    Dtype,
+    Scalar,
+    dtype_of,
+    template_columns,
+    to_instant,
+)
+from .prices import Prices
+from .reply_columns import (
+    BEFORE_TEMPLATE,
+    REPLIES,
+    TEXTS,
+    Reply,
+    exchange_batch,
+    reply_batch,
+)
+from .row import Filters, Wanted
+from .scores import PREFIX, read_scores
+from .store import Ledger
+from .tool_runs import TOOL_CALLS
 
+Row = TypeVar("Row")
 CHUNK_ROWS = 8192
 
 
-def to_frame(rows: Iterable[Row], columns: Sequence[Column[Row]]) -> pd.DataFrame:
-    """Make a frame: one row a row, one column a column, dtypes as stated."""
-    return _joined(map(Batch, _chunks(rows)), columns)
+def replies_df(
+    ledger: Ledger,
+    *,
+    texts: bool = True,
+    prices: Prices | None = None,
+    **filters: Unpack[Filters],
+) -> pd.DataFrame:
+    """List the replies that a ledger holds: see `svc.replies_df`.
+
+    Args:
+        ledger: To read.
+        texts: False neither reads nor shows the texts: the columns `TEXTS` and
+            template columns.
+        prices: The price table for `cost`; unknown without one.
+        **filters: As for `Ledger.read`.
+    """
+    exchanges = ledger.read(texts=texts, **filters)
+    frame = replies_frame(exchanges, texts=texts, prices=prices)
+    return with_scores(frame, ledger)
 
 
-def describe(columns: Sequence[Column[Any]] = REPLIES) -> pd.DataFrame:
+def tool_calls_df(
+    ledger: Ledger, *, name: Wanted = None, **filters: Unpack[Filters]
+) -> pd.DataFrame:
+    """List the tool calls that a ledger holds: see `svc.tool_calls_df`."""
+    return to_frame(ledger.tool_runs(name=name, **filters), TOOL_CALLS)
+
+
+def describe(columns: Sequence[Column] = REPLIES) -> pd.DataFrame:
     """Say what columns mean.
 
     Args:
@@ -41,134 +83,244 @@ def describe(columns: Sequence[Column[Any]] = REPLIES) -> pd.DataFrame:
     return to_frame(columns, _DESCRIPTION)
 
 
-def replies_df(
+_DESCRIPTION = (
+    Column("name", "string", "name", "of the column"),
+    Column("dtype", "string", "dtype", "of the column"),
+    Column("unit", "string", "unit", "if it has one"),
+    Column("doc", "string", "doc", "what it means"),
+)
+
+
+def replies_frame(
     exchanges: Iterable[Exchange],
     *,
-    columns: Sequence[Column[Reply]] | None = None,
     texts: bool = True,
     prices: Prices | None = None,
 ) -> pd.DataFrame:
-    """List the replies of exchanges.
+    """Make the frame of the replies of exchanges, without scores.
 
     Args:
-        exchanges: In the order wanted, such as `ledger.read()`; with texts=False such
-            as `ledger.read(texts=False)`.
-        columns: The columns wanted; template columns are put after `prompt`, and
-            are left out if that is not among them. All if None.
-        texts: False leaves out the columns that hold texts (`TEXTS`).
-        prices: The price table for `cost`; unknown without one.
+        exchanges: In the order wanted.
+        texts: False leaves out the columns that hold texts.
+        prices: The price table for `cost`.
 
     Returns:
-        One row a choice, in the order of the exchanges; an exchange that no choice
-        came for has one row. Columns `REPLIES`: see `describe()`.
+        One row a choice; an exchange without a choice has one row. Columns `REPLIES`,
+        with template columns after `prompt`.
     """
-    wanted = priced_columns(prices) if columns is None else columns
+    batches = (exchange_batch(each, prices) for each in chunks(exchanges))
     if not texts:
-        wanted = [column for column in wanted if column.name not in TEXTS]
-    return _with_templates(map(to_batch, _chunks(exchanges)), wanted)
+        return assembled(batches, [each for each in REPLIES if each.name not in TEXTS])
+    return _with_templates(batches)
 
 
-def rows_df(
-    rows: Iterable[Reply], *, columns: Sequence[Column[Reply]] = REPLIES
-) -> pd.DataFrame:
-    """List rows of replies, cells of a sweep that have none included."""
-    return _with_templates(map(Batch, _chunks(rows)), columns)
+def rows_frame(rows: Iterable[Reply], *, prices: Prices | None = None) -> pd.DataFrame:
+    """Make the frame of rows of replies, also of trials that have none."""
+    return _with_templates(reply_batch(each, prices) for each in chunks(rows))
 
 
-def usage_df(  # noqa: PLR0913 - what counts, and how
-    exchanges: Iterable[Exchange],
-    *,
-    by: str | Sequence[str] = ("model",),
-    columns: Sequence[Column[Reply]] = REPLIES,
-    include_emulated: bool = False,
-    include_reused: bool = False,
-    estimates: Estimates | None = None,
-    prices: Prices | None = None,
-) -> pd.DataFrame:
-    """Sum up what exchanges used.
+def to_frame(rows: Iterable[Any], columns: Sequence[Column]) -> pd.DataFrame:
+    """Make a frame of any rows: one column a column, dtypes as stated."""
+    return assembled(map(Batch, chunks(rows)), columns)
+
+
+def with_scores(frame: pd.DataFrame, ledger: Ledger | None) -> pd.DataFrame:
+    """Add the scores of the replies in a frame: a column a name, after the others.
 
     Args:
-        exchanges: Such as `ledger.read(texts="estimated")`.
-        by: Names of columns to group by; none for one row over all.
-        columns: Those that there are.
-        include_emulated: Count answers of the emulator, which cost nothing.
-        include_reused: Count replies that were read from the ledger.
-        estimates: The rules to estimate tokens by; the fixed rule if None.
-        prices: The price table for `cost`; unknown without one.
-
-    Returns:
-        One row a group, in the order in which they first come: the columns grouped
-        by, then `USAGE` (see `describe(USAGE)`). Groups whose requests are all left
-        out are there with n_requests 0 and their number in n_left_out.
+        frame: Of replies; it is changed in place.
+        ledger: That holds them; None if nothing was asked yet.
 
     Raises:
-        ParameterError: `by` names what is no column of replies, or one of `USAGE`.
+        LedgerError: The ledger cannot be read.
     """
-    wanted = pick(columns, by)
-    keys = key_columns(wanted)
-    tallies = to_tallies(
-        exchanges,
-        by=wanted,
-        include_emulated=include_emulated,
-        include_reused=include_reused,
-        estimates=estimates,
-        prices=prices,
-    )
-    return to_frame(tallies, (*keys, *USAGE))
+    scores = [] if ledger is None or frame.empty else read_scores(ledger)
+    if not scores:
+        return frame
+    exchange_ids = frame["exchange_id"].fillna("")
+    keys = list(zip(exchange_ids, frame["choice_index"].fillna(0), strict=True))
+    here = set(exchange_ids)
+    found: dict[str, dict[tuple[str, int], Any]] = {}
+    for score in scores:
+        if score.exchange_id in here:
+            values = found.setdefault(score.name, {})
+            values[score.exchange_id, score.choice_index] = score.value
+    for name, values in found.items():
+        column = [values.get(key) for key in keys]
+        frame[PREFIX + name] = to_array(column, dtype_of(values.values()))
+    return frame
 
 
-def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+def chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Return rows as lists of a bounded length."""
     source = iter(rows)
     while chunk := list(islice(source, CHUNK_ROWS)):
         yield chunk
 
 
-def _joined(batches: Iterable[Batch], columns: Sequence[Column[Any]]) -> pd.DataFrame:
+def assembled(batches: Iterable[Batch], columns: Sequence[Column]) -> pd.DataFrame:
+    """Make a frame of batches, each looked at once."""
     pieces: list[list[ExtensionArray]] = [[] for _ in columns]
     n_rows = 0
     for batch in batches:
-        n_rows += batch.n_rows
+        n_rows += len(batch.rows)
         for column, found in zip(columns, pieces, strict=True):
-            found.append(to_array(batch.values(column), column.dtype))
+            found.append(to_array(column.read(batch), column.dtype))
     arrays = {
-        column.name: joined(found or [to_array([], column.dtype)])
+        column.name: _joined(found or [to_array([], column.dtype)])
         for column, found in zip(columns, pieces, strict=True)
     }
     return pd.DataFrame(arrays, index=pd.RangeIndex(n_rows), copy=False)
 
 
-def _with_templates(
-    batches: Iterable[Batch], columns: Sequence[Column[Reply]]
-) -> pd.DataFrame:
+def _with_templates(batches: Iterable[Batch]) -> pd.DataFrame:
     """Make a frame of replies, with the template columns after the prompt."""
-    names = [column.name for column in columns]
-    if PROMPT[-1].name not in names:
-        return _joined(batches, columns)
     templates: list[dict[str, Any]] = []
-    frame = _joined(_noting(batches, templates), columns)
+
+    def noted() -> Iterator[Batch]:  # all rows together decide the dtypes
+        for batch in batches:
+            templates.extend(each or _NONE for each in batch.part("origin.columns"))
+            yield batch
+
+    frame = assembled(noted(), REPLIES)
     if not any(templates):
         return frame
-    found = template_columns(templates, lambda row: row, names)
-    here = names.index(PROMPT[-1].name) + 1
+    found = template_columns(templates, [column.name for column in REPLIES])
+    middle = assembled([Batch(templates, {"origin.columns": templates})], found)
+    here = len(BEFORE_TEMPLATE)
     before, after = frame.iloc[:, :here], frame.iloc[:, here:]
-    return pd.concat([before, to_frame(templates, found), after], axis="columns")
+    return pd.concat([before, middle, after], axis="columns")
 
 
-def _noting(
-    batches: Iterable[Batch], templates: list[dict[str, Any]]
-) -> Iterator[Batch]:
-    """Pass rows on and keep their template columns, whose dtype all of them decide."""
-    for batch in batches:
-        found = batch.part("origin.columns")
-        templates += [each or _NO_COLUMNS for each in found]
-        yield batch
+_NONE: dict[str, Any] = {}  # one for all: a million empty ones take 60 MB
 
 
-_NO_COLUMNS: dict[str, Any] = {}  # one for all: a million empty ones take 60 MB
+def _found_arrow() -> Any:  # noqa: ANN401 - a package without types
+    """Return pyarrow, in which pandas keeps texts where it is installed."""
+    try:
+        return import_module("pyarrow")
+    except ImportError:  # an extra
+        return None
 
-_DESCRIPTION: tuple[Column[Column[Any]], ...] = (
-    Column(name="name", dtype="string", read=lambda c: c.name, doc="of the column"),
-    Column(name="dtype", dtype="string", read=lambda c: c.dtype, doc="of the column"),
-    Column(name="unit", dtype="string", read=lambda c: c.unit, doc="if it has one"),
-    Column(name="doc", dtype="string", read=lambda c: c.doc, doc="what it means"),
-)
+
+arrow = _found_arrow()
+
+_INT64 = np.iinfo("int64")
+_FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799  # the years 1 to 9999
+_EXACT_S = 4e9  # up to the year 2096 a float of seconds holds every microsecond
+
+
+def to_array(values: Sequence[Scalar], dtype: Dtype) -> ExtensionArray:
+    """Return the values as an array; None is a missing value.
+
+    Instants may also be whole seconds since 1970; those of no calendar are missing.
+    """
+    given = values if isinstance(values, list) else list(values)
+    if given and given[0] is None and given.count(None) == len(given):
+        return _missing(len(given), dtype)
+    return _MAKERS[dtype](given)
+
+
+def _joined(arrays: Sequence[ExtensionArray]) -> ExtensionArray:
+    """Return arrays of one dtype, one after another."""
+    if len(arrays) == 1:
+        return arrays[0]
+    kind: Any = type(arrays[0])  # the stubs leave out what follows
+    found: ExtensionArray = kind._concat_same_type(arrays)  # noqa: SLF001 - pandas' interface of arrays
+    return found
+
+
+def _missing(n: int, dtype: Dtype) -> ExtensionArray:
+    if dtype == "string" and arrow is not None:
+        return pd.arrays.ArrowStringArray(arrow.nulls(n, arrow.large_string()))
+    stated: Any = dtype  # the stubs know each name alone, not their union
+    nothing: Any = pd.NaT if dtype.startswith("datetime") else pd.NA
+    array: ExtensionArray = pd.Series(nothing, index=range(n), dtype=stated).array
+    return array
+
+
+def _floats(values: list[Any]) -> ExtensionArray:
+    numbers = np.array(values, dtype="float64")
+    return pd.arrays.FloatingArray(numbers, np.isnan(numbers))
+
+
+def _integers(values: list[Any]) -> ExtensionArray:
+    if (numbers := _plain(values)).dtype in {_INT64.dtype, np.dtype(bool)}:
+        numbers = numbers.astype("int64", copy=False)
+        return pd.arrays.IntegerArray(numbers, np.zeros(len(numbers), dtype=bool))
+    return pd.array([x if _fits(x) else None for x in values], dtype="Int64")
+
+
+def _plain(values: list[Any]) -> "np.ndarray":
+    """Return the values as numpy takes them, fast where all are the same."""
+    first = values[0] if values else None
+    if isinstance(first, (int, float)) and _is_constant(values):
+        return np.full(len(values), first)
+    return np.array(values)
+
+
+def _is_constant(values: list[Any]) -> bool:
+    """Say whether many values are one, as those of a request's numbers often are."""
+    first = values[0]
+    is_likely = first == values[-1] and first == values[len(values) // 2]
+    return is_likely and values.count(first) == len(values)
+
+
+def _fits(value: object) -> bool:
+    return isinstance(value, int) and _INT64.min <= value <= _INT64.max
+
+
+def _flags(values: list[Any]) -> ExtensionArray:
+    if None in values:
+        return pd.array(values, dtype="boolean")
+    flags = np.array(values, dtype=bool)
+    return pd.arrays.BooleanArray(flags, np.zeros(len(flags), dtype=bool))
+
+
+def _texts(values: list[Any]) -> ExtensionArray:
+    if arrow is None:
+        return pd.array(_whole(values), dtype="string")
+    if values and values[0] is not None and _is_constant(values):
+        found = arrow.repeat(_to_arrow(values[:1])[0], len(values))
+    else:
+        found = _to_arrow(values)
+    return pd.arrays.ArrowStringArray(found)
+
+
+def _to_arrow(values: list[Any]) -> Any:  # noqa: ANN401 - as `_found_arrow`
+    try:
+        return arrow.array(values, arrow.large_string())
+    except UnicodeEncodeError:
+        return arrow.array(_whole(values), arrow.large_string())
+
+
+def _whole(values: list[Any]) -> list[Any]:
+    """Return texts that UTF-8 can hold; half of a surrogate pair is mended."""
+    return [x and x.encode("utf-8", "replace").decode() for x in values]
+
+
+def _instants(values: list[Any]) -> ExtensionArray:
+    kinds = set(map(type, values))
+    if kinds == {int} and min(values) >= _FIRST_S and max(values) <= _LAST_S:
+        return _of_microseconds(np.array(values, dtype="int64") * 1_000_000)
+    if kinds == {datetime}:
+        seconds = np.fromiter(map(datetime.timestamp, values), "float64", len(values))
+        if np.abs(seconds).max() < _EXACT_S:
+            return _of_microseconds(np.rint(seconds * 1e6))
+    found = [to_instant(x) if isinstance(x, int) else x for x in values]
+    return pd.array(found, dtype="datetime64[us, UTC]")
+
+
+def _of_microseconds(numbers: "np.ndarray") -> ExtensionArray:
+    instants = pd.Series(numbers.astype("datetime64[us]"))
+    array: ExtensionArray = instants.dt.tz_localize("UTC").array
+    return array
+
+
+_MAKERS: dict[Dtype, Callable[[list[Any]], ExtensionArray]] = {
+    "string": _texts,
+    "Int64": _integers,
+    "Float64": _floats,
+    "boolean": _flags,
+    "datetime64[us, UTC]": _instants,
+}

@@ -1,8 +1,6 @@
-"""Scores of replies: the ledger's second table, and the columns `score_*` of frames.
+"""Scores of replies: the ledger's second table, shown as columns `score_*`.
 
-Loads pandas. What it is not: it judges nothing; whoever scored says what a score is.
-Rules: a score is of one choice of one exchange, by its name; a newer one replaces the
-one before; a reply of another ledger is refused, so that no score is lost unseen.
+A score belongs to one choice of one exchange and has a name; a newer one replaces it.
 """
 
 import sqlite3
@@ -14,13 +12,10 @@ import pandas as pd
 
 from svc_notebook.errors import ParameterError
 
-from .arrays import to_array
-from .columns import dtype_of
 from .row import to_sortable
 from .store import Ledger
 
 PREFIX = "score_"
-_KEYS = ("exchange_id", "choice_index")
 _INSERT = (
     "INSERT INTO scores (exchange_id, choice_index, name, value, scored_at) "
     "VALUES (?, ?, ?, ?, ?) ON CONFLICT (exchange_id, choice_index, name) "
@@ -38,19 +33,14 @@ class Score(NamedTuple):
 
 
 def keep_scores(ledger: Ledger, frame: pd.DataFrame) -> int:
-    """Keep the columns `score_*` of a frame of replies.
+    """Keep the columns `score_*` of a frame of replies: see `svc.score`.
 
     Args:
         ledger: That holds the replies.
-        frame: With `exchange_id` and `choice_index`; what is missing is no score.
+        frame: With `exchange_id` and `choice_index`; a missing value is no score.
 
     Returns:
         How many scores were kept.
-
-    Raises:
-        ParameterError: The frame has no such columns, a value is neither number nor
-            text, or a reply is not in the ledger; nothing was kept.
-        LedgerError: They could not be kept.
     """
     scores = list(_scores_of(frame))
     scored_at = to_sortable(datetime.now(UTC))
@@ -66,46 +56,21 @@ def keep_scores(ledger: Ledger, frame: pd.DataFrame) -> int:
     return len(scores)
 
 
-def with_scores(frame: pd.DataFrame, ledger: Ledger | None) -> pd.DataFrame:
-    """Add the scores of the replies in a frame: a column a name, after the others.
-
-    Args:
-        frame: Of replies; it is changed in place.
-        ledger: That holds them; None if nothing was asked yet.
+def read_scores(ledger: Ledger) -> list[Score]:
+    """Return every score in a ledger, oldest first.
 
     Raises:
         LedgerError: It cannot be read.
     """
-    scores = [] if ledger is None or frame.empty else _read(ledger)
-    if not scores:
-        return frame
-    exchange_ids = frame["exchange_id"].fillna("")
-    keys = list(zip(exchange_ids, frame["choice_index"].fillna(0), strict=True))
-    here = set(exchange_ids)
-    found: dict[str, dict[tuple[str, int], Any]] = {}
-    for score in scores:
-        if score.exchange_id in here:
-            values = found.setdefault(score.name, {})
-            values[score.exchange_id, score.choice_index] = score.value
-    for name, values in found.items():
-        column = [values.get(key) for key in keys]
-        frame[PREFIX + name] = to_array(column, dtype_of(values.values()))
-    return frame
-
-
-def _read(ledger: Ledger) -> list[Score]:
     sql = f"SELECT {', '.join(Score._fields)} FROM scores ORDER BY rowid"  # noqa: S608 - our own names
     with ledger.opened() as connection:
         return [Score(*row) for row in connection.execute(sql).fetchall()]
 
 
 def _scores_of(frame: pd.DataFrame) -> Iterator[Score]:
-    names = [
-        name
-        for name in map(str, getattr(frame, "columns", ()))
-        if name.startswith(PREFIX) and name != PREFIX
-    ]
-    if not names or not set(_KEYS) <= set(frame.columns):
+    columns = [str(name) for name in getattr(frame, "columns", ())]
+    names = [name for name in columns if name.startswith(PREFIX) and name != PREFIX]
+    if not names or not {"exchange_id", "choice_index"} <= set(columns):
         raise ParameterError(
             "There is nothing to score by: give a frame of replies_df() with a column "
             "of your own whose name begins with 'score_', such as "
@@ -113,13 +78,18 @@ def _scores_of(frame: pd.DataFrame) -> Iterator[Score]:
             param="frame",
         )
     for name in names:
-        for exchange_id, choice_index, value in zip(
+        rows = zip(
             frame["exchange_id"], frame["choice_index"], frame[name], strict=True
-        ):
-            if not pd.api.types.is_scalar(value) or not pd.isna(value):
-                plain = _plain(name, value)
-                _check_reply(name, exchange_id)
-                yield Score(exchange_id, int(choice_index), name[len(PREFIX) :], plain)
+        )
+        for exchange_id, choice_index, value in rows:
+            if pd.api.types.is_scalar(value) and pd.isna(value):
+                continue
+            plain = _plain(name, value)
+            if not isinstance(exchange_id, str):
+                raise _refused(
+                    f"{name} scores a row that has no reply; leave it missing there."
+                )
+            yield Score(exchange_id, int(choice_index), name[len(PREFIX) :], plain)
 
 
 def _plain(name: str, value: Any) -> int | float | str:  # noqa: ANN401 - of any frame
@@ -127,29 +97,22 @@ def _plain(name: str, value: Any) -> int | float | str:  # noqa: ANN401 - of any
     value = item() if callable(item) and getattr(value, "ndim", None) == 0 else value
     if isinstance(value, bool):
         return int(value)
-    if not isinstance(value, (int, float, str)):
-        raise ParameterError(
-            f"{name} holds a {type(value).__name__}; a score is a number, True or "
-            "False, or a text. Nothing was kept.",
-            param="frame",
-        )
-    return value
-
-
-def _check_reply(name: str, exchange_id: object) -> None:
-    if not isinstance(exchange_id, str):
-        raise ParameterError(
-            f"{name} scores a row that has no reply; leave it missing there. Nothing "
-            "was kept.",
-            param="frame",
-        )
+    if isinstance(value, (int, float, str)):
+        return value
+    raise _refused(
+        f"{name} holds a {type(value).__name__}; a score must be a number, True or "
+        "False, or a text."
+    )
 
 
 def _check_known(connection: sqlite3.Connection, exchange_ids: set[str]) -> None:
     known = {row[0] for row in connection.execute("SELECT exchange_id FROM exchanges")}
-    if strangers := exchange_ids - known:
-        raise ParameterError(
-            f"{len(strangers)} of these replies are not in the ledger in use, such as "
-            f"{min(strangers)}; use(ledger=...) names another. Nothing was kept.",
-            param="frame",
+    if unknown := exchange_ids - known:
+        raise _refused(
+            f"{len(unknown)} of these replies are not in the ledger in use, such as "
+            f"{min(unknown)}; use(ledger=...) names another."
         )
+
+
+def _refused(reason: str) -> ParameterError:
+    return ParameterError(f"{reason} Nothing was kept.", param="frame")

@@ -20,8 +20,7 @@ from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange
 
 from .connect import MEMORY, explain, is_busy
-from .query import Scope, Wanted, Where, where
-from .row import from_row, to_row
+from .row import Scope, Wanted, Where, from_row, to_row, where
 from .tool_runs import ToolRow, select, to_values
 from .writer import BUSY_S, LedgerFile, LedgerWriter, write_rows
 

@@ -7,7 +7,6 @@ in another ledger. Texts are kept as they are, as far as UTF-8 can hold them.
 import sqlite3
 from collections.abc import Iterator
 from datetime import datetime
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -15,8 +14,7 @@ import msgspec
 from svc_notebook.exchange import Exchange
 
 from .columns import Column, Dtype
-from .query import Where
-from .row import mended, to_sortable
+from .row import Where, mended, to_sortable
 
 
 class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,14 +105,11 @@ def select(connection: sqlite3.Connection, condition: Where) -> Iterator[ToolRow
         yield ToolRow(**fields)
 
 
-def _column(name: str, dtype: Dtype, doc: str) -> Column[ToolRow]:
-    units = {"seconds_s": "s", "n_cut_tokens": "tokens", "created_at": "UTC"}
-    return Column(
-        name=name, dtype=dtype, unit=units.get(name), read=attrgetter(name), doc=doc
-    )
+def _column(name: str, dtype: Dtype, doc: str) -> Column:
+    return Column(name, dtype, name, doc)
 
 
-TOOL_CALLS: tuple[Column[ToolRow], ...] = (
+TOOL_CALLS = (
     _column("exchange_id", "string", "the exchange whose reply held the call"),
     _column("origin", "string", "who asked: magic, panel, frame or python"),
     _column("conversation", "string", "its name, if it was part of one"),

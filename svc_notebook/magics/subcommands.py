@@ -251,7 +251,7 @@ def usage_df(session: Session) -> "pd.DataFrame":
         LedgerError: The ledger cannot be read.
         SettingsError: The price table cannot be used.
     """
-    from svc_notebook.ledger.reading import usage_df as frame  # noqa: PLC0415 - pandas
+    from svc_notebook.ledger.groups import usage_df as frame  # noqa: PLC0415 - pandas
 
     prices = session.prices
     groups = ["model", "is_emulated"]
@@ -272,7 +272,7 @@ def replies_df(session: Session) -> "pd.DataFrame":
     Raises:
         LedgerError: The ledger cannot be read.
     """
-    from svc_notebook.ledger.reading import replies_df as frame  # noqa: PLC0415 - pandas
+    from svc_notebook.ledger.frames import replies_df as frame  # noqa: PLC0415 - pandas
 
     return frame(session.ledger)[list(_REPLY_COLUMNS)]
 

@@ -1,125 +1,142 @@
-"""Frames of a run that are made with pandas: joined with its rows, and its usage."""
+"""Frames of a run: its replies and sums, with the columns of its rows.
+
+The columns that come from a DataFrame keep its dtypes.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 from msgspec.structs import replace
 
 from svc_notebook.exchange import Exchange
-from svc_notebook.ledger.columns import Column, pick
-from svc_notebook.ledger.frames import usage_df
-from svc_notebook.ledger.reply_columns import PROMPT, REPLIES, Reply, to_replies
+from svc_notebook.ledger.columns import Column, pick, template_columns
+from svc_notebook.ledger.prices import Prices
+from svc_notebook.ledger.reply_columns import BEFORE_TEMPLATE, REPLIES, Reply
 
 from .grid import Grid
-from .groups import final_names, reply_columns
 from .resume import key_of
-from .source import ROW, Source
+from .source import ROW
+
+if TYPE_CHECKING:  # pandas loads when a frame is asked for
+    import pandas as pd
 
 
-def join(frame: pd.DataFrame, grid: Grid) -> pd.DataFrame:
-    """Give the columns of the rows their own dtypes, in a frame of replies.
+def columns_of(rows: Iterable[Reply | Exchange], grid: Grid) -> tuple[Column, ...]:
+    """Return the columns of these rows: of replies, then those of the grid."""
+    found = (dict.fromkeys(grid.column_names), *(row.origin.columns for row in rows))
+    return (*REPLIES, *template_columns(found, [column.name for column in REPLIES]))
 
-    Args:
-        frame: One row a reply, with the number of its row.
-        grid: What the replies are of.
-    """
+
+def final_names(grid: Grid) -> dict[str, str]:
+    """Return what each column of the grid is called in a frame of replies."""
+    columns = columns_of((), grid)[len(REPLIES) :]
+    names = (column.name for column in columns)
+    return dict(zip(grid.column_names, names, strict=True))
+
+
+def source_names(grid: Grid) -> dict[str, str]:
+    """Return what each column of the rows is called in a frame of replies."""
+    if grid.source is None:
+        return {}
+    names, source = final_names(grid), grid.source
+    keys = list(source.shown)[len(source.index) :]
+    return {name: names[key] for name, key in zip(source.columns, keys, strict=True)}
+
+
+def replies_frame(
+    rows: Iterable[Reply], grid: Grid, *, prices: Prices | None = None
+) -> "pd.DataFrame":
+    """Make the frame of the rows of a run: see `Run.replies_df`."""
+    from svc_notebook.ledger.frames import rows_frame  # noqa: PLC0415 - loads pandas
+
+    frame = rows_frame(rows, prices=prices)
     if grid.source is None:
         return frame
     names = final_names(grid)
     if frame.empty:
-        at = frame.columns.tolist().index(PROMPT[-1].name) + 1
         for offset, (key, name) in enumerate(names.items()):
-            kind = "Int64" if key == ROW else "string"
-            frame.insert(at + offset, name, pd.Series([], dtype=kind))
-    joined = set(names.values())
-    here = frame.columns.tolist().index(PROMPT[-1].name) + 1
-    before, after = frame.columns[:here], frame.columns[here:]
-    rest = [name for name in after if name not in joined]
-    # in one order, whichever column the first rows happen to have
-    frame = frame[[*before, *(n for n in names.values() if n in after), *rest]]
-    positions = frame[names[ROW]].to_numpy(dtype="int64")
-    retype(frame, grid.source, names, positions)
+            values = frame["repeat" if key == ROW else "model"]  # none, of its dtype
+            frame.insert(len(BEFORE_TEMPLATE) + offset, name, values)
+    # in one order, whichever columns the first rows happen to have
+    own = [name for name in names.values() if name in frame.columns]
+    rest = [name for name in frame.columns if name not in own]
+    here = len(BEFORE_TEMPLATE)
+    frame = frame[[*rest[:here], *own, *rest[here:]]]
+    _retype(frame, grid, frame[names[ROW]].tolist())
     return frame
 
 
-def retype(
-    frame: pd.DataFrame,
-    source: Source,
-    names: dict[str, str],
-    positions: Iterable[int],
-) -> None:
-    """Replace columns that came from a DataFrame by its own.
+def summary_frame(
+    rows: Sequence[Reply], grid: Grid, by: str | Sequence[str]
+) -> "pd.DataFrame":
+    """Sum up the trials of a run: see `Run.summary_df`."""
+    from svc_notebook.ledger import groups  # noqa: PLC0415 - loads pandas
 
-    Args:
-        frame: Whose columns are replaced, those it has.
-        source: The rows.
-        names: What each of their columns is called there.
-        positions: The row of the source for each row of the frame.
-    """
-    rows = list(positions)
-    for key, values in _own(source):
-        if names[key] in frame.columns:
-            frame[names[key]] = values.take(rows).array
+    frame, firsts = groups.summary_frame(rows, pick(columns_of(rows, grid), by))
+    _retype(frame, grid, _source_rows(rows, firsts))
+    return frame
 
 
-def _own(source: Source) -> Iterator[tuple[str, Any]]:
-    if source.frame is None:
-        return
-    index = source.frame.index
-    keys: Sequence[str] = list(source.shown)
-    for level, key in enumerate(keys[: len(source.index)]):
-        yield key, index.get_level_values(level)
-    for position, key in enumerate(keys[len(source.index) :]):
-        yield key, source.frame.iloc[:, position]
-
-
-def usage_of(
+def usage_frame(
     exchanges: Iterable[Exchange],
     grid: Grid,
     *,
     by: str | Sequence[str],
-    **rules: Any,  # noqa: ANN401 - as `ledger.frames.usage_df`
-) -> pd.DataFrame:
-    """Sum up what a run used.
+    **rules: Any,  # noqa: ANN401 - as `ledger.groups.usage_frame`
+) -> "pd.DataFrame":
+    """Sum up what a run used: see `Run.usage_df`.
 
     Args:
         exchanges: Of the run.
         grid: What was asked.
-        by: Columns of the run's replies to group by, those of its rows included.
-        **rules: What counts, and how tokens are estimated and priced: as for
-            `ledger.frames.usage_df`.
-
-    Raises:
-        ParameterError: `by` names what is no column, or is summed up.
+        by: Columns of the run's replies to group by.
+        **rules: What counts, and how tokens are estimated and priced.
     """
-    known = reply_columns((), names=grid.column_names)
-    if set(pick(known, by)) <= set(REPLIES):
-        return usage_df(exchanges, by=by, **rules)
-    found = _with_columns(exchanges, grid)
-    firsts = [next(to_replies(each)) for each in found]
-    columns = reply_columns(firsts, names=grid.column_names)
-    frame = usage_df(found, by=by, columns=columns, **rules)
-    if grid.source is not None:
-        rows = _rows_of(firsts, pick(columns, by))
-        retype(frame, grid.source, final_names(grid), rows)
+    from svc_notebook.ledger import groups  # noqa: PLC0415 - loads pandas
+
+    columns = pick(columns_of((), grid), by)
+    if set(columns) <= set(REPLIES):
+        return groups.usage_frame(exchanges, columns, **rules).frame
+    found = list(_with_columns(exchanges, grid))
+    columns = pick(columns_of(found, grid), by)
+    frame, firsts = groups.usage_frame(found, columns, **rules)
+    _retype(frame, grid, _source_rows(found, firsts))
     return frame
 
 
-def _with_columns(exchanges: Iterable[Exchange], grid: Grid) -> list[Exchange]:
+def _with_columns(exchanges: Iterable[Exchange], grid: Grid) -> Iterator[Exchange]:
     """Give exchanges all columns that their trials have in a frame of replies."""
     trials = {trial.key: grid.source_columns(trial) for trial in grid}
-    return [
-        replace(each, origin=replace(each.origin, columns=trials[key_of(each)]))
-        for each in exchanges
-        if key_of(each) in trials
-    ]
+    for each in exchanges:
+        if (columns := trials.get(key_of(each))) is not None:
+            yield replace(each, origin=replace(each.origin, columns=columns))
 
 
-def _rows_of(firsts: Iterable[Reply], by: Sequence[Column[Reply]]) -> list[int]:
-    """Return the row of the source that the first request of each group was of."""
-    rows: dict[tuple[object, ...], int] = {}
-    for each in firsts:
-        key = tuple(column.read(each) for column in by)
-        rows.setdefault(key, each.origin.columns.get(ROW, 0))
-    return list(rows.values())
+def _source_rows(
+    rows: Sequence[Reply | Exchange], positions: Iterable[int]
+) -> list[int]:
+    """Return which row of the source each of these rows was filled from."""
+    return [rows[each].origin.columns.get(ROW, 0) for each in positions]
+
+
+def _retype(frame: "pd.DataFrame", grid: Grid, rows: Sequence[int]) -> None:
+    """Replace the columns that came from a DataFrame by its own.
+
+    Args:
+        frame: Whose columns are replaced.
+        grid: What was asked.
+        rows: The row of the source for each row of the frame.
+    """
+    if grid.source is None or grid.source.frame is None:
+        return
+    source, n_levels = grid.source.frame, len(grid.source.index)
+    names = final_names(grid)
+    for position, key in enumerate(grid.source.shown):
+        if names[key] in frame.columns:
+            is_level = position < n_levels
+            values = (
+                source.index.get_level_values(position)
+                if is_level
+                else source.iloc[:, position - n_levels]
+            )
+            frame[names[key]] = values.take(rows).array

@@ -16,9 +16,9 @@ import msgspec
 from svc_notebook.display.comparison import Comparison, Entry
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange, Failure, OriginKind
-from svc_notebook.ledger.columns import Column, Scalar
+from svc_notebook.ledger.columns import Batch, Column, Scalar, pick
 from svc_notebook.ledger.prices import Prices
-from svc_notebook.ledger.reply_columns import Reply
+from svc_notebook.ledger.reply_columns import Reply, reply_batch
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.catalogue import limit_of
 from svc_notebook.service.checks import check_flag
@@ -27,15 +27,6 @@ from svc_notebook.service.chunk import Choice
 from .describe import Size, headline, reasons_of, size_of
 from .dimensions import TOOLS
 from .grid import Grid
-from .groups import (
-    SUMMARY,
-    final_names,
-    groups_of,
-    key_columns,
-    picked,
-    reply_columns,
-    source_names,
-)
 from .resume import (
     RunStatus,
     TrialFailure,
@@ -43,6 +34,14 @@ from .resume import (
     by_trial,
     reply_rows,
     status_of,
+)
+from .run_frames import (
+    columns_of,
+    final_names,
+    replies_frame,
+    source_names,
+    summary_frame,
+    usage_frame,
 )
 
 if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
@@ -175,7 +174,7 @@ class RunView:
 
     def replies_df(self) -> "pd.DataFrame":
         """Return one row for each choice, in the order of the plan."""
-        from svc_notebook.ledger.scores import with_scores  # noqa: PLC0415 - pandas
+        from svc_notebook.ledger.frames import with_scores  # noqa: PLC0415 - pandas
 
         return with_scores(self._frame_of(self.replies()), self.ledger)
 
@@ -187,14 +186,12 @@ class RunView:
         include_reused: bool,
     ) -> "pd.DataFrame":
         """Return one row for each group of requests."""
-        from svc_notebook.ledger.reading import estimates_of  # noqa: PLC0415
-
-        from .run_frames import usage_of  # noqa: PLC0415 - loads pandas
+        from svc_notebook.ledger.groups import estimates_of  # noqa: PLC0415 - pandas
 
         check_flag("include_emulated", include_emulated)
         check_flag("include_reused", include_reused)
         ledger = self.ledger
-        return usage_of(
+        return usage_frame(
             self._exchanges(texts=True),
             self.grid,
             by=by,
@@ -206,19 +203,8 @@ class RunView:
 
     def summary_df(self, by: str | Sequence[str] | None) -> "pd.DataFrame":
         """Return one row for each group of trials."""
-        from svc_notebook.ledger.frames import to_frame  # noqa: PLC0415 - loads pandas
-
-        from .run_frames import retype  # noqa: PLC0415 - loads pandas
-
         rows = list(self.replies())
-        wanted = self._varied() if by is None else by
-        columns = picked(self._columns_of(rows), wanted, param="by")
-        groups = groups_of(rows, columns)
-        frame = to_frame(groups, (*key_columns(columns), *SUMMARY))
-        if self.grid.source is not None:
-            positions = [group.row for group in groups]
-            retype(frame, self.grid.source, final_names(self.grid), positions)
-        return frame
+        return summary_frame(rows, self.grid, self._varied() if by is None else by)
 
     def compare(
         self,
@@ -228,11 +214,9 @@ class RunView:
     ) -> Comparison:
         """Return a table of replies."""
         found = list(self.replies())
-        known = self._columns_of(found)
-        down = picked(known, self._own(rows) or self._down(), param="rows")
-        across = picked(
-            known, self._own(columns) or self._across(down), param="columns"
-        )
+        known = columns_of(found, self.grid)
+        down = pick(known, self._own(rows) or self._down(), param="rows")
+        across = pick(known, self._own(columns) or self._across(down), param="columns")
         title = self.headline()
         return comparison_of(found, rows=down, columns=across, title=title)
 
@@ -258,7 +242,7 @@ class RunView:
         for name in self.grid.varied or ("model",):
             is_filled = name in self.grid.templates
             names.append(f"{name}_template" if is_filled else name)
-        known = {column.name for column in self._columns_of(())}
+        known = {column.name for column in columns_of((), self.grid)}
         return tuple(name for name in names if name in known) or ("model",)
 
     def _own(self, names: str | Sequence[str] | None) -> list[str] | None:
@@ -269,6 +253,9 @@ class RunView:
         mine = source_names(self.grid)
         return [mine.get(name, name) for name in given]
 
+    def _frame_of(self, rows: Iterable[Reply]) -> "pd.DataFrame":
+        return replies_frame(rows, self.grid, prices=self.plan.prices)
+
     def _down(self) -> tuple[str, ...]:
         if not self.grid.source:
             return ("prompt",)
@@ -277,21 +264,9 @@ class RunView:
         filled = (name for name in self.grid[0].columns if name not in across)
         return tuple(mine.get(name, names[name]) for name in filled) or ("prompt",)
 
-    def _across(self, down: Sequence[Column[Reply]]) -> tuple[str, ...]:
+    def _across(self, down: Sequence[Column]) -> tuple[str, ...]:
         taken = {column.name for column in down}
         return tuple(name for name in self._varied() if name not in taken) or ("model",)
-
-    def _columns_of(self, rows: Sequence[Reply]) -> tuple[Column[Reply], ...]:
-        return reply_columns(rows, names=self.grid.column_names)
-
-    def _frame_of(self, rows: Iterable[Reply]) -> "pd.DataFrame":
-        from svc_notebook.ledger.frames import rows_df  # noqa: PLC0415 - loads pandas
-        from svc_notebook.ledger.prices import priced_columns  # noqa: PLC0415
-
-        from .run_frames import join  # noqa: PLC0415 - loads pandas
-
-        frame = rows_df(rows, columns=priced_columns(self.plan.prices))
-        return join(frame, self.grid)
 
     def _exchanges(self, *, texts: bool) -> Iterable[Exchange]:
         if self.ledger is None:
@@ -341,8 +316,8 @@ _INSTEAD = {
 def comparison_of(
     replies: Iterable[Reply],
     *,
-    rows: Sequence[Column[Reply]],
-    columns: Sequence[Column[Reply]],
+    rows: Sequence[Column],
+    columns: Sequence[Column],
     title: str = "",
 ) -> Comparison:
     """Arrange replies in a table by the values of two groups of columns.
@@ -351,9 +326,9 @@ def comparison_of(
     """
     fields: dict[tuple[str, ...], dict[tuple[str, ...], list[Entry]]] = {}
     heads: dict[tuple[str, ...], None] = {}
-    for reply in replies:
-        at = tuple(_shown(each.read(reply)) for each in rows)
-        head = tuple(_shown(each.read(reply)) for each in columns)
+    batch = reply_batch(list(replies))
+    places, tops = _values(batch, rows), _values(batch, columns)
+    for reply, at, head in zip(batch.rows, places, tops, strict=True):
         heads[head] = None
         fields.setdefault(at, {}).setdefault(head, []).append(_entry(reply))
     shown = list(heads)[:MAX_COLUMNS]
@@ -369,6 +344,13 @@ def comparison_of(
         n_more_rows=max(len(fields) - MAX_ROWS, 0),
         n_more_columns=len(heads) - len(shown),
     )
+
+
+def _values(batch: Batch, columns: Sequence[Column]) -> list[tuple[str, ...]]:
+    """Return the values of each row, as they are shown."""
+    if not columns:
+        return [()] * len(batch.rows)
+    return list(zip(*(map(_shown, each.read(batch)) for each in columns), strict=True))
 
 
 def _entry(reply: Reply) -> Entry:

@@ -19,11 +19,9 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger.columns import Batch
-from svc_notebook.ledger.frames import replies_df
-from svc_notebook.ledger.reading import replies_df as read_df
-from svc_notebook.ledger.reading import usage_df
-from svc_notebook.ledger.reply_columns import REPLIES, all_replies
+from svc_notebook.ledger.frames import replies_df, replies_frame
+from svc_notebook.ledger.groups import usage_df
+from svc_notebook.ledger.reply_columns import REPLIES, exchange_batch
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request
@@ -92,10 +90,10 @@ def main(n_rows: int) -> None:
         say(f"append {append_s / len(exchanges) * 1e6:.1f} us of CPU")
         for number in range(len(exchanges), n_rows):
             ledger.add(exchange(number))
-        batch = Batch(list(all_replies(exchanges)))
-        lists = {column.name: batch.values(column) for column in REPLIES}
+        batch = exchange_batch(exchanges)
+        lists = {column.name: column.read(batch) for column in REPLIES}
         ready_s = cpu_s(partial(pd.DataFrame, lists))
-        made_s = cpu_s(partial(replies_df, exchanges))
+        made_s = cpu_s(partial(replies_frame, exchanges))
         say(
             f"{len(exchanges)} exchanges to a frame {made_s:.2f} s, ready lists "
             f"{ready_s:.2f} s: {made_s / ready_s:.2f} times"
@@ -103,7 +101,7 @@ def main(n_rows: int) -> None:
         del exchanges, batch, lists
         for texts in (False, True):
             began_s = time.process_time()
-            read_df(ledger, texts=texts)
+            replies_df(ledger, texts=texts)
             read_s = time.process_time() - began_s
             peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
             say(

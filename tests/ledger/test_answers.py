@@ -110,9 +110,9 @@ def test_a_missing_request_is_named_with_the_nearest(
         answers.find(_request("Describe the sea.", temperature=0.7), Origin())
 
     assert str(caught.value) == (
-        "This request is not among the recorded answers of 'answers.jsonl': "
-        "model='m', prompt='Describe the sea.', temperature=0.7. The nearest recorded "
-        "one is model='m', prompt='Describe the sea.', temperature=0.2; it differs in "
+        "'answers.jsonl' has no recorded answer to this request: "
+        "model='m', prompt='Describe the sea.', temperature=0.7. The nearest one is "
+        "model='m', prompt='Describe the sea.', temperature=0.2; it differs in "
         "temperature (0.2 there, 0.7 here). To record it, run the notebook with a key "
         "and without SVC_ANSWERS, and export the answers again."
     )
@@ -132,7 +132,7 @@ def test_an_empty_file_of_answers_says_so(file: Path) -> None:
     """With nothing recorded, the error says that there is nothing."""
     export_answers(file, [])
 
-    with pytest.raises(AskError, match="holds no answer at all"):
+    with pytest.raises(AskError, match="The file is empty"):
         Answers.from_file(file).find(_request(), Origin())
 
 

@@ -1,23 +1,19 @@
-"""Columns read for many rows at once are those read row by row."""
+"""Columns hold the same, however their rows are read."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
+import pandas as pd
 import pytest
+from pandas.testing import assert_frame_equal
 
 from svc_notebook.exchange import Exchange, Failure, Origin
-from svc_notebook.ledger.arrays import to_array
-from svc_notebook.ledger.columns import Batch, Column, Scalar, to_instant
-from svc_notebook.ledger.frames import replies_df
-from svc_notebook.ledger.prices import Prices, priced_columns
-from svc_notebook.ledger.reply_columns import (
-    ExchangeBatch,
-    Reply,
-    all_replies,
-    to_batch,
-)
+from svc_notebook.ledger.columns import to_instant
+from svc_notebook.ledger.frames import replies_frame, rows_frame, to_array
+from svc_notebook.ledger.prices import Prices
+from svc_notebook.ledger.reply_columns import to_replies
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request
 from svc_notebook.service.tool import FunctionCall, ToolCall
@@ -93,50 +89,29 @@ def _varied(make: MakeExchange, *, n_choices: int, seed: int) -> list[Exchange]:
     return found
 
 
-def _as_read(column: Column[Reply], values: list[Scalar]) -> list[Scalar]:
-    if column.name != "created_at":
-        return values
-    return [to_instant(x) if isinstance(x, int) else x for x in values]
-
-
 @pytest.mark.parametrize("n_choices", [1, 3])
 @pytest.mark.parametrize("seed", range(5))
-def test_reading_at_once_is_reading_one_by_one(
+def test_rows_of_a_run_are_read_as_those_of_the_ledger(
     make: MakeExchange, n_choices: int, seed: int
 ) -> None:
-    """Every column holds what it reads of each row, however rows come together."""
+    """A frame holds the same, whether rows are exchanges or replies made of them."""
     exchanges = _varied(make, n_choices=n_choices, seed=seed)
-    rows = list(all_replies(exchanges))
-    expected = {
-        column.name: [column.read(row) for row in rows]
-        for column in priced_columns(PRICES)
-    }
+    rows = [row for exchange in exchanges for row in to_replies(exchange)]
 
-    for batch in (Batch(rows), to_batch(exchanges)):
-        for column in priced_columns(PRICES):
-            assert _as_read(column, batch.values(column)) == expected[column.name]
+    frame = rows_frame(rows, prices=PRICES)
+
+    assert_frame_equal(frame, replies_frame(exchanges, prices=PRICES))
 
 
-def test_one_choice_each_makes_no_rows(make: MakeExchange) -> None:
-    """Rows are made where an exchange has several choices, or a column wants them."""
-    one, several = make(0), make(1, body=_body(Random(1), 2))  # noqa: S311 - no secret
-    asked: list[Reply] = []
-    own: Column[Reply] = Column(name="own", dtype="Int64", read=_noting(asked), doc="")
+@pytest.mark.parametrize("seed", range(5))
+def test_one_at_a_time_is_all_at_once(make: MakeExchange, seed: int) -> None:
+    """What a row holds does not depend on the rows that are read with it."""
+    exchanges = _varied(make, n_choices=3, seed=seed)
+    alone = [replies_frame([exchange], prices=PRICES) for exchange in exchanges]
 
-    frame = replies_df([one], columns=[own])
+    frame = replies_frame(exchanges, prices=PRICES)
 
-    assert isinstance(to_batch([one]), ExchangeBatch)
-    assert not isinstance(to_batch([one, several]), ExchangeBatch)
-    assert frame["own"].tolist() == [1]
-    assert asked == list(all_replies([one]))
-
-
-def _noting(asked: list[Reply]) -> Callable[[Reply], int]:
-    def read(row: Reply) -> int:
-        asked.append(row)
-        return len(asked)
-
-    return read
+    assert_frame_equal(pd.concat(alone, ignore_index=True), frame)
 
 
 @pytest.mark.parametrize(

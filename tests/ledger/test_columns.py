@@ -39,7 +39,7 @@ def test_template_columns_never_share_a_name(
     found: list[dict[str, int]], taken: set[str]
 ) -> None:
     """However they are called, template columns clash with no other column."""
-    columns = template_columns(found, lambda row: row, taken)
+    columns = template_columns(found, taken)
 
     names = [column.name for column in columns]
     assert len({*names, *taken}) == len(names) + len(taken)

@@ -17,8 +17,11 @@ from pandas.testing import assert_frame_equal
 
 from svc_notebook.errors import ConfigError, ParameterError
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger.exports import MAX_CELL_CHARS, export, read_parquet
-from svc_notebook.ledger.frames import replies_df, usage_df
+from svc_notebook.ledger.columns import pick
+from svc_notebook.ledger.exports import export, read_parquet
+from svc_notebook.ledger.frames import replies_frame
+from svc_notebook.ledger.groups import usage_frame
+from svc_notebook.ledger.reply_columns import REPLIES
 from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.request import build_request
 
@@ -53,7 +56,7 @@ def _frame(make: MakeExchange) -> pd.DataFrame:
         )
         for at, text in enumerate(TEXTS)
     ]
-    return replies_df([*asked, make(99, body=None, status="error")])
+    return replies_frame([*asked, make(99, body=None, status="error")])
 
 
 def _rows(path: Path) -> list[list[str]]:
@@ -79,7 +82,8 @@ def test_parquet_comes_back_identical(
 
 def test_usage_comes_back_identical(make: MakeExchange, tmp_path: Path) -> None:
     """A frame of sums comes back too."""
-    frame = usage_df([make(0), make(1, body=None)], by=["model", "origin"])
+    columns = pick(REPLIES, ["model", "origin"])
+    frame = usage_frame([make(0), make(1, body=None)], columns).frame
 
     assert_frame_equal(read_parquet(export(frame, tmp_path / "u.parquet")), frame)
 
@@ -130,7 +134,7 @@ def test_names_of_columns_are_neutralised_too(
     make: MakeExchange, tmp_path: Path
 ) -> None:
     """A template column may be called anything, and is no formula either."""
-    frame = replies_df([make(origin=Origin(columns={"=x": 1}))])
+    frame = replies_frame([make(origin=Origin(columns={"=x": 1}))])
 
     assert "'=x" in _rows(export(frame, tmp_path / "r.csv"))[0]
 
@@ -195,7 +199,7 @@ def test_warns_of_cells_that_are_cut(tmp_path: Path, ending: str) -> None:
     if ending == "csv":
         assert len(_rows(path)[1][0]) == 40_000
     else:
-        assert len(_cells(path)["A2"].value) == MAX_CELL_CHARS
+        assert len(_cells(path)["A2"].value) == 32_767
 
 
 def test_json_lines_hold_everything_as_it_is(
@@ -244,14 +248,14 @@ def test_a_missing_extra_is_named(
 @pytest.mark.parametrize("frame", [[1], "text", None, pd.Series([1])])
 def test_what_is_no_frame_is_refused(tmp_path: Path, frame: Any) -> None:  # noqa: ANN401 - anything
     """Only a DataFrame is exported."""
-    with pytest.raises(ParameterError, match="is no DataFrame"):
+    with pytest.raises(ParameterError, match="takes a DataFrame"):
         export(frame, tmp_path / "a.csv")
 
 
 @pytest.mark.parametrize("path", [None, 5, "~nobody-at-all/a.csv", "a\0.csv"])
 def test_what_is_no_place_is_refused(path: Any) -> None:  # noqa: ANN401 - anything
     """A place that cannot be is refused as ours."""
-    with pytest.raises(ParameterError, match=r"no kind of file|cannot be written"):
+    with pytest.raises(ParameterError, match=r"not name a format|cannot be written"):
         export(pd.DataFrame({"a": [1]}), path)
 
 

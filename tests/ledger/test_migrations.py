@@ -10,7 +10,7 @@ import pytest
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.connect import APPLICATION_ID, MIGRATIONS, migrate
-from svc_notebook.ledger.reading import replies_df
+from svc_notebook.ledger.frames import replies_df
 from svc_notebook.ledger.row import to_row
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.ledger.tool_runs import row_of

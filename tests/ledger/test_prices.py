@@ -9,8 +9,8 @@ import pytest
 
 from svc_notebook.errors import SettingsError
 from svc_notebook.exchange import Exchange
-from svc_notebook.ledger.frames import replies_df
-from svc_notebook.ledger.prices import Cost, Price, Prices, cost_of
+from svc_notebook.ledger.frames import replies_frame
+from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request
 
@@ -65,17 +65,19 @@ def test_reads_a_file(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"as_of": None}, "since when"),
-        ({"as_of": "soon"}, "since when"),
-        ({"currency": " "}, "currency"),
-        ({"models": []}, "no models"),
-        ({"model": {}}, "'model' means nothing"),
-        ({"models": {"m": {"prompt": 1}}}, "m needs prompt and completion"),
-        ({"models": {"m": 3}}, "m needs prompt and completion"),
-        ({"models": {"m": {"prompt": -1, "completion": 1}}}, "-1 is no price of m"),
-        ({"models": {"m": {"prompt": 1, "completion": "x"}}}, "'x' is no price"),
-        ({"models": {"m": {"prompt": 1, "completion": True}}}, "True is no price"),
-        ({"models": {"m": {"prompt": 1, "completion": float("nan")}}}, "nan is no"),
+        ({"as_of": None}, r"\$.as_of"),
+        ({"as_of": "soon"}, r"\$.as_of"),
+        ({"currency": " "}, r"\$.currency"),
+        ({"models": []}, r"\$.models"),
+        ({"model": {}}, "unknown field `model`"),
+        ({"models": {"m": {"prompt": 1}}}, "missing required field `completion`"),
+        ({"models": {"m": {"prompt": 1, "completion": 1, "n": 1}}}, "unknown field"),
+        ({"models": {"m": 3}}, r"\$.models"),
+        ({"models": {"m": {"prompt": -1, "completion": 1}}}, "prompt"),
+        ({"models": {"m": {"prompt": 1, "completion": "x"}}}, "completion"),
+        ({"models": {"m": {"prompt": 1, "completion": True}}}, "completion"),
+        ({"models": {"m": {"prompt": 1, "completion": float("nan")}}}, "completion"),
+        ({"models": {"m": {"prompt": 1, "completion": float("inf")}}}, "completion"),
     ],
 )
 def test_refuses_a_table_that_is_not_one(changes: dict[str, Any], reason: str) -> None:
@@ -88,7 +90,7 @@ def test_refuses_a_table_that_is_not_one(changes: dict[str, Any], reason: str) -
 
 def test_refuses_what_is_no_table() -> None:
     """Something else altogether is refused as ours."""
-    with pytest.raises(SettingsError, match="no models"):
+    with pytest.raises(SettingsError, match="Expected `object`"):
         Prices.from_mapping(5)
 
 
@@ -113,48 +115,46 @@ def test_refuses_a_file_that_cannot_be_read(
         Prices.from_file(path)
 
 
-def test_reckons_with_reported_tokens(make: MakeExchange) -> None:
-    """Reported tokens cost what a million of them cost, in proportion."""
-    assert cost_of(make(), PRICES) == Cost((10 * 1 + 2 * 2.5) / 1e6, "reported")
+def _streamed(make: MakeExchange) -> Exchange:
+    return make(body=CompletionBody(choices=(Choice(text="Hi"),)))
 
 
-def test_reckons_with_estimates_where_none_were_reported(make: MakeExchange) -> None:
-    """A stream's cost is that of its estimates, and says so."""
-    streamed = make(body=CompletionBody(choices=(Choice(text="Hi"),)))
+def test_costs_are_those_of_reported_or_else_estimated_tokens(
+    make: MakeExchange,
+) -> None:
+    """Tokens cost what a million of them cost, in proportion, and say their source."""
+    frame = replies_frame([make(), _streamed(make)], prices=PRICES)
 
-    assert cost_of(streamed, PRICES) == Cost((8 * 1 + 3 * 2.5) / 1e6, "estimated")
+    assert frame["cost"].tolist() == pytest.approx([15e-6, 15.5e-6])
+    assert frame["cost_source"].tolist() == [
+        "reported tokens; given table, USD, 2026-01-31",
+        "estimated tokens; given table, USD, 2026-01-31",
+    ]
+    assert str(frame["cost"].dtype) == "Float64"
 
 
 @pytest.mark.parametrize(
     "changes",
     [
+        {"is_emulated": True},
+        {"is_reused": True},
         {"body": None, "status": "error"},
         {"request": build_request("Hi", model="other")},
         {"body": CompletionBody(choices=(), usage=Usage(total_tokens=3))},
     ],
 )
-def test_what_is_unknown_stays_unknown(
+def test_what_is_unknown_or_not_paid_has_no_cost(
     make: MakeExchange, changes: dict[str, Any]
 ) -> None:
-    """Without tokens or without a price there is no cost, not a cost of nothing."""
-    assert cost_of(make(**changes), PRICES) is None
+    """Without payment, tokens or a price there is no cost, not a cost of nothing."""
+    frame = replies_frame([make(**changes)], prices=PRICES)
 
-
-def test_replies_have_costs_with_their_source(make: MakeExchange) -> None:
-    """Rows have costs by the table; what was not paid for has none."""
-    asked = [make(0), make(1, is_emulated=True), make(2, is_reused=True)]
-
-    frame = replies_df(asked, prices=PRICES)
-
-    assert frame["cost"].tolist()[0] == pytest.approx(15e-6)
-    assert frame["cost"].isna().tolist() == [False, True, True]
-    assert frame["cost_source"][0] == "reported tokens; given table, USD, 2026-01-31"
-    assert str(frame["cost"].dtype) == "Float64"
+    assert frame[["cost", "cost_source"]].isna().all(axis=None)
 
 
 def test_without_a_table_nothing_has_a_cost(make: MakeExchange) -> None:
     """The package has no prices of its own."""
-    assert replies_df([make()])["cost"].isna().all()
+    assert replies_frame([make()])["cost"].isna().all()
 
 
 def test_a_home_that_nobody_knows_is_refused() -> None:

@@ -2,14 +2,19 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta, timezone
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.ledger.query import Where, since_sql, where
+from svc_notebook.exchange import Exchange
+from svc_notebook.ledger.store import Ledger
+from svc_notebook.service.request import build_request
+
+MakeExchange = Callable[..., Exchange]
 
 
 @pytest.fixture
@@ -41,31 +46,53 @@ BANGKOK = timezone(timedelta(hours=7))
     ],
 )
 def test_an_instant_is_meant_in_its_zone_or_this_machines(
-    since: date | str, wanted: str
+    ledger: Ledger, make: MakeExchange, since: date | str, wanted: str
 ) -> None:
     """Days and instants without a zone are this machine's; others are their own."""
-    assert since_sql(since) == wanted
+    started_at = datetime.fromisoformat(wanted)
+    ledger.add(make(0, started_at=started_at - timedelta(microseconds=1)))
+    ledger.add(make(1, started_at=started_at))
+
+    found = [exchange.exchange_id for exchange in ledger.read(since=since)]
+
+    assert found == ["x0001"]
 
 
 @pytest.mark.parametrize(
     "since", ["", "yesterday", "31.01.2026", 5, pd.NaT, timedelta(days=1), [], b"2026"]
 )
-def test_what_is_no_instant_is_refused(since: object) -> None:
+def test_what_is_not_an_instant_is_refused(ledger: Ledger, since: Any) -> None:  # noqa: ANN401 - on purpose
     """What cannot be an instant is named, and how one looks."""
-    with pytest.raises(ParameterError, match="is not an instant"):
-        since_sql(since)  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(ParameterError, match="since must be a datetime"):
+        ledger.read(since=since)
 
 
 @pytest.mark.parametrize("model", [5, b"svc", [5], [None], ["a", 1.5], pd.NA])
-def test_a_name_that_is_no_text_is_refused(model: object) -> None:
-    """A filter must be a name or names, since no other could ever be met."""
-    with pytest.raises(ParameterError, match="is not text"):
-        where(scope="all", session_id="s", model=model)  # type: ignore[arg-type]  # on purpose
+def test_a_name_that_is_not_text_is_refused(ledger: Ledger, model: Any) -> None:  # noqa: ANN401 - on purpose
+    """A filter must be a name or names, since nothing else could match."""
+    with pytest.raises(ParameterError, match="must be a name or a list of names"):
+        ledger.read(model=model)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"scope": "mine"}, {"status": "good"}, {"origin": ["magic", "cell"]}]
+)
+def test_a_word_that_cannot_match_is_refused(
+    ledger: Ledger, wrong: dict[str, Any]
+) -> None:
+    """Where only some words are possible, the error lists them."""
+    with pytest.raises(ParameterError, match=r"must be .*'?(session|ok|magic)"):
+        ledger.read(**wrong)
 
 
 @pytest.mark.parametrize("model", [["a", "b"], ("a", "b"), pd.Series(["a", "b"])])
-def test_several_names_may_come_in_any_collection(model: list[str]) -> None:
+def test_several_names_may_come_in_any_collection(
+    ledger: Ledger, make: MakeExchange, model: list[str]
+) -> None:
     """Lists, tuples and Series name several."""
-    found = where(scope="all", session_id="s", model=model)
+    for number, name in enumerate("abc"):
+        ledger.add(make(number, request=build_request("Hi", model=name)))
 
-    assert found == Where("1 AND model IN (?, ?)", ("a", "b"))
+    found = [exchange.request.model for exchange in ledger.read(model=model)]
+
+    assert found == ["a", "b"]

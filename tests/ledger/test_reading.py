@@ -1,6 +1,5 @@
 """Frames read from a ledger: filters, texts only where they are needed."""
 
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -11,13 +10,12 @@ from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger import arrays
-from svc_notebook.ledger.frames import CHUNK_ROWS
-from svc_notebook.ledger.frames import replies_df as frame_of
-from svc_notebook.ledger.reading import replies_df, usage_df
+from svc_notebook.ledger import frames
+from svc_notebook.ledger.frames import CHUNK_ROWS, replies_df
+from svc_notebook.ledger.frames import replies_frame as frame_of
+from svc_notebook.ledger.groups import MIN_ROWS, usage_df
 from svc_notebook.ledger.reply_columns import TEXTS
 from svc_notebook.ledger.store import Ledger
-from svc_notebook.ledger.token_estimates import MIN_ROWS
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request
 
@@ -118,21 +116,14 @@ def test_is_the_same_without_pyarrow(
     """Where pyarrow is not installed frames have the same dtypes and values."""
     asked = [make(0), make(1, body=None, status="error"), make(2, latency_s=None)]
     expected = frame_of(asked)
-    monkeypatch.setattr(arrays, "arrow", None)
+    monkeypatch.setattr(frames, "arrow", None)
 
     assert_frame_equal(frame_of(asked), expected)
-
-
-def test_finds_pyarrow_or_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing pyarrow is no error."""
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-
-    assert arrays.found_arrow() is None
 
 
 @given(st.lists(st.datetimes(timezones=st.just(UTC)), max_size=3))
 def test_instants_are_exact(instants: list[datetime]) -> None:
     """Every instant is in its column to the microsecond, whenever it is."""
-    array = arrays.to_array(instants, "datetime64[us, UTC]")
+    array = frames.to_array(instants, "datetime64[us, UTC]")
 
     assert [each.to_pydatetime() for each in array] == instants

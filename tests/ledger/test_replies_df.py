@@ -9,8 +9,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from svc_notebook.exchange import Exchange, Failure, Origin
-from svc_notebook.ledger.frames import describe, replies_df
-from svc_notebook.ledger.reply_columns import REPLIES
+from svc_notebook.ledger.frames import describe, replies_frame
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request
 from svc_notebook.service.tool import FunctionCall, ToolCall
@@ -104,7 +103,7 @@ def test_has_the_same_dtypes_whatever_is_in_it(make: MakeExchange, kinds: str) -
     """No rows, only good, only failed, only cancelled ones: the dtypes are the same."""
     one = {"o": make(), "f": _failed(make), "c": _cancelled(make)}
 
-    frame = replies_df(one[kind] for kind in kinds)
+    frame = replies_frame(one[kind] for kind in kinds)
 
     assert _dtypes(frame) == SCHEMA
     assert len(frame) == len(kinds)
@@ -120,7 +119,7 @@ def test_shows_a_good_exchange_whole(make: MakeExchange) -> None:
     )
     origin = Origin(kind="sweep", run="r", request_key="c", repeat=1)
 
-    row = _row(replies_df([make(request=request, origin=origin)]))
+    row = _row(replies_frame([make(request=request, origin=origin)]))
 
     assert row == {
         "exchange_id": "x0000",
@@ -167,7 +166,7 @@ def test_shows_a_good_exchange_whole(make: MakeExchange) -> None:
 
 def test_shows_why_a_request_failed(make: MakeExchange) -> None:
     """A failed exchange has one row with the error and no text."""
-    row = _row(replies_df([_failed(make)]))
+    row = _row(replies_frame([_failed(make)]))
 
     names = ("status", "error_type", "http_status", "error_code", "error_param")
     assert [row[name] for name in names] == ["error", "BadRequestError", 400, "c", "p"]
@@ -179,7 +178,7 @@ def test_shows_why_a_request_failed(make: MakeExchange) -> None:
 
 def test_keeps_partial_text(make: MakeExchange) -> None:
     """An interrupted exchange keeps the text that had come, and is not cut."""
-    row = _row(replies_df([_cancelled(make)]))
+    row = _row(replies_frame([_cancelled(make)]))
 
     assert (row["status"], row["text"], row["is_cut"]) == ("cancelled", "Hel", False)
 
@@ -192,7 +191,7 @@ def test_tells_an_empty_reply_from_none(make: MakeExchange) -> None:
         Choice(index=1, text=None, tool_calls=(call,), finish_reason="stop"),
     )
 
-    frame = replies_df([make(body=CompletionBody(choices=choices))])
+    frame = replies_frame([make(body=CompletionBody(choices=choices))])
 
     assert frame["text"].isna().tolist() == [False, True]
     assert frame["text"][0] == ""
@@ -208,7 +207,7 @@ def test_numbers_of_the_request_stand_on_its_first_choice(make: MakeExchange) ->
     usage = Usage(prompt_tokens=10, completion_tokens=6, total_tokens=16)
     many = make(1, body=CompletionBody(choices=choices, usage=usage), latency_s=2.0)
 
-    frame = replies_df([make(0), many])
+    frame = replies_frame([make(0), many])
 
     assert frame["choice_index"].tolist() == [0, 0, 1, 2]
     assert frame["total_tokens"].sum() == 12 + 16
@@ -225,7 +224,7 @@ def test_marks_a_cut_reply(make: MakeExchange) -> None:
         usage=Usage(completion_tokens=150),
     )
 
-    frame = replies_df([make(body=long), make(body=full), make()])
+    frame = replies_frame([make(body=long), make(body=full), make()])
 
     assert frame["is_cut"].tolist() == [True, True, False]
 
@@ -246,7 +245,7 @@ def test_puts_template_columns_behind_the_prompt(make: MakeExchange) -> None:
         make(2, origin=Origin(columns={"mixed": "three"})),
     ]
 
-    frame = replies_df(rows)
+    frame = replies_frame(rows)
 
     at = frame.columns.get_loc("prompt")
     assert isinstance(at, int)
@@ -268,20 +267,11 @@ def test_a_clash_never_makes_two_columns_of_one_name(make: MakeExchange) -> None
     """A template column var_text beside text leaves every name unique."""
     columns = {"text": "one", "var_text": "two"}
 
-    frame = replies_df([make(origin=Origin(columns=columns))])
+    frame = replies_frame([make(origin=Origin(columns=columns))])
 
     assert frame.columns.is_unique
     assert frame["var_text"][0] == "two"
     assert frame["var_var_text"][0] == "one"
-
-
-def test_takes_the_columns_that_are_wanted(make: MakeExchange) -> None:
-    """A tuple of columns makes a frame of just these."""
-    wanted = [column for column in REPLIES if column.name in {"model", "text"}]
-
-    frame = replies_df([make(origin=Origin(columns={"a": "b"}))], columns=wanted)
-
-    assert list(frame.columns) == ["model", "text"]
 
 
 @pytest.mark.parametrize("created", [10**18, -(10**18), None])
@@ -295,7 +285,7 @@ def test_leaves_out_what_no_column_can_hold(
         usage=Usage(prompt_tokens=2**64),
     )
 
-    row = _row(replies_df([make(body=body)]))
+    row = _row(replies_frame([make(body=body)]))
 
     assert "created_at" not in row
     assert "prompt_tokens" not in row

@@ -15,7 +15,7 @@ from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger import connect, writer
 from svc_notebook.ledger.answers import find_answer
-from svc_notebook.ledger.reading import replies_df, tool_calls_df
+from svc_notebook.ledger.frames import replies_df, tool_calls_df
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.ledger.tool_runs import row_of
 from svc_notebook.session import Session

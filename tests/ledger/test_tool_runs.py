@@ -9,7 +9,7 @@ import pytest
 from svc_notebook.errors import LedgerError, ParameterError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.command import forget
-from svc_notebook.ledger.reading import tool_calls_df
+from svc_notebook.ledger.frames import tool_calls_df
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.ledger.tool_runs import ToolRow, row_of
 

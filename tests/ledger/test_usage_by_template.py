@@ -8,7 +8,7 @@ import pytest
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger.reading import usage_df
+from svc_notebook.ledger.groups import usage_df
 from svc_notebook.ledger.store import Ledger
 
 MakeExchange = Callable[..., Exchange]

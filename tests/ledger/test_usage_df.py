@@ -9,10 +9,11 @@ import pytest
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Failure
-from svc_notebook.ledger.frames import describe, usage_df
+from svc_notebook.ledger.columns import pick
+from svc_notebook.ledger.frames import describe
+from svc_notebook.ledger.groups import USAGE, Estimates, usage_frame
 from svc_notebook.ledger.prices import Price, Prices
-from svc_notebook.ledger.token_estimates import Estimates
-from svc_notebook.ledger.usage import USAGE
+from svc_notebook.ledger.reply_columns import REPLIES
 from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.request import build_request
 from svc_notebook.tokens import Rule
@@ -61,6 +62,14 @@ def _streamed(make: MakeExchange, number: int, **changes: Any) -> Exchange:  # n
     return make(number, body=body, is_streamed=True, first_text_s=0.1, **changes)
 
 
+def _usage_df(
+    exchanges: list[Exchange],
+    by: Any = ("model",),  # noqa: ANN401 - anything
+    **rules: Any,  # noqa: ANN401 - arguments
+) -> pd.DataFrame:
+    return usage_frame(exchanges, pick(REPLIES, by), **rules).frame
+
+
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows without their missing values and zeros."""
     rows = frame.to_dict("records")
@@ -73,7 +82,7 @@ def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("n_exchanges", [0, 1])
 def test_has_the_same_dtypes_when_empty(make: MakeExchange, n_exchanges: int) -> None:
     """No exchange gives the same columns and dtypes as many."""
-    frame = usage_df([make()] * n_exchanges)
+    frame = _usage_df([make()] * n_exchanges)
 
     dtypes = {str(name): str(dtype) for name, dtype in frame.dtypes.items()}
     assert dtypes == SCHEMA
@@ -100,7 +109,7 @@ def test_sums_by_model(make: MakeExchange) -> None:
         make(4, request=other, status="cancelled"),
     ]
 
-    assert _records(usage_df(asked)) == [
+    assert _records(_usage_df(asked)) == [
         {
             "model": "svc-v2-8b-instruct",
             "n_requests": 4,
@@ -142,7 +151,7 @@ def test_leaves_emulated_and_reused_replies_out_and_says_so(
     """What cost nothing is not counted, but its number is told."""
     asked = [make(0, is_emulated=True), make(1, is_reused=True)]
 
-    assert _records(usage_df(asked)) == [
+    assert _records(_usage_df(asked)) == [
         {"model": "svc-v2-8b-instruct", "n_left_out": 2}
     ]
 
@@ -151,7 +160,7 @@ def test_counts_emulated_replies_when_asked(make: MakeExchange) -> None:
     """The emulator's tokens are counted when they are asked for."""
     asked = [make(0, is_emulated=True), make(1, is_reused=True)]
 
-    both = usage_df(asked, include_emulated=True, include_reused=True)
+    both = _usage_df(asked, include_emulated=True, include_reused=True)
 
     assert both["total_tokens"].tolist() == [24]
     assert both["n_left_out"].tolist() == [0]
@@ -159,7 +168,7 @@ def test_counts_emulated_replies_when_asked(make: MakeExchange) -> None:
 
 def test_an_estimate_has_an_interval_by_its_rule(make: MakeExchange) -> None:
     """By the fixed rule the tokens are a third of the estimate to all of it."""
-    frame = usage_df([_streamed(make, each) for each in range(3)])
+    frame = _usage_df([_streamed(make, each) for each in range(3)])
 
     names = ["estimated_low_tokens", "estimated_high_tokens"]
     assert frame[names].to_dict("records") == [
@@ -173,7 +182,7 @@ def test_estimates_by_the_models_own_rule(make: MakeExchange) -> None:
     estimates = Estimates(lambda *_: [])
     estimates.fitted["svc-v2-8b-instruct", False] = rule
 
-    frame = usage_df([_streamed(make, 0)], estimates=estimates)
+    frame = _usage_df([_streamed(make, 0)], estimates=estimates)
 
     names = [
         "estimated_prompt_tokens",
@@ -189,7 +198,7 @@ def test_a_cost_needs_a_table(make: MakeExchange) -> None:
     """With a price table there are costs, reported and estimated ones apart."""
     asked = [make(0), make(1), _streamed(make, 2), make(3, is_emulated=True)]
 
-    frame = usage_df(asked, prices=PRICES)
+    frame = _usage_df(asked, prices=PRICES)
 
     names = ["cost", "estimated_cost", "n_unpriced", "cost_source"]
     assert frame[names].to_dict("records") == [
@@ -206,7 +215,7 @@ def test_a_cost_that_lacks_a_part_is_unknown(make: MakeExchange) -> None:
     """A model without a price makes the sum unknown, and says how many it was."""
     other = make(1, request=build_request("Hi", model="other"))
 
-    frame = usage_df([make(0), other], by=(), prices=PRICES)
+    frame = _usage_df([make(0), other], by=(), prices=PRICES)
 
     assert frame["cost"].isna().tolist() == [True]
     assert frame["n_unpriced"].tolist() == [1]
@@ -215,7 +224,7 @@ def test_a_cost_that_lacks_a_part_is_unknown(make: MakeExchange) -> None:
 @pytest.mark.parametrize("by", ["origin", ["origin"], ("origin", "model")])
 def test_groups_by_any_columns(make: MakeExchange, by: str | list[str]) -> None:
     """The columns to group by come first, one name or several."""
-    frame = usage_df([make()], by=by)
+    frame = _usage_df([make()], by=by)
 
     names = [by] if isinstance(by, str) else list(by)
     assert list(frame.columns) == [*names, *(column.name for column in USAGE)]
@@ -224,13 +233,13 @@ def test_groups_by_any_columns(make: MakeExchange, by: str | list[str]) -> None:
 
 def test_sums_over_all_without_groups(make: MakeExchange) -> None:
     """With nothing to group by there is one row, also for no exchanges."""
-    assert usage_df([make(0), make(1)], by=())["total_tokens"].tolist() == [24]
-    assert usage_df([], by=())["n_requests"].tolist() == [0]
+    assert _usage_df([make(0), make(1)], by=())["total_tokens"].tolist() == [24]
+    assert _usage_df([], by=())["n_requests"].tolist() == [0]
 
 
 def test_groups_what_has_no_value_together(make: MakeExchange) -> None:
     """Exchanges without a conversation are a group of their own, not dropped."""
-    frame = usage_df([make(0), make(1)], by="conversation")
+    frame = _usage_df([make(0), make(1)], by="conversation")
 
     assert frame["n_requests"].tolist() == [2]
 
@@ -238,7 +247,7 @@ def test_groups_what_has_no_value_together(make: MakeExchange) -> None:
 def test_refuses_an_unknown_column_with_the_nearest(make: MakeExchange) -> None:
     """A name that is no column is refused with the nearest one."""
     with pytest.raises(ParameterError, match="did you mean 'model'"):
-        usage_df([make()], by="modle")
+        _usage_df([make()], by="modle")
 
 
 def test_describes_every_column() -> None:
@@ -255,19 +264,19 @@ def test_refuses_to_group_by_what_it_sums(
 ) -> None:
     """A column that is summed up would stand twice under one name."""
     with pytest.raises(ParameterError, match="is summed up here"):
-        usage_df([make()], by=by)
+        _usage_df([make()], by=by)
 
 
 @pytest.mark.parametrize("by", [None, 5, [None]])
 def test_refuses_what_is_no_name_of_a_column(make: MakeExchange, by: Any) -> None:  # noqa: ANN401 - anything
     """What is no text names no column."""
     with pytest.raises(ParameterError, match="is not a column"):
-        usage_df([make()], by=by)
+        _usage_df([make()], by=by)
 
 
 def test_a_column_named_twice_counts_once(make: MakeExchange) -> None:
     """Naming a column twice is naming it."""
-    frame = usage_df([make()], by=["model", "model"])
+    frame = _usage_df([make()], by=["model", "model"])
 
     assert list(frame.columns[:2]) == ["model", "n_requests"]
     assert frame["n_requests"].tolist() == [1]

@@ -67,7 +67,7 @@ def test_another_ledger_is_in_force_at_once(shell: Shell, tmp_path: Path) -> Non
     ("name", "text", "reason"),
     [
         ("ledger", "no database at all " * 99, "is not a ledger"),
-        ("prices", "as_of = 2026-01-31", "it has no models"),
+        ("prices", "as_of = 2026-01-31", "missing required field `models`"),
         ("prices", "models = ", "it is not TOML"),
         ("prices", None, "it cannot be read"),
     ],

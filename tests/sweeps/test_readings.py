@@ -10,9 +10,9 @@ import pytest
 
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.groups import SUMMARY
 from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.session import Session
-from svc_notebook.sweeps.groups import SUMMARY, quantile
 from svc_notebook.sweeps.plan import plan
 
 OpenSession = Callable[[Emulator], Session]
@@ -90,15 +90,6 @@ def test_the_summary_has_its_kinds_before_the_run(session: Session) -> None:
     assert before.dtypes.equals(after.dtypes)
     assert before["n_ok"].tolist() == [0, 0]
     assert before["total_tokens"].isna().all()
-
-
-@pytest.mark.parametrize(
-    ("values", "share", "expected"),
-    [([], 0.5, None), ([3.0], 0.9, 3.0), ([1, 2, 3, 4], 0.5, 2.5), ([1, 9], 1.0, 9)],
-)
-def test_quantiles(values: list[float], share: float, expected: float | None) -> None:
-    """A quantile lies between two values if need be; of none there is none."""
-    assert quantile(values, share) == expected
 
 
 def test_replies_stand_side_by_side(session: Session) -> None:

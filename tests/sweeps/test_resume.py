@@ -85,12 +85,12 @@ def test_rows_stand_in_the_order_of_the_plan() -> None:
         )
     )
 
-    assert [(row.status, row.choice_index) for row in rows] == [
-        ("error", 0),
-        ("error", 1),
-        ("error", 0),
-        ("ok", 0),
-        ("ok", 1),
-        ("not_run", 0),
+    assert [(row.status, row.is_first) for row in rows] == [
+        ("error", True),
+        ("error", False),
+        ("error", True),
+        ("ok", True),
+        ("ok", False),
+        ("not_run", True),
     ]
     assert rows[2].failure == failure

@@ -12,7 +12,7 @@ import pytest
 
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import AuthError
-from svc_notebook.ledger.frames import replies_df
+from svc_notebook.ledger.frames import replies_frame
 from svc_notebook.service.chunk import Delta
 from svc_notebook.session import Session
 from svc_notebook.sweeps.grid import Trial
@@ -61,7 +61,7 @@ def test_plan_and_replies_have_the_columns_of_the_ledger(session: Session) -> No
 
     after = run.run().replies_df()
 
-    ledger = replies_df(session.ledger.read())
+    ledger = replies_frame(session.ledger.read())
     assert planned.dtypes.to_dict() == ledger.dtypes.to_dict()
     assert after.dtypes.to_dict() == ledger.dtypes.to_dict()
     assert before.equals(planned)

@@ -1,0 +1,524 @@
+"""Replies summed up by group: the one group-by of `usage_df` and `summary_df`.
+
+Usage counts requests, repeated ones included. The summary of a run counts each trial
+once, and its replies. Reported and estimated tokens are never added up; the rules to
+estimate by are fitted here, on what the service reported.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Unpack
+
+import numpy as np
+import pandas as pd
+
+from svc_notebook.errors import ParameterError
+from svc_notebook.exchange import Exchange
+from svc_notebook.tokens import FIXED, Counts, Rule, count_choices, count_prompt
+
+from .columns import Batch, Column, Source, as_names, pick, template_columns
+from .frames import assembled, chunks
+from .prices import Prices
+from .reply_columns import (
+    REPLIES,
+    TEXTS,
+    Reply,
+    exchange_batch,
+    is_cut,
+    reply_batch,
+    usage_source,
+)
+from .row import Filters
+from .store import Ledger, Texts
+
+_INFINITE = float("inf")
+How = Literal["count", "sum", "known", "floor", "ceil", "median", "first"] | float
+"""How a column is summed up: `count` is 0 where nothing went in, all others are
+missing; `known` is missing also where one value is infinite, which stands for an
+unknown one; `floor` and `ceil` round a sum; a float is a quantile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure(Column):
+    """A column of sums: its source is what goes into them."""
+
+    how: How = "count"
+
+
+MIN_ROWS = 20
+"""A rule is fitted on at least so many requests with reported usage."""
+MAX_ROWS = 500
+"""The newest requests of a model that a rule is fitted on."""
+SAFE_SHARE = 0.95
+_TRUST = 0.01  # weight of the fixed rule, for scripts with few examples
+_LEAST_WEIGHT = 0.05  # no script is free, whatever a few requests say
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """The rules of all models, each fitted when it is first asked for.
+
+    Attributes:
+        reported: Returns the newest exchanges with reported usage, by model id and
+            whether the emulator answered.
+        fitted: The rules, likewise.
+    """
+
+    reported: Callable[[str, bool], Iterable[Exchange]]
+    fitted: dict[tuple[str, bool], Rule] = field(default_factory=dict)
+
+    def rule(self, model: str, *, is_emulated: bool = False) -> Rule:
+        """Return a model's rule; the fixed one if too little was reported."""
+        key = model, is_emulated
+        if key not in self.fitted:
+            self.fitted[key] = fit(self.reported(model, is_emulated))
+        return self.fitted[key]
+
+
+def estimates_of(ledger: Ledger) -> Estimates:
+    """Return the rules that a ledger's reported tokens give."""
+    return Estimates(
+        lambda model, is_emulated: ledger.reported(
+            model, is_emulated=is_emulated, n=MAX_ROWS
+        )
+    )
+
+
+def fit(exchanges: Iterable[Exchange]) -> Rule:
+    """Fit a rule that errs on the safe side: 19 in 20 requests had no more tokens.
+
+    Args:
+        exchanges: Of one model; those without reported usage are skipped.
+
+    Returns:
+        The rule, with `low` and `high` from the requests it was fitted on; the fixed
+        rule if they are too few.
+    """
+    pairs = [pair for exchange in exchanges for pair in _pairs(exchange)]
+    n_rows = len(pairs) // 2
+    if n_rows < MIN_ROWS:
+        return FIXED
+    counts = np.array([each for each, _ in pairs], dtype=float)
+    tokens = np.array([each for _, each in pairs], dtype=float)
+    weights = _weights(counts, tokens)
+    ratios = tokens / np.maximum(counts @ weights, 1.0)
+    safe = float(np.quantile(ratios, SAFE_SHARE, method="higher"))
+    return Rule(
+        weights=tuple(float(weight) for weight in weights * safe),
+        low=min(float(np.quantile(ratios, 1 - SAFE_SHARE)) / safe, 1.0),
+        high=max(float(ratios.max()) / safe, 1.0),
+        n_rows=n_rows,
+    )
+
+
+def _pairs(exchange: Exchange) -> Iterator[tuple[Counts, int]]:
+    """Return prompt and reply of a request, each with its counted tokens."""
+    usage = exchange.body.usage if exchange.body else None
+    if usage is None or not usage.prompt_tokens or not usage.completion_tokens:
+        return
+    request = exchange.request
+    has_calls = any(choice.tool_calls for choice in exchange.choices)
+    if request.tools or has_calls:
+        return  # the document does not show how the service counts tools
+    yield count_prompt(request.messages), usage.prompt_tokens
+    yield count_choices(exchange.choices), usage.completion_tokens
+
+
+def _weights(counts: "np.ndarray", tokens: "np.ndarray") -> "np.ndarray":
+    """Return the weights of least relative error, drawn towards the fixed rule."""
+    fixed = np.array(FIXED.weights)
+    scale = 1.0 / np.maximum(tokens, 1.0)
+    rows, wanted = counts * scale[:, None], tokens * scale
+    trust = _TRUST * len(tokens)
+    squares = rows.T @ rows + trust * np.diag(1.0 / fixed**2)
+    found = np.linalg.solve(squares, rows.T @ wanted + trust / fixed)
+    return np.maximum(found, _LEAST_WEIGHT * fixed)
+
+
+def usage_df(
+    ledger: Ledger,
+    *,
+    by: str | Sequence[str] = ("model",),
+    include_emulated: bool = False,
+    include_reused: bool = False,
+    prices: Prices | None = None,
+    **filters: Unpack[Filters],
+) -> pd.DataFrame:
+    """Sum up what the exchanges of a ledger used: see `svc.usage_df`.
+
+    Tokens that were not reported are estimated by a rule fitted on what the whole
+    ledger has reported for the model, or by the fixed rule. Texts are read only for
+    these estimates, and where `by` needs them.
+
+    Args:
+        ledger: To read.
+        by: Columns of `replies_df` to group by; none for one row over all.
+        include_emulated: Count answers of the emulator.
+        include_reused: Count replies that were read from the ledger.
+        prices: The price table for `cost`; unknown without one.
+        **filters: As for `Ledger.read`.
+    """
+    known = {column.name for column in REPLIES}
+    wanted = {str(name) for name in as_names(by)}
+    is_templated = not wanted <= known
+    texts: Texts = True if is_templated or wanted & TEXTS else "estimated"
+    exchanges: Iterable[Exchange] = ledger.read(texts=texts, **filters)
+    columns = REPLIES
+    if is_templated:
+        exchanges = list(exchanges)
+        found = template_columns((each.origin.columns for each in exchanges), known)
+        columns = (*REPLIES, *found)
+    return usage_frame(
+        exchanges,
+        pick(columns, by),
+        include_emulated=include_emulated,
+        include_reused=include_reused,
+        estimates=estimates_of(ledger),
+        prices=prices,
+    )[0]
+
+
+class Groups(NamedTuple):
+    """Sums by group.
+
+    Attributes:
+        frame: One row a group, in the order in which they first come: the columns
+            grouped by, then the sums.
+        firsts: The position of each group's first row among the rows.
+    """
+
+    frame: pd.DataFrame
+    firsts: list[int]
+
+
+def usage_frame(
+    exchanges: Iterable[Exchange],
+    by: Sequence[Column],
+    *,
+    include_emulated: bool = False,
+    include_reused: bool = False,
+    estimates: Estimates | None = None,
+    prices: Prices | None = None,
+) -> Groups:
+    """Sum up what exchanges used, by columns of replies.
+
+    Args:
+        exchanges: Such as `ledger.read(texts="estimated")`.
+        by: Columns to group by, read of an exchange's first choice.
+        include_emulated: Count answers of the emulator.
+        include_reused: Count replies that were read from the ledger.
+        estimates: The rules to estimate tokens by; the fixed rule if None.
+        prices: The price table for `cost`; unknown without one.
+
+    Returns:
+        Columns `USAGE` (see `describe(USAGE)`). A group whose requests are all left
+        out has n_requests 0, and their number in n_left_out.
+
+    Raises:
+        ParameterError: `by` has one of `USAGE`.
+    """
+    rules = Estimates(lambda *_: ()) if estimates is None else estimates
+
+    def batch_of(chunk: list[Exchange]) -> Batch:
+        batch = _with_good(exchange_batch(chunk, is_by_choice=False))
+        is_left_out = [
+            (each.is_emulated and not include_emulated)
+            or (each.is_reused and not include_reused)
+            for each in chunk
+        ]
+        batch.parts["is_left_out"] = is_left_out
+        batch.parts["used"] = [
+            None if is_out else _used(each, rules, prices)
+            for each, is_out in zip(chunk, is_left_out, strict=True)
+        ]
+        return batch
+
+    groups = _grouped(map(batch_of, chunks(exchanges)), by, USAGE)
+    stamp = None if prices is None else prices.stamp
+    groups.frame["cost_source"] = pd.array([stamp] * len(groups.frame), dtype="string")
+    return groups
+
+
+def summary_frame(rows: Sequence[Reply], by: Sequence[Column]) -> Groups:
+    """Sum up the trials of a run, by columns of replies.
+
+    Args:
+        rows: In the order of the plan.
+        by: Columns to group by.
+
+    Returns:
+        Columns `SUMMARY`.
+
+    Raises:
+        ParameterError: `by` has one of `SUMMARY`.
+    """
+    batches = (_with_good(reply_batch(chunk)) for chunk in chunks(rows))
+    return _grouped(batches, by, SUMMARY)
+
+
+def _with_good(batch: Batch) -> Batch:
+    """Add the part `good`: the exchange, on its first row, if it is ok."""
+    batch.parts["good"] = [
+        each if each is not None and each.status == "ok" else None
+        for each in batch.part("first")
+    ]
+    return batch
+
+
+class _Used(NamedTuple):
+    """What the tokens of an exchange are, and cost; infinite is an unknown cost."""
+
+    cost: float | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    low: float | None = None
+    high: float | None = None
+    estimated_cost: float | None = None
+
+
+def _used(
+    exchange: Exchange, estimates: Estimates, prices: Prices | None
+) -> _Used | None:
+    """Return what has to be reckoned; None where nothing can be."""
+    body = exchange.body
+    if body is None or (body.usage is not None and prices is None):
+        return None
+    if body.usage is None or prices is None:
+        return _estimated(exchange, estimates, prices)
+    tokens = body.usage.prompt_tokens, body.usage.completion_tokens
+    return _Used(cost=_cost(exchange, prices, *tokens))
+
+
+def _estimated(
+    exchange: Exchange, estimates: Estimates, prices: Prices | None
+) -> _Used:
+    request = exchange.request
+    rule = estimates.rule(request.model, is_emulated=exchange.is_emulated)
+    tokens = exchange.est_prompt_tokens, exchange.est_completion_tokens
+    if rule is not FIXED and request.messages:
+        tokens = (
+            rule.tokens(count_prompt(request.messages, request.tools)),
+            rule.tokens(count_choices(exchange.choices)),
+        )
+    return _Used(
+        prompt_tokens=tokens[0],
+        completion_tokens=tokens[1],
+        low=rule.low * sum(tokens),
+        high=rule.high * sum(tokens),
+        estimated_cost=_cost(exchange, prices, *tokens) if prices else _INFINITE,
+    )
+
+
+def _cost(
+    exchange: Exchange,
+    prices: Prices,
+    prompt_tokens: int | None,
+    completion_tokens: int | None,
+) -> float:
+    cost = prices.cost(
+        exchange.request.model,
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
+    )
+    return _INFINITE if cost is None else cost
+
+
+def _grouped(
+    batches: Iterator[Batch], by: Sequence[Column], measures: Sequence[Measure]
+) -> Groups:
+    names = {measure.name for measure in measures}
+    for column in by:
+        if column.name in names:
+            raise ParameterError(
+                f"{column.name!r} is summed up here, so it cannot be grouped by as "
+                "well. Group the frame of replies_df() by it.",
+                param="by",
+            )
+    sources = [
+        Column(each.name, _DTYPES.get(each.how, each.dtype), each.source, each.doc)
+        for each in measures
+    ]
+    rows = assembled(batches, (*by, *sources))
+    keys = rows.iloc[:, : len(by)]
+    if "n_left_out" in names and (is_left_out := rows["n_left_out"] > 0).any():
+        for name in names - {"n_left_out"}:
+            rows[name] = rows[name].mask(is_left_out)
+    codes, firsts = _codes(keys)
+    groups = rows.groupby(codes)
+    # without columns to group by there is one group, also of no rows
+    frame = keys.iloc[firsts].reset_index(drop=True) if by else pd.DataFrame(index=[0])
+    found = {each.name: _summed(groups, each, len(frame)) for each in measures}
+    return Groups(frame.assign(**found), firsts)
+
+
+_DTYPES: dict[How, Any] = {"floor": "Float64", "ceil": "Float64"}
+
+
+def _codes(keys: pd.DataFrame) -> tuple["np.ndarray", list[int]]:
+    """Number the groups of rows, in the order in which they first come.
+
+    Returns:
+        The number of each row's group, and the position of each group's first row.
+        Missing values are one group.
+    """
+    codes = np.zeros(len(keys), dtype="int64")
+    for name in keys:
+        one, values = pd.factorize(keys[name].array, use_na_sentinel=False)
+        codes, _ = pd.factorize(codes * len(values) + one)
+    return codes, np.unique(codes, return_index=True)[1].tolist()
+
+
+def _summed(groups: Any, measure: Measure, n_groups: int) -> pd.Series:  # noqa: ANN401 - of pandas
+    values, how = groups[measure.name], measure.how
+    if how == "first":
+        found = values.first()
+    elif isinstance(how, float):
+        found = values.quantile(how)
+    elif how == "median":
+        found = values.median()
+    else:
+        found = values.sum(min_count=how != "count")
+    found = found.reindex(range(n_groups))
+    if how == "count":
+        found = found.fillna(0)
+    elif how == "known":
+        found = found.where(np.isfinite(found.fillna(0.0)))
+    elif how == "floor":
+        found = np.floor(found.round(6))
+    elif how == "ceil":
+        found = np.ceil(found.round(6))
+    summed: pd.Series = found.astype(measure.dtype)
+    return summed
+
+
+def _equal(path: str, value: str) -> Source:
+    return lambda batch: [each == value for each in batch.part(path)]
+
+
+def _from(source: str) -> Source:
+    return lambda batch: [each == source for each in usage_source(batch)]
+
+
+def _has_cut(batch: Batch) -> list[bool | None]:
+    rows = zip(batch.rows, batch.part("choices"), is_cut(batch), strict=True)
+    return [
+        is_first_cut if len(choices) == 1 else any(map(each.is_cut, choices))
+        for each, choices, is_first_cut in rows
+    ]
+
+
+def _is_unpriced(batch: Batch) -> list[bool]:
+    rows = zip(batch.part("exchange.body"), batch.part("used"), strict=True)
+    return [
+        body is not None and (used is None or _INFINITE in used) for body, used in rows
+    ]
+
+
+def _is_trial_with(status: str) -> Source:
+    def read(batch: Batch) -> list[bool]:
+        rows = zip(batch.part("is_first"), batch.part("status"), strict=True)
+        return [is_first and each == status for is_first, each in rows]
+
+    return read
+
+
+def _is_good_reply(batch: Batch) -> list[bool]:
+    rows = zip(batch.part("choice"), batch.part("status"), strict=True)
+    return [choice is not None and each == "ok" for choice, each in rows]
+
+
+def _count(name: str, source: str | Source, doc: str) -> Measure:
+    return Measure(name, "Int64", source, doc)
+
+
+def _tokens(name: str, source: str, doc: str, how: How = "sum") -> Measure:
+    return Measure(name, "Int64", source, doc, how)
+
+
+def _number(name: str, source: str, doc: str, how: How) -> Measure:
+    return Measure(name, "Float64", source, doc, how)
+
+
+_REPORTED = tuple(
+    _tokens(
+        name,
+        f"first.body.usage.{name}",
+        "sum of what the service reported; missing if it reported none",
+    )
+    for name in ("prompt_tokens", "completion_tokens", "total_tokens")
+)
+USAGE = (
+    _count("n_requests", lambda batch: [1] * len(batch.rows), "requests that count"),
+    _count("n_failed", _equal("status", "error"), "that ended in an error"),
+    _count("n_cancelled", _equal("status", "cancelled"), "interrupted ones"),
+    _count("n_cut", _has_cut, "with a reply that was cut: see is_cut"),
+    _count("n_refused", "first.n_refused", "429 answers, also to earlier attempts"),
+    _count("n_reported", _from("reported"), "whose tokens are reported"),
+    *_REPORTED,
+    _count("n_estimated", _from("estimated"), "answered without reporting tokens"),
+    _tokens(
+        "estimated_prompt_tokens",
+        "used.prompt_tokens",
+        "estimate for those n_estimated, on the safe side; not part of prompt_tokens",
+    ),
+    _tokens(
+        "estimated_completion_tokens",
+        "used.completion_tokens",
+        "estimate for those n_estimated; not part of completion_tokens",
+    ),
+    _tokens(
+        "estimated_low_tokens",
+        "used.low",
+        "prompts and replies of those n_estimated have at least about so many tokens",
+        "floor",
+    ),
+    _tokens("estimated_high_tokens", "used.high", "and at most about so many", "ceil"),
+    _count("n_missing", _from("missing"), "without any answer"),
+    _number("queue_s", "first.queue_s", "all waits for our own rate limit", "count"),
+    _number("retry_wait_s", "first.retry_wait_s", "all waits for retries", "count"),
+    _number(
+        "median_first_text_s", "good.first_text_s", "of those that are ok", "median"
+    ),
+    _number("median_latency_s", "good.latency_s", "of those that are ok", "median"),
+    _number(
+        "cost",
+        "used.cost",
+        "of reported tokens, by your price table; missing if any of it is unknown",
+        "known",
+    ),
+    _number(
+        "estimated_cost",
+        "used.estimated_cost",
+        "of estimated tokens, likewise; not part of cost",
+        "known",
+    ),
+    _count("n_unpriced", _is_unpriced, "with tokens, but no price in your table"),
+    Measure(
+        "cost_source",
+        "string",
+        lambda batch: [None] * len(batch.rows),  # one for all: see `usage_frame`
+        "the price table, its currency and its date",
+        "first",
+    ),
+    _count("n_left_out", "is_left_out", "not counted: by the emulator, or re-used"),
+)
+"""What `usage_df` says of each group, after the columns it was grouped by."""
+
+SUMMARY = (
+    _count("n_trials", "is_first", "trials, asked or not"),
+    _count("n_ok", _is_trial_with("ok"), "trials with a good answer"),
+    _count("n_failed", _is_trial_with("error"), "trials that ended in an error"),
+    _count("n_replies", _is_good_reply, "choices of good answers"),
+    _count("n_cut", is_cut, "of all choices, those that were cut"),
+    *_REPORTED,
+    *(
+        _number(
+            f"latency_{name}_s",
+            "good.latency_s",
+            f"quantile {share:g} of latency_s of the trials that are ok",
+            share,
+        )
+        for name, share in (("p50", 0.5), ("p90", 0.9), ("max", 1.0))
+    ),
+)
+"""What `summary_df` says of each group, after the columns it was grouped by."""
