@@ -64,7 +64,7 @@ from svc_notebook.errors import (
     UnknownModelError,
 )
 from svc_notebook.panels.panel import panel
-from svc_notebook.service.message import Message
+from svc_notebook.service.request import Message
 from svc_notebook.session import current, use
 from svc_notebook.sweeps.run import Run
 from svc_notebook.tools.tool import tool

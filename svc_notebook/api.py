@@ -17,9 +17,8 @@ from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Origin
 from svc_notebook.service.checks import check_flag
-from svc_notebook.service.message import Prompt
 from svc_notebook.service.params import Params, with_params
-from svc_notebook.service.request import CompletionRequest
+from svc_notebook.service.request import CompletionRequest, Prompt
 from svc_notebook.session import Session, current
 from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run import Run

@@ -13,8 +13,7 @@ from svc_notebook.display.reply import Final, Step
 from svc_notebook.exchange import Exchange, UsageSource
 from svc_notebook.service.checks import shorten
 from svc_notebook.service.chunk import Choice, Usage
-from svc_notebook.service.message import Message
-from svc_notebook.service.request import CompletionRequest
+from svc_notebook.service.request import CompletionRequest, Message
 from svc_notebook.service.tool import ToolCall
 
 _REPR_CHARS = 60

@@ -16,9 +16,8 @@ import msgspec
 from svc_notebook.errors import OverBudgetError
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.chunk import Choice
-from svc_notebook.service.message import Message
 from svc_notebook.service.params import DEFAULT_MAX_TOKENS
-from svc_notebook.service.request import CompletionRequest
+from svc_notebook.service.request import CompletionRequest, Message
 from svc_notebook.service.tool import ToolCall
 
 MESSAGE_TOKENS = 4

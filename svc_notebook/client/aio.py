@@ -17,9 +17,8 @@ from svc_notebook.credentials import Key, to_key
 from svc_notebook.errors import MissingKeyError, SettingsError, SvcError
 from svc_notebook.exchange import Exchange, Origin, Sink
 from svc_notebook.service.chunk import Delta
-from svc_notebook.service.message import Prompt
 from svc_notebook.service.params import Params, with_params
-from svc_notebook.service.request import CompletionRequest
+from svc_notebook.service.request import CompletionRequest, Prompt
 from svc_notebook.settings import Settings
 
 from .attempts import RequestPath, Task, Watch

@@ -27,9 +27,8 @@ from svc_notebook.errors import (
 )
 from svc_notebook.exchange import Exchange, Failure, Origin, Sink, Status
 from svc_notebook.service.chunk import Delta
-from svc_notebook.service.message import Prompt
 from svc_notebook.service.params import Params
-from svc_notebook.service.request import CompletionRequest, build_request
+from svc_notebook.service.request import CompletionRequest, Prompt, build_request
 from svc_notebook.settings import Settings, Timeouts
 from svc_notebook.tokens import check_budget
 from svc_notebook.wire.encode import encode

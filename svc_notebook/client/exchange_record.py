@@ -14,18 +14,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from svc_notebook.completion import Completion
-from svc_notebook.errors import (
-    DocumentError,
-    ServiceError,
-    SvcError,
-    warn,
-)
+from svc_notebook.errors import DocumentError, ServiceError, SvcError, warn
 from svc_notebook.exchange import Exchange, Failure, Origin, Sink, Status
-from svc_notebook.service.chunk import (
-    CompletionBody,
-    Delta,
-    to_delta,
-)
+from svc_notebook.service.chunk import CompletionBody, Delta, to_delta
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.tokens import estimate_tokens
 

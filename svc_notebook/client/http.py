@@ -39,6 +39,7 @@ for _name in ("httpcore", "anyio", "anyio._backends._asyncio"):
 
 IDLE_S = 15.0
 _CLOSE_S = 1.0
+_REFUSED = 400
 _EMULATOR_HEADER = "x-svc-emulator"
 
 
@@ -152,6 +153,12 @@ class HttpTransport:
             extensions={"trace": progress.trace, "timeout": {}},
         )
 
+    def _retry_after_s(self, response: httpx.Response) -> float | None:
+        if response.status_code < _REFUSED:
+            return None
+        headers = cast(Mapping[str, str], response.headers)
+        return retry_after_s(headers, now_at=self._now())
+
     def _answer(
         self,
         response: httpx.Response,
@@ -162,9 +169,7 @@ class HttpTransport:
         head = Head(
             status=response.status_code,
             content_type=headers.get("content-type", ""),
-            retry_after_s=retry_after_s(
-                cast(Mapping[str, str], headers), now_at=self._now()
-            ),
+            retry_after_s=self._retry_after_s(response),
             is_emulated=_EMULATOR_HEADER in headers,
             location=headers.get("location", ""),
         )

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from svc_notebook.errors import DocumentError, StreamBrokenError, SvcError
+from svc_notebook.service.checks import printable
 from svc_notebook.service.chunk import Assembly, Chunk, CompletionBody, Delta, to_delta
 from svc_notebook.service.fault import Fault, to_error
-from svc_notebook.service.message import printable
 from svc_notebook.wire.decode import (
     EventDecoder,
     decode_completion,

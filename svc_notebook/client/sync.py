@@ -16,8 +16,7 @@ from svc_notebook.completion import Completion
 from svc_notebook.errors import SvcError
 from svc_notebook.exchange import Origin
 from svc_notebook.service.chunk import Delta
-from svc_notebook.service.message import Prompt
-from svc_notebook.service.request import CompletionRequest
+from svc_notebook.service.request import CompletionRequest, Prompt
 
 from .aio import AsyncClient, BaseClient, FirstChoice, state_of
 from .attempts import RequestPath, Task, Waiting, Watch

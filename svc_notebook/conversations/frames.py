@@ -9,7 +9,7 @@ import pandas as pd
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.columns import Batch, Column
 from svc_notebook.ledger.frames import to_frame
-from svc_notebook.service.message import Message
+from svc_notebook.service.request import Message
 
 from .history import History, Turn, Version
 

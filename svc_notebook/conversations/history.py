@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from svc_notebook.display.reply import Step
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.message import Message
+from svc_notebook.service.request import Message
 from svc_notebook.service.tool import ToolCall
 
 MAX_UNDO = 100

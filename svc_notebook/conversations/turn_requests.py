@@ -15,8 +15,7 @@ from svc_notebook.display.reply import Step
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.catalogue import BUDGET_TOKENS
-from svc_notebook.service.message import Message
-from svc_notebook.service.request import CompletionRequest, build_request
+from svc_notebook.service.request import CompletionRequest, Message, build_request
 from svc_notebook.tokens import (
     MARGIN_TOKENS,
     REPLY_TOKENS,

@@ -16,7 +16,7 @@ from uuid import uuid4
 from svc_notebook.errors import Interrupted, SvcError
 from svc_notebook.service.chunk import Delta
 
-from .blocks import Block, Blocks
+from .markdown import Block, Blocks
 from .markup import to_html, to_terminal, to_text
 from .reply import (
     QUIET_LINE,

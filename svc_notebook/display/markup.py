@@ -22,13 +22,7 @@ from pygments.token import STANDARD_TYPES, _TokenType  # type: ignore[import-unt
 from pygments.token import Token as Kind
 from pygments.util import ClassNotFound  # type: ignore[import-untyped]  # ships no types
 
-from .markdown_rules import (
-    MAX_NESTING,
-    PARSER,
-    is_allowed_link,
-    is_math,
-    reading_bounds,
-)
+from .markdown import MAX_NESTING, PARSER, is_allowed_link, is_math, reading_bounds
 
 # Some lexers take long over adversarial text; nobody reads colours in more.
 MAX_CODE_CHARS = 10_000

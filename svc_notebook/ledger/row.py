@@ -15,8 +15,7 @@ import msgspec
 from svc_notebook.errors import LedgerError, ParameterError
 from svc_notebook.exchange import Exchange, Origin, OriginKind, Status
 from svc_notebook.service.chunk import Choice, CompletionBody
-from svc_notebook.service.message import Message
-from svc_notebook.service.request import CompletionRequest
+from svc_notebook.service.request import CompletionRequest, Message
 
 _SKIPPED = "-"  # a name that is in no record, so that the decoder skips the field
 

@@ -14,7 +14,7 @@ import msgspec
 from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
 from svc_notebook.display.live import Mode, ReplyDisplay, Wait, follow
-from svc_notebook.display.markdown_rules import Fence, fences
+from svc_notebook.display.markdown import Fence, fences
 from svc_notebook.display.markup import visible
 from svc_notebook.display.reply import Entry, Final, transcript
 from svc_notebook.service.catalogue import BUDGET_TOKENS

@@ -26,7 +26,7 @@ from svc_notebook.errors import (
     UnknownModelError,
 )
 from svc_notebook.service.catalogue import MODELS
-from svc_notebook.service.message import to_messages
+from svc_notebook.service.request import to_messages
 from svc_notebook.session import Session, current
 from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run import Run
@@ -54,12 +54,7 @@ from .subcommands import (
     parse_command,
     settings_df,
 )
-from .tool_cell import (
-    RoundsCell,
-    to_tools,
-    tools_command,
-    tools_of_every_cell,
-)
+from .tool_cell import RoundsCell, to_tools, tools_command, tools_of_every_cell
 
 
 @magics_class

@@ -11,7 +11,7 @@ from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.history import History, Turn
 from svc_notebook.conversations.turn_requests import NextTurn
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.message import check_text
+from svc_notebook.service.checks import check_text
 
 from .state import Live, PanelState, Phase
 

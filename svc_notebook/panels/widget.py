@@ -1,19 +1,353 @@
 """`Panel`: a chat on a conversation as one widget, which `static/panel.js` draws."""
 
+import logging
+from collections.abc import Callable, Mapping
+from contextvars import copy_context
+from dataclasses import replace
 from pathlib import Path
+from threading import RLock, Thread, get_ident
 from typing import Any
 
 import traitlets
 from anywidget import AnyWidget
 
 from svc_notebook.conversations.conversation import Conversation
+from svc_notebook.conversations.export import to_transcript
+from svc_notebook.conversations.turn_requests import NextTurn, fit
+from svc_notebook.display.progress import Watched, watched
+from svc_notebook.errors import ParameterError, SvcError
+from svc_notebook.service.catalogue import BUDGET_TOKENS
+from svc_notebook.service.request import Message
 from svc_notebook.session import Session
-from svc_notebook.tools.permissions import Permit
+from svc_notebook.tokens import room_for_reply
+from svc_notebook.tools.permissions import Decision, Permit, Proposal, Remembered
 from svc_notebook.tools.toolbox import Toolbox
 
-from .controller import Controller
-from .frontend import VIEW, Comm
-from .state import Settings
+from .actions import ACTIONS, Event, allowed, allowed_on, refusal, to_event
+from .frontend import VIEW, Comm, StaticView
+from .state import (
+    Live,
+    PanelState,
+    Phase,
+    Settings,
+    Turns,
+    draw_meter,
+    to_view,
+    view_update,
+)
+from .worker import ReplyEnd, Tools, Worker
+
+_log = logging.getLogger(__name__)
+
+
+class Controller:
+    """Runs one panel.
+
+    Args:
+        conversation: The conversation that is shown.
+        session: Sends the requests.
+        settings: The panel's settings at first.
+        toolbox: The tools that replies may call.
+        permit: Consent and limits for tool calls.
+    """
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        session: Session,
+        settings: Settings,
+        toolbox: Toolbox,
+        permit: Permit,
+    ) -> None:
+        self.conversation = conversation
+        self.static_view = StaticView()
+        self.state = PanelState(settings=settings)
+        self.turns: Turns = {}
+        self._session = session
+        self._toolbox = toolbox
+        self._tool_params = {"tools": toolbox.definitions} if len(toolbox) else {}
+        self._n_tool_tokens = toolbox.n_tokens
+        self._permit = permit
+        remembered = Remembered(self._ask_consent, beside=session.consent)
+        self._consent = permit.consent(remembered)
+        self._lock = RLock()
+        self._worker: Worker | None = None
+        self._recording: int | None = None
+        self._shown = conversation.history
+        self._comm = Comm()
+        self._unlisten: Callable[[], None] = lambda: None
+
+    def open(self, comm: Comm) -> None:
+        """Start to send to the browser."""
+        self._comm = comm
+        self._unlisten = self.conversation.on_change(self._on_change)
+
+    def display(self, widget: dict[str, Any] | None) -> None:
+        """Show the widget and its transcript, or only the transcript.
+
+        Args:
+            widget: The widget's MIME bundle; None if it is closed.
+        """
+        where = watched(self._session.settings.display)
+        transcript = to_transcript(self.conversation.history)
+        if widget and where is Watched.NOTEBOOK:
+            self.static_view.show(widget, transcript)
+            return
+        if where is Watched.TERMINAL:
+            text = transcript["text/plain"].rstrip()
+            note = _terminal_note(self.conversation.name)
+            transcript = {"text/plain": f"{text}\n\n{note}"}
+        self.static_view.settle(transcript)
+
+    def freeze(self) -> None:
+        """Replace the widget by the static transcript."""
+        self.static_view.freeze(to_transcript(self.conversation.history))
+
+    def close(self) -> None:
+        """Stop the reply that is being written, and stop listening."""
+        self._unlisten()
+        self.stop()
+
+    # Messages from the browser
+
+    def hear(self, content: object) -> None:
+        """Take a message from the browser; raises nothing."""
+        try:
+            is_subshelled = self._comm.hear()
+            self._run_action(to_event(content), is_subshelled=is_subshelled)
+        except SvcError as error:
+            self._show_problem(str(error))
+        except Exception as problem:  # noqa: BLE001 - shown in the panel
+            _log.exception("The panel failed on a message.")
+            self._show_failure(problem)
+        # The same refusal twice does not change the view; this says it was heard.
+        kind = content.get("t") if isinstance(content, Mapping) else None
+        self._comm.send({"t": "heard", "kind": kind})
+
+    def _run_action(self, event: Event, *, is_subshelled: bool) -> None:
+        if event.kind == "hello":
+            self.change(is_subshelled=is_subshelled)
+        plan = self.conversation
+        reason = refusal(event, self.state.phase, plan.history, can_undo=plan.can_undo)
+        if reason is not None:
+            self._show_problem(reason)
+            return
+        ACTIONS[event.kind].act(self, event)
+
+    def greet(self) -> None:
+        """Answer a page that has just opened the panel."""
+        self._comm.send({"t": "ack", "subshell": self.state.is_subshelled})
+        self.show(is_whole=True)
+
+    def stop(self) -> None:
+        """Stop the reply that is being written."""
+        worker = self._worker
+        if worker is not None:
+            worker.stop()
+
+    def decide(self, event: Event) -> None:
+        """Take the user's decision about a tool call."""
+        worker = self._worker
+        if worker is not None:
+            worker.decide(event)
+
+    # Replies
+
+    def next_turn(self, text: str | None, *, turn: str | None = None) -> NextTurn:
+        """Build the request of a turn with the panel's settings."""
+        return self.conversation.next_turn(text, turn=turn, **self._request_settings())
+
+    def next_part(self, turn: str) -> NextTurn:
+        """Build the request that continues a reply."""
+        return self.conversation.next_part(turn, **self._request_settings())
+
+    def _request_settings(self) -> dict[str, Any]:
+        settings = self.state.settings
+        return {
+            "model": settings.model,
+            "params": {**settings.params, **self._tool_params},
+            "max_tokens": settings.max_tokens,
+            "origin_kind": "panel",
+        }
+
+    def begin(self, step: NextTurn, live: Live, *, so_far: str = "") -> None:
+        """Ask for a reply on a new thread.
+
+        Raises:
+            ParameterError: A reply is being written already.
+        """
+        worker = self._to_worker(step, live, so_far)
+        with self._lock:
+            if self.state.phase is not Phase.IDLE:  # a second view was quicker
+                raise ParameterError("A reply is being written already.", param="panel")
+            self._worker = worker
+            note = _left_out_note(step)
+            self.change(phase=Phase.BUSY, live=live, notice=note, is_problem=False)
+        self.show()
+        # In the handler's context, so that what it publishes belongs to this message.
+        thread = Thread(
+            target=copy_context().run,
+            args=(self._work, worker, step),
+            name="svc_notebook panel",
+            daemon=True,
+        )
+        try:
+            thread.start()
+        except RuntimeError as problem:  # too many threads, or Python is ending
+            self._finish(step, ReplyEnd(status="failed", problem=str(problem)))
+
+    def _to_worker(self, step: NextTurn, live: Live, so_far: str) -> Worker:
+        client = self._session.client
+        return Worker(
+            step,
+            live,
+            start=lambda request, origin: client.stream(request, origin=origin),
+            view=self,
+            so_far=so_far,
+            tools=self._tools() if step.request.tools else None,
+        )
+
+    def _tools(self) -> Tools:
+        max_tokens = self.state.settings.max_tokens
+        return Tools(
+            toolbox=self._toolbox,
+            keep=self._session.tool_record,
+            hide=self._session.key_hider(),
+            consent=self._consent,
+            rounds=replace(self._permit.rounds, max_tokens=max_tokens),
+        )
+
+    def _ask_consent(self, proposal: Proposal) -> Decision:
+        worker = self._worker
+        if worker is None:
+            return Decision(verdict="deny")
+        return worker.consent(proposal)
+
+    def _work(self, worker: Worker, step: NextTurn) -> None:
+        end = worker.run()
+        try:
+            self._finish(step, end)
+        except Exception as problem:  # noqa: BLE001 - shown in the panel
+            _log.exception("The panel could not take a reply.")
+            self._show_failure(problem)
+
+    def _finish(self, step: NextTurn, end: ReplyEnd) -> None:
+        # Without the comm's lock: recording calls other panels, which have their own.
+        self.change(live=None, question=None)
+        self._recording = get_ident()
+        try:
+            if end.completion is not None:
+                self.conversation.record(step, end.completion)
+        finally:
+            self._recording = None
+            self._worker = None
+            self.change(phase=Phase.IDLE)
+            if end.problem or self.state.is_problem:  # replaces a refusal meanwhile
+                self.change(notice=end.problem, is_problem=bool(end.problem))
+            with self._comm.lock:
+                self._comm.send({"t": "ended", "how": end.status, "text": end.text})
+                self.show()
+
+    def show_live(self, live: Live, phase: Phase, *messages: dict[str, Any]) -> None:
+        """Change the live reply and send messages, in one step."""
+        with self._comm.lock:
+            self.change(live=live, phase=phase)
+            for message in messages:
+                self._comm.send(message)
+
+    def show_question(self, question: dict[str, Any] | None) -> None:
+        """Show a question to the user, or remove it."""
+        self.change(question=question, phase=Phase.ASKING if question else Phase.BUSY)
+        self.show()
+
+    # The view
+
+    def _on_change(self) -> None:
+        """Show a change of the conversation; `_finish` shows its own."""
+        if self._recording != get_ident():
+            self.show()
+
+    def change(self, **changes: Any) -> None:  # noqa: ANN401 - of the state's fields
+        """Change fields of the state."""
+        with self._lock:
+            self.state = replace(self.state, **changes)
+
+    def _show_problem(self, problem: str) -> None:
+        self.change(notice=problem, is_problem=True)
+        self.show()
+
+    def _show_failure(self, problem: Exception) -> None:
+        text = f"{type(problem).__name__}: {problem}"
+        self._comm.send({"t": "problem", "text": text})
+        self._show_problem(text)
+
+    def show(self, *, is_whole: bool = False) -> None:
+        """Send the view to the browser.
+
+        Args:
+            is_whole: Whether to send all turns, not only those that have changed.
+        """
+        with self._comm.lock:
+            if self._comm.is_lost:
+                self.change(main_writes=self.state.main_writes + 1)
+            view = self.to_view(is_whole=is_whole)
+            self._comm.put(view, also=("turns",) if is_whole else ())
+            history = self.conversation.history
+            if history != self._shown and self.static_view.is_shown:
+                self.static_view.update(to_transcript(history))
+            self._shown = history
+
+    def to_view(self, *, is_whole: bool) -> dict[str, Any]:
+        """Return what the browser shows, with only the turns that have changed.
+
+        Args:
+            is_whole: Whether the browser gets all turns from `turns` as well.
+        """
+        plan, state = self.conversation, self.state
+        history = plan.history
+        whole = to_view(
+            state,
+            history,
+            can=allowed(state.phase, history, can_undo=plan.can_undo),
+            can_on=lambda turn: allowed_on(turn, Phase.IDLE),
+            meter=self._meter(),
+            model=self._session.settings.model,
+        )
+        view, self.turns = view_update(whole, None if is_whole else self.turns)
+        return {**view, "is_whole": is_whole}
+
+    def _meter(self) -> dict[str, Any]:
+        history = self.conversation.history
+        fitted = fit(
+            history.system,
+            history.turns,
+            Message(role="user", content=""),
+            reply_tokens=room_for_reply(self.state.settings.max_tokens),
+            budget_tokens=BUDGET_TOKENS - self._n_tool_tokens,
+        )
+        return draw_meter(
+            fitted.prompt_tokens + self._n_tool_tokens,
+            n_left_out=len(fitted.left_out),
+        )
+
+
+def _terminal_note(name: str) -> str:
+    return (
+        f"(a panel needs JupyterLab or Notebook; here, continue with `%%svc -c {name}` "
+        f"or svc.conversation({name!r}).ask(...))"
+    )
+
+
+def _left_out_note(step: NextTurn) -> str:
+    n_left_out = len(step.fitted.left_out)
+    if not n_left_out:
+        return ""
+    turns = "turn" if n_left_out == 1 else f"{n_left_out} turns"
+    return (
+        f"Left out for room: the oldest {turns}, about "
+        f"{step.fitted.left_out_tokens} tokens (estimated)."
+    )
+
 
 _STATIC = Path(__file__).parent / "static"
 

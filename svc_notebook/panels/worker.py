@@ -17,8 +17,8 @@ from typing import Any, Literal, Protocol
 from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.turn_requests import NextTurn
-from svc_notebook.display.blocks import Blocks
 from svc_notebook.display.live import GAP_S, POLL_S, Wait, block_html, follow
+from svc_notebook.display.markdown import Blocks
 from svc_notebook.display.markup import to_html
 from svc_notebook.errors import Interrupted, ParameterError, SvcError
 from svc_notebook.exchange import Origin

@@ -180,3 +180,34 @@ def did_you_mean(
 def shorten(text: str, n_chars: int) -> str:
     """Return a text of at most so many characters; "..." marks what is left out."""
     return text if len(text) <= n_chars else text[: n_chars - 3] + "..."
+
+
+def check_text(text: str, *, param: str) -> str:
+    """Return the text unchanged if UTF-8 can carry it.
+
+    Raises:
+        ParameterError: It contains half of a surrogate pair.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as problem:
+        where = problem.start
+    else:
+        return text
+    raise ParameterError(
+        f"{param} contains half of a surrogate pair at position {where}, which UTF-8 "
+        "cannot encode; remove it, for example with "
+        "text.encode('utf-8', 'replace').decode().",
+        param=param,
+    )
+
+
+def printable(text: str) -> str:
+    """Return the text with escapes for control and other invisible characters.
+
+    Marks of writing direction are among them.
+    """
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode()
+        for each in text.encode("utf-8", "replace").decode()
+    )

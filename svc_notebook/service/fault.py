@@ -14,8 +14,7 @@ from svc_notebook.errors import (
     UnknownModelError,
 )
 
-from .checks import shorten
-from .message import printable
+from .checks import printable, shorten
 
 SHOWN_CHARS = 700
 FIELD_CHARS = 1000

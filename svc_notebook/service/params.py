@@ -15,12 +15,12 @@ from .catalogue import BUDGET_TOKENS
 from .checks import (
     as_int,
     as_number,
+    check_text,
     did_you_mean,
     is_within,
     must_be,
     range_text,
 )
-from .message import check_text
 from .tool import check_definition, function_given
 
 MAX_STOPS = 4  # doc: Limits, stop sequences

@@ -27,14 +27,7 @@ from svc_notebook.service.chunk import Choice
 from .describe import Size, headline, reasons_of, size_of
 from .dimensions import TOOLS
 from .grid import Grid
-from .resume import (
-    RunStatus,
-    TrialFailure,
-    TrialKey,
-    by_trial,
-    reply_rows,
-    status_of,
-)
+from .resume import RunStatus, TrialFailure, TrialKey, by_trial, reply_rows, status_of
 from .run_frames import (
     columns_of,
     final_names,

@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import Any
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.checks import did_you_mean
-from svc_notebook.service.message import Message, check_text
+from svc_notebook.service.checks import check_text, did_you_mean
+from svc_notebook.service.request import Message
 from svc_notebook.template import fill, names_in
 
 DEFAULT_COLUMN = "text"

@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Any
 
 from svc_notebook.errors import ToolCallError
-from svc_notebook.service.message import Message
+from svc_notebook.service.request import Message
 from svc_notebook.service.tool import ToolCall
 
 from .results import MAX_RESULT_TOKENS, fit_text, to_result_text

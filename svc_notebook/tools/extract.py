@@ -12,8 +12,7 @@ import msgspec
 from svc_notebook.completion import Completion
 from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
 from svc_notebook.exchange import Origin
-from svc_notebook.service.message import Message
-from svc_notebook.service.request import CompletionRequest
+from svc_notebook.service.request import CompletionRequest, Message
 from svc_notebook.service.tool import ToolCall
 from svc_notebook.tokens import check_budget
 

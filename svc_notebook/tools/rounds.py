@@ -23,8 +23,7 @@ from svc_notebook.errors import (
     ToolLoopError,
 )
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.service.message import Message
-from svc_notebook.service.request import CompletionRequest
+from svc_notebook.service.request import CompletionRequest, Message
 from svc_notebook.service.tool import ToolCall
 from svc_notebook.tokens import (
     check_budget,

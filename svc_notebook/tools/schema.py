@@ -17,7 +17,7 @@ import msgspec
 from msgspec import inspect
 
 from svc_notebook.errors import ToolCallError, ToolSchemaError
-from svc_notebook.service.message import printable
+from svc_notebook.service.checks import printable
 
 Schema = dict[str, Any]
 Value = TypeVar("Value")

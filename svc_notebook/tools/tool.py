@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, overload
 
 from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
-from svc_notebook.service.message import check_text
+from svc_notebook.service.checks import check_text
 
 from .parameters import Parameters, ReadyParameters, inner, read_definition, sendable
 from .schema import texts_of

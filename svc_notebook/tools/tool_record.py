@@ -10,7 +10,7 @@ from itertools import takewhile
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.ledger.tool_runs import ToolRow, row_of
-from svc_notebook.service.message import Message
+from svc_notebook.service.request import Message
 
 from .call import ToolRun
 

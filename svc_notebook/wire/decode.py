@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from svc_notebook.errors import DocumentError
+from svc_notebook.service.checks import printable
 from svc_notebook.service.chunk import (
     CallPiece,
     Choice,
@@ -21,7 +22,6 @@ from svc_notebook.service.chunk import (
     Usage,
 )
 from svc_notebook.service.fault import Fault
-from svc_notebook.service.message import printable
 from svc_notebook.service.tool import FunctionCall, ToolCall
 
 from .sse import HEAD_CHARS, Event, head_of

@@ -12,8 +12,7 @@ import msgspec
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.checks import shorten
-from svc_notebook.service.message import Message
-from svc_notebook.service.request import CompletionRequest
+from svc_notebook.service.request import CompletionRequest, Message
 
 MAX_DEPTH = 64
 _WHERE_CHARS = 80

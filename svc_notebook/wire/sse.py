@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from svc_notebook.errors import DocumentError
-from svc_notebook.service.message import printable
+from svc_notebook.service.checks import printable
 
 HEAD_CHARS = 200
 MAX_EVENT_BYTES = 64 * 1024 * 1024

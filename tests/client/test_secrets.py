@@ -19,12 +19,7 @@ from svc_notebook.client.aio import AsyncClient
 from svc_notebook.client.sync import Client
 from svc_notebook.credentials import Key, find_key
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.errors import (
-    MissingKeyError,
-    ParameterError,
-    SettingsError,
-    SvcError,
-)
+from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError, SvcError
 from svc_notebook.ledger.store import Ledger
 
 Serve = Callable[..., Any]

@@ -13,7 +13,7 @@ import svc_notebook as svc
 from svc_notebook.conversations.frames import MESSAGES
 from svc_notebook.conversations.turn_requests import GO_ON
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.service.message import assistant, user
+from svc_notebook.service.request import assistant, user
 from svc_notebook.session import current, isolated
 
 CUT: dict[str, Any] = {

@@ -8,14 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.conversations.history import (
-    History,
-    Turn,
-    UndoableHistory,
-    Version,
-)
+from svc_notebook.conversations.history import History, Turn, UndoableHistory, Version
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.message import Message, assistant, user
+from svc_notebook.service.request import Message, assistant, user
 from svc_notebook.service.tool import FunctionCall, ToolCall
 
 

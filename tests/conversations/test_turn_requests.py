@@ -16,8 +16,13 @@ from svc_notebook.conversations.turn_requests import (
 )
 from svc_notebook.exchange import Exchange, Origin, Status
 from svc_notebook.service.chunk import Choice, CompletionBody
-from svc_notebook.service.message import Message, assistant, system, user
-from svc_notebook.service.request import CompletionRequest
+from svc_notebook.service.request import (
+    CompletionRequest,
+    Message,
+    assistant,
+    system,
+    user,
+)
 from svc_notebook.service.tool import FunctionCall, ToolCall
 from svc_notebook.tokens import FLOOR_TOKENS, fit_max_tokens
 

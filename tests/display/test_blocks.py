@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.display.blocks import MAX_TAIL_BYTES, Block, Blocks
-from svc_notebook.display.markdown_rules import Fence, fences
+from svc_notebook.display.markdown import MAX_TAIL_BYTES, Block, Blocks, Fence, fences
 from svc_notebook.display.markup import to_html
 
 _LINES = (

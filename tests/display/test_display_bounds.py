@@ -6,9 +6,8 @@ import pytest
 from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
-from svc_notebook.display.blocks import MAX_TAIL_BYTES
 from svc_notebook.display.live import Mode, Output, ReplyDisplay
-from svc_notebook.display.markdown_rules import MAX_MATH_CHARS, PARSER
+from svc_notebook.display.markdown import MAX_MATH_CHARS, MAX_TAIL_BYTES, PARSER
 from svc_notebook.display.markup import MAX_MARKDOWN_CHARS, to_html
 
 _DEF = "def f(): pass\n"

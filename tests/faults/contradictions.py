@@ -2,11 +2,7 @@
 
 from typing import Any
 
-from svc_notebook.errors import (
-    DocumentError,
-    ServerFaultError,
-    TimedOutError,
-)
+from svc_notebook.errors import DocumentError, ServerFaultError, TimedOutError
 from tests.faults.answers import (
     DONE,
     END,

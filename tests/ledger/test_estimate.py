@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.groups import MIN_ROWS, Estimates, fit
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
-from svc_notebook.service.message import Message, user
-from svc_notebook.service.request import build_request
+from svc_notebook.service.request import Message, build_request, user
 from svc_notebook.service.tool import FunctionCall, ToolCall
 from svc_notebook.tokens import (
     FIXED,

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from svc_notebook.exchange import Exchange, Failure, Origin
 from svc_notebook.ledger.row import Outline, from_row, to_json, to_row, to_sortable
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
-from svc_notebook.service.message import Message
-from svc_notebook.service.request import CompletionRequest
+from svc_notebook.service.request import CompletionRequest, Message
 from svc_notebook.service.tool import FunctionCall, ToolCall
 
 MakeExchange = Callable[..., Exchange]

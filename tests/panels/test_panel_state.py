@@ -24,8 +24,8 @@ from svc_notebook.panels.state import (
     fields,
     to_view,
 )
-from svc_notebook.service.message import Message, assistant, user
 from svc_notebook.service.params import PARAMS
+from svc_notebook.service.request import Message, assistant, user
 from svc_notebook.service.tool import FunctionCall, ToolCall
 
 

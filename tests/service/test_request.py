@@ -5,8 +5,14 @@ from typing import Any
 import pytest
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.message import Message, assistant, system, to_messages, user
-from svc_notebook.service.request import build_request
+from svc_notebook.service.request import (
+    Message,
+    assistant,
+    build_request,
+    system,
+    to_messages,
+    user,
+)
 from svc_notebook.service.tool import FunctionCall, ToolCall
 
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{ }"}}

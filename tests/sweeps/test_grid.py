@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.message import user
-from svc_notebook.service.request import build_request
+from svc_notebook.service.request import build_request, user
 from svc_notebook.sweeps.grid import Grid, request_key_of
 from svc_notebook.sweeps.plan import build_grid
 

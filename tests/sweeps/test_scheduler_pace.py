@@ -9,11 +9,7 @@ from svc_notebook.errors import RateLimitError
 from svc_notebook.service.catalogue import limit_of
 from svc_notebook.sweeps.describe import last_sent_s
 from svc_notebook.sweeps.grid import Trial
-from svc_notebook.sweeps.scheduler import (
-    Answered,
-    Outcome,
-    Refused,
-)
+from svc_notebook.sweeps.scheduler import Answered, Outcome, Refused
 from tests.sweeps.world import World, at_once, conditions_of, in_a_second
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.message import system, user
+from svc_notebook.service.request import system, user
 from svc_notebook.sweeps.grid import Grid
 from svc_notebook.sweeps.plan import build_grid
 from svc_notebook.sweeps.source import is_missing, source_of

@@ -10,8 +10,7 @@ from svc_notebook.client.sync import Client
 from svc_notebook.completion import Completion
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.service.message import Prompt
-from svc_notebook.service.request import CompletionRequest, build_request
+from svc_notebook.service.request import CompletionRequest, Prompt, build_request
 from svc_notebook.session import isolated
 from svc_notebook.tools.call import ToolRun
 from svc_notebook.tools.permissions import Rounds

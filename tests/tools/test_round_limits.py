@@ -12,8 +12,7 @@ from svc_notebook.errors import (
     SvcError,
     ToolLoopError,
 )
-from svc_notebook.service.message import user
-from svc_notebook.service.request import build_request
+from svc_notebook.service.request import build_request, user
 from svc_notebook.tokens import estimate_tokens
 from svc_notebook.tools.permissions import Rounds
 from svc_notebook.tools.tool import tool

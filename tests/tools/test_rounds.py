@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.message import Message, user
+from svc_notebook.service.request import Message, user
 from svc_notebook.tools.tool import tool
 from svc_notebook.tools.toolbox import Toolbox
 from tests.tools.conftest import Caller, MakeCaller
