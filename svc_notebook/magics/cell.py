@@ -1,7 +1,7 @@
-"""The notebook's cell: its source, its errors, its display, its identity.
+"""What `%%svc` and `%svc` need of IPython: source as typed, short errors, one output.
 
-IPython would change the body of a `%%svc` cell and take `%svc ...?` for a question
-about a name, draw a result twice, and show a long traceback: here is what prevents it.
+Left alone, IPython changes the body of a `%%svc` cell, looks up a name for `%svc ...?`,
+draws a result twice and shows long tracebacks.
 """
 
 import re
@@ -73,8 +73,8 @@ def short_errors(*, is_on: bool = True, is_terminal: bool = False) -> Iterator[N
     """Show our own errors as one box; everything else keeps its traceback.
 
     Args:
-        is_on: Whether to; else our own errors keep their traceback too.
-        is_terminal: Whether lines are limited by the width of the terminal.
+        is_on: False leaves our own errors their traceback too.
+        is_terminal: Whether the terminal's width limits the lines.
     """
     try:
         yield
@@ -92,12 +92,7 @@ def short_errors(*, is_on: bool = True, is_terminal: bool = False) -> Iterator[N
 
 
 def mode_of(display: str, shell: Any) -> Mode:  # noqa: ANN401 - any IPython shell
-    """Choose how to show replies.
-
-    Args:
-        display: The setting: auto, live, settled or plain.
-        shell: The IPython shell that runs the cell.
-    """
+    """Choose how to show replies, from the setting `display` and the shell."""
     if display != "auto":
         return Mode(display)
     kernel = getattr(shell, "kernel", None)
@@ -108,12 +103,7 @@ def mode_of(display: str, shell: Any) -> Mode:  # noqa: ANN401 - any IPython she
 
 
 class HiddenResult:
-    """Keeps IPython from drawing the value of this cell, which is shown already.
-
-    Args:
-        shell: The shell that runs the cell.
-        completion: What the cell has shown.
-    """
+    """Keeps IPython from drawing the value of this cell, which is shown already."""
 
     def __init__(self, shell: InteractiveShell, completion: Completion) -> None:
         self._shell = shell
@@ -147,11 +137,7 @@ class HiddenResult:
 
 
 class CellRequestIds:
-    """Numbers the requests of each execution of a cell.
-
-    Args:
-        shell: The shell that runs the cells.
-    """
+    """Numbers the requests of each execution of a cell."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell

@@ -16,7 +16,7 @@ from IPython.core.completer import (
     context_matcher,
 )
 
-from svc_notebook.service.catalogue import MODELS, Model
+from svc_notebook.service.catalogue import MODELS
 
 from .options import CONFIRMATIONS, LAYOUTS, OPTIONS, Option
 from .subcommands import ASK, COMMANDS
@@ -51,30 +51,19 @@ _CONTEXT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestions:
-    """What fits at the cursor, in the order to show it.
+    """What fits at the cursor, in the order to show it."""
 
-    Attributes:
-        fragment: The text before the cursor that an item replaces.
-        items: At least one.
-    """
-
-    fragment: str
-    items: tuple[Suggestion, ...]
+    fragment: str  # the text before the cursor that an item replaces
+    items: tuple[Suggestion, ...]  # at least one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What this kernel knows that can be typed.
+    """The names in this kernel that can be typed."""
 
-    Attributes:
-        variables: Names and types of the notebook's variables.
-        conversations: Names of the conversations.
-        tools: Names and texts of the variables that are tools.
-    """
-
-    variables: tuple[tuple[str, str], ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()  # each with its type
     conversations: tuple[str, ...] = ()
-    tools: tuple[tuple[str, str], ...] = ()
+    tools: tuple[tuple[str, str], ...] = ()  # each with a note
 
 
 def suggest(
@@ -145,21 +134,21 @@ def _flags() -> Iterable[Suggestion]:
 
 
 def _values(option: Option, fragment: str, known: Known) -> Iterable[Suggestion]:
-    name = option.flags[-1]
-    words = {
-        "--max-tokens": {"fit": "what 8192 leaves", "service": "send none: 150"},
-        "--format": dict.fromkeys(LAYOUTS, "how the reply is drawn"),
-        "--confirm-tools": dict.fromkeys(CONFIRMATIONS, "which calls ask you first"),
-        "--conversation": dict.fromkeys(known.conversations, "conversation"),
-    }.get(name, {})
     lists: dict[str, Callable[[], Iterable[Suggestion]]] = {
         "--tools": lambda: starmap(Suggestion, known.tools),
         "--model": _models,
         "--with": lambda: (*_variables(known), *_CONTEXT),
     }
+    name = option.flags[-1]
     if name in lists:
         return _listed(fragment, lists[name]())
-    return starmap(Suggestion, words.items())
+    words = {
+        "--max-tokens": {"fit": "what 8192 leaves", "service": "send none: 150"},
+        "--format": dict.fromkeys(LAYOUTS, "how the reply is drawn"),
+        "--confirm-tools": dict.fromkeys(CONFIRMATIONS, "which calls ask you first"),
+        "--conversation": dict.fromkeys(known.conversations, "conversation"),
+    }
+    return starmap(Suggestion, words.get(name, {}).items())
 
 
 def _listed(fragment: str, items: Iterable[Suggestion]) -> Iterable[Suggestion]:
@@ -188,30 +177,19 @@ def _tool_words(before: list[str], known: Known) -> Iterable[Suggestion]:
 
 
 def _models() -> Iterable[Suggestion]:
-    return (Suggestion(model.id, _note(model)) for model in MODELS)
-
-
-def _note(model: Model) -> str:
-    if model.limit is None:
-        return "no limit shown"
-    return f"{model.size} · {model.limit.per_second}/s {model.limit.per_minute}/min"
+    for model in MODELS:
+        note = "no limit shown"
+        if limit := model.limit:
+            note = f"{model.size} · {limit.per_second}/s {limit.per_minute}/min"
+        yield Suggestion(model.id, note)
 
 
 def _variables(known: Known) -> Iterable[Suggestion]:
     return (Suggestion(name, kind) for name, kind in known.variables)
 
 
-def _menu_note(item: Suggestion) -> str:
-    """Fit a note into a menu's row, which would break it at blanks."""
-    return item.note[:_NOTE_CHARS].replace(" ", "\N{NO-BREAK SPACE}")
-
-
 def matcher(known: Callable[[], Known]) -> Matcher:
-    """Return the matcher that IPython asks at every Tab.
-
-    Args:
-        known: Called at every Tab for what the kernel knows.
-    """
+    """Return the matcher that IPython calls at every Tab, and which calls `known`."""
 
     @context_matcher(identifier=MATCHER_ID)
     def svc(context: CompletionContext) -> SimpleMatcherResult:
@@ -221,9 +199,12 @@ def matcher(known: Callable[[], Known]) -> Matcher:
         found = suggest(lines, known(), after=after)
         if found is None:
             return SimpleMatcherResult(completions=[])
+        # a menu breaks its rows at blanks
+        notes = (i.note[:_NOTE_CHARS].replace(" ", "\xa0") for i in found.items)
         return SimpleMatcherResult(
             completions=[
-                SimpleCompletion(i.text, type=_menu_note(i)) for i in found.items
+                SimpleCompletion(item.text, type=note)
+                for item, note in zip(found.items, notes, strict=True)
             ],
             matched_fragment=found.fragment,
             suppress=True,

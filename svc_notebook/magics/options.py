@@ -8,65 +8,43 @@ import keyword
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from itertools import groupby
 from textwrap import fill
 from typing import Any
 
 from svc_notebook.errors import ParameterError
+from svc_notebook.service.checks import did_you_mean
 from svc_notebook.service.params import PARAMS, Param
 from svc_notebook.template import decode_escapes
 from svc_notebook.tokens import MaxTokens
 
-from .subcommands import ASK, COMMANDS, Command
+from .subcommands import ASK, COMMANDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SvcOptions:
-    """What a magic line asks for.
+    """What a magic line asks for; None where the line does not say."""
 
-    Attributes:
-        model, system: None where the line does not say.
-        params: Parameters by the document's names, as typed and converted.
-        max_tokens: A number; `fit` for what is left of the budget; `service` to send
-            none; None where the line does not say.
-        conversation: Name of the conversation to continue, if any.
-        output: Name of the variable that takes the Completion.
-        is_streamed: Whether the reply is shown as it comes.
-        is_raw: Whether `{{name}}` stays as it is.
-        context: Names of what is added to the prompt, as typed.
-        layout: How the reply is drawn, one of `LAYOUTS`; None for markdown.
-        tools: Names of variables that hold the tools on offer; None where the line
-            does not say, empty for none.
-        max_rounds: Most requests where tools are run; None where it does not say.
-        confirm_tools: Which calls ask first: marked, all or none; None where the line
-            does not say.
-        repeats: How many times each combination is asked.
-        is_dry: Whether to show what would be sent, and send nothing.
-        is_strict: Whether a cut reply is a failure.
-        is_reused: Whether the ledger may answer an identical request.
-        text: What follows the options on the line, as typed.
-    """
-
-    model: str | None = None
+    model: str | None = None  # as typed; `a,b` for several
     system: str | None = None
-    params: dict[str, Any] = field(default_factory=dict)
+    params: dict[str, Any] = field(default_factory=dict)  # by the document's names
     max_tokens: MaxTokens = None
     conversation: str | None = None
-    output: str | None = None
+    output: str | None = None  # name of the variable that takes the Completion
     is_streamed: bool = True
     is_raw: bool = False
-    context: tuple[str, ...] = ()
-    layout: str | None = None
-    tools: tuple[str, ...] | None = None
+    context: tuple[str, ...] = ()  # names of what is added to the prompt
+    layout: str | None = None  # one of `LAYOUTS`
+    tools: tuple[str, ...] | None = None  # names of variables; empty for `none`
     max_rounds: int | None = None
-    confirm_tools: str | None = None
+    confirm_tools: str | None = None  # one of `CONFIRMATIONS`
     repeats: int = 1
     is_dry: bool = False
     is_strict: bool = False
     is_reused: bool = False
-    text: str = ""
+    text: str = ""  # what follows the options, as typed
 
     @property
     def is_several(self) -> bool:
@@ -80,49 +58,60 @@ class Option:
     """One option of the line.
 
     Attributes:
-        flags: Its spellings.
+        usage: Its spellings and what follows, as the help shows them.
         group: Its heading in the help.
-        field: What it sets: a field of `SvcOptions`, or a parameter of the request.
-        value: What follows it, for the help; empty for a switch.
+        field: The field of `SvcOptions`, or the parameter, that it sets.
         doc: What it does.
         read: Makes a value of the text that follows; tuples are added up.
         is_param: Whether it sets a parameter.
     """
 
-    flags: tuple[str, ...]
+    usage: str
     group: str
     field: str
-    value: str
     doc: str
     read: Callable[[str], object] = str
     is_param: bool = False
 
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Its spellings; the last one is the longest."""
+        words = self.usage.replace(",", "").split()
+        return tuple(word for word in words if word.startswith("-"))
+
+    @property
+    def value(self) -> str:
+        """What follows it, such as `NAME`; empty for a switch."""
+        return self.usage.partition(self.flags[-1])[2].strip()
+
     def set(self, options: SvcOptions, text: str) -> SvcOptions:
         """Return the options with the value that a text means."""
-        old: object = getattr(options, self.field, None)
         if self.is_param:
             old = options.params.get(self.field)
-        value = self.read(text)
-        if isinstance(old, tuple) and isinstance(value, tuple):
-            value = (*old, *value)
-        if self.is_param:
-            return replace(options, params={**options.params, self.field: value})
-        changes: dict[str, Any] = {self.field: value}
+            params = {**options.params, self.field: self._new(old, text)}
+            return replace(options, params=params)
+        changes: dict[str, Any] = {
+            self.field: self._new(getattr(options, self.field), text)
+        }
         return replace(options, **changes)
+
+    def _new(self, old: object, text: str) -> object:
+        if not self.value:
+            return not old
+        value = self.read(text)
+        has_more = isinstance(old, tuple) and isinstance(value, tuple)
+        return (*old, *value) if has_more else value  # type: ignore[misc]  # just tested
 
 
 CONFIRMATIONS = ("marked", "all", "none")
 LAYOUTS = ("markdown", "text", "code", "json", "html")
-_SHORT = {"temperature": "-t", "n": "-n"}
 
 
 def to_number(text: str) -> int | float | None:
     """Read a number as typed; None if the text is not a number."""
     for read in (int, float):
-        try:
+        with suppress(ValueError):
             return read(text)
-        except ValueError:
-            continue
     return None
 
 
@@ -136,50 +125,47 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _on(_: str) -> bool:
-    return True
-
-
-def _off(_: str) -> bool:
-    return False
-
-
 def _numbers(text: str) -> object:
     """Read a number, or several separated by commas; a wrong text is refused later."""
     parts = [part.strip() for part in text.split(",")]
-    found = [to_number(part) for part in parts]
-    values = [
-        part if number is None else number
-        for part, number in zip(parts, found, strict=True)
-    ]
+    found = [(part, to_number(part)) for part in parts]
+    values = [part if number is None else number for part, number in found]
     return values if len(values) > 1 else values[0]
 
 
-def _integer(name: str, *, at_least: int) -> Callable[[str], int]:
+def _not_allowed(flag: str, text: str, allowed: str) -> ParameterError:
+    param = flag.lstrip("-").replace("-", "_")
+    return ParameterError(f"{flag} must be {allowed}; got {text!r}.", param=param)
+
+
+def _integer(flag: str, minimum: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         number = to_number(text)
-        if isinstance(number, int) and number >= at_least:
+        if isinstance(number, int) and number >= minimum:
             return number
-        raise ParameterError(
-            f"--{name.replace('_', '-')} {text} is not allowed; it takes an integer of "
-            f"at least {at_least}.",
-            param=name,
-        )
+        raise _not_allowed(flag, text, f"an integer >= {minimum}")
+
+    return read
+
+
+def _one_of(flag: str, words: tuple[str, ...]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text in words:
+            return text
+        raise _not_allowed(flag, text, f"{', '.join(words[:-1])} or {words[-1]}")
 
     return read
 
 
 def _max_tokens(text: str) -> object:
     number = to_number(text)
-    if text in {"fit", "service"}:
-        return text
-    if isinstance(number, int):
-        return number
-    raise ParameterError(
-        f"--max-tokens {text} is not allowed; it takes an integer from 1 to 8192, fit "
-        "(what the prompt leaves of 8192) or service (send none).",
-        param="max_tokens",
+    if isinstance(number, int) or text in {"fit", "service"}:
+        return text if number is None else number
+    allowed = (
+        "an integer from 1 to 8192, fit (what the prompt leaves of 8192) or service "
+        "(send none)"
     )
+    raise _not_allowed("--max-tokens", text, allowed)
 
 
 def _variable(text: str) -> str:
@@ -193,45 +179,24 @@ def _variable(text: str) -> str:
     )
 
 
-def _confirmation(text: str) -> str:
-    if text in CONFIRMATIONS:
-        return text
-    raise ParameterError(
-        f"--confirm-tools {text!r} is not allowed; it takes marked (calls of tools "
-        "made with confirm=True ask first), all or none.",
-        param="confirm_tools",
-    )
-
-
-def _layout(text: str) -> str:
-    if text in LAYOUTS:
-        return text
-    raise ParameterError(
-        f"--format {text!r} is not a way to draw a reply; use one of "
-        f"{', '.join(LAYOUTS)}.",
-        param="format",
-    )
-
-
 def _param_option(param: Param) -> Option:
-    short = (_SHORT[param.name],) if param.name in _SHORT else ()
-    flag = () if param.name == "n" else (param.flag,)
     default = "" if param.default is None else f" (service: {param.default:g})"
     if param.name == "max_tokens":
         doc = "most tokens of the reply; fit takes what 8192 leaves, service sends none"
-        words, doc = "N|fit|service", doc + default
-        return Option(flag, "Parameters", "max_tokens", words, doc, _max_tokens)
+        usage, doc = f"{param.flag} N|fit|service", doc + default
+        return Option(usage, "Parameters", "max_tokens", doc, _max_tokens)
     readers: dict[str, Callable[[str], object]] = {
         "string": str,
         "stops": lambda text: (decode_escapes(text),),
     }
+    flags = {"n": "-n", "temperature": f"-t, {param.flag}"}.get(param.name, param.flag)
+    value = {"float": "X", "integer": "N"}.get(param.kind, "TEXT")
     return Option(
-        flags=(*short, *flag),
-        group="Parameters",
-        field=param.name,
-        value={"float": "X", "integer": "N"}.get(param.kind, "TEXT"),
-        doc=param.doc + default,
-        read=readers.get(param.kind, _numbers),
+        f"{flags} {value}",
+        "Parameters",
+        param.name,
+        param.doc + default,
+        readers.get(param.kind, _numbers),
         is_param=True,
     )
 
@@ -251,54 +216,39 @@ _FORMAT = (
     "how the reply is drawn; code puts its code into the next cell, html shows it in a "
     "sandboxed frame"
 )
+_OUTPUT = "variable that takes the Completion"
 _WHOLE = "ask for the reply in one piece; the service then reports its usage"
 _DRY = "show what would be sent, with its size; nothing is sent"
 
 OPTIONS = (
-    Option(("-m", "--model"), "Ask", "model", "ID", _MODEL),
-    Option(("-s", "--system"), "Ask", "system", "TEXT", "system message in front"),
-    Option(("-c", "--conversation"), "Ask", "conversation", "NAME", _CONVERSATION),
-    Option(("--with",), "Ask", "context", "NAMES", _WITH, _names),
-    Option(("--raw",), "Ask", "is_raw", "", _RAW, _on),
-    Option(("--reuse",), "Ask", "is_reused", "", _REUSE, _on),
-    Option(("--tools",), "Ask", "tools", "NAMES", _TOOLS, to_names),
+    Option("-m, --model ID", "Ask", "model", _MODEL),
+    Option("-s, --system TEXT", "Ask", "system", "system message in front"),
+    Option("-c, --conversation NAME", "Ask", "conversation", _CONVERSATION),
+    Option("--with NAMES", "Ask", "context", _WITH, _names),
+    Option("--raw", "Ask", "is_raw", _RAW),
+    Option("--reuse", "Ask", "is_reused", _REUSE),
+    Option("--tools NAMES", "Ask", "tools", _TOOLS, to_names),
+    Option("--max-rounds N", "Ask", "max_rounds", _ROUNDS, _integer("--max-rounds", 2)),
     Option(
-        ("--max-rounds",),
-        "Ask",
-        "max_rounds",
-        "N",
-        _ROUNDS,
-        _integer("max_rounds", at_least=2),
-    ),
-    Option(
-        ("--confirm-tools",),
+        f"--confirm-tools {'|'.join(CONFIRMATIONS)}",
         "Ask",
         "confirm_tools",
-        "|".join(CONFIRMATIONS),
         _CONFIRM,
-        _confirmation,
+        _one_of("--confirm-tools", CONFIRMATIONS),
     ),
     *(_param_option(param) for param in PARAMS),
+    Option("--repeats N", "Parameters", "repeats", _REPEATS, _integer("--repeats", 1)),
+    Option("-o, --output NAME", "Show", "output", _OUTPUT, _variable),
     Option(
-        ("--repeats",),
-        "Parameters",
-        "repeats",
-        "N",
-        _REPEATS,
-        _integer("repeats", at_least=1),
-    ),
-    Option(
-        ("-o", "--output"),
+        f"-f, --format {'|'.join(LAYOUTS)}",
         "Show",
-        "output",
-        "NAME",
-        "variable that takes the Completion",
-        _variable,
+        "layout",
+        _FORMAT,
+        _one_of("--format", LAYOUTS),
     ),
-    Option(("-f", "--format"), "Show", "layout", "|".join(LAYOUTS), _FORMAT, _layout),
-    Option(("--no-stream",), "Show", "is_streamed", "", _WHOLE, _off),
-    Option(("--dry-run",), "Show", "is_dry", "", _DRY, _on),
-    Option(("--strict",), "Show", "is_strict", "", "a cut reply is a failure", _on),
+    Option("--no-stream", "Show", "is_streamed", _WHOLE),
+    Option("--dry-run", "Show", "is_dry", _DRY),
+    Option("--strict", "Show", "is_strict", "a cut reply is a failure"),
 )
 
 
@@ -329,10 +279,10 @@ def parse_options(line: str) -> SvcOptions:
         return replace(options, text="help")
     while rest and _is_flag(rest.split()[0]):
         options, rest = _take_option(options, rest, taken)
-    is_asked, text = _split_ask(rest)
-    while is_asked and text and _flag_of(text.split()[0]) in _BY_FLAG:
-        options, text = _take_option(options, text, taken)
-    if is_asked:
+    if rest.split(maxsplit=1)[:1] == [ASK]:
+        text = rest.removeprefix(ASK).lstrip()
+        while text and _flag_of(text.split()[0]) in _BY_FLAG:
+            options, text = _take_option(options, text, taken)
         rest = f"{ASK} {text}".rstrip()
     _check_text(rest)
     return replace(options, text=rest)
@@ -358,12 +308,6 @@ def _take_option(
 
 def _flag_of(word: str) -> str:
     return word.partition("=")[0]
-
-
-def _split_ask(rest: str) -> tuple[bool, str]:
-    """Return whether the first word is `ask`, and what follows it."""
-    first = rest.split(maxsplit=1)[:1]
-    return first == [ASK], rest.removeprefix(ASK).lstrip()
 
 
 def _check_text(text: str) -> None:
@@ -414,7 +358,7 @@ def _is_flag(token: str) -> bool:
 
 def _next_value(rest: str, flag: str, option: Option) -> tuple[str, str]:
     first = rest.split(maxsplit=1)[0] if rest else ""
-    if not first or (_is_flag(first) and first.partition("=")[0] in _BY_FLAG):
+    if not first or (_is_flag(first) and _flag_of(first) in _BY_FLAG):
         raise ParameterError(
             f"{flag} needs a value: {flag} {option.value} ({option.doc}).", param=flag
         )
@@ -422,10 +366,9 @@ def _next_value(rest: str, flag: str, option: Option) -> tuple[str, str]:
 
 
 def _refuse(flag: str) -> Option:
-    near = get_close_matches(flag, _BY_FLAG, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}? " if near else ""
+    hint = did_you_mean(flag, _BY_FLAG, n=1, cutoff=0.5)
     raise ParameterError(
-        f"{flag} is not an option; {hint}`%svc help` lists them all.", param=flag
+        f"{flag} is not an option.{hint} `%svc help` lists them all.", param=flag
     )
 
 
@@ -460,20 +403,15 @@ def help_text(defaults: Mapping[str, object]) -> str:
         "\n".join([group, *(_option_entry(option, defaults) for option in options)])
         for group, options in groups
     ]
-    commands = "\n".join(["Commands", *map(_command_entry, COMMANDS)])
+    commands = "\n".join(["Commands", *(_entry(c.usage, c.doc) for c in COMMANDS)])
     return "\n\n".join([_OPENING, *sections, commands, _EXAMPLES])
 
 
-def _command_entry(command: Command) -> str:
-    return _entry(command.usage, command.doc)
-
-
 def _option_entry(option: Option, defaults: Mapping[str, object]) -> str:
-    flags = ", ".join(option.flags) + (f" {option.value}" if option.value else "")
     now = defaults.get(option.flags[-1].lstrip("-").replace("-", "_"))
     # A blank that no line break replaces, so that the value stays with its word.
     text = option.doc + (f" [now:\N{NO-BREAK SPACE}{now}]" if now is not None else "")
-    return _entry(flags, text)
+    return _entry(option.usage, text)
 
 
 def _entry(name: str, text: str) -> str:

@@ -41,7 +41,7 @@ CAP_TOKENS = 1500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """Something that was put into a prompt: its name, its text, and what it is."""
+    """A value that was put into a prompt."""
 
     name: str
     text: str
@@ -62,24 +62,18 @@ class Item:
 def to_item(name: str, value: object) -> Item:
     """Write a variable as text; a table has at most `CAP_TOKENS`."""
     try:
-        return _written(name, value)
-    except Exception as error:  # noqa: BLE001 - an object's own code may raise anything
-        reason = f"{type(error).__name__} in its own code"
-        problem = error
-    refused = ParameterError(
-        f"{name} cannot be put into a prompt: writing this {type(value).__name__} as "
-        f"text failed with {reason}. Put in a text made of it instead.",
-        param="messages",
-    )
-    raise refused from problem
-
-
-def _written(name: str, value: object) -> Item:
-    if isinstance(value, str):
-        return Item(name=name, text=value, kind="text")
-    if is_pandas(value, "DataFrame", "Series"):
-        return _table(name, value)
-    return Item(name=name, text=_source(value), kind=type(value).__name__)
+        if isinstance(value, str):
+            return Item(name=name, text=value, kind="text")
+        if is_pandas(value, "DataFrame", "Series"):
+            return _table(name, value)
+        return Item(name=name, text=_source(value), kind=type(value).__name__)
+    except Exception as error:
+        kind = type(value).__name__
+        raise ParameterError(
+            f"{name} cannot be put into a prompt: converting this {kind} to text "
+            f"raised {type(error).__name__}. Convert it to text yourself first.",
+            param="messages",
+        ) from error
 
 
 def _source(value: object) -> str:
@@ -133,10 +127,9 @@ def _find(name: str, names: Mapping[str, Any]) -> Item:
         return _cell(name, cell[1], int(cell[2]), names)
     if name in names:
         return to_item(name, names[name])
-    hint = did_you_mean(name, (known for known in names if not known.startswith("_")))
     raise ParameterError(
-        f"--with {name}: there is no such variable.{hint} It takes variables, In[3], "
-        "Out[3] and Err, separated by commas.",
+        f"--with {name}: this variable does not exist.{_near(name, names)} Give "
+        "variables, In[3], Out[3] and Err, separated by commas.",
         param="with",
     )
 
@@ -145,8 +138,10 @@ def _cell(name: str, kind: str, number: int, names: Mapping[str, Any]) -> Item:
     cells = names.get(kind, {})
     has_it = number in cells if isinstance(cells, dict) else 0 < number < len(cells)
     if not has_it:
-        what = "no cell of that number was run" if kind == "In" else "it has no value"
-        raise ParameterError(f"--with {name}: {what} in this kernel.", param="with")
+        what = "was not run" if kind == "In" else "has no value"
+        raise ParameterError(
+            f"--with {name}: cell {number} {what} in this kernel.", param="with"
+        )
     return to_item(name, cells[number])
 
 
@@ -157,7 +152,9 @@ def _last_error() -> Item:
             "--with Err: no cell has failed in this kernel yet.", param="with"
         )
     report = traceback.TracebackException.from_exception(error)
-    inside = [frame for frame in report.stack if not _is_of_ipython(frame.filename)]
+    inside = [
+        each for each in report.stack if "IPython" not in Path(each.filename).parts
+    ]
     report.stack = traceback.StackSummary.from_list(inside[-_N_FRAMES:])
     text = _CELL_FILE.sub("Cell", "".join(report.format()))
     return Item(
@@ -165,25 +162,17 @@ def _last_error() -> Item:
     )
 
 
-def _is_of_ipython(filename: str) -> bool:
-    return "IPython" in Path(filename).parts
-
-
 def _capped(item: Item) -> Item:
+    """Cut an item to as much of its beginning as the cap allows."""
     if item.n_tokens <= CAP_TOKENS:
         return item
-    text = _head(item.text, CAP_TOKENS)
-    cut = f"cut to the first {len(text)} of {len(item.text)} characters"
-    return replace(item, text=f"{text}\n[{cut}]", kind=f"{item.kind}, {cut}")
-
-
-def _head(text: str, cap_tokens: int) -> str:
-    """Return as much of the beginning as the cap allows."""
-    lengths = range(len(text) + 1)
-    n_fitting = bisect_right(
-        lengths, cap_tokens, key=lambda n: estimate_tokens(text[:n])
+    whole = item.text
+    n_chars = bisect_right(
+        range(len(whole) + 1), CAP_TOKENS, key=lambda n: estimate_tokens(whole[:n])
     )
-    return text[: n_fitting - 1]
+    text = whole[: n_chars - 1]
+    cut = f"cut to the first {len(text)} of {len(whole)} characters"
+    return replace(item, text=f"{text}\n[{cut}]", kind=f"{item.kind}, {cut}")
 
 
 _SPACED = re.compile(r"\{\{(?:\s+([^\s{}]+)\s*|([^\s{}]+)\s+)\}\}")
@@ -194,10 +183,7 @@ def interpolate(
 ) -> tuple[str, tuple[Item, ...]]:
     """Replace `{{name}}` marks by values; return what was put in, too.
 
-    Args:
-        template: The text as typed.
-        names: Values by name.
-        hide: Hides the API key in what is put in.
+    `hide` hides the API key in the values.
     """
     items: dict[str, Item] = {}
 
@@ -222,53 +208,36 @@ def near_marks(template: str, names: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _unknown(name: str, names: Mapping[str, object]) -> ParameterError:
-    hint = did_you_mean(name, (each for each in names if not each.startswith("_")))
     return ParameterError(
-        f"{{{{{name}}}}} names no variable of this notebook.{hint} Define it first, "
-        f"write \\{{{{{name}}}}} for the plain text, or use --raw.",
+        f"{{{{{name}}}}}: this notebook has no such variable.{_near(name, names)} "
+        f"Define it first, write \\{{{{{name}}}}} for the plain text, or use --raw.",
         param="messages",
     )
 
 
-_APART = frozenset({"model", "system", "max_tokens"})
+def _near(name: str, names: Mapping[str, object]) -> str:
+    return did_you_mean(name, (each for each in names if not each.startswith("_")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellPrompt:
-    """What a cell asks for, with variables put in and defaults applied.
-
-    Attributes:
-        text: The prompt.
-        system: The system message; "" for none, None if not given.
-        model: Id of the model.
-        params: Parameters by the document's names, without max_tokens; `tools` are
-            definitions.
-        max_tokens: A number, or how to find one.
-        notes: What was put in, for the footer.
-    """
+    """What a cell asks for, with variables put in and defaults applied."""
 
     text: str
-    system: str | None
+    system: str | None  # "" for none, None if not given
     model: str
-    params: Mapping[str, Any]
+    params: Mapping[str, Any]  # without max_tokens; `tools` are definitions
     max_tokens: MaxTokens
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # for the footer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellRequest:
-    """A cell's request.
-
-    Attributes:
-        request: What is sent.
-        origin: Who asks.
-        notes: What the footer says in addition.
-        keep: Takes the reply, partial or whole, into the conversation.
-    """
+    """A cell's request; `keep` takes its reply into the conversation, if any."""
 
     request: CompletionRequest
     origin: Origin
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # for the footer
     keep: Callable[[Completion], None] = lambda _: None
 
 
@@ -295,7 +264,8 @@ def to_prompt(
     if not options.is_raw:
         text, items = interpolate(cell, names, hide=hide)
         system = interpolate(system, names, hide=hide)[0] if system else system
-    given = {name: value for name, value in defaults.items() if name not in _APART}
+    apart = {"model", "system", "max_tokens"}
+    given = {name: value for name, value in defaults.items() if name not in apart}
     asked = options.max_tokens
     added = tuple(
         replace(item, text=hide(item.text)) for item in to_items(options.context, names)

@@ -1,7 +1,4 @@
-"""One reply in a cell: shown while it streams, then laid out in its final form.
-
-Also the code for the next cell, and a request that is not sent.
-"""
+"""One reply in a cell: while it streams, in its final form, or as a dry run."""
 
 import json
 import re
@@ -30,36 +27,40 @@ def show(
 ) -> Completion:
     """Show a reply while it streams, and once in its final form.
 
-    Args:
-        stream: Under way.
-        display: Where it is shown.
-        draw: Makes the final form.
-
     Raises:
         Interrupted: The user stopped it; the partial reply is shown and marked.
         SvcError: It failed; what arrived is shown and marked.
     """
-    return follow(stream, _ReplyView(display, draw))
+    return follow(stream, ReplyView(display, draw))
 
 
-class _ReplyView:
-    """The first choice of one reply."""
+class ReplyView:
+    """The first choice of one reply.
+
+    Args:
+        display: Where it is shown.
+        draw: Makes the final form.
+    """
 
     def __init__(self, display: ReplyDisplay, draw: Draw) -> None:
         self._display = display
         self._draw = draw
 
     def show(self, delta: Delta) -> None:
+        """Show a piece of the reply."""
         if delta.index == 0:
             self._display.add(delta.text or "")
 
     def wait(self, wait: Wait) -> None:
+        """Show a wait."""
         self._display.wait(wait)
 
     def flush(self) -> None:
+        """Show what is new."""
         self._display.flush()
 
     def end(self, completion: object | None) -> None:
+        """Show the final form of what arrived."""
         has_reply = isinstance(completion, Completion) and completion.choices
         self._display.finish(self._draw(completion) if has_reply else None)  # type: ignore[arg-type]  # just tested
 
@@ -152,17 +153,11 @@ def _indented(source: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DryRun:
-    """A request that was not sent.
-
-    Attributes:
-        request: What would be sent.
-        notes: What the footer would say: what is put in, what is left out.
-        wait: How long it would wait for a limit, in words; empty if it would not.
-    """
+    """A request that was not sent."""
 
     request: CompletionRequest
-    notes: tuple[str, ...] = ()
-    wait: str = ""
+    notes: tuple[str, ...] = ()  # what the footer would say
+    wait: str = ""  # how long it would wait for a limit, in words
 
     @property
     def prompt_tokens(self) -> int:

@@ -6,8 +6,8 @@ both spellings are shown; `%svc ask ...` always asks.
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from getpass import getpass
 from typing import TYPE_CHECKING
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from svc_notebook.client.rate_windows import Room
 from svc_notebook.credentials import KEYRING_NAME, Key, remember
 from svc_notebook.errors import ConfigError, MissingKeyError, ParameterError, SvcError
-from svc_notebook.exchange import OriginKind
 from svc_notebook.panels.panel import panel
 from svc_notebook.service.catalogue import MODELS
 from svc_notebook.session import Session
@@ -27,21 +26,13 @@ if TYPE_CHECKING:  # pandas loads when a frame is asked for
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A subcommand of `%svc`.
-
-    Attributes:
-        name: Its word.
-        doc: What it does.
-        arguments: What may follow, for the help.
-        n_arguments: How many words may follow, at least and at most.
-        run: Runs it; None where the magic itself does.
-    """
+    """A subcommand of `%svc`."""
 
     name: str
     doc: str
-    arguments: str = ""
-    n_arguments: tuple[int, int] = (0, 0)
-    run: Callable[[Session, Sequence[str]], object] | None = None
+    arguments: str = ""  # what may follow, as the help shows it
+    n_arguments: tuple[int, int] = (0, 0)  # at least and at most
+    run: Callable[[Session, Sequence[str]], object] | None = None  # None: the magic
 
     @property
     def usage(self) -> str:
@@ -54,17 +45,11 @@ ASK = "ask"
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """A line that was read: a command with its arguments, or a question.
+    """A line that was read: a command with its arguments, or a question."""
 
-    Attributes:
-        name: Of the command; `ask` for a question.
-        arguments: The words that follow it.
-        text: The question, as typed.
-    """
-
-    name: str
+    name: str  # `ask` for a question
     arguments: tuple[str, ...] = ()
-    text: str = ""
+    text: str = ""  # the question, as typed
 
 
 def parse_command(text: str) -> CommandLine:
@@ -80,8 +65,8 @@ def parse_command(text: str) -> CommandLine:
         return CommandLine(first, tuple(rest))
     if len(words) == 1 and first.endswith("?") and first.rstrip("?") in BY_NAME:
         return CommandLine("help")
-    near = get_close_matches(first, BY_NAME, n=1, cutoff=0.8) if len(words) == 1 else []
-    meant = command or (BY_NAME[near[0]] if near else None)
+    near = get_close_matches(first, BY_NAME, n=1, cutoff=0.8)
+    meant = command or (BY_NAME[near[0]] if near and not rest else None)
     if meant is None:
         return _question(text)
     raise ParameterError(
@@ -99,7 +84,6 @@ def _question(text: str) -> CommandLine:
     )
 
 
-_ORIGINS: tuple[OriginKind, ...] = ("magic", "panel", "python")
 EMULATOR_NOTE = (
     "Replies now come from the emulator on this machine: they are\n"
     "made up, cost nothing, and are marked “emulator” where they show."
@@ -116,24 +100,18 @@ def use(session: Session, words: Sequence[str]) -> str:
     if words[0] == "service":
         session.use_service()
         return f"Replies now come from {session.settings.base_url}."
-    _refuse_near_endpoint(words[0])
-    session.use_model(words[0], source="%svc use")
-    listed = any(model.id == words[0] for model in MODELS)
-    note = "" if listed else " (not in the service document; it is sent as it is)"
-    return f"The model is now {words[0]}{note}."
-
-
-def _refuse_near_endpoint(word: str) -> None:
-    """Refuse a misspelt `emulator` or `service`: requests would go elsewhere."""
-    if word.startswith("svc"):
-        return
-    near = get_close_matches(word.lower(), ("emulator", "service"), n=1, cutoff=0.75)
-    if near:
+    model = words[0]
+    near = get_close_matches(model.lower(), ("emulator", "service"), n=1, cutoff=0.75)
+    if near and not model.startswith("svc"):  # requests would go elsewhere
         raise ParameterError(
-            f"{word!r} is not used as a model id; did you mean `{near[0]}`? "
+            f"{model!r} is not used as a model id. Did you mean `{near[0]}`? "
             "Nothing has changed.",
             param="model",
         )
+    session.use_model(model, source="%svc use")
+    is_listed = any(each.id == model for each in MODELS)
+    note = "" if is_listed else " (not in the service document; it is sent as it is)"
+    return f"The model is now {model}{note}."
 
 
 def describe(session: Session) -> str:
@@ -184,7 +162,9 @@ def choose(session: Session, words: Sequence[str]) -> str:
 def restore(session: Session, words: Sequence[str]) -> str:
     """Rebuild those conversations from the ledger that have no turns here."""
     exchanges = session.ledger.read(
-        scope="all", conversation=words[0] if words else None, origin=_ORIGINS
+        scope="all",
+        conversation=words[0] if words else None,
+        origin=("magic", "panel", "python"),
     )
     restored = session.conversations.restore(exchanges)
     if not restored:
@@ -208,48 +188,22 @@ def _count(text: str) -> int:
 
 
 _USAGE_COLUMNS = (
-    "n_requests",
-    "n_failed",
-    "n_cut",
-    "prompt_tokens",
-    "completion_tokens",
-    "estimated_prompt_tokens",
-    "estimated_completion_tokens",
-    "estimated_low_tokens",
-    "estimated_high_tokens",
+    *("n_requests", "n_failed", "n_cut", "prompt_tokens", "completion_tokens"),
+    *("estimated_prompt_tokens", "estimated_completion_tokens"),
+    *("estimated_low_tokens", "estimated_high_tokens"),
 )
 _COSTS = ("cost", "estimated_cost", "cost_source")
 _REPLY_COLUMNS = (
-    "origin",
-    "conversation",
-    "model",
-    "temperature",
-    "prompt",
-    "text",
-    "finish_reason",
-    "is_cut",
-    "status",
-    "error_type",
-    "latency_s",
+    *("origin", "conversation", "model", "temperature", "prompt", "text"),
+    *("finish_reason", "is_cut", "status", "error_type", "latency_s"),
 )
-_LIMITS = {
-    "per_second": "Int64",
-    "left_second": "Int64",
-    "per_minute": "Int64",
-    "left_minute": "Int64",
-}
 
 
 def usage_df(session: Session) -> "pd.DataFrame":
-    """Sum up what this kernel asked, one row a model; the emulator's rows apart.
+    """Sum up what this kernel asked: one row a model, the emulator's rows apart.
 
-    Returns:
-        The columns of `svc.usage_df` that fit a screen; costs where there is a price
-        table, and how many re-used replies are left out where there are any.
-
-    Raises:
-        LedgerError: The ledger cannot be read.
-        SettingsError: The price table cannot be used.
+    It has the columns of `svc.usage_df` that fit a screen: costs where there is a price
+    table, and how many reused replies are left out where there are any.
     """
     from svc_notebook.ledger.groups import usage_df as frame  # noqa: PLC0415 - pandas
 
@@ -264,17 +218,28 @@ def usage_df(session: Session) -> "pd.DataFrame":
 
 
 def replies_df(session: Session) -> "pd.DataFrame":
-    """List what this kernel asked and was answered, one row a choice, oldest first.
-
-    Returns:
-        The columns of `svc.replies_df()` that fit a screen; it has all.
-
-    Raises:
-        LedgerError: The ledger cannot be read.
-    """
+    """List this kernel's replies: the columns of `svc.replies_df` that fit a screen."""
     from svc_notebook.ledger.frames import replies_df as frame  # noqa: PLC0415 - pandas
 
     return frame(session.ledger)[list(_REPLY_COLUMNS)]
+
+
+def indexed_frame(
+    dtypes: Mapping[str, str], rows: Iterable[Sequence[object]]
+) -> "pd.DataFrame":
+    """Make a small frame of rows, indexed by its first column."""
+    import pandas as pd  # noqa: PLC0415 - loads when a frame is asked for
+
+    frame = pd.DataFrame(list(rows), columns=list(dtypes), dtype=object)
+    return frame.astype(dict(dtypes)).set_index(next(iter(dtypes)))
+
+
+_MODEL_DTYPES = {
+    **dict.fromkeys(("model", "size", "released"), "string"),
+    **dict.fromkeys(("per_second", "left_second"), "Int64"),
+    **dict.fromkeys(("per_minute", "left_minute"), "Int64"),
+    "in_use": "boolean",
+}
 
 
 def models_df(session: Session, *, has_room: bool = True) -> "pd.DataFrame":
@@ -288,31 +253,17 @@ def models_df(session: Session, *, has_room: bool = True) -> "pd.DataFrame":
         One row a model, in the document's order, indexed by `model`; `<NA>` is what
         the document does not show, or no room where no service is chosen yet.
     """
-    import pandas as pd  # noqa: PLC0415 - loads when a frame is asked for
-
-    rooms = [_room(session, model.id) if has_room else None for model in MODELS]
-    frame = pd.DataFrame(
-        {
-            "model": [model.id for model in MODELS],
-            "size": [model.size for model in MODELS],
-            "released": [model.released_on for model in MODELS],
-            "per_second": [model.limit and model.limit.per_second for model in MODELS],
-            "left_second": [room and room.in_second for room in rooms],
-            "per_minute": [model.limit and model.limit.per_minute for model in MODELS],
-            "left_minute": [room and room.in_minute for room in rooms],
-            "in_use": [model.id == session.settings.model for model in MODELS],
-        }
-    ).astype(
-        {
-            "model": "string",
-            "size": "string",
-            "released": "string",
-            **_LIMITS,
-            "in_use": "boolean",
-        }
-    )
+    rows = []
+    for model in MODELS:
+        limit, room = model.limit, _room(session, model.id) if has_room else None
+        seconds = limit and limit.per_second, room and room.in_second
+        minutes = limit and limit.per_minute, room and room.in_minute
+        in_use = model.id == session.settings.model
+        rows.append(
+            (model.id, model.size, model.released_on, *seconds, *minutes, in_use)
+        )
     left_out = [] if has_room else ["left_second", "left_minute"]
-    return frame.drop(columns=left_out).set_index("model")
+    return indexed_frame(_MODEL_DTYPES, rows).drop(columns=left_out)
 
 
 def _room(session: Session, model: str) -> Room | None:
@@ -323,36 +274,25 @@ def _room(session: Session, model: str) -> Room | None:
 
 
 def conversations_df(session: Session) -> "pd.DataFrame":
-    """List the conversations of this kernel.
-
-    Returns:
-        One row a conversation, in the order in which they were begun.
-    """
-    import pandas as pd  # noqa: PLC0415 - loads when a frame is asked for
-
-    known = list(session.conversations)
-    frame = pd.DataFrame(
-        {
-            "conversation": [each.name for each in known],
-            "n_turns": [len(each.turns) for each in known],
-            "est_tokens": [each.est_tokens for each in known],
-            "system": [each.system for each in known],
-        }
-    )
-    return frame.astype(
+    """List the conversations of this kernel, oldest first."""
+    return indexed_frame(
         {
             "conversation": "string",
             "n_turns": "Int64",
             "est_tokens": "Int64",
             "system": "string",
-        }
-    ).set_index("conversation")
+        },
+        (
+            (each.name, len(each.turns), each.est_tokens, each.system)
+            for each in session.conversations
+        ),
+    )
 
 
 def settings_df(
     session: Session, magic: Iterable[tuple[str, object, str]]
 ) -> "pd.DataFrame":
-    """List what applies where nothing else is said, and who said it.
+    """List every setting in force, and where it came from.
 
     Args:
         session: Its settings; of the key only where it was found.
@@ -362,28 +302,26 @@ def settings_df(
         One row a value, indexed by `setting`; `<NA>` is not set, so that a parameter
         is not sent.
     """
-    import pandas as pd  # noqa: PLC0415 - loads when a frame is asked for
-
     rows = [*_settings(session), ("key", *_key(session)), *magic]
-    texts = [
-        (name, pd.NA if value is None else str(value), source)
-        for name, value, source in rows
-    ]
-    frame = pd.DataFrame(texts, columns=["setting", "value", "source"], dtype="string")
-    return frame.set_index("setting")
+    return indexed_frame(
+        dict.fromkeys(("setting", "value", "source"), "string"),
+        (
+            (name, None if value is None else str(value), source)
+            for name, value, source in rows
+        ),
+    )
 
 
 def _settings(session: Session) -> list[tuple[str, object, str]]:
     settings, unusable = session.settings, read_env(os.environ)[1]
-    timeouts = {each.name for each in fields(settings.timeouts)}
     rows = []
     for name, env in ENV_NAMES.items():
         source = settings.sources.get(name, "default")
         if env in unusable:
             source = f"{source}; {env} cannot be used"
         if name == "timeouts":
-            waits = settings.timeouts
-            rows += [(each, getattr(waits, each), source) for each in sorted(timeouts)]
+            waits = sorted(asdict(settings.timeouts).items())
+            rows += [(each, seconds, source) for each, seconds in waits]
         else:
             rows.append((name, getattr(settings, name), source))
     return rows
@@ -397,7 +335,6 @@ def _key(session: Session) -> tuple[object, str]:
 
 
 Ask = Callable[[str], str]
-_PROMPT = "API key (is not shown): "
 
 
 def login(ask: Ask | None = None) -> str:
@@ -429,7 +366,7 @@ def _typed(ask: Ask) -> Key | ConfigError:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # getpass warns before it echoes
-            value = ask(_PROMPT)
+            value = ask("API key (is not shown): ")
     except Exception:  # noqa: BLE001 - each front end refuses in its own way
         return ConfigError(f"A key cannot be typed here without being shown. {WAYS_ON}")
     try:
@@ -442,8 +379,12 @@ def _history(session: Session, words: Sequence[str]) -> object:
     return session.conversations.known(words[0])
 
 
-def _last(session: Session, _: Sequence[str]) -> object:
+def _last(session: Session) -> object:
     return session.last or "This kernel has no reply yet."
+
+
+def _shows(show: Callable[[Session], object]) -> Callable[..., object]:
+    return lambda session, _: show(session)
 
 
 _USE = "say what is in use, or choose where requests go, or the model"
@@ -462,19 +403,11 @@ COMMANDS = (
     Command("login", _LOGIN, run=lambda *_: login()),
     Command("tools", _TOOLS, "[[add|remove|ask] NAME]", (0, 2)),
     Command("models", "the documented models, their limits, and the room left"),
-    Command(
-        "usage",
-        "requests and tokens of this kernel",
-        run=lambda session, _: usage_df(session),
-    ),
-    Command("replies", _REPLIES, run=lambda session, _: replies_df(session)),
-    Command("last", "the newest reply, a partial one too", run=_last),
+    Command("usage", _USAGE, run=_shows(usage_df)),
+    Command("replies", _REPLIES, run=_shows(replies_df)),
+    Command("last", "the newest reply, a partial one too", run=_shows(_last)),
     Command("settings", "every setting, and where it came from"),
-    Command(
-        "conversations",
-        "the conversations of this kernel",
-        run=lambda session, _: conversations_df(session),
-    ),
+    Command("conversations", _KNOWN, run=_shows(conversations_df)),
     Command("history", "the turns of a conversation", "NAME", (1, 1), _history),
     Command("reset", _RESET, "NAME", (1, 1), reset),
     Command("pin", "always send a turn, or no longer", "NAME TURN", (2, 2), pin),

@@ -5,7 +5,6 @@ What an option means, what is sent and how it looks is decided in the other file
 
 from collections.abc import Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -26,6 +25,7 @@ from svc_notebook.errors import (
     UnknownModelError,
 )
 from svc_notebook.service.catalogue import MODELS
+from svc_notebook.service.checks import did_you_mean
 from svc_notebook.service.request import to_messages
 from svc_notebook.session import Session, current
 from svc_notebook.sweeps.plan import plan
@@ -185,14 +185,7 @@ class SvcMagics(SvcTraits, Magics):
         max_tokens = options.max_tokens
         if max_tokens is None:
             max_tokens = self.defaults().get("max_tokens")
-        cell = RoundsCell(
-            self.session,
-            lambda request, origin: start(request, origin=origin),
-            display,
-            mode,
-            draw,
-        )
-        return cell.run(
+        return RoundsCell(self.session, start, display, mode, draw).run(
             asked.request,
             asked.origin,
             toolbox or Toolbox(),
@@ -321,16 +314,16 @@ class SvcMagics(SvcTraits, Magics):
 
 def _hint_at_model(error: UnknownModelError, model: str) -> None:
     """Name the documented model that a misspelt one may have meant."""
-    near = get_close_matches(model.lower(), [each.id for each in MODELS], n=1)
-    if near and near[0] != model:
-        error.add_note(f"The model asked for is {model!r}; did you mean {near[0]}?")
+    hint = did_you_mean(model.lower(), [each.id for each in MODELS], n=1)
+    if hint and all(each.id != model for each in MODELS):
+        error.add_note(f"The model asked for is {model!r}.{hint}")
 
 
 def _cut_error(completion: Completion) -> CutError:
     error = CutError(
         f"The reply was {completion.exchange.cut_mark} and --strict asks for a "
         "whole one. Give it more room with --max-tokens, or ask for less; svc.last() "
-        "holds what came (doc: Limits)."
+        "holds what arrived (doc: Limits)."
     )
     error.partial = completion
     error.exchange_id = completion.exchange.exchange_id
@@ -349,24 +342,18 @@ def _draw(
 
 def _check_several(options: SvcOptions) -> None:
     """Refuse options that mean something for one reply only."""
-    if options.conversation:
-        raise ParameterError(
-            f"-c {options.conversation} continues one conversation and cannot take "
-            "several answers. Leave -c out, or give one value each.",
-            param="conversation",
-        )
-    if options.layout not in {None, "markdown"}:
-        raise ParameterError(
-            f"--format {options.layout} draws one answer, and this line asks for "
-            "several. Leave --format out, or give one value each.",
-            param="format",
-        )
-    if options.tools:
-        raise ParameterError(
-            "--tools runs rounds for one answer, and this line asks for several. Leave "
-            "--tools out, or give one value each.",
-            param="tools",
-        )
+    layout = options.layout if options.layout != "markdown" else None
+    for flag, value, param, why in (
+        ("-c", options.conversation, "conversation", "continues one conversation"),
+        ("--format", layout, "format", "draws one reply"),
+        ("--tools", ",".join(options.tools or ()), "tools", "runs tools for one reply"),
+    ):
+        if value:
+            raise ParameterError(
+                f"{flag} {value} {why}, and this line asks for several. Leave {flag} "
+                "out, or give one value each.",
+                param=param,
+            )
 
 
 def _to_run(session: Session, options: SvcOptions, prompt: CellPrompt) -> Run:

@@ -1,8 +1,4 @@
-"""A cell with tools: rounds of requests in one output, and `%svc tools`.
-
-Calls are shown while they form and run only when the reply is whole. Text that came
-before a call stays; the cell ends with one final form, with its tool runs.
-"""
+"""A cell with tools: rounds of requests in one output, and `%svc tools`."""
 
 import inspect
 import json
@@ -12,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
-from svc_notebook.display.live import Mode, ReplyDisplay, Wait, follow
+from svc_notebook.display.live import Mode, ReplyDisplay, follow
 from svc_notebook.display.reply import Final, call_line
 from svc_notebook.errors import Interrupted, ParameterError, SvcError
 from svc_notebook.exchange import Origin
@@ -35,20 +31,26 @@ from svc_notebook.tools.rounds import Outcome, run_rounds
 from svc_notebook.tools.tool import Tool
 from svc_notebook.tools.toolbox import Toolbox, to_toolbox
 
+from .reply_cell import Draw, ReplyView
+from .subcommands import indexed_frame
+
 if TYPE_CHECKING:  # pandas loads when a frame is asked for
     import pandas as pd
 
-Start = Callable[[CompletionRequest, Origin], CompletionStream]
+Start = Callable[..., CompletionStream]  # takes a request and its `origin`
 UNASKED = (
-    "denied, since nobody could be asked; --confirm-tools none, or %config "
-    "SvcMagics.confirm_tools, allows it"
+    "denied: you could not be asked; allow it with --confirm-tools none, or with "
+    "%config SvcMagics.confirm_tools"
 )
 _CALL_CHARS = 200
 _NOTE_CHARS = 60
 
 
-class RoundsCell:
+class RoundsCell(ReplyView):
     """The rounds of one cell; a view of each reply.
+
+    Calls are shown while they form and run only when the reply is whole. Text that
+    came before a call stays; the cell ends with one final form, with its tool runs.
 
     Args:
         session: This kernel's.
@@ -64,13 +66,12 @@ class RoundsCell:
         start: Start,
         display: ReplyDisplay,
         mode: Mode,
-        draw: Callable[[Completion], Final],
+        draw: Draw,
     ) -> None:
+        super().__init__(display, draw)
         self._session = session
         self._start = start
-        self._display = display
         self._is_plain = mode is Mode.PLAIN
-        self._draw = draw
         self._texts: list[str] = []  # of the rounds before this one
         self._tool_runs: tuple[ToolRun, ...] = ()
         self._newest: Completion | None = None  # of this round
@@ -86,14 +87,7 @@ class RoundsCell:
         confirm_tools: str,
         rounds: Rounds,
     ) -> Completion:
-        """Run the rounds and draw the result.
-
-        Args:
-            request: The first.
-            origin: Who asks.
-            toolbox: On offer.
-            confirm_tools: Which calls ask first: marked, all or none.
-            rounds: Limits.
+        """Run the rounds, from their first request on, and draw the result.
 
         Raises:
             Interrupted: The user stopped it; what arrived is shown and marked.
@@ -148,14 +142,6 @@ class RoundsCell:
             line = name if self._is_plain else call_line(name, arguments)
             self._display.status(f"calling {line} ...")
 
-    def wait(self, wait: Wait) -> None:
-        """Show a wait."""
-        self._display.wait(wait)
-
-    def flush(self) -> None:
-        """Show what is new."""
-        self._display.flush()
-
     def end(self, completion: object | None) -> None:
         """Take the reply of this round."""
         self._newest = completion if isinstance(completion, Completion) else None
@@ -175,7 +161,7 @@ class RoundsCell:
         self._newest = None
         self._is_gap_due = any(self._texts)
         self._calls = {}
-        return follow(self._start(request, origin), self)
+        return follow(self._start(request, origin=origin), self)
 
     def _show_call(self, what: ToolCall | ToolRun) -> None:
         if isinstance(what, ToolRun):
@@ -251,21 +237,19 @@ def known_tools(variables: Mapping[str, object]) -> dict[str, Toolbox]:
 def tools_df(
     variables: Mapping[str, object], offered: Sequence[str], always: Sequence[str]
 ) -> "pd.DataFrame":
-    """List the tools of the notebook's variables: one row per tool.
+    """List the tools of the notebook's variables, one row a tool.
 
     Args:
         variables: The notebook's.
         offered: Names of variables that are offered in every cell.
         always: Names of tools whose calls are always allowed.
     """
-    import pandas as pd  # noqa: PLC0415 - loads when a frame is asked for
-
     dtypes = {
         **dict.fromkeys(("variable", "tool", "parameters", "description"), "string"),
         **dict.fromkeys(("asks_first", "in_every_cell"), "boolean"),
         "est_tokens": "Int64",
     }
-    rows = [
+    rows = (
         (
             variable,
             tool.name,
@@ -277,12 +261,11 @@ def tools_df(
         )
         for variable, toolbox in known_tools(variables).items()
         for tool in toolbox
-    ]
-    frame = pd.DataFrame(rows, columns=list(dtypes)).astype(dtypes)
-    return frame.set_index("variable")
+    )
+    return indexed_frame(dtypes, rows)
 
 
-def definitions_text(name: str, variables: Mapping[str, object]) -> str:
+def _definitions_text(name: str, variables: Mapping[str, object]) -> str:
     """Write out what is sent of a tool, and its size."""
     toolbox = to_tools([name], variables)
     texts = [
@@ -311,37 +294,37 @@ def tools_command(
     """
     if not words:
         return tools_df(variables, offered, consent.always)
-    if words[0] == "ask":
-        return _ask_again(words[1:], variables, consent)
-    if len(words) == 1 and words[0] in ("add", "remove"):
+    verb, *names = words
+    if verb == "ask":
+        return _ask_again(names, variables, consent)
+    if verb not in ("add", "remove"):
+        if not names:
+            return _definitions_text(verb, variables)
         raise ParameterError(
-            f"%svc tools {words[0]} needs a name, as in `%svc tools {words[0]} "
-            "weather`; `%svc tools` lists them.",
+            f"%svc tools {verb} {names[0]}: a command or a question? Nothing was sent. "
+            "The command is `%svc tools [[add|remove|ask] NAME]`; to ask, write "
+            f"`%svc ask tools {verb} {names[0]}`.",
+            param="line",
+        )
+    if not names:
+        raise ParameterError(
+            f"%svc tools {verb} needs a name, as in `%svc tools {verb} weather`; "
+            "`%svc tools` lists them.",
             param="tools",
         )
-    if len(words) == 1:
-        return definitions_text(words[0], variables)
-    verb, name = words
+    name = names[0]
     if verb == "add":
         to_tools([*offered, name], variables)
         offer(tuple(dict.fromkeys([*offered, name])))
         return f"{name} is now offered in every %%svc cell; `%svc tools remove {name}`."
-    if verb == "remove" and name in offered:
-        offer([each for each in offered if each != name])
-        return f"{name} is no longer offered in every cell."
-    if verb == "remove":
-        there = ", ".join(offered) or "no tools"
+    if name not in offered:
         raise ParameterError(
-            f"{name} is not offered in every cell; {there} are. A cell's own tools are "
-            "those that its --tools names.",
+            f"{name} is not offered in every cell; {', '.join(offered) or 'no tools'} "
+            "are. A cell's own tools are those that its --tools names.",
             param="tools",
         )
-    raise ParameterError(
-        f"%svc tools {verb} {name}: a command or a question? Nothing was sent. The "
-        "command is `%svc tools [[add|remove|ask] NAME]`; to ask, write "
-        f"`%svc ask tools {verb} {name}`.",
-        param="line",
-    )
+    offer([each for each in offered if each != name])
+    return f"{name} is no longer offered in every cell."
 
 
 def _ask_again(
@@ -362,7 +345,7 @@ def _ask_again(
 
 
 def tool_notes(variables: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
-    """Return the names of tools with a word on each, for Tab."""
+    """Return the names of tools with a note on each, for Tab."""
     return tuple(
         (name, ", ".join(map(_first_line, toolbox))[:_NOTE_CHARS])
         for name, toolbox in known_tools(variables).items()
@@ -372,7 +355,8 @@ def tool_notes(variables: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
 def _found(name: str, variables: Mapping[str, object]) -> object:
     if name in variables:
         value = variables[name]
-        if _can_be_offered(value):
+        is_made = isinstance(value, (Tool, Toolbox, Mapping, list, tuple))
+        if is_made or inspect.isroutine(value):
             return value
         raise ParameterError(
             f"{name} is {type(value).__name__}, not a tool; give a function, made a "
@@ -380,26 +364,18 @@ def _found(name: str, variables: Mapping[str, object]) -> object:
             param="tools",
         )
     tools = list(known_tools(variables))
-    hint = did_you_mean(name, [*tools, *_functions(variables)])
+    functions = [
+        each
+        for each, value in variables.items()
+        if inspect.isfunction(value) and not each.startswith("_")
+    ]
+    hint = did_you_mean(name, [*tools, *functions])
     there = f" The tools here are {', '.join(tools)}." if tools else ""
     raise ParameterError(
         f"There is no variable {name!r} to offer as a tool.{hint}{there} Define it "
         "first, with @svc.tool above the function; `%svc tools` lists them.",
         param="tools",
     )
-
-
-def _can_be_offered(value: object) -> bool:
-    is_made = isinstance(value, (Tool, Toolbox, Mapping, list, tuple))
-    return is_made or inspect.isroutine(value)
-
-
-def _functions(variables: Mapping[str, object]) -> list[str]:
-    return [
-        name
-        for name, value in variables.items()
-        if inspect.isfunction(value) and not name.startswith("_")
-    ]
 
 
 def _first_line(tool: Tool) -> str:

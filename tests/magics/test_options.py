@@ -59,8 +59,8 @@ def test_every_parameter_of_the_document_is_an_option() -> None:
 @pytest.mark.parametrize(
     ("line", "remedy"),
     [
-        ("--temprature 1", "did you mean --temperature"),
-        ("--modle x", "did you mean --model"),
+        ("--temprature 1", "Did you mean --temperature"),
+        ("--modle x", "Did you mean --model"),
         ("--model", "--model needs a value"),
         ("--model -t 1", "--model needs a value"),
         ("--no-stream=1", "takes no value"),

@@ -75,12 +75,12 @@ def test_a_cut_reply_is_marked(shell: Shell) -> None:
         ("%%svc --stop a --stop b --stop c --stop d --stop e\nx", "up to 4 texts"),
         ("%%svc --max-tokens 9000\nHello", "from 1 to 8192"),
         ("%%svc hello there\nHello", "below that line"),
-        ("%%svc\n{{undefined_name}}", "names no variable"),
+        ("%%svc\n{{undefined_name}}", "has no such variable"),
         ("%%svc\n" + "ก" * 20_000, "8192"),
         ("%%svc --max-tokens 8192\n" + "word " * 60, "max_tokens=8192"),
         ("%%svc -m svc-nope\nHello", "%svc models"),
         ("%%svc -c 'two words'\nHello", "without blanks"),
-        ("%%svc -m svc-v2-8b\nHello", "did you mean svc-v2-8b-instruct?"),
+        ("%%svc -m svc-v2-8b\nHello", "Did you mean svc-v2-8b-instruct?"),
     ],
 )
 def test_a_refusal_is_a_short_box_and_the_cell_fails(
@@ -322,5 +322,5 @@ def test_a_conversation_takes_one_answer(shell: Shell, emulator: Emulator) -> No
     """Several values cannot continue one conversation; nothing is sent."""
     cell = shell.run("%%svc -c plan -t 0,1\nGreet")
 
-    assert "cannot take several answers" in cell.shown
+    assert "this line asks for several" in cell.shown
     assert emulator.requests == ()

@@ -69,8 +69,8 @@ def test_the_emulator_needs_no_right_address(
 @pytest.mark.parametrize(
     ("line", "remedy"),
     [
-        ("%svc use emulater", "did you mean `emulator`"),
-        ("%svc use Emulator", "did you mean `emulator`"),
+        ("%svc use emulater", "Did you mean `emulator`"),
+        ("%svc use Emulator", "Did you mean `emulator`"),
         ("%%svc -o class\nHello", "-o answer"),
         ("%%svc -o get_ipython\nHello", "-o answer"),
         ("%%svc -o json\nHello", "is a module"),
@@ -137,7 +137,7 @@ def test_an_object_that_cannot_be_written_is_refused_by_name(
 
     assert [type(cell.error) for cell in cells] == [svc.ParameterError] * 2
     assert all("lazy cannot be put into a prompt" in cell.shown for cell in cells)
-    assert all("Lazy as text failed with OSError" in cell.shown for cell in cells)
+    assert all("this Lazy to text raised OSError" in cell.shown for cell in cells)
     assert len(emulator.requests) == n_before
 
 

@@ -233,7 +233,7 @@ def test_consent_can_be_given_by_the_line_and_by_config(
     by_config = tools.run("%%svc --tools send" + ask)
     every = tools.run("%%svc --tools weather --confirm-tools all\nUse weather for Rome")
 
-    assert "1 denied, since nobody could be asked" in denied.shown
+    assert "1 denied: you could not be asked" in denied.shown
     assert "→ sent to Bob" in by_line.shown
     assert "→ sent to Bob" in by_config.shown
     assert "denied" in every.shown

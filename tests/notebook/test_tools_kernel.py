@@ -141,7 +141,7 @@ def test_an_unwatched_cell_denies_and_says_so(tools: Kernel) -> None:
     configured = tools.run(cell.format(""), is_watched=False)
 
     assert [kind for kind, _ in denied.messages] == ["display_data"]
-    assert "denied, since nobody could be asked" in denied.shown
+    assert "denied: you could not be asked" in denied.shown
     assert "sent to Bob" in allowed.shown
     assert "sent to Bob" in configured.shown
 
