@@ -1,7 +1,7 @@
 """Texts side by side, as a table or as cards: HTML and plain text.
 
-In a table every text is escaped and cut to its beginning, and the whole stays below a
-size that a notebook can carry; whatever is left out is counted.
+A table shows the beginning of each text and stays below a size that a notebook can
+carry; it counts what it leaves out.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from textwrap import wrap
 from typing import Any
 
 from .markup import to_html, to_terminal, to_text
-from .reply import QUIET_LINE
+from .reply import marks_html, marks_text, quiet_html
 
 SHOWN_CHARS = 600
 KEY_CHARS = 200
@@ -29,15 +29,10 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One text in a field.
-
-    Attributes:
-        text: As it came.
-        marks: What must not be overlooked, such as "cut".
-    """
+    """One text in a field of the table."""
 
     text: str
-    marks: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()  # what must not be overlooked, such as "cut"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +40,11 @@ class Comparison:
     """A table of texts; shown in a cell it is drawn.
 
     Attributes:
-        title: The line above.
-        row_names, column_names: What tells rows, and columns, apart.
+        title: The line below it in HTML, above it in plain text.
+        row_names, column_names: Names of the parts of a row's and a column's key.
         heads: The key of each column.
-        rows: The key of each row, and its fields, one a column.
-        n_more_rows, n_more_columns: How many are not in it.
+        rows: The key of each row, and its fields, one for each column.
+        n_more_rows, n_more_columns: How many are left out.
     """
 
     title: str
@@ -59,9 +54,6 @@ class Comparison:
     rows: tuple[tuple[Key, tuple[tuple[Entry, ...], ...]], ...]
     n_more_rows: int = 0
     n_more_columns: int = 0
-
-    def __str__(self) -> str:
-        return self._plain()
 
     def __repr__(self) -> str:
         return self._plain()
@@ -76,14 +68,11 @@ class Comparison:
             for head in self.heads
         )
         body, n_left = self._body()
-        lines = [
-            f'<div style="{QUIET_LINE}">{to_text(line)}</div>'
-            for line in (self.title, *self._left_out(n_left))
-            if line
-        ]
+        lines = (line for line in (self.title, *self._left_out(n_left)) if line)
+        below = "".join(quiet_html(to_text(line)) for line in lines)
         return (
             f'<div><div style="overflow:auto"><table style="{_TABLE}">'
-            f"<tr>{corner}{heads}</tr>{body}</table></div>{''.join(lines)}</div>"
+            f"<tr>{corner}{heads}</tr>{body}</table></div>{below}</div>"
         )
 
     def _body(self) -> tuple[str, int]:
@@ -116,14 +105,13 @@ class Comparison:
         for head, entries in zip(self.heads, fields, strict=True):
             words = f"  {_in_words(self.column_names, head)}"
             if len(entries) == 1:
-                lines += [f"{words}{_marks(entries[0])}", *_lines(entries[0].text)]
-            elif entries:
-                lines.append(words)
+                lines += [_marked(words, entries[0]), *_lines(entries[0].text)]
+                continue
+            lines += [words] * bool(entries)
             for number, entry in enumerate(entries, start=1):
-                if len(entries) > 1:
-                    first, *rest = _lines(entry.text)
-                    lines.append(f"  {number:>3} {first.strip()}{_marks(entry)}")
-                    lines += [f"  {line}" for line in rest]
+                first, *rest = _lines(entry.text)
+                lines.append(_marked(f"  {number:>3} {first.strip()}", entry))
+                lines += [f"  {line}" for line in rest]
         return lines
 
     def _left_out(self, n_left: int) -> list[str]:
@@ -143,9 +131,7 @@ def _row(names: Key, key: Key, fields: Sequence[Sequence[Entry]]) -> str:
 
 
 def _entry(entry: Entry) -> str:
-    marks = "".join(
-        f'<span style="{_MARK}">{to_text(mark)}</span> ' for mark in entry.marks
-    )
+    marks = "".join(f"{marks_html([mark], _MARK)} " for mark in entry.marks)
     return f"{marks}<span>{to_text(_shortened(entry.text, SHOWN_CHARS))}</span>"
 
 
@@ -171,8 +157,8 @@ def _lines(text: str) -> list[str]:
     ]
 
 
-def _marks(entry: Entry) -> str:
-    return "".join(f" [{mark}]" for mark in entry.marks)
+def _marked(line: str, entry: Entry) -> str:
+    return f"{line} {marks_text(entry.marks)}" if entry.marks else line
 
 
 def _shortened(text: str, n_chars: int) -> str:
@@ -193,31 +179,18 @@ _BADGE = "border:1px solid #8886;border-radius:.3em;padding:0 .3em;margin-right:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """One reply.
+    """One reply."""
 
-    Attributes:
-        heading: What differs from the other requests.
-        text: Markdown, as far as it arrived.
-        footer: One quiet line: tokens, seconds.
-        marks: What must not be overlooked, such as "cut".
-        is_ended: Whether the reply is complete.
-    """
-
-    heading: str
-    text: str = ""
-    footer: str = ""
-    marks: tuple[str, ...] = ()
-    is_ended: bool = False
+    heading: str  # what differs from the other requests
+    text: str = ""  # Markdown, as far as it arrived
+    footer: str = ""  # a quiet line: tokens, seconds
+    marks: tuple[str, ...] = ()  # what must not be overlooked, such as "cut"
+    is_ended: bool = False  # whether the reply is complete
 
 
 def cards_bundle(cards: Sequence[Card], *, note: str = "") -> dict[str, str]:
-    """Draw cards side by side, as `text/html` and `text/plain`.
-
-    Args:
-        cards: In their order.
-        note: A quiet line below all.
-    """
-    line = f'<div style="{QUIET_LINE}">{to_text(note)}</div>' if note else ""
+    """Draw cards above a note, side by side in `text/html` and as `text/plain`."""
+    line = quiet_html(to_text(note)) if note else ""
     body = "".join(map(_drawn, cards))
     return {
         "text/html": f'<div><div style="{_GRID}">{body}</div>{line}</div>',
@@ -229,29 +202,26 @@ def cards_text(cards: Sequence[Card], *, note: str = "") -> str:
     """Return cards as plain text, one below the other, safe to print."""
     blocks = [
         "\n".join(
-            part for part in (f"--- {card.heading}", card.text, _closing(card)) if part
+            part
+            for part in (
+                f"--- {card.heading}",
+                card.text,
+                marks_text(card.marks, card.footer),
+            )
+            if part
         )
         for card in cards
     ]
     return to_terminal("\n\n".join([*blocks, note]).strip("\n"))
 
 
-def _closing(card: Card) -> str:
-    return " ".join((*(f"[{mark}]" for mark in card.marks), card.footer)).strip()
-
-
 def _drawn(card: Card) -> str:
-    marks = "".join(
-        f'<span style="{_BADGE}">{to_text(mark)}</span>' for mark in card.marks
-    )
     if card.is_ended:
         body = to_html(card.text)
     else:
         tail = card.text[-TAIL_CHARS:]
         dots = "... " if len(card.text) > TAIL_CHARS else ""
         body = f'<div style="{_TAIL}">{to_text(dots + tail)}</div>'
-    return (
-        f'<div style="{_CARD}"><div style="{QUIET_LINE}">'
-        f"<strong>{to_text(card.heading)}</strong></div>{body}"
-        f'<div style="{QUIET_LINE}">{marks}{to_text(card.footer)}</div></div>'
-    )
+    heading = quiet_html(f"<strong>{to_text(card.heading)}</strong>")
+    closing = quiet_html(marks_html(card.marks, _BADGE) + to_text(card.footer))
+    return f'<div style="{_CARD}">{heading}{body}{closing}</div>'

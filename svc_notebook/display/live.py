@@ -1,7 +1,6 @@
 """A reply shown while it streams: live in a notebook, settled, or printed.
 
-`follow` reads a stream and tells a view what comes. Nothing here sends a request,
-starts a thread or waits by itself.
+`follow` shows any stream in any view; `ReplyDisplay` shows one reply.
 """
 
 import re
@@ -19,11 +18,11 @@ from svc_notebook.service.chunk import Delta
 from .markdown import Block, Blocks
 from .markup import to_html, to_terminal, to_text
 from .reply import (
-    QUIET_LINE,
     Final,
     Step,
     choice_head,
     plain_choice,
+    quiet_html,
     tool_run_html,
     tool_runs_text,
 )
@@ -43,7 +42,7 @@ class Wait(Protocol):
 
 
 class Stream(Protocol[Whole_co]):
-    """A reply under way, such as a `CompletionStream`."""
+    """A reply that streams in, such as a `CompletionStream`."""
 
     @property
     def is_done(self) -> bool:
@@ -54,14 +53,14 @@ class Stream(Protocol[Whole_co]):
         """The whole reply; raises the error that ended it."""
 
     def poll(self, timeout_s: float) -> Sequence[Delta | Wait]:
-        """Return what arrived since the last call; wait for it if there is none."""
+        """Return what arrived since the last call; if nothing did, wait for it."""
 
     def cancel(self) -> Whole_co | None:
         """Stop the request and return what arrived."""
 
 
 class View(Protocol):
-    """Shows a stream for `follow`; raising KeyboardInterrupt in it stops the stream."""
+    """Shows a stream; raising KeyboardInterrupt in it stops the stream."""
 
     def show(self, delta: Delta) -> None:
         """Take new content."""
@@ -79,9 +78,7 @@ class View(Protocol):
 def follow(stream: Stream[Whole_co], view: View) -> Whole_co:
     """Show a stream in a view to its end, and return the whole reply.
 
-    Args:
-        stream: Under way.
-        view: Where it is shown; its `end` is called once, however the stream ends.
+    The view's `end` is called once, however the stream ends.
 
     Raises:
         Interrupted: The user stopped it; `partial` is what arrived.
@@ -119,11 +116,7 @@ def _update(bundle: Bundle, display_id: str) -> None:
     update_display(dict(bundle), display_id=display_id, raw=True)
 
 
-def _erase() -> None:
-    _clear(wait=False)
-
-
-def _clear(*, wait: bool = True) -> None:
+def _clear(*, wait: bool) -> None:
     from IPython.display import clear_output  # noqa: PLC0415 - optional at import
 
     clear_output(wait=wait)
@@ -150,8 +143,8 @@ class Output:
 
     publish: Callable[[Bundle, str | None], None] = _publish
     update: Callable[[Bundle, str], None] = _update
-    clear: Callable[[], None] = _clear
-    erase: Callable[[], None] = _erase
+    clear: Callable[[], None] = lambda: _clear(wait=True)
+    erase: Callable[[], None] = lambda: _clear(wait=False)
     write: Callable[[str], None] = _write
 
 
@@ -175,18 +168,12 @@ _GAP_S_PER_CHAR = 0.025 / 1000
 _FIGURES = re.compile(r"[\d.,:]+")
 
 
-def status_html(status: str) -> str:
-    """Draw a status line; empty for no status."""
-    return f'<div style="{QUIET_LINE}">{to_text(status)}</div>' if status else ""
+def _status_html(status: str) -> str:
+    return quiet_html(to_text(status)) if status else ""
 
 
 def block_html(block: Block, *, is_coloured: bool = True) -> str:
-    """Draw a finished block.
-
-    Args:
-        block: As `Blocks` gave it.
-        is_coloured: Whether whole code blocks get colours.
-    """
+    """Draw a finished block; whole code blocks get colours if they are wanted."""
     # Colours need the whole code: a part of it would be read as something else.
     is_whole = not block.is_cut and block.markdown == block.source
     html = to_html(block.markdown, highlight=is_whole and is_coloured)
@@ -195,7 +182,7 @@ def block_html(block: Block, *, is_coloured: bool = True) -> str:
 
 
 class _Settled:
-    """Shows nothing until the end, then one output: the base of the other modes."""
+    """Shows nothing until the end, then one output; the other modes extend it."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -320,11 +307,8 @@ class _LiveCell(_Live):
     """A reply that has the output of its cell to itself.
 
     It shows finished blocks once and updates only the open tail, so that the bytes
-    sent grow with the reply and not with its square.
-
-    Args:
-        output: The cell's.
-        display_id: A name no other output has; a number is added to it.
+    sent grow with the reply and not with its square. Each output has a number, which
+    is added to the display id.
     """
 
     def __init__(self, output: Output, display_id: str) -> None:
@@ -337,7 +321,7 @@ class _LiveCell(_Live):
         self._blocks.feed("\n\n")
         self._status = ""
         self._draw()
-        self._show(_step_line(step), tool_runs_text((step,)))
+        self._show(quiet_html(tool_run_html(step)), tool_runs_text((step,)))
         self._is_open = False
 
     def finish(self, final: Final | None) -> None:
@@ -355,7 +339,7 @@ class _LiveCell(_Live):
             html = "".join(map(block_html, blocks))
             n_bytes += self._show(html, "".join(b.source for b in blocks))
             self._is_open = False
-        html = self._tail_html() + status_html(self._status)
+        html = self._tail_html() + _status_html(self._status)
         if html or self._is_open:
             n_bytes += self._show(html)
             self._is_open = True
@@ -377,11 +361,7 @@ class _LiveCell(_Live):
 class _LiveDisplay(_Live):
     """A reply in one display among other output.
 
-    It sends the whole text each time, more and more rarely, and clears nothing.
-
-    Args:
-        output: Where to show it; an empty display is made at once.
-        display_id: A name no other output has.
+    It sends the whole text each time, less and less often, and clears nothing.
     """
 
     def __init__(self, output: Output, display_id: str) -> None:
@@ -398,7 +378,7 @@ class _LiveDisplay(_Live):
     def tool_run(self, step: Step) -> None:
         self._blocks.feed("\n\n")
         self._take_blocks()
-        self._finished += _step_line(step)
+        self._finished += quiet_html(tool_run_html(step))
         self._status = ""
         self._is_stale = True
 
@@ -408,18 +388,13 @@ class _LiveDisplay(_Live):
 
     def _draw(self) -> float:
         self._take_blocks()
-        tail = to_html(self._blocks.tail.markdown, highlight=False)
-        html = self._finished + tail + status_html(self._status)
+        html = self._finished + self._tail_html() + _status_html(self._status)
         self._output.update({"text/html": f"<div>{html}</div>"}, self._display_id)
         return min(GAP_S + _GAP_S_PER_CHAR * self._n_chars, MAX_GAP_S)
 
     def _take_blocks(self) -> None:
         for block in self._blocks.take():
             self._finished += block_html(block, is_coloured=False)
-
-
-def _step_line(step: Step) -> str:
-    return f'<div style="{QUIET_LINE}">{tool_run_html(step)}</div>'
 
 
 _VERBATIM_FENCE = "`" * 12 + "\n"  # while it streams; the final form needs none
@@ -521,8 +496,8 @@ class ReplyDisplay:
         """Show the final form in place of what was streamed.
 
         Args:
-            final: The reply as it ended, also when it was cut off; None removes
-                what was shown, as far as the mode allows.
+            final: The reply as it ended, also when it was cut; None removes what was
+                shown, as far as the mode allows.
         """
         if not self._is_finished:
             self._is_finished = True

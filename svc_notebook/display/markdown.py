@@ -44,12 +44,9 @@ def is_allowed_link(url: str) -> bool:
 
 
 def is_math(content: str, opener: str, following: str) -> bool:
-    """Whether text between two delimiters reads as math, not as money.
+    """Whether the content of two delimiters reads as math, not as money.
 
-    Args:
-        content: The text between the delimiters.
-        opener: The delimiter before it.
-        following: The character after the closing delimiter, or "".
+    `following` is the character after the closing delimiter, or "".
     """
     if not content.strip() or _REFUSED.search(content):
         return False
@@ -162,6 +159,11 @@ def _parser() -> MarkdownIt:
 PARSER = _parser()
 
 
+def with_line_feeds(text: str) -> str:
+    """Return the text with line feeds as its only line ends."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
 def block_tokens(markdown: str) -> Sequence[Token]:
     """Parse the blocks of a text but not their inline content, which is cheap."""
     tokens: list[Token] = []
@@ -172,36 +174,29 @@ def block_tokens(markdown: str) -> Sequence[Token]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fence:
-    """A fenced block of code.
+    """A fenced block of code."""
 
-    Attributes:
-        language: The first word after the opening fence, in small letters, or "".
-        code: Its content; ends in a line feed unless it is empty.
-        is_closed: Whether the closing fence was found.
-    """
-
-    language: str
-    code: str
-    is_closed: bool
+    language: str  # the first word after the opening fence, in small letters, or ""
+    code: str  # ends in a line feed unless it is empty
+    is_closed: bool  # whether the closing fence was found
 
 
 def fences(markdown: str) -> tuple[Fence, ...]:
     """Find the fenced blocks of a text, in order."""
-    source = markdown.replace("\r\n", "\n").replace("\r", "\n")
     return tuple(
         Fence(
             language=(token.info.split() or [""])[0].lower(),
             code=token.content,
             is_closed=is_closed_fence(token),
         )
-        for token in block_tokens(source)
+        for token in block_tokens(with_line_feeds(markdown))
         if token.type == "fence"
     )
 
 
 def is_closed_fence(token: Token) -> bool:
     """Whether a fence has its closing line, from its number of lines."""
-    first, last = token.map or (0, 0)
+    first, last = _lines(token)
     return last - first == token.content.count("\n") + 2
 
 
@@ -215,17 +210,11 @@ _WORD_END = re.compile(r"\s+(?=\w)")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A stretch of a reply that is drawn on its own.
+    """A part of a reply that is drawn by itself."""
 
-    Attributes:
-        source: The reply's text, unchanged.
-        markdown: What to draw: the source, with what it continues before it.
-        is_cut: Whether what follows continues the same block.
-    """
-
-    source: str
-    markdown: str
-    is_cut: bool = False
+    source: str  # the reply's text, unchanged
+    markdown: str  # what to draw: the source, after what it continues
+    is_cut: bool = False  # whether what follows continues the same block
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +378,7 @@ class Blocks:
             return
         whole = "\r" * self._has_return + text
         self._has_return = whole.endswith("\r")
-        whole = whole.removesuffix("\r").replace("\r\n", "\n").replace("\r", "\n")
+        whole = with_line_feeds(whole.removesuffix("\r"))
         self._is_new_line |= "\n" in whole
         old = self._tail
         self._tail = Tail(old.source + whole, old.opener, old.indent)

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from html import escape
 from itertools import groupby
-from typing import ClassVar
 
 from markdown_it.common.utils import unescapeAll
 from markdown_it.renderer import RendererHTML
@@ -22,9 +21,16 @@ from pygments.token import STANDARD_TYPES, _TokenType  # type: ignore[import-unt
 from pygments.token import Token as Kind
 from pygments.util import ClassNotFound  # type: ignore[import-untyped]  # ships no types
 
-from .markdown import MAX_NESTING, PARSER, is_allowed_link, is_math, reading_bounds
+from .markdown import (
+    MAX_NESTING,
+    PARSER,
+    is_allowed_link,
+    is_math,
+    reading_bounds,
+    with_line_feeds,
+)
 
-# Some lexers take long over adversarial text; nobody reads colours in more.
+# Some lexers take long over hostile text; in longer code, colours help no reader.
 MAX_CODE_CHARS = 10_000
 # In all code of one reply.
 MAX_COLOURED_CHARS = 30_000
@@ -167,7 +173,7 @@ _PRE_END = "</pre></div>\n"
 _AWAY = ' rel="noopener noreferrer" target=_blank'
 # Two and more times what a reply can be; what is longer is shown as written.
 MAX_MARKDOWN_CHARS = 150_000
-_N_LINKS_OPEN, _N_COLOURED_CHARS = "n_links_open", "n_coloured_chars"
+_N_LINKS_OPEN, _N_CHARS_TO_COLOUR = "n_links_open", "n_chars_to_colour"
 # Hosts typeset a string between delimiters unless a tag comes between: so a dollar or
 # a backslash that is not math gets an element.
 _NOT_MATH = str.maketrans({"$": "<span>$</span>", "\\": "<span>\\</span>"})
@@ -184,8 +190,6 @@ def _code(code: str, language: str) -> str:
 
 class _SafeRenderer(RendererHTML):
     """HTML from tokens; every rule that carries a reply's text is its own."""
-
-    is_coloured: ClassVar[bool] = True
 
     def text(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
         return to_text(tokens[idx].content)
@@ -212,12 +216,11 @@ class _SafeRenderer(RendererHTML):
         del options
         code = tokens[idx].content
         words = unescapeAll(tokens[idx].info).split(maxsplit=1)
-        language = words[0] if words and self.is_coloured else ""
-        n_chars = env.get(_N_COLOURED_CHARS, 0) + len(code)
-        if not language or n_chars > MAX_COLOURED_CHARS:
+        n_chars_left = env[_N_CHARS_TO_COLOUR] - len(code)
+        if not words or n_chars_left < 0:
             return _code(code, "")
-        env[_N_COLOURED_CHARS] = n_chars
-        return _code(code, language)
+        env[_N_CHARS_TO_COLOUR] = n_chars_left
+        return _code(code, words[0])
 
     def link_open(
         self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
@@ -258,12 +261,6 @@ class _SafeRenderer(RendererHTML):
     th_open = td_open
 
 
-class _PlainRenderer(_SafeRenderer):
-    """The same without colours in code, for text that is still growing."""
-
-    is_coloured: ClassVar[bool] = False
-
-
 def _link_tag(url: str) -> str:
     away = "" if url.startswith("#") else _AWAY
     return f'<a href="{escape(visible(url))}"{away}>'
@@ -273,8 +270,7 @@ def _as_written(source: str) -> str:
     return f"<pre style=white-space:pre-wrap>{to_text(source)}</pre>"
 
 
-_COLOURED = _SafeRenderer(PARSER)
-_PLAIN = _PlainRenderer(PARSER)
+_RENDERER = _SafeRenderer(PARSER)
 
 
 def to_html(markdown: str, *, highlight: bool = True) -> str:
@@ -292,12 +288,12 @@ def to_html(markdown: str, *, highlight: bool = True) -> str:
         deeper than the parser goes, or far longer than a reply, is shown as it
         was written.
     """
-    source = markdown.replace("\r\n", "\n").replace("\r", "\n")
+    source = with_line_feeds(markdown)
     if len(source) > MAX_MARKDOWN_CHARS:
         return _as_written(source)
     env: EnvType = reading_bounds(source)
     tokens = PARSER.parse(visible(source), env)
     if any(token.level >= MAX_NESTING - 1 for token in tokens):
         return _as_written(source)
-    renderer = _COLOURED if highlight else _PLAIN
-    return renderer.render(tokens, PARSER.options, env)
+    env[_N_CHARS_TO_COLOUR] = MAX_COLOURED_CHARS if highlight else 0
+    return _RENDERER.render(tokens, PARSER.options, env)

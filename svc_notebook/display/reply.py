@@ -1,7 +1,7 @@
 """Replies as static HTML and plain text: final form, tool calls, transcript, error.
 
-Styles are inline, and a colour that the host sets has a fallback that is legible on
-white and on black. HTML is made by `markup` alone; plain text is safe in a terminal.
+Styles are inline. A colour that the host sets has a fallback that is legible on white
+and on black. Only `markup` turns a text into HTML; plain text is safe in a terminal.
 """
 
 import os
@@ -12,6 +12,8 @@ from functools import lru_cache
 from html import escape
 from textwrap import wrap
 from typing import Protocol
+
+from svc_notebook.service.checks import shorten
 
 from .markup import to_html, to_terminal, to_text
 
@@ -28,13 +30,19 @@ _CARD = (
     "min-width:0;overflow-wrap:anywhere;padding:.5em .9em 0;"
     f"border:1px solid #bdbdbd;border:1px solid {_BORDER};border-radius:4px"
 )
-_VERBATIM = "white-space:pre-wrap;overflow-wrap:anywhere;margin:0 0 .5em"
+_WRAPPED = "white-space:pre-wrap;overflow-wrap:anywhere"
+_VERBATIM = f"{_WRAPPED};margin:0 0 .5em"
+
+
+def quiet_html(html: str) -> str:
+    """Put HTML into a line of small, quiet letters."""
+    return f'<div style="{QUIET_LINE}">{html}</div>'
 
 
 CALL_CHARS = 60
 SHOWN_CHARS = 4000
 MAX_OPEN = 6
-_PRE = "white-space:pre-wrap;overflow-wrap:anywhere;margin:.2em 0 .5em 1.2em"
+_PRE = f"{_WRAPPED};margin:.2em 0 .5em 1.2em"
 _SUMMARY = "cursor:pointer;overflow-wrap:anywhere"
 
 
@@ -59,7 +67,7 @@ class Step(Protocol):
 
     @property
     def error(self) -> str | None:
-        """Why there is no result, in words; None if there is one."""
+        """Why it has no result, in words; None if it has one."""
 
     @property
     def traceback(self) -> str | None:
@@ -71,19 +79,20 @@ class Step(Protocol):
 
     @property
     def is_approved(self) -> bool | None:
-        """The user's decision; None if nobody was asked."""
+        """The user's decision; None if the user was not asked."""
 
 
 def call_line(name: str, arguments: str) -> str:
     """Write a call on one line, cut where it is long."""
     inner = " ".join(arguments.split())
-    return f"{_cut(name)}({_cut('' if inner == '{}' else inner)})"
+    inner = "" if inner == "{}" else shorten(inner, CALL_CHARS)
+    return f"{shorten(name, CALL_CHARS)}({inner})"
 
 
-def result_line(step: Step) -> str:
+def _result_line(step: Step) -> str:
     """Write the result of a call on one line, with its seconds."""
     said = "" if step.is_approved is None else _ASKED[step.is_approved]
-    text = _cut(" ".join(step.result.split())) or "(an empty text)"
+    text = shorten(" ".join(step.result.split()), CALL_CHARS) or "(an empty text)"
     took = f" · {step.seconds_s:.1f}\N{NO-BREAK SPACE}s" if step.seconds_s else ""
     return f"{said}{text}{took}"
 
@@ -96,7 +105,7 @@ def tool_runs_html(steps: Sequence[Step]) -> str:
     if len(steps) > MAX_OPEN:
         title = f"{len(steps)} tool calls"
         lines = _details(title, f'<div style="margin-left:1.2em">{lines}</div>')
-    return f'<div style="{QUIET_LINE}">{lines}</div>'
+    return quiet_html(lines)
 
 
 def tool_run_html(step: Step) -> str:
@@ -117,7 +126,7 @@ _ASKED = {True: "approved · ", False: "denied · "}
 
 def _run_line(step: Step) -> str:
     mark = "\N{MULTIPLICATION X}" if step.error is not None else "\N{RIGHTWARDS ARROW}"
-    return f"{call_line(step.name, step.arguments)} {mark} {result_line(step)}"
+    return f"{call_line(step.name, step.arguments)} {mark} {_result_line(step)}"
 
 
 def _details(title: str, body: str) -> str:
@@ -134,18 +143,14 @@ def _pre(title: str, text: str) -> str:
     return f'<div>{to_text(title)}</div><pre style="{_PRE}">{to_text(shown)}</pre>'
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= CALL_CHARS else f"{text[: CALL_CHARS - 3]}..."
-
-
 _POLICY = (
     '<meta http-equiv="Content-Security-Policy" content="'
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:"
     '"><meta name="color-scheme" content="light">'
 )
-# A policy does not hold back hints to connect, nor Chromium from connecting for a
-# frame that it then refuses; a base makes others of the addresses that a reader sees.
-# Under other names they are no elements of HTML.
+# A policy does not stop hints to connect, nor Chromium from connecting for a frame that
+# it then refuses; a base changes the addresses that a reader sees. Renamed, they do
+# nothing.
 _ACTING = re.compile(
     r"<(?=(?:link|meta|base|i?frame|frameset|fencedframe|object|embed|portal)[\s/>])",
     re.IGNORECASE,
@@ -155,7 +160,6 @@ _FRAME = (
     "overflow:auto;border:1px solid #bdbdbd;border-radius:4px;background:#fff;"
     "color-scheme:light"
 )
-_SOURCE = "white-space:pre-wrap;overflow-wrap:anywhere"
 
 
 def page_html(source: str) -> str:
@@ -168,7 +172,7 @@ def page_html(source: str) -> str:
         f'<iframe sandbox="" referrerpolicy="no-referrer" title="HTML of the reply" '
         f'srcdoc="{escape(inside)}" style="{_FRAME}"></iframe>'
         f"<details><summary>HTML source</summary>"
-        f'<pre style="{_SOURCE}">{to_text(source)}</pre></details>'
+        f'<pre style="{_WRAPPED}">{to_text(source)}</pre></details>'
     )
 
 
@@ -200,8 +204,7 @@ class Final:
     @property
     def closing_line(self) -> str:
         """Marks and footer as one line of plain text."""
-        line = " ".join((*(f"[{mark}]" for mark in self.marks), self.footer))
-        return to_terminal(line.strip().replace("\n", " "))
+        return to_terminal(marks_text(self.marks, self.footer).replace("\n", " "))
 
     def bundle(self) -> dict[str, str]:
         """Draw it: `text/html`, and `text/plain` with the Markdown source."""
@@ -212,20 +215,15 @@ class Final:
             body = f'<div style="{_GRID}">{self._cards()}</div>'
         else:
             body = "".join(map(self._body, self.texts))
-        body = tool_runs_html(self.tool_runs) + body
-        marks = "".join(
-            f'<span style="{_BADGE}">{to_text(mark)}</span>' for mark in self.marks
-        )
-        if not (marks or self.footer):
-            return f"<div>{body}</div>"
-        line = f'<div style="{QUIET_LINE}">{marks}{to_text(self.footer)}</div>'
-        return f"<div>{body}{line}</div>"
+        line = marks_html(self.marks, _BADGE) + to_text(self.footer)
+        closing = quiet_html(line) if line else ""
+        return f"<div>{tool_runs_html(self.tool_runs)}{body}{closing}</div>"
 
     def _cards(self) -> str:
         n_texts = len(self.texts)
         return "".join(
-            f'<div style="{_CARD}"><div style="{QUIET_LINE}">'
-            f"{number} of {n_texts}</div>{self._body(text)}</div>"
+            f'<div style="{_CARD}">{quiet_html(f"{number} of {n_texts}")}'
+            f"{self._body(text)}</div>"
             for number, text in enumerate(self.texts, start=1)
         )
 
@@ -243,6 +241,16 @@ class Final:
         return "\n\n".join(shown).strip("\n")
 
 
+def marks_html(marks: Sequence[str], style: str) -> str:
+    """Draw marks as badges of a style."""
+    return "".join(f'<span style="{style}">{to_text(mark)}</span>' for mark in marks)
+
+
+def marks_text(marks: Sequence[str], footer: str = "") -> str:
+    """Return marks in brackets, and a footer behind them."""
+    return " ".join((*(f"[{mark}]" for mark in marks), footer)).strip()
+
+
 def plain_choice(texts: Sequence[str], index: int) -> str:
     """Return one choice as text that is safe to print, under its number."""
     return choice_head(index, len(texts)) + to_terminal(texts[index])
@@ -254,44 +262,25 @@ def choice_head(index: int, n_texts: int) -> str:
 
 
 _ENTRY = "margin:.2em 0 .8em"
-_TYPED = (
-    "white-space:pre-wrap;overflow-wrap:anywhere;"
-    "border-left:3px solid #8886;padding-left:.7em"
-)
+_TYPED = f"{_WRAPPED};border-left:3px solid #8886;padding-left:.7em"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One message.
+    """One message."""
 
-    Attributes:
-        heading: Who said it, and what to know of it.
-        text: The message.
-        is_markdown: Whether to render it; else it is shown as typed.
-        footer: One quiet line below.
-        notes: Quiet lines above the text, such as the calls of tools.
-    """
-
-    heading: str
+    heading: str  # who wrote it, and what to know about it
     text: str
-    is_markdown: bool = False
-    footer: str = ""
-    notes: tuple[str, ...] = ()
+    is_markdown: bool = False  # else the text is shown as typed
+    footer: str = ""  # a quiet line below
+    notes: tuple[str, ...] = ()  # quiet lines above the text, such as tool calls
 
 
 def transcript(title: str, entries: Sequence[Entry]) -> dict[str, str]:
-    """Draw messages one below the other, as `text/html` and `text/plain`.
-
-    Args:
-        title: The line above.
-        entries: Oldest first.
-    """
-    head = f'<div style="{QUIET_LINE}"><strong>{to_text(title)}</strong></div>'
+    """Draw messages below a title, as `text/html` and `text/plain`."""
+    head = quiet_html(f"<strong>{to_text(title)}</strong>")
     plain = [_entry_text(each) for each in entries] or ["(no turns yet)"]
-    body = (
-        "".join(map(_entry_html, entries))
-        or f'<div style="{QUIET_LINE}">no turns yet</div>'
-    )
+    body = "".join(map(_entry_html, entries)) or quiet_html("no turns yet")
     return {
         "text/html": f"<div>{head}{body}</div>",
         "text/plain": to_terminal("\n\n".join([title, *plain])),
