@@ -89,10 +89,10 @@ def _add_ledger(parser: argparse.ArgumentParser) -> None:
         "nothing)."
     )
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    path = verbs.add_parser("path", help="say where it is")
-    path.set_defaults(run=_ledger_path)
-    size = verbs.add_parser("size", help="say how much it holds")
-    size.set_defaults(run=_ledger_size)
+    verbs.add_parser("path", help="say where it is").set_defaults(run=_ledger_path)
+    verbs.add_parser("size", help="say how much it holds").set_defaults(
+        run=_ledger_size
+    )
     forget = verbs.add_parser("forget", help="delete what it holds")
     forget.add_argument(
         "--before", metavar="DAY", help="only what started before, such as 2026-01-31"
@@ -200,14 +200,12 @@ def _speed(text: str) -> float:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    from svc_notebook.demo.terminal import Demo, run_demo  # noqa: PLC0415 - nbclient is heavy
+    from svc_notebook.demo.terminal import run_demo  # noqa: PLC0415 - nbclient is heavy
 
     return run_demo(
-        Demo(
-            is_service=arguments.service,
-            out=arguments.out,
-            is_coloured=not arguments.no_color and may_colour(os.environ),
-        )
+        is_service=arguments.service,
+        out=arguments.out,
+        is_coloured=not arguments.no_color and may_colour(os.environ),
     )
 
 
@@ -234,15 +232,11 @@ def _emulate(arguments: argparse.Namespace) -> int:
 
 def _end_as_with_ctrl_c() -> None:
     """Let a closed terminal or a plain `kill` end the command as Ctrl-C does."""
-
-    def interrupt(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
     for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
         number = getattr(signal, name, None)
         # What nohup has set to be ignored stays ignored.
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, interrupt)
+            signal.signal(number, signal.default_int_handler)
 
 
 def _emulator(arguments: argparse.Namespace) -> Emulator:

@@ -39,7 +39,7 @@ def open_lab(folder: Path | None = None, options: Sequence[str] = ()) -> int:
         )
     tour = copy_tour(folder or Path(FOLDER))
     with Emulator() as emulator:
-        say(tour)
+        _say(tour)
         command = [sys.executable, "-m", "jupyterlab", *options, str(tour)]
         with subprocess.Popen(  # noqa: S603 - our own command
             command, env=lab_env(os.environ, emulator)
@@ -67,12 +67,12 @@ def copy_tour(folder: Path) -> Path:
     else:
         return folder / book.NAME
     raise SettingsError(
-        f"The folder {folder} cannot be written ({reason}); name another with --dir."
+        f"The folder {folder} cannot be written ({reason}); choose another with --dir."
     )
 
 
 def lab_env(environ: Mapping[str, str], emulator: Emulator) -> dict[str, str]:
-    """Return JupyterLab's environment: the emulator in the service's place."""
+    """Return JupyterLab's environment, in which the emulator is the service."""
     return {
         **environ,
         "SVC_BASE_URL": emulator.base_url,
@@ -80,8 +80,8 @@ def lab_env(environ: Mapping[str, str], emulator: Emulator) -> dict[str, str]:
     }
 
 
-def say(tour: Path) -> None:
-    """Say what is about to happen."""
+def _say(tour: Path) -> None:
+    """Say what happens next."""
     print(  # noqa: T201 - the command's answer
         f"JupyterLab opens on {tour}, a copy that is yours to change.\n"
         "An emulator of the service answers on this machine: its replies are made up "
@@ -91,7 +91,7 @@ def say(tour: Path) -> None:
 
 
 def _wait(lab: "subprocess.Popen[bytes]") -> int:
-    """Wait for JupyterLab, which asks by itself what Ctrl-C means."""
+    """Wait for JupyterLab, which handles Ctrl-C itself."""
     while True:
         try:
             return lab.wait()

@@ -16,6 +16,7 @@ from svc_notebook.errors import SettingsError
 
 NAME = "quickstart.ipynb"
 FOLDER = "svc-notebook-demo"
+EMULATOR = "the emulator"
 _TAG = "service"
 _N_FOLDERS = 1000
 
@@ -42,11 +43,8 @@ def read_quickstart() -> NotebookNode:
     Raises:
         SettingsError: It was not installed.
     """
-    return _read(notebooks_folder() / NAME)
-
-
-def _read(path: Path) -> NotebookNode:
-    read: NotebookNode = nbformat.reads(path.read_text("utf-8"), as_version=4)
+    text = (notebooks_folder() / NAME).read_text("utf-8")
+    read: NotebookNode = nbformat.reads(text, as_version=4)
     return read
 
 
@@ -64,7 +62,7 @@ def with_note(notebook: NotebookNode, *, who: str, now: datetime) -> NotebookNod
 
     Args:
         notebook: The notebook as it ran.
-        who: Who answered: "the emulator" or the service's address.
+        who: Who answered: `EMULATOR` or the service's address.
         now: When it ran (aware).
     """
     when = now.strftime("%Y-%m-%d %H:%M %Z").strip()
@@ -72,7 +70,7 @@ def with_note(notebook: NotebookNode, *, who: str, now: datetime) -> NotebookNod
     text += (
         "**Every reply and every number below comes from the emulator**, a program "
         "on this machine; no service was asked and nothing was spent."
-        if who == "the emulator"
+        if who == EMULATOR
         else f"The replies below come from the service at {who}."
     )
     changed = deepcopy(notebook)
@@ -98,7 +96,9 @@ def make_folder(out: Path | None, *, here: Path) -> Path:
             f"{out / NAME} exists already and may hold your own work; name another "
             "folder with --out, or move that file."
         )
-    made = out or _free(here)
+    names = [FOLDER, *(f"{FOLDER}-{n}" for n in range(2, _N_FOLDERS))]
+    free = (here / name for name in names if not (here / name).exists())
+    made = out or next(free, here / FOLDER)
     try:
         made.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -107,9 +107,3 @@ def make_folder(out: Path | None, *, here: Path) -> Path:
             "can be written with --out DIR."
         ) from None
     return made
-
-
-def _free(here: Path) -> Path:
-    names = [FOLDER, *(f"{FOLDER}-{n}" for n in range(2, _N_FOLDERS))]
-    free = (here / name for name in names if not (here / name).exists())
-    return next(free, here / FOLDER)

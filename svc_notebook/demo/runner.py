@@ -30,32 +30,20 @@ _PRINTED_MAGIC = "%%svc"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """Hears what the notebook does, when it does it.
+    """What to call while the notebook runs."""
 
-    Attributes:
-        cell: Called when a cell begins.
-        text: Called with a piece of output, without control characters.
-        done: Called when the cell has ended.
-    """
-
-    cell: Callable[[NotebookNode], None]
-    text: Callable[[str], None]
-    done: Callable[[], None]
+    cell: Callable[[NotebookNode], None]  # when a cell begins
+    text: Callable[[str], None]  # with a piece of output, without control characters
+    done: Callable[[], None]  # when the cell has ended
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How the run ended.
+    """How the run ended."""
 
-    Attributes:
-        notebook: As far as it ran.
-        reason: Empty when every cell ran; else what stopped it, in words.
-        is_stopped: Whether the user stopped it.
-    """
-
-    notebook: NotebookNode
-    reason: str = ""
-    is_stopped: bool = False
+    notebook: NotebookNode  # as far as it ran
+    reason: str = ""  # what stopped it, in words; empty when every cell ran
+    is_stopped: bool = False  # whether the user stopped it
 
 
 def run_notebook(
@@ -70,22 +58,16 @@ def run_notebook(
 
     Args:
         notebook: Run without a change; its outputs are replaced.
-        listener: Hears what happens.
+        listener: Is called while it runs.
         env: The kernel's whole environment.
         cwd: The kernel's folder.
         columns: How wide frames may be printed.
     """
-    return asyncio.run(_run(notebook, listener, env, cwd, columns))
+    return asyncio.run(_run(_Client(notebook, listener, columns), env, cwd))
 
 
-async def _run(
-    notebook: NotebookNode,
-    listener: Listener,
-    env: Mapping[str, str],
-    cwd: str,
-    columns: int,
-) -> RunResult:
-    client = _Client(notebook, listener, columns)
+async def _run(client: "_Client", env: Mapping[str, str], cwd: str) -> RunResult:
+    notebook = client.nb
     with TemporaryFile("w+", errors="replace") as noise:
         try:
             await client.async_execute(

@@ -10,8 +10,8 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from svc_notebook.errors import SettingsError
 from svc_notebook.settings import Settings
 
 from . import notebook as book
+from .notebook import EMULATOR
 from .runner import Listener, RunResult, run_notebook
 
 _HELD_BACK = 16
@@ -33,33 +34,11 @@ _NEVER_FIRST = "ะาำๅๆฯ"  # Thai vowels and signs that belong to the 
 _NEVER_LAST = "เแโใไ"  # and those that belong to the next letter
 
 
-@dataclass(frozen=True, slots=True)
-class Palette:
-    """The few styles that the demo uses; all empty where colour is not wanted."""
-
-    dim: str = ""
-    bold: str = ""
-    mark: str = ""
-    wrong: str = ""
-    off: str = ""
-
-    def dimmed(self, text: str) -> str:
-        """Return the text as less important."""
-        return f"{self.dim}{text}{self.off}"
-
-    def strong(self, text: str) -> str:
-        """Return the text as a heading."""
-        return f"{self.bold}{text}{self.off}"
-
-    def bad(self, text: str) -> str:
-        """Return the text as something that went wrong."""
-        return f"{self.wrong}{text}{self.off}"
+_BOLD, _DIM, _RED, _CYAN = 1, 2, 31, 36
 
 
-PLAIN = Palette()
-COLOURED = Palette(
-    dim="\x1b[2m", bold="\x1b[1m", mark="\x1b[36m", wrong="\x1b[31m", off="\x1b[0m"
-)
+def _styled(text: str, style: int, *, is_coloured: bool) -> str:
+    return f"\x1b[{style}m{text}\x1b[0m" if is_coloured else text
 
 
 class MarkedLines:
@@ -69,18 +48,14 @@ class MarkedLines:
         mark: The word before each line, such as `emulator`.
         columns: The width of the terminal, the mark included.
         bar: The sign between mark and text.
-        palette: The mark's style.
+        is_coloured: Whether the mark has a colour.
     """
 
     def __init__(
-        self,
-        mark: str,
-        *,
-        columns: int,
-        bar: str = "│",
-        palette: Palette = PLAIN,
+        self, mark: str, *, columns: int, bar: str = "│", is_coloured: bool = False
     ) -> None:
-        self._front = f"  {palette.mark}{mark} {bar}{palette.off} "
+        front = _styled(f"{mark} {bar}", _CYAN, is_coloured=is_coloured)
+        self._front = f"  {front} "
         self.room = max(columns - len(f"  {mark} {bar} ") - 1, _MIN_COLUMNS)
         self._column: int | None = None
         self._blanks = 0
@@ -175,39 +150,29 @@ STOPPED = 130  # what a shell reports after Ctrl-C
 _NEVER_WIDER = 132
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demo:
-    """What was asked for.
+def run_demo(*, is_service: bool, out: Path | None, is_coloured: bool) -> int:
+    """Run the quickstart and show it; return the exit status.
 
-    Attributes:
-        is_service: Whether the real service is asked.
+    Args:
+        is_service: Whether to ask the real service.
         out: The folder for the executed notebook; None for a new one.
         is_coloured: Whether colours may be used.
-    """
-
-    is_service: bool = False
-    out: Path | None = None
-    is_coloured: bool = True
-
-
-def run_demo(demo: Demo) -> int:
-    """Run the quickstart and show it; return the exit status.
 
     Raises:
         SettingsError: The folder, the notebook or the service's address is wrong.
         MissingKeyError: `is_service` without a key that can be sent.
     """
-    who = _service() if demo.is_service else "the emulator"
+    who = _service() if is_service else EMULATOR
     notebook = book.read_quickstart()
-    if demo.is_service:
+    if is_service:
         notebook = book.for_service(notebook)
-    folder = book.make_folder(demo.out, here=Path.cwd())
-    report = Report(who, palette=COLOURED if demo.is_coloured else PLAIN)
+    folder = book.make_folder(out, here=Path.cwd())
+    report = Report(who, is_coloured=is_coloured)
     report.begin()
     ended = run_notebook(
         notebook,
         report.listener,
-        env=kernel_env(os.environ, folder=folder, is_service=demo.is_service),
+        env=kernel_env(os.environ, folder=folder, is_service=is_service),
         cwd=str(folder),
         columns=report.room,
     )
@@ -268,20 +233,20 @@ class Report:
     """What the demo says.
 
     Args:
-        who: Who answers: "the emulator", or the service's address.
-        palette: Its styles.
+        who: Who answers: `EMULATOR`, or the service's address.
+        is_coloured: Whether to use colours.
     """
 
-    def __init__(self, who: str, *, palette: Palette) -> None:
-        self.palette = palette
+    def __init__(self, who: str, *, is_coloured: bool) -> None:
+        self._style = partial(_styled, is_coloured=is_coloured)
         self._who = who
-        self._is_emulated = who == "the emulator"
+        self._is_emulated = who == EMULATOR
         columns = min(shutil.get_terminal_size().columns, _NEVER_WIDER)
         self._lines = MarkedLines(
             "emulator" if self._is_emulated else "service",
             columns=columns,
             bar="│" if _can_show("│") else "|",
-            palette=palette,
+            is_coloured=is_coloured,
         )
         self.room = self._lines.room
         self._titles: list[str] = []
@@ -290,29 +255,27 @@ class Report:
     def begin(self) -> None:
         """Say what will happen, and what it costs."""
         if self._is_emulated:
-            lines = [
-                "The quickstart notebook, run in its own kernel against an emulator",
-                "of the service on this machine. Every reply marked `emulator` is",
-                "made up; nothing is sent to the service and nothing is spent.",
-            ]
+            _say(
+                "",
+                "  The quickstart notebook, run in its own kernel against an emulator",
+                "  of the service on this machine. Every reply marked `emulator` is",
+                "  made up; nothing is sent to the service and nothing is spent.",
+            )
         else:
-            lines = [
-                "The quickstart notebook, run in its own kernel against",
-                f"{self._who} with your key: this spends tokens.",
-            ]
-        _say("", *(f"  {line}" for line in lines))
+            _say(
+                "",
+                "  The quickstart notebook, run in its own kernel against",
+                f"  {self._who} with your key: this spends tokens.",
+            )
 
     def _cell(self, cell: NotebookNode) -> None:
         lines = cell.source.splitlines()
         if cell.cell_type == "markdown":
             self._titles = [line.lstrip("# ") for line in lines if line[:1] == "#"]
         elif cell.cell_type == "code":
-            _say(*(f"\n  {self.palette.strong(title)}" for title in self._titles))
+            _say(*(f"\n  {self._style(title, _BOLD)}" for title in self._titles))
             self._titles = []
-            _say(
-                "",
-                *(f"  {self.palette.dimmed(line)}" if line else "" for line in lines),
-            )
+            _say("", *(line and f"  {self._style(line, _DIM)}" for line in lines))
 
     def _text(self, text: str) -> None:
         _write_now(self._lines.feed(text))
@@ -324,10 +287,10 @@ class Report:
         """Say what was written, and what to do next."""
         self._done()
         if ended.reason:
-            _say("", f"  {self.palette.bad(ended.reason + '.')}")
+            _say("", f"  {self._style(f'{ended.reason}.', _RED)}")
         path = _shown(folder / book.NAME)
         ledger = folder / "ledger.sqlite"
-        _say("", f"  {self.palette.strong('Written')}")
+        _say("", f"  {self._style('Written', _BOLD)}")
         if ledger.exists():
             _say(
                 f"    {path}  (answered by {self._who}, and says so)",
@@ -339,8 +302,7 @@ class Report:
             self._next(path)
 
     def _next(self, path: str) -> None:
-        title = self.palette.strong
-        _say("", f"  {title('Next: open it in JupyterLab')}")
+        _say("", f"  {self._style('Next: open it in JupyterLab', _BOLD)}")
         if find_spec("jupyterlab") is None:
             python = shlex.quote(sys.executable)
             _say(f"    {python} -m pip install jupyterlab")
@@ -348,7 +310,7 @@ class Report:
         if self._is_emulated:
             _say(
                 "",
-                f"  {title('Next: ask the real service')}  (this spends tokens)",
+                f"  {self._style('Next: ask the real service', _BOLD)}  (this spends tokens)",
                 "    export SVC_BASE_URL=https://HOST/v1",
                 "    read -rs SVC_API_KEY && export SVC_API_KEY"
                 "   # typed or pasted, not shown",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from svc_notebook.demo import notebook as book
 from svc_notebook.demo.runner import RunResult
-from svc_notebook.demo.terminal import COLOURED, PLAIN, MarkedLines, Report, width
+from svc_notebook.demo.terminal import MarkedLines, Report, width
 
 PROSE = st.text(alphabet="ab cdeé กำ\n", max_size=200)
 
@@ -82,7 +82,7 @@ def test_shows_a_script_without_blanks_at_once() -> None:
 
 def test_colours_the_mark_and_not_the_text() -> None:
     """With colours the mark is coloured and the text is not."""
-    lines = MarkedLines("service", columns=60, palette=COLOURED)
+    lines = MarkedLines("service", columns=60, is_coloured=True)
 
     got = lines.feed("text ") + lines.close()
 
@@ -124,7 +124,7 @@ def test_a_demo_that_asked_nothing_says_so(
     """Stopped before its first request it names no ledger and nobody who answered."""
     ended = RunResult(book.read_quickstart(), "Stopped", is_stopped=True)
 
-    Report("the emulator", palette=PLAIN).end(ended, tmp_path)
+    Report("the emulator", is_coloured=False).end(ended, tmp_path)
 
     assert capsys.readouterr().out == (
         "\n  Stopped.\n\n"

@@ -10,6 +10,7 @@ from svc_notebook.display.live import Mode, Output, ReplyDisplay
 from svc_notebook.display.markdown import MAX_MATH_CHARS, MAX_TAIL_BYTES, PARSER
 from svc_notebook.display.markup import MAX_MARKDOWN_CHARS, to_html
 
+pytestmark = pytest.mark.slow
 _DEF = "def f(): pass\n"
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
 _BENCH = Path(__file__).parents[1] / "benchmarks" / "display_bench.py"
 
 
