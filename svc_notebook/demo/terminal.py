@@ -308,9 +308,10 @@ class Report:
             _say(f"    {python} -m pip install jupyterlab")
         _say(f"    jupyter lab {shlex.quote(path)}")
         if self._is_emulated:
+            title = self._style("Next: ask the real service", _BOLD)
             _say(
                 "",
-                f"  {self._style('Next: ask the real service', _BOLD)}  (this spends tokens)",
+                f"  {title}  (this spends tokens)",
                 "    export SVC_BASE_URL=https://HOST/v1",
                 "    read -rs SVC_API_KEY && export SVC_API_KEY"
                 "   # typed or pasted, not shown",

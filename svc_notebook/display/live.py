@@ -181,11 +181,8 @@ def block_html(block: Block, *, is_coloured: bool = True) -> str:
     return f"<div style=margin-bottom:-1em>{html}</div>" if block.is_cut else html
 
 
-class _Settled:
-    """Shows nothing until the end, then one output; the other modes extend it."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
+class _Shown:
+    """What every mode can be asked for; this one shows nothing."""
 
     def add(self, text: str) -> None:
         """Take a piece of the reply."""
@@ -204,6 +201,15 @@ class _Settled:
 
     def finish(self, final: Final | None) -> None:
         """Replace everything by the final form, or by nothing."""
+
+
+class _Settled(_Shown):
+    """Shows one output at the end."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def finish(self, final: Final | None) -> None:
         if final:
             self._output.publish(final.bundle(), None)
 
@@ -406,10 +412,9 @@ class ReplyDisplay:
     All calls come from one thread; after `finish` they do nothing.
     """
 
-    def __init__(self, shown: _Settled, clock: Callable[[], float]) -> None:
+    def __init__(self, shown: _Shown, clock: Callable[[], float]) -> None:
         self._shown = shown
         self._clock = clock
-        self._is_finished = False
 
     @classmethod
     def open(  # noqa: PLR0913 - one argument for each property of the display
@@ -443,7 +448,7 @@ class ReplyDisplay:
         """
         output = output or Output()
         name = display_id or f"svc-{uuid4().hex[:12]}"
-        shown: _Settled
+        shown: _Shown
         match Mode(mode):
             case Mode.LIVE if own_output:
                 shown = _LiveCell(output, name)
@@ -459,9 +464,9 @@ class ReplyDisplay:
 
     def add(self, text: str) -> None:
         """Add a piece of the reply, cut off anywhere; it ends the status line."""
-        if text and not self._is_finished:
+        if text:
             self._shown.add(text)
-            self._shown.flush(self._clock())
+            self.flush()
 
     def wait(self, wait: Wait) -> None:
         """Show how long the request waits, and why."""
@@ -474,23 +479,20 @@ class ReplyDisplay:
             text: Such as "running weather ..."; "" removes it.
             is_now: Whether to show it at once, because no flush comes for a while.
         """
-        if not self._is_finished:
-            self._shown.status(text)
-            if is_now:
-                self._shown.hurry()
-            self._shown.flush(self._clock())
+        self._shown.status(text)
+        if is_now:
+            self._shown.hurry()
+        self.flush()
 
     def tool_run(self, step: Step) -> None:
         """Show a tool call that was answered, below the text so far."""
-        if not self._is_finished:
-            self._shown.tool_run(step)
-            self._shown.hurry()
-            self._shown.flush(self._clock())
+        self._shown.tool_run(step)
+        self._shown.hurry()
+        self.flush()
 
     def flush(self) -> None:
         """Show what is not shown yet, if it is time; call at least every 50 ms."""
-        if not self._is_finished:
-            self._shown.flush(self._clock())
+        self._shown.flush(self._clock())
 
     def finish(self, final: Final | None) -> None:
         """Show the final form in place of what was streamed.
@@ -499,6 +501,5 @@ class ReplyDisplay:
             final: The reply as it ended, also when it was cut; None removes what was
                 shown, as far as the mode allows.
         """
-        if not self._is_finished:
-            self._is_finished = True
-            self._shown.finish(final)
+        shown, self._shown = self._shown, _Shown()
+        shown.finish(final)

@@ -32,7 +32,8 @@ class Command:
     doc: str
     arguments: str = ""  # what may follow, as the help shows it
     n_arguments: tuple[int, int] = (0, 0)  # at least and at most
-    run: Callable[[Session, Sequence[str]], object] | None = None  # None: the magic
+    # Called with the session and the words that follow; None where the magic acts.
+    run: Callable[..., object] | None = None
 
     @property
     def usage(self) -> str:
@@ -90,17 +91,20 @@ EMULATOR_NOTE = (
 )
 
 
-def use(session: Session, words: Sequence[str]) -> str:
+def use(session: Session, word: str = "") -> str:
     """Choose the endpoint, else the model; say what is in use."""
-    if not words:
+    if not word:
         return describe(session)
-    if words[0] == "emulator":
+    if word == "emulator":
         session.use_emulator()
         return EMULATOR_NOTE
-    if words[0] == "service":
+    if word == "service":
         session.use_service()
         return f"Replies now come from {session.settings.base_url}."
-    model = words[0]
+    return _use_model(session, word)
+
+
+def _use_model(session: Session, model: str) -> str:
     near = get_close_matches(model.lower(), ("emulator", "service"), n=1, cutoff=0.75)
     if near and not model.startswith("svc"):  # requests would go elsewhere
         raise ParameterError(
@@ -132,49 +136,44 @@ def describe(session: Session) -> str:
     return "\n".join(lines)
 
 
-def reset(session: Session, words: Sequence[str]) -> str:
+def reset(session: Session, name: str) -> str:
     """Forget the turns of a conversation."""
-    session.conversations.known(words[0]).reset()
-    return f"The conversation {words[0]} is empty now; the ledger keeps its turns."
+    session.conversations.known(name).reset()
+    return f"The conversation {name} is empty now; the ledger keeps its turns."
 
 
-def pin(session: Session, words: Sequence[str]) -> str:
+def pin(session: Session, name: str, turn: str) -> str:
     """Pin a turn, or undo that."""
-    number = _count(words[1])
-    is_pinned = session.conversations.known(words[0]).toggle_pin(number)
-    return f"Turn {number} is {'pinned' if is_pinned else 'no longer pinned'}."
+    is_pinned = session.conversations.known(name).toggle_pin(_count(turn))
+    return f"Turn {turn} is {'pinned' if is_pinned else 'no longer pinned'}."
 
 
-def hide(session: Session, words: Sequence[str]) -> str:
+def hide(session: Session, name: str, turn: str) -> str:
     """Hide a turn, or undo that."""
-    number = _count(words[1])
-    is_hidden = session.conversations.known(words[0]).toggle_hidden(number)
-    return f"Turn {number} is {'hidden' if is_hidden else 'sent again'}."
+    is_hidden = session.conversations.known(name).toggle_hidden(_count(turn))
+    return f"Turn {turn} is {'hidden' if is_hidden else 'sent again'}."
 
 
-def choose(session: Session, words: Sequence[str]) -> str:
+def choose(session: Session, name: str, turn: str, version: str) -> str:
     """Choose the version of a turn that feeds later turns."""
-    name, turn, version = words
     session.conversations.known(name).choose(_count(turn), _count(version))
     return f"Version {version} of turn {turn} now feeds later turns of {name}."
 
 
-def restore(session: Session, words: Sequence[str]) -> str:
+def restore(session: Session, name: str | None = None) -> str:
     """Rebuild those conversations from the ledger that have no turns here."""
     exchanges = session.ledger.read(
-        scope="all",
-        conversation=words[0] if words else None,
-        origin=("magic", "panel", "python"),
+        scope="all", conversation=name, origin=("magic", "panel", "python")
     )
     restored = session.conversations.restore(exchanges)
-    if not restored:
-        if words and session.conversations.named(words[0]).turns:
-            return f"{words[0]} has turns already; nothing was restored."
-        of = f" of {words[0]}" if words else " that are not here"
-        return f"The ledger {session.settings.ledger} holds no turns{of}."
-    counts = ((each.name, len(each.turns)) for each in restored)
-    names = (f"{name} ({n} turn{'s'[: n != 1]})" for name, n in counts)
-    return f"Restored: {', '.join(names)}."
+    if restored:
+        counts = ((each.name, len(each.turns)) for each in restored)
+        names = (f"{each} ({n} turn{'s'[: n != 1]})" for each, n in counts)
+        return f"Restored: {', '.join(names)}."
+    if name and session.conversations.named(name).turns:
+        return f"{name} has turns already; nothing was restored."
+    of = f" of {name}" if name else " that are not here"
+    return f"The ledger {session.settings.ledger} holds no turns{of}."
 
 
 def _count(text: str) -> int:
@@ -375,16 +374,12 @@ def _typed(ask: Ask) -> Key | ConfigError:
         return problem.with_traceback(None)
 
 
-def _history(session: Session, words: Sequence[str]) -> object:
-    return session.conversations.known(words[0])
+def _history(session: Session, name: str) -> object:
+    return session.conversations.known(name)
 
 
 def _last(session: Session) -> object:
     return session.last or "This kernel has no reply yet."
-
-
-def _shows(show: Callable[[Session], object]) -> Callable[..., object]:
-    return lambda session, _: show(session)
 
 
 _USE = "say what is in use, or choose where requests go, or the model"
@@ -400,20 +395,20 @@ _PANEL = "open a chat panel on a conversation"
 _RESTORE = "rebuild conversations from the ledger, after a restart"
 COMMANDS = (
     Command("use", _USE, "[emulator|service|MODEL]", (0, 1), use),
-    Command("login", _LOGIN, run=lambda *_: login()),
+    Command("login", _LOGIN, run=lambda _: login()),
     Command("tools", _TOOLS, "[[add|remove|ask] NAME]", (0, 2)),
     Command("models", "the documented models, their limits, and the room left"),
-    Command("usage", _USAGE, run=_shows(usage_df)),
-    Command("replies", _REPLIES, run=_shows(replies_df)),
-    Command("last", "the newest reply, a partial one too", run=_shows(_last)),
+    Command("usage", _USAGE, run=usage_df),
+    Command("replies", _REPLIES, run=replies_df),
+    Command("last", "the newest reply, a partial one too", run=_last),
     Command("settings", "every setting, and where it came from"),
-    Command("conversations", _KNOWN, run=_shows(conversations_df)),
+    Command("conversations", _KNOWN, run=conversations_df),
     Command("history", "the turns of a conversation", "NAME", (1, 1), _history),
     Command("reset", _RESET, "NAME", (1, 1), reset),
     Command("pin", "always send a turn, or no longer", "NAME TURN", (2, 2), pin),
     Command("hide", _HIDE, "NAME TURN", (2, 2), hide),
     Command("version", _VERSION, "NAME TURN VERSION", (3, 3), choose),
-    Command("panel", _PANEL, "NAME", (0, 1), lambda _, words: panel(*words)),
+    Command("panel", _PANEL, "NAME", (0, 1), lambda _, *names: panel(*names)),
     Command("restore", _RESTORE, "[NAME]", (0, 1), restore),
     Command("help", "this page"),
 )

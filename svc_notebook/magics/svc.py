@@ -295,7 +295,7 @@ class SvcMagics(SvcTraits, Magics):
     def _answer(self, line: CommandLine) -> object:
         run = BY_NAME[line.name].run
         if run is not None:
-            return run(self.session, line.arguments)
+            return run(self.session, *line.arguments)
         if line.name == "models":
             # what differs from run to run is left out of settled outputs
             return models_df(self.session, has_room=self._mode() is not Mode.SETTLED)
