@@ -124,6 +124,7 @@ def test_takes_back_to_what_the_environment_says(
     assert "(SVC_PRICES)" in shell.run("%svc use").shown
 
 
+@pytest.mark.slow
 def test_usage_shows_no_cost_of_made_up_replies(shell: Shell, prices: Path) -> None:
     """`%svc usage` shows costs with a price table, none for the emulator's rows."""
     shell.run("%svc use emulator")

@@ -25,6 +25,7 @@ def drawn(text: str, layout: str) -> Final:
     return lay_out(Final(texts=(text,), footer="f"), layout, Mode.LIVE)
 
 
+@pytest.mark.slow
 @given(VALUES, st.booleans())
 def test_json_set_out_says_the_same(value: Any, is_ascii: bool) -> None:  # noqa: ANN401 - any JSON
     """Set out, JSON is what the standard library writes with an indent of two."""

@@ -125,6 +125,7 @@ def test_a_failed_turn_leaves_the_history_as_it_was(shell: Shell) -> None:
     assert len(svc.conversation("plan").turns) == 1
 
 
+@pytest.mark.slow
 def test_a_reply_that_broke_off_is_kept_and_marked(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

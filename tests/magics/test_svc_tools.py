@@ -95,6 +95,7 @@ def test_a_name_that_is_no_tool_is_refused(
     assert emulator.requests == ()
 
 
+@pytest.mark.slow
 def test_two_tools_of_one_name_are_refused(tools: Shell) -> None:
     """A call says no more than a name."""
     tools.run("other = svc.tool(double, definition=weather.definition)")
@@ -104,6 +105,7 @@ def test_two_tools_of_one_name_are_refused(tools: Shell) -> None:
     assert "Two tools are called" in cell.shown
 
 
+@pytest.mark.slow
 def test_tools_can_be_offered_in_every_cell(tools: Shell, emulator: Emulator) -> None:
     """`add` and `remove` say which; a cell's own --tools go first, `none` is none."""
     offered = []
@@ -217,6 +219,7 @@ def test_rounds_are_bounded_by_the_line(tools: Shell) -> None:
     assert isinstance(word.error, ParameterError)
 
 
+@pytest.mark.slow
 def test_consent_can_be_given_by_the_line_and_by_config(
     tools: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,6 +332,7 @@ class TestScripted:
         assert "1 tool call was answered before this" in cell.shown
 
 
+@pytest.mark.slow
 def test_always_can_be_taken_back(
     tools: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
