@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except SvcError as error:
-        _print_error(str(error))
+        print(f"svc-notebook: {error}", file=sys.stderr)  # noqa: T201 - stderr
         return WRONG if isinstance(error, ConfigError) else FAILED
     return status
 
@@ -88,37 +88,32 @@ def _add_ledger(parser: argparse.ArgumentParser) -> None:
         "The ledger holds every prompt and reply (SVC_LEDGER names it; :memory: keeps "
         "nothing)."
     )
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    verbs.add_parser("path", help="say where it is").set_defaults(run=_ledger_path)
-    verbs.add_parser("size", help="say how much it holds").set_defaults(
-        run=_ledger_size
+    parser.set_defaults(run=_ledger)
+    verbs = parser.add_subparsers(
+        title="verbs", metavar="VERB", dest="verb", required=True
     )
+    verbs.add_parser("path", help="say where it is")
+    verbs.add_parser("size", help="say how much it holds")
     forget = verbs.add_parser("forget", help="delete what it holds")
     forget.add_argument(
         "--before", metavar="DAY", help="only what started before, such as 2026-01-31"
     )
     forget.add_argument("--yes", action="store_true", help="confirm")
-    forget.set_defaults(run=_ledger_forget)
 
 
-def _ledger_path(_: argparse.Namespace) -> int:
+def _ledger(arguments: argparse.Namespace) -> int:
     settings = Settings.from_env()
-    source = settings.sources.get("ledger", "default")
-    return _say(ledger.path(settings.ledger, source=source))
-
-
-def _ledger_size(_: argparse.Namespace) -> int:
-    return _say(ledger.size(Settings.from_env().ledger))
-
-
-def _ledger_forget(arguments: argparse.Namespace) -> int:
-    place = Settings.from_env().ledger
-    ledger.check_confirmed(is_confirmed=arguments.yes, place=place)
-    return _say(ledger.forget(place, before=arguments.before))
-
-
-def _say(text: str) -> int:
-    sys.stdout.write(text + "\n")
+    place = settings.ledger
+    match arguments.verb:
+        case "path":
+            source = settings.sources.get("ledger", "default")
+            text = ledger.path(place, source=source)
+        case "size":
+            text = ledger.size(place)
+        case _:
+            ledger.check_confirmed(is_confirmed=arguments.yes, place=place)
+            text = ledger.forget(place, before=arguments.before)
+    sys.stdout.write(f"{text}\n")
     return 0
 
 
@@ -259,7 +254,3 @@ def _escape_unprintable() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-
-
-def _print_error(message: str) -> None:
-    print(f"svc-notebook: {message}", file=sys.stderr)  # noqa: T201 - stderr

@@ -28,7 +28,7 @@ _NOTE_CHARS = 36
 _LINE = re.compile(r"\s*%{1,2}svc(?:\s|$)")
 _CELL = re.compile(r"\s*%%svc(?:\s|$)")
 _MARK = re.compile(r"\{\{(\w*)$")
-_NAMING = [
+_NAMED = [
     [command.name] for command in COMMANDS if "NAME" in command.arguments.split()[:1]
 ] + [["restore"]]
 _FLAGS = {flag: option for option in OPTIONS for flag in option.flags}
@@ -84,7 +84,7 @@ def suggest(
     mark = _MARK.search(line)
     if mark:
         closing = "" if after.startswith("}}") else "}}"
-        return _matching(mark[1], _variables(known), closing=closing)
+        return _filtered(mark[1], _variables(known), closing=closing)
     return _on_line(line, known) if is_line else None
 
 
@@ -92,11 +92,11 @@ def _on_line(line: str, known: Known) -> Suggestions | None:
     *before, fragment = re.split(r"\s+", line.lstrip())
     flag, has_value, value = fragment.partition("=")
     if has_value and flag in _FLAGS:
-        return _matching(value, _values(_FLAGS[flag], value, known))
-    return _matching(fragment, _following(before, fragment, known))
+        return _filtered(value, _values(_FLAGS[flag], value, known))
+    return _filtered(fragment, _next_words(before, fragment, known))
 
 
-def _following(before: list[str], fragment: str, known: Known) -> Iterable[Suggestion]:
+def _next_words(before: list[str], fragment: str, known: Known) -> Iterable[Suggestion]:
     """Return what may follow these words."""
     option = _FLAGS.get(before[-1]) if before else None
     if option and option.value:
@@ -107,7 +107,7 @@ def _following(before: list[str], fragment: str, known: Known) -> Iterable[Sugge
     if before == ["%svc", "use"]:
         endpoints = [Suggestion("emulator", "offline"), Suggestion("service", "SVC_*")]
         return [*endpoints, *_models()]
-    if before[:1] == ["%svc"] and before[1:] in _NAMING:
+    if before[:1] == ["%svc"] and before[1:] in _NAMED:
         return (Suggestion(name, "conversation") for name in known.conversations)
     if before[:2] == ["%svc", "tools"]:
         return _tool_words(before[2:], known)
@@ -115,7 +115,7 @@ def _following(before: list[str], fragment: str, known: Known) -> Iterable[Sugge
     return _flags() if is_open else ()
 
 
-def _matching(
+def _filtered(
     fragment: str, items: Iterable[Suggestion], *, closing: str = ""
 ) -> Suggestions | None:
     found = tuple(

@@ -357,7 +357,7 @@ def login(ask: Ask | None = None) -> str:
         return "The key is kept in this kernel's memory, until the kernel ends."
     return (
         f"The key is kept in the keyring {name}, for later kernels too; "
-        f"`keyring del {KEYRING_NAME} SVC_API_KEY` in a terminal takes it out."
+        f"`keyring del {KEYRING_NAME} SVC_API_KEY` in a terminal removes it."
     )
 
 
