@@ -1,1 +1,1 @@
-"""The demo: the quickstart notebook, run before a newcomer's eyes."""
+"""`svc-notebook demo` and `svc-notebook lab`: the notebooks, run on the emulator."""

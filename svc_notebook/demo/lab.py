@@ -22,7 +22,7 @@ FOLDER = "svc-notebook-tour"
 
 
 def open_lab(folder: Path | None = None, options: Sequence[str] = ()) -> int:
-    """Open JupyterLab on the tour until it is ended; return its exit status.
+    """Open JupyterLab on the tour, wait for its end, return its exit status.
 
     Args:
         folder: Where the tour is copied to; `svc-notebook-tour` here if None.

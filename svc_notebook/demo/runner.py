@@ -151,7 +151,7 @@ class _Client(NotebookClient):
         return done
 
     async def _draw(self, cell: NotebookNode) -> None:
-        """Put the reply's final form in place of its printed text."""
+        """Replace the printed text of a reply by its final form."""
         # Printing shows text as it comes; a saved notebook should hold what a
         # cell in Jupyter ends with, and the kernel knows that form.
         if self.kc is None:
@@ -174,7 +174,7 @@ class _Client(NotebookClient):
 
 
 def _texts(kind: str, content: Mapping[str, Any]) -> Iterator[str]:
-    """Return what a message has to show in a terminal."""
+    """Return the texts that a terminal shows of a message."""
     match kind:
         case "stream":
             yield _COLOURS.sub("", content["text"])

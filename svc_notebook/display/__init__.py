@@ -1,1 +1,1 @@
-"""Text that grows, and Markdown made safe; knows nothing of the service."""
+"""How replies and progress are shown: as safe HTML, or as text for a terminal."""

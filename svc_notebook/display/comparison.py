@@ -76,7 +76,7 @@ class Comparison:
         )
 
     def _body(self) -> tuple[str, int]:
-        """Return the rows that have room, and how many have none."""
+        """Return the rows that fit, and how many do not."""
         drawn: list[str] = []
         n_bytes = 0
         for key, fields in self.rows:
@@ -149,7 +149,7 @@ def _in_words(names: Key, key: Key) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Return a text as lines of a terminal, set in."""
+    """Return a text as indented lines for a terminal."""
     return [
         f"    {part}"
         for line in _shortened(text, SHOWN_CHARS).split("\n")

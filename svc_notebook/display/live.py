@@ -33,7 +33,7 @@ Whole_co = TypeVar("Whole_co", covariant=True)
 
 
 class Wait(Protocol):
-    """A wait of the request: how long, as far as is known, and what for."""
+    """How long a request waits, as far as is known, and why."""
 
     @property
     def wait_s(self) -> float: ...  # noqa: D102 - as the class says
@@ -182,7 +182,7 @@ def block_html(block: Block, *, is_coloured: bool = True) -> str:
 
 
 class _Shown:
-    """What every mode can be asked for; this one shows nothing."""
+    """What a mode of display can do; this one shows nothing."""
 
     def add(self, text: str) -> None:
         """Take a piece of the reply."""

@@ -68,7 +68,7 @@ def _lexer(language: str) -> Lexer | None:
 
 
 def _is_quick(code: str, lexer: Lexer) -> bool:
-    """Say whether code is short and shaped as people write it."""
+    """Say whether code is short and looks as if a person wrote it."""
     if len(code) > MAX_CODE_CHARS or _ODD_SHAPE.search(code):
         return False
     return lexer.aliases[0] not in _DECLARING or not _WORDS_ONLY.search(code)

@@ -178,7 +178,7 @@ def page_html(source: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Final:
-    """What stays in the cell when a reply has ended, however it ended.
+    """What stays in the cell after a reply has ended, even by an error.
 
     Attributes:
         texts: The Markdown of each choice, in order; empty if nothing arrived.
@@ -247,7 +247,7 @@ def marks_html(marks: Sequence[str], style: str) -> str:
 
 
 def marks_text(marks: Sequence[str], footer: str = "") -> str:
-    """Return marks in brackets, and a footer behind them."""
+    """Return marks in brackets, then a footer."""
     return " ".join((*(f"[{mark}]" for mark in marks), footer)).strip()
 
 
@@ -289,7 +289,7 @@ def transcript(title: str, entries: Sequence[Entry]) -> dict[str, str]:
 
 @lru_cache(maxsize=1024)
 def reply_html(text: str) -> str:
-    """Render a reply; a transcript that grows renders each one once."""
+    """Render a reply; a growing transcript renders each reply only once."""
     return to_html(text)
 
 

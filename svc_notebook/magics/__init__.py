@@ -1,1 +1,1 @@
-"""The cell magic: options, help and the shell's edge."""
+"""`%%svc` and `%svc`: options, commands, help, completion and defaults."""

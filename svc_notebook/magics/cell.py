@@ -28,7 +28,7 @@ _QUESTION = re.compile(
 
 
 class CellTransform:
-    """A cleanup transform: the body of a `%%svc` cell is sent as it was typed."""
+    """A cleanup transform that keeps the body of a `%%svc` cell as typed."""
 
     has_side_effects = True  # so that a terminal's check for a finished cell skips it
 
@@ -44,7 +44,7 @@ class CellTransform:
 
 
 class QuestionTransform(TokenTransformBase):
-    """A token transform: `%svc ...?` asks, where IPython would look up a name."""
+    """A token transform that makes `%svc ...?` a question, not a look-up of a name."""
 
     priority = 0  # before help, which begins at the same place
 
@@ -126,7 +126,7 @@ class HiddenResult:
             self._shell.events.unregister("post_run_cell", self._end)
 
     def _printers(self) -> dict[type, Callable[[Completion], None]]:
-        """IPython asks these first; where one draws, nothing else does."""
+        """Return the printers that IPython tries first; if one draws, no other does."""
         formatter = self._shell.display_formatter
         if formatter is None:
             return {}

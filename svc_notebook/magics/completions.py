@@ -36,7 +36,7 @@ _FLAGS = {flag: option for option in OPTIONS for flag in option.flags}
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A text to put in, and a note on what it is."""
+    """A text to insert, and a note on what it is."""
 
     text: str
     note: str
@@ -189,7 +189,7 @@ def _variables(known: Known) -> Iterable[Suggestion]:
 
 
 def matcher(known: Callable[[], Known]) -> Matcher:
-    """Return the matcher that IPython calls at every Tab, and which calls `known`."""
+    """Return the matcher that IPython calls at every Tab; it calls `known`."""
 
     @context_matcher(identifier=MATCHER_ID)
     def svc(context: CompletionContext) -> SimpleMatcherResult:

@@ -21,7 +21,7 @@ KEYWORDS = {"fit", "service"}
 
 
 class ParamTrait(AnyTrait):
-    """A parameter of a request; None sends none."""
+    """A parameter of a request; None leaves it out."""
 
     def validate(self, _: HasTraits, value: object) -> object:
         """Refuse what the service document does not allow."""
@@ -40,7 +40,7 @@ class ModelTrait(Unicode[str, str]):
     """The id of a model."""
 
     def validate(self, obj: Any, value: object) -> str:  # noqa: ANN401 - traitlets'
-        """Refuse what no request can name."""
+        """Refuse what cannot be the id of a model."""
         try:
             return check_model(super().validate(obj, value))
         except ParameterError as error:
@@ -49,7 +49,7 @@ class ModelTrait(Unicode[str, str]):
 
 
 class PathTrait(TraitType[str, str | PathLike[str] | None]):
-    """A file of this kernel's session; empty or None is what the environment says."""
+    """A file of this kernel's session; empty or None takes the environment's."""
 
     info_text = "a path, or '' for what the environment says"
 
@@ -82,7 +82,7 @@ def _trait(name: str, text: str) -> ParamTrait:
 
 
 class SvcTraits(Configurable):
-    """What applies where a magic line sets nothing."""
+    """The values that apply where a magic line sets none."""
 
     model = ModelTrait(DEFAULT_MODEL, help="model to ask").tag(config=True)
     system = Unicode("", help="system message in front").tag(config=True)

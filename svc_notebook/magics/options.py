@@ -291,7 +291,7 @@ def parse_options(line: str) -> SvcOptions:
 def _take_option(
     options: SvcOptions, rest: str, taken: set[str]
 ) -> tuple[SvcOptions, str]:
-    """Take an option and its value off the line, into the options."""
+    """Move an option and its value from the line into the options."""
     token, rest = _next_word(rest)
     flag, has_value, value = token.partition("=")
     option = _BY_FLAG.get(flag) or _refuse(flag)
@@ -311,7 +311,7 @@ def _flag_of(word: str) -> str:
 
 
 def _check_text(text: str) -> None:
-    """Refuse a text that was meant as options; `ask` sends what follows as typed."""
+    """Refuse a text that looks like options; after `ask` it is sent as typed."""
     words = text.split()
     if not words:
         return

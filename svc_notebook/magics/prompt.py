@@ -36,7 +36,7 @@ from svc_notebook.tools.results import cut_table, is_pandas
 from .options import SvcOptions
 
 CAP_TOKENS = 1500
-"""The most estimated tokens of one table: room for a few, and a reply, in 8192."""
+"""Most estimated tokens of one table, so that 8192 hold a few and a reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Item:
 
     @property
     def note(self) -> str:
-        """What the footer says of it."""
+        """The footer's words for it."""
         plural = "s"[: self.n_tokens != 1]
         return f"{self.name} ({self.kind}, about {self.n_tokens} token{plural})"
 
@@ -77,7 +77,7 @@ def to_item(name: str, value: object) -> Item:
 
 
 def _source(value: object) -> str:
-    """Return a function or class as it was written, anything else by `str`."""
+    """Return the source of a function or class, and `str` of anything else."""
     if inspect.isfunction(value) or inspect.isclass(value):
         with suppress(OSError, TypeError):
             return inspect.getsource(value)
@@ -201,7 +201,7 @@ def interpolate(
 
 
 def near_marks(template: str, names: Mapping[str, object]) -> tuple[str, ...]:
-    """Return marks that would be variables without their blanks."""
+    """Return the marks that would name variables without their blanks."""
     marks = _SPACED.finditer(template)
     found = (mark[0] for mark in marks if (mark[1] or mark[2]) in names)
     return tuple(dict.fromkeys(found))
@@ -285,7 +285,7 @@ def to_prompt(
 
 
 def single_request(prompt: CellPrompt) -> CellRequest:
-    """Build the request of a cell that continues no conversation."""
+    """Build the request of a cell without a conversation."""
     number = prompt.max_tokens if isinstance(prompt.max_tokens, int) else None
     request = build_request(
         prompt.text,
@@ -336,7 +336,7 @@ def conversation_request(
 
 
 def turn_notes(turn: NextTurn) -> tuple[str, ...]:
-    """Say what a reader must know about a turn: again, stale, left out."""
+    """Note what a reader must know about a turn: again, stale, left out."""
     notes = [f"conversation {turn.origin.conversation}"]
     if turn.is_again:
         notes.append("asked again, the earlier answer is kept as a version")

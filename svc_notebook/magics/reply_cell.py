@@ -25,7 +25,7 @@ Draw = Callable[[Completion], Final]
 def show(
     stream: CompletionStream, display: ReplyDisplay, draw: Draw = Completion.final
 ) -> Completion:
-    """Show a reply while it streams, and once in its final form.
+    """Show a reply while it streams, then in its final form.
 
     Raises:
         Interrupted: The user stopped it; the partial reply is shown and marked.
@@ -138,7 +138,7 @@ def _refuse(name: str) -> object:
 
 
 def _block(text: str, languages: set[str]) -> str:
-    """Return the one block of these languages if there is just one; else the text."""
+    """Return the only block of these languages, else the whole text."""
     found: list[Fence] = [each for each in fences(text) if each.language in languages]
     return found[0].code if len(found) == 1 else text
 

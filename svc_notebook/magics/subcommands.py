@@ -161,7 +161,7 @@ def choose(session: Session, name: str, turn: str, version: str) -> str:
 
 
 def restore(session: Session, name: str | None = None) -> str:
-    """Rebuild those conversations from the ledger that have no turns here."""
+    """Rebuild conversations that have no turns here from the ledger."""
     exchanges = session.ledger.read(
         scope="all", conversation=name, origin=("magic", "panel", "python")
     )

@@ -122,7 +122,7 @@ class SvcMagics(SvcTraits, Magics):
         return self._ask(options, cell, own_output=self._owns_output())
 
     def _owns_output(self) -> bool:
-        """Whether the cell holds this magic only, so that it may be cleared."""
+        """Whether the cell holds only this magic, so that its output may be cleared."""
         parent: dict[str, Any] = getattr(self.shell, "get_parent", dict)() or {}
         code = parent.get("content", {}).get("code", "")
         return str(code).lstrip().startswith("%%svc")
@@ -263,7 +263,7 @@ class SvcMagics(SvcTraits, Magics):
         return {**self.shell.user_ns, "In": cells[: self.shell.execution_count]}
 
     def _check_output(self, options: SvcOptions) -> None:
-        """Refuse a name whose loss would hurt, before anything is sent."""
+        """Refuse a name that must not be overwritten, before anything is sent."""
         name = options.output or ""
         is_shells = name in self.shell.user_ns_hidden
         if is_shells or isinstance(self.shell.user_ns.get(name), ModuleType):
@@ -277,7 +277,7 @@ class SvcMagics(SvcTraits, Magics):
     def _keep(
         self, options: SvcOptions, asked: CellRequest, completion: object
     ) -> None:
-        """Keep a reply, a partial one too."""
+        """Keep a reply, whole or partial."""
         if not isinstance(completion, Completion):
             return
         asked.keep(completion)

@@ -87,7 +87,7 @@ class RoundsCell(ReplyView):
         confirm_tools: str,
         rounds: Rounds,
     ) -> Completion:
-        """Run the rounds, from their first request on, and draw the result.
+        """Run the rounds, starting with this request, and draw the result.
 
         Raises:
             Interrupted: The user stopped it; what arrived is shown and marked.
@@ -147,7 +147,7 @@ class RoundsCell(ReplyView):
         self._newest = completion if isinstance(completion, Completion) else None
 
     def _flushed(self, consent: Consent) -> Consent:
-        """Show the text so far before the user is asked."""
+        """Show the text so far, then ask the user."""
 
         def ask(proposal: Proposal) -> Decision:
             self._display.flush()
