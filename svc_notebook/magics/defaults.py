@@ -98,11 +98,11 @@ class SvcTraits(Configurable):
     def own_settings(self) -> list[tuple[str, object, str]]:
         """Return name, value and source of each default that is the magic's own."""
         elsewhere = {"model", "ledger", "prices"}
+        names = sorted(set(self.trait_names(config=True)) - elsewhere)
+        values = [(name, getattr(self, name)) for name in names]
         return [
             (name, None if now == "" else now, _source(now, self.trait_defaults(name)))
-            for name in sorted(self.trait_names(config=True))
-            if name not in elsewhere
-            for now in [getattr(self, name)]
+            for name, now in values
         ]
 
     def defaults(self) -> dict[str, Any]:

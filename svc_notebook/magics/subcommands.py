@@ -66,6 +66,7 @@ def parse_command(text: str) -> CommandLine:
         return CommandLine(first, tuple(rest))
     if len(words) == 1 and first.endswith("?") and first.rstrip("?") in BY_NAME:
         return CommandLine("help")
+    # Not `near_names`: `%svc hi` is a question, though `hide` and `history` begin so.
     near = get_close_matches(first, BY_NAME, n=1, cutoff=0.8)
     meant = command or (BY_NAME[near[0]] if near and not rest else None)
     if meant is None:
