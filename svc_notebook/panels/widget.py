@@ -35,7 +35,7 @@ from .state import (
     to_view,
     view_update,
 )
-from .worker import ReplyEnd, Tools, Worker
+from .worker import ReplyEnd, Worker
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Controller:
         self._tool_params = {"tools": toolbox.definitions} if len(toolbox) else {}
         self._n_tool_tokens = toolbox.n_tokens
         self._permit = permit
-        remembered = Remembered(self._ask_consent, beside=session.consent)
+        remembered = Remembered(self._ask_consent, shared_with=session.consent)
         self._consent = permit.consent(remembered)
         self._lock = RLock()
         self._worker: Worker | None = None
@@ -197,22 +197,14 @@ class Controller:
             self._finish(step, ReplyEnd(status="failed", problem=str(problem)))
 
     def _to_worker(self, step: NextTurn, live: Live, so_far: str) -> Worker:
-        client = self._session.client
+        max_tokens = self.state.settings.max_tokens
         return Worker(
             step,
             live,
-            start=lambda request, origin: client.stream(request, origin=origin),
+            session=self._session,
             view=self,
             so_far=so_far,
-            tools=self._tools() if step.request.tools else None,
-        )
-
-    def _tools(self) -> Tools:
-        max_tokens = self.state.settings.max_tokens
-        return Tools(
             toolbox=self._toolbox,
-            keep=self._session.tool_record,
-            hide=self._session.key_hider(),
             consent=self._consent,
             rounds=replace(self._permit.rounds, max_tokens=max_tokens),
         )

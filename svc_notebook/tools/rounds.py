@@ -79,6 +79,7 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
     watch: Watch | None = None,
     keep: RunSink | None = None,
     hide: Callable[[str], str] = str,
+    check_stop: Callable[[], None] = lambda: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Outcome:
     """Ask until the model answers without calling a tool.
@@ -94,6 +95,7 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
         watch: Called before and after each call.
         keep: Records each run.
         hide: Removes the API key from a text, in case a tool has read it.
+        check_stop: Called often while a tool runs; raises an Interrupted to stop.
         clock: Monotonic time.
 
     Raises:
@@ -119,6 +121,7 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
         watch=watch,
         keep=keep,
         hide=hide,
+        check_stop=check_stop,
         clock=clock,
     )
     return _ToolRounds(request, origin, send, limits, runner).run()
@@ -296,6 +299,7 @@ class _CallRunner:
     watch: Watch | None
     keep: RunSink | None
     hide: Callable[[str], str]
+    check_stop: Callable[[], None]
     clock: Callable[[], float]
     waited_s: float = field(default=0.0, init=False)  # for consent
 
@@ -354,6 +358,7 @@ class _CallRunner:
             timeout_s=self.limits.tool_timeout_s,
             within_s=left_s(),
             max_result_tokens=max_tokens,
+            check_stop=self.check_stop,
         )
         if allowed.arguments != checked.arguments:
             run = replace(run, result=_changed_note(allowed.arguments) + run.result)

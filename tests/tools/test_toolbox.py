@@ -172,7 +172,7 @@ def test_always_is_remembered() -> None:
 def test_one_tool_can_be_forgotten() -> None:
     """The others stay allowed; those who share what is allowed forget it together."""
     consent = Remembered(lambda _: Decision(verdict="always"))
-    beside = Remembered(deny_all, beside=consent)
+    beside = Remembered(deny_all, shared_with=consent)
     proposal = _proposal()
     consent(proposal)
     consent(replace(proposal, name="other"))
