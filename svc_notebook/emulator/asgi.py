@@ -95,7 +95,6 @@ class HttpServer:
         self._thread.join(CLOSE_TIMEOUT_S)
 
     def _run(self) -> None:
-        """Serve in this thread until the server is closed."""
         try:
             with asyncio.Runner() as runner:
                 runner.run(self._serve())
@@ -118,7 +117,6 @@ class HttpServer:
             await asyncio.wait(list(self._state.tasks), timeout=CLOSE_TIMEOUT_S / 2)
 
     def _connection(self) -> "QuietProtocol":
-        """Make the protocol of a new connection."""
         connection = QuietProtocol(self._config, self._state, {})
         connection.timeout_keep_alive = self._keep_alive_s  # type: ignore[assignment]  # any seconds do
         return connection
@@ -176,7 +174,6 @@ class QuietProtocol(H11Protocol):
         self._hang_up_handle = self.loop.call_later(wait_s, self.transport.close)
 
     def _stop_waiting(self) -> None:
-        """Forget when to hang up."""
         if self._hang_up_handle is not None:
             self._hang_up_handle.cancel()
             self._hang_up_handle = None
@@ -247,7 +244,6 @@ async def _body(http: StarletteRequest) -> bytes | None:
 
 
 def _request(http: StarletteRequest, body: bytes | None) -> Request:
-    """Make the value that is answered."""
     return Request(
         method=http.method,
         path=http.scope["path"],
@@ -275,7 +271,10 @@ class _Delivery:
         left = asyncio.ensure_future(_until_left(receive))
         ended: Ended = "cut"
         try:
-            await self._begin(reply, left)
+            await _pause(reply.before_s, left)
+            if reply.status is not None:
+                self._log.note(self._number, status=reply.status)
+                await self._send(_start(reply))
             await self._put_all(reply, left)
             ended = await self._end(reply.end, left)
         except _LeftError:
@@ -284,15 +283,7 @@ class _Delivery:
             left.cancel()
             self._log.note(self._number, ended=ended)
 
-    async def _begin(self, reply: Reply, left: "asyncio.Future[None]") -> None:
-        """Send the headers, if the reply has any."""
-        await _pause(reply.before_s, left)
-        if reply.status is not None:
-            self._log.note(self._number, status=reply.status)
-            await self._send(_start(reply))
-
     async def _put_all(self, reply: Reply, left: "asyncio.Future[None]") -> None:
-        """Send the body."""
         for at, piece in enumerate(reply.body, start=1):
             if piece.after_s > 0 or at % TURN_PIECES == 0:
                 await _pause(piece.after_s, left)

@@ -14,8 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from types import TracebackType
-from typing import Annotated, Any, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import msgspec
 from msgspec import Meta, Struct
@@ -27,6 +26,9 @@ from .app import Service, Setup
 from .completion_writer import Pace
 from .request_log import RecordedRequest, RequestLog
 from .script import Script, read_script
+
+if TYPE_CHECKING:  # Starlette and uvicorn load when an emulator is started
+    from .asgi import HttpServer
 
 HOST = "127.0.0.1"
 
@@ -132,16 +134,6 @@ def _read_clock(name: str, clock: object) -> Callable[[], float]:
     )
 
 
-class _HttpServer(Protocol):
-    """What is used of `asgi.HttpServer`, which is imported late."""
-
-    port: int
-
-    @property
-    def n_connections(self) -> int: ...
-    def close(self) -> None: ...
-
-
 class Emulator:
     """The service on this machine: a context manager, plain or `async`.
 
@@ -219,7 +211,7 @@ class Emulator:
         self._keep_alive_s = options.keep_alive_s
         self._log = RequestLog(self._keys, clock)
         self._service = Service(setup, Script(entries))
-        self._running: _HttpServer | None = None
+        self._running: HttpServer | None = None
 
     @property
     def api_key(self) -> str:
@@ -268,8 +260,7 @@ class Emulator:
             SettingsError: The port is taken.
         """
         if self._running is None:
-            # Imported here so that the package loads no server until it needs one.
-            from .asgi import HttpServer  # noqa: PLC0415
+            from .asgi import HttpServer  # noqa: PLC0415 - loads Starlette
 
             self._running = HttpServer(
                 _listen(self._port),
@@ -290,23 +281,13 @@ class Emulator:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return await asyncio.to_thread(self.start)
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.close)
 
     def __repr__(self) -> str:

@@ -105,8 +105,8 @@ def test_a_clock_that_fails_later_is_answered_in_the_documents_shape(
     assert [each.status_code for each in answers] == [200, 500]
     assert answers[1].json() == {
         "error": {
-            "message": "The emulator could not answer (StopIteration); look at the "
-            "clock and the script it was given.",
+            "message": "The emulator failed (StopIteration); check the clock and the "
+            "script that it was started with.",
             "type": "invalid_request_error",
             "param": None,
             "code": None,

@@ -118,7 +118,7 @@ def test_what_cannot_be_offered_is_refused(serve: Serve) -> None:
 
     with pytest.raises(svc.ToolSchemaError, match="city"):
         svc.complete("Go.", tools=[untold])
-    with pytest.raises(svc.ParameterError, match="tools must be .* got int"):
+    with pytest.raises(svc.ParameterError, match=r"tools must be .* got int"):
         svc.complete("Go.", tools=7)
 
     assert emulator.requests == ()
