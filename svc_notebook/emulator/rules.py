@@ -163,9 +163,8 @@ def _number(fields: Mapping[str, Any], name: str, range_: _Range) -> Any:  # noq
     """Read a number in its range; true is not a number, and 1.0 not an integer."""
     value = fields.get(name, range_.default)
     is_whole = isinstance(range_.default, int)
-    if isinstance(value, bool) or not isinstance(
-        value, int if is_whole else int | float
-    ):
+    types = int if is_whole else int | float
+    if isinstance(value, bool) or not isinstance(value, types):
         kind = "an integer" if is_whole else "a number"
         raise RuleError(f"'{name}' has to be {kind}.")
     if not range_.low <= value <= range_.high:

@@ -6,6 +6,7 @@ Plain values and functions. The view is saved with notebooks, so it holds no key
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 from svc_notebook.conversations.history import History, Turn, Version
@@ -76,8 +77,9 @@ class Settings:
         }
 
 
+@cache
 def fields(*, model: str) -> list[dict[str, Any]]:
-    """Describe the fields of the settings for the browser."""
+    """Describe the fields of the settings for the browser; every view has them."""
     return [
         _field(
             "model",
