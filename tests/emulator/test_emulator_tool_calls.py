@@ -197,6 +197,7 @@ _JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.dictionaries(_WORDS, _JSON, max_size=5))
 def test_no_schema_breaks_the_filling_in(schema: dict[str, Any]) -> None:
