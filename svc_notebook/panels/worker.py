@@ -270,7 +270,7 @@ class Worker:
         if not step.request.tools:
             return self._send(step.request, step.origin)
         try:
-            outcome = run_rounds(
+            return run_rounds(
                 step.request,
                 step.origin,
                 toolbox=self._toolbox,
@@ -285,7 +285,6 @@ class Worker:
         except Interrupted as stopped:
             self._keep(stopped.partial)
             raise
-        return outcome.completion
 
     def _send_round(self, request: CompletionRequest, origin: Origin) -> Completion:
         self._n_rounds += 1

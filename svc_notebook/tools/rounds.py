@@ -53,21 +53,6 @@ RunSink = Callable[[Exchange, ToolRun], None]
 """Records a run, with the exchange whose reply made the call."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """The result of rounds.
-
-    Attributes:
-        completion: The last one; it has calls if they are left to the caller.
-        tool_runs: Every call that was answered, in order.
-        messages: All messages after the request's own, the final answer included.
-    """
-
-    completion: Completion
-    tool_runs: tuple[ToolRun, ...]
-    messages: tuple[Message, ...]
-
-
 def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
     request: CompletionRequest,
     origin: Origin,
@@ -81,7 +66,7 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
     hide: Callable[[str], str] = str,
     check_stop: Callable[[], None] = lambda: None,
     clock: Callable[[], float] = time.monotonic,
-) -> Outcome:
+) -> Completion:
     """Ask until the model answers without calling a tool.
 
     Args:
@@ -97,6 +82,10 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
         hide: Removes the API key from a text, in case a tool has read it.
         check_stop: Called often while a tool runs; raises an Interrupted to stop.
         clock: Monotonic time.
+
+    Returns:
+        The last completion, with the runs of all rounds in `tool_runs`; it has calls
+        if they are left to the caller.
 
     Raises:
         ParameterError: The request asks for more than one choice.
@@ -148,16 +137,16 @@ class _ToolRounds:
         self._new_messages: tuple[Message, ...] = ()
         self._tool_runs: tuple[ToolRun, ...] = ()
 
-    def run(self) -> Outcome:
+    def run(self) -> Completion:
         for _ in range(self._limits.max_rounds - 1):
             completion = self._ask(is_last=False)
             if not completion.tool_calls or self._runner.has_bare_call(completion):
-                return self._outcome(completion)
+                return completion.with_trail(self._tool_runs)
             self._answer_calls(completion)
         completion = self._ask(is_last=True)
         if completion.tool_calls:
             self._stop(completion, _rounds_over(self._limits.max_rounds))
-        return self._outcome(completion)
+        return completion.with_trail(self._tool_runs)
 
     @property
     def _messages(self) -> tuple[Message, ...]:
@@ -253,13 +242,6 @@ class _ToolRounds:
             self._tool_runs = (*self._tool_runs, run)
             results.append(run.message)
         self._new_messages = (*self._new_messages, reply, *results)
-
-    def _outcome(self, completion: Completion) -> Outcome:
-        return Outcome(
-            completion=completion.with_trail(self._tool_runs),
-            tool_runs=self._tool_runs,
-            messages=(*self._new_messages, completion.reply),
-        )
 
     def _stop(self, completion: Completion, reason: str) -> NoReturn:
         error = ToolLoopError(

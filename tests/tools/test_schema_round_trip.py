@@ -139,7 +139,7 @@ JSON = st.recursive(
     ),
     max_leaves=6,
 )
-EXAMPLES = settings(
+RANDOM = settings(
     deadline=None, max_examples=60, suppress_health_check=list(HealthCheck)
 )
 
@@ -157,7 +157,7 @@ def _check(made: Tool, text: str) -> Checked | None:
 
 
 @pytest.mark.slow
-@EXAMPLES
+@RANDOM
 @given(st.data())
 def test_what_a_type_takes_comes_back_equal(data: st.DataObject) -> None:
     """Values of the types fit the definition, and are equal after check and call."""
@@ -175,7 +175,7 @@ def test_what_a_type_takes_comes_back_equal(data: st.DataObject) -> None:
     assert run.sent_arguments == arguments
 
 
-@EXAMPLES
+@RANDOM
 @given(tools(), JSON)
 def test_what_the_definition_forbids_is_refused(
     drawn: tuple[Tool, object], value: object
@@ -188,7 +188,7 @@ def test_what_the_definition_forbids_is_refused(
         Draft202012Validator(schema).validate(value)
 
 
-@EXAMPLES
+@RANDOM
 @given(st.text(st.sampled_from('{}[]",:\\u0d8eE+-.1tfnNaI '), max_size=30))
 def test_no_text_makes_a_foreign_error(text: str) -> None:
     """Text that is nearly JSON is read, or refused with our own error."""
