@@ -86,8 +86,8 @@ class _Options(Struct, frozen=True, kw_only=True):
         unknown = set(self.model_limits) - set(served)
         if unknown:
             raise SettingsError(
-                f"limits names the model {min(unknown)!r}, which is not served; served "
-                f"are {', '.join(served)}. Add it to models."
+                f"limits is given for the model {min(unknown)!r}, but the emulator "
+                f"serves only {', '.join(served)}; add it to models."
             )
 
     @property

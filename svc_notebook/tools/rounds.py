@@ -42,7 +42,7 @@ MAX_EDITS = 3
 MAX_CHANGED_TOKENS = 200
 DENIED = "This call was not allowed. Go on without it."
 INTERRUPTED = "The user interrupted this call; it gave no result."
-TIME_OVER = "The time for all calls is over; this one was not run."
+TIME_OVER = "The time limit for all calls was reached; this call was not run."
 _REFUSED = (ParameterError, OverBudgetError, BadRequestError)  # and would be again
 
 Send = Callable[[CompletionRequest, Origin], Completion]
@@ -99,8 +99,8 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
     limits = rounds or Rounds()
     if request.params.get("n", 1) != 1:
         raise ParameterError(
-            "n asks for several choices, and tools are run for one; leave n out, or "
-            "have the calls handed back with run_tools=False (doc: Tool-calling flow).",
+            "Tools can be run for one choice only; leave n out, or run the calls "
+            "yourself with run_tools=False (doc: Tool-calling flow).",
             param="n",
         )
     runner = _CallRunner(
@@ -145,7 +145,14 @@ class _ToolRounds:
             self._answer_calls(completion)
         completion = self._ask(is_last=True)
         if completion.tool_calls:
-            self._stop(completion, _rounds_over(self._limits.max_rounds))
+            n = self._limits.max_rounds
+            self._stop(
+                completion,
+                f"The model still calls tools after {n} rounds, the last of which "
+                "offered none. The error's `messages` are the history until then; "
+                "allow more with max_rounds, or say in the prompt when to stop (doc: "
+                "Tool-calling flow).",
+            )
         return completion.with_trail(self._tool_runs)
 
     @property
@@ -201,7 +208,12 @@ class _ToolRounds:
             ) from stop
         self._add_round(completion, results, TIME_OVER)
         if self._left_s() <= 0:
-            self._stop(completion, _time_over(self._limits.total_s))
+            self._stop(
+                completion,
+                f"The rounds took more than {self._limits.total_s:g} s. The error's "
+                "`messages` are the history until then, which can be sent; allow more "
+                "with total_s.",
+            )
 
     def _check_room(self, completion: Completion) -> None:
         """Refuse calls that alone are too large to be sent back with results."""
@@ -403,19 +415,3 @@ def _changed_note(arguments: dict[str, Any]) -> str:
     text = json.dumps(arguments, ensure_ascii=False)
     shown, _ = fit_text(text, max_tokens=MAX_CHANGED_TOKENS)
     return f"(The user changed the arguments to {shown}.)\n"
-
-
-def _rounds_over(max_rounds: int) -> str:
-    return (
-        f"The model still calls tools after {max_rounds} rounds, the last of which "
-        "offered none. The error's `messages` are the history until then; allow more "
-        "with max_rounds, or say in the prompt when to stop (doc: Tool-calling flow)."
-    )
-
-
-def _time_over(total_s: float) -> str:
-    return (
-        f"The tools and rounds took more than {total_s:g} s together. The error's "
-        "`messages` are the history until then, which can be sent; allow more with "
-        "total_s."
-    )

@@ -69,9 +69,9 @@ class Tool:
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
-        what = "" if self.function is not None else ", a definition alone"
+        what = "" if self.function is not None else ", definition only"
         asks = ", asks first" if self.confirm else ""
-        return f"Tool({self.name}({', '.join(self.parameter_names)}){what}{asks})"
+        return f"Tool({self.signature}{what}{asks})"
 
     @property
     def description(self) -> str:
@@ -83,6 +83,11 @@ class Tool:
         """The names of the parameters."""
         schema = self.definition["function"].get("parameters") or {}
         return tuple(schema.get("properties") or {})
+
+    @property
+    def signature(self) -> str:
+        """The name, with the names of the parameters."""
+        return f"{self.name}({', '.join(self.parameter_names)})"
 
 
 @overload

@@ -43,7 +43,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"limits": {MODEL: 5}}, "limits must be True, False"),
     ({"limits": {MODEL: (1,)}}, "limits must be True, False"),
     ({"limits": {MODEL: (1, -1)}}, "limits must be True, False"),
-    ({"limits": {"x": (1, 1)}}, "limits names the model 'x', which is not served; ser"),
+    ({"limits": {"x": (1, 1)}}, "limits is given for the model 'x', but the emulator"),
     ({"keys": "abc"}, "keys must be a list of API keys; a key consists of letters, di"),
     ({"keys": []}, "at least one is needed"),
     ({"keys": ["a", ""]}, "keys must be a list of API keys"),

@@ -128,7 +128,7 @@ def test_the_time_of_all_rounds_ends_them(make_caller: MakeCaller) -> None:
     results = [run.result for run in caught.value.tool_runs]  # type: ignore[attr-defined]  # ToolRuns
     assert results == [
         "late",
-        "Error: The time for all calls is over; this one was not run.",
+        "Error: The time limit for all calls was reached; this call was not run.",
     ]
 
 
