@@ -31,16 +31,9 @@ _NOT_ALLOWED = 405
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """The settings of an emulated service.
+    """The settings of an emulated service, checked; see `Emulator`.
 
-    Attributes:
-        keys: Which keys it knows.
-        pace: How fast it writes.
-        models: Model ids served in addition to the documented ones.
-        limits: Model id to requests in 1 s and in 60 s; empty for none.
-        seed: The same seed gives the same texts.
-        clock: Seconds that never run backwards, for the limits.
-        now: Unix time, for `created`.
+    `limits` maps model ids to requests in 1 s and in 60 s.
     """
 
     keys: Keys = field(default_factory=Keys)

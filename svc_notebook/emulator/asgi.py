@@ -25,13 +25,13 @@ from uvicorn.server import ServerState
 from .http_values import MARK, End, Fault, Reply, Request
 from .request_log import Ended, RequestLog
 
-# Far more than 8192 tokens can be; a longer body is read, but not kept.
+# Far more than 8192 tokens; a longer body is read, but not kept.
 BODY_KEPT_BYTES = 4 * 2**20
-# Of a body that announces more than this nothing is read; the connection ends.
+# A body that announces more than this is not read; the connection is closed.
 BODY_READ_BYTES = 64 * 2**20
-# With no pause between pieces, other requests get their turn after so many.
+# Without pauses between pieces, other requests get a turn after so many.
 TURN_PIECES = 32
-# From its first byte on, a request may take so long to come in.
+# How long a request may take to arrive, from its first byte.
 REQUEST_TIMEOUT_S = 60.0
 # How long closing waits for unfinished replies to notice.
 CLOSE_TIMEOUT_S = 5.0
@@ -49,7 +49,7 @@ class HttpServer:
     the program's logs.
 
     Args:
-        wire: A listening socket; closed with the server.
+        listener: A listening socket; closed with the server.
         answer: Answers a request; is called from several threads.
         log: Keeps every request.
         keep_alive_s: How long an idle connection is kept.
@@ -57,14 +57,14 @@ class HttpServer:
 
     def __init__(
         self,
-        wire: socket.socket,
+        listener: socket.socket,
         answer: Callable[[Request], Reply],
         log: RequestLog,
         *,
         keep_alive_s: float,
     ) -> None:
-        self.port: int = wire.getsockname()[1]
-        self._wire = wire
+        self.port: int = listener.getsockname()[1]
+        self._listener = listener
         self._state = ServerState()
         self._config = Config(
             make_app(answer, log),
@@ -99,14 +99,14 @@ class HttpServer:
             with asyncio.Runner() as runner:
                 runner.run(self._serve())
         finally:
-            self._wire.close()
+            self._listener.close()
             self._is_ready.set()
 
     async def _serve(self) -> None:
         """Listen, then cut all connections, however slow their other ends are."""
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        server = await self._loop.create_server(self._connection, sock=self._wire)
+        server = await self._loop.create_server(self._connection, sock=self._listener)
         self._is_ready.set()
         await self._stop.wait()
         server.close()
@@ -160,7 +160,7 @@ class QuietProtocol(H11Protocol):
     def _expect(self) -> None:
         """Hang up later, unless a request is being answered."""
         self._stop_waiting()
-        # Typed as if there were always a cycle; before the first request is none.
+        # `cycle` is None before the first request, although it is typed otherwise.
         is_idle = getattr(self.cycle, "response_complete", True)
         if not is_idle and not self.cycle.more_body:
             self._request_begun_s = None
@@ -195,8 +195,7 @@ class QuietProtocol(H11Protocol):
             ):
                 self.transport.write(self.conn.send(event) or b"")
         except h11.LocalProtocolError:
-            # A reply has already begun on this connection; only hanging up is left.
-            pass
+            pass  # a reply has begun on this connection, which is closed below
         self.transport.close()
 
 
@@ -216,7 +215,7 @@ def make_app(answer: Callable[[Request], Reply], log: RequestLog) -> ASGIApp:
         except ClientDisconnect:
             return
         delivery = _Delivery(log, log.begin(request), scope, send)
-        # In a thread: writing a long text must not hold up other streams.
+        # In a thread, because writing a long text would delay other streams.
         reply = await asyncio.to_thread(answer, request)
         if is_huge:
             headers = {**reply.headers, "connection": "close"}
@@ -289,7 +288,7 @@ class _Delivery:
                 await _pause(piece.after_s, left)
             self._log.note(self._number, n_pieces=at)
             if at == len(reply.body) and reply.end is End.WHOLE:
-                # Before the bytes leave: a client that has read them finds this noted.
+                # Before it is sent, so that a client that has read it finds this note.
                 self._log.note(self._number, ended="whole")
             await self._put(reply, piece.data)
 
@@ -299,7 +298,7 @@ class _Delivery:
         Raises:
             _LeftError: The client has left.
         """
-        # `left` learns of it a turn later, and asyncio logs writes in between.
+        # `left` is set a turn of the loop later; asyncio logs writes in between.
         if self._transport.is_closing():
             raise _LeftError
         if reply.status is None:
@@ -317,8 +316,8 @@ class _Delivery:
             await left
             raise _LeftError
         if end is End.RESET:
-            wire = self._transport.get_extra_info("socket")
-            wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NONE)
+            connection = self._transport.get_extra_info("socket")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NONE)
         self._transport.close()
         # The connection is gone only after the bytes already written were sent.
         await left

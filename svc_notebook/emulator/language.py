@@ -25,14 +25,14 @@ OPENING_THAI = "คำตอบจำลอง"
 # penalty divides them.
 LOWEST = 4.0
 SPREAD = 4.0
-# What a paragraph loses each time that it was used; otherwise a text at temperature 0
-# would be one paragraph again and again.
+# Subtracted from a paragraph's score for each use; otherwise a text at temperature 0
+# would repeat one paragraph.
 AGAIN_COST = 12.0
 
 _THAI_LETTER = re.compile(r"[\u0e01-\u0e2e]")
 _LATIN_LETTER = re.compile(r"[A-Za-z]")
 _OPEN_WORD = re.compile(r"<(\w+)>")
-# So that a classification can be tried out.
+# Lets users try out a classification.
 _LABELS = re.compile(
     r"\b(?:classify as|one word:) ((?:\w+, )*\w+),? or (\w+)", re.IGNORECASE
 )

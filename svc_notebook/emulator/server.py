@@ -302,19 +302,19 @@ def _listen(port: int) -> socket.socket:
         SettingsError: It is taken, or may not be used.
     """
     # Without the explicit protocol, asyncio would leave Nagle's algorithm on.
-    wire = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":
-            # On other systems this would share a port that is taken.
-            wire.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        wire.bind((HOST, port))
-        wire.listen(256)
+            # On other systems two sockets could then listen on one port.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((HOST, port))
+        listener.listen(256)
     except (OSError, OverflowError) as error:
-        wire.close()
+        listener.close()
         is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
         why = "is taken" if is_taken else f"cannot be used ({error})"
         raise SettingsError(
             f"Port {port} on {HOST} {why}; choose another, or 0 for a free one."
         ) from None
-    wire.setblocking(False)  # noqa: FBT003 - the socket's own signature
-    return wire
+    listener.setblocking(False)  # noqa: FBT003 - the socket's own signature
+    return listener

@@ -118,7 +118,7 @@ class StaticView:
         self._output.publish(self._bundle(transcript), f"{self._name}-static")
         self._shown = transcript
 
-    def settle(self, transcript: dict[str, str]) -> None:
+    def show_transcript(self, transcript: dict[str, str]) -> None:
         """Show only the transcript, once."""
         self._output.publish(transcript, None)
 
@@ -137,7 +137,7 @@ class StaticView:
         if self._is_frozen:
             return
         if self._hidden is None:
-            self.settle(transcript)
+            self.show_transcript(transcript)
             return
         self._is_frozen, self._shown = True, transcript
         self._output.update(transcript, self._name)

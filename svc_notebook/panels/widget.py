@@ -88,7 +88,7 @@ class Controller:
                 f"{name}` or svc.conversation({name!r}).ask(...))"
             )
             transcript = {"text/plain": f"{text}\n\n{note}"}
-        self.static_view.settle(transcript)
+        self.static_view.show_transcript(transcript)
 
     def freeze(self) -> None:
         """Replace the widget by the static transcript."""

@@ -51,40 +51,34 @@ _END_TEXTS: dict[EndStatus, str] = {
 _log = logging.getLogger(__name__)
 
 
-class ChoiceRenderer:
+class _ChoiceRenderer:
     """Renders one choice while it grows: finished blocks once, and the open tail.
 
-    Args:
-        so_far: Text that the choice continues.
+    Attributes:
+        has_news: Whether it has grown since the last `take`.
+        drawn: All HTML that was taken so far.
     """
 
     def __init__(self, so_far: str = "") -> None:
         self._blocks = Blocks(max_tail_bytes=MAX_TAIL_BYTES)
-        self._blocks.feed(so_far)
-        self._finished: list[str] = []
-        self._tail = ""
-        self.has_news = bool(so_far)
+        self.has_news = False
+        self.drawn = {"html": "", "tail": ""}
+        self.feed(so_far)
 
     def feed(self, text: str) -> None:
         """Add a piece of the choice."""
         self._blocks.feed(text)
         self.has_news |= bool(text)
 
-    def take(self) -> tuple[str, str]:
+    def take(self) -> dict[str, str]:
         """Return the HTML of newly finished blocks, and of the tail."""
         self.has_news = False
         html = "".join(map(block_html, self._blocks.take()))
-        if html:
-            self._finished.append(html)
-        tail = self._blocks.tail
-        has_text = bool(tail.source.strip())
-        self._tail = to_html(tail.markdown, highlight=False) if has_text else ""
-        return html, self._tail
-
-    @property
-    def drawn(self) -> dict[str, str]:
-        """All HTML that was taken so far."""
-        return {"html": "".join(self._finished), "tail": self._tail}
+        open_ = self._blocks.tail
+        has_text = bool(open_.source.strip())
+        tail = to_html(open_.markdown, highlight=False) if has_text else ""
+        self.drawn = {"html": self.drawn["html"] + html, "tail": tail}
+        return {"html": html, "tail": tail}
 
 
 class ReplyRenderer:
@@ -95,13 +89,13 @@ class ReplyRenderer:
     """
 
     def __init__(self, so_far: str = "") -> None:
-        self._choices = [ChoiceRenderer(so_far)]
+        self._choices = [_ChoiceRenderer(so_far)]
         self._due_at_s = 0.0
 
     def feed(self, choice: int, text: str) -> None:
         """Add a piece of a choice."""
         while len(self._choices) <= choice:
-            self._choices.append(ChoiceRenderer())
+            self._choices.append(_ChoiceRenderer())
         self._choices[choice].feed(text)
 
     def take(self, now_s: float, *, is_last: bool = False) -> list[dict[str, Any]]:
@@ -113,13 +107,11 @@ class ReplyRenderer:
         """
         if now_s < self._due_at_s and not is_last:
             return []
-        messages: list[dict[str, Any]] = []
-        for choice, renderer in enumerate(self._choices):
-            if renderer.has_news:
-                html, tail = renderer.take()
-                messages.append(
-                    {"t": "delta", "choice": choice, "html": html, "tail": tail}
-                )
+        messages: list[dict[str, Any]] = [
+            {"t": "delta", "choice": index, **choice.take()}
+            for index, choice in enumerate(self._choices)
+            if choice.has_news
+        ]
         n_bytes = sum(
             ENVELOPE_BYTES + len(each["html"].encode()) + len(each["tail"].encode())
             for each in messages
