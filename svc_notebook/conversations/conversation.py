@@ -210,7 +210,14 @@ class Conversation:
         max_tokens: MaxTokens = None,
         origin_kind: OriginKind = "python",
     ) -> NextTurn:
-        """Build the request that continues a reply, by default the newest turn's.
+        """Build the request that continues a reply.
+
+        Args:
+            turn: The turn with the reply; the newest if None.
+            model: As for `next_turn`.
+            params: As for `next_turn`.
+            max_tokens: As for `next_turn`.
+            origin_kind: As for `next_turn`.
 
         Raises:
             AskError: The reply is whole, or something is not allowed.
@@ -280,7 +287,11 @@ class Conversation:
         return self._shared.listen(callback)
 
     def restore(self, exchanges: Iterable[Exchange]) -> Self:
-        """Rebuild the turns since the last reset from exchanges, oldest first."""
+        """Rebuild the turns since the last reset from the ledger's exchanges.
+
+        Args:
+            exchanges: Those of this conversation, oldest first.
+        """
         state = rebuild(self.name, exchanges)
         if state:
             self._shared.put(state)

@@ -91,7 +91,7 @@ class Toolbox:
         return name in self._tools
 
     def __add__(self, other: object) -> "Toolbox":
-        """Return a toolbox with the tools of both."""
+        """Return a toolbox with the tools of both, each of them once."""
         others = to_toolbox(other)
         mine = list(self)
         return Toolbox([*mine, *(each for each in others if each not in mine)])
