@@ -132,7 +132,7 @@ class Session:
     ) -> Completion:
         """Send a request and run the tools that are called; return the last reply."""
         n_unasked = self.at_prompt.n_unasked
-        outcome = run_rounds(
+        completion = run_rounds(
             request,
             origin,
             toolbox=toolbox,
@@ -144,7 +144,7 @@ class Session:
         )
         if n_denied := self.at_prompt.n_unasked - n_unasked:
             warn_of_denied(n_denied)
-        return outcome.completion
+        return completion
 
     def key(self) -> Key:
         """The key for the endpoint in use: the emulator's own, or the user's."""

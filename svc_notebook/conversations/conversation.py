@@ -214,10 +214,10 @@ class Conversation:
 
         Args:
             turn: The turn with the reply; the newest if None.
-            model: Id of the model; the session's model if None.
-            params: Parameters by the document's names.
+            model: As for `next_turn`.
+            params: As for `next_turn`.
             max_tokens: As for `next_turn`.
-            origin_kind: Where the request comes from.
+            origin_kind: As for `next_turn`.
 
         Raises:
             AskError: The reply is whole, or something is not allowed.
@@ -368,13 +368,7 @@ class Conversation:
 
 
 class Conversations:
-    """The conversations of a session, by name.
-
-    Args:
-        ask: Sends a request and returns the reply.
-        model: Returns the model to use if a request names none.
-        run: Sends a request and runs the tools that the replies call.
-    """
+    """The conversations of a session, by name; takes what a `Conversation` does."""
 
     def __init__(
         self, ask: Send, model: Callable[[], str], run: Run | None = None
@@ -391,8 +385,8 @@ class Conversations:
         Raises:
             ParameterError: The name is empty or has blanks.
         """
-        is_text = isinstance(name, str)
-        if not is_text or not name or any(letter.isspace() for letter in name):
+        given: object = name
+        if not isinstance(given, str) or given.split() != [given]:
             raise ParameterError(
                 f"{name!r} is not a conversation's name; use a word without blanks, "
                 "such as plan.",
@@ -411,23 +405,17 @@ class Conversations:
         Raises:
             ParameterError: It has none with this name; the message lists the names.
         """
-        found = self._by_name.get(name)
-        if found is not None:
-            return found
+        if name in self._by_name:
+            return self._by_name[name]
         known = ", ".join(self._by_name) or "none yet"
         raise ParameterError(
-            f"There is no conversation {name!r} in this kernel; there are: {known}. "
+            f"This kernel has no conversation {name!r} (it has: {known}). "
             f"`%svc restore {name}` looks for it in the ledger.",
             param="conversation",
         )
 
     def restore(self, exchanges: Iterable[Exchange]) -> list[Conversation]:
-        """Rebuild the conversations that have no turns here.
-
-        Args:
-            exchanges: From the ledger, oldest first; those without a conversation are
-                ignored.
-        """
+        """Rebuild the conversations that have no turns here, from all exchanges."""
         by_name: dict[str, list[Exchange]] = {}
         for exchange in exchanges:
             if exchange.origin.conversation:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import RLock
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 from uuid import uuid4
 
 from svc_notebook.display.reply import Step
@@ -143,14 +143,13 @@ class History:
 
     def index_of(self, turn: int | str) -> int:
         """Return the index of a turn."""
-        n_turns = len(self.turns)
-        found = self.find(turn) if isinstance(turn, str) else _index(turn, n_turns)
+        owner = f"The conversation {self.name!r}"
+        if not self.turns:
+            raise ParameterError(f"{owner} has no turns yet.", param="turn")
+        found = self.find(turn) if isinstance(turn, str) else None
         if found is not None:
             return found
-        owner = f"The conversation {self.name!r}"
-        if not n_turns:
-            raise ParameterError(f"{owner} has no turns yet.", param="turn")
-        raise self._missing(owner, "turn", turn, n_turns)
+        return self._index(owner, "turn", turn, len(self.turns))
 
     def turn(self, turn: int | str) -> Turn:
         """Return a turn."""
@@ -189,10 +188,8 @@ class History:
         """Choose a version, counted from 1; later turns become stale."""
         index = self.index_of(turn)
         old = self.turns[index]
-        n_versions = len(old.versions)
-        chosen = _index(version, n_versions)
-        if chosen is None:
-            raise self._missing(self._owner(index), "version", version, n_versions)
+        owner = f"Turn {index + 1} of {self.name!r}"
+        chosen = self._index(owner, "version", version, len(old.versions))
         if chosen == old.chosen:
             return self
         return self._with(index, replace(old, chosen=chosen))
@@ -202,9 +199,8 @@ class History:
         index = self.index_of(turn)
         old = self.turns[index]
         choices = old.version.choices or old.version.replies[-1:]
-        picked = _index(choice, len(choices))
-        if picked is None:
-            raise self._missing(self._owner(index), "choice", choice, len(choices))
+        owner = f"Turn {index + 1} of {self.name!r}"
+        picked = self._index(owner, "choice", choice, len(choices))
         replies = (*old.version.replies[:-1], choices[picked])
         version = replace(old.version, replies=replies, picked=picked)
         if version == old.version:
@@ -231,29 +227,16 @@ class History:
         stale = (replace(later, is_stale=True) for later in self.turns[index + 1 :])
         return replace(self, turns=(*self.turns[:index], *turn, *stale))
 
-    def _owner(self, index: int) -> str:
-        return f"Turn {index + 1} of {self.name!r}"
-
-    def _missing(
-        self,
-        owner: str,
-        kind: Literal["turn", "version", "choice"],
-        given: object,
-        n: int,
-    ) -> ParameterError:
-        return ParameterError(
-            f"{owner} has {n} {kind}{'s'[: n != 1]} and no {kind} {given!r}; "
-            f"`%svc history {self.name}` lists them with their versions.",
-            param="turn",
-        )
-
-
-def _index(number: object, n: int) -> int | None:
-    """Return the index of a number from 1 to n; None for anything else."""
-    try:
-        return range(1, n + 1).index(number)  # type: ignore[arg-type]  # else ValueError
-    except ValueError:
-        return None
+    def _index(self, owner: str, kind: str, number: object, n: int) -> int:
+        """Return the index of a number from 1 to n."""
+        try:
+            return range(1, n + 1).index(number)  # type: ignore[arg-type]  # else ValueError
+        except ValueError:
+            raise ParameterError(
+                f"{owner} has {n} {kind}{'s'[: n != 1]} and no {kind} {number!r}; "
+                f"`%svc history {self.name}` lists them with their versions.",
+                param="turn",
+            ) from None
 
 
 class State(NamedTuple):
@@ -269,12 +252,7 @@ class State(NamedTuple):
 
 
 class UndoableHistory:
-    """A history that several threads change, with undo and listeners.
-
-    Args:
-        name: The conversation's name.
-        system: The system message.
-    """
+    """A history that several threads change, with undo and listeners."""
 
     def __init__(self, name: str, system: str | None) -> None:
         self._lock = RLock()

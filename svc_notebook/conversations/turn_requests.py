@@ -60,10 +60,12 @@ def fit(
 ) -> Fitted:
     """Choose the turns that are sent: the newest ones that fit, and the pinned ones.
 
+    Hidden turns are never sent, the system message and the new prompt always.
+
     Args:
-        system: Text of the system message, which is always sent.
-        turns: Oldest first; hidden ones are never sent, pinned ones always.
-        prompt: The new message, which is always sent.
+        system: Text of the system message.
+        turns: Oldest first.
+        prompt: The new message.
         reply_tokens: Room to keep for the reply.
         budget_tokens: Tokens that prompt and completion share (doc: Limits).
     """
@@ -170,8 +172,8 @@ def request_continuation(
     turn = history.turn(origin.turn_id or "")
     if not turn.version.can_go_on:
         raise ParameterError(
-            "This reply is whole; only one that was cut or interrupted, and has some "
-            "text, can be continued.",
+            "Only a reply that was cut or interrupted, and has some text, can be "
+            "continued; this one is complete or empty.",
             param="turn",
         )
     params = {**settings.params, "n": None, "tools": None}
@@ -196,7 +198,10 @@ def _next_turn(
     params = dict(settings.params)
     max_tokens = params.pop("max_tokens", None) or settings.max_tokens
     extra = params.pop("extra", None)
-    n_tool_tokens = _definition_tokens(params.get("tools"))
+    tools = params.get("tools")  # checked when the request is built
+    tools = tools if isinstance(tools, (list, tuple)) else ()
+    definitions = [each for each in tools if isinstance(each, Mapping)]
+    n_tool_tokens = estimate_prompt_tokens((), definitions)
     fitted = fit(
         history.system,
         turns,
@@ -215,14 +220,6 @@ def _next_turn(
         is_again=index is not None,
         n_later=0 if index is None else len(history.turns) - index - 1,
     )
-
-
-def _definition_tokens(tools: object) -> int:
-    """Estimate the tokens of tool definitions; `build_request` checks them later."""
-    if not isinstance(tools, (list, tuple)):
-        return 0
-    found = [each for each in tools if isinstance(each, Mapping)]
-    return estimate_prompt_tokens((), found)
 
 
 def add_answer(
@@ -260,12 +257,7 @@ def add_answer(
 
 
 def rebuild(name: str, exchanges: Iterable[Exchange]) -> State | None:
-    """Rebuild the turns since the last reset; None if there are none.
-
-    Args:
-        name: The conversation's name.
-        exchanges: The conversation's exchanges, oldest first.
-    """
+    """Rebuild a conversation since its last reset, from exchanges, oldest first."""
     kept = [each for each in exchanges if each.origin.turn_id]
     if not kept:
         return None
@@ -285,13 +277,7 @@ def series_of(origin: Origin) -> str:
 def _to_version(
     exchange: Exchange, sent: tuple[Message, ...], texts: list[str]
 ) -> Version:
-    """Make a version of an answer.
-
-    Args:
-        exchange: The exchange.
-        sent: The messages that it answers: the prompt, and tool rounds after it.
-        texts: The texts of the choices.
-    """
+    """Make a version of an answer to a prompt, and to the tool rounds after it."""
     users = [index for index, each in enumerate(sent) if each.role == "user"]
     index = users[-1] if users else len(sent) - 1
     replies = tuple(Message(role="assistant", content=text) for text in texts)

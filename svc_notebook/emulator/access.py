@@ -6,7 +6,7 @@ without shown limits has none here.
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -87,30 +87,24 @@ class Keys:
         return _NO_PERMISSION if key in self.forbidden else _WRONG_KEY
 
     def hide(self, text: str, headers: Mapping[str, str]) -> str:
-        """Replace every key in a text: the known ones and the one sent."""
-        return _without(
-            text, (sent_key(headers), *self.valid, *self.revoked, *self.forbidden)
-        )
+        """Replace every key in a text: the known ones and the one sent.
+
+        A short key, as people choose for tests, is replaced only as a whole word; it
+        may be a part of ordinary words.
+        """
+        keys = {sent_key(headers), *self.valid, *self.revoked, *self.forbidden} - {""}
+        for key in sorted(keys, key=len, reverse=True):  # one may begin with another
+            if len(key) >= _LONG_ENOUGH:
+                text = text.replace(key, HIDDEN)
+            else:
+                text = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", HIDDEN, text)
+        return text
 
 
 def sent_key(headers: Mapping[str, str]) -> str:
     """Read the key of a request; empty if it has none in the bearer scheme."""
     scheme, _, key = headers.get("authorization", "").strip().partition(" ")
     return key.strip() if scheme.lower() == "bearer" else ""
-
-
-def _without(text: str, keys: Iterable[str]) -> str:
-    """Replace keys, longest first, since one may begin with another.
-
-    A short key, as people choose for tests, is replaced only as a whole word; it may
-    be a part of ordinary words.
-    """
-    for key in sorted({key for key in keys if key}, key=len, reverse=True):
-        if len(key) >= _LONG_ENOUGH:
-            text = text.replace(key, HIDDEN)
-        else:
-            text = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", HIDDEN, text)
-    return text
 
 
 class Quota:

@@ -13,7 +13,7 @@ from .completion_writer import JSON, Choice, Head, Pace, cut_calls, cut_choice, 
 from .http_values import Fault, Reply, Request, whole
 from .rules import read_chat_request
 from .script import Script, play
-from .tool_calls import calls_for, told_results
+from .tool_calls import calls_for, results_text
 
 # At the root, for people who open the address in a browser.
 PAGE = """\
@@ -31,16 +31,9 @@ _NOT_ALLOWED = 405
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """The settings of an emulated service.
+    """The settings of an emulated service, checked; see `Emulator`.
 
-    Attributes:
-        keys: Which keys it knows.
-        pace: How fast it writes.
-        models: Model ids served in addition to the documented ones.
-        limits: Model id to requests in 1 s and in 60 s; empty for none.
-        seed: The same seed gives the same texts.
-        clock: Seconds that never run backwards, for the limits.
-        now: Unix time, for `created`.
+    `limits` maps model ids to requests in 1 s and in 60 s.
     """
 
     keys: Keys = field(default_factory=Keys)
@@ -79,18 +72,25 @@ class Service:
             return _refusal(_broken(error))
 
     def _answered(self, request: Request) -> Reply:
-        """Answer a request."""
         if request.path == "/":
             return _front_page(request)
         chat = self._admitted(request)
         if isinstance(chat, Fault):
             allow = "POST" if chat.status == _NOT_ALLOWED else ""
             return _refusal(chat, allow)
+        identity = chat.identity()
         with self._lock:
             entry = self._script.next_entry(chat)
             full = self._quota.take(chat.model) if entry is None else None
-            nth = self._counted(chat) if full is None else 0
-        head = self._head(chat, nth)
+            nth = self._n_asked[identity]
+            self._n_asked[identity] += full is None
+        # The same in every run, another for every request.
+        name = f"{self._setup.seed}/{nth}/{identity}"
+        head = Head(
+            id=f"cmpl-{hashlib.sha256(name.encode()).hexdigest()[:24]}",
+            created=int(self._setup.now()),
+            model=chat.model,
+        )
         if entry is not None:
             return play(entry, chat, head)
         if full is not None:
@@ -98,34 +98,17 @@ class Service:
         return deliver(chat, head, self._choices(chat, nth), pace=self._setup.pace)
 
     def _admitted(self, request: Request) -> ChatRequest | Fault:
-        """Check the request, which changes nothing."""
         fault = self._setup.keys.fault_of(request.headers)
         if fault is not None and fault.status == _UNAUTHORIZED:
             return fault
-        return _misdirected(request) or fault or self._understood(request)
-
-    def _understood(self, request: Request) -> ChatRequest | Fault:
-        """Read the body and look the model up."""
+        fault = _misdirected(request) or fault
+        if fault is not None:
+            return fault
         chat = _read(request)
         known = (*DOCUMENTED, *self._setup.models)
         if isinstance(chat, ChatRequest) and chat.model not in known:
             return Fault(status=404, message="The model does not exist.")
         return chat
-
-    def _counted(self, chat: ChatRequest) -> int:
-        """Count identical requests; the first is 0."""
-        identity = chat.identity()
-        self._n_asked[identity] += 1
-        return self._n_asked[identity] - 1
-
-    def _head(self, chat: ChatRequest, nth: int) -> Head:
-        """Name a reply: the same in every run, another for every request."""
-        name = f"{self._setup.seed}/{nth}/{chat.identity()}"
-        return Head(
-            id=f"cmpl-{hashlib.sha256(name.encode()).hexdigest()[:24]}",
-            created=int(self._setup.now()),
-            model=chat.model,
-        )
 
     def _choices(self, chat: ChatRequest, nth: int) -> list[Choice]:
         """Write the choices: calls of the tools that the prompt names, or texts."""
@@ -134,23 +117,23 @@ class Service:
                 cut_calls(calls_for(chat, index), max_tokens=chat.max_tokens)
                 for index in range(chat.n)
             ]
-        results = told_results(chat)
+        results = results_text(chat)
+        seeds = [
+            chat.seed(emulator_seed=self._setup.seed, nth=nth, choice_index=index)
+            for index in range(chat.n)
+        ]
         return [
             cut_choice(
-                language.write(chat, self._seed(chat, nth, index), results=results),
+                language.write(chat, seed, results=results),
                 max_tokens=chat.max_tokens,
                 stop=chat.stop,
             )
-            for index in range(chat.n)
+            for seed in seeds
         ]
-
-    def _seed(self, chat: ChatRequest, nth: int, index: int) -> int:
-        """Seed one choice."""
-        return chat.seed(emulator_seed=self._setup.seed, nth=nth, choice_index=index)
 
 
 def _misdirected(request: Request) -> Fault | None:
-    """Refuse what is not the one operation (doc: Endpoints)."""
+    """Refuse everything except the one operation (doc: Endpoints)."""
     if request.path != PATH:
         return Fault(
             status=404, message=f"There is only one operation here: POST {PATH}."
@@ -161,7 +144,6 @@ def _misdirected(request: Request) -> Fault | None:
 
 
 def _read(request: Request) -> ChatRequest | Fault:
-    """Read what a request to the operation asks for."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != JSON:
         return Fault(status=400, message=f"Send the header Content-Type: {JSON}.")
@@ -181,8 +163,8 @@ def _broken(error: Exception) -> Fault:
     """Say that the emulator itself failed, in the document's shape (doc: Errors)."""
     return Fault(
         status=500,
-        message=f"The emulator could not answer ({type(error).__name__}); look at "
-        "the clock and the script it was given.",
+        message=f"The emulator failed ({type(error).__name__}); check the clock and "
+        "the script that it was started with.",
     )
 
 
@@ -193,7 +175,6 @@ def _refusal(fault: Fault, allow: str = "") -> Reply:
 
 
 def _front_page(request: Request) -> Reply:
-    """Say in words what this is."""
     if request.method not in ("GET", "HEAD"):
         fault = Fault(status=_NOT_ALLOWED, message="Only GET is answered here.")
         return _refusal(fault, "GET, HEAD")

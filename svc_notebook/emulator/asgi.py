@@ -25,13 +25,13 @@ from uvicorn.server import ServerState
 from .http_values import MARK, End, Fault, Reply, Request
 from .request_log import Ended, RequestLog
 
-# Far more than 8192 tokens can be; a longer body is read, but not kept.
+# Far more than 8192 tokens; a longer body is read, but not kept.
 BODY_KEPT_BYTES = 4 * 2**20
-# Of a body that announces more than this nothing is read; the connection ends.
+# A body that announces more than this is not read; the connection is closed.
 BODY_READ_BYTES = 64 * 2**20
-# With no pause between pieces, other requests get their turn after so many.
+# Without pauses between pieces, other requests get a turn after so many.
 TURN_PIECES = 32
-# From its first byte on, a request may take so long to come in.
+# How long a request may take to arrive, from its first byte.
 REQUEST_TIMEOUT_S = 60.0
 # How long closing waits for unfinished replies to notice.
 CLOSE_TIMEOUT_S = 5.0
@@ -49,7 +49,7 @@ class HttpServer:
     the program's logs.
 
     Args:
-        wire: A listening socket; closed with the server.
+        listener: A listening socket; closed with the server.
         answer: Answers a request; is called from several threads.
         log: Keeps every request.
         keep_alive_s: How long an idle connection is kept.
@@ -57,14 +57,14 @@ class HttpServer:
 
     def __init__(
         self,
-        wire: socket.socket,
+        listener: socket.socket,
         answer: Callable[[Request], Reply],
         log: RequestLog,
         *,
         keep_alive_s: float,
     ) -> None:
-        self.port: int = wire.getsockname()[1]
-        self._wire = wire
+        self.port: int = listener.getsockname()[1]
+        self._listener = listener
         self._state = ServerState()
         self._config = Config(
             make_app(answer, log),
@@ -95,19 +95,18 @@ class HttpServer:
         self._thread.join(CLOSE_TIMEOUT_S)
 
     def _run(self) -> None:
-        """Serve in this thread until the server is closed."""
         try:
             with asyncio.Runner() as runner:
                 runner.run(self._serve())
         finally:
-            self._wire.close()
+            self._listener.close()
             self._is_ready.set()
 
     async def _serve(self) -> None:
         """Listen, then cut all connections, however slow their other ends are."""
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        server = await self._loop.create_server(self._connection, sock=self._wire)
+        server = await self._loop.create_server(self._connection, sock=self._listener)
         self._is_ready.set()
         await self._stop.wait()
         server.close()
@@ -118,7 +117,6 @@ class HttpServer:
             await asyncio.wait(list(self._state.tasks), timeout=CLOSE_TIMEOUT_S / 2)
 
     def _connection(self) -> "QuietProtocol":
-        """Make the protocol of a new connection."""
         connection = QuietProtocol(self._config, self._state, {})
         connection.timeout_keep_alive = self._keep_alive_s  # type: ignore[assignment]  # any seconds do
         return connection
@@ -162,7 +160,7 @@ class QuietProtocol(H11Protocol):
     def _expect(self) -> None:
         """Hang up later, unless a request is being answered."""
         self._stop_waiting()
-        # Typed as if there were always a cycle; before the first request is none.
+        # `cycle` is None before the first request, although it is typed otherwise.
         is_idle = getattr(self.cycle, "response_complete", True)
         if not is_idle and not self.cycle.more_body:
             self._request_begun_s = None
@@ -176,7 +174,6 @@ class QuietProtocol(H11Protocol):
         self._hang_up_handle = self.loop.call_later(wait_s, self.transport.close)
 
     def _stop_waiting(self) -> None:
-        """Forget when to hang up."""
         if self._hang_up_handle is not None:
             self._hang_up_handle.cancel()
             self._hang_up_handle = None
@@ -198,8 +195,7 @@ class QuietProtocol(H11Protocol):
             ):
                 self.transport.write(self.conn.send(event) or b"")
         except h11.LocalProtocolError:
-            # A reply has already begun on this connection; only hanging up is left.
-            pass
+            pass  # a reply has begun on this connection, which is closed below
         self.transport.close()
 
 
@@ -219,7 +215,7 @@ def make_app(answer: Callable[[Request], Reply], log: RequestLog) -> ASGIApp:
         except ClientDisconnect:
             return
         delivery = _Delivery(log, log.begin(request), scope, send)
-        # In a thread: writing a long text must not hold up other streams.
+        # In a thread, because writing a long text would delay other streams.
         reply = await asyncio.to_thread(answer, request)
         if is_huge:
             headers = {**reply.headers, "connection": "close"}
@@ -247,7 +243,6 @@ async def _body(http: StarletteRequest) -> bytes | None:
 
 
 def _request(http: StarletteRequest, body: bytes | None) -> Request:
-    """Make the value that is answered."""
     return Request(
         method=http.method,
         path=http.scope["path"],
@@ -275,7 +270,10 @@ class _Delivery:
         left = asyncio.ensure_future(_until_left(receive))
         ended: Ended = "cut"
         try:
-            await self._begin(reply, left)
+            await _pause(reply.before_s, left)
+            if reply.status is not None:
+                self._log.note(self._number, status=reply.status)
+                await self._send(_start(reply))
             await self._put_all(reply, left)
             ended = await self._end(reply.end, left)
         except _LeftError:
@@ -284,21 +282,13 @@ class _Delivery:
             left.cancel()
             self._log.note(self._number, ended=ended)
 
-    async def _begin(self, reply: Reply, left: "asyncio.Future[None]") -> None:
-        """Send the headers, if the reply has any."""
-        await _pause(reply.before_s, left)
-        if reply.status is not None:
-            self._log.note(self._number, status=reply.status)
-            await self._send(_start(reply))
-
     async def _put_all(self, reply: Reply, left: "asyncio.Future[None]") -> None:
-        """Send the body."""
         for at, piece in enumerate(reply.body, start=1):
             if piece.after_s > 0 or at % TURN_PIECES == 0:
                 await _pause(piece.after_s, left)
             self._log.note(self._number, n_pieces=at)
             if at == len(reply.body) and reply.end is End.WHOLE:
-                # Before the bytes leave: a client that has read them finds this noted.
+                # Before it is sent, so that a client that has read it finds this note.
                 self._log.note(self._number, ended="whole")
             await self._put(reply, piece.data)
 
@@ -308,7 +298,7 @@ class _Delivery:
         Raises:
             _LeftError: The client has left.
         """
-        # `left` learns of it a turn later, and asyncio logs writes in between.
+        # `left` is set a turn of the loop later; asyncio logs writes in between.
         if self._transport.is_closing():
             raise _LeftError
         if reply.status is None:
@@ -326,8 +316,8 @@ class _Delivery:
             await left
             raise _LeftError
         if end is End.RESET:
-            wire = self._transport.get_extra_info("socket")
-            wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NONE)
+            connection = self._transport.get_extra_info("socket")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NONE)
         self._transport.close()
         # The connection is gone only after the bytes already written were sent.
         await left

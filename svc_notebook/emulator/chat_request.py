@@ -117,6 +117,5 @@ class ChatRequest:
 
 
 def _digest(value: object) -> str:
-    """Hash a JSON value."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode("ascii")).hexdigest()

@@ -22,14 +22,7 @@ DONE = b"data: [DONE]\n\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What one choice holds.
-
-    Attributes:
-        pieces: The text, as it is streamed.
-        finish_reason: `stop`, `length`, or what a script says.
-        n_tokens: Tokens that were generated.
-        tool_calls: Calls instead of a text, if any.
-    """
+    """One choice: the text in the pieces in which it is streamed, or tool calls."""
 
     pieces: tuple[str, ...] = ()
     finish_reason: str | None = STOP
@@ -62,12 +55,10 @@ def cut_choice(
             continue
         # A sequence may lie across tokens, never further back than its length.
         text = text[-longest:] + token if len(text) > longest else text + token
-        found = _first(text, stop)
-        if found is not None:
-            return Choice(
-                pieces=_without_end(pieces, len(text) - found),
-                n_tokens=len(pieces),
-            )
+        found = [at for each in stop if (at := text.find(each)) >= 0]
+        if found:
+            kept = _without_end(pieces, len(text) - min(found))
+            return Choice(pieces=kept, n_tokens=len(pieces))
     return Choice(pieces=tuple(pieces), n_tokens=len(pieces))
 
 
@@ -78,24 +69,14 @@ def cut_calls(calls: Iterable[Call], *, max_tokens: int) -> Choice:
     for call in calls:
         left -= count_tokens(call.name)
         tokens = split_tokens(call.arguments)
+        if left >= 0:
+            made.append(replace(call, arguments="".join(tokens[:left])))
+            left -= len(tokens)
         if left < 0:
-            return _cut_off(made, max_tokens)
-        made.append(replace(call, arguments="".join(tokens[:left])))
-        left -= len(tokens)
-        if left < 0:
-            return _cut_off(made, max_tokens)
+            return Choice(
+                tool_calls=tuple(made), finish_reason=LENGTH, n_tokens=max_tokens
+            )
     return Choice(tool_calls=tuple(made), n_tokens=max_tokens - left)
-
-
-def _cut_off(made: Sequence[Call], n_tokens: int) -> Choice:
-    """Make a choice of calls that did not all fit."""
-    return Choice(tool_calls=tuple(made), finish_reason=LENGTH, n_tokens=n_tokens)
-
-
-def _first(text: str, stop: Sequence[str]) -> int | None:
-    """Find where the first of the sequences begins."""
-    found = [at for each in stop if (at := text.find(each)) >= 0]
-    return min(found, default=None)
 
 
 def _without_end(pieces: Sequence[str], n_letters: int) -> tuple[str, ...]:
@@ -117,17 +98,21 @@ class Head:
     created: int
     model: str
 
+    def to_json(self, kind: str) -> JsonObject:
+        """Return the fields of a reply or chunk, in the document's order."""
+        return {
+            "id": self.id,
+            "object": kind,
+            "created": self.created,
+            "model": self.model,
+        }
+
 
 def write_completion(
     head: Head, choices: Sequence[Choice], usage: Mapping[str, int] | None
 ) -> bytes:
     """Write a whole reply (doc: Completion)."""
-    body: JsonObject = {
-        "id": head.id,
-        "object": "chat.completion",
-        "created": head.created,
-        "model": head.model,
-    }
+    body = head.to_json("chat.completion")
     if usage is not None:
         body["usage"] = dict(usage)
     body["choices"] = [
@@ -143,14 +128,7 @@ def write_completion(
 
 def write_chunks(head: Head, choices: Sequence[Choice]) -> Iterator[bytes]:
     """Write a streamed reply event by event, choices in turns, and its end."""
-    start = write_json(
-        {
-            "id": head.id,
-            "object": "chat.completion.chunk",
-            "created": head.created,
-            "model": head.model,
-        }
-    )[:-1]
+    start = write_json(head.to_json("chat.completion.chunk"))[:-1]
     streams = [_events(index, choice) for index, choice in enumerate(choices)]
     for turn in zip_longest(*streams):
         for event in turn:
@@ -170,7 +148,6 @@ def usage_of(n_prompt_tokens: int, choices: Sequence[Choice]) -> dict[str, int]:
 
 
 def _message(choice: Choice) -> JsonObject:
-    """Write the message of a whole choice."""
     message: JsonObject = {"role": "assistant", "content": choice.text}
     if choice.tool_calls:
         message["tool_calls"] = [_call(call) for call in choice.tool_calls]
@@ -178,7 +155,6 @@ def _message(choice: Choice) -> JsonObject:
 
 
 def _call(call: Call) -> JsonObject:
-    """Write a tool call (doc: Tool call)."""
     return {
         "id": call.id,
         "type": "function",
@@ -221,7 +197,6 @@ def _call_deltas(at: int, call: Call) -> Iterator[JsonObject]:
 def _event(
     index: int, delta: Mapping[str, Any], finish_reason: str | None = None
 ) -> bytes:
-    """Write one choice of a chunk."""
     return write_json({"index": index, "delta": delta, "finish_reason": finish_reason})
 
 

@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import resources
 from itertools import accumulate
@@ -25,14 +25,14 @@ OPENING_THAI = "คำตอบจำลอง"
 # penalty divides them.
 LOWEST = 4.0
 SPREAD = 4.0
-# What a paragraph loses each time that it was used; otherwise a text at temperature 0
-# would be one paragraph again and again.
+# Subtracted from a paragraph's score for each use; otherwise a text at temperature 0
+# would repeat one paragraph.
 AGAIN_COST = 12.0
 
 _THAI_LETTER = re.compile(r"[\u0e01-\u0e2e]")
 _LATIN_LETTER = re.compile(r"[A-Za-z]")
 _OPEN_WORD = re.compile(r"<(\w+)>")
-# So that a classification can be tried out.
+# Lets users try out a classification.
 _LABELS = re.compile(
     r"\b(?:classify as|one word:) ((?:\w+, )*\w+),? or (\w+)", re.IGNORECASE
 )
@@ -40,13 +40,7 @@ _LABELS = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
-    """How a model writes.
-
-    Attributes:
-        sections: Of the phrases.
-        shortest_tokens, longest_tokens: The length after which a reply ends with its
-            sentence.
-    """
+    """How a model writes: from which sections of the phrases, and how much."""
 
     sections: tuple[str, ...]
     shortest_tokens: int
@@ -145,13 +139,7 @@ class Sampling:
     @classmethod
     def of(cls, chat: ChatRequest) -> "Sampling":
         """Take the parameters of a request."""
-        return cls(
-            temperature=chat.temperature,
-            top_p=chat.top_p,
-            presence_penalty=chat.presence_penalty,
-            frequency_penalty=chat.frequency_penalty,
-            repetition_penalty=chat.repetition_penalty,
-        )
+        return cls(**{each.name: getattr(chat, each.name) for each in fields(cls)})
 
     def penalised(self, score: float, n_seen: int) -> float:
         """Lower the score, above 0, of an option that appeared so often before."""
@@ -204,11 +192,7 @@ def _phrases(*, is_thai: bool) -> _Phrases:
 
 @dataclass(slots=True, kw_only=True)
 class _Writer:
-    """One reply: what was written so far, and what comes next.
-
-    Attributes:
-        taste: Each taste prefers other words and paragraphs.
-    """
+    """One reply; each `taste` prefers other words and paragraphs."""
 
     by: Sampling
     rng: Random
@@ -223,10 +207,11 @@ class _Writer:
             for section in style.sections
             for paragraph in self.phrases.paragraphs[section]
         ]
+        firsts = [each[0] for each in paragraphs]
         n_tokens = 0
         before = " "
         while True:
-            for sentence in self._paragraph(paragraphs):
+            for sentence in paragraphs[self._draw(firsts, AGAIN_COST)]:
                 text = before + _OPEN_WORD.sub(self._word, sentence)
                 tokens = split_tokens(text)
                 yield from tokens
@@ -236,17 +221,11 @@ class _Writer:
                 before = " "
             before = "\n\n"
 
-    def _paragraph(self, paragraphs: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-        """Draw a paragraph, rarely one that was used already."""
-        return paragraphs[self._draw([each[0] for each in paragraphs], AGAIN_COST)]
-
     def _word(self, slot: "re.Match[str]") -> str:
-        """Draw a word for a slot."""
         words = self.phrases.words[slot[1]]
         return words[self._draw(words)]
 
     def _draw(self, options: Sequence[str], again_cost: float = 0.0) -> int:
-        """Draw one of several texts, and remember it."""
         scores = [
             self.by.penalised(self._score(each), self.seen[each])
             - again_cost * self.seen[each]

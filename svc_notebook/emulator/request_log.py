@@ -108,7 +108,6 @@ class RequestLog:
             return math.nan
 
     def _json(self, request: Request) -> Any:  # noqa: ANN401 - JSON
-        """Read a body back, without keys."""
         if not request.body:
             return None
         try:

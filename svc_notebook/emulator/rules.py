@@ -42,22 +42,20 @@ LEVELS_AT_MOST = 64
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """What a number may be."""
+    """The range of a number; an integer if its default is one."""
 
     low: float
     high: float
-    default: float
+    default: int | float
 
 
 # doc: Request body. top_p's range is not shown; see the top of this file.
-_FLOATS = {
+_NUMBERS = {
     "temperature": _Range(0.0, 2.0, 0.7),
     "top_p": _Range(0.0, 1.0, 1.0),
     "presence_penalty": _Range(-2.0, 2.0, 0.0),
     "frequency_penalty": _Range(-2.0, 2.0, 0.0),
     "repetition_penalty": _Range(1.0, 2.0, 1.0),
-}
-_INTEGERS = {
     "max_tokens": _Range(1, TOKENS_PER_REQUEST, MAX_TOKENS_DEFAULT),
     "n": _Range(1, CHOICES_AT_MOST, 1),
 }
@@ -139,71 +137,42 @@ def _no_constant(_name: str) -> None:
 def _checked(sent: JsonObject) -> ChatRequest:
     """Check every parameter, in the order of the document's table."""
     fields = {name: value for name, value in sent.items() if value is not None}
-    model = _text(fields, "model", is_required=True)
+    if not fields.get("model") or not isinstance(fields["model"], str):
+        raise RuleError("'model' has to be a non-empty string and is required.")
     messages = read_messages(fields.get("messages"))
-    integers = {name: _integer(fields, name) for name in _INTEGERS}
-    floats = {name: _float(fields, name) for name in _FLOATS}
+    numbers = {name: _number(fields, name, range_) for name, range_ in _NUMBERS.items()}
     tools = read_tools(fields.get("tools", []))
+    is_streamed = fields.get("stream", False)
+    if not isinstance(is_streamed, bool):
+        raise RuleError("'stream' has to be a boolean.")
     n_prompt_tokens = _n_prompt_tokens(messages, fields)
     _check_budget(n_prompt_tokens, fields.get("max_tokens"))
     return ChatRequest(
-        model=model or "",
+        model=read_text(fields["model"], "model"),
         messages=messages,
         tools=tools,
-        is_streamed=_flag(fields, "stream"),
+        is_streamed=is_streamed,
         stop=_stops(fields.get("stop", [])),
-        user=_text(fields, "user"),
+        user=read_text(fields["user"], "user") if "user" in fields else None,
         n_prompt_tokens=n_prompt_tokens,
-        max_tokens=integers["max_tokens"],
-        n=integers["n"],
-        **floats,
+        **numbers,
     )
 
 
-def _text(
-    fields: Mapping[str, Any], name: str, *, is_required: bool = False
-) -> str | None:
-    """Read a text; a required one is not empty."""
-    if name not in fields and not is_required:
-        return None
-    value = fields.get(name)
-    if not isinstance(value, str) or (is_required and not value):
-        kind = "a non-empty string and is required" if is_required else "a string"
+def _number(fields: Mapping[str, Any], name: str, range_: _Range) -> Any:  # noqa: ANN401 - an int, or a float
+    """Read a number in its range; true is not a number, and 1.0 not an integer."""
+    value = fields.get(name, range_.default)
+    is_whole = isinstance(range_.default, int)
+    types = int if is_whole else int | float
+    if isinstance(value, bool) or not isinstance(value, types):
+        kind = "an integer" if is_whole else "a number"
         raise RuleError(f"'{name}' has to be {kind}.")
-    return read_text(value, name)
-
-
-def _flag(fields: Mapping[str, Any], name: str) -> bool:
-    """Read a boolean whose default is false."""
-    value = fields.get(name, False)
-    if not isinstance(value, bool):
-        raise RuleError(f"'{name}' has to be a boolean.")
-    return value
-
-
-def _integer(fields: Mapping[str, Any], name: str) -> int:
-    """Read an integer in its range; 1.0 and true are not integers."""
-    range_ = _INTEGERS[name]
-    value = fields.get(name, int(range_.default))
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise RuleError(f"'{name}' has to be an integer.")
     if not range_.low <= value <= range_.high:
-        whose = ", the last a bound of this emulator only" if name == "n" else ""
+        whose = " (a limit of this emulator)" if name == "n" else ""
         raise RuleError(
             f"'{name}' has to be from {range_.low:g} to {range_.high:g}{whose}."
         )
-    return value
-
-
-def _float(fields: Mapping[str, Any], name: str) -> float:
-    """Read a number in its range; a boolean is not a number."""
-    range_ = _FLOATS[name]
-    value = fields.get(name, range_.default)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise RuleError(f"'{name}' has to be a number.")
-    if not range_.low <= value <= range_.high:
-        raise RuleError(f"'{name}' has to be from {range_.low:g} to {range_.high:g}.")
-    return float(value)
+    return value if is_whole else float(value)
 
 
 def _stops(value: object) -> tuple[str, ...]:
@@ -221,7 +190,6 @@ def _stops(value: object) -> tuple[str, ...]:
 
 
 def _n_prompt_tokens(messages: tuple[Message, ...], fields: JsonObject) -> int:
-    """Count the tokens of the prompt, tools included."""
     total = REPLY_TOKENS
     for message in messages:
         total += MESSAGE_TOKENS + count_tokens(message.content)
@@ -257,7 +225,6 @@ def read_messages(value: object) -> tuple[Message, ...]:
 
 
 def _message(value: object, at: int) -> Message:
-    """Check one message by itself."""
     where = f"messages[{at}]"
     if not isinstance(value, dict):
         raise RuleError(f"'{where}' has to be an object.")
@@ -265,27 +232,19 @@ def _message(value: object, at: int) -> Message:
     if role not in ROLES:
         raise RuleError(f"'{where}.role' has to be one of {', '.join(ROLES)}.")
     calls = _calls(value, where) if role == "assistant" else ()
+    content, call_id = value.get("content"), value.get("tool_call_id")
+    if content is None and calls:  # only then it may come without a text
+        content = ""
+    if role != "tool":
+        call_id = None
+    elif call_id is not None:
+        read_text(call_id, f"{where}.tool_call_id")
     return Message(
         role=role,
-        content=_content(value, where, has_calls=bool(calls)),
+        content=read_text(content, f"{where}.content"),
         tool_calls=calls,
-        tool_call_id=_call_id(value, where) if role == "tool" else None,
+        tool_call_id=call_id,
     )
-
-
-def _content(value: JsonObject, where: str, *, has_calls: bool) -> str:
-    """Read the text; only a message with tool calls may come without one."""
-    content = value.get("content")
-    if content is None and has_calls:
-        return ""
-    return read_text(content, f"{where}.content")
-
-
-def _call_id(value: JsonObject, where: str) -> str | None:
-    """Read the id that a result answers, if there is one."""
-    if value.get("tool_call_id") is None:
-        return None
-    return read_text(value["tool_call_id"], f"{where}.tool_call_id")
 
 
 def _calls(value: JsonObject, where: str) -> tuple[Call, ...]:
@@ -304,24 +263,29 @@ def _calls(value: JsonObject, where: str) -> tuple[Call, ...]:
 
 
 def _call(value: object, where: str) -> Call:
-    """Read one tool call."""
+    function = _function(value, where)
+    return Call(
+        id=read_text(value.get("id"), f"{where}.id"),  # type: ignore[attr-defined]  # checked
+        name=read_text(function.get("name"), f"{where}.function.name"),
+        arguments=read_text(function.get("arguments"), f"{where}.function.arguments"),
+    )
+
+
+def _function(value: object, where: str) -> JsonObject:
+    """Read the function of a tool call or of a definition."""
     if not isinstance(value, dict) or value.get("type") != "function":
         raise RuleError(f"'{where}' has to be an object with type 'function'.")
     function = value.get("function")
     if not isinstance(function, dict):
         raise RuleError(f"'{where}.function' has to be an object.")
-    return Call(
-        id=read_text(value.get("id"), f"{where}.id"),
-        name=read_text(function.get("name"), f"{where}.function.name"),
-        arguments=read_text(function.get("arguments"), f"{where}.function.arguments"),
-    )
+    return function
 
 
 def read_text(value: object, where: str) -> str:
     r"""Read a text that can be written as UTF-8.
 
     Raises:
-        RuleError: It is no string, or holds half of a surrogate pair, which JSON
+        RuleError: It is not a string, or holds half of a surrogate pair, which JSON
             can spell as \ud800.
     """
     if not isinstance(value, str):
@@ -366,7 +330,7 @@ def _close(is_open: list[str], message: Message, at: int) -> None:
         answered = is_open[0]
     if answered not in is_open:
         raise RuleError(
-            f"'messages[{at}]' is the result of no open tool call; its tool_call_id "
+            f"'messages[{at}]' does not answer an open tool call; its tool_call_id "
             "has to be the id of a call in the assistant message before it."
         )
     is_open.remove(answered)
@@ -384,19 +348,13 @@ def read_tools(value: object) -> tuple[Tool, ...]:
     tools = tuple(_tool(each, f"tools[{at}]") for at, each in enumerate(value))
     if len({tool.name for tool in tools}) < len(tools):
         raise RuleError(
-            "'tools' holds one function name twice, which this emulator does not "
-            "take (a bound of its own)."
+            "'tools' holds one function name twice, which this emulator refuses."
         )
     return tools
 
 
 def _tool(value: object, where: str) -> Tool:
-    """Check one definition."""
-    if not isinstance(value, dict) or value.get("type") != "function":
-        raise RuleError(f"'{where}' has to be an object with type 'function'.")
-    function = value.get("function")
-    if not isinstance(function, dict):
-        raise RuleError(f"'{where}.function' has to be an object.")
+    function = _function(value, where)
     name = function.get("name")
     if not isinstance(name, str) or not name:
         raise RuleError(f"'{where}.function.name' has to be a non-empty string.")

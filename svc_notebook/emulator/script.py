@@ -197,7 +197,6 @@ class Script:
 
 
 def _entry(given: object, at: int) -> Entry:
-    """Check one entry."""
     try:
         return msgspec.convert(given, Entry, dec_hook=_read)
     except msgspec.ValidationError as error:
@@ -240,10 +239,8 @@ def play(entry: Entry, chat: ChatRequest, head: Head) -> Reply:
     status = reply.status if entry.status is UNSET else entry.status
     is_cut = entry.cut_after is not None
     end = entry.end or (End.CUT if is_cut else reply.end)
-    headers = {
-        **reply.headers,
-        **{name.lower(): value for name, value in entry.headers.items()},
-    }
+    changed = {name.lower(): value for name, value in entry.headers.items()}
+    headers = {**reply.headers, **changed}
     return replace(
         reply,
         status=status,
@@ -259,7 +256,6 @@ def play(entry: Entry, chat: ChatRequest, head: Head) -> Reply:
 
 
 def _content(entry: Entry, chat: ChatRequest, head: Head) -> Reply:
-    """Make what an entry sends, without its delays and its end."""
     if entry.error is not UNSET:
         return whole(500, b'{"error":%s}' % entry.error, content_type=JSON)
     if entry.json is not UNSET:
@@ -277,7 +273,6 @@ def _content(entry: Entry, chat: ChatRequest, head: Head) -> Reply:
 
 
 def _pieces(parts: Sequence[bytes]) -> tuple[Piece, ...]:
-    """Send each part as a piece."""
     return tuple(Piece(0.0, part) for part in parts)
 
 
@@ -296,7 +291,6 @@ def _choices(entry: Entry, chat: ChatRequest) -> list[Choice] | None:
 
 
 def _choice(given: ScriptedChoice) -> Choice:
-    """Make one choice."""
     text = given.text
     pieces = tuple(split_tokens(text)) if isinstance(text, str) else text
     return Choice(
@@ -308,7 +302,6 @@ def _choice(given: ScriptedChoice) -> Choice:
 
 
 def _call(given: ScriptedCall, at: int) -> Call:
-    """Make one tool call."""
     arguments = given.arguments
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments, ensure_ascii=False)

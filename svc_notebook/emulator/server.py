@@ -14,8 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from types import TracebackType
-from typing import Annotated, Any, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import msgspec
 from msgspec import Meta, Struct
@@ -27,6 +26,9 @@ from .app import Service, Setup
 from .completion_writer import Pace
 from .request_log import RecordedRequest, RequestLog
 from .script import Script, read_script
+
+if TYPE_CHECKING:  # Starlette and uvicorn load when an emulator is started
+    from .asgi import HttpServer
 
 HOST = "127.0.0.1"
 
@@ -84,8 +86,8 @@ class _Options(Struct, frozen=True, kw_only=True):
         unknown = set(self.model_limits) - set(served)
         if unknown:
             raise SettingsError(
-                f"limits names the model {min(unknown)!r}, which is not served; served "
-                f"are {', '.join(served)}. Add it to models."
+                f"limits is given for the model {min(unknown)!r}, but the emulator "
+                f"serves only {', '.join(served)}; add it to models."
             )
 
     @property
@@ -130,16 +132,6 @@ def _read_clock(name: str, clock: object) -> Callable[[], float]:
         f"{name} must be a function that returns a finite number of seconds; got "
         f"{now!r}."
     )
-
-
-class _HttpServer(Protocol):
-    """What is used of `asgi.HttpServer`, which is imported late."""
-
-    port: int
-
-    @property
-    def n_connections(self) -> int: ...
-    def close(self) -> None: ...
 
 
 class Emulator:
@@ -219,7 +211,7 @@ class Emulator:
         self._keep_alive_s = options.keep_alive_s
         self._log = RequestLog(self._keys, clock)
         self._service = Service(setup, Script(entries))
-        self._running: _HttpServer | None = None
+        self._running: HttpServer | None = None
 
     @property
     def api_key(self) -> str:
@@ -268,8 +260,7 @@ class Emulator:
             SettingsError: The port is taken.
         """
         if self._running is None:
-            # Imported here so that the package loads no server until it needs one.
-            from .asgi import HttpServer  # noqa: PLC0415
+            from .asgi import HttpServer  # noqa: PLC0415 - loads Starlette
 
             self._running = HttpServer(
                 _listen(self._port),
@@ -290,23 +281,13 @@ class Emulator:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return await asyncio.to_thread(self.start)
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.close)
 
     def __repr__(self) -> str:
@@ -321,19 +302,19 @@ def _listen(port: int) -> socket.socket:
         SettingsError: It is taken, or may not be used.
     """
     # Without the explicit protocol, asyncio would leave Nagle's algorithm on.
-    wire = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":
-            # On other systems this would share a port that is taken.
-            wire.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        wire.bind((HOST, port))
-        wire.listen(256)
+            # On other systems two sockets could then listen on one port.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((HOST, port))
+        listener.listen(256)
     except (OSError, OverflowError) as error:
-        wire.close()
+        listener.close()
         is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
         why = "is taken" if is_taken else f"cannot be used ({error})"
         raise SettingsError(
             f"Port {port} on {HOST} {why}; choose another, or 0 for a free one."
         ) from None
-    wire.setblocking(False)  # noqa: FBT003 - the socket's own signature
-    return wire
+    listener.setblocking(False)  # noqa: FBT003 - the socket's own signature
+    return listener

@@ -1,4 +1,4 @@
-"""Tool calls: which offered tools are called, with what, and how results are told.
+"""Tool calls: which offered tools are called, with what, and the text about results.
 
 The emulator calls each tool that the newest user message names. Arguments are the
 simplest values that the schema allows, with the prompt's numbers, quoted texts and
@@ -35,7 +35,7 @@ _FORMATS = {
     "date": "2026-01-02",
     "time": "03:04:05Z",
     "date-time": "2026-01-02T03:04:05Z",
-    "email": "somebody@example.org",
+    "email": "user@example.org",
     "uri": "https://example.org/",
     "uuid": "00000000-0000-4000-8000-000000000000",
 }
@@ -52,7 +52,7 @@ def calls_for(chat: ChatRequest, choice_index: int = 0) -> tuple[Call, ...]:
     """
     if chat.messages[-1].role != "user":
         return ()
-    named = [tool for tool in chat.tools if _is_named(tool, chat.question)]
+    named = [tool for tool in chat.tools if _named(tool).search(chat.question)]
     n_before = sum(len(message.tool_calls) for message in chat.messages)
     return tuple(
         Call(
@@ -64,23 +64,19 @@ def calls_for(chat: ChatRequest, choice_index: int = 0) -> tuple[Call, ...]:
     )
 
 
-def told_results(chat: ChatRequest) -> str:
-    """Say what the tools answered; nothing if none has just answered."""
+def results_text(chat: ChatRequest) -> str:
+    """Repeat the results at the end of a request, as text; "" without any."""
     names = {call.id: call.name for each in chat.messages for call in each.tool_calls}
     answers = list(takewhile(lambda each: each.role == "tool", reversed(chat.messages)))
     room = min(_RESULTS_TOKENS, int(chat.max_tokens * _RESULTS_SHARE))
     room //= max(1, len(answers))
-    return "".join(
-        f" {names.get(each.tool_call_id or '', 'the tool')} answered: "
-        f"{_shortened(each.content, room).rstrip('. ')}."
-        for each in reversed(answers)
-    )
-
-
-def _shortened(text: str, n_tokens: int) -> str:
-    """Cut a text off after so many tokens, visibly."""
-    tokens = split_tokens(text)
-    return text if len(tokens) <= n_tokens else "".join(tokens[:n_tokens]) + "…"
+    text = ""
+    for each in reversed(answers):
+        tokens = split_tokens(each.content)
+        shown = "".join(tokens[:room]) + ("…" if len(tokens) > room else "")
+        name = names.get(each.tool_call_id or "", "the tool")
+        text += f" {name} answered: {shown.rstrip('. ')}."
+    return text
 
 
 def _named(tool: Tool) -> "re.Pattern[str]":
@@ -89,13 +85,7 @@ def _named(tool: Tool) -> "re.Pattern[str]":
     return re.compile(rf"(?<![a-z0-9_]){name}(?![a-z0-9_])", re.IGNORECASE)
 
 
-def _is_named(tool: Tool, question: str) -> bool:
-    """Whether a prompt names a tool."""
-    return _named(tool).search(question) is not None
-
-
 def _arguments(tool: Tool, question: str) -> str:
-    """Fill in a tool's schema from a prompt, as JSON."""
     rest = _named(tool).sub("it", question)
     filler = _Filler(
         root=tool.parameters,
@@ -109,9 +99,7 @@ def _arguments(tool: Tool, question: str) -> str:
 class _Filler:
     """Makes values for a schema; a prompt's texts and numbers are used once each.
 
-    Attributes:
-        root: The whole schema, where references are looked up.
-        texts, numbers: From the prompt.
+    References are looked up in `root`, the whole schema.
     """
 
     root: Schema
@@ -197,7 +185,6 @@ def _listed(schema: Schema, word: str) -> list[Any]:
 
 
 def _count(schema: Schema, word: str, default: int) -> int:
-    """Read a count of a schema."""
     value = schema.get(word)
     return value if type(value) is int and value >= 0 else default
 

@@ -27,7 +27,7 @@ from svc_notebook.tools.permissions import (
     Rounds,
     to_consent,
 )
-from svc_notebook.tools.rounds import Outcome, run_rounds
+from svc_notebook.tools.rounds import run_rounds
 from svc_notebook.tools.tool import Tool
 from svc_notebook.tools.toolbox import Toolbox, to_toolbox
 
@@ -98,7 +98,7 @@ class RoundsCell(ReplyView):
         consent, ask_for = to_consent(confirm, session.consent)
         n_unasked = session.at_prompt.n_unasked
         try:
-            outcome = run_rounds(
+            completion = run_rounds(
                 request,
                 origin,
                 toolbox=toolbox,
@@ -119,9 +119,9 @@ class RoundsCell(ReplyView):
             self._finish(error.partial, mark="incomplete")
             raise
         n_denied = session.at_prompt.n_unasked - n_unasked
-        notes = _notes(outcome, len(self._texts) + 1, n_denied)
-        self._finish(outcome.completion, *notes)
-        return outcome.completion
+        notes = _notes(completion, len(self._texts) + 1, n_denied)
+        self._finish(completion, *notes)
+        return completion
 
     def show(self, delta: Delta) -> None:
         """Show a piece of a reply: its text, or calls as they form."""
@@ -192,8 +192,8 @@ class RoundsCell(ReplyView):
         )
 
 
-def _notes(outcome: Outcome, n_rounds: int, n_denied: int) -> list[str]:
-    n_calls = len(outcome.tool_runs)
+def _notes(completion: Completion, n_rounds: int, n_denied: int) -> list[str]:
+    n_calls = len(completion.tool_runs)
     notes = []
     if n_calls:
         calls = "1 tool call" if n_calls == 1 else f"{n_calls} tool calls"

@@ -9,11 +9,10 @@ from typing import Any, Protocol
 
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.history import History, Turn
-from svc_notebook.conversations.turn_requests import NextTurn
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.checks import check_text
+from svc_notebook.service.checks import check_text, shorten
 
-from .state import Live, PanelState, Phase
+from .state import PanelState, Phase
 
 _ALWAYS = frozenset(Phase)
 _IDLE = frozenset({Phase.IDLE})
@@ -32,7 +31,6 @@ class Event:
         text: A prompt.
         number: A version from 1, or a choice from 0.
         name, value: A setting.
-        is_on: Whether something is switched on.
         question_id, verdict, arguments: A decision about a tool call.
     """
 
@@ -66,35 +64,17 @@ class Controls(Protocol):
     def greet(self) -> None:
         """Answer a page that has just opened the panel."""
 
-    def next_turn(self, text: str | None, *, turn: str | None = None) -> NextTurn:
-        """Build the request of a turn with the panel's settings."""
+    def ask(self, text: str | None, *, turn: str | None = None) -> None:
+        """Ask a new turn, or a turn again; None is the turn's own prompt."""
 
-    def next_part(self, turn: str) -> NextTurn:
-        """Build the request that continues a reply."""
-
-    def begin(self, step: NextTurn, live: Live, *, so_far: str = "") -> None:
-        """Ask for a reply."""
+    def go_on(self, turn: str) -> None:
+        """Continue a turn's reply."""
 
     def stop(self) -> None:
         """Stop the reply that is being written."""
 
     def decide(self, event: Event) -> None:
         """Take the user's decision about a tool call."""
-
-
-def _send(panel: Controls, event: Event) -> None:
-    panel.begin(panel.next_turn(event.text), Live(turn="new", prompt=event.text))
-
-
-def _ask_again(panel: Controls, event: Event) -> None:
-    text = event.text if event.kind == "edit" else None
-    step = panel.next_turn(text, turn=event.turn)
-    panel.begin(step, Live(turn=event.turn, prompt=text))
-
-
-def _go_on(panel: Controls, event: Event) -> None:
-    so_far = panel.conversation.history.turn(event.turn).version.text
-    panel.begin(panel.next_part(event.turn), Live(turn=event.turn), so_far=so_far)
 
 
 def _set(panel: Controls, event: Event) -> None:
@@ -162,7 +142,7 @@ ACTIONS: Mapping[str, Action] = {
         act=lambda panel, _: panel.greet(), phases=_ALWAYS, is_offered=False
     ),
     "send": Action(
-        act=_send,
+        act=lambda panel, event: panel.ask(event.text),
         needs=("text",),
         refusal="A reply is being written; stop it first.",
     ),
@@ -190,13 +170,18 @@ ACTIONS: Mapping[str, Action] = {
         refusal="There are no turns to clear.",
     ),
     "continue": Action(
-        act=_go_on,
+        act=lambda panel, event: panel.go_on(event.turn),
         needs=_ON_TURN,
         applies=lambda turn: turn.version.can_go_on,
         refusal="This reply is whole; only a cut or interrupted one can be continued.",
     ),
-    "regenerate": Action(act=_ask_again, needs=_ON_TURN),
-    "edit": Action(act=_ask_again, needs=("turn", "text")),
+    "regenerate": Action(
+        act=lambda panel, event: panel.ask(None, turn=event.turn), needs=_ON_TURN
+    ),
+    "edit": Action(
+        act=lambda panel, event: panel.ask(event.text, turn=event.turn),
+        needs=("turn", "text"),
+    ),
     "delete": Action(
         act=_edit(lambda plan, event: plan.delete(event.turn)), needs=_ON_TURN
     ),
@@ -320,7 +305,7 @@ def _text(content: Mapping[str, Any], name: str) -> str:
 
 def _unknown(kind: object) -> ParameterError:
     return ParameterError(
-        f"Unknown panel message {str(kind)[:40]!r}; the page may be from another "
-        "version of the package: reload it.",
+        f"Unknown panel message {shorten(str(kind), 40)!r}; the page may be from "
+        "another version of the package: reload it.",
         param="panel",
     )

@@ -20,11 +20,7 @@ _REROUTING = "_reply_subshell_for"  # ipykernel 7.4
 
 
 class Comm:
-    """Sends a widget's messages and views, in order, from any thread.
-
-    Args:
-        widget: The widget; None sends nothing.
-    """
+    """Sends a widget's messages and views, in order, from any thread."""
 
     def __init__(self, widget: Widget | None = None) -> None:
         self.lock = RLock()
@@ -50,12 +46,7 @@ class Comm:
         self._publish(lambda widget, seq: widget.send({**message, "seq": seq}))
 
     def put(self, view: dict[str, Any], *, also: tuple[str, ...] = ()) -> None:
-        """Replace the view.
-
-        Args:
-            view: The new view.
-            also: Names of other traits to send before it.
-        """
+        """Replace the view; `also` names traits to send before it."""
         self._n_views += 1
         numbered = {**view, "nth": self._n_views}
 
@@ -105,9 +96,6 @@ class StaticView:
     It is an output besides the panel's own, because an update would draw the panel
     again. JupyterLab hides it: its bundle has an empty widget too, which is preferred.
     Where a panel cannot work (nbclient, a terminal), only the transcript is shown.
-
-    Args:
-        screen: Where it is shown.
     """
 
     def __init__(self, output: Output | None = None) -> None:
@@ -130,7 +118,7 @@ class StaticView:
         self._output.publish(self._bundle(transcript), f"{self._name}-static")
         self._shown = transcript
 
-    def settle(self, transcript: dict[str, str]) -> None:
+    def show_transcript(self, transcript: dict[str, str]) -> None:
         """Show only the transcript, once."""
         self._output.publish(transcript, None)
 
@@ -149,7 +137,7 @@ class StaticView:
         if self._is_frozen:
             return
         if self._hidden is None:
-            self.settle(transcript)
+            self.show_transcript(transcript)
             return
         self._is_frozen, self._shown = True, transcript
         self._output.update(transcript, self._name)

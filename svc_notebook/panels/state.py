@@ -6,12 +6,14 @@ Plain values and functions. The view is saved with notebooks, so it holds no key
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 from svc_notebook.conversations.history import History, Turn, Version
 from svc_notebook.display.markup import to_text
 from svc_notebook.display.reply import SHOWN_CHARS, Step, reply_html
 from svc_notebook.service.catalogue import BUDGET_TOKENS, MODELS
+from svc_notebook.service.checks import range_text
 from svc_notebook.service.params import PARAMS, Param, check, unknown_param
 from svc_notebook.service.request import check_model
 from svc_notebook.template import decode_escapes
@@ -64,12 +66,7 @@ class Settings:
         return replace(self, params={**rest, name: _checked(name, value)})
 
     def values(self, *, model: str, system: str | None) -> dict[str, Any]:
-        """Return all settings for the browser; those that are not sent are None.
-
-        Args:
-            model: The session's model.
-            system: The conversation's system message.
-        """
+        """Return all settings for the browser; those that are not sent are None."""
         shown = {name: self.params.get(name) for name in OFFERED}
         shown["stop"] = _stops_text(shown["stop"])
         return {
@@ -80,12 +77,9 @@ class Settings:
         }
 
 
+@cache
 def fields(*, model: str) -> list[dict[str, Any]]:
-    """Describe the fields of the settings for the browser.
-
-    Args:
-        model: The session's model.
-    """
+    """Describe the fields of the settings for the browser; every view has them."""
     return [
         _field(
             "model",
@@ -106,8 +100,9 @@ def _param_field(param: Param) -> dict[str, Any]:
     is_whole = param.kind == "integer"
     default = "" if param.default is None else f"{param.default:g}"
     is_size = param.name == "max_tokens"
-    words = ", fit (what is left) or service (none is sent)" if is_size else ""
-    bounds = _bounds(param)
+    words = ", fit (what is left) or service (not sent)" if is_size else ""
+    kind = "an integer" if is_whole else "a number"
+    allowed = range_text(kind, param.minimum, param.maximum)
     return _field(
         param.name,
         "integer" if is_whole else "number",
@@ -116,16 +111,8 @@ def _param_field(param: Param) -> dict[str, Any]:
         maximum=param.maximum,
         step=1 if is_whole else _STEPS.get(param.name, 0.1),
         options=list(_WORDS) if is_size else None,
-        doc=f"{bounds}{words}; {param.doc}" if bounds else param.doc,
+        doc=f"{allowed}{words}; {param.doc}",
     )
-
-
-def _bounds(param: Param) -> str:
-    if param.minimum is None:
-        return ""
-    if param.maximum is None:
-        return f"at least {param.minimum:g}"
-    return f"{param.minimum:g} to {param.maximum:g}"
 
 
 def _field(
@@ -155,9 +142,7 @@ def _size(value: object) -> MaxTokens:
 
 
 def _checked(name: str, value: object) -> Any:  # noqa: ANN401 - of the parameter's kind
-    if isinstance(value, str):
-        return check(name, _typed(name, value))
-    return check(name, value)
+    return check(name, _typed(name, value) if isinstance(value, str) else value)
 
 
 def _typed(name: str, text: str) -> object:
@@ -182,24 +167,18 @@ def _stops_text(stops: object) -> str | None:
     return "\n".join(texts)
 
 
+Turns = Mapping[str, dict[str, Any]]
 _CONSENT = {None: "", True: "approved · ", False: "denied · "}
 
 
-def draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any]:
-    """Return a turn for the browser.
-
-    Args:
-        number: From 1.
-        turn: The turn; its chosen version is shown.
-        can: The actions that are allowed on it.
-    """
+def _draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any]:
     version = turn.version
-    choices = version.choices or version.replies[-1:]
+    choices = [each.content or "" for each in version.choices or version.replies[-1:]]
     return {
         "id": turn.turn_id,
         "number": number,
         "prompt": turn.prompt.content or "",
-        "choices": [_draw_choice(each.content or "") for each in choices],
+        "choices": [{"html": reply_html(each), "text": each} for each in choices],
         "picked": version.picked,
         "footer": version.footer,
         "badges": [*version.marks],
@@ -214,10 +193,6 @@ def draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any
     }
 
 
-def _draw_choice(text: str) -> dict[str, str]:
-    return {"html": reply_html(text), "text": text}
-
-
 def _draw_calls(version: Version) -> list[dict[str, Any]]:
     if version.tool_runs:
         return [draw_run(run) for run in version.tool_runs]
@@ -228,13 +203,7 @@ def _draw_calls(version: Version) -> list[dict[str, Any]]:
 
 
 def draw_call(name: str, arguments: str, result: str | None) -> dict[str, Any]:
-    """Return a tool call for the browser.
-
-    Args:
-        name: The tool's name.
-        arguments: As the model wrote them.
-        result: As sent back to the model; None while the tool runs.
-    """
+    """Return a tool call for the browser; its result is None while the tool runs."""
     shown = "<p>running …</p>" if result is None else _pre("result", result)
     return {
         "name": name,
@@ -257,9 +226,6 @@ def _pre(title: str, text: str) -> str:
     if len(text) > SHOWN_CHARS:
         shown = f"{text[:SHOWN_CHARS]}\n[... of {len(text)} characters]"
     return f"<p>{title}</p><pre>{to_text(shown)}</pre>"
-
-
-Turns = Mapping[str, dict[str, Any]]
 
 
 class Phase(StrEnum):
@@ -328,12 +294,7 @@ class PanelState:
 
 
 def draw_meter(used_tokens: int, *, n_left_out: int) -> dict[str, Any]:
-    """Return the size of the next request for the browser.
-
-    Args:
-        used_tokens: Estimated, without the prompt that is being typed.
-        n_left_out: Number of turns that would not fit.
-    """
+    """Return the size of the next request, without its prompt, for the browser."""
     text = f"about {used_tokens} of {BUDGET_TOKENS} tokens (estimated)"
     if n_left_out:
         turns = "turn" if n_left_out == 1 else f"{n_left_out} turns"
@@ -368,7 +329,7 @@ def to_view(
         "is_subshelled": state.is_subshelled,
         "main_writes": state.main_writes,
         "turns": [
-            draw_turn(number, turn, can=can_on(turn))
+            _draw_turn(number, turn, can=can_on(turn))
             for number, turn in enumerate(history.turns, start=1)
         ],
         "live": state.live.drawn() if state.live else None,
@@ -390,7 +351,7 @@ def view_update(
 
     Args:
         view: As `to_view` returns it.
-        known: The turns that the browser has, by id; None to leave out all turns.
+        known: The turns that the browser has, by id; None if it gets all of them.
 
     Returns:
         The view with the ids of all turns as `order`, and in `turns` only those that

@@ -35,21 +35,13 @@ from .state import (
     to_view,
     view_update,
 )
-from .worker import ReplyEnd, Tools, Worker
+from .worker import ReplyEnd, Worker
 
 _log = logging.getLogger(__name__)
 
 
 class Controller:
-    """Runs one panel.
-
-    Args:
-        conversation: The conversation that is shown.
-        session: Sends the requests.
-        settings: The panel's settings at first.
-        toolbox: The tools that replies may call.
-        permit: Consent and limits for tool calls.
-    """
+    """Runs one panel; takes the arguments of `Panel`."""
 
     def __init__(
         self,
@@ -68,7 +60,7 @@ class Controller:
         self._tool_params = {"tools": toolbox.definitions} if len(toolbox) else {}
         self._n_tool_tokens = toolbox.n_tokens
         self._permit = permit
-        remembered = Remembered(self._ask_consent, beside=session.consent)
+        remembered = Remembered(self._ask_consent, shared_with=session.consent)
         self._consent = permit.consent(remembered)
         self._lock = RLock()
         self._worker: Worker | None = None
@@ -83,21 +75,20 @@ class Controller:
         self._unlisten = self.conversation.on_change(self._on_change)
 
     def display(self, widget: dict[str, Any] | None) -> None:
-        """Show the widget and its transcript, or only the transcript.
-
-        Args:
-            widget: The widget's MIME bundle; None if it is closed.
-        """
+        """Show the widget, unless it is closed, and the transcript."""
         where = watched(self._session.settings.display)
         transcript = to_transcript(self.conversation.history)
         if widget and where is Watched.NOTEBOOK:
             self.static_view.show(widget, transcript)
             return
         if where is Watched.TERMINAL:
-            text = transcript["text/plain"].rstrip()
-            note = _terminal_note(self.conversation.name)
+            name, text = self.conversation.name, transcript["text/plain"].rstrip()
+            note = (
+                f"(a panel needs JupyterLab or Notebook; here, continue with `%%svc -c "
+                f"{name}` or svc.conversation({name!r}).ask(...))"
+            )
             transcript = {"text/plain": f"{text}\n\n{note}"}
-        self.static_view.settle(transcript)
+        self.static_view.show_transcript(transcript)
 
     def freeze(self) -> None:
         """Replace the widget by the static transcript."""
@@ -153,13 +144,16 @@ class Controller:
 
     # Replies
 
-    def next_turn(self, text: str | None, *, turn: str | None = None) -> NextTurn:
-        """Build the request of a turn with the panel's settings."""
-        return self.conversation.next_turn(text, turn=turn, **self._request_settings())
+    def ask(self, text: str | None, *, turn: str | None = None) -> None:
+        """Ask a new turn, or a turn again; None is the turn's own prompt."""
+        step = self.conversation.next_turn(text, turn=turn, **self._request_settings())
+        self._begin(step, Live(turn=turn or "new", prompt=text))
 
-    def next_part(self, turn: str) -> NextTurn:
-        """Build the request that continues a reply."""
-        return self.conversation.next_part(turn, **self._request_settings())
+    def go_on(self, turn: str) -> None:
+        """Continue a turn's reply."""
+        so_far = self.conversation.history.turn(turn).version.text
+        step = self.conversation.next_part(turn, **self._request_settings())
+        self._begin(step, Live(turn=turn), so_far)
 
     def _request_settings(self) -> dict[str, Any]:
         settings = self.state.settings
@@ -170,13 +164,21 @@ class Controller:
             "origin_kind": "panel",
         }
 
-    def begin(self, step: NextTurn, live: Live, *, so_far: str = "") -> None:
-        """Ask for a reply on a new thread.
-
-        Raises:
-            ParameterError: A reply is being written already.
-        """
-        worker = self._to_worker(step, live, so_far)
+    def _begin(self, step: NextTurn, live: Live, so_far: str = "") -> None:
+        """Ask for a reply on a new thread."""
+        rounds = self._permit.rounds
+        if step.request.tools:
+            rounds = replace(rounds, max_tokens=self.state.settings.max_tokens)
+        worker = Worker(
+            step,
+            live,
+            session=self._session,
+            view=self,
+            so_far=so_far,
+            toolbox=self._toolbox,
+            consent=self._consent,
+            rounds=rounds,
+        )
         with self._lock:
             if self.state.phase is not Phase.IDLE:  # a second view was quicker
                 raise ParameterError("A reply is being written already.", param="panel")
@@ -195,27 +197,6 @@ class Controller:
             thread.start()
         except RuntimeError as problem:  # too many threads, or Python is ending
             self._finish(step, ReplyEnd(status="failed", problem=str(problem)))
-
-    def _to_worker(self, step: NextTurn, live: Live, so_far: str) -> Worker:
-        client = self._session.client
-        return Worker(
-            step,
-            live,
-            start=lambda request, origin: client.stream(request, origin=origin),
-            view=self,
-            so_far=so_far,
-            tools=self._tools() if step.request.tools else None,
-        )
-
-    def _tools(self) -> Tools:
-        max_tokens = self.state.settings.max_tokens
-        return Tools(
-            toolbox=self._toolbox,
-            keep=self._session.tool_record,
-            hide=self._session.key_hider(),
-            consent=self._consent,
-            rounds=replace(self._permit.rounds, max_tokens=max_tokens),
-        )
 
     def _ask_consent(self, proposal: Proposal) -> Decision:
         worker = self._worker
@@ -298,11 +279,7 @@ class Controller:
             self._shown = history
 
     def to_view(self, *, is_whole: bool) -> dict[str, Any]:
-        """Return what the browser shows, with only the turns that have changed.
-
-        Args:
-            is_whole: Whether the browser gets all turns from `turns` as well.
-        """
+        """Return what the browser shows; if not `is_whole`, only changed turns."""
         plan, state = self.conversation, self.state
         history = plan.history
         whole = to_view(
@@ -329,13 +306,6 @@ class Controller:
             fitted.prompt_tokens + self._n_tool_tokens,
             n_left_out=len(fitted.left_out),
         )
-
-
-def _terminal_note(name: str) -> str:
-    return (
-        f"(a panel needs JupyterLab or Notebook; here, continue with `%%svc -c {name}` "
-        f"or svc.conversation({name!r}).ask(...))"
-    )
 
 
 def _left_out_note(step: NextTurn) -> str:
@@ -376,17 +346,11 @@ class Panel(AnyWidget):
         conversation: Conversation,
         *,
         session: Session,
-        settings: Settings | None = None,
-        toolbox: Toolbox | None = None,
-        permit: Permit | None = None,
+        settings: Settings,
+        toolbox: Toolbox,
+        permit: Permit,
     ) -> None:
-        self._controller = Controller(
-            conversation,
-            session,
-            settings or Settings(),
-            toolbox or Toolbox(),
-            permit or Permit(),
-        )
+        self._controller = Controller(conversation, session, settings, toolbox, permit)
         super().__init__(view=self._controller.to_view(is_whole=True))
         self._controller.open(Comm(self))
         self.on_msg(lambda _, content, __: self._controller.hear(content))

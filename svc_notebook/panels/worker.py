@@ -8,13 +8,11 @@ consent run only after the user has agreed in the panel.
 import json
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from threading import Event as Flag
 from typing import Any, Literal, Protocol
 
-from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.turn_requests import NextTurn
 from svc_notebook.display.live import GAP_S, POLL_S, Wait, block_html, follow
@@ -25,6 +23,7 @@ from svc_notebook.exchange import Origin
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.service.tool import ToolCall
+from svc_notebook.session import Session
 from svc_notebook.tools.call import ToolRun
 from svc_notebook.tools.permissions import (
     Consent,
@@ -33,9 +32,8 @@ from svc_notebook.tools.permissions import (
     Rounds,
     to_arguments,
 )
-from svc_notebook.tools.rounds import RunSink, run_rounds
+from svc_notebook.tools.rounds import run_rounds
 from svc_notebook.tools.toolbox import Toolbox
-from svc_notebook.tools.worker_thread import stoppable
 
 from .actions import Event
 from .state import Live, Phase, draw_call, draw_run
@@ -43,7 +41,6 @@ from .state import Live, Phase, draw_call, draw_run
 MAX_TAIL_BYTES = 448
 MAX_BYTES_PER_S = 12_000
 ENVELOPE_BYTES = 600  # of each message, besides its content
-Start = Callable[[CompletionRequest, Origin], CompletionStream]
 EndStatus = Literal["finished", "cut", "stopped", "failed"]
 _END_TEXTS: dict[EndStatus, str] = {
     "finished": "Reply finished",
@@ -54,40 +51,34 @@ _END_TEXTS: dict[EndStatus, str] = {
 _log = logging.getLogger(__name__)
 
 
-class ChoiceRenderer:
+class _ChoiceRenderer:
     """Renders one choice while it grows: finished blocks once, and the open tail.
 
-    Args:
-        so_far: Text that the choice continues.
+    Attributes:
+        has_news: Whether it has grown since the last `take`.
+        drawn: All HTML that was taken so far.
     """
 
     def __init__(self, so_far: str = "") -> None:
         self._blocks = Blocks(max_tail_bytes=MAX_TAIL_BYTES)
-        self._blocks.feed(so_far)
-        self._finished: list[str] = []
-        self._tail = ""
-        self.has_news = bool(so_far)
+        self.has_news = False
+        self.drawn = {"html": "", "tail": ""}
+        self.feed(so_far)
 
     def feed(self, text: str) -> None:
         """Add a piece of the choice."""
         self._blocks.feed(text)
         self.has_news |= bool(text)
 
-    def take(self) -> tuple[str, str]:
+    def take(self) -> dict[str, str]:
         """Return the HTML of newly finished blocks, and of the tail."""
         self.has_news = False
         html = "".join(map(block_html, self._blocks.take()))
-        if html:
-            self._finished.append(html)
-        tail = self._blocks.tail
-        has_text = bool(tail.source.strip())
-        self._tail = to_html(tail.markdown, highlight=False) if has_text else ""
-        return html, self._tail
-
-    @property
-    def drawn(self) -> dict[str, str]:
-        """All HTML that was taken so far."""
-        return {"html": "".join(self._finished), "tail": self._tail}
+        open_ = self._blocks.tail
+        has_text = bool(open_.source.strip())
+        tail = to_html(open_.markdown, highlight=False) if has_text else ""
+        self.drawn = {"html": self.drawn["html"] + html, "tail": tail}
+        return {"html": html, "tail": tail}
 
 
 class ReplyRenderer:
@@ -98,13 +89,13 @@ class ReplyRenderer:
     """
 
     def __init__(self, so_far: str = "") -> None:
-        self._choices = [ChoiceRenderer(so_far)]
+        self._choices = [_ChoiceRenderer(so_far)]
         self._due_at_s = 0.0
 
     def feed(self, choice: int, text: str) -> None:
         """Add a piece of a choice."""
         while len(self._choices) <= choice:
-            self._choices.append(ChoiceRenderer())
+            self._choices.append(_ChoiceRenderer())
         self._choices[choice].feed(text)
 
     def take(self, now_s: float, *, is_last: bool = False) -> list[dict[str, Any]]:
@@ -116,13 +107,11 @@ class ReplyRenderer:
         """
         if now_s < self._due_at_s and not is_last:
             return []
-        messages: list[dict[str, Any]] = []
-        for choice, renderer in enumerate(self._choices):
-            if renderer.has_news:
-                html, tail = renderer.take()
-                messages.append(
-                    {"t": "delta", "choice": choice, "html": html, "tail": tail}
-                )
+        messages: list[dict[str, Any]] = [
+            {"t": "delta", "choice": index, **choice.take()}
+            for index, choice in enumerate(self._choices)
+            if choice.has_news
+        ]
         n_bytes = sum(
             ENVELOPE_BYTES + len(each["html"].encode()) + len(each["tail"].encode())
             for each in messages
@@ -166,54 +155,42 @@ class ReplyView(Protocol):
         """Show a question to the user, or remove it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tools:
-    """The tools that a panel's replies may call, and how they are run.
-
-    Attributes:
-        toolbox: The tools.
-        keep: Records each run.
-        hide: Removes the API key from a text.
-        consent: Decides on calls that need consent.
-        rounds: Limits.
-    """
-
-    toolbox: Toolbox
-    keep: RunSink
-    hide: Callable[[str], str]
-    consent: Consent
-    rounds: Rounds
-
-
 class Worker:
     """Asks for one reply, in rounds if tools are offered.
 
     Args:
         step: The request.
         live: How the live reply looks at first.
-        start: Starts a request.
+        session: Sends the requests, and records the tool calls.
         view: Where the reply is shown.
         so_far: Text that the reply continues.
-        tools: What the reply may call; None without tools.
+        toolbox: The tools, if the request offers any.
+        consent: Decides on calls that need consent.
+        rounds: Limits.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of one reply
         self,
         step: NextTurn,
         live: Live,
         *,
-        start: Start,
+        session: Session,
         view: ReplyView,
-        so_far: str = "",
-        tools: Tools | None = None,
+        so_far: str,
+        toolbox: Toolbox,
+        consent: Consent,
+        rounds: Rounds,
     ) -> None:
         self._step = step
         self._live = live
         self._renderer = ReplyRenderer(so_far)
-        self._start = start
+        self._session = session
+        self._client = session.client
         self._view = view
         self._so_far = so_far
-        self._tools = tools
+        self._toolbox = toolbox
+        self._consent = consent
+        self._rounds = rounds
         self._is_stopped = Flag()
         self._newest: Completion | None = None
         self._n_rounds = 0
@@ -281,25 +258,25 @@ class Worker:
             self._view.show_question(None)
 
     def _reply(self) -> Completion:
-        step, tools = self._step, self._tools
-        if tools is None:
+        step = self._step
+        if not step.request.tools:
             return self._send(step.request, step.origin)
         try:
-            outcome = run_rounds(
+            return run_rounds(
                 step.request,
                 step.origin,
-                toolbox=stoppable(tools.toolbox, self._check_stop),
+                toolbox=self._toolbox,
                 send=self._send_round,
-                consent=tools.consent,
-                rounds=tools.rounds,
+                consent=self._consent,
+                rounds=self._rounds,
                 watch=self._show_call,
-                keep=tools.keep,
-                hide=tools.hide,
+                keep=self._session.tool_record,
+                hide=self._session.key_hider(),
+                check_stop=self._check_stop,
             )
         except Interrupted as stopped:
             self._keep(stopped.partial)
             raise
-        return outcome.completion
 
     def _send_round(self, request: CompletionRequest, origin: Origin) -> Completion:
         self._n_rounds += 1
@@ -312,7 +289,7 @@ class Worker:
         """Send one request, and show its reply while it arrives."""
         self._check_stop()
         self._renderer = ReplyRenderer(self._so_far)
-        return follow(self._start(request, origin), self)
+        return follow(self._client.stream(request, origin=origin), self)
 
     def show(self, delta: Delta) -> None:
         """Take a piece of the reply."""

@@ -94,12 +94,7 @@ def _check_depth(value: object, n_left: int) -> None:
 
 
 class _FailedError(Exception):
-    """A call failed.
-
-    Args:
-        error: The message for the model.
-        traceback: The text for the user.
-    """
+    """A call failed; the error is for the model, the traceback for the user."""
 
     def __init__(self, error: str, traceback: str) -> None:
         super().__init__(error)
@@ -118,9 +113,12 @@ class _CarriedError(Exception):
 class _Execution:
     """One call of a function, on a worker thread."""
 
-    def __init__(self, tool: Tool, limit_s: float | None) -> None:
+    def __init__(
+        self, tool: Tool, limit_s: float | None, check_stop: Callable[[], None]
+    ) -> None:
         self.tool = tool
         self.limit_s = limit_s
+        self.check_stop = check_stop
         self.cancel: Callable[[], object] = lambda: None
         self.is_awaited = tool.is_async
         self.is_over = False
@@ -148,11 +146,13 @@ class _Execution:
         work = Work(run)
         try:  # an interrupt can also come before the thread has started
             self._start(work)
-            has_ended = work.wait(self.limit_s)
+            has_ended = work.wait(self.limit_s, self.check_stop)
             if not has_ended:
                 self._stop(work)
         except KeyboardInterrupt as problem:
-            self._leave(work, problem)
+            self._stop(work)
+            if not work.has_ended.is_set():
+                problem.add_note(_left_behind(self.tool.name))
             raise
         if not has_ended:
             raise self._late(work)
@@ -163,9 +163,7 @@ class _Execution:
             work.start(name=f"svc_notebook tool {self.tool.name}")
         except RuntimeError as problem:  # too many threads, or Python is ending
             error = f"{self.tool.name} cannot be run: {problem}."
-        else:
-            return
-        raise _FailedError(error, error)
+            raise _FailedError(error, error) from None
 
     def _wait_for(self, returned: Awaitable[Any]) -> object:
         try:
@@ -173,7 +171,7 @@ class _Execution:
         except _CarriedError as carried:
             problem = carried.problem
         finally:
-            if inspect.iscoroutine(returned) and _is_waiting(returned):
+            if inspect.iscoroutine(returned) and _has_not_begun(returned):
                 returned.close()  # else Python warns that it was never awaited
         raise problem
 
@@ -202,12 +200,6 @@ class _Execution:
                 self.cancel()
             work.wait(CLEAN_UP_S)
 
-    def _leave(self, work: Work, problem: KeyboardInterrupt) -> None:
-        """Stop the tool if possible; else add a note that it is still running."""
-        self._stop(work)
-        if not work.has_ended.is_set():
-            problem.add_note(_left_behind(self.tool.name))
-
     def _late(self, work: Work) -> _FailedError:
         limit_s = round(self.limit_s or 0, 2)
         error = f"{self.tool.name} gave no result within {limit_s:g} s."
@@ -225,7 +217,7 @@ class _Execution:
         raise _FailedError(_words_of(problem), traceback_of(problem)) from None
 
 
-def _is_waiting(coroutine: Coroutine[Any, Any, Any]) -> bool:
+def _has_not_begun(coroutine: Coroutine[Any, Any, Any]) -> bool:
     return inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
 
 
@@ -335,7 +327,7 @@ def failed_run(
     )
 
 
-def run_call(
+def run_call(  # noqa: PLR0913 - the limits of a call
     tool: Tool,
     call: ToolCall,
     arguments: dict[str, Any],
@@ -343,6 +335,7 @@ def run_call(
     timeout_s: float | None = None,
     within_s: float | None = None,
     max_result_tokens: int | None = None,
+    check_stop: Callable[[], None] = lambda: None,
 ) -> ToolRun:
     """Run a call once and answer it, even if it fails.
 
@@ -355,6 +348,7 @@ def run_call(
         within_s: Time limit in any case; None for no limit.
         max_result_tokens: The most estimated tokens of the result in any case; None
             for the tool's limit.
+        check_stop: Called often while it runs; raises a KeyboardInterrupt to stop it.
 
     Raises:
         KeyboardInterrupt: The user stopped it; a plain function keeps running.
@@ -367,10 +361,9 @@ def run_call(
     limit_s = min((s for s in limits if s is not None), default=None)
     if limit_s is not None and limit_s <= 0:
         return failed_run(call, f"No time is left; {tool.name} was not run.")
-    execution = _Execution(tool, limit_s)
     started_s = monotonic()
     try:
-        value = execution.value(ready)
+        value = _Execution(tool, limit_s, check_stop).value(ready)
     except _FailedError as problem:
         run = failed_run(call, problem.error, traceback=problem.traceback)
     else:

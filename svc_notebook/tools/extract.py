@@ -10,14 +10,14 @@ from typing import Any, Generic, NoReturn, TypeVar, get_origin
 import msgspec
 
 from svc_notebook.completion import Completion
-from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
+from svc_notebook.errors import ToolCallError, ToolSchemaError
 from svc_notebook.exchange import Origin
+from svc_notebook.service.checks import check_int
 from svc_notebook.service.request import CompletionRequest, Message
 from svc_notebook.service.tool import ToolCall
 from svc_notebook.tokens import check_budget
 
 from .call import ToolRun, failed_run, parse_arguments
-from .permissions import is_positive
 from .rounds import RunSink, Send
 from .schema import build, schema_of, texts_of
 
@@ -29,13 +29,7 @@ _UNUSED = "Only one call was asked for; this one was not read."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form(Generic[Value]):
-    """A type as a tool.
-
-    Attributes:
-        type_: The type of the value.
-        name: The tool's name.
-        definition: As it is sent (doc: Tool definition).
-    """
+    """A type as a tool, with the definition that is sent (doc: Tool definition)."""
 
     type_: type[Value]
     name: str
@@ -101,12 +95,7 @@ def extract(
         ToolCallError: No value fits; `partial` is the last completion.
         SvcError: A request failed.
     """
-    if not is_positive(max_tries, (int,)):
-        raise ParameterError(
-            f"max_tries={max_tries!r} is not allowed; it takes an integer of at least "
-            "1.",
-            param="max_tries",
-        )
+    check_int("max_tries", max_tries, minimum=1)
     asked = _asking_for(form, request)
     reason = ""
     for number in range(1, max_tries + 1):
@@ -144,11 +133,9 @@ def _asking_for(form: Form[Value], request: CompletionRequest) -> CompletionRequ
 def _read_calls(form: Form[Value], completion: Completion) -> list[ToolRun]:
     """Check the calls of a reply; the first one that fits is used."""
     runs: list[ToolRun] = []
-    is_found = False
     for call in completion.tool_calls:
-        run = failed_run(call, _UNUSED) if is_found else _read_call(form, call)
-        is_found = is_found or run.error is None
-        runs.append(run)
+        is_found = any(run.error is None for run in runs)
+        runs.append(failed_run(call, _UNUSED) if is_found else _read_call(form, call))
     return runs
 
 
@@ -193,7 +180,7 @@ def _give_up(
 ) -> NoReturn:
     tries = "one try" if n_tries == 1 else f"{n_tries} tries"
     error = ToolCallError(
-        f"The model gave no {form.name} that fits in {tries}. The last error: {reason} "
+        f"The model gave no valid {form.name} in {tries}. The last error: {reason} "
         "The error's `partial` is its last reply; `svc.tool_calls_df()` lists its "
         "calls. Add what is missing to the prompt, or allow more with max_tries."
     )

@@ -91,10 +91,16 @@ class Parameters:
         return got
 
 
-def inner(function: Any) -> Any:  # noqa: ANN401 - any callable
-    """Return the function that a partial, or an object with `__call__`, runs."""
+def without_partials(function: Any) -> Any:  # noqa: ANN401 - any callable
+    """Return the callable inside all partials."""
     while isinstance(function, functools.partial):
         function = function.func
+    return function
+
+
+def inner(function: Any) -> Any:  # noqa: ANN401 - any callable
+    """Return the function that a partial, or an object with `__call__`, runs."""
+    function = without_partials(function)
     is_plain = inspect.isroutine(function) or isinstance(function, type)
     return function if is_plain else type(function).__call__
 
@@ -219,8 +225,7 @@ def read_definition(definition: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return sendable(dict(check_definition(definition)))
     except ParameterError as problem:
-        reason = str(problem)
-    raise ToolSchemaError(reason)
+        raise ToolSchemaError(str(problem)) from None
 
 
 def sendable(definition: dict[str, Any]) -> dict[str, Any]:
@@ -235,12 +240,11 @@ def sendable(definition: dict[str, Any]) -> dict[str, Any]:
         copied: dict[str, Any] = json.loads(text)
     except (TypeError, ValueError, RecursionError) as problem:
         reason = short(f"{type(problem).__name__}: {problem}", 200)
-    else:
-        return copied
-    raise ToolSchemaError(
-        f"A tool definition cannot be sent as JSON ({reason}); use texts, numbers, "
-        "lists and dicts (doc: Tool definition)."
-    )
+        raise ToolSchemaError(
+            f"A tool definition cannot be sent as JSON ({reason}); use texts, numbers, "
+            "lists and dicts (doc: Tool definition)."
+        ) from None
+    return copied
 
 
 def _check_schema(schema: object, name: str) -> None:

@@ -9,17 +9,17 @@ import json
 import warnings
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from svc_notebook.display.markup import to_terminal
 from svc_notebook.errors import ParameterError
+from svc_notebook.service.checks import check_int, check_number
 from svc_notebook.service.params import Params
 from svc_notebook.tokens import MaxTokens
 
 from .call import Checked
 from .toolbox import Toolbox, to_toolbox
 
-MIN_ROUNDS = 2  # one to call and one to answer (doc: Tool-calling flow)
 MAX_ROUNDS = 8
 TOOL_TIMEOUT_S = 60.0
 TOTAL_S = 600.0
@@ -29,28 +29,18 @@ _QUESTION = "Run it? [y]es, [n]o, [e]dit the arguments, [a]lways: "
 _EDIT = "The arguments as JSON: "
 _MAX_TRIES = 5
 _PACKAGE = "svc_notebook."
-_ANSWERS: dict[str, Literal["approve", "deny", "always", "edit"]] = {
-    "y": "approve",
+_WORDS: dict[str, Literal["approve", "deny", "always", "edit"]] = {
     "yes": "approve",
-    "n": "deny",
     "no": "deny",
-    "a": "always",
-    "always": "always",
-    "e": "edit",
     "edit": "edit",
+    "always": "always",
 }
+_ANSWERS = _WORDS | {word[0]: answer for word, answer in _WORDS.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A call that waits for consent.
-
-    Attributes:
-        call_id: The call's id from the model.
-        name: The tool's name.
-        arguments: The checked arguments.
-        about: The tool's description.
-    """
+    """A call that waits for consent: checked arguments, and what the tool is about."""
 
     call_id: str
     name: str
@@ -103,12 +93,14 @@ class Remembered:
 
     Args:
         ask: Asks about a tool that is not always allowed.
-        beside: Another one to share the allowed tools with; None to share none.
+        shared_with: Another one that has the same allowed tools.
     """
 
-    def __init__(self, ask: Consent, *, beside: "Remembered | None" = None) -> None:
+    def __init__(
+        self, ask: Consent, *, shared_with: "Remembered | None" = None
+    ) -> None:
         self._ask = ask
-        self._always: set[str] = set() if beside is None else beside._always  # noqa: SLF001 - the same class
+        self._always: set[str] = shared_with._always if shared_with else set()  # noqa: SLF001 - the same class
 
     @property
     def always(self) -> tuple[str, ...]:
@@ -180,8 +172,8 @@ def warn_of_denied(n_denied: int) -> None:
     """
     calls = "1 tool call was" if n_denied == 1 else f"{n_denied} tool calls were"
     warnings.warn(
-        f"{calls} denied, since nobody could be asked; confirm=False, or a function "
-        "that decides, allows them.",
+        f"{calls} denied, because there was no prompt to ask for consent. Allow calls "
+        "with confirm=False, or with a function that decides.",
         RuntimeWarning,
         stacklevel=_outside(),
     )
@@ -226,23 +218,21 @@ def to_consent(
     if _takes_one(confirm):
         return _decided_by(confirm), "all"
     raise ParameterError(
-        f"confirm={confirm!r} is not allowed; give True to be asked before every call, "
-        "False for none, or a function that takes one Proposal, with its `name` and "
-        "`arguments`, and returns True or False.",
+        "confirm must be True (ask before every call), False (never ask), None (ask "
+        "about tools made with confirm=True), or a function that takes one Proposal "
+        f"(with `name` and `arguments`) and returns True or False; got {confirm!r}.",
         param="confirm",
     )
 
 
 def _takes_one(function: object) -> bool:
     """Return whether it can be called with one argument, as far as is known."""
-    if not callable(function):
-        return False
     try:
-        inspect.signature(function).bind(None)
+        inspect.signature(function).bind(None)  # type: ignore[arg-type]  # else TypeError
     except TypeError:
         return False
     except ValueError:  # built in, without a signature
-        return True
+        pass
     return True
 
 
@@ -285,20 +275,10 @@ class Rounds:
     ask_for: AskFor = "marked"
 
     def __post_init__(self) -> None:
-        if not is_positive(self.max_rounds, (int,)) or self.max_rounds < MIN_ROUNDS:
-            raise ParameterError(
-                f"max_rounds={self.max_rounds!r} is not allowed; it takes an integer "
-                "of at least 2: one round to call and one to answer "
-                "(doc: Tool-calling flow).",
-                param="max_rounds",
-            )
+        # One round to call and one to answer (doc: Tool-calling flow).
+        check_int("max_rounds", self.max_rounds, minimum=2)
         for name in ("tool_timeout_s", "total_s"):
-            value = getattr(self, name)
-            if not is_positive(value):
-                raise ParameterError(
-                    f"{name}={value!r} is not allowed; it takes seconds above 0.",
-                    param=name,
-                )
+            check_number(name, getattr(self, name), above=0, kind="a number of seconds")
 
 
 class ToolParams(Params, total=False):
@@ -312,12 +292,7 @@ class ToolParams(Params, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permit:
-    """Consent and limits for tool calls.
-
-    Attributes:
-        confirm: As `to_consent` takes it.
-        rounds: The limits, and which calls need consent.
-    """
+    """Consent, as `to_consent` takes it, and limits for tool calls."""
 
     confirm: Confirm = None
     rounds: Rounds = field(default_factory=Rounds)
@@ -359,8 +334,7 @@ def take_permit(params: MutableMapping[str, Any]) -> Permit:
     return to_permit(**{name: params.pop(name, None) for name in names})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class Offer(NamedTuple):
     """The tools of a request.
 
     Attributes:
@@ -368,7 +342,7 @@ class Offer:
         toolbox: The tools to run; None if calls are not run.
     """
 
-    definitions: Any = None
+    definitions: Any
     toolbox: Toolbox | None = None
 
 
@@ -383,31 +357,19 @@ def to_offer(tools: object, *, run_tools: bool = True) -> Offer:
         ToolSchemaError: A tool cannot be described.
         ParameterError: It is something else.
     """
-    if tools is None or _is_ready(tools):
-        return Offer(definitions=tools)
+    is_list = isinstance(tools, (list, tuple))
+    if tools is None or (is_list and all(isinstance(each, Mapping) for each in tools)):  # type: ignore[attr-defined]  # just tested
+        return Offer(tools)
     if isinstance(tools, (str, bytes)) or not (
         callable(tools) or isinstance(tools, Iterable)
     ):
         raise ParameterError(
-            f"tools is {type(tools).__name__}; give a list of functions, or of tool "
-            "definitions (doc: Tool definition).",
+            f"tools must be a list of functions, or of tool definitions; got "
+            f"{type(tools).__name__} (doc: Tool definition).",
             param="tools",
         )
     toolbox = to_toolbox(tools)
-    definitions = list(toolbox.definitions) or None
     can_run = any(tool.function is not None for tool in toolbox)
-    if definitions is None or not (run_tools and can_run):
-        return Offer(definitions=definitions)
-    return Offer(definitions=definitions, toolbox=toolbox)
-
-
-def _is_ready(tools: object) -> bool:
-    """Return whether these are only ready-made definitions."""
-    is_list = isinstance(tools, (list, tuple))
-    return is_list and all(isinstance(each, Mapping) for each in tools)  # type: ignore[attr-defined]  # just tested
-
-
-def is_positive(value: Any, types: tuple[type, ...] = (int, float)) -> bool:  # noqa: ANN401 - any value
-    """Return whether a value is a finite number above 0 of one of these types."""
-    is_number = isinstance(value, types) and not isinstance(value, bool)
-    return is_number and 0 < value < float("inf")
+    return Offer(
+        list(toolbox.definitions) or None, toolbox if run_tools and can_run else None
+    )

@@ -42,7 +42,7 @@ MAX_EDITS = 3
 MAX_CHANGED_TOKENS = 200
 DENIED = "This call was not allowed. Go on without it."
 INTERRUPTED = "The user interrupted this call; it gave no result."
-TIME_OVER = "The time for all calls is over; this one was not run."
+TIME_OVER = "The time limit for all calls was reached; this call was not run."
 _REFUSED = (ParameterError, OverBudgetError, BadRequestError)  # and would be again
 
 Send = Callable[[CompletionRequest, Origin], Completion]
@@ -51,21 +51,6 @@ Watch = Callable[[ToolCall | ToolRun], None]
 """Called with each call before it is run, and with its run afterwards."""
 RunSink = Callable[[Exchange, ToolRun], None]
 """Records a run, with the exchange whose reply made the call."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """The result of rounds.
-
-    Attributes:
-        completion: The last one; it has calls if they are left to the caller.
-        tool_runs: Every call that was answered, in order.
-        messages: All messages after the request's own, the final answer included.
-    """
-
-    completion: Completion
-    tool_runs: tuple[ToolRun, ...]
-    messages: tuple[Message, ...]
 
 
 def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
@@ -79,8 +64,9 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
     watch: Watch | None = None,
     keep: RunSink | None = None,
     hide: Callable[[str], str] = str,
+    check_stop: Callable[[], None] = lambda: None,
     clock: Callable[[], float] = time.monotonic,
-) -> Outcome:
+) -> Completion:
     """Ask until the model answers without calling a tool.
 
     Args:
@@ -94,7 +80,12 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
         watch: Called before and after each call.
         keep: Records each run.
         hide: Removes the API key from a text, in case a tool has read it.
+        check_stop: Called often while a tool runs; raises an Interrupted to stop.
         clock: Monotonic time.
+
+    Returns:
+        The last completion, with the runs of all rounds in `tool_runs`; it has calls
+        if they are left to the caller.
 
     Raises:
         ParameterError: The request asks for more than one choice.
@@ -108,8 +99,8 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
     limits = rounds or Rounds()
     if request.params.get("n", 1) != 1:
         raise ParameterError(
-            "n asks for several choices, and tools are run for one; leave n out, or "
-            "have the calls handed back with run_tools=False (doc: Tool-calling flow).",
+            "Tools can be run for one choice only; leave n out, or run the calls "
+            "yourself with run_tools=False (doc: Tool-calling flow).",
             param="n",
         )
     runner = _CallRunner(
@@ -119,6 +110,7 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
         watch=watch,
         keep=keep,
         hide=hide,
+        check_stop=check_stop,
         clock=clock,
     )
     return _ToolRounds(request, origin, send, limits, runner).run()
@@ -145,16 +137,23 @@ class _ToolRounds:
         self._new_messages: tuple[Message, ...] = ()
         self._tool_runs: tuple[ToolRun, ...] = ()
 
-    def run(self) -> Outcome:
+    def run(self) -> Completion:
         for _ in range(self._limits.max_rounds - 1):
             completion = self._ask(is_last=False)
             if not completion.tool_calls or self._runner.has_bare_call(completion):
-                return self._outcome(completion)
+                return completion.with_trail(self._tool_runs)
             self._answer_calls(completion)
         completion = self._ask(is_last=True)
         if completion.tool_calls:
-            self._stop(completion, _rounds_over(self._limits.max_rounds))
-        return self._outcome(completion)
+            n = self._limits.max_rounds
+            self._stop(
+                completion,
+                f"The model still calls tools after {n} rounds, the last of which "
+                "offered none. The error's `messages` are the history until then; "
+                "allow more with max_rounds, or say in the prompt when to stop (doc: "
+                "Tool-calling flow).",
+            )
+        return completion.with_trail(self._tool_runs)
 
     @property
     def _messages(self) -> tuple[Message, ...]:
@@ -209,7 +208,12 @@ class _ToolRounds:
             ) from stop
         self._add_round(completion, results, TIME_OVER)
         if self._left_s() <= 0:
-            self._stop(completion, _time_over(self._limits.total_s))
+            self._stop(
+                completion,
+                f"The rounds took more than {self._limits.total_s:g} s. The error's "
+                "`messages` are the history until then, which can be sent; allow more "
+                "with total_s.",
+            )
 
     def _check_room(self, completion: Completion) -> None:
         """Refuse calls that alone are too large to be sent back with results."""
@@ -251,13 +255,6 @@ class _ToolRounds:
             results.append(run.message)
         self._new_messages = (*self._new_messages, reply, *results)
 
-    def _outcome(self, completion: Completion) -> Outcome:
-        return Outcome(
-            completion=completion.with_trail(self._tool_runs),
-            tool_runs=self._tool_runs,
-            messages=(*self._new_messages, completion.reply),
-        )
-
     def _stop(self, completion: Completion, reason: str) -> NoReturn:
         error = ToolLoopError(
             reason, messages=self._messages, tool_runs=self._tool_runs
@@ -296,6 +293,7 @@ class _CallRunner:
     watch: Watch | None
     keep: RunSink | None
     hide: Callable[[str], str]
+    check_stop: Callable[[], None]
     clock: Callable[[], float]
     waited_s: float = field(default=0.0, init=False)  # for consent
 
@@ -354,6 +352,7 @@ class _CallRunner:
             timeout_s=self.limits.tool_timeout_s,
             within_s=left_s(),
             max_result_tokens=max_tokens,
+            check_stop=self.check_stop,
         )
         if allowed.arguments != checked.arguments:
             run = replace(run, result=_changed_note(allowed.arguments) + run.result)
@@ -416,19 +415,3 @@ def _changed_note(arguments: dict[str, Any]) -> str:
     text = json.dumps(arguments, ensure_ascii=False)
     shown, _ = fit_text(text, max_tokens=MAX_CHANGED_TOKENS)
     return f"(The user changed the arguments to {shown}.)\n"
-
-
-def _rounds_over(max_rounds: int) -> str:
-    return (
-        f"The model still calls tools after {max_rounds} rounds, the last of which "
-        "offered none. The error's `messages` are the history until then; allow more "
-        "with max_rounds, or say in the prompt when to stop (doc: Tool-calling flow)."
-    )
-
-
-def _time_over(total_s: float) -> str:
-    return (
-        f"The tools and rounds took more than {total_s:g} s together. The error's "
-        "`messages` are the history until then, which can be sent; allow more with "
-        "total_s."
-    )

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import inspect
 
 from svc_notebook.errors import ToolCallError, ToolSchemaError
-from svc_notebook.service.checks import printable
+from svc_notebook.service.checks import printable, shorten
 
 Schema = dict[str, Any]
 Value = TypeVar("Value")
@@ -66,16 +66,13 @@ class TypeSchema:
             found = inspect.type_info(annotation)
         except Exception as problem:  # noqa: BLE001 - annotations are any expression
             reason = short(f"{type(problem).__name__}: {problem}", 300)
-            is_missing = isinstance(problem, NameError)
-        else:
-            self.schema = _SchemaWriter(where, annotation).write(found)
-            return
-        remedy = f"use {_SUPPORTED}"
-        if is_missing:
-            remedy = "define it at the top of a module"
-        raise ToolSchemaError(
-            f"{where} has a type that cannot be described ({reason}); {remedy}."
-        )
+            remedy = f"use {_SUPPORTED}"
+            if isinstance(problem, NameError):
+                remedy = "define it at the top of a module"
+            raise ToolSchemaError(
+                f"{where} has a type that cannot be described ({reason}); {remedy}."
+            ) from None
+        self.schema = _SchemaWriter(where, annotation).write(found)
 
     def read(self, value: object, at: str = "") -> object:
         """Convert a JSON value to the type.
@@ -156,10 +153,7 @@ def _is_short_json(value: object) -> bool:
 class _SchemaWriter:
     """Writes the schema of an annotation that msgspec has read.
 
-    Args:
-        where: What has the type, for errors.
-        annotation: The type.
-        within: The classes around it, to find one that contains itself.
+    `within` are the classes around it, to find one that contains itself.
     """
 
     def __init__(
@@ -170,6 +164,7 @@ class _SchemaWriter:
     ) -> None:
         self._where = where
         self._within = within
+        # msgspec sorts them; the schema has them in the order of the annotation.
         self._literals: list[Any] = []
         for part in _parts(annotation):
             owner = type(part).__module__.split(".")[0]
@@ -190,8 +185,9 @@ class _SchemaWriter:
         return write(self, found)
 
     def literal(self, found: inspect.LiteralType) -> Schema:
-        # msgspec sorts the values; the schema has them in the order of the annotation.
-        return _choice(sorted(found.values, key=lambda v: _index(self._literals, v)))
+        pairs = [(type(each), each) for each in self._literals]  # True is not 1
+        place = {pair: index for index, pair in enumerate(pairs)}
+        return _choice(sorted(found.values, key=lambda v: place.get((type(v), v), 0)))
 
     def union(self, found: inspect.UnionType) -> Schema:
         return _union([self.write(each) for each in found.types])
@@ -269,11 +265,15 @@ class _SchemaWriter:
         if not is_model(found.cls):
             return self.refuse(found)
         try:
-            return _model_schema(found.cls)
+            whole = found.cls.model_json_schema()  # type: ignore[attr-defined]  # a model
+            schema: Schema = _inlined(whole, whole.get("$defs", {}), MAX_MODEL_DEPTH)
+            json.dumps(schema, allow_nan=False)
         except RecursionError:
             reason = "holds itself, so its schema would be endless"
         except Exception as problem:  # noqa: BLE001 - a model may raise anything
             reason = f"has no schema ({short(str(problem), 200)})"
+        else:
+            return schema
         raise self.refusal(
             f"is the model {_name(found.cls)}, which {reason}",
             "use fields of simple types",
@@ -319,13 +319,6 @@ def _parts(annotation: object) -> Iterator[object]:
         yield from _parts(each)
 
 
-def _index(values: list[Any], value: object) -> int:
-    """Return the index of a value, where True is not 1; 0 without one."""
-    pairs = [(type(each), each) for each in values]
-    pair = (type(value), value)
-    return pairs.index(pair) if pair in pairs else 0
-
-
 def _choice(values: Iterable[object]) -> Schema:
     values = list(values)
     types = list(dict.fromkeys(_json_type(each) for each in values))
@@ -360,12 +353,7 @@ def _types(schema: Schema) -> list[str]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Texts:
-    """The texts of a docstring.
-
-    Attributes:
-        description: Everything except the sections.
-        params: The texts of the parameters by name, each on one line.
-    """
+    """The texts of a docstring: all but the sections, and those of the parameters."""
 
     description: str = ""
     params: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -465,14 +453,14 @@ def _unknown_name(schema: Schema, value: object, at: str) -> str:
 
 def unknown_name(at: str, name: str, known: Iterable[str]) -> str:
     """Return the error of a name that a schema does not have."""
-    allowed = ", ".join(known)
+    allowed = ", ".join(known) or "no names"
     place = _joined(at, f".{short(name)}")
-    return f"{place}: unknown name; {f'expected {allowed}' if allowed else 'none is'}."
+    return f"{place}: unknown name; expected {allowed}."
 
 
 def short(text: str, n_chars: int = 60) -> str:
     """Return a text as one printable line, cut if it is long."""
-    return printable(text if len(text) <= n_chars else f"{text[: n_chars - 3]}...")
+    return printable(shorten(text, n_chars))
 
 
 def _name(type_: object) -> str:
@@ -490,23 +478,14 @@ def is_model(annotation: object) -> bool:
 
 def _to_model(model: Any, value: object) -> object:  # noqa: ANN401 - pydantic's class
     """Build a model; strict, so that a text is not accepted as a number."""
-    errors: Callable[[], list[dict[str, Any]]]
     try:
         return model.model_validate_json(json.dumps(value), strict=True)
     except ValueError as problem:
         if not hasattr(problem, "errors"):
             raise
-        errors = problem.errors
-    first = errors()[0]
-    steps = [f"[{s}]" if isinstance(s, int) else f".{s}" for s in first["loc"]]
-    raise _ModelError("".join(steps), first["msg"])
-
-
-def _model_schema(model: Any) -> Schema:  # noqa: ANN401 - pydantic's class
-    whole = model.model_json_schema()
-    schema: Schema = _inlined(whole, whole.get("$defs", {}), MAX_MODEL_DEPTH)
-    json.dumps(schema, allow_nan=False)
-    return schema
+        first = problem.errors()[0]
+        steps = [f"[{s}]" if isinstance(s, int) else f".{s}" for s in first["loc"]]
+        raise _ModelError("".join(steps), first["msg"]) from None
 
 
 def _inlined(schema: Any, known: dict[str, Any], depth: int) -> Any:  # noqa: ANN401 - JSON

@@ -4,16 +4,22 @@ A function that cannot be described is refused when the tool is made. A tool can
 called like its function.
 """
 
-import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, overload
 
 from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
-from svc_notebook.service.checks import check_text
+from svc_notebook.service.checks import check_flag, check_int, check_number, check_text
 
-from .parameters import Parameters, ReadyParameters, inner, read_definition, sendable
+from .parameters import (
+    Parameters,
+    ReadyParameters,
+    inner,
+    read_definition,
+    sendable,
+    without_partials,
+)
 from .schema import texts_of
 
 _COPIED = ("__module__", "__name__", "__qualname__", "__doc__")
@@ -63,9 +69,9 @@ class Tool:
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
-        what = "" if self.function is not None else ", a definition alone"
+        what = "" if self.function is not None else ", definition only"
         asks = ", asks first" if self.confirm else ""
-        return f"Tool({self.name}({', '.join(self.parameter_names)}){what}{asks})"
+        return f"Tool({self.signature}{what}{asks})"
 
     @property
     def description(self) -> str:
@@ -77,6 +83,11 @@ class Tool:
         """The names of the parameters."""
         schema = self.definition["function"].get("parameters") or {}
         return tuple(schema.get("properties") or {})
+
+    @property
+    def signature(self) -> str:
+        """The name, with the names of the parameters."""
+        return f"{self.name}({', '.join(self.parameter_names)})"
 
 
 @overload
@@ -138,13 +149,7 @@ def tool(
         ...     '''Compute the area of a rectangle, in square metres.'''
         ...     return width * height  # doctest: +SKIP
     """
-    settings = {
-        "confirm": _checked_flag(confirm),
-        "timeout_s": _checked_positive(timeout_s, "timeout_s", (int, float)),
-        "max_result_tokens": _checked_positive(
-            max_result_tokens, "max_result_tokens", (int,)
-        ),
-    }
+    _check_settings(confirm, timeout_s, max_result_tokens)
 
     def make(function: Callable[..., Any]) -> Tool:
         _check_function(function)
@@ -155,7 +160,14 @@ def tool(
         )
         called = getattr(function, "__call__", None)  # noqa: B004 - may be async itself
         is_async = any(inspect.iscoroutinefunction(each) for each in (function, called))
-        return Tool(*described, function=function, is_async=is_async, **settings)
+        return Tool(
+            *described,
+            function=function,
+            is_async=is_async,
+            confirm=confirm,
+            timeout_s=timeout_s,
+            max_result_tokens=max_result_tokens,
+        )
 
     return make if function is None else make(function)
 
@@ -175,7 +187,7 @@ def _of_function(
     source = inner(function)
     own_name = getattr(source, "__name__", "")
     if source is not function and own_name == "__call__":  # an object with __call__
-        own_name = type(_without_partials(function)).__name__
+        own_name = type(without_partials(function)).__name__
     name = _checked_name(own_name if name is None else name)
     texts = texts_of(source)
     parameters = Parameters(function, name, texts)
@@ -190,12 +202,6 @@ def _of_function(
         },
     }
     return name, sendable(definition), parameters
-
-
-def _without_partials(function: Any) -> Any:  # noqa: ANN401 - any callable
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function
 
 
 def _of_definition(
@@ -246,25 +252,17 @@ def _checked_name(name: object) -> str:
     try:
         return check_text(name, param="tools")
     except ParameterError as problem:
-        reason = str(problem)
-    raise ToolSchemaError(reason)
+        raise ToolSchemaError(str(problem)) from None
 
 
-def _checked_flag(confirm: object) -> bool:
-    if isinstance(confirm, bool):
-        return confirm
-    raise ToolSchemaError(f"confirm must be True or False; got {confirm!r}.")
-
-
-def _checked_positive(
-    value: Any,  # noqa: ANN401 - any value
-    name: str,
-    types: tuple[type, ...],
-) -> Any:  # noqa: ANN401 - the same value
-    if value is None:
-        return None
-    is_number = isinstance(value, types) and not isinstance(value, bool)
-    if is_number and 0 < value < float("inf"):
-        return value
-    kind = "an integer" if types == (int,) else "a number"
-    raise ToolSchemaError(f"{name} must be {kind} above 0; got {value!r}.")
+def _check_settings(
+    confirm: object, timeout_s: object, max_result_tokens: object
+) -> None:
+    try:
+        check_flag("confirm", confirm)
+        if timeout_s is not None:
+            check_number("timeout_s", timeout_s, above=0)
+        if max_result_tokens is not None:
+            check_int("max_result_tokens", max_result_tokens, minimum=1)
+    except ParameterError as problem:
+        raise ToolSchemaError(str(problem)) from None

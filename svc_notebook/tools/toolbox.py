@@ -2,10 +2,10 @@
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from svc_notebook.errors import ToolCallError, ToolSchemaError
+from svc_notebook.service.checks import did_you_mean
 from svc_notebook.tokens import estimate_prompt_tokens
 
 from .schema import short
@@ -15,6 +15,7 @@ Offer = Tool | Callable[..., Any] | Mapping[str, Any]
 """A tool, a function, or a ready-made definition."""
 
 _QUIET = "opacity:.7;font-size:90%"
+_LINE_END = "\n"
 
 
 class Toolbox:
@@ -74,10 +75,11 @@ class Toolbox:
         """
         if name in self._tools:
             return self._tools[name]
-        near = get_close_matches(name, self._tools, n=1)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        known = f"the tools are {', '.join(self._tools)}" if self._tools else "none is"
-        raise ToolCallError(f"There is no tool '{short(name)}'; {known}.{hint}")
+        hint = did_you_mean(name, self._tools, n=1)
+        known = ", ".join(self._tools) or "none"
+        raise ToolCallError(
+            f"There is no tool '{short(name)}'; the tools are: {known}.{hint}"
+        )
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
@@ -89,7 +91,7 @@ class Toolbox:
         return name in self._tools
 
     def __add__(self, other: object) -> "Toolbox":
-        """Return a toolbox with the tools of both; a tool in both is there once."""
+        """Return a toolbox with the tools of both, each of them once."""
         others = to_toolbox(other)
         mine = list(self)
         return Toolbox([*mine, *(each for each in others if each not in mine)])
@@ -103,19 +105,18 @@ class Toolbox:
 
         rows = "".join(
             "<tr>"
-            f"<td><code>{to_text(_signature(each))}</code></td>"
-            f"<td style=text-align:left>{to_text(_first_line(each.description))}</td>"
+            f"<td><code>{to_text(each.signature)}</code></td>"
+            "<td style=text-align:left>"
+            f"{to_text(each.description.strip().partition(_LINE_END)[0])}</td>"
             f"<td>{to_text(_notes(each))}</td></tr>"
             for each in self
         )
         n = len(self)
-        line = (
-            f"{n} tool{'' if n == 1 else 's'}, about {self.n_tokens} tokens a request"
-        )
+        tools = "1 tool" if n == 1 else f"{n} tools"
         return (
             "<div><table><thead><tr><th>tool</th><th>description</th><th>notes</th>"
             f'</tr></thead><tbody>{rows}</tbody></table><div style="{_QUIET}">'
-            f"{to_text(line)}</div></div>"
+            f"{tools}, about {self.n_tokens} tokens in every request</div></div>"
         )
 
 
@@ -151,18 +152,10 @@ def _to_tool(given: object) -> Tool:
     )
 
 
-def _signature(each: Tool) -> str:
-    return f"{each.name}({', '.join(each.parameter_names)})"
-
-
-def _first_line(text: str) -> str:
-    return text.strip().split("\n", 1)[0]
-
-
 def _notes(each: Tool) -> str:
     notes = [
         "asks first" if each.confirm else "",
         "async" if each.is_async else "",
-        "definition alone" if each.function is None else "",
+        "definition only" if each.function is None else "",
     ]
     return ", ".join(note for note in notes if note)

@@ -4,14 +4,12 @@ Python cannot stop a thread: a plain function that was stopped keeps running on 
 thread, which ends with the kernel.
 """
 
-import asyncio
 import atexit
-import inspect
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextvars import copy_context
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Lock, Thread
 from time import monotonic
@@ -19,25 +17,13 @@ from typing import Any
 
 from svc_notebook.client.portal import Portal
 
-from .tool import Tool
-from .toolbox import Toolbox
-
-_POLL_S = 0.5  # on some systems only a wait with a limit can be interrupted
-_STOP_POLL_S = 0.05
+_POLL_S = 0.05  # on some systems only a wait with a limit can be interrupted
 _HERE = str(Path(__file__).parent)
 
 
 @dataclass(slots=True)
 class Work:
-    """A function on a thread, and its result.
-
-    Attributes:
-        run: The function.
-        value: What it returned.
-        problem: What it raised; None without an error.
-        has_ended: Set when it has ended.
-        thread: Where it runs.
-    """
+    """A function on a thread, and the value that it returned or the error it raised."""
 
     run: Callable[[], Any]
     value: Any = None
@@ -55,10 +41,18 @@ class Work:
         self.thread = Thread(target=run, args=(self._do,), name=name, daemon=True)
         self.thread.start()
 
-    def wait(self, limit_s: float | None) -> bool:
-        """Wait until it ends, at most this long; return whether it has ended."""
+    def wait(
+        self, limit_s: float | None, check_stop: Callable[[], None] = lambda: None
+    ) -> bool:
+        """Wait until it ends, at most this long; return whether it has ended.
+
+        Args:
+            limit_s: Seconds; None for no limit.
+            check_stop: Called often meanwhile; what it raises ends the wait.
+        """
         end = None if limit_s is None else monotonic() + limit_s
         while not self.has_ended.is_set():
+            check_stop()
             left_s = _POLL_S if end is None else min(end - monotonic(), _POLL_S)
             if left_s <= 0:
                 return False
@@ -125,43 +119,3 @@ class _ToolLoop:
 
 run_coroutine = _ToolLoop().run
 """Runs a coroutine on the tools' event loop, and waits for its result."""
-
-
-def stoppable(toolbox: Toolbox, check_stop: Callable[[], None]) -> Toolbox:
-    """Return the same tools, made so that another thread can stop them.
-
-    Args:
-        toolbox: The tools.
-        check_stop: Called often while a tool runs; raises a KeyboardInterrupt to stop.
-    """
-    return Toolbox([_stoppable(tool, check_stop) for tool in toolbox])
-
-
-def _stoppable(tool: Tool, check_stop: Callable[[], None]) -> Tool:
-    function = tool.function
-    if function is None:
-        return tool
-
-    def call(**arguments: Any) -> object:  # noqa: ANN401 - the tool's own
-        work = Work(lambda: function(**arguments))
-        work.start(name=f"tool {tool.name}")
-        while not work.wait(_STOP_POLL_S):
-            check_stop()
-        if work.problem is not None:
-            raise work.problem
-        if inspect.isawaitable(work.value):
-            return _awaited(work.value, check_stop)
-        return work.value
-
-    return replace(tool, function=call)
-
-
-async def _awaited(returned: Awaitable[Any], check_stop: Callable[[], None]) -> object:
-    task = asyncio.ensure_future(returned)
-    try:
-        while not task.done():
-            await asyncio.wait({task}, timeout=_STOP_POLL_S)
-            check_stop()
-    finally:
-        task.cancel()
-    return task.result()

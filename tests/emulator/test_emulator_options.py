@@ -43,7 +43,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"limits": {MODEL: 5}}, "limits must be True, False"),
     ({"limits": {MODEL: (1,)}}, "limits must be True, False"),
     ({"limits": {MODEL: (1, -1)}}, "limits must be True, False"),
-    ({"limits": {"x": (1, 1)}}, "limits names the model 'x', which is not served; ser"),
+    ({"limits": {"x": (1, 1)}}, "limits is given for the model 'x', but the emulator"),
     ({"keys": "abc"}, "keys must be a list of API keys; a key consists of letters, di"),
     ({"keys": []}, "at least one is needed"),
     ({"keys": ["a", ""]}, "keys must be a list of API keys"),
@@ -105,8 +105,8 @@ def test_a_clock_that_fails_later_is_answered_in_the_documents_shape(
     assert [each.status_code for each in answers] == [200, 500]
     assert answers[1].json() == {
         "error": {
-            "message": "The emulator could not answer (StopIteration); look at the "
-            "clock and the script it was given.",
+            "message": "The emulator failed (StopIteration); check the clock and the "
+            "script that it was started with.",
             "type": "invalid_request_error",
             "param": None,
             "code": None,

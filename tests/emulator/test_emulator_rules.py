@@ -113,7 +113,7 @@ def test_an_integer_outside_its_range_is_refused(
     """Below and above the range the message names parameter and range."""
     messages = {_refusal(fields(**{name: value})) for value in (low - 1, high + 1, -5)}
 
-    whose = ", the last a bound of this emulator only" if name == "n" else ""
+    whose = " (a limit of this emulator)" if name == "n" else ""
     assert messages == {f"'{name}' has to be from {low} to {high}{whose}."}
 
 
@@ -325,8 +325,7 @@ def test_a_tool_name_is_used_once(fields: Fields) -> None:
     tool = {"type": "function", "function": {"name": "a"}}
 
     assert _refusal(fields(tools=[tool, tool])) == (
-        "'tools' holds one function name twice, which this emulator does not take (a "
-        "bound of its own)."
+        "'tools' holds one function name twice, which this emulator refuses."
     )
 
 
@@ -410,10 +409,13 @@ def test_a_whole_history_passes(history: list[dict[str, Any]]) -> None:
         ([USER, _calls("1")], "'messages' ends before all tool calls are answered"),
         ([USER, _calls("1", "2"), _result("1"), USER], "'messages[3]' comes before"),
         ([USER, _calls("1", "2"), _result("1")], "(1 left)"),
-        ([USER, _result("1")], "'messages[1]' is the result of no open tool call"),
-        ([USER, _result(None)], "'messages[1]' is the result of no open tool call"),
-        ([USER, _calls("1"), _result("2")], "'messages[2]' is the result of no open"),
-        ([USER, _calls("1"), _result("1"), _result("1")], "'messages[3]' is the res"),
+        ([USER, _result("1")], "'messages[1]' does not answer an open tool call"),
+        ([USER, _result(None)], "'messages[1]' does not answer an open tool call"),
+        ([USER, _calls("1"), _result("2")], "'messages[2]' does not answer an open"),
+        (
+            [USER, _calls("1"), _result("1"), _result("1")],
+            "[3]' does not answer",
+        ),
         ([USER, _calls("1", "1"), _result("1")], "tool_calls' holds one id twice"),
     ],
 )

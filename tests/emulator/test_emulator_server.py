@@ -143,6 +143,7 @@ def test_touches_no_signal_handlers() -> None:
     assert during == before
 
 
+@pytest.mark.slow
 def test_importing_it_loads_no_server_and_no_frames() -> None:
     """Starlette, uvicorn, httpx, numpy and pandas come later or never."""
     program = (
@@ -162,6 +163,7 @@ def test_importing_it_loads_no_server_and_no_frames() -> None:
     assert (ended.stdout, ended.stderr) == ("[]\n", "")
 
 
+@pytest.mark.slow
 def test_is_quiet_and_ends_with_the_program() -> None:
     """Served, cut and left running, it prints nothing and holds nothing up."""
     body = json.dumps(BODY | {"stream": True})

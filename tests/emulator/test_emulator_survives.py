@@ -113,7 +113,7 @@ def test_odd_bytes_are_answered_and_survived(
     assert _is_alive(emulator)
 
 
-def test_sixty_half_requests_hold_nobody_up(emulator: Emulator) -> None:
+def test_sixty_half_requests_delay_no_other(emulator: Emulator) -> None:
     """Clients that never finish their headers or bodies cost nothing."""
     wires = [_wire(emulator) for _ in range(60)]
     for at, wire in enumerate(wires):
@@ -207,7 +207,8 @@ def test_huge_headers_are_survived(emulator: Emulator) -> None:
     assert _is_alive(emulator)
 
 
-def test_slow_readers_hold_nobody_up() -> None:
+@pytest.mark.slow
+def test_slow_readers_delay_no_other() -> None:
     """Clients that ask for much and read nothing cost only their connection."""
     asking = json.dumps(BODY | {"stream": True, "n": 8}).encode()
     with Emulator(script=[LONG], tokens_per_s=None) as emulator:
@@ -312,6 +313,7 @@ _VALUE = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.dictionaries(

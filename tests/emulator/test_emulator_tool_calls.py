@@ -1,4 +1,4 @@
-"""Tool calls: which tools are called, with what, and how results are told."""
+"""Tool calls: which tools are called, with what, and the text about results."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from svc_notebook.emulator.app import Service
 from svc_notebook.emulator.chat_request import ChatRequest, count_tokens
 from svc_notebook.emulator.http_values import Fault, Reply
 from svc_notebook.emulator.rules import read_chat_request
-from svc_notebook.emulator.tool_calls import calls_for, told_results
+from svc_notebook.emulator.tool_calls import calls_for, results_text
 
 Fields = Callable[..., dict[str, Any]]
 MakeChat = Callable[..., ChatRequest]
@@ -169,7 +169,7 @@ def test_a_schema_that_refers_to_itself_is_filled_in(
 
 
 def test_a_quoted_text_comes_first(make_chat: MakeChat) -> None:
-    """What stands in quotation marks is meant as a value."""
+    """Text in quotation marks is meant as a value."""
     chat = make_chat(
         'Use get_weather for "Nakhon Si Thammarat"',
         tools=[_tool("get_weather", WEATHER)],
@@ -197,6 +197,7 @@ _JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.dictionaries(_WORDS, _JSON, max_size=5))
 def test_no_schema_breaks_the_filling_in(schema: dict[str, Any]) -> None:
@@ -310,11 +311,11 @@ def test_every_long_result_is_told(
         ]
     )
 
-    told = told_results(chat)
+    text = results_text(chat)
 
-    assert count_tokens(told) < chat.max_tokens
-    assert [each for each in ids if f"<{each}>" in told] == ids
-    assert told.count("…") == 3
+    assert count_tokens(text) < chat.max_tokens
+    assert [each for each in ids if f"<{each}>" in text] == ids
+    assert text.count("…") == 3
 
 
 def _streamed(reply: Reply) -> list[Any]:

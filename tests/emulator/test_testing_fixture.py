@@ -1,8 +1,10 @@
-"""`svc_notebook.testing`: the emulator in the tests of whoever uses the package."""
+"""`svc_notebook.testing`: the emulator in the tests of a package's users."""
 
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,6 +31,7 @@ def test_leaves_nothing():
 """
 
 
+@pytest.mark.slow
 def test_the_fixture_serves_a_users_tests(tmp_path: Path) -> None:
     """One line in conftest.py is enough, with strict marks and strict warnings."""
     (tmp_path / "conftest.py").write_text(CONFTEST, encoding="utf-8")

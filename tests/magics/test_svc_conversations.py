@@ -168,7 +168,7 @@ def test_turns_are_pinned_hidden_and_chosen(
 @pytest.mark.parametrize(
     ("line", "remedy"),
     [
-        ("%svc history nothing", "there are: plan"),
+        ("%svc history nothing", "it has: plan"),
         ("%svc pin plan 7", "%svc history plan"),
         ("%svc pin plan one", "count from 1"),
         ("%svc version plan 1 9", "%svc history plan"),

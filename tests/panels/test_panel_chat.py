@@ -288,6 +288,7 @@ def test_other_origins_are_seen_at_once(open_page: OpenPage) -> None:
     assert [t.prompt.content for t in svc.conversation("plan").turns] == prompts
 
 
+@pytest.mark.slow
 def test_two_panels_and_python_ask_at_the_same_time(open_page: OpenPage) -> None:
     """Every answer is a turn, wherever it was asked."""
     one, other = open_page(), open_page()
@@ -342,6 +343,7 @@ def test_what_is_left_out_is_said(open_page: OpenPage) -> None:
     assert page.view["notice"].startswith("Left out for room: the oldest")
 
 
+@pytest.mark.slow
 def test_a_wait_is_a_countdown(open_page: OpenPage) -> None:
     """A limit that makes it wait is said with the time at which it ends."""
     page = open_page()

@@ -8,6 +8,7 @@ import pytest
 from svc_notebook.emulator.server import Emulator
 from tests.notebook.conftest import TIMEOUT_S, Kernel
 
+pytestmark = pytest.mark.slow
 PIECES = [f"word{n} " for n in range(60)]
 
 

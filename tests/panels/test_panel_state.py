@@ -344,12 +344,12 @@ def test_a_field_says_its_range() -> None:
 
     assert (
         helps["temperature"]
-        == "0 to 2; higher is more random, lower more deterministic"
+        == "a number from 0 to 2; higher is more random, lower more deterministic"
     )
-    assert helps["presence_penalty"].startswith("-2 to 2; ")
-    assert helps["repetition_penalty"].startswith("1 to 2; ")
-    assert helps["n"] == "at least 1; number of choices"
-    assert helps["top_p"].startswith("nucleus sampling")
+    assert helps["presence_penalty"].startswith("a number from -2 to 2; ")
+    assert helps["repetition_penalty"].startswith("a number from 1 to 2; ")
+    assert helps["n"] == "an integer >= 1; number of choices"
+    assert helps["top_p"].startswith("a number; nucleus sampling")
     assert helps["max_tokens"].startswith(
-        "1 to 8192, fit (what is left) or service (none"
+        "an integer from 1 to 8192, fit (what is left) or service (not sent)"
     )

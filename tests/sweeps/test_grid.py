@@ -205,7 +205,7 @@ def test_sends_extra_fields_with_every_trial() -> None:
         ({"temperature": [0, 0.0]}, "temperature=0 and temperature=0.0"),
         ({"temperature": [0, 0.0]}, "use repeats=2"),
         ({"stop": [["a"] * 5, "b"]}, "up to 4 texts"),
-        ({"tools": "add"}, "tools is str"),
+        ({"tools": "add"}, "got str"),
     ],
 )
 def test_refuses_before_anything_is_sent(varied: dict[str, Any], said: str) -> None:

@@ -79,7 +79,7 @@ def _asked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         ("without a name: a text", lambda: FRAME.svc.complete("{{text}}", prompt="a")),
         ("Two columns of rows are called 'text'", lambda: svc.sweep("a", rows=TWICE)),
         ("A lambda has neither", lambda: svc.sweep("a", tools=[lambda x: x])),
-        ("tools is int; give a list of functions", lambda: svc.sweep("a", tools=5)),
+        ("tools must be a list of functions", lambda: svc.sweep("a", tools=5)),
     ],
 )
 def test_wrong_arguments_are_refused_in_words(

@@ -14,7 +14,7 @@ from svc_notebook.service.request import CompletionRequest, Prompt, build_reques
 from svc_notebook.session import isolated
 from svc_notebook.tools.call import ToolRun
 from svc_notebook.tools.permissions import Rounds
-from svc_notebook.tools.rounds import Outcome, run_rounds
+from svc_notebook.tools.rounds import run_rounds
 from svc_notebook.tools.toolbox import Toolbox, to_toolbox
 
 MODEL = "svc-v2-8b-instruct"
@@ -57,7 +57,7 @@ class Caller:
         params: dict[str, Any] | None = None,
         rounds: Rounds | None = None,
         **more: Any,  # noqa: ANN401 - of run_rounds
-    ) -> Outcome:
+    ) -> Completion:
         """Run rounds with these tools."""
         toolbox: Toolbox = to_toolbox(tools)
         return run_rounds(

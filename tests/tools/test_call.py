@@ -228,7 +228,7 @@ def test_an_unknown_tool_is_answered(box: Toolbox, log: Log) -> None:
     run = _run(box, "wether", '{"city": "Nan"}')
 
     assert run.result == (
-        "Error: There is no tool 'wether'; the tools are weather, now, go, heat. "
+        "Error: There is no tool 'wether'; the tools are: weather, now, go, heat. "
         "Did you mean weather?"
     )
     assert log.calls == []

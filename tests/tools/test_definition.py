@@ -45,7 +45,7 @@ def _call(arguments: str) -> ToolCall:
 
 
 def test_a_ready_made_definition_is_sent_as_it_is() -> None:
-    """A definition alone has no function, and nothing is added to it."""
+    """A definition has no function, and nothing is added to it."""
     made = from_definition(FIND)
 
     assert made.definition == FIND

@@ -24,14 +24,14 @@ from svc_notebook.tools.tool import tool
 from tests.tools.conftest import MakeCaller, Serve
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"confirm": 5}, "confirm=5 is not allowed"),
-    ({"confirm": "yes"}, "confirm='yes' is not allowed"),
+    ({"confirm": 5}, "returns True or False; got 5."),
+    ({"confirm": "yes"}, "returns True or False; got 'yes'."),
     ({"confirm": lambda: True}, "takes one Proposal"),
     ({"confirm": lambda _name, _given: True}, "takes one Proposal"),
-    ({"max_rounds": "x"}, "max_rounds='x' is not allowed"),
-    ({"max_rounds": 1}, "max_rounds=1 is not allowed"),
-    ({"tool_timeout_s": -1}, "tool_timeout_s=-1 is not allowed"),
-    ({"total_s": "x"}, "total_s='x' is not allowed"),
+    ({"max_rounds": "x"}, "max_rounds must be an integer >= 2; got 'x'."),
+    ({"max_rounds": 1}, "max_rounds must be an integer >= 2; got 1."),
+    ({"tool_timeout_s": -1}, "tool_timeout_s must be a number of seconds > 0; got -1."),
+    ({"total_s": "x"}, "total_s must be a number of seconds > 0; got 'x'."),
 ]
 FLAGS: list[tuple[dict[str, Any], str]] = [
     ({"run_tools": "no"}, "run_tools must be True or False; got 'no'"),

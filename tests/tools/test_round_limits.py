@@ -61,10 +61,10 @@ def test_the_last_round_may_bring_the_answer(make_caller: MakeCaller) -> None:
     """Without tools on offer the model answers, and that is the end."""
     caller = make_caller(calling("ping"), DONE)
 
-    outcome = caller.run([ping], rounds=Rounds(max_rounds=2))
+    completion = caller.run([ping], rounds=Rounds(max_rounds=2))
 
     assert [len(each.tools) for each in caller.sent] == [1, 0]
-    assert outcome.completion.text == "Done."
+    assert completion.text == "Done."
 
 
 def test_a_follow_up_that_breaks_off_keeps_its_text_and_the_trail(
@@ -128,7 +128,7 @@ def test_the_time_of_all_rounds_ends_them(make_caller: MakeCaller) -> None:
     results = [run.result for run in caught.value.tool_runs]  # type: ignore[attr-defined]  # ToolRuns
     assert results == [
         "late",
-        "Error: The time for all calls is over; this one was not run.",
+        "Error: The time limit for all calls was reached; this call was not run.",
     ]
 
 
@@ -140,13 +140,13 @@ def test_a_hanging_tool_is_answered_at_its_limit(make_caller: MakeCaller) -> Non
     hang = tool(gate.wait, name="hang", definition=_bare("hang"))
     caller = make_caller(calling("hang"), DONE)
 
-    outcome = caller.run([hang], rounds=Rounds(tool_timeout_s=0.05))
+    completion = caller.run([hang], rounds=Rounds(tool_timeout_s=0.05))
     gate.set()
 
-    assert outcome.tool_runs[0].result.startswith(
+    assert completion.tool_runs[0].result.startswith(
         "Error: hang gave no result within 0.05"
     )
-    assert outcome.completion.text == "Done."
+    assert completion.text == "Done."
 
 
 def test_an_interrupt_passes_and_leaves_a_history_to_send(
@@ -223,14 +223,14 @@ def test_results_are_fitted_to_what_is_left(make_caller: MakeCaller) -> None:
     free = tool(read, max_result_tokens=100_000)
     caller = make_caller(calling("read", "read"), DONE)
 
-    outcome = caller.run([free], params={"max_tokens": 1000})
+    caller.run([free], params={"max_tokens": 1000})
 
     whole = caller.sent[1]
     results = [each.content or "" for each in whole.messages if each.role == "tool"]
     assert all("characters left out" in each for each in results)
     assert all(each.startswith("begin") and each.endswith("end") for each in results)
     assert sum(map(estimate_tokens, results)) < 8192 - 1000
-    assert outcome.tool_runs[0].n_cut_tokens > 10_000
+    assert caller.kept[0][1].n_cut_tokens > 10_000
 
 
 def test_fitted_replies_are_fitted_in_each_round(make_caller: MakeCaller) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.request import Message, user
+from svc_notebook.service.request import Message
 from svc_notebook.tools.tool import tool
 from svc_notebook.tools.toolbox import Toolbox
 from tests.tools.conftest import Caller, MakeCaller
@@ -77,17 +77,18 @@ def test_a_call_is_run_and_answered(
         calling(call("add", {"a": 2, "b": 3})), DONE, is_streamed=is_streamed
     )
 
-    outcome = caller.run(log.all)
+    completion = caller.run(log.all)
 
     assert log.calls == [(2, 3)]
-    assert [each.role for each in outcome.messages] == [
+    assert [each.role for each in completion.messages] == [
+        "user",
         "assistant",
         "tool",
         "assistant",
     ]
     assert results(caller) == ["5"]
-    assert outcome.completion.text == "Done."
-    assert [run.result for run in outcome.completion.tool_runs] == ["5"]
+    assert completion.text == "Done."
+    assert [run.result for run in completion.tool_runs] == ["5"]
 
 
 def test_the_assistants_message_goes_back_as_it_came(
@@ -153,15 +154,15 @@ def test_a_call_that_does_not_fit_is_answered_not_run(
     """Wrong JSON, wrong arguments and unknown tools become words for the model."""
     caller = make_caller(calling(call(name, arguments)), DONE)
 
-    outcome = caller.run(log.all)
+    completion = caller.run(log.all)
 
     assert log.calls == []
     (result,) = results(caller)
     assert result is not None
     assert result.startswith("Error: ")
     assert expected in result
-    assert outcome.tool_runs[0].sent_arguments is None
-    assert outcome.completion.text == "Done."
+    assert caller.kept[0][1].sent_arguments is None
+    assert completion.text == "Done."
 
 
 def test_what_a_tool_raises_is_told_and_shown(
@@ -210,18 +211,18 @@ def test_rounds_go_on_until_the_model_answers(
         DONE,
     )
 
-    outcome = caller.run(log.all)
+    completion = caller.run(log.all)
 
     assert [len(each.tools) for each in caller.sent] == [4, 4, 4]
-    assert [each.role for each in outcome.messages] == [
+    assert [each.role for each in completion.messages] == [
+        "user",
         "assistant",
         "tool",
         "assistant",
         "tool",
         "assistant",
     ]
-    assert outcome.messages[2].content == "And now:"
-    assert outcome.completion.messages == (user("Go."), *outcome.messages)
+    assert completion.messages[3].content == "And now:"
 
 
 @pytest.mark.parametrize("reason", ["stop", "tool_calls", "length"])
@@ -272,10 +273,10 @@ def test_calls_in_pieces_run_once_whole(make_caller: MakeCaller, log: Log) -> No
         is_streamed=True,
     )
 
-    outcome = caller.run(log.all)
+    completion = caller.run(log.all)
 
     assert log.calls == ["one", "two", "three", "four"]
-    assert [run.call_id for run in outcome.tool_runs] == ["a", "b", "c", "d"]
+    assert [run.call_id for run in completion.tool_runs] == ["a", "b", "c", "d"]
 
 
 @pytest.mark.parametrize(
@@ -316,9 +317,9 @@ def test_a_retried_request_runs_no_call_again(
         DONE,
     )
 
-    outcome = caller.run(log.all)
+    completion = caller.run(log.all)
 
-    assert outcome.completion.exchange.n_attempts == 2
+    assert completion.exchange.n_attempts == 2
     assert log.calls == ["x"]
 
 
@@ -332,11 +333,11 @@ def test_a_definition_alone_hands_its_calls_back(
         calling(call("name", {"text": "x"}, id_="a"), call("bare", {}, id_="b"))
     )
 
-    outcome = caller.run([log.name, bare])
+    completion = caller.run([log.name, bare])
 
     assert log.calls == []
-    assert [each.id for each in outcome.completion.tool_calls] == ["a", "b"]
-    assert outcome.tool_runs == ()
+    assert [each.id for each in completion.tool_calls] == ["a", "b"]
+    assert completion.tool_runs == ()
 
 
 def test_calls_are_told_and_kept_with_their_exchange(
@@ -345,11 +346,11 @@ def test_calls_are_told_and_kept_with_their_exchange(
     """Each call is watched before and after, and recorded once."""
     caller = make_caller(calling(call("name", {"text": "x"})), DONE)
 
-    outcome = caller.run(log.all)
+    completion = caller.run(log.all)
 
     assert [type(each).__name__ for each in caller.watched] == ["ToolCall", "ToolRun"]
-    assert [run for _, run in caller.kept] == list(outcome.tool_runs)
-    assert caller.kept[0][0] != outcome.completion.exchange.exchange_id
+    assert [run for _, run in caller.kept] == list(completion.tool_runs)
+    assert caller.kept[0][0] != completion.exchange.exchange_id
 
 
 def test_several_choices_are_refused(make_caller: MakeCaller, log: Log) -> None:
@@ -368,11 +369,11 @@ def test_the_emulator_goes_through_a_whole_tool_conversation(
     """Unscripted, the emulator calls the tool in the prompt and repeats its result."""
     caller = make_caller()
 
-    outcome = caller.run(Toolbox([tool(log.add)]), "Use add for 20 and 22.")
+    completion = caller.run(Toolbox([tool(log.add)]), "Use add for 20 and 22.")
 
     assert log.calls == [(20, 22)]
-    assert "add answered: 42." in outcome.completion.text
-    assert json.loads(outcome.tool_runs[0].arguments) == {"a": 20, "b": 22}
+    assert "add answered: 42." in completion.text
+    assert json.loads(completion.tool_runs[0].arguments) == {"a": 20, "b": 22}
 
 
 def test_a_history_with_calls_goes_on(make_caller: MakeCaller, log: Log) -> None:
@@ -381,8 +382,8 @@ def test_a_history_with_calls_goes_on(make_caller: MakeCaller, log: Log) -> None
     first = caller.run(log.all, "Use name for Bangkok.")
 
     second = caller.run(
-        log.all, [*first.completion.messages, Message(role="user", content="Thanks.")]
+        log.all, [*first.messages, Message(role="user", content="Thanks.")]
     )
 
     assert second.tool_runs == ()
-    assert second.completion.text
+    assert second.text

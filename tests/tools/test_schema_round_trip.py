@@ -10,6 +10,7 @@ from enum import Enum
 from itertools import count
 from typing import Annotated, Any, Literal, TypedDict
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -138,7 +139,9 @@ JSON = st.recursive(
     ),
     max_leaves=6,
 )
-SLOW = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+RANDOM = settings(
+    deadline=None, max_examples=60, suppress_health_check=list(HealthCheck)
+)
 
 
 def _schema(made: Tool) -> dict[str, Any]:
@@ -153,7 +156,8 @@ def _check(made: Tool, text: str) -> Checked | None:
     return checked if isinstance(checked, Checked) else None
 
 
-@SLOW
+@pytest.mark.slow
+@RANDOM
 @given(st.data())
 def test_what_a_type_takes_comes_back_equal(data: st.DataObject) -> None:
     """Values of the types fit the definition, and are equal after check and call."""
@@ -171,7 +175,7 @@ def test_what_a_type_takes_comes_back_equal(data: st.DataObject) -> None:
     assert run.sent_arguments == arguments
 
 
-@SLOW
+@RANDOM
 @given(tools(), JSON)
 def test_what_the_definition_forbids_is_refused(
     drawn: tuple[Tool, object], value: object
@@ -184,7 +188,7 @@ def test_what_the_definition_forbids_is_refused(
         Draft202012Validator(schema).validate(value)
 
 
-@SLOW
+@RANDOM
 @given(st.text(st.sampled_from('{}[]",:\\u0d8eE+-.1tfnNaI '), max_size=30))
 def test_no_text_makes_a_foreign_error(text: str) -> None:
     """Text that is nearly JSON is read, or refused with our own error."""

@@ -118,7 +118,7 @@ def test_what_cannot_be_offered_is_refused(serve: Serve) -> None:
 
     with pytest.raises(svc.ToolSchemaError, match="city"):
         svc.complete("Go.", tools=[untold])
-    with pytest.raises(svc.ParameterError, match="tools is int"):
+    with pytest.raises(svc.ParameterError, match=r"tools must be .* got int"):
         svc.complete("Go.", tools=7)
 
     assert emulator.requests == ()
@@ -172,20 +172,20 @@ def test_an_interrupted_conversation_can_go_on(serve: Serve) -> None:
     assert all(not each.tool_calls for turn in talk.turns for each in turn.messages)
 
 
-def test_where_nobody_can_be_asked_calls_are_denied(
+def test_without_a_prompt_calls_are_denied(
     serve: Serve,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A script without a terminal runs nothing that wants consent, and says so."""
     serve()
 
-    def nobody(_: str) -> str:
+    def no_prompt(_: str) -> str:
         raise EOFError
 
-    monkeypatch.setattr("builtins.input", nobody)
+    monkeypatch.setattr("builtins.input", no_prompt)
     asking = svc.tool(weather.function, confirm=True)
 
-    with pytest.warns(RuntimeWarning, match="nobody could be asked") as warned:
+    with pytest.warns(RuntimeWarning, match="no prompt to ask for consent") as warned:
         got = svc.complete("Use weather for Phuket.", tools=[asking])
 
     assert warned[0].filename == __file__

@@ -70,9 +70,9 @@ def test_definitions_are_copies() -> None:
     assert names == ["weather", "x"]
 
 
-def test_an_unknown_name_is_told_with_those_that_are_there() -> None:
+def test_an_unknown_name_is_refused_with_a_list_of_tools() -> None:
     """The error names the tools and the nearest."""
-    with pytest.raises(ToolCallError, match=r"are weather, now\. Did you mean now"):
+    with pytest.raises(ToolCallError, match=r"are: weather, now\. Did you mean now"):
         Toolbox([weather, now]).tool("nwo")
 
 
@@ -172,7 +172,7 @@ def test_always_is_remembered() -> None:
 def test_one_tool_can_be_forgotten() -> None:
     """The others stay allowed; those who share what is allowed forget it together."""
     consent = Remembered(lambda _: Decision(verdict="always"))
-    beside = Remembered(deny_all, beside=consent)
+    beside = Remembered(deny_all, shared_with=consent)
     proposal = _proposal()
     consent(proposal)
     consent(replace(proposal, name="other"))
@@ -200,4 +200,4 @@ def test_an_unknown_name_is_shown_printable_once() -> None:
     with pytest.raises(ToolCallError) as caught:
         Toolbox().tool("a\x1b")
 
-    assert str(caught.value) == "There is no tool 'a\\x1b'; none is."
+    assert str(caught.value) == "There is no tool 'a\\x1b'; the tools are: none."
