@@ -4,13 +4,11 @@ Styles are inline. A colour that the host sets has a fallback that is legible on
 and on black. Only `markup` turns a text into HTML; plain text is safe in a terminal.
 """
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from html import escape
-from textwrap import wrap
 from typing import Protocol
 
 from svc_notebook.service.checks import shorten
@@ -312,30 +310,3 @@ def _entry_html(entry: Entry) -> str:
 
 def _quiet(line: str) -> str:
     return f'<div style="{QUIET_LINE};overflow-wrap:anywhere">{to_text(line)}</div>'
-
-
-LINE_CHARS = 70
-_BOLD, _RESET = "\x1b[1m", "\x1b[0m"
-
-
-def error_lines(
-    title: str, lines: Sequence[str], *, n_chars: int = LINE_CHARS
-) -> list[str]:
-    """Draw an expected failure as lines; the title is bold, unless NO_COLOR is set.
-
-    Args:
-        title: What happened, in a few words.
-        lines: What is allowed and what to do next; plain text.
-        n_chars: Where lines are broken, at blanks.
-    """
-    plain = [
-        part
-        for line in lines
-        for paragraph in line.split("\n")
-        # hosts break a long line anywhere, in the middle of a word
-        for part in wrap(to_terminal(paragraph), n_chars) or [""]
-    ]
-    head = to_terminal(title.replace("\n", " "))
-    if not os.environ.get("NO_COLOR"):
-        head = f"{_BOLD}{head}{_RESET}"
-    return [head, *(f"  {line}" for line in plain)]

@@ -1,13 +1,12 @@
-"""What `%%svc` and `%svc` need of IPython: source as typed, short errors, one output.
+"""What `%%svc` and `%svc` need of IPython: source as typed, and one output.
 
-Left alone, IPython changes the body of a `%%svc` cell, looks up a name for `%svc ...?`,
-draws a result twice and shows long tracebacks.
+Left alone, IPython changes the body of a `%%svc` cell, looks up a name for `%svc ...?`
+and draws a result twice.
 """
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from shutil import get_terminal_size
+from collections.abc import Callable
+from contextlib import suppress
 from tokenize import DEDENT, INDENT, TokenInfo
 from typing import Any, Self
 
@@ -17,10 +16,7 @@ from IPython.display import display
 
 from svc_notebook.completion import Completion
 from svc_notebook.display.live import Mode
-from svc_notebook.display.reply import LINE_CHARS, error_lines
-from svc_notebook.errors import SvcError
 
-_MIN_CHARS = 20
 _CELL = re.compile(r"%%svc(?:[ \t]+(?P<line>.*?))?[ \t]*\r?\n?\Z")
 _QUESTION = re.compile(
     r"(?P<before>\s*(?:[A-Za-z_]\w*\s*=\s*)?)%svc[ \t]+(?P<rest>\S.*\?)\s*\Z"
@@ -66,29 +62,6 @@ class QuestionTransform(TokenTransformBase):
         call = f"get_ipython().run_line_magic('svc', {found['rest']!r})\n"
         before, after = lines[: self.start_line], lines[self.start_line + 1 :]
         return [*before, found["before"] + call, *after]
-
-
-@contextmanager
-def short_errors(*, is_on: bool = True, is_terminal: bool = False) -> Iterator[None]:
-    """Show our own errors as one box; everything else keeps its traceback.
-
-    Args:
-        is_on: False leaves our own errors their traceback too.
-        is_terminal: Whether the terminal's width limits the lines.
-    """
-    try:
-        yield
-    except SvcError as error:
-        if not is_on:
-            raise
-        said = [str(error), *getattr(error, "__notes__", ())]
-        n_chars = LINE_CHARS
-        if is_terminal:
-            n_chars = max(_MIN_CHARS, min(n_chars, get_terminal_size().columns - 3))
-        lines = error_lines(type(error).__name__, said, n_chars=n_chars)
-        # IPython asks the instance; the class stays free of any notebook.
-        error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
-        raise
 
 
 def mode_of(display: str, shell: Any) -> Mode:  # noqa: ANN401 - any IPython shell

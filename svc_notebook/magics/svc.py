@@ -35,8 +35,9 @@ from svc_notebook.tokens import check_budget, estimate_prompt_tokens, in_force
 from svc_notebook.tools.permissions import MAX_ROUNDS, Rounds
 from svc_notebook.tools.toolbox import Toolbox
 
-from .cell import CellRequestIds, HiddenResult, mode_of, short_errors
+from .cell import CellRequestIds, HiddenResult, mode_of
 from .defaults import SvcTraits
+from .error_box import short_errors
 from .options import CONFIRMATIONS, SvcOptions, help_text, parse_options, to_names
 from .prompt import (
     CellPrompt,

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from svc_notebook.display.reply import (
     Final,
     call_line,
-    error_lines,
     page_html,
     tool_run_html,
     tool_runs_html,
@@ -59,33 +58,6 @@ def test_no_reply_is_its_footer() -> None:
     got = Final(texts=(), footer="0 tokens", marks=("interrupted",)).bundle()
 
     assert got["text/plain"] == "[interrupted] 0 tokens"
-
-
-def test_errors_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An expected failure is its title in red and indented lines."""
-    monkeypatch.delenv("NO_COLOR", raising=False)
-
-    got = error_lines("Refused", ["Wait 12 s,\nthen ask again."])
-
-    assert got == ["\x1b[1mRefused\x1b[0m", "  Wait 12 s,", "  then ask again."]
-
-
-def test_errors_have_no_colour_where_it_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """NO_COLOR takes the red away."""
-    monkeypatch.setenv("NO_COLOR", "1")
-
-    assert error_lines("Refused", []) == ["Refused"]
-
-
-def test_errors_show_what_was_said_without_obeying_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What a server wrote does not act in a terminal."""
-    monkeypatch.setenv("NO_COLOR", "1")
-
-    assert error_lines("\x1b[2J", ["a\x1b"]) == ["\\x1b[2J", "  a\\x1b"]
 
 
 def run(**changes: object) -> ToolRun:
