@@ -1,12 +1,11 @@
 """A run in words: its requests, tokens, cost and duration, its outcome, its errors.
 
-Nothing here depends on the time of day, so the same plan reads the same everywhere.
-Estimates are intervals and say that they are estimates.
+The time of day makes no difference: the same plan always reads the same.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor
 from textwrap import wrap
@@ -18,11 +17,12 @@ from svc_notebook.display.reply import Final
 from svc_notebook.exchange import Failure
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.service.catalogue import BUDGET_TOKENS, Limit, limit_of
+from svc_notebook.service.checks import shorten
 from svc_notebook.service.params import DEFAULT_MAX_TOKENS
 from svc_notebook.tokens import FIXED
 
-from .dimensions import TOOLS, Dimension, brief, tool_names
-from .grid import Grid, Trial
+from .dimensions import TOOLS, Dimension, tool_names
+from .grid import Grid
 
 SAMPLE_TRIALS = 1_000
 
@@ -33,20 +33,19 @@ class Size:
 
     Attributes:
         n_trials: Requests.
-        prompt_tokens: Estimated tokens of all prompts, rather too many than too few.
-        prompt_tokens_low: The low end of that estimate.
+        prompt_tokens_low, prompt_tokens: Estimated tokens of all prompts.
         completion_tokens: The most that the replies can have, by max_tokens.
-        n_default: Requests without max_tokens, so that the service's default applies.
+        n_default: Requests without max_tokens: the service's default applies.
         n_over: Requests whose prompt and max_tokens may exceed the budget.
         is_sampled: Whether the figures were scaled up from a sample.
         cost_low, cost_high: In the table's currency; None if a price is unknown.
         prices: The price table, if there is one.
-        unpriced: Models that have no price in it.
+        unpriced: Models without a price in it.
     """
 
     n_trials: int
-    prompt_tokens: int
     prompt_tokens_low: int
+    prompt_tokens: int
     completion_tokens: int
     n_default: int
     n_over: int
@@ -59,62 +58,56 @@ class Size:
 
 def size_of(grid: Grid, *, prices: Prices | None = None) -> Size:
     """Estimate the size of a plan, from an evenly spread sample if it is very large."""
-    trials = [_TrialSize(trial) for trial in _sample(grid)]
-    scale = grid.n_combinations / max(len(trials), 1) * grid.repeats
-    costs = [each.cost(prices) for each in trials] if prices else []
-    low = [cost[0] for cost in costs if cost is not None]
-    high = [cost[1] for cost in costs if cost is not None]
-    is_priced = prices is not None and len(low) == len(trials)
-    prompt_tokens = sum(each.prompt_tokens for each in trials) * scale
+    n_all, n_taken = grid.n_combinations, min(grid.n_combinations, SAMPLE_TRIALS)
+    trials = [grid.trial(number * n_all // n_taken, 0) for number in range(n_taken)]
+    scale = n_all / max(n_taken, 1) * grid.repeats
+    prompts = [trial.est_prompt_tokens for trial in trials]
+    params = [trial.request.params for trial in trials]
+    limits = [int(each.get("max_tokens", DEFAULT_MAX_TOKENS)) for each in params]
+    replies = [
+        limit * int(each.get("n", 1))
+        for limit, each in zip(limits, params, strict=True)
+    ]
+    models = [trial.model for trial in trials]
+    costs = [
+        _cost_of(*each, prices=prices)
+        for each in zip(models, prompts, replies, strict=True)
+    ]
+    known = [cost for cost in costs if cost is not None]
+    is_priced = prices is not None and len(known) == n_taken
     unpriced = [
-        each.model for each, cost in zip(trials, costs, strict=False) if cost is None
+        model for model, cost in zip(models, costs, strict=True) if cost is None
     ]
     return Size(
         n_trials=len(grid),
-        prompt_tokens=round(prompt_tokens),
-        prompt_tokens_low=floor(prompt_tokens * FIXED.low),
-        completion_tokens=round(sum(each.completion_tokens for each in trials) * scale),
-        n_default=ceil(sum(each.is_default for each in trials) * scale),
-        n_over=ceil(sum(each.is_over for each in trials) * scale),
-        is_sampled=len(trials) < grid.n_combinations,
-        cost_low=sum(low) * scale if is_priced else None,
-        cost_high=sum(high) * scale if is_priced else None,
+        prompt_tokens_low=floor(sum(prompts) * scale * FIXED.low),
+        prompt_tokens=round(sum(prompts) * scale),
+        completion_tokens=round(sum(replies) * scale),
+        n_default=ceil(sum("max_tokens" not in each for each in params) * scale),
+        n_over=ceil(sum(map(_is_over, prompts, limits)) * scale),
+        is_sampled=n_taken < n_all,
+        cost_low=sum(low for low, _ in known) * scale if is_priced else None,
+        cost_high=sum(high for _, high in known) * scale if is_priced else None,
         prices=prices,
         unpriced=tuple(dict.fromkeys(unpriced)),
     )
 
 
-def _sample(grid: Grid) -> Iterator[Trial]:
-    n_taken = min(grid.n_combinations, SAMPLE_TRIALS)
-    return (
-        grid.trial(number * grid.n_combinations // n_taken, 0)
-        for number in range(n_taken)
-    )
+def _is_over(prompt_tokens: int, max_tokens: int) -> bool:
+    return prompt_tokens + max_tokens > BUDGET_TOKENS
 
 
-class _TrialSize:
-    """The figures of one trial."""
-
-    def __init__(self, trial: Trial) -> None:
-        params = trial.request.params
-        max_tokens = int(params.get("max_tokens", DEFAULT_MAX_TOKENS))
-        self.model = trial.model
-        self.prompt_tokens = trial.est_prompt_tokens
-        self.completion_tokens = max_tokens * int(params.get("n", 1))
-        self.is_default = "max_tokens" not in params
-        self.is_over = self.prompt_tokens + max_tokens > BUDGET_TOKENS
-
-    def cost(self, prices: Prices) -> tuple[float, float] | None:
-        """Return the least and the most that it can cost; None without a price."""
-        of_prompt = prices.cost(
-            self.model, prompt_tokens=self.prompt_tokens, completion_tokens=0
-        )
-        of_reply = prices.cost(
-            self.model, prompt_tokens=0, completion_tokens=self.completion_tokens
-        )
-        if of_prompt is None or of_reply is None:
-            return None
-        return of_prompt * FIXED.low, of_prompt * FIXED.high + of_reply
+def _cost_of(
+    model: str, n_prompt: int, n_reply: int, *, prices: Prices | None
+) -> tuple[float, float] | None:
+    """Return the least and the most that a trial can cost; None without a price."""
+    if prices is None:
+        return None
+    of_prompt = prices.cost(model, prompt_tokens=n_prompt, completion_tokens=0)
+    of_reply = prices.cost(model, prompt_tokens=0, completion_tokens=n_reply)
+    if of_prompt is None or of_reply is None:
+        return None
+    return of_prompt * FIXED.low, of_prompt * FIXED.high + of_reply
 
 
 PER_MINUTE_S = MINUTE_S + MARGIN_S
@@ -133,14 +126,26 @@ class Forecast:
     """
 
     model: str
-    last_sent_s: float | None
-    binds: str
+    last_sent_s: float | None = None
+    binds: str = ""
 
 
 def forecast(n_by_model: Mapping[str, int]) -> tuple[Forecast, ...]:
     """Return a forecast for each model, the slowest first."""
     found = [_forecast(model, n, limit_of(model)) for model, n in n_by_model.items()]
     return tuple(sorted(found, key=lambda each: -(each.last_sent_s or 0.0)))
+
+
+def _forecast(model: str, n_requests: int, limit: Limit | None) -> Forecast:
+    if limit is None:
+        return Forecast(model=model)
+    binds = ""
+    if n_requests > limit.per_minute:
+        binds = "per-minute limit"
+    elif n_requests > limit.per_second:
+        binds = "per-second limit"
+    sent_s = last_sent_s(n_requests, limit)
+    return Forecast(model=model, last_sent_s=sent_s, binds=binds)
 
 
 def last_sent_s(n_requests: int, limit: Limit) -> float:
@@ -155,18 +160,6 @@ def last_sent_s(n_requests: int, limit: Limit) -> float:
     in_minutes_s = n_minutes * PER_MINUTE_S + rest // limit.per_second * PER_SECOND_S
     in_seconds_s = (n_requests - 1) // limit.per_second * PER_SECOND_S
     return max(in_minutes_s, in_seconds_s)
-
-
-def _forecast(model: str, n_requests: int, limit: Limit | None) -> Forecast:
-    if limit is None:
-        return Forecast(model=model, last_sent_s=None, binds="")
-    binds = ""
-    if n_requests > limit.per_minute:
-        binds = "per-minute limit"
-    elif n_requests > limit.per_second:
-        binds = "per-second limit"
-    sent_s = last_sent_s(n_requests, limit)
-    return Forecast(model=model, last_sent_s=sent_s, binds=binds)
 
 
 Line = tuple[str, str]
@@ -203,15 +196,11 @@ def plan_lines(
 
 
 def headline(grid: Grid, counts: Mapping[str, int], *, is_begun: bool) -> str:
-    """Return in one line how many requests there are, and how they ended."""
+    """Return in one line how many requests there are, and how many ended how."""
     n_trials = len(grid)
     requests = f"{n_trials} request{'' if n_trials == 1 else 's'}"
     if not is_begun:
         return f"{requests} planned, nothing sent yet."
-    known = Counter(counts)
-    known["not_run"] = n_trials - sum(
-        known[mark] for mark in ("ok", "error", "cancelled")
-    )
     words = {
         "ok": "ok",
         "error": "failed",
@@ -219,19 +208,18 @@ def headline(grid: Grid, counts: Mapping[str, int], *, is_begun: bool) -> str:
         "not_run": "not run",
     }
     parts = [
-        f"{known[mark]} {word}"
+        f"{counts.get(mark, 0)} {word}"
         for mark, word in words.items()
-        if known[mark] or mark == "ok"
+        if counts.get(mark) or mark == "ok"
     ]
     return f"{requests}: {', '.join(parts)}."
 
 
 def duration_lines(forecasts: Sequence[Forecast]) -> list[str]:
     """Return when the last request can be sent, and which limit determines that."""
-    known = [each for each in forecasts if each.last_sent_s is not None]
     lines = []
-    if known and (known[0].last_sent_s or 0.0) > 0:
-        slowest = known[0]
+    if forecasts and forecasts[0].last_sent_s:
+        slowest = forecasts[0]
         lines.append(
             f"about {duration(slowest.last_sent_s or 0)} until the last request is "
             f"sent, because of the {slowest.binds} of {slowest.model}"
@@ -268,14 +256,13 @@ def _outlook(size: Size, n_left: Mapping[str, int]) -> list[Line]:
 
 
 def _product(grid: Grid) -> str:
-    rows = [] if grid.source is None else [f"rows ({len(grid.source)})"]
-    factors = [
+    parts = [] if grid.source is None else [f"rows ({len(grid.source)})"]
+    parts += [
         f"{' + '.join(each.names)} ({len(each.points)})"
         for each in grid.dimensions
         if len(each.points) > 1 and not each.is_by_row
     ]
-    repeats = [f"repeats ({grid.repeats})"] if grid.repeats > 1 else []
-    parts = [*rows, *factors, *repeats]
+    parts += [f"repeats ({grid.repeats})"] if grid.repeats > 1 else []
     return " x ".join(parts) if len(parts) > 1 else ""
 
 
@@ -347,7 +334,7 @@ def in_a_line(name: str, value: Any) -> str:  # noqa: ANN401 - of any parameter
 def _value(name: str, value: object) -> str:
     if value is None:
         return "not sent"
-    text = brief(in_a_line(name, value), _VALUE_CHARS)
+    text = shorten(in_a_line(name, value), _VALUE_CHARS)
     fence = "``" if "`" in text else "`"
     pad = " " if fence == "``" else ""
     return f"{fence}{pad}{text}{pad}{fence}"
@@ -360,14 +347,7 @@ _SIGNS = re.compile(r"([\\`*_{}\[\]<>#])")  # of Markdown, in a name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDescription:
-    """A run in words.
-
-    Attributes:
-        name: Of the run, if it has one.
-        head: The outcome in one line.
-        lines: Facts, each with its label.
-        footer: What can be done next.
-    """
+    """A run in words: the outcome in one line, labelled facts, and what to do next."""
 
     name: str | None
     head: str
@@ -382,8 +362,8 @@ class RunDescription:
         body = [
             line for label, text in self.lines for line in _wrapped(label, text, width)
         ]
-        parts = [title + self.head, *body, *([self.footer] if self.footer else [])]
-        return to_terminal("\n".join(parts))
+        parts = [title + self.head, *body, self.footer]
+        return to_terminal("\n".join(filter(None, parts)))
 
     def bundle(self) -> dict[str, str]:
         """Return `text/html` and `text/plain`."""
@@ -424,6 +404,6 @@ def reasons_of(failures: Iterable[Failure]) -> list[str]:
 
 
 def _reason(failure: Failure, n: int) -> str:
-    message = brief(" ".join(failure.message.split()), _REASON_CHARS)
+    message = shorten(" ".join(failure.message.split()), _REASON_CHARS)
     status = "" if failure.http_status is None else f" ({failure.http_status})"
     return f"{n} x {failure.type}{status}: {message}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from svc_notebook.errors import ParameterError
+from svc_notebook.service.checks import shorten
 from svc_notebook.service.params import PARAM_NAMES, PARAMS
 from svc_notebook.tools.permissions import to_offer
 
@@ -18,8 +19,6 @@ _ONE_AS_A_LIST: dict[str, Callable[[object], bool]] = {
     "tools": lambda each: isinstance(each, Mapping) or callable(each),
 }
 """Parameters of which one value is a list, with a check of its elements."""
-
-
 FACTORS = ("prompt", "model", "system", "tools", *PARAM_NAMES)
 """Names of what is sent and can vary; other names in conditions are labels."""
 TOOLS = "tools"
@@ -116,9 +115,7 @@ def _several(name: str, value: object) -> tuple[Any, ...] | None:
 
 def _is_one(name: str, several: Sequence[object]) -> bool:
     kind = _ONE_AS_A_LIST.get(name)
-    if kind is None or not several:
-        return False
-    return all(map(kind, several))
+    return kind is not None and bool(several) and all(map(kind, several))
 
 
 def tool_names(definitions: Iterable[Mapping[str, Any]] | None) -> str | None:
@@ -129,13 +126,8 @@ def tool_names(definitions: Iterable[Mapping[str, Any]] | None) -> str | None:
 
 
 def short(value: object) -> str:
-    """Return a value as Python writes it, or the beginning of that if it is long."""
-    return brief(repr(value), _SHOWN_CHARS)
-
-
-def brief(text: str, n_chars: int) -> str:
-    """Return a text, or its beginning and three dots if it is longer than that."""
-    return text if len(text) <= n_chars else text[: n_chars - 3] + "..."
+    """Return a value as Python writes it, shortened if it is long."""
+    return shorten(repr(value), _SHOWN_CHARS)
 
 
 def tie(
@@ -211,12 +203,10 @@ def _groups(tied: Tied) -> list[tuple[str, ...]]:
         raise ParameterError(
             f"tied is {type(tied).__name__}; give a list of names.", param="tied"
         )
-    each = [tied] if isinstance(tied, str) else list(tied)
-    if not each:
-        return []
-    if all(isinstance(name, str) for name in each):
-        return [tuple(str(name) for name in each)]
-    return [tuple(str(name) for name in group) for group in each]
+    groups: list[Any] = [tied] if isinstance(tied, str) else list(tied)
+    if groups and all(isinstance(name, str) for name in groups):
+        groups = [groups]
+    return [tuple(map(str, group)) for group in groups]
 
 
 def _check_groups(groups: Sequence[Sequence[str]], sizes: Mapping[str, int]) -> None:
@@ -235,12 +225,11 @@ def _check_groups(groups: Sequence[Sequence[str]], sizes: Mapping[str, int]) -> 
                 f"side, of {', '.join(sizes)}.",
                 param="tied",
             )
-        found = {name: sizes[name] for name in group}
-        if len(set(found.values())) > 1:
-            said = ", ".join(f"{name} has {size}" for name, size in found.items())
+        if len({sizes[name] for name in group}) > 1:
+            lengths = ", ".join(f"{name} has {sizes[name]}" for name in group)
             raise ParameterError(
                 "Lists that are tied must have the same length, because their values "
-                f"go side by side; {said}.",
+                f"go side by side; {lengths}.",
                 param="tied",
             )
 

@@ -1,8 +1,7 @@
 """Sends what is missing of a run, on the background thread.
 
 Nothing is sent before the run is locked, its endpoint is checked and a large number of
-requests is confirmed. The first interrupt sends nothing more and keeps the replies of
-the next seconds; the second one cancels.
+requests is confirmed.
 """
 
 import asyncio
@@ -46,7 +45,7 @@ class RunTask:
     Args:
         scheduler: What is sent.
         runner: Sends one trial; its client is closed at the end.
-        bars: Drawn now and then, if nobody waits.
+        bars: Drawn now and then while the user does not wait for the end.
         on_over: Called when it has ended, once or more.
 
     Attributes:
@@ -77,12 +76,12 @@ class RunTask:
     def draw(self, bars: Bars, *, is_last: bool = False) -> None:
         """Draw the progress of each model."""
         scheduler = self.scheduler
+        state = "paused" if scheduler.is_paused else ""
         parts = progress_of(
             scheduler.queues,
             now_s=time.monotonic(),
             now_at=datetime.now().astimezone(),
-            is_paused=scheduler.is_paused,
-            is_stopped=scheduler.is_over,
+            state="stopped" if scheduler.is_over else state,
         )
         bars.show(parts, is_last=is_last or self.is_over)
 
@@ -185,7 +184,7 @@ class Execution:
         session: Whose settings, key and ledger are used.
 
     Attributes:
-        task: What sends now, or sent last; None before the first time.
+        task: The newest task; None before the first one.
     """
 
     def __init__(self, view: RunView, *, session: Session) -> None:
@@ -232,7 +231,7 @@ class Execution:
         If another `Run` of this name is sending in this kernel, wait for that first.
         """
         while task := self._begun(options):
-            task.scheduler.resume()
+            task.scheduler.is_paused = False
             bars = self._bars()
             try:
                 task.wait(partial(task.draw, bars))
@@ -273,7 +272,8 @@ class Execution:
             if ledger.problem is not None:
                 raise ledger.problem
         # a complete run is never sent again, so its address makes no difference
-        if (n_todo := self._n_todo(options)) == 0:
+        n_todo = len(self._plan.grid) - len(self._settled(options))
+        if n_todo == 0:
             return None
         plan, is_new = self._plan, not self._view.is_begun
         ledger = self._settle(n_todo)
@@ -328,14 +328,13 @@ class Execution:
         *,
         bars: Bars | None,
     ) -> RunTask | None:
-        """Begin a task, now that nobody else can; None if nothing is to be sent."""
+        """Begin a task, once the run is locked; None if nothing is to be sent."""
         settled = self._settled(options)
         n_todo = len(self._plan.grid) - len(settled)
         if n_todo == 0 or not self._is_confirmed(n_todo, options.confirm_above):
             return None
-        failures = self._view.failures
-        for key in [key for key in failures if key not in settled]:
-            del failures[key]
+        for key in self._view.failures.keys() - settled.keys():
+            del self._view.failures[key]
         runner = self._runner(ledger, options)
         scheduler = Scheduler(
             todo_of(self._plan.grid, settled, seed=self._plan.seed),
@@ -354,8 +353,7 @@ class Execution:
         # a file that answers everything comes first: it needs no key and no address
         is_from_ledger = options.is_reusing and session.settings.answers is None
         return TrialRunner(
-            run_id=self._plan.run_id,
-            origin=self._plan.origin,
+            plan=self._plan,
             client=RequestPath(
                 session.settings,
                 key=session.key() if recorded is None else None,
@@ -372,10 +370,8 @@ class Execution:
     def _settled(self, options: SendOptions) -> Mapping[TrialKey, str]:
         return self._view.status().settled(is_retried=options.is_retried)
 
-    def _n_todo(self, options: SendOptions) -> int:
-        return len(self._plan.grid) - len(self._settled(options))
-
     def _is_confirmed(self, n_todo: int, confirm_above: int | None) -> bool:
+        """Ask the user, if need be, and say whether they agree."""
         if confirm_above is None or n_todo <= confirm_above:
             return True
         grid = self._plan.grid
@@ -383,22 +379,16 @@ class Execution:
         n_left = {model: round(n * share) for model, n in grid.n_by_model.items()}
         lasts_s = forecast(n_left)[0].last_sent_s
         how_long = f", which takes about {duration(lasts_s)}" if lasts_s else ""
-        return _confirmed(f"This sends {n_todo} requests{how_long}. Continue?")
-
-
-def _confirmed(question: str) -> bool:
-    """Ask the user, and say whether they agree; ParameterError if nobody answers."""
-    try:
-        answer = input(f"{question} [y/N] ")
-    except (EOFError, NotImplementedError):  # IPython's refusal is one of the latter
-        pass
-    else:
-        return answer.strip().lower() in {"y", "yes"}
-    raise ParameterError(
-        f"{question} Nobody can answer here, so nothing was sent; give a larger "
-        "confirm_above, or None to never ask.",
-        param="confirm_above",
-    )
+        question = f"This sends {n_todo} requests{how_long}. Continue?"
+        try:
+            return input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
+        except (EOFError, NotImplementedError):  # IPython's refusal is the latter
+            pass
+        raise ParameterError(
+            f"{question} There is no one to answer here, so nothing was sent; give a "
+            "larger confirm_above, or None to never ask.",
+            param="confirm_above",
+        )
 
 
 def _announce(waiting: Waiting) -> None:
@@ -418,14 +408,13 @@ def progress_of(
     *,
     now_s: float,
     now_at: datetime,
-    is_paused: bool = False,
-    is_stopped: bool = False,
+    state: str = "",
 ) -> tuple[Part, ...]:
     """Return the progress of each model.
 
-    `now_s` is the clock of the run, `now_at` the time in the user's zone.
+    `now_s` is the clock of the run, `now_at` the time in the user's zone, and `state`
+    says if it is paused or stopped.
     """
-    state = "stopped" if is_stopped else "paused" if is_paused else ""
     return tuple(
         Part(
             name=queue.model,
@@ -439,23 +428,19 @@ def progress_of(
 
 
 def _note(queue: ModelQueue, *, now_s: float, now_at: datetime, state: str) -> str:
-    words = [f"{queue.n_tokens:,} tokens"]
-    if queue.n_failed:
-        words.insert(0, f"{queue.n_failed} failed")
+    words = [f"{queue.n_failed} failed"] if queue.n_failed else []
+    words.append(f"{queue.n_tokens:,} tokens")
     if queue.given_up:
         words.append(f"given up: {type(queue.given_up).__name__}")
-    elif queue.n_ok + queue.n_failed < queue.n_trials:
-        words += [state] if state else _outlook(queue, now_s=now_s, now_at=now_at)
+    elif queue.n_ok + queue.n_failed == queue.n_trials:
+        return " · ".join(words)
+    elif state:
+        words.append(state)
+    else:
+        due = queue.waits_for
+        if due.wait_s > SHOWN_WAIT_S:
+            words.append(f"waits {due.wait_s:.0f} s: {due.reason}")
+        if (left_s := queue.ends_after_s(now_s)) is not None:
+            ends_at = now_at + timedelta(seconds=left_s)
+            words.append(f"ends about {ends_at:%H:%M:%S}")
     return " · ".join(words)
-
-
-def _outlook(queue: ModelQueue, *, now_s: float, now_at: datetime) -> list[str]:
-    words = []
-    due = queue.waits_for
-    if due.wait_s > SHOWN_WAIT_S:
-        words.append(f"waits {due.wait_s:.0f} s: {due.reason}")
-    left_s = queue.ends_after_s(now_s)
-    if left_s is not None:
-        ends_at = now_at + timedelta(seconds=left_s)
-        words.append(f"ends about {ends_at:%H:%M:%S}")
-    return words

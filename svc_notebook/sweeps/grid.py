@@ -1,13 +1,10 @@
-"""The grid: the trials of a plan, numbered, and made only when they are looked at.
-
-A grid of a million trials needs no room. It sends nothing and keeps nothing.
-"""
+"""The trials of a plan, numbered; each is made only when it is looked at."""
 
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from hashlib import blake2b
 from math import prod
 from typing import Any
@@ -15,6 +12,8 @@ from typing import Any
 import msgspec
 
 from svc_notebook.errors import ParameterError, SvcError
+from svc_notebook.exchange import Origin, OriginKind
+from svc_notebook.ledger.prices import Prices
 from svc_notebook.service.checks import did_you_mean
 from svc_notebook.service.params import PARAMS
 from svc_notebook.service.request import CompletionRequest, build_request
@@ -59,6 +58,11 @@ class Trial:
     def est_prompt_tokens(self) -> int:
         """Estimated tokens of the prompt."""
         return estimate_prompt_tokens(self.request.messages, self.request.tools)
+
+
+def value_of(request: CompletionRequest, name: str) -> Any:  # noqa: ANN401 - any factor
+    """Return what a request has for a factor; None or () if it is not sent."""
+    return request.params.get(name, getattr(request, name, None))
 
 
 def request_key_of(
@@ -144,7 +148,6 @@ class Grid:
 
     @cached_property
     def _multiplied(self) -> tuple[Dimension, ...]:
-        """The dimensions that are multiplied with the rows."""
         return tuple(each for each in self.dimensions if not each.is_by_row)
 
     @cached_property
@@ -248,30 +251,23 @@ class Grid:
         return number, point
 
     def _row_of(self, row: int | None, point: Mapping[str, Any]) -> dict[str, Any]:
-        own = {name: point[name] for name in point if name not in FACTORS}
-        if self.source is None or row is None:
-            return own
-        return {**self.source.row(row), **own}
+        columns = {} if self.source is None or row is None else self.source.row(row)
+        return {**columns, **_labels(point)}
 
     def _request(
         self, point: Mapping[str, Any], values: Mapping[str, Any] | None
     ) -> CompletionRequest:
         """Make a request; without values its templates are not filled."""
-        prompt: Any = point.get("prompt")
-        system = point.get("system")
+        params = {name: value for name, value in point.items() if name in FACTORS}
+        prompt, system = params.pop("prompt", None), params.pop("system", None)
         if values is not None:
             prompt, system = filled(prompt, values), filled(system, values)
-        skipped = {"prompt", "model", "system"}
         return build_request(
             prompt,
-            model=point["model"],
+            model=params.pop("model"),
             system=system,
             extra=self.extra,
-            params={
-                name: value
-                for name, value in point.items()
-                if name in FACTORS and name not in skipped
-            },
+            params=params,
         )
 
     @cached_property
@@ -302,7 +298,6 @@ class Grid:
         values: Mapping[str, Any],
         columns: Sequence[str],
     ) -> dict[str, Any]:
-        own = {name: value for name, value in point.items() if name not in FACTORS}
         templates = {
             f"{name}_template": point.get(name)
             for name in self.templates
@@ -310,7 +305,8 @@ class Grid:
         }
         if TOOLS in self.varied:  # the replies have no column that says which
             templates[TOOLS] = tool_names(point.get(TOOLS))
-        return {**templates, **{name: values[name] for name in columns}, **own}
+        used = {name: values[name] for name in columns}
+        return {**templates, **used, **_labels(point)}
 
     def _request_key(
         self,
@@ -320,22 +316,39 @@ class Grid:
         row: int | None,
         columns: tuple[str, ...],
     ) -> str:
-        own = {name: str(value) for name, value in point.items() if name not in FACTORS}
+        own = {name: str(value) for name, value in _labels(point).items()}
         if row is None and not columns and not own:
             return request_key_of(request)
         templates = (point.get("prompt"), point.get("system"), *([own] if own else []))
         n_before = self._n_before(columns).get(row or 0, 0)
         return request_key_of(request, templates=templates, n_before=n_before)
 
-    def _n_before(self, columns: tuple[str, ...]) -> Mapping[int, int]:
-        """Return how many earlier rows give the same texts, for rows where some do."""
-        if columns not in self._again:
-            self._again[columns] = _repeated(self.source, columns)
-        return self._again[columns]
-
     @cached_property
-    def _again(self) -> dict[tuple[str, ...], Mapping[int, int]]:
-        return {}
+    def _n_before(self) -> Callable[[tuple[str, ...]], Mapping[int, int]]:
+        """Returns how many earlier rows give the same texts, for rows where some do."""
+        return cache(partial(_repeated, self.source))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlan:
+    """What a run sends, and under which name; for the fields see `Run`."""
+
+    grid: Grid
+    name: str | None
+    run_id: str
+    seed: int
+    origin: OriginKind = "sweep"
+    prices: Prices | None = None
+
+    def origin_of(self, trial: Trial) -> Origin:
+        """Return the origin of a trial's exchange."""
+        return Origin(
+            kind=self.origin,
+            run=self.run_id,
+            request_key=trial.request_key,
+            repeat=trial.repeat,
+            columns=trial.columns,
+        )
 
 
 class Factors(dict[str, Any]):
@@ -377,17 +390,20 @@ def _is_kept(grid: Grid, at: int, where: Where) -> bool:
         raise
 
 
+def _labels(point: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in point.items() if name not in FACTORS}
+
+
 def _repeated(source: Source | None, columns: Sequence[str]) -> Mapping[int, int]:
     if source is None:
         return {}
-    n_seen: dict[int, int] = {}
+    n_seen: Counter[int] = Counter()
     found: dict[int, int] = {}
     values = [source.columns[name] for name in columns if name in source.columns]
     for row in range(len(source)):
         # hashes, not texts: a million rows must not be held twice
         mark = hash(tuple(str(each[row]) for each in values))
-        n_before = n_seen.get(mark, 0)
-        n_seen[mark] = n_before + 1
-        if n_before:
-            found[row] = n_before
+        if n_seen[mark]:
+            found[row] = n_seen[mark]
+        n_seen[mark] += 1
     return found

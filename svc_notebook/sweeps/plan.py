@@ -1,8 +1,7 @@
-"""Planning a run: what is given to a sweep is checked and becomes a grid.
+"""Plans a run: checks what is given to a sweep and makes a grid of it.
 
-Nothing is sent. Whatever the service would refuse is found here. A name is looked up in
-the ledger, so a run continues after a restart, and another grid of the same name is
-refused at once.
+Nothing is sent. What the service would refuse is found here. A named run continues
+after a restart; another grid of the same name is refused.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +14,7 @@ from uuid import uuid4
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import OriginKind
 from svc_notebook.ledger.prices import Prices
-from svc_notebook.service.checks import check_flag
+from svc_notebook.service.checks import check_flag, check_int, did_you_mean
 from svc_notebook.service.params import unknown_param
 from svc_notebook.service.request import check_extra
 from svc_notebook.session import Session
@@ -30,9 +29,8 @@ from .dimensions import (
     prompt_dimension,
     tie,
 )
-from .grid import Grid, Where, keep, request_key_of
+from .grid import Grid, RunPlan, Where, keep, request_key_of
 from .run import Run
-from .run_view import RunPlan
 from .scheduler import seed_of
 from .source import Source, check_columns, check_rows, columns_in, source_of
 
@@ -72,21 +70,22 @@ def check_params(names: Iterable[str]) -> None:
                 "sent.",
                 param=name,
             )
-        if name not in FACTORS:
-            if near := get_close_matches(name, _OWN, n=1, cutoff=_CUTOFF):
-                raise ParameterError(
-                    f"{name!r} is not a parameter. Did you mean {near[0]}? Nothing was "
-                    "sent.",
-                    param=name,
-                )
-            raise unknown_param(name)
+        if name in FACTORS:
+            continue
+        if hint := did_you_mean(name, _OWN, n=1, cutoff=_CUTOFF):
+            raise ParameterError(
+                f"{name!r} is not a parameter.{hint} Nothing was sent.", param=name
+            )
+        raise unknown_param(name)
 
 
 def check_label(name: str) -> None:
     """Refuse a label in conditions that looks like a misspelt parameter."""
     plain = name.strip().casefold().replace("-", "_").replace(" ", "_")
     near = get_close_matches(plain, FACTORS, n=1, cutoff=_CUTOFF) or [
-        each for each in FACTORS if _is_beginning(plain, each)
+        each
+        for each in FACTORS
+        if len(plain) >= _LEAST_CHARS and each.startswith(plain)
     ]
     if near:
         raise ParameterError(
@@ -95,10 +94,6 @@ def check_label(name: str) -> None:
             f"to 'label_{plain}'. Nothing was sent.",
             param="conditions",
         )
-
-
-def _is_beginning(plain: str, name: str) -> bool:
-    return len(plain) >= _LEAST_CHARS and name.startswith(plain)
 
 
 def _marker_hint(columns: Iterable[str]) -> str:
@@ -137,9 +132,7 @@ def build_grid(  # noqa: PLR0913 - what a grid is made of
             request.
     """
     check_params(varied)
-    if prompt is None and conditions is None:
-        raise _without_prompt()
-    _check_int("repeats", repeats, least=1)
+    n_repeats = check_int("repeats", repeats, minimum=1)
     source = None if rows is None else source_of(rows)
     dimensions = _dimensions(
         prompt,
@@ -150,33 +143,20 @@ def build_grid(  # noqa: PLR0913 - what a grid is made of
     )
     check_names(dimensions, () if source is None else source.columns)
     if not any("prompt" in dimension.names for dimension in dimensions):
-        raise _without_prompt()
+        raise ParameterError(
+            "There is no prompt. Give one, or conditions with a column 'prompt'.",
+            param="prompt",
+        )
     grid = Grid(
         dimensions=dimensions,
         source=source,
-        repeats=int(repeats),
+        repeats=n_repeats,
         extra=check_extra(extra),
         is_raw=is_raw,
     )
     _check_templates(grid)
     _check_points(grid)
     return grid if where is None or not grid.n_product else _narrowed(grid, where)
-
-
-def _check_prompt(prompt: object) -> None:
-    if isinstance(prompt, (bytes, Mapping)) or not isinstance(prompt, Iterable):
-        raise ParameterError(
-            f"prompt is {type(prompt).__name__}; give a text, a list of messages, or a "
-            "list of these.",
-            param="prompt",
-        )
-
-
-def _without_prompt() -> ParameterError:
-    return ParameterError(
-        "There is no prompt. Give one, or conditions with a column 'prompt'.",
-        param="prompt",
-    )
 
 
 def _dimensions(
@@ -189,7 +169,12 @@ def _dimensions(
 ) -> tuple[Dimension, ...]:
     found = [dimension_of(name, value) for name, value in varied.items()]
     if prompt is not None:
-        _check_prompt(prompt)
+        if isinstance(prompt, (bytes, Mapping)) or not isinstance(prompt, Iterable):
+            raise ParameterError(
+                f"prompt is {type(prompt).__name__}; give a text, a list of messages, "
+                "or a list of these.",
+                param="prompt",
+            )
         found.insert(0, prompt_dimension(prompt))
     if conditions is None:
         return tie(found, tied, n_rows=n_rows)
@@ -231,18 +216,13 @@ def _check_use(source: Source, named: set[str]) -> None:
 
 def _check_own(grid: Grid, name: str) -> None:
     """Refuse a condition without a column that a prompt uses."""
-    gaps = [
-        at
-        for dimension in grid.dimensions
-        if name in dimension.names
-        for at, point in enumerate(dimension.points)
-        if name not in point
-    ]
-    if gaps:
-        raise ParameterError(
-            f"Condition {gaps[0]} has no value for {name!r}, which a prompt uses.",
-            param="conditions",
-        )
+    for dimension in grid.dimensions:
+        for at, point in enumerate(dimension.points):
+            if name in dimension.names and name not in point:
+                raise ParameterError(
+                    f"Condition {at} has no value for {name!r}, which a prompt uses.",
+                    param="conditions",
+                )
 
 
 def _check_points(grid: Grid) -> None:
@@ -295,25 +275,13 @@ def _checked_key(
 
 
 def _narrowed(grid: Grid, where: Where) -> Grid:
-    kept: Sequence[int] = keep(grid, where)
-    if not kept:
-        raise ParameterError(
-            f"where keeps none of {grid.n_product} combinations, so there is nothing "
-            "to send.",
-            param="where",
-        )
-    return replace(grid, kept=kept)
-
-
-def _check_int(
-    name: str, value: object, *, least: int | None = None, otherwise: str = ""
-) -> None:
-    is_int = isinstance(value, int) and not isinstance(value, bool)
-    if not is_int or (least is not None and value < least):  # type: ignore[operator]  # an int
-        bound = "" if least is None else f" >= {least}"
-        raise ParameterError(
-            f"{name} must be an integer{bound}{otherwise}; got {value!r}.", param=name
-        )
+    if kept := keep(grid, where):
+        return replace(grid, kept=kept)
+    raise ParameterError(
+        f"where keeps none of {grid.n_product} combinations, so there is nothing to "
+        "send.",
+        param="where",
+    )
 
 
 def plan(  # noqa: PLR0913 - what a sweep is made of
@@ -365,24 +333,19 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
         is_raw=raw,
     )
     if confirm_above is not None:
-        _check_int(
-            "confirm_above", confirm_above, least=0, otherwise=", or None to never ask"
+        confirm_above = check_int(
+            "confirm_above", confirm_above, minimum=0, otherwise="or None to never ask"
         )
     found = _name(name)
-    run = Run(
-        RunPlan(
-            grid=grid,
-            name=found,
-            run_id=found or f"run-{uuid4().hex[:12]}",
-            seed=_seed(seed, found),
-            origin=origin,
-            prices=session.prices if prices is None else prices,
-        ),
-        session=session,
+    planned = RunPlan(
+        grid=grid,
+        name=found,
+        run_id=found or f"run-{uuid4().hex[:12]}",
+        seed=_seed(seed, found),
+        origin=origin,
+        prices=session.prices if prices is None else prices,
     )
-    run.confirm_above = confirm_above
-    run.is_reusing = reuse
-    return run
+    return Run(planned, session=session, confirm_above=confirm_above, is_reusing=reuse)
 
 
 def _name(name: object) -> str | None:
@@ -398,5 +361,4 @@ def _name(name: object) -> str | None:
 def _seed(seed: object, name: str | None) -> int:
     if seed is None:
         return randbits(32) if name is None else seed_of(name)
-    _check_int("seed", seed, otherwise=", or None to choose one")
-    return int(seed)  # type: ignore[call-overload, no-any-return]  # just checked
+    return check_int("seed", seed, otherwise="or None to choose one")

@@ -1,7 +1,7 @@
 """A small run shown while it streams: its replies side by side, as cards.
 
-The run alone sends requests. The end shows what the ledger kept; a run with more trials
-than a screen can show is not streamed, and shows its beginning.
+The final cards show what the ledger kept. A run with too many trials for a screen is
+not streamed, and only its first replies are shown.
 """
 
 import time
@@ -16,12 +16,13 @@ from svc_notebook.display.comparison import Card, cards_bundle, cards_text
 from svc_notebook.display.live import Mode, Output, Wait, follow
 from svc_notebook.errors import Interrupted, SvcError
 from svc_notebook.ledger.reply_columns import Reply
+from svc_notebook.service.checks import shorten
 from svc_notebook.service.chunk import Delta
+from svc_notebook.service.request import CompletionRequest
 
 from .describe import in_a_line
-from .dimensions import brief
 from .execution import INTERRUPTED
-from .grid import Trial
+from .grid import Trial, value_of
 from .run import Run
 
 MAX_CARDS = 24
@@ -51,7 +52,7 @@ def run_side_by_side(
 
     Raises:
         Interrupted: The user stopped it; what arrived is shown and kept.
-        SvcError: As for `Run.run`; or nothing was answered, as the cards say.
+        SvcError: See `Run.run`; or no request was answered, as the cards say.
     """
     cards = _Cards(run, mode=mode, output=output or Output(), clock=clock)
     try:
@@ -154,10 +155,9 @@ class _Cards:
         bundle = cards_bundle(cards, note=note)
         if self._drawn_s is not None:
             self._output.update(bundle, self._display_id)
-        elif self._mode is Mode.LIVE:
-            self._output.publish(bundle, self._display_id)
         else:
-            self._output.publish(bundle, None)
+            is_live = self._mode is Mode.LIVE
+            self._output.publish(bundle, self._display_id if is_live else None)
 
     def _card(self, trial: Trial, text: str) -> Card:
         heading = _heading(self._run, trial.request, trial.repeat)
@@ -180,14 +180,14 @@ def _ended(run: Run, reply: Reply) -> Card:
     )
 
 
-def _heading(run: Run, request: object, repeat: int) -> str:
+def _heading(run: Run, request: CompletionRequest, repeat: int) -> str:
     parts = []
     for name in run.grid.varied or ("model",):
-        params = getattr(request, "params", {})
-        value = params.get(name, getattr(request, name, None))
-        is_sent = value not in (None, ())
-        said = brief(in_a_line(name, value), _SHOWN_CHARS) if is_sent else "not sent"
-        parts.append(said if name in {"model", "prompt"} else f"{name} {said}")
+        value = value_of(request, name)
+        text = "not sent"
+        if value not in (None, ()):
+            text = shorten(in_a_line(name, value), _SHOWN_CHARS)
+        parts.append(text if name in {"model", "prompt"} else f"{name} {text}")
     if run.grid.repeats > 1:
         parts.append(f"{repeat + 1} of {run.grid.repeats}")
     return " · ".join(parts)

@@ -388,8 +388,8 @@ def _queue(n_trials: int, outcomes: list[Outcome], model: str = SMALL) -> ModelQ
     return queue
 
 
-def _note(queue: ModelQueue, *, now_s: float = 0.0, **how: bool) -> str:
-    [part] = progress_of([queue], now_s=now_s, now_at=NOON, **how)
+def _note(queue: ModelQueue, *, now_s: float = 0.0, state: str = "") -> str:
+    [part] = progress_of([queue], now_s=now_s, now_at=NOON, state=state)
     return part.note
 
 
@@ -427,8 +427,8 @@ def test_says_pauses_and_ends() -> None:
         Failed(error=ServerFaultError("gone"), is_of_service=True)
     ] * FAILURES_IN_A_ROW
 
-    assert _note(_queue(3, []), is_paused=True) == "0 tokens · paused"
-    assert _note(_queue(3, []), is_stopped=True) == "0 tokens · stopped"
+    assert _note(_queue(3, []), state="paused") == "0 tokens · paused"
+    assert _note(_queue(3, []), state="stopped") == "0 tokens · stopped"
     assert _note(_queue(1, [Answered(n_tokens=7)])) == "7 tokens"
     assert _note(_queue(50, failures)) == (
         "10 failed · 0 tokens · given up: ServerFaultError"
