@@ -1,6 +1,6 @@
-"""Progress bars: widgets in a notebook, text in a terminal, none where nobody watches.
+"""Progress bars: widgets in a notebook, text in a terminal, none elsewhere.
 
-Drawing never stops the work: an error while drawing only ends the drawing.
+An error while drawing only ends the drawing, never the work.
 """
 
 import sys
@@ -27,15 +27,7 @@ class Watched(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The progress of one part of the work.
-
-    Attributes:
-        name: Of the part.
-        n_done: How many are done, of n_total.
-        n_total: How many there are.
-        note: A few words at the end of the line.
-        is_bad: Whether something failed.
-    """
+    """The progress of one part of the work, with a few words at the end of the line."""
 
     name: str
     n_done: int
@@ -85,8 +77,7 @@ class Bars:
 
         Args:
             parts: All of them.
-            is_last: Whether nothing will change any more: drawn in any case, and then
-                the bars stay as they are.
+            is_last: Whether this is the end: drawn in any case, and not changed later.
         """
         now_s = self._clock()
         is_early = now_s - self._drawn_s < GAP_S and not is_last
@@ -121,16 +112,12 @@ class Bars:
         bar.refresh()
 
     def _made(self, part: Part, at: int) -> Any:  # noqa: ANN401 - tqdm's two kinds
-        # tqdm is heavy with widgets: it is loaded when there is something to draw
+        # tqdm loads its widgets, which takes time: only when there is something to draw
         make: Callable[..., Any]
         if self._where is Watched.NOTEBOOK:
-            from tqdm.notebook import tqdm_notebook  # noqa: PLC0415
-
-            make = tqdm_notebook
+            from tqdm.notebook import tqdm_notebook as make  # noqa: PLC0415
         else:
-            from tqdm.std import tqdm  # noqa: PLC0415
-
-            make = tqdm
+            from tqdm.std import tqdm as make  # noqa: PLC0415
         bar: Any = make(
             initial=part.n_done,
             total=part.n_total,

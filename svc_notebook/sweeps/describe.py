@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor
+from operator import add, mul
 from textwrap import wrap
 from typing import Any
 
@@ -64,10 +65,7 @@ def size_of(grid: Grid, *, prices: Prices | None = None) -> Size:
     prompts = [trial.est_prompt_tokens for trial in trials]
     params = [trial.request.params for trial in trials]
     limits = [int(each.get("max_tokens", DEFAULT_MAX_TOKENS)) for each in params]
-    replies = [
-        limit * int(each.get("n", 1))
-        for limit, each in zip(limits, params, strict=True)
-    ]
+    replies = [*map(mul, limits, (int(each.get("n", 1)) for each in params))]
     models = [trial.model for trial in trials]
     costs = [
         _cost_of(*each, prices=prices)
@@ -84,17 +82,15 @@ def size_of(grid: Grid, *, prices: Prices | None = None) -> Size:
         prompt_tokens=round(sum(prompts) * scale),
         completion_tokens=round(sum(replies) * scale),
         n_default=ceil(sum("max_tokens" not in each for each in params) * scale),
-        n_over=ceil(sum(map(_is_over, prompts, limits)) * scale),
+        n_over=ceil(
+            sum(total > BUDGET_TOKENS for total in map(add, prompts, limits)) * scale
+        ),
         is_sampled=n_taken < n_all,
         cost_low=sum(low for low, _ in known) * scale if is_priced else None,
         cost_high=sum(high for _, high in known) * scale if is_priced else None,
         prices=prices,
         unpriced=tuple(dict.fromkeys(unpriced)),
     )
-
-
-def _is_over(prompt_tokens: int, max_tokens: int) -> bool:
-    return prompt_tokens + max_tokens > BUDGET_TOKENS
 
 
 def _cost_of(
@@ -119,33 +115,29 @@ class Forecast:
     """When the last request of a model can be sent.
 
     Attributes:
-        model: Its id.
         last_sent_s: Seconds from the first request to the last; None if no limit of
             the model is known.
         binds: The limit that determines it, such as "per-minute limit"; "" if none.
     """
 
     model: str
-    last_sent_s: float | None = None
-    binds: str = ""
+    last_sent_s: float | None
+    binds: str
 
 
 def forecast(n_by_model: Mapping[str, int]) -> tuple[Forecast, ...]:
     """Return a forecast for each model, the slowest first."""
-    found = [_forecast(model, n, limit_of(model)) for model, n in n_by_model.items()]
+    found = []
+    for model, n_requests in n_by_model.items():
+        limit, sent_s, binds = limit_of(model), None, ""
+        if limit is not None:
+            sent_s = last_sent_s(n_requests, limit)
+            if n_requests > limit.per_minute:
+                binds = "per-minute limit"
+            elif n_requests > limit.per_second:
+                binds = "per-second limit"
+        found.append(Forecast(model=model, last_sent_s=sent_s, binds=binds))
     return tuple(sorted(found, key=lambda each: -(each.last_sent_s or 0.0)))
-
-
-def _forecast(model: str, n_requests: int, limit: Limit | None) -> Forecast:
-    if limit is None:
-        return Forecast(model=model)
-    binds = ""
-    if n_requests > limit.per_minute:
-        binds = "per-minute limit"
-    elif n_requests > limit.per_second:
-        binds = "per-second limit"
-    sent_s = last_sent_s(n_requests, limit)
-    return Forecast(model=model, last_sent_s=sent_s, binds=binds)
 
 
 def last_sent_s(n_requests: int, limit: Limit) -> float:
@@ -178,8 +170,8 @@ def plan_lines(
 ) -> list[Line]:
     """Return what a plan sends, how large it is, and warnings.
 
-    `n_left` are the requests still to be sent to each model; all if None. When there
-    are none, size, duration and warnings are left out.
+    `n_left` are the requests still to be sent to each model; all if None. If nothing
+    is left, there are no size, duration and warnings.
     """
     n_left = grid.n_by_model if n_left is None else n_left
     is_done = len(grid) > 0 and not any(n_left.values())

@@ -35,7 +35,6 @@ class Dimension:
     """Names that vary together, with the values they take.
 
     Attributes:
-        names: Of what varies.
         points: Values by name; a name that a point lacks is not sent.
         is_varied: Whether it was given as a list.
         is_by_row: Whether it is tied to the rows, so that each row has one point.
@@ -64,7 +63,8 @@ def dimension_of(name: str, value: object) -> Dimension:
         ToolSchemaError: A function in `tools` cannot be offered.
     """
     several = _several(name, value)
-    if several is None or _is_one(name, several):
+    is_element = _ONE_AS_A_LIST.get(name, lambda _: False)
+    if several is None or (several and all(map(is_element, several))):
         return _of_values(name, [value], is_varied=False)
     if not several:
         raise ParameterError(
@@ -111,11 +111,6 @@ def _several(name: str, value: object) -> tuple[Any, ...] | None:
         return tuple(value)
     values = to_list()
     return tuple(values) if isinstance(values, list) else None
-
-
-def _is_one(name: str, several: Sequence[object]) -> bool:
-    kind = _ONE_AS_A_LIST.get(name)
-    return kind is not None and bool(several) and all(map(kind, several))
 
 
 def tool_names(definitions: Iterable[Mapping[str, Any]] | None) -> str | None:

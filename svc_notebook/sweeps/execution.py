@@ -104,7 +104,7 @@ class RunTask:
             raise self.error
 
     async def until_over(self, tick: Tick) -> None:
-        """Wait for the end without blocking the running loop; raises as `wait` does."""
+        """Do the same as `wait`, without blocking the event loop."""
         try:
             while not self.is_over:
                 tick()
@@ -242,7 +242,7 @@ class Execution:
         return task
 
     async def run_async(self, options: SendOptions) -> RunTask | None:
-        """Do as `run`, without blocking the running loop."""
+        """Do the same as `run`, without blocking the event loop."""
         while task := self._begun(options):
             bars = self._bars()
             try:

@@ -28,12 +28,10 @@ _FLOATS = frozenset(param.name for param in PARAMS if param.kind == "float")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One request of the plan: a row, a condition and a repeat.
+    """One request of the plan: a row, a condition and a repeat, counted from 0.
 
     Attributes:
         request_key: Hash of all that is sent; repeats share it.
-        repeat: Number of the repeat, from 0.
-        request: What is sent.
         row: Position of the row that fills the prompt; None without rows.
         columns: The row's values in the prompt, and labels; kept with the reply.
     """
@@ -108,7 +106,6 @@ class Grid:
 
     Attributes:
         dimensions: What was given; the last varies fastest.
-        source: The rows, if there are any.
         repeats: How many times each combination is sent.
         extra: Fields the document does not show, sent with every request.
         is_raw: Whether prompts are sent as they are, without filling templates.
@@ -191,9 +188,10 @@ class Grid:
 
     def _first_repeat(self, combination: int) -> Trial:
         row, point = self._point(self._number(combination))
-        columns = self._columns_in(point)
-        values = {} if self.is_raw else self._row_of(row, point)
-        request = self._request(point, None if self.is_raw else values)
+        named = (*columns_in(point.get("prompt")), *columns_in(point.get("system")))
+        columns = () if self.is_raw else tuple(dict.fromkeys(named))
+        values = self._row_of(row, point)
+        request = self._request(point, values)
         return Trial(
             request_key=self._request_key(request, point, row=row, columns=columns),
             repeat=0,
@@ -233,7 +231,7 @@ class Grid:
         if self.source is not None and not self.source:
             return self._request(point, None)  # no row to fill it from
         at = None if self.source is None else row
-        return self._request(point, None if self.is_raw else self._row_of(at, point))
+        return self._request(point, self._row_of(at, point))
 
     def _number(self, combination: int) -> int:
         return combination if self.kept is None else self.kept[combination]
@@ -257,10 +255,10 @@ class Grid:
     def _request(
         self, point: Mapping[str, Any], values: Mapping[str, Any] | None
     ) -> CompletionRequest:
-        """Make a request; without values its templates are not filled."""
+        """Make a request; its templates are filled if there are values."""
         params = {name: value for name, value in point.items() if name in FACTORS}
         prompt, system = params.pop("prompt", None), params.pop("system", None)
-        if values is not None:
+        if values is not None and not self.is_raw:
             prompt, system = filled(prompt, values), filled(system, values)
         return build_request(
             prompt,
@@ -285,12 +283,6 @@ class Grid:
         """Return the values that prompt, system or a parameter takes, without None."""
         points = (point for each in self.dimensions for point in each.points)
         return (point[name] for point in points if point.get(name) is not None)
-
-    def _columns_in(self, point: Mapping[str, Any]) -> tuple[str, ...]:
-        if self.is_raw:
-            return ()
-        named = (*columns_in(point.get("prompt")), *columns_in(point.get("system")))
-        return tuple(dict.fromkeys(named))
 
     def _kept_columns(
         self,

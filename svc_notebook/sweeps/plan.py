@@ -99,8 +99,7 @@ def check_label(name: str) -> None:
 def _marker_hint(columns: Iterable[str]) -> str:
     """Say how a prompt uses one of these columns, or how to rename them first."""
     names = list(columns)
-    plain = [name for name in names if name.isidentifier()]
-    if plain:
+    if plain := [name for name in names if name.isidentifier()]:
         return f"Write {{{{{plain[0]}}}}} where the column goes"
     new = ["text", *(f"column_{at}" for at in range(1, len(names)))]
     way = f"rows.set_axis({new}, axis='columns')"
@@ -156,7 +155,15 @@ def build_grid(  # noqa: PLR0913 - what a grid is made of
     )
     _check_templates(grid)
     _check_points(grid)
-    return grid if where is None or not grid.n_product else _narrowed(grid, where)
+    if where is None or not grid.n_product:
+        return grid
+    if kept := keep(grid, where):
+        return replace(grid, kept=kept)
+    raise ParameterError(
+        f"where keeps none of {grid.n_product} combinations, so there is nothing to "
+        "send.",
+        param="where",
+    )
 
 
 def _dimensions(
@@ -272,16 +279,6 @@ def _checked_key(
         found = problem
     where = f" This was the combination {words}; nothing was sent." if words else ""
     raise ParameterError(f"{found}{where}", param=found.param)
-
-
-def _narrowed(grid: Grid, where: Where) -> Grid:
-    if kept := keep(grid, where):
-        return replace(grid, kept=kept)
-    raise ParameterError(
-        f"where keeps none of {grid.n_product} combinations, so there is nothing to "
-        "send.",
-        param="where",
-    )
 
 
 def plan(  # noqa: PLR0913 - what a sweep is made of

@@ -101,12 +101,6 @@ class Endpoint:
     url: str
     is_emulated: bool = False
 
-    def is_other(self, settings: Settings) -> bool:
-        """Say whether the settings point to another one."""
-        if self.is_emulated and settings.is_emulated:
-            return False
-        return settings.base_url != self.url
-
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
@@ -175,7 +169,9 @@ def check_endpoint(
     endpoint: Endpoint | None, settings: Settings, *, n_todo: int
 ) -> None:
     """Raise SettingsError if the rest of a run would go to another address."""
-    if endpoint is not None and endpoint.is_other(settings):
+    if endpoint is None or (endpoint.is_emulated and settings.is_emulated):
+        return
+    if endpoint.url != settings.base_url:
         raise SettingsError(
             f"This run was begun at {endpoint.url} and {n_todo} of its requests are "
             f"missing, but requests now go to {settings.base_url}. That would mix the "

@@ -20,7 +20,6 @@ from svc_notebook.ledger.reply_columns import Reply, reply_batch
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.catalogue import limit_of
 from svc_notebook.service.checks import check_flag
-from svc_notebook.service.chunk import Choice
 
 from .describe import Size, headline, reasons_of, size_of
 from .dimensions import TOOLS
@@ -182,8 +181,7 @@ class RunView:
         known = columns_of(found, self.grid)
         down = pick(known, self._own(rows) or self._down(), param="rows")
         across = pick(known, self._own(columns) or self._across(down), param="columns")
-        title = self.headline()
-        return comparison_of(found, rows=down, columns=across, title=title)
+        return _comparison(found, down, across, title=self.headline())
 
     def _varied(self) -> tuple[str, ...]:
         """Return the columns that show what varies."""
@@ -240,20 +238,17 @@ _INSTEAD = {
 }
 
 
-def comparison_of(
-    replies: Iterable[Reply],
-    *,
+def _comparison(
+    replies: Sequence[Reply],
     rows: Sequence[Column],
     columns: Sequence[Column],
-    title: str = "",
+    *,
+    title: str,
 ) -> Comparison:
-    """Arrange replies in a table by the values of two groups of columns.
-
-    Replies that do not fit are counted.
-    """
+    """Arrange replies in a table; those that do not fit are counted."""
     fields: dict[tuple[str, ...], dict[tuple[str, ...], list[Entry]]] = {}
     heads: dict[tuple[str, ...], None] = {}
-    batch = reply_batch(list(replies))
+    batch = reply_batch(replies)
     places, tops = _values(batch, rows), _values(batch, columns)
     for reply, at, head in zip(batch.rows, places, tops, strict=True):
         heads[head] = None
@@ -292,16 +287,12 @@ def _entry(reply: Reply) -> Entry:
         marks.append(_INSTEAD[reply.status])
     elif choice is not None and choice.tool_calls:
         marks.append("tool calls")
-    text = "" if choice is None else _text(choice)
-    return Entry(text=text, marks=tuple(marks))
-
-
-def _text(choice: Choice) -> str:
-    """Return the text of a choice and its tool calls."""
-    calls = [
-        f"{call.function.name}({call.function.arguments})" for call in choice.tool_calls
+    parts = [] if choice is None else [choice.text]
+    parts += [
+        f"{call.function.name}({call.function.arguments})"
+        for call in (choice.tool_calls if choice else ())
     ]
-    return "\n".join(filter(None, [choice.text, *calls]))
+    return Entry(text="\n".join(filter(None, parts)), marks=tuple(marks))
 
 
 def _shown(value: Scalar) -> str:

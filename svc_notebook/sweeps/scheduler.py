@@ -70,13 +70,9 @@ FAILURES_IN_A_ROW = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trials:
-    """What is to be asked of a model.
+    """What is to be asked of a model, and how many requests that is."""
 
-    Attributes:
-        pull: The trials, made when they are pulled; None for one that needs no asking.
-        n_trials: How many there are to ask.
-    """
-
+    # each is made when it is pulled; None for one that need not be asked
     pull: Iterator[Trial | None]
     n_trials: int
 
@@ -117,7 +113,10 @@ class ModelQueue:
         self._watch: Watch = watch
         self._pull = trials.pull
         self._next: deque[Trial] = deque()
-        self._most_in_flight = in_flight or _in_flight_of(model)
+        self._most_in_flight = in_flight or IN_FLIGHT
+        if not in_flight and (limit := limit_of(model)):
+            # as many as a minute lets out, so that slow replies do not waste the limit
+            self._most_in_flight = min(limit.per_minute, MOST_IN_FLIGHT)
         self._began_s: float | None = None
         self._n_sent = 0
         self._n_refusals = self._n_failures = 0
@@ -216,12 +215,6 @@ class ModelQueue:
 
     def _refusals(self) -> Refusals:
         return self.limiter.refusals if self.limiter else Refusals()
-
-
-def _in_flight_of(model: str) -> int:
-    # as many as a minute lets out, so that slow replies do not hold the limit up
-    limit = limit_of(model)
-    return IN_FLIGHT if limit is None else min(limit.per_minute, MOST_IN_FLIGHT)
 
 
 SKIPPED_AT_ONCE = 20

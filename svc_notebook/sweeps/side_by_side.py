@@ -45,7 +45,7 @@ def run_side_by_side(
         mode: How the cell shows replies.
         is_streamed: Whether replies are streamed; else the service reports their usage.
         output: Where; IPython's display and standard output if None.
-        clock: Seconds that only grow.
+        clock: Seconds, monotonic.
 
     Returns:
         The run.
@@ -132,10 +132,11 @@ class _Cards:
         is_early = self._drawn_s is not None and now_s - self._drawn_s < GAP_S
         if self._mode is not Mode.LIVE or is_early:
             return
-        cards = [
-            self._card(trial, "".join(texts))
-            for trial, texts in zip(self._shown, self._texts, strict=True)
-        ]
+        cards = []
+        for trial, texts in zip(self._shown, self._texts, strict=True):
+            heading = _heading(self._run, trial.request, trial.repeat)
+            footer_text = "" if texts else "waiting"
+            cards.append(Card(heading=heading, text="".join(texts), footer=footer_text))
         self._publish(cards, "")
         self._drawn_s = now_s
 
@@ -158,10 +159,6 @@ class _Cards:
         else:
             is_live = self._mode is Mode.LIVE
             self._output.publish(bundle, self._display_id if is_live else None)
-
-    def _card(self, trial: Trial, text: str) -> Card:
-        heading = _heading(self._run, trial.request, trial.repeat)
-        return Card(heading=heading, text=text, footer="" if text else "waiting")
 
 
 def _ended(run: Run, reply: Reply) -> Card:
