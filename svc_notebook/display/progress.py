@@ -56,12 +56,7 @@ def watched(display: str = "auto") -> Watched:
 
 
 class Bars:
-    """One bar for each part, in the order in which they first appear.
-
-    Args:
-        where: Where to draw.
-        clock: Seconds, monotonic.
-    """
+    """One bar for each part, in the order in which they first appear."""
 
     def __init__(
         self, where: Watched, *, clock: Callable[[], float] = time.monotonic

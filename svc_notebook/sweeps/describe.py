@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor
-from operator import add, mul
 from textwrap import wrap
 from typing import Any
 
@@ -24,6 +23,7 @@ from svc_notebook.tokens import FIXED
 
 from .dimensions import TOOLS, Dimension, tool_names
 from .grid import Grid
+from .source import Source
 
 SAMPLE_TRIALS = 1_000
 
@@ -60,36 +60,37 @@ class Size:
 def size_of(grid: Grid, *, prices: Prices | None = None) -> Size:
     """Estimate the size of a plan, from an evenly spread sample if it is very large."""
     n_all, n_taken = grid.n_combinations, min(grid.n_combinations, SAMPLE_TRIALS)
-    trials = [grid.trial(number * n_all // n_taken, 0) for number in range(n_taken)]
+    prompt_tokens = completion_tokens = n_default = n_over = 0
+    low = high = 0.0
+    unpriced: dict[str, None] = {}
+    for number in range(n_taken):
+        trial = grid.trial(number * n_all // n_taken, 0)
+        params, n_prompt = trial.request.params, trial.est_prompt_tokens
+        max_tokens = int(params.get("max_tokens", DEFAULT_MAX_TOKENS))
+        n_reply = max_tokens * int(params.get("n", 1))
+        prompt_tokens += n_prompt
+        completion_tokens += n_reply
+        n_default += "max_tokens" not in params
+        n_over += n_prompt + max_tokens > BUDGET_TOKENS
+        cost = _cost_of(trial.model, n_prompt, n_reply, prices=prices)
+        if cost is None:
+            unpriced[trial.model] = None
+        else:
+            low, high = low + cost[0], high + cost[1]
     scale = n_all / max(n_taken, 1) * grid.repeats
-    prompts = [trial.est_prompt_tokens for trial in trials]
-    params = [trial.request.params for trial in trials]
-    limits = [int(each.get("max_tokens", DEFAULT_MAX_TOKENS)) for each in params]
-    replies = [*map(mul, limits, (int(each.get("n", 1)) for each in params))]
-    models = [trial.model for trial in trials]
-    costs = [
-        _cost_of(*each, prices=prices)
-        for each in zip(models, prompts, replies, strict=True)
-    ]
-    known = [cost for cost in costs if cost is not None]
-    is_priced = prices is not None and len(known) == n_taken
-    unpriced = [
-        model for model, cost in zip(models, costs, strict=True) if cost is None
-    ]
+    is_priced = prices is not None and not unpriced
     return Size(
         n_trials=len(grid),
-        prompt_tokens_low=floor(sum(prompts) * scale * FIXED.low),
-        prompt_tokens=round(sum(prompts) * scale),
-        completion_tokens=round(sum(replies) * scale),
-        n_default=ceil(sum("max_tokens" not in each for each in params) * scale),
-        n_over=ceil(
-            sum(total > BUDGET_TOKENS for total in map(add, prompts, limits)) * scale
-        ),
+        prompt_tokens_low=floor(prompt_tokens * scale * FIXED.low),
+        prompt_tokens=round(prompt_tokens * scale),
+        completion_tokens=round(completion_tokens * scale),
+        n_default=ceil(n_default * scale),
+        n_over=ceil(n_over * scale),
         is_sampled=n_taken < n_all,
-        cost_low=sum(low for low, _ in known) * scale if is_priced else None,
-        cost_high=sum(high for _, high in known) * scale if is_priced else None,
+        cost_low=low * scale if is_priced else None,
+        cost_high=high * scale if is_priced else None,
         prices=prices,
-        unpriced=tuple(dict.fromkeys(unpriced)),
+        unpriced=tuple(unpriced),
     )
 
 
@@ -160,7 +161,6 @@ Line = tuple[str, str]
 _SHOWN_VALUES = 6
 _VALUE_CHARS = 40
 _SHOWN_MODELS = 4
-_MINUTE_S = 60
 _MINUTES_S = 120
 _HOURS_S = 7200
 
@@ -178,7 +178,7 @@ def plan_lines(
     n_out = grid.n_product - grid.n_combinations
     lines = [
         ("trials", _product(grid)),
-        ("rows", _rows(grid)),
+        ("rows", _rows(grid.source)),
         *(_values(each) for each in grid.dimensions),
         ("repeats", str(grid.repeats) if grid.repeats > 1 else ""),
         ("where", f"leaves out {n_out} of {grid.n_product}" if n_out else ""),
@@ -228,10 +228,8 @@ def duration(length_s: float) -> str:
     if length_s < _MINUTES_S:
         return f"{length_s:.0f} s"
     if length_s < _HOURS_S:
-        minutes, rest_s = divmod(round(length_s), _MINUTE_S)
-        return f"{minutes} min {rest_s} s"
-    hours, minutes = divmod(round(length_s / _MINUTE_S), _MINUTE_S)
-    return f"{hours} h {minutes} min"
+        return "{} min {} s".format(*divmod(round(length_s), 60))
+    return "{} h {} min".format(*divmod(round(length_s / 60), 60))
 
 
 def _outlook(size: Size, n_left: Mapping[str, int]) -> list[Line]:
@@ -258,11 +256,11 @@ def _product(grid: Grid) -> str:
     return " x ".join(parts) if len(parts) > 1 else ""
 
 
-def _rows(grid: Grid) -> str:
-    if grid.source is None:
+def _rows(source: Source | None) -> str:
+    if source is None:
         return ""
-    names = ", ".join(grid.source.columns)
-    return f"{len(grid.source)} ({names})" if names else str(len(grid.source))
+    names = ", ".join(source.columns)
+    return f"{len(source)} ({names})" if names else str(len(source))
 
 
 def _tokens(size: Size) -> str:
@@ -332,7 +330,7 @@ def _value(name: str, value: object) -> str:
     return f"{fence}{pad}{text}{pad}{fence}"
 
 
-_LINE_CHARS = 88
+_LINE_CHARS = 90
 _LEAST_CHARS = 40
 _SIGNS = re.compile(r"([\\`*_{}\[\]<>#])")  # of Markdown, in a name
 
@@ -350,9 +348,17 @@ class RunDescription:
     def text(self) -> str:
         """Plain text, with the labels in one column."""
         title = f"Run {self.name}: " if self.name else "Run: "
-        width = max((len(label) for label, _ in self.lines), default=0) + 2
+        width = max((len(label) for label, _ in self.lines), default=0) + 4
         body = [
-            line for label, text in self.lines for line in _wrapped(label, text, width)
+            line
+            for label, text in self.lines
+            for line in wrap(
+                text,
+                max(_LINE_CHARS, width + _LEAST_CHARS),
+                initial_indent=f"  {label}".ljust(width),
+                subsequent_indent=" " * width,
+                break_on_hyphens=False,
+            )
         ]
         parts = [title + self.head, *body, self.footer]
         return to_terminal("\n".join(filter(None, parts)))
@@ -364,15 +370,6 @@ class RunDescription:
         facts = "\n".join(f"- {label}: {text}" for label, text in self.lines)
         final = Final(texts=(f"{title}{self.head}\n\n{facts}",), footer=self.footer)
         return {**final.bundle(), "text/plain": self.text}
-
-
-def _wrapped(label: str, text: str, width: int) -> list[str]:
-    n_chars = max(_LINE_CHARS - width, _LEAST_CHARS)
-    first, *rest = wrap(text, n_chars, break_on_hyphens=False) or [""]
-    return [
-        f"  {label:<{width}}{first}",
-        *(f"  {'':<{width}}{line}" for line in rest),
-    ]
 
 
 SHOWN_REASONS = 5

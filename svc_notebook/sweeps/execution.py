@@ -7,9 +7,9 @@ requests is confirmed.
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from threading import Event, RLock
@@ -24,7 +24,7 @@ from svc_notebook.session import Session
 
 from .describe import duration, forecast
 from .resume import Endpoint, TrialKey, check_endpoint, check_same_grid, status_of
-from .run_lock import RunLock, held_here, lock_run
+from .run_lock import held_here, lock_run
 from .run_view import RunView
 from .scheduler import ModelQueue, Scheduler, todo_of
 from .trial_runner import Show, TrialRunner
@@ -42,11 +42,8 @@ Tick = Callable[[], None]
 class RunTask:
     """Sends requests on the background thread; it begins at once.
 
-    Args:
-        scheduler: What is sent.
-        runner: Sends one trial; its client is closed at the end.
-        bars: Drawn now and then while the user does not wait for the end.
-        on_over: Called when it has ended, once or more.
+    The bars are drawn now and then. At the end the runner's client is closed, and
+    `on_over` is called once or more.
 
     Attributes:
         error: What ended it early; None if nothing did.
@@ -166,7 +163,7 @@ class RunTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendOptions:
-    """How requests are sent; see `Run`."""
+    """How requests are sent; see `Run`. `bars` are drawn until somebody waits."""
 
     in_flight: int | None = None
     confirm_above: int | None = None
@@ -174,14 +171,13 @@ class SendOptions:
     is_retried: bool = False
     watch: Watch | None = None
     show: Show | None = None
+    bars: Bars | None = None
 
 
 class Execution:
     """Sends what is missing of one run, again and again.
 
-    Args:
-        view: Reads the run; its ledger is set when the first request is sent.
-        session: Whose settings, key and ledger are used.
+    It sets the ledger of the view when it sends the first request.
 
     Attributes:
         task: The newest task; None before the first one.
@@ -221,7 +217,7 @@ class Execution:
         with self._guard:
             if self.is_running:
                 return
-            self.task = self._begin(options, bars=bars)
+            self.task = self._begin(replace(options, bars=bars))
             if bars is not None and self.task is not None:
                 self.task.draw(bars)
 
@@ -232,11 +228,8 @@ class Execution:
         """
         while task := self._begun(options):
             task.scheduler.is_paused = False
-            bars = self._bars()
-            try:
-                task.wait(partial(task.draw, bars))
-            finally:
-                task.draw(bars, is_last=True)
+            with self._drawn(task) as tick:
+                task.wait(tick)
             if self._is_own:
                 break
         return task
@@ -244,14 +237,20 @@ class Execution:
     async def run_async(self, options: SendOptions) -> RunTask | None:
         """Do the same as `run`, without blocking the event loop."""
         while task := self._begun(options):
-            bars = self._bars()
-            try:
-                await task.until_over(partial(task.draw, bars))
-            finally:
-                task.draw(bars, is_last=True)
+            with self._drawn(task) as tick:
+                await task.until_over(tick)
             if self._is_own:
                 break
         return task
+
+    @contextmanager
+    def _drawn(self, task: RunTask) -> Iterator[Tick]:
+        """Give what draws the progress of a task, and draw it at the end."""
+        bars = self._bars()
+        try:
+            yield partial(task.draw, bars)
+        finally:
+            task.draw(bars, is_last=True)
 
     def _bars(self) -> Bars:
         return Bars(watched(self._session.settings.display))
@@ -263,9 +262,7 @@ class Execution:
                 self.task = self._begin(options)
             return self.task
 
-    def _begin(
-        self, options: SendOptions, *, bars: Bars | None = None
-    ) -> RunTask | None:
+    def _begin(self, options: SendOptions) -> RunTask | None:
         """Begin a task, or join the one that another `Run` of this name began."""
         if (ledger := self._view.ledger) is not None:
             ledger.flush()
@@ -285,13 +282,11 @@ class Execution:
         try:
             if is_new and plan.name is not None:
                 self._bind_again(n_todo)
-            task = self._locked(lock, ledger, options, bars=bars)
-        except BaseException:
-            lock.release()
-            raise
-        if task is None:
-            lock.release()
-        return task
+            lock.task = self._task(ledger, options, on_over=lock.release)
+        finally:
+            if lock.task is None:
+                lock.release()
+        return cast("RunTask | None", lock.task)
 
     def _settle(self, n_todo: int) -> Ledger:
         """Choose ledger and endpoint, once for all requests of the run."""
@@ -320,13 +315,8 @@ class Execution:
             self._view.ledger = self._endpoint = None  # those are another grid's
             raise
 
-    def _locked(
-        self,
-        lock: RunLock,
-        ledger: Ledger,
-        options: SendOptions,
-        *,
-        bars: Bars | None,
+    def _task(
+        self, ledger: Ledger, options: SendOptions, *, on_over: Tick
     ) -> RunTask | None:
         """Begin a task, once the run is locked; None if nothing is to be sent."""
         settled = self._settled(options)
@@ -343,9 +333,7 @@ class Execution:
             clock=time.monotonic,
             watch=options.watch or _announce,
         )
-        task = RunTask(scheduler, runner, bars=bars, on_over=lock.release)
-        lock.task = task
-        return task
+        return RunTask(scheduler, runner, bars=options.bars, on_over=on_over)
 
     def _runner(self, ledger: Ledger, options: SendOptions) -> TrialRunner:
         session = self._session
@@ -385,7 +373,7 @@ class Execution:
         except (EOFError, NotImplementedError):  # IPython's refusal is the latter
             pass
         raise ParameterError(
-            f"{question} There is no one to answer here, so nothing was sent; give a "
+            f"{question} No input is possible here, so nothing was sent; give a "
             "larger confirm_above, or None to never ask.",
             param="confirm_above",
         )

@@ -55,19 +55,14 @@ _SHOWN_NAMES = 4
 _LEAST_CHARS = 4  # shorter beginnings may be words of their own
 
 
-def check_params(names: Iterable[str]) -> None:
-    """Refuse a name that is not a parameter of the service.
-
-    Raises:
-        ParameterError: The message suggests the nearest name.
-    """
+def _check_params(names: Iterable[str]) -> None:
+    """Refuse a name that is not a parameter, and suggest the nearest one."""
     for name in names:
         if name in _ELSEWHERE:
             raise ParameterError(f"{_ELSEWHERE[name]} Nothing was sent.", param=name)
         if name in _OWN:  # asked by df.svc, which does not take it
             raise ParameterError(
-                f"{name} is an argument of svc.sweep and not allowed here. Nothing was "
-                "sent.",
+                f"{name} is only an argument of svc.sweep. Nothing was sent.",
                 param=name,
             )
         if name in FACTORS:
@@ -79,7 +74,7 @@ def check_params(names: Iterable[str]) -> None:
         raise unknown_param(name)
 
 
-def check_label(name: str) -> None:
+def _check_label(name: str) -> None:
     """Refuse a label in conditions that looks like a misspelt parameter."""
     plain = name.strip().casefold().replace("-", "_").replace(" ", "_")
     near = get_close_matches(plain, FACTORS, n=1, cutoff=_CUTOFF) or [
@@ -130,7 +125,7 @@ def build_grid(  # noqa: PLR0913 - what a grid is made of
             column does not exist or has gaps, or two combinations are the same
             request.
     """
-    check_params(varied)
+    _check_params(varied)
     n_repeats = check_int("repeats", repeats, minimum=1)
     source = None if rows is None else source_of(rows)
     dimensions = _dimensions(
@@ -207,7 +202,7 @@ def _check_templates(grid: Grid) -> None:
         if name in named:
             _check_own(grid, name)
         else:
-            check_label(name)
+            _check_label(name)
 
 
 def _check_use(source: Source, named: set[str]) -> None:
@@ -260,11 +255,7 @@ def _check_points(grid: Grid) -> None:
 def _checked_key(
     grid: Grid, point: Mapping[str, Any], words: str, *, row: int = 0
 ) -> str:
-    """Return what identifies the request of a point.
-
-    Raises:
-        ParameterError: It is not allowed; the message names the combination.
-    """
+    """Return what identifies the request of a point; an error names the point."""
     if point.get("model") is None:
         raise ParameterError(
             "A condition has no model. Give each one a model, or remove the column.",

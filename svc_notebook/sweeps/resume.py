@@ -59,11 +59,8 @@ def reply_rows(
 ) -> Iterator[Reply]:
     """Return the rows of all trials: their choices, or the reason why there are none.
 
-    Args:
-        plan: Of the run.
-        found: The exchange of each trial that has one.
-        failures: Of trials that failed before anything was sent.
-        is_begun: Whether missing trials are `not_run`, and not `planned`.
+    `found` are the exchanges, and `failures` are of trials without one. Missing trials
+    are `not_run` once the run is begun, and `planned` before.
     """
     missing: RowStatus = "not_run" if is_begun else "planned"
     for trial in plan.grid:
@@ -104,12 +101,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """What is known of a run, trial by trial.
-
-    Attributes:
-        trials: The status of each trial that was sent.
-        endpoint: Where the first of them was sent; None if none was.
-    """
+    """The status of each trial that was sent, and where the first one was sent."""
 
     trials: Mapping[TrialKey, TrialStatus] = field(default_factory=dict)
     endpoint: Endpoint | None = None
@@ -173,11 +165,11 @@ def check_endpoint(
         return
     if endpoint.url != settings.base_url:
         raise SettingsError(
-            f"This run was begun at {endpoint.url} and {n_todo} of its requests are "
+            f"This run began at {endpoint.url} and {n_todo} of its requests are "
             f"missing, but requests now go to {settings.base_url}. That would mix the "
             "replies of two services, so nothing was sent. Switch back to the first "
             "address (SVC_BASE_URL, or use(...)), or plan the sweep under another "
-            "name. The replies it has are in replies_df()."
+            "name. replies_df() shows the replies so far."
         )
 
 

@@ -22,8 +22,6 @@ from .trial_runner import Show
 if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
     import pandas as pd
 
-READ = ".replies_df(), .summary_df(), .compare()"
-
 
 class Run:
     """A sweep: its plan, and after `run()` its replies.
@@ -360,15 +358,15 @@ class Run:
                 return ["paused; .resume() continues, .cancel() stops it"]
             return ["running; .pause(), .cancel(), .replies_df() at any time"]
         n_todo = len(self) - len(status.settled())
-        steps = [".run() sends what is missing"] if n_todo else [READ]
+        read = ".replies_df(), .summary_df(), .compare()"
+        steps = [".run() sends what is missing" if n_todo else read]
         if n_failed:
             steps.append(f".retry() sends the {n_failed} that failed again")
-        given_up = [
+        return steps + [
             f"{queue.model} was given up: {type(queue.given_up).__name__}"
             for queue in (task.scheduler.queues if task is not None else ())
             if queue.given_up
         ]
-        return [*steps, *given_up]
 
     def _explain_failure(self, task: RunTask | None) -> None:
         """Print the reasons if every request of a task failed."""

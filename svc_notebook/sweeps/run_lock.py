@@ -29,12 +29,9 @@ LockKey = tuple[int, str]
 
 @dataclass(slots=True)
 class RunLock:
-    """A lock that this kernel holds; `release` it when the run has ended.
+    """A lock that this kernel holds, and the task that sends the run's requests.
 
-    Attributes:
-        key: Which process holds it, on what.
-        path, fd: The locked file, if there is one.
-        task: What sends the run's requests, once it has begun.
+    `path` and `fd` are of the locked file, if there is one.
     """
 
     key: LockKey

@@ -41,9 +41,6 @@ if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of
 class RunView:
     """Reads a run from the ledger.
 
-    Args:
-        plan: Of the run.
-
     Attributes:
         ledger: Where the replies are kept; None before anything was sent.
         failures: Why trials have no reply, where the ledger does not say it.

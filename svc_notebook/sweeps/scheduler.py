@@ -80,11 +80,7 @@ class Trials:
 class ModelQueue:
     """The trials of one model that are still to be asked.
 
-    Args:
-        model: Its id.
-        trials: What to ask.
-        in_flight: Most requests in flight; by the model's limit if None.
-        watch: Called when a 429 pauses the model.
+    At most `in_flight` are sent at once; if None, the model's limit determines it.
 
     Attributes:
         limiter: Decides when a request may go; None to go at once.
@@ -235,21 +231,9 @@ class Asks(Protocol):
 
 
 class Scheduler:
-    """Asks all trials of one execution of a run.
+    """Asks all trials of one execution of a run; `watch` is called for 429s.
 
-    Any thread may call `stop` or set `is_paused`.
-
-    Args:
-        trials: What to ask of each model, in order.
-        asker: Asks.
-        in_flight: Most requests in flight for one model; by its limit if None.
-        watch: Called when a 429 pauses a model.
-        clock: Seconds, monotonic.
-        sleep: Waits so many seconds.
-
-    Attributes:
-        queues: One for each model.
-        is_paused: Whether nothing more is sent for now.
+    Any thread may call `stop` or set `is_paused`: then nothing more is sent for now.
     """
 
     def __init__(
@@ -364,11 +348,8 @@ def blocks(
 ) -> Iterator[tuple[int, int]]:
     """Return combination and repeat of each trial of a model, in the order of asking.
 
-    Args:
-        combinations: Those of the model.
-        repeats: How many blocks.
-        seed: Of the run.
-        model: Its id, so that two models are not asked in one order.
+    Each repeat of all combinations is a block in an order of its own, and two models
+    are not asked in the same order.
     """
     for repeat in range(repeats):
         block = array("Q", combinations)

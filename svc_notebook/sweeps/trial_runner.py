@@ -48,11 +48,9 @@ class TrialRunner:
     """Sends the trials of one run, on the loop it is awaited on.
 
     Attributes:
-        plan: Of the run.
         client: Sends; the ledger is its sink.
-        ledger: Keeps the exchanges.
         failures: Why trials failed; added to, for rows that the ledger does not have.
-        watch: Called before each wait of a request, if given.
+        watch: Called before each wait of a request.
         show: Called with each piece of a reply; replies are streamed if it is given.
         is_paced: Whether requests wait for limits; not where a file answers them.
     """

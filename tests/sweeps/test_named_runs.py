@@ -189,7 +189,7 @@ def test_where_nobody_can_answer_nothing_is_sent(
     """Without anybody to ask, a large run is refused."""
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
 
-    with pytest.raises(ParameterError, match="Nobody can answer"):
+    with pytest.raises(ParameterError, match="No input is possible"):
         plan(session, ["a", "b", "c"], confirm_above=2).run()
 
     assert len(emulator.requests) == 0
