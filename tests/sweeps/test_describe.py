@@ -231,7 +231,7 @@ def test_a_plan_is_whole_in_a_terminal(session: Session) -> None:
 def test_a_running_run_is_described_briefly(open_session: OpenSession) -> None:
     """While it is running, a run shows its progress and what can be done."""
     with Emulator(tokens_per_s=None, first_token_s=0, limits=False) as emulator:
-        run = plan(open_session(emulator), list("abcdefgh"), model=SMALL)
+        run = plan(open_session(emulator), list("abcd"), model=SMALL)
         run.in_flight = 1
         run.pause().start().pause()
 

@@ -128,12 +128,13 @@ def test_an_emulators_run_goes_on_at_the_next_emulator(
     """An emulator's address changes with each kernel; its runs go on all the same."""
     first = open_session(emulator)
     first.use_emulator()
-    plan(first, ["a"], name="n").run()
+    short = {"max_tokens": 3}
+    plan(first, ["a"], name="n", varied=short).run()
     first.close()
     second = open_session(emulator)
     second.use_emulator()
 
-    frame = plan(second, ["a", "b"], name="n").run().replies_df()
+    frame = plan(second, ["a", "b"], name="n", varied=short).run().replies_df()
 
     assert frame["status"].tolist() == ["ok", "ok"]
     assert frame["endpoint"].nunique() == 2
@@ -255,6 +256,7 @@ def _other_kernel(
             process.kill()
 
 
+@pytest.mark.slow
 def test_the_second_kernel_is_told_who_asks(
     open_session: OpenSession, emulator: Emulator, tmp_path: Path
 ) -> None:
@@ -273,6 +275,7 @@ def test_the_second_kernel_is_told_who_asks(
         assert len(emulator.requests) == n_before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_dead_kernel_releases_the_lock(
     open_session: OpenSession, emulator: Emulator, tmp_path: Path, how: signal.Signals
@@ -289,6 +292,7 @@ def test_a_dead_kernel_releases_the_lock(
     assert list(tmp_path.glob("*.lock")) == []
 
 
+@pytest.mark.slow
 def test_other_runs_are_not_held_up(
     open_session: OpenSession, emulator: Emulator, tmp_path: Path
 ) -> None:
@@ -302,6 +306,7 @@ def test_other_runs_are_not_held_up(
     assert (named.n_todo, unnamed.n_todo) == (0, 0)
 
 
+@pytest.mark.slow
 def test_a_complete_run_needs_no_lock(
     open_session: OpenSession, emulator: Emulator, tmp_path: Path
 ) -> None:
