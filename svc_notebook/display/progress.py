@@ -17,12 +17,12 @@ GAP_S = 0.25
 _FORMAT = "{desc} {n_fmt}/{total_fmt} |{bar}| {unit}"  # tqdm's postfix has a comma
 
 
-class Watched(StrEnum):
+class Screen(StrEnum):
     """Where progress is visible."""
 
     NOTEBOOK = "notebook"
     TERMINAL = "terminal"
-    NOBODY = "nobody"
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +36,15 @@ class Part:
     is_bad: bool = False
 
 
-def watched(display: str = "auto") -> Watched:
+def find_screen(display: str = "auto") -> Screen:
     """Find out where this cell or program can show progress.
 
     Args:
         display: The setting of this name: auto, live, settled or plain.
     """
     if display == "settled":
-        return Watched.NOBODY
-    terminal = Watched.TERMINAL if sys.stderr.isatty() else Watched.NOBODY
+        return Screen.NONE
+    terminal = Screen.TERMINAL if sys.stderr.isatty() else Screen.NONE
     module = sys.modules.get("IPython")
     shell = module.get_ipython() if module else None
     kernel = getattr(shell, "kernel", None)
@@ -52,14 +52,14 @@ def watched(display: str = "auto") -> Watched:
         return terminal
     content = (shell.get_parent() or {}).get("content", {})
     is_live = display == "live" or content.get("allow_stdin", True)
-    return Watched.NOTEBOOK if is_live else Watched.NOBODY
+    return Screen.NOTEBOOK if is_live else Screen.NONE
 
 
 class Bars:
     """One bar for each part, in the order in which they first appear."""
 
     def __init__(
-        self, where: Watched, *, clock: Callable[[], float] = time.monotonic
+        self, where: Screen, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._where = where
         self._clock = clock
@@ -76,7 +76,7 @@ class Bars:
         """
         now_s = self._clock()
         is_early = now_s - self._drawn_s < GAP_S and not is_last
-        if self._where is Watched.NOBODY or self._is_over or is_early:
+        if self._where is Screen.NONE or self._is_over or is_early:
             return
         self._drawn_s = now_s
         self._is_over = is_last
@@ -86,7 +86,7 @@ class Bars:
             if is_last:
                 self.close()
         except Exception:  # noqa: BLE001 - a bar must not stop paid work
-            self._where = Watched.NOBODY
+            self._where = Screen.NONE
 
     def close(self) -> None:
         """Leave the bars as they are."""
@@ -102,14 +102,14 @@ class Bars:
         bar.n = part.n_done
         bar.total = part.n_total
         bar.unit = to_terminal(part.note)
-        if self._where is Watched.NOTEBOOK and part.is_bad:
+        if self._where is Screen.NOTEBOOK and part.is_bad:
             bar.colour = "orange"
         bar.refresh()
 
     def _made(self, part: Part, at: int) -> Any:  # noqa: ANN401 - tqdm's two kinds
         # tqdm loads its widgets, which takes time: only when there is something to draw
         make: Callable[..., Any]
-        if self._where is Watched.NOTEBOOK:
+        if self._where is Screen.NOTEBOOK:
             from tqdm.notebook import tqdm_notebook as make  # noqa: PLC0415
         else:
             from tqdm.std import tqdm as make  # noqa: PLC0415
@@ -122,7 +122,7 @@ class Bars:
             unit="",
             leave=True,
         )
-        if self._where is Watched.NOTEBOOK:
+        if self._where is Screen.NOTEBOOK:
             for text in bar.container.children[::2]:
                 text.layout.flex = "0 0 auto"  # it is the bar that gives way
         return bar

@@ -17,7 +17,7 @@ from typing import cast
 
 from svc_notebook.client.attempts import RequestPath, Waiting, Watch
 from svc_notebook.client.portal import Job, portal
-from svc_notebook.display.progress import Bars, Part, watched
+from svc_notebook.display.progress import Bars, Part, find_screen
 from svc_notebook.errors import Interrupted, ParameterError, SvcError
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.session import Session
@@ -163,7 +163,7 @@ class RunTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendOptions:
-    """How requests are sent; see `Run`. `bars` are drawn until somebody waits."""
+    """How requests are sent; see `Run`. `bars` are drawn until `wait`."""
 
     in_flight: int | None = None
     confirm_above: int | None = None
@@ -253,7 +253,7 @@ class Execution:
             task.draw(bars, is_last=True)
 
     def _bars(self) -> Bars:
-        return Bars(watched(self._session.settings.display))
+        return Bars(find_screen(self._session.settings.display))
 
     def _begun(self, options: SendOptions) -> RunTask | None:
         """Return the task that runs, or begin one; None if nothing is missing."""

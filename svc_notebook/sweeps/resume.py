@@ -57,7 +57,7 @@ def reply_rows(
     *,
     is_begun: bool,
 ) -> Iterator[Reply]:
-    """Return the rows of all trials: their choices, or the reason why there are none.
+    """Return the rows of all trials: their choices, or why they have no reply.
 
     `found` are the exchanges, and `failures` are of trials without one. Missing trials
     are `not_run` once the run is begun, and `planned` before.

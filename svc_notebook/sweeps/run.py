@@ -41,7 +41,7 @@ class Run:
     Args:
         plan: What is sent.
         session: Whose settings, key and ledger are used.
-        confirm_above, is_reusing: The attributes.
+        confirm_above, is_reusing: See the attributes.
 
     Attributes:
         grid: The trials.

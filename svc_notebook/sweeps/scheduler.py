@@ -272,7 +272,7 @@ class Scheduler:
         return self._stop or (given_up[0] if given_up and all(given_up) else None)
 
     def stop(self) -> None:
-        """Send nothing more; what is in flight comes to its end."""
+        """Send nothing more; requests in flight are completed."""
         self._is_stopping = True
 
     @property
@@ -348,8 +348,7 @@ def blocks(
 ) -> Iterator[tuple[int, int]]:
     """Return combination and repeat of each trial of a model, in the order of asking.
 
-    Each repeat of all combinations is a block in an order of its own, and two models
-    are not asked in the same order.
+    Each repeat of all combinations is a block, shuffled by itself and for each model.
     """
     for repeat in range(repeats):
         block = array("Q", combinations)

@@ -40,15 +40,7 @@ def run_side_by_side(
 ) -> Run:
     """Send what is missing of a run, and show its replies side by side as they stream.
 
-    Args:
-        run: Planned; most useful with a few trials.
-        mode: How the cell shows replies.
-        is_streamed: Whether replies are streamed; else the service reports their usage.
-        output: Where; IPython's display and standard output if None.
-        clock: Seconds, monotonic.
-
-    Returns:
-        The run.
+    Replies that are not streamed have the usage that the service reports.
 
     Raises:
         Interrupted: The user stopped it; what arrived is shown and kept.

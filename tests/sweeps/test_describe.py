@@ -263,7 +263,7 @@ def test_html_has_every_line_of_the_text(session: Session) -> None:
 def test_reasons_are_printed_if_all_requests_failed(
     open_session: OpenSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A run of which nothing was answered ends with a line an error, counted."""
+    """A run without any reply ends with one line for each error, counted."""
     refused = {"status": 400, "error": {"message": "No, never."}, "times": None}
     only_b = {**refused, "error": {"message": "Not b."}, "when": {"contains": "b"}}
     with _scripted(only_b, refused) as emulator:

@@ -177,14 +177,14 @@ def test_asks_before_a_large_run(
     assert len(emulator.requests) == n_sent
 
 
-def test_a_small_run_asks_nobody(session: Session, emulator: Emulator) -> None:
+def test_a_small_run_needs_no_consent(session: Session, emulator: Emulator) -> None:
     """Up to confirm_above requests are sent without a question."""
     plan(session, ["a", "b"], confirm_above=2).run()
 
     assert len(emulator.requests) == 2
 
 
-def test_where_nobody_can_answer_nothing_is_sent(
+def test_without_input_nothing_is_sent(
     session: Session, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without anybody to ask, a large run is refused."""
@@ -366,7 +366,7 @@ def test_what_was_asked_since_the_plan_is_seen(
 
 
 def test_a_run_without_a_name_leaves_no_file(session: Session, tmp_path: Path) -> None:
-    """Nobody else can mean a run that has no name: nothing is locked for it."""
+    """A run without a name is not locked, since no other kernel can send it."""
     run = plan(session, ["a", "slow"]).start()
 
     files = [path.name for path in tmp_path.glob("*.lock")]
@@ -393,7 +393,7 @@ def test_runs_in_memory_are_of_their_session(session: Session) -> None:
 def test_what_a_dead_kernel_left_is_taken_over(
     session: Session, tmp_path: Path
 ) -> None:
-    """A lock file that nobody holds is taken over, whatever it contains."""
+    """A lock file without a holder is taken over, whatever it contains."""
     session.ledger.check()
     held = lock_run(session.ledger, "mine")
     [file] = tmp_path.glob("*.lock")

@@ -240,8 +240,8 @@ def test_a_newer_ledger_is_refused_by_name(
 
 
 @pytest.mark.slow
-def test_a_read_only_folder_is_told_at_the_start(emulator: Emulator) -> None:
-    """Where nothing can be kept, nothing is asked."""
+def test_a_read_only_folder_is_refused_at_the_start(emulator: Emulator) -> None:
+    """Where nothing can be kept, nothing is sent."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o555)
@@ -254,7 +254,7 @@ def test_a_read_only_folder_is_told_at_the_start(emulator: Emulator) -> None:
     assert len(emulator.requests) == 0
 
 
-def test_a_ledger_that_is_no_file_is_told_at_the_start(
+def test_a_ledger_that_is_no_file_is_refused_at_the_start(
     emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store whose place is a folder is refused before anything is sent."""

@@ -31,12 +31,12 @@ def _exchange(trial: Trial, status: Status, number: int = 0) -> Exchange:
     )
 
 
-told = st.lists(
+sent = st.lists(
     st.tuples(st.sampled_from(TRIALS), st.sampled_from(get_args(Status))), max_size=20
 )
 
 
-@given(told)
+@given(sent)
 def test_the_newest_good_exchange_stands_for_its_trial(
     asked: list[tuple[Trial, Status]],
 ) -> None:
@@ -55,7 +55,7 @@ def test_the_newest_good_exchange_stands_for_its_trial(
         assert found.get(trial.key) == (newest[-1] if newest else None)
 
 
-@given(told)
+@given(sent)
 def test_a_good_answer_and_a_failure_are_settled(
     asked: list[tuple[Trial, Status]],
 ) -> None:

@@ -197,7 +197,7 @@ def test_the_frame_can_be_read_meanwhile(session: Session) -> None:
     assert not run.is_running
 
 
-def test_cancel_keeps_what_had_come(session: Session, emulator: Emulator) -> None:
+def test_cancel_keeps_the_replies_so_far(session: Session, emulator: Emulator) -> None:
     """A cancelled run keeps its rows, and running it again sends the rest."""
     run = plan(session, ["quick", "slow", "late"]).start()
     _until(lambda: run.n_todo == 1)
@@ -269,7 +269,7 @@ def test_can_be_awaited(session: Session) -> None:
 
 
 def test_an_await_that_is_cancelled_stops_the_run(session: Session) -> None:
-    """Whoever gives up waiting gives up the run; the replies so far are kept."""
+    """Cancelling the wait stops the run; the replies so far are kept."""
     run = plan(session, ["quick", "slow"])
 
     async def trial() -> None:

@@ -198,7 +198,7 @@ def _interrupt_when(is_time: Callable[[], bool]) -> threading.Thread:
     return thread
 
 
-def test_an_interrupt_keeps_what_had_come(open_session: OpenSession) -> None:
+def test_an_interrupt_keeps_the_replies_so_far(open_session: OpenSession) -> None:
     """An interrupted run keeps its rows, and continues with what is missing."""
     slow = {"when": {"contains": "slow"}, "end": "silent", "body": ["{"]}
     with _scripted(slow) as emulator:
@@ -265,7 +265,7 @@ def test_announces_a_long_wait(
     assert run.replies_df()["error_type"].tolist() == ["RateLimitError"]
 
 
-def test_an_error_of_who_watches_is_raised_as_it_is(open_session: OpenSession) -> None:
+def test_an_error_of_watch_is_raised_unchanged(open_session: OpenSession) -> None:
     """A watching function that fails ends the run with its own error."""
 
     def watch(_: Waiting) -> None:
@@ -279,7 +279,7 @@ def test_an_error_of_who_watches_is_raised_as_it_is(open_session: OpenSession) -
             run.run(watch=watch)
 
 
-def test_tells_waits_to_who_watches(open_session: OpenSession) -> None:
+def test_passes_waits_to_watch(open_session: OpenSession) -> None:
     """A refusal for a rate limit (429) is passed to `watch`, and loses no row."""
     waits: list[Waiting] = []
     refusal: dict[str, Any] = {"status": 429, "error": {"message": "Slow down."}}

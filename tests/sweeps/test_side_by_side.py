@@ -78,7 +78,7 @@ def test_grows_in_one_output_and_ends_rendered(session: Session) -> None:
 
 
 def test_settled_draws_once(session: Session) -> None:
-    """Where nobody watches there is one output, at the end."""
+    """Settled, there is one output, at the end."""
     seen = _Seen()
 
     run_side_by_side(_plan(session), mode=Mode.SETTLED, output=seen.output)
