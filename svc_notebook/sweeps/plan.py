@@ -62,7 +62,7 @@ def _check_params(names: Iterable[str]) -> None:
             raise ParameterError(f"{_ELSEWHERE[name]} Nothing was sent.", param=name)
         if name in _OWN:  # asked by df.svc, which does not take it
             raise ParameterError(
-                f"{name} is only an argument of svc.sweep. Nothing was sent.",
+                f"{name} is an argument of svc.sweep only. Nothing was sent.",
                 param=name,
             )
         if name in FACTORS:
