@@ -37,11 +37,7 @@ class Part:
 
 
 def find_screen(display: str = "auto") -> Screen:
-    """Find out where this cell or program can show progress.
-
-    Args:
-        display: The setting of this name: auto, live, settled or plain.
-    """
+    """Find out where this cell or program can show progress, by this setting."""
     if display == "settled":
         return Screen.NONE
     terminal = Screen.TERMINAL if sys.stderr.isatty() else Screen.NONE
@@ -68,12 +64,7 @@ class Bars:
         self._bars: dict[str, Any] = {}
 
     def show(self, parts: Sequence[Part], *, is_last: bool = False) -> None:
-        """Draw the parts, a few times a second at most.
-
-        Args:
-            parts: All of them.
-            is_last: Whether this is the end: drawn in any case, and not changed later.
-        """
+        """Draw all parts, a few times a second at most; the last ones in any case."""
         now_s = self._clock()
         is_early = now_s - self._drawn_s < GAP_S and not is_last
         if self._where is Screen.NONE or self._is_over or is_early:

@@ -357,9 +357,7 @@ class Factors(dict[str, Any]):
 def keep(grid: Grid, where: Where) -> Sequence[int]:
     """Return the numbers of the combinations that `where` keeps.
 
-    Raises:
-        ParameterError: It is not a function, or uses a name that does not exist. Its
-            own errors are raised unchanged, with the combination as a note.
+    Errors that it raises itself get the combination as a note.
     """
     if not callable(where):
         raise ParameterError(

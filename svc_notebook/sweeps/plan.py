@@ -118,13 +118,7 @@ def build_grid(  # noqa: PLR0913 - what a grid is made of
     repeats: int = 1,
     is_raw: bool = False,
 ) -> Grid:
-    """Make a grid and check all of it; for the arguments see `svc.sweep`.
-
-    Raises:
-        ParameterError: A name or a combination is not allowed, a list is empty, a
-            column does not exist or has gaps, or two combinations are the same
-            request.
-    """
+    """Make a grid and check all of it; for arguments and errors see `svc.sweep`."""
     _check_params(varied)
     n_repeats = check_int("repeats", repeats, minimum=1)
     source = None if rows is None else source_of(rows)

@@ -182,10 +182,10 @@ class RunView:
 
     def _varied(self) -> tuple[str, ...]:
         """Return the columns that show what varies."""
-        names = []
-        for name in self.grid.varied or ("model",):
-            is_filled = name in self.grid.templates
-            names.append(f"{name}_template" if is_filled else name)
+        names = [
+            f"{name}_template" if name in self.grid.templates else name
+            for name in self.grid.varied
+        ]
         known = {column.name for column in columns_of((), self.grid)}
         return tuple(name for name in names if name in known) or ("model",)
 
