@@ -117,8 +117,8 @@ class FrameAccessor:
 
 
 def _asked(run: Run, frame: pd.DataFrame, *, is_retried: bool) -> pd.DataFrame:
-    is_one_each = len(run) == len(frame)
-    if not is_one_each or _n_choices(run) != 1:
+    n_choices = int(run.grid[0].request.params.get("n", 1)) if len(run) else 1
+    if len(run) != len(frame) or n_choices != 1:
         raise ParameterError(
             "df.svc.complete returns one reply for each row; give each parameter one "
             "value, and n=1. For several, use svc.sweep(..., rows=df)."
@@ -141,7 +141,3 @@ def _asked(run: Run, frame: pd.DataFrame, *, is_retried: bool) -> pd.DataFrame:
             stacklevel=3,
         )
     return replies
-
-
-def _n_choices(run: Run) -> int:
-    return int(run.grid[0].request.params.get("n", 1)) if len(run) else 1

@@ -1,6 +1,6 @@
-"""Progress bars: widgets in a notebook, text in a terminal, none where nobody watches.
+"""Progress bars: widgets in a notebook, text in a terminal, none elsewhere.
 
-Drawing never stops the work: an error while drawing only ends the drawing.
+An error while drawing only ends the drawing, never the work.
 """
 
 import sys
@@ -17,25 +17,17 @@ GAP_S = 0.25
 _FORMAT = "{desc} {n_fmt}/{total_fmt} |{bar}| {unit}"  # tqdm's postfix has a comma
 
 
-class Watched(StrEnum):
+class Screen(StrEnum):
     """Where progress is visible."""
 
     NOTEBOOK = "notebook"
     TERMINAL = "terminal"
-    NOBODY = "nobody"
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The progress of one part of the work.
-
-    Attributes:
-        name: Of the part.
-        n_done: How many are done, of n_total.
-        n_total: How many there are.
-        note: A few words at the end of the line.
-        is_bad: Whether something failed.
-    """
+    """The progress of one part of the work, with a few words at the end of the line."""
 
     name: str
     n_done: int
@@ -44,15 +36,11 @@ class Part:
     is_bad: bool = False
 
 
-def watched(display: str = "auto") -> Watched:
-    """Find out where this cell or program can show progress.
-
-    Args:
-        display: The setting of this name: auto, live, settled or plain.
-    """
+def find_screen(display: str = "auto") -> Screen:
+    """Find out where this cell or program can show progress, by this setting."""
     if display == "settled":
-        return Watched.NOBODY
-    terminal = Watched.TERMINAL if sys.stderr.isatty() else Watched.NOBODY
+        return Screen.NONE
+    terminal = Screen.TERMINAL if sys.stderr.isatty() else Screen.NONE
     module = sys.modules.get("IPython")
     shell = module.get_ipython() if module else None
     kernel = getattr(shell, "kernel", None)
@@ -60,19 +48,14 @@ def watched(display: str = "auto") -> Watched:
         return terminal
     content = (shell.get_parent() or {}).get("content", {})
     is_live = display == "live" or content.get("allow_stdin", True)
-    return Watched.NOTEBOOK if is_live else Watched.NOBODY
+    return Screen.NOTEBOOK if is_live else Screen.NONE
 
 
 class Bars:
-    """One bar for each part, in the order in which they first appear.
-
-    Args:
-        where: Where to draw.
-        clock: Seconds, monotonic.
-    """
+    """One bar for each part, in the order in which they first appear."""
 
     def __init__(
-        self, where: Watched, *, clock: Callable[[], float] = time.monotonic
+        self, where: Screen, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._where = where
         self._clock = clock
@@ -81,16 +64,10 @@ class Bars:
         self._bars: dict[str, Any] = {}
 
     def show(self, parts: Sequence[Part], *, is_last: bool = False) -> None:
-        """Draw the parts, a few times a second at most.
-
-        Args:
-            parts: All of them.
-            is_last: Whether nothing will change any more: drawn in any case, and then
-                the bars stay as they are.
-        """
+        """Draw all parts, a few times a second at most; the last ones in any case."""
         now_s = self._clock()
         is_early = now_s - self._drawn_s < GAP_S and not is_last
-        if self._where is Watched.NOBODY or self._is_over or is_early:
+        if self._where is Screen.NONE or self._is_over or is_early:
             return
         self._drawn_s = now_s
         self._is_over = is_last
@@ -100,7 +77,7 @@ class Bars:
             if is_last:
                 self.close()
         except Exception:  # noqa: BLE001 - a bar must not stop paid work
-            self._where = Watched.NOBODY
+            self._where = Screen.NONE
 
     def close(self) -> None:
         """Leave the bars as they are."""
@@ -116,21 +93,17 @@ class Bars:
         bar.n = part.n_done
         bar.total = part.n_total
         bar.unit = to_terminal(part.note)
-        if self._where is Watched.NOTEBOOK and part.is_bad:
+        if self._where is Screen.NOTEBOOK and part.is_bad:
             bar.colour = "orange"
         bar.refresh()
 
     def _made(self, part: Part, at: int) -> Any:  # noqa: ANN401 - tqdm's two kinds
-        # tqdm is heavy with widgets: it is loaded when there is something to draw
+        # tqdm loads its widgets, which takes time: only when there is something to draw
         make: Callable[..., Any]
-        if self._where is Watched.NOTEBOOK:
-            from tqdm.notebook import tqdm_notebook  # noqa: PLC0415
-
-            make = tqdm_notebook
+        if self._where is Screen.NOTEBOOK:
+            from tqdm.notebook import tqdm_notebook as make  # noqa: PLC0415
         else:
-            from tqdm.std import tqdm  # noqa: PLC0415
-
-            make = tqdm
+            from tqdm.std import tqdm as make  # noqa: PLC0415
         bar: Any = make(
             initial=part.n_done,
             total=part.n_total,
@@ -140,7 +113,7 @@ class Bars:
             unit="",
             leave=True,
         )
-        if self._where is Watched.NOTEBOOK:
+        if self._where is Screen.NOTEBOOK:
             for text in bar.container.children[::2]:
                 text.layout.flex = "0 0 auto"  # it is the bar that gives way
         return bar

@@ -14,7 +14,7 @@ from anywidget import AnyWidget
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.export import to_transcript
 from svc_notebook.conversations.turn_requests import NextTurn, fit
-from svc_notebook.display.progress import Watched, watched
+from svc_notebook.display.progress import Screen, find_screen
 from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.request import Message
@@ -76,12 +76,12 @@ class Controller:
 
     def display(self, widget: dict[str, Any] | None) -> None:
         """Show the widget, unless it is closed, and the transcript."""
-        where = watched(self._session.settings.display)
+        where = find_screen(self._session.settings.display)
         transcript = to_transcript(self.conversation.history)
-        if widget and where is Watched.NOTEBOOK:
+        if widget and where is Screen.NOTEBOOK:
             self.static_view.show(widget, transcript)
             return
-        if where is Watched.TERMINAL:
+        if where is Screen.TERMINAL:
             name, text = self.conversation.name, transcript["text/plain"].rstrip()
             note = (
                 f"(a panel needs JupyterLab or Notebook; here, continue with `%%svc -c "

@@ -1,12 +1,11 @@
 """A run in words: its requests, tokens, cost and duration, its outcome, its errors.
 
-Nothing here depends on the time of day, so the same plan reads the same everywhere.
-Estimates are intervals and say that they are estimates.
+The time of day makes no difference: the same plan always reads the same.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor
 from textwrap import wrap
@@ -18,11 +17,13 @@ from svc_notebook.display.reply import Final
 from svc_notebook.exchange import Failure
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.service.catalogue import BUDGET_TOKENS, Limit, limit_of
+from svc_notebook.service.checks import shorten
 from svc_notebook.service.params import DEFAULT_MAX_TOKENS
 from svc_notebook.tokens import FIXED
 
-from .dimensions import TOOLS, Dimension, brief, tool_names
-from .grid import Grid, Trial
+from .dimensions import TOOLS, Dimension, tool_names
+from .grid import Grid
+from .source import Source
 
 SAMPLE_TRIALS = 1_000
 
@@ -33,20 +34,19 @@ class Size:
 
     Attributes:
         n_trials: Requests.
-        prompt_tokens: Estimated tokens of all prompts, rather too many than too few.
-        prompt_tokens_low: The low end of that estimate.
+        prompt_tokens_low, prompt_tokens: Estimated tokens of all prompts.
         completion_tokens: The most that the replies can have, by max_tokens.
-        n_default: Requests without max_tokens, so that the service's default applies.
+        n_default: Requests without max_tokens: the service's default applies.
         n_over: Requests whose prompt and max_tokens may exceed the budget.
         is_sampled: Whether the figures were scaled up from a sample.
         cost_low, cost_high: In the table's currency; None if a price is unknown.
         prices: The price table, if there is one.
-        unpriced: Models that have no price in it.
+        unpriced: Models without a price in it.
     """
 
     n_trials: int
-    prompt_tokens: int
     prompt_tokens_low: int
+    prompt_tokens: int
     completion_tokens: int
     n_default: int
     n_over: int
@@ -59,62 +59,52 @@ class Size:
 
 def size_of(grid: Grid, *, prices: Prices | None = None) -> Size:
     """Estimate the size of a plan, from an evenly spread sample if it is very large."""
-    trials = [_TrialSize(trial) for trial in _sample(grid)]
-    scale = grid.n_combinations / max(len(trials), 1) * grid.repeats
-    costs = [each.cost(prices) for each in trials] if prices else []
-    low = [cost[0] for cost in costs if cost is not None]
-    high = [cost[1] for cost in costs if cost is not None]
-    is_priced = prices is not None and len(low) == len(trials)
-    prompt_tokens = sum(each.prompt_tokens for each in trials) * scale
-    unpriced = [
-        each.model for each, cost in zip(trials, costs, strict=False) if cost is None
-    ]
+    n_all, n_taken = grid.n_combinations, min(grid.n_combinations, SAMPLE_TRIALS)
+    prompt_tokens = completion_tokens = n_default = n_over = 0
+    low = high = 0.0
+    unpriced: dict[str, None] = {}
+    for number in range(n_taken):
+        trial = grid.trial(number * n_all // n_taken, 0)
+        params, n_prompt = trial.request.params, trial.est_prompt_tokens
+        max_tokens = int(params.get("max_tokens", DEFAULT_MAX_TOKENS))
+        n_reply = max_tokens * int(params.get("n", 1))
+        prompt_tokens += n_prompt
+        completion_tokens += n_reply
+        n_default += "max_tokens" not in params
+        n_over += n_prompt + max_tokens > BUDGET_TOKENS
+        cost = _cost_of(trial.model, n_prompt, n_reply, prices=prices)
+        if cost is None:
+            unpriced[trial.model] = None
+        else:
+            low, high = low + cost[0], high + cost[1]
+    scale = n_all / max(n_taken, 1) * grid.repeats
+    is_priced = prices is not None and not unpriced
     return Size(
         n_trials=len(grid),
-        prompt_tokens=round(prompt_tokens),
-        prompt_tokens_low=floor(prompt_tokens * FIXED.low),
-        completion_tokens=round(sum(each.completion_tokens for each in trials) * scale),
-        n_default=ceil(sum(each.is_default for each in trials) * scale),
-        n_over=ceil(sum(each.is_over for each in trials) * scale),
-        is_sampled=len(trials) < grid.n_combinations,
-        cost_low=sum(low) * scale if is_priced else None,
-        cost_high=sum(high) * scale if is_priced else None,
+        prompt_tokens_low=floor(prompt_tokens * scale * FIXED.low),
+        prompt_tokens=round(prompt_tokens * scale),
+        completion_tokens=round(completion_tokens * scale),
+        n_default=ceil(n_default * scale),
+        n_over=ceil(n_over * scale),
+        is_sampled=n_taken < n_all,
+        cost_low=low * scale if is_priced else None,
+        cost_high=high * scale if is_priced else None,
         prices=prices,
-        unpriced=tuple(dict.fromkeys(unpriced)),
+        unpriced=tuple(unpriced),
     )
 
 
-def _sample(grid: Grid) -> Iterator[Trial]:
-    n_taken = min(grid.n_combinations, SAMPLE_TRIALS)
-    return (
-        grid.trial(number * grid.n_combinations // n_taken, 0)
-        for number in range(n_taken)
-    )
-
-
-class _TrialSize:
-    """The figures of one trial."""
-
-    def __init__(self, trial: Trial) -> None:
-        params = trial.request.params
-        max_tokens = int(params.get("max_tokens", DEFAULT_MAX_TOKENS))
-        self.model = trial.model
-        self.prompt_tokens = trial.est_prompt_tokens
-        self.completion_tokens = max_tokens * int(params.get("n", 1))
-        self.is_default = "max_tokens" not in params
-        self.is_over = self.prompt_tokens + max_tokens > BUDGET_TOKENS
-
-    def cost(self, prices: Prices) -> tuple[float, float] | None:
-        """Return the least and the most that it can cost; None without a price."""
-        of_prompt = prices.cost(
-            self.model, prompt_tokens=self.prompt_tokens, completion_tokens=0
-        )
-        of_reply = prices.cost(
-            self.model, prompt_tokens=0, completion_tokens=self.completion_tokens
-        )
-        if of_prompt is None or of_reply is None:
-            return None
-        return of_prompt * FIXED.low, of_prompt * FIXED.high + of_reply
+def _cost_of(
+    model: str, n_prompt: int, n_reply: int, *, prices: Prices | None
+) -> tuple[float, float] | None:
+    """Return the least and the most that a trial can cost; None without a price."""
+    if prices is None:
+        return None
+    of_prompt = prices.cost(model, prompt_tokens=n_prompt, completion_tokens=0)
+    of_reply = prices.cost(model, prompt_tokens=0, completion_tokens=n_reply)
+    if of_prompt is None or of_reply is None:
+        return None
+    return of_prompt * FIXED.low, of_prompt * FIXED.high + of_reply
 
 
 PER_MINUTE_S = MINUTE_S + MARGIN_S
@@ -126,7 +116,6 @@ class Forecast:
     """When the last request of a model can be sent.
 
     Attributes:
-        model: Its id.
         last_sent_s: Seconds from the first request to the last; None if no limit of
             the model is known.
         binds: The limit that determines it, such as "per-minute limit"; "" if none.
@@ -139,7 +128,16 @@ class Forecast:
 
 def forecast(n_by_model: Mapping[str, int]) -> tuple[Forecast, ...]:
     """Return a forecast for each model, the slowest first."""
-    found = [_forecast(model, n, limit_of(model)) for model, n in n_by_model.items()]
+    found = []
+    for model, n_requests in n_by_model.items():
+        limit, sent_s, binds = limit_of(model), None, ""
+        if limit is not None:
+            sent_s = last_sent_s(n_requests, limit)
+            if n_requests > limit.per_minute:
+                binds = "per-minute limit"
+            elif n_requests > limit.per_second:
+                binds = "per-second limit"
+        found.append(Forecast(model=model, last_sent_s=sent_s, binds=binds))
     return tuple(sorted(found, key=lambda each: -(each.last_sent_s or 0.0)))
 
 
@@ -157,25 +155,12 @@ def last_sent_s(n_requests: int, limit: Limit) -> float:
     return max(in_minutes_s, in_seconds_s)
 
 
-def _forecast(model: str, n_requests: int, limit: Limit | None) -> Forecast:
-    if limit is None:
-        return Forecast(model=model, last_sent_s=None, binds="")
-    binds = ""
-    if n_requests > limit.per_minute:
-        binds = "per-minute limit"
-    elif n_requests > limit.per_second:
-        binds = "per-second limit"
-    sent_s = last_sent_s(n_requests, limit)
-    return Forecast(model=model, last_sent_s=sent_s, binds=binds)
-
-
 Line = tuple[str, str]
 """A label and its text."""
 
 _SHOWN_VALUES = 6
 _VALUE_CHARS = 40
 _SHOWN_MODELS = 4
-_MINUTE_S = 60
 _MINUTES_S = 120
 _HOURS_S = 7200
 
@@ -185,15 +170,15 @@ def plan_lines(
 ) -> list[Line]:
     """Return what a plan sends, how large it is, and warnings.
 
-    `n_left` are the requests still to be sent to each model; all if None. When there
-    are none, size, duration and warnings are left out.
+    `n_left` are the requests still to be sent to each model; all if None. If nothing
+    is left, there are no size, duration and warnings.
     """
     n_left = grid.n_by_model if n_left is None else n_left
     is_done = len(grid) > 0 and not any(n_left.values())
     n_out = grid.n_product - grid.n_combinations
     lines = [
         ("trials", _product(grid)),
-        ("rows", _rows(grid)),
+        ("rows", _rows(grid.source)),
         *(_values(each) for each in grid.dimensions),
         ("repeats", str(grid.repeats) if grid.repeats > 1 else ""),
         ("where", f"leaves out {n_out} of {grid.n_product}" if n_out else ""),
@@ -203,15 +188,11 @@ def plan_lines(
 
 
 def headline(grid: Grid, counts: Mapping[str, int], *, is_begun: bool) -> str:
-    """Return in one line how many requests there are, and how they ended."""
+    """Return in one line how many requests there are, and how many ended how."""
     n_trials = len(grid)
     requests = f"{n_trials} request{'' if n_trials == 1 else 's'}"
     if not is_begun:
         return f"{requests} planned, nothing sent yet."
-    known = Counter(counts)
-    known["not_run"] = n_trials - sum(
-        known[mark] for mark in ("ok", "error", "cancelled")
-    )
     words = {
         "ok": "ok",
         "error": "failed",
@@ -219,19 +200,18 @@ def headline(grid: Grid, counts: Mapping[str, int], *, is_begun: bool) -> str:
         "not_run": "not run",
     }
     parts = [
-        f"{known[mark]} {word}"
+        f"{counts.get(mark, 0)} {word}"
         for mark, word in words.items()
-        if known[mark] or mark == "ok"
+        if counts.get(mark) or mark == "ok"
     ]
     return f"{requests}: {', '.join(parts)}."
 
 
 def duration_lines(forecasts: Sequence[Forecast]) -> list[str]:
     """Return when the last request can be sent, and which limit determines that."""
-    known = [each for each in forecasts if each.last_sent_s is not None]
     lines = []
-    if known and (known[0].last_sent_s or 0.0) > 0:
-        slowest = known[0]
+    if forecasts and forecasts[0].last_sent_s:
+        slowest = forecasts[0]
         lines.append(
             f"about {duration(slowest.last_sent_s or 0)} until the last request is "
             f"sent, because of the {slowest.binds} of {slowest.model}"
@@ -248,10 +228,8 @@ def duration(length_s: float) -> str:
     if length_s < _MINUTES_S:
         return f"{length_s:.0f} s"
     if length_s < _HOURS_S:
-        minutes, rest_s = divmod(round(length_s), _MINUTE_S)
-        return f"{minutes} min {rest_s} s"
-    hours, minutes = divmod(round(length_s / _MINUTE_S), _MINUTE_S)
-    return f"{hours} h {minutes} min"
+        return "{} min {} s".format(*divmod(round(length_s), 60))
+    return "{} h {} min".format(*divmod(round(length_s / 60), 60))
 
 
 def _outlook(size: Size, n_left: Mapping[str, int]) -> list[Line]:
@@ -268,22 +246,21 @@ def _outlook(size: Size, n_left: Mapping[str, int]) -> list[Line]:
 
 
 def _product(grid: Grid) -> str:
-    rows = [] if grid.source is None else [f"rows ({len(grid.source)})"]
-    factors = [
+    parts = [] if grid.source is None else [f"rows ({len(grid.source)})"]
+    parts += [
         f"{' + '.join(each.names)} ({len(each.points)})"
         for each in grid.dimensions
         if len(each.points) > 1 and not each.is_by_row
     ]
-    repeats = [f"repeats ({grid.repeats})"] if grid.repeats > 1 else []
-    parts = [*rows, *factors, *repeats]
+    parts += [f"repeats ({grid.repeats})"] if grid.repeats > 1 else []
     return " x ".join(parts) if len(parts) > 1 else ""
 
 
-def _rows(grid: Grid) -> str:
-    if grid.source is None:
+def _rows(source: Source | None) -> str:
+    if source is None:
         return ""
-    names = ", ".join(grid.source.columns)
-    return f"{len(grid.source)} ({names})" if names else str(len(grid.source))
+    names = ", ".join(source.columns)
+    return f"{len(source)} ({names})" if names else str(len(source))
 
 
 def _tokens(size: Size) -> str:
@@ -347,27 +324,20 @@ def in_a_line(name: str, value: Any) -> str:  # noqa: ANN401 - of any parameter
 def _value(name: str, value: object) -> str:
     if value is None:
         return "not sent"
-    text = brief(in_a_line(name, value), _VALUE_CHARS)
+    text = shorten(in_a_line(name, value), _VALUE_CHARS)
     fence = "``" if "`" in text else "`"
     pad = " " if fence == "``" else ""
     return f"{fence}{pad}{text}{pad}{fence}"
 
 
-_LINE_CHARS = 88
+_LINE_CHARS = 90
 _LEAST_CHARS = 40
 _SIGNS = re.compile(r"([\\`*_{}\[\]<>#])")  # of Markdown, in a name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDescription:
-    """A run in words.
-
-    Attributes:
-        name: Of the run, if it has one.
-        head: The outcome in one line.
-        lines: Facts, each with its label.
-        footer: What can be done next.
-    """
+    """A run in words: the outcome in one line, labelled facts, and what to do next."""
 
     name: str | None
     head: str
@@ -378,12 +348,20 @@ class RunDescription:
     def text(self) -> str:
         """Plain text, with the labels in one column."""
         title = f"Run {self.name}: " if self.name else "Run: "
-        width = max((len(label) for label, _ in self.lines), default=0) + 2
+        width = max((len(label) for label, _ in self.lines), default=0) + 4
         body = [
-            line for label, text in self.lines for line in _wrapped(label, text, width)
+            line
+            for label, text in self.lines
+            for line in wrap(
+                text,
+                max(_LINE_CHARS, width + _LEAST_CHARS),
+                initial_indent=f"  {label}".ljust(width),
+                subsequent_indent=" " * width,
+                break_on_hyphens=False,
+            )
         ]
-        parts = [title + self.head, *body, *([self.footer] if self.footer else [])]
-        return to_terminal("\n".join(parts))
+        parts = [title + self.head, *body, self.footer]
+        return to_terminal("\n".join(filter(None, parts)))
 
     def bundle(self) -> dict[str, str]:
         """Return `text/html` and `text/plain`."""
@@ -392,15 +370,6 @@ class RunDescription:
         facts = "\n".join(f"- {label}: {text}" for label, text in self.lines)
         final = Final(texts=(f"{title}{self.head}\n\n{facts}",), footer=self.footer)
         return {**final.bundle(), "text/plain": self.text}
-
-
-def _wrapped(label: str, text: str, width: int) -> list[str]:
-    n_chars = max(_LINE_CHARS - width, _LEAST_CHARS)
-    first, *rest = wrap(text, n_chars, break_on_hyphens=False) or [""]
-    return [
-        f"  {label:<{width}}{first}",
-        *(f"  {'':<{width}}{line}" for line in rest),
-    ]
 
 
 SHOWN_REASONS = 5
@@ -424,6 +393,6 @@ def reasons_of(failures: Iterable[Failure]) -> list[str]:
 
 
 def _reason(failure: Failure, n: int) -> str:
-    message = brief(" ".join(failure.message.split()), _REASON_CHARS)
+    message = shorten(" ".join(failure.message.split()), _REASON_CHARS)
     status = "" if failure.http_status is None else f" ({failure.http_status})"
     return f"{n} x {failure.type}{status}: {message}"

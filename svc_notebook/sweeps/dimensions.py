@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from svc_notebook.errors import ParameterError
+from svc_notebook.service.checks import shorten
 from svc_notebook.service.params import PARAM_NAMES, PARAMS
 from svc_notebook.tools.permissions import to_offer
 
@@ -18,8 +19,6 @@ _ONE_AS_A_LIST: dict[str, Callable[[object], bool]] = {
     "tools": lambda each: isinstance(each, Mapping) or callable(each),
 }
 """Parameters of which one value is a list, with a check of its elements."""
-
-
 FACTORS = ("prompt", "model", "system", "tools", *PARAM_NAMES)
 """Names of what is sent and can vary; other names in conditions are labels."""
 TOOLS = "tools"
@@ -36,7 +35,6 @@ class Dimension:
     """Names that vary together, with the values they take.
 
     Attributes:
-        names: Of what varies.
         points: Values by name; a name that a point lacks is not sent.
         is_varied: Whether it was given as a list.
         is_by_row: Whether it is tied to the rows, so that each row has one point.
@@ -65,7 +63,8 @@ def dimension_of(name: str, value: object) -> Dimension:
         ToolSchemaError: A function in `tools` cannot be offered.
     """
     several = _several(name, value)
-    if several is None or _is_one(name, several):
+    is_element = _ONE_AS_A_LIST.get(name, lambda _: False)
+    if several is None or (several and all(map(is_element, several))):
         return _of_values(name, [value], is_varied=False)
     if not several:
         raise ParameterError(
@@ -114,13 +113,6 @@ def _several(name: str, value: object) -> tuple[Any, ...] | None:
     return tuple(values) if isinstance(values, list) else None
 
 
-def _is_one(name: str, several: Sequence[object]) -> bool:
-    kind = _ONE_AS_A_LIST.get(name)
-    if kind is None or not several:
-        return False
-    return all(map(kind, several))
-
-
 def tool_names(definitions: Iterable[Mapping[str, Any]] | None) -> str | None:
     """Return the names of the tools that are offered; None if none are."""
     if definitions is None:
@@ -129,13 +121,8 @@ def tool_names(definitions: Iterable[Mapping[str, Any]] | None) -> str | None:
 
 
 def short(value: object) -> str:
-    """Return a value as Python writes it, or the beginning of that if it is long."""
-    return brief(repr(value), _SHOWN_CHARS)
-
-
-def brief(text: str, n_chars: int) -> str:
-    """Return a text, or its beginning and three dots if it is longer than that."""
-    return text if len(text) <= n_chars else text[: n_chars - 3] + "..."
+    """Return a value as Python writes it, shortened if it is long."""
+    return shorten(repr(value), _SHOWN_CHARS)
 
 
 def tie(
@@ -211,12 +198,10 @@ def _groups(tied: Tied) -> list[tuple[str, ...]]:
         raise ParameterError(
             f"tied is {type(tied).__name__}; give a list of names.", param="tied"
         )
-    each = [tied] if isinstance(tied, str) else list(tied)
-    if not each:
-        return []
-    if all(isinstance(name, str) for name in each):
-        return [tuple(str(name) for name in each)]
-    return [tuple(str(name) for name in group) for group in each]
+    groups: list[Any] = [tied] if isinstance(tied, str) else list(tied)
+    if groups and all(isinstance(name, str) for name in groups):
+        groups = [groups]
+    return [tuple(map(str, group)) for group in groups]
 
 
 def _check_groups(groups: Sequence[Sequence[str]], sizes: Mapping[str, int]) -> None:
@@ -235,12 +220,11 @@ def _check_groups(groups: Sequence[Sequence[str]], sizes: Mapping[str, int]) -> 
                 f"side, of {', '.join(sizes)}.",
                 param="tied",
             )
-        found = {name: sizes[name] for name in group}
-        if len(set(found.values())) > 1:
-            said = ", ".join(f"{name} has {size}" for name, size in found.items())
+        if len({sizes[name] for name in group}) > 1:
+            lengths = ", ".join(f"{name} has {sizes[name]}" for name in group)
             raise ParameterError(
                 "Lists that are tied must have the same length, because their values "
-                f"go side by side; {said}.",
+                f"go side by side; {lengths}.",
                 param="tied",
             )
 

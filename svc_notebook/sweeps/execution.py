@@ -1,16 +1,15 @@
 """Sends what is missing of a run, on the background thread.
 
 Nothing is sent before the run is locked, its endpoint is checked and a large number of
-requests is confirmed. The first interrupt sends nothing more and keeps the replies of
-the next seconds; the second one cancels.
+requests is confirmed.
 """
 
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from threading import Event, RLock
@@ -18,14 +17,14 @@ from typing import cast
 
 from svc_notebook.client.attempts import RequestPath, Waiting, Watch
 from svc_notebook.client.portal import Job, portal
-from svc_notebook.display.progress import Bars, Part, watched
+from svc_notebook.display.progress import Bars, Part, find_screen
 from svc_notebook.errors import Interrupted, ParameterError, SvcError
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.session import Session
 
 from .describe import duration, forecast
 from .resume import Endpoint, TrialKey, check_endpoint, check_same_grid, status_of
-from .run_lock import RunLock, held_here, lock_run
+from .run_lock import held_here, lock_run
 from .run_view import RunView
 from .scheduler import ModelQueue, Scheduler, todo_of
 from .trial_runner import Show, TrialRunner
@@ -43,11 +42,8 @@ Tick = Callable[[], None]
 class RunTask:
     """Sends requests on the background thread; it begins at once.
 
-    Args:
-        scheduler: What is sent.
-        runner: Sends one trial; its client is closed at the end.
-        bars: Drawn now and then, if nobody waits.
-        on_over: Called when it has ended, once or more.
+    The bars are drawn now and then. At the end the runner's client is closed, and
+    `on_over` is called once or more.
 
     Attributes:
         error: What ended it early; None if nothing did.
@@ -77,12 +73,12 @@ class RunTask:
     def draw(self, bars: Bars, *, is_last: bool = False) -> None:
         """Draw the progress of each model."""
         scheduler = self.scheduler
+        state = "paused" if scheduler.is_paused else ""
         parts = progress_of(
             scheduler.queues,
             now_s=time.monotonic(),
             now_at=datetime.now().astimezone(),
-            is_paused=scheduler.is_paused,
-            is_stopped=scheduler.is_over,
+            state="stopped" if scheduler.is_over else state,
         )
         bars.show(parts, is_last=is_last or self.is_over)
 
@@ -105,7 +101,7 @@ class RunTask:
             raise self.error
 
     async def until_over(self, tick: Tick) -> None:
-        """Wait for the end without blocking the running loop; raises as `wait` does."""
+        """Do the same as `wait`, without blocking the event loop."""
         try:
             while not self.is_over:
                 tick()
@@ -167,7 +163,7 @@ class RunTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendOptions:
-    """How requests are sent; see `Run`."""
+    """How requests are sent; see `Run`. `bars` are drawn until `wait`."""
 
     in_flight: int | None = None
     confirm_above: int | None = None
@@ -175,17 +171,16 @@ class SendOptions:
     is_retried: bool = False
     watch: Watch | None = None
     show: Show | None = None
+    bars: Bars | None = None
 
 
 class Execution:
     """Sends what is missing of one run, again and again.
 
-    Args:
-        view: Reads the run; its ledger is set when the first request is sent.
-        session: Whose settings, key and ledger are used.
+    It sets the ledger of the view when it sends the first request.
 
     Attributes:
-        task: What sends now, or sent last; None before the first time.
+        task: The newest task; None before the first one.
     """
 
     def __init__(self, view: RunView, *, session: Session) -> None:
@@ -222,7 +217,7 @@ class Execution:
         with self._guard:
             if self.is_running:
                 return
-            self.task = self._begin(options, bars=bars)
+            self.task = self._begin(replace(options, bars=bars))
             if bars is not None and self.task is not None:
                 self.task.draw(bars)
 
@@ -232,30 +227,33 @@ class Execution:
         If another `Run` of this name is sending in this kernel, wait for that first.
         """
         while task := self._begun(options):
-            task.scheduler.resume()
-            bars = self._bars()
-            try:
-                task.wait(partial(task.draw, bars))
-            finally:
-                task.draw(bars, is_last=True)
+            task.scheduler.is_paused = False
+            with self._drawn(task) as tick:
+                task.wait(tick)
             if self._is_own:
                 break
         return task
 
     async def run_async(self, options: SendOptions) -> RunTask | None:
-        """Do as `run`, without blocking the running loop."""
+        """Do the same as `run`, without blocking the event loop."""
         while task := self._begun(options):
-            bars = self._bars()
-            try:
-                await task.until_over(partial(task.draw, bars))
-            finally:
-                task.draw(bars, is_last=True)
+            with self._drawn(task) as tick:
+                await task.until_over(tick)
             if self._is_own:
                 break
         return task
 
+    @contextmanager
+    def _drawn(self, task: RunTask) -> Iterator[Tick]:
+        """Give what draws the progress of a task, and draw it at the end."""
+        bars = self._bars()
+        try:
+            yield partial(task.draw, bars)
+        finally:
+            task.draw(bars, is_last=True)
+
     def _bars(self) -> Bars:
-        return Bars(watched(self._session.settings.display))
+        return Bars(find_screen(self._session.settings.display))
 
     def _begun(self, options: SendOptions) -> RunTask | None:
         """Return the task that runs, or begin one; None if nothing is missing."""
@@ -264,16 +262,15 @@ class Execution:
                 self.task = self._begin(options)
             return self.task
 
-    def _begin(
-        self, options: SendOptions, *, bars: Bars | None = None
-    ) -> RunTask | None:
+    def _begin(self, options: SendOptions) -> RunTask | None:
         """Begin a task, or join the one that another `Run` of this name began."""
         if (ledger := self._view.ledger) is not None:
             ledger.flush()
             if ledger.problem is not None:
                 raise ledger.problem
         # a complete run is never sent again, so its address makes no difference
-        if (n_todo := self._n_todo(options)) == 0:
+        n_todo = len(self._plan.grid) - len(self._settled(options))
+        if n_todo == 0:
             return None
         plan, is_new = self._plan, not self._view.is_begun
         ledger = self._settle(n_todo)
@@ -285,13 +282,11 @@ class Execution:
         try:
             if is_new and plan.name is not None:
                 self._bind_again(n_todo)
-            task = self._locked(lock, ledger, options, bars=bars)
-        except BaseException:
-            lock.release()
-            raise
-        if task is None:
-            lock.release()
-        return task
+            lock.task = self._task(ledger, options, on_over=lock.release)
+        finally:
+            if lock.task is None:
+                lock.release()
+        return cast("RunTask | None", lock.task)
 
     def _settle(self, n_todo: int) -> Ledger:
         """Choose ledger and endpoint, once for all requests of the run."""
@@ -320,22 +315,16 @@ class Execution:
             self._view.ledger = self._endpoint = None  # those are another grid's
             raise
 
-    def _locked(
-        self,
-        lock: RunLock,
-        ledger: Ledger,
-        options: SendOptions,
-        *,
-        bars: Bars | None,
+    def _task(
+        self, ledger: Ledger, options: SendOptions, *, on_over: Tick
     ) -> RunTask | None:
-        """Begin a task, now that nobody else can; None if nothing is to be sent."""
+        """Begin a task, once the run is locked; None if nothing is to be sent."""
         settled = self._settled(options)
         n_todo = len(self._plan.grid) - len(settled)
         if n_todo == 0 or not self._is_confirmed(n_todo, options.confirm_above):
             return None
-        failures = self._view.failures
-        for key in [key for key in failures if key not in settled]:
-            del failures[key]
+        for key in self._view.failures.keys() - settled.keys():
+            del self._view.failures[key]
         runner = self._runner(ledger, options)
         scheduler = Scheduler(
             todo_of(self._plan.grid, settled, seed=self._plan.seed),
@@ -344,9 +333,7 @@ class Execution:
             clock=time.monotonic,
             watch=options.watch or _announce,
         )
-        task = RunTask(scheduler, runner, bars=bars, on_over=lock.release)
-        lock.task = task
-        return task
+        return RunTask(scheduler, runner, bars=options.bars, on_over=on_over)
 
     def _runner(self, ledger: Ledger, options: SendOptions) -> TrialRunner:
         session = self._session
@@ -354,8 +341,7 @@ class Execution:
         # a file that answers everything comes first: it needs no key and no address
         is_from_ledger = options.is_reusing and session.settings.answers is None
         return TrialRunner(
-            run_id=self._plan.run_id,
-            origin=self._plan.origin,
+            plan=self._plan,
             client=RequestPath(
                 session.settings,
                 key=session.key() if recorded is None else None,
@@ -372,10 +358,8 @@ class Execution:
     def _settled(self, options: SendOptions) -> Mapping[TrialKey, str]:
         return self._view.status().settled(is_retried=options.is_retried)
 
-    def _n_todo(self, options: SendOptions) -> int:
-        return len(self._plan.grid) - len(self._settled(options))
-
     def _is_confirmed(self, n_todo: int, confirm_above: int | None) -> bool:
+        """Ask the user, if need be, and say whether they agree."""
         if confirm_above is None or n_todo <= confirm_above:
             return True
         grid = self._plan.grid
@@ -383,22 +367,16 @@ class Execution:
         n_left = {model: round(n * share) for model, n in grid.n_by_model.items()}
         lasts_s = forecast(n_left)[0].last_sent_s
         how_long = f", which takes about {duration(lasts_s)}" if lasts_s else ""
-        return _confirmed(f"This sends {n_todo} requests{how_long}. Continue?")
-
-
-def _confirmed(question: str) -> bool:
-    """Ask the user, and say whether they agree; ParameterError if nobody answers."""
-    try:
-        answer = input(f"{question} [y/N] ")
-    except (EOFError, NotImplementedError):  # IPython's refusal is one of the latter
-        pass
-    else:
-        return answer.strip().lower() in {"y", "yes"}
-    raise ParameterError(
-        f"{question} Nobody can answer here, so nothing was sent; give a larger "
-        "confirm_above, or None to never ask.",
-        param="confirm_above",
-    )
+        question = f"This sends {n_todo} requests{how_long}. Continue?"
+        try:
+            return input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
+        except (EOFError, NotImplementedError):  # IPython's refusal is the latter
+            pass
+        raise ParameterError(
+            f"{question} No input is possible here, so nothing was sent; give a "
+            "larger confirm_above, or None to never ask.",
+            param="confirm_above",
+        )
 
 
 def _announce(waiting: Waiting) -> None:
@@ -418,14 +396,13 @@ def progress_of(
     *,
     now_s: float,
     now_at: datetime,
-    is_paused: bool = False,
-    is_stopped: bool = False,
+    state: str = "",
 ) -> tuple[Part, ...]:
     """Return the progress of each model.
 
-    `now_s` is the clock of the run, `now_at` the time in the user's zone.
+    `now_s` is the clock of the run, `now_at` the time in the user's zone, and `state`
+    says if it is paused or stopped.
     """
-    state = "stopped" if is_stopped else "paused" if is_paused else ""
     return tuple(
         Part(
             name=queue.model,
@@ -439,23 +416,19 @@ def progress_of(
 
 
 def _note(queue: ModelQueue, *, now_s: float, now_at: datetime, state: str) -> str:
-    words = [f"{queue.n_tokens:,} tokens"]
-    if queue.n_failed:
-        words.insert(0, f"{queue.n_failed} failed")
+    words = [f"{queue.n_failed} failed"] if queue.n_failed else []
+    words.append(f"{queue.n_tokens:,} tokens")
     if queue.given_up:
         words.append(f"given up: {type(queue.given_up).__name__}")
-    elif queue.n_ok + queue.n_failed < queue.n_trials:
-        words += [state] if state else _outlook(queue, now_s=now_s, now_at=now_at)
+    elif queue.n_ok + queue.n_failed == queue.n_trials:
+        return " · ".join(words)
+    elif state:
+        words.append(state)
+    else:
+        due = queue.waits_for
+        if due.wait_s > SHOWN_WAIT_S:
+            words.append(f"waits {due.wait_s:.0f} s: {due.reason}")
+        if (left_s := queue.ends_after_s(now_s)) is not None:
+            ends_at = now_at + timedelta(seconds=left_s)
+            words.append(f"ends about {ends_at:%H:%M:%S}")
     return " · ".join(words)
-
-
-def _outlook(queue: ModelQueue, *, now_s: float, now_at: datetime) -> list[str]:
-    words = []
-    due = queue.waits_for
-    if due.wait_s > SHOWN_WAIT_S:
-        words.append(f"waits {due.wait_s:.0f} s: {due.reason}")
-    left_s = queue.ends_after_s(now_s)
-    if left_s is not None:
-        ends_at = now_at + timedelta(seconds=left_s)
-        words.append(f"ends about {ends_at:%H:%M:%S}")
-    return words

@@ -1,13 +1,10 @@
-"""The grid: the trials of a plan, numbered, and made only when they are looked at.
-
-A grid of a million trials needs no room. It sends nothing and keeps nothing.
-"""
+"""The trials of a plan, numbered; each is made only when it is looked at."""
 
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from hashlib import blake2b
 from math import prod
 from typing import Any
@@ -15,6 +12,8 @@ from typing import Any
 import msgspec
 
 from svc_notebook.errors import ParameterError, SvcError
+from svc_notebook.exchange import Origin, OriginKind
+from svc_notebook.ledger.prices import Prices
 from svc_notebook.service.checks import did_you_mean
 from svc_notebook.service.params import PARAMS
 from svc_notebook.service.request import CompletionRequest, build_request
@@ -29,12 +28,10 @@ _FLOATS = frozenset(param.name for param in PARAMS if param.kind == "float")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One request of the plan: a row, a condition and a repeat.
+    """One request of the plan: a row, a condition and a repeat, counted from 0.
 
     Attributes:
         request_key: Hash of all that is sent; repeats share it.
-        repeat: Number of the repeat, from 0.
-        request: What is sent.
         row: Position of the row that fills the prompt; None without rows.
         columns: The row's values in the prompt, and labels; kept with the reply.
     """
@@ -59,6 +56,11 @@ class Trial:
     def est_prompt_tokens(self) -> int:
         """Estimated tokens of the prompt."""
         return estimate_prompt_tokens(self.request.messages, self.request.tools)
+
+
+def value_of(request: CompletionRequest, name: str) -> Any:  # noqa: ANN401 - any factor
+    """Return what a request has for a factor; None or () if it is not sent."""
+    return request.params.get(name, getattr(request, name, None))
 
 
 def request_key_of(
@@ -104,7 +106,6 @@ class Grid:
 
     Attributes:
         dimensions: What was given; the last varies fastest.
-        source: The rows, if there are any.
         repeats: How many times each combination is sent.
         extra: Fields the document does not show, sent with every request.
         is_raw: Whether prompts are sent as they are, without filling templates.
@@ -144,7 +145,6 @@ class Grid:
 
     @cached_property
     def _multiplied(self) -> tuple[Dimension, ...]:
-        """The dimensions that are multiplied with the rows."""
         return tuple(each for each in self.dimensions if not each.is_by_row)
 
     @cached_property
@@ -188,9 +188,10 @@ class Grid:
 
     def _first_repeat(self, combination: int) -> Trial:
         row, point = self._point(self._number(combination))
-        columns = self._columns_in(point)
-        values = {} if self.is_raw else self._row_of(row, point)
-        request = self._request(point, None if self.is_raw else values)
+        named = (*columns_in(point.get("prompt")), *columns_in(point.get("system")))
+        columns = () if self.is_raw else tuple(dict.fromkeys(named))
+        values = self._row_of(row, point)
+        request = self._request(point, values)
         return Trial(
             request_key=self._request_key(request, point, row=row, columns=columns),
             repeat=0,
@@ -230,7 +231,7 @@ class Grid:
         if self.source is not None and not self.source:
             return self._request(point, None)  # no row to fill it from
         at = None if self.source is None else row
-        return self._request(point, None if self.is_raw else self._row_of(at, point))
+        return self._request(point, self._row_of(at, point))
 
     def _number(self, combination: int) -> int:
         return combination if self.kept is None else self.kept[combination]
@@ -248,30 +249,23 @@ class Grid:
         return number, point
 
     def _row_of(self, row: int | None, point: Mapping[str, Any]) -> dict[str, Any]:
-        own = {name: point[name] for name in point if name not in FACTORS}
-        if self.source is None or row is None:
-            return own
-        return {**self.source.row(row), **own}
+        columns = {} if self.source is None or row is None else self.source.row(row)
+        return {**columns, **_labels(point)}
 
     def _request(
         self, point: Mapping[str, Any], values: Mapping[str, Any] | None
     ) -> CompletionRequest:
-        """Make a request; without values its templates are not filled."""
-        prompt: Any = point.get("prompt")
-        system = point.get("system")
-        if values is not None:
+        """Make a request; its templates are filled if there are values."""
+        params = {name: value for name, value in point.items() if name in FACTORS}
+        prompt, system = params.pop("prompt", None), params.pop("system", None)
+        if values is not None and not self.is_raw:
             prompt, system = filled(prompt, values), filled(system, values)
-        skipped = {"prompt", "model", "system"}
         return build_request(
             prompt,
-            model=point["model"],
+            model=params.pop("model"),
             system=system,
             extra=self.extra,
-            params={
-                name: value
-                for name, value in point.items()
-                if name in FACTORS and name not in skipped
-            },
+            params=params,
         )
 
     @cached_property
@@ -290,19 +284,12 @@ class Grid:
         points = (point for each in self.dimensions for point in each.points)
         return (point[name] for point in points if point.get(name) is not None)
 
-    def _columns_in(self, point: Mapping[str, Any]) -> tuple[str, ...]:
-        if self.is_raw:
-            return ()
-        named = (*columns_in(point.get("prompt")), *columns_in(point.get("system")))
-        return tuple(dict.fromkeys(named))
-
     def _kept_columns(
         self,
         point: Mapping[str, Any],
         values: Mapping[str, Any],
         columns: Sequence[str],
     ) -> dict[str, Any]:
-        own = {name: value for name, value in point.items() if name not in FACTORS}
         templates = {
             f"{name}_template": point.get(name)
             for name in self.templates
@@ -310,7 +297,8 @@ class Grid:
         }
         if TOOLS in self.varied:  # the replies have no column that says which
             templates[TOOLS] = tool_names(point.get(TOOLS))
-        return {**templates, **{name: values[name] for name in columns}, **own}
+        used = {name: values[name] for name in columns}
+        return {**templates, **used, **_labels(point)}
 
     def _request_key(
         self,
@@ -320,22 +308,39 @@ class Grid:
         row: int | None,
         columns: tuple[str, ...],
     ) -> str:
-        own = {name: str(value) for name, value in point.items() if name not in FACTORS}
+        own = {name: str(value) for name, value in _labels(point).items()}
         if row is None and not columns and not own:
             return request_key_of(request)
         templates = (point.get("prompt"), point.get("system"), *([own] if own else []))
         n_before = self._n_before(columns).get(row or 0, 0)
         return request_key_of(request, templates=templates, n_before=n_before)
 
-    def _n_before(self, columns: tuple[str, ...]) -> Mapping[int, int]:
-        """Return how many earlier rows give the same texts, for rows where some do."""
-        if columns not in self._again:
-            self._again[columns] = _repeated(self.source, columns)
-        return self._again[columns]
-
     @cached_property
-    def _again(self) -> dict[tuple[str, ...], Mapping[int, int]]:
-        return {}
+    def _n_before(self) -> Callable[[tuple[str, ...]], Mapping[int, int]]:
+        """Returns how many earlier rows give the same texts, for rows where some do."""
+        return cache(partial(_repeated, self.source))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlan:
+    """What a run sends, and under which name; for the fields see `Run`."""
+
+    grid: Grid
+    name: str | None
+    run_id: str
+    seed: int
+    origin: OriginKind = "sweep"
+    prices: Prices | None = None
+
+    def origin_of(self, trial: Trial) -> Origin:
+        """Return the origin of a trial's exchange."""
+        return Origin(
+            kind=self.origin,
+            run=self.run_id,
+            request_key=trial.request_key,
+            repeat=trial.repeat,
+            columns=trial.columns,
+        )
 
 
 class Factors(dict[str, Any]):
@@ -352,9 +357,7 @@ class Factors(dict[str, Any]):
 def keep(grid: Grid, where: Where) -> Sequence[int]:
     """Return the numbers of the combinations that `where` keeps.
 
-    Raises:
-        ParameterError: It is not a function, or uses a name that does not exist. Its
-            own errors are raised unchanged, with the combination as a note.
+    Errors that it raises itself get the combination as a note.
     """
     if not callable(where):
         raise ParameterError(
@@ -377,17 +380,20 @@ def _is_kept(grid: Grid, at: int, where: Where) -> bool:
         raise
 
 
+def _labels(point: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in point.items() if name not in FACTORS}
+
+
 def _repeated(source: Source | None, columns: Sequence[str]) -> Mapping[int, int]:
     if source is None:
         return {}
-    n_seen: dict[int, int] = {}
+    n_seen: Counter[int] = Counter()
     found: dict[int, int] = {}
     values = [source.columns[name] for name in columns if name in source.columns]
     for row in range(len(source)):
         # hashes, not texts: a million rows must not be held twice
         mark = hash(tuple(str(each[row]) for each in values))
-        n_before = n_seen.get(mark, 0)
-        n_seen[mark] = n_before + 1
-        if n_before:
-            found[row] = n_before
+        if n_seen[mark]:
+            found[row] = n_seen[mark]
+        n_seen[mark] += 1
     return found

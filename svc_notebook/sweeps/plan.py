@@ -1,8 +1,7 @@
-"""Planning a run: what is given to a sweep is checked and becomes a grid.
+"""Plans a run: checks what is given to a sweep and makes a grid of it.
 
-Nothing is sent. Whatever the service would refuse is found here. A name is looked up in
-the ledger, so a run continues after a restart, and another grid of the same name is
-refused at once.
+Nothing is sent. What the service would refuse is found here. A named run continues
+after a restart; another grid of the same name is refused.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +14,7 @@ from uuid import uuid4
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import OriginKind
 from svc_notebook.ledger.prices import Prices
-from svc_notebook.service.checks import check_flag
+from svc_notebook.service.checks import check_flag, check_int, did_you_mean
 from svc_notebook.service.params import unknown_param
 from svc_notebook.service.request import check_extra
 from svc_notebook.session import Session
@@ -30,9 +29,8 @@ from .dimensions import (
     prompt_dimension,
     tie,
 )
-from .grid import Grid, Where, keep, request_key_of
+from .grid import Grid, RunPlan, Where, keep, request_key_of
 from .run import Run
-from .run_view import RunPlan
 from .scheduler import seed_of
 from .source import Source, check_columns, check_rows, columns_in, source_of
 
@@ -57,36 +55,32 @@ _SHOWN_NAMES = 4
 _LEAST_CHARS = 4  # shorter beginnings may be words of their own
 
 
-def check_params(names: Iterable[str]) -> None:
-    """Refuse a name that is not a parameter of the service.
-
-    Raises:
-        ParameterError: The message suggests the nearest name.
-    """
+def _check_params(names: Iterable[str]) -> None:
+    """Refuse a name that is not a parameter, and suggest the nearest one."""
     for name in names:
         if name in _ELSEWHERE:
             raise ParameterError(f"{_ELSEWHERE[name]} Nothing was sent.", param=name)
         if name in _OWN:  # asked by df.svc, which does not take it
             raise ParameterError(
-                f"{name} is an argument of svc.sweep and not allowed here. Nothing was "
-                "sent.",
+                f"{name} is an argument of svc.sweep only. Nothing was sent.",
                 param=name,
             )
-        if name not in FACTORS:
-            if near := get_close_matches(name, _OWN, n=1, cutoff=_CUTOFF):
-                raise ParameterError(
-                    f"{name!r} is not a parameter. Did you mean {near[0]}? Nothing was "
-                    "sent.",
-                    param=name,
-                )
-            raise unknown_param(name)
+        if name in FACTORS:
+            continue
+        if hint := did_you_mean(name, _OWN, n=1, cutoff=_CUTOFF):
+            raise ParameterError(
+                f"{name!r} is not a parameter.{hint} Nothing was sent.", param=name
+            )
+        raise unknown_param(name)
 
 
-def check_label(name: str) -> None:
+def _check_label(name: str) -> None:
     """Refuse a label in conditions that looks like a misspelt parameter."""
     plain = name.strip().casefold().replace("-", "_").replace(" ", "_")
     near = get_close_matches(plain, FACTORS, n=1, cutoff=_CUTOFF) or [
-        each for each in FACTORS if _is_beginning(plain, each)
+        each
+        for each in FACTORS
+        if len(plain) >= _LEAST_CHARS and each.startswith(plain)
     ]
     if near:
         raise ParameterError(
@@ -97,15 +91,10 @@ def check_label(name: str) -> None:
         )
 
 
-def _is_beginning(plain: str, name: str) -> bool:
-    return len(plain) >= _LEAST_CHARS and name.startswith(plain)
-
-
 def _marker_hint(columns: Iterable[str]) -> str:
     """Say how a prompt uses one of these columns, or how to rename them first."""
     names = list(columns)
-    plain = [name for name in names if name.isidentifier()]
-    if plain:
+    if plain := [name for name in names if name.isidentifier()]:
         return f"Write {{{{{plain[0]}}}}} where the column goes"
     new = ["text", *(f"column_{at}" for at in range(1, len(names)))]
     way = f"rows.set_axis({new}, axis='columns')"
@@ -129,17 +118,9 @@ def build_grid(  # noqa: PLR0913 - what a grid is made of
     repeats: int = 1,
     is_raw: bool = False,
 ) -> Grid:
-    """Make a grid and check all of it; for the arguments see `svc.sweep`.
-
-    Raises:
-        ParameterError: A name or a combination is not allowed, a list is empty, a
-            column does not exist or has gaps, or two combinations are the same
-            request.
-    """
-    check_params(varied)
-    if prompt is None and conditions is None:
-        raise _without_prompt()
-    _check_int("repeats", repeats, least=1)
+    """Make a grid and check all of it; for arguments and errors see `svc.sweep`."""
+    _check_params(varied)
+    n_repeats = check_int("repeats", repeats, minimum=1)
     source = None if rows is None else source_of(rows)
     dimensions = _dimensions(
         prompt,
@@ -150,32 +131,27 @@ def build_grid(  # noqa: PLR0913 - what a grid is made of
     )
     check_names(dimensions, () if source is None else source.columns)
     if not any("prompt" in dimension.names for dimension in dimensions):
-        raise _without_prompt()
+        raise ParameterError(
+            "There is no prompt. Give one, or conditions with a column 'prompt'.",
+            param="prompt",
+        )
     grid = Grid(
         dimensions=dimensions,
         source=source,
-        repeats=int(repeats),
+        repeats=n_repeats,
         extra=check_extra(extra),
         is_raw=is_raw,
     )
     _check_templates(grid)
     _check_points(grid)
-    return grid if where is None or not grid.n_product else _narrowed(grid, where)
-
-
-def _check_prompt(prompt: object) -> None:
-    if isinstance(prompt, (bytes, Mapping)) or not isinstance(prompt, Iterable):
-        raise ParameterError(
-            f"prompt is {type(prompt).__name__}; give a text, a list of messages, or a "
-            "list of these.",
-            param="prompt",
-        )
-
-
-def _without_prompt() -> ParameterError:
-    return ParameterError(
-        "There is no prompt. Give one, or conditions with a column 'prompt'.",
-        param="prompt",
+    if where is None or not grid.n_product:
+        return grid
+    if kept := keep(grid, where):
+        return replace(grid, kept=kept)
+    raise ParameterError(
+        f"where keeps none of {grid.n_product} combinations, so there is nothing to "
+        "send.",
+        param="where",
     )
 
 
@@ -189,7 +165,12 @@ def _dimensions(
 ) -> tuple[Dimension, ...]:
     found = [dimension_of(name, value) for name, value in varied.items()]
     if prompt is not None:
-        _check_prompt(prompt)
+        if isinstance(prompt, (bytes, Mapping)) or not isinstance(prompt, Iterable):
+            raise ParameterError(
+                f"prompt is {type(prompt).__name__}; give a text, a list of messages, "
+                "or a list of these.",
+                param="prompt",
+            )
         found.insert(0, prompt_dimension(prompt))
     if conditions is None:
         return tie(found, tied, n_rows=n_rows)
@@ -215,7 +196,7 @@ def _check_templates(grid: Grid) -> None:
         if name in named:
             _check_own(grid, name)
         else:
-            check_label(name)
+            _check_label(name)
 
 
 def _check_use(source: Source, named: set[str]) -> None:
@@ -231,18 +212,13 @@ def _check_use(source: Source, named: set[str]) -> None:
 
 def _check_own(grid: Grid, name: str) -> None:
     """Refuse a condition without a column that a prompt uses."""
-    gaps = [
-        at
-        for dimension in grid.dimensions
-        if name in dimension.names
-        for at, point in enumerate(dimension.points)
-        if name not in point
-    ]
-    if gaps:
-        raise ParameterError(
-            f"Condition {gaps[0]} has no value for {name!r}, which a prompt uses.",
-            param="conditions",
-        )
+    for dimension in grid.dimensions:
+        for at, point in enumerate(dimension.points):
+            if name in dimension.names and name not in point:
+                raise ParameterError(
+                    f"Condition {at} has no value for {name!r}, which a prompt uses.",
+                    param="conditions",
+                )
 
 
 def _check_points(grid: Grid) -> None:
@@ -273,11 +249,7 @@ def _check_points(grid: Grid) -> None:
 def _checked_key(
     grid: Grid, point: Mapping[str, Any], words: str, *, row: int = 0
 ) -> str:
-    """Return what identifies the request of a point.
-
-    Raises:
-        ParameterError: It is not allowed; the message names the combination.
-    """
+    """Return what identifies the request of a point; an error names the point."""
     if point.get("model") is None:
         raise ParameterError(
             "A condition has no model. Give each one a model, or remove the column.",
@@ -292,28 +264,6 @@ def _checked_key(
         found = problem
     where = f" This was the combination {words}; nothing was sent." if words else ""
     raise ParameterError(f"{found}{where}", param=found.param)
-
-
-def _narrowed(grid: Grid, where: Where) -> Grid:
-    kept: Sequence[int] = keep(grid, where)
-    if not kept:
-        raise ParameterError(
-            f"where keeps none of {grid.n_product} combinations, so there is nothing "
-            "to send.",
-            param="where",
-        )
-    return replace(grid, kept=kept)
-
-
-def _check_int(
-    name: str, value: object, *, least: int | None = None, otherwise: str = ""
-) -> None:
-    is_int = isinstance(value, int) and not isinstance(value, bool)
-    if not is_int or (least is not None and value < least):  # type: ignore[operator]  # an int
-        bound = "" if least is None else f" >= {least}"
-        raise ParameterError(
-            f"{name} must be an integer{bound}{otherwise}; got {value!r}.", param=name
-        )
 
 
 def plan(  # noqa: PLR0913 - what a sweep is made of
@@ -365,24 +315,19 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
         is_raw=raw,
     )
     if confirm_above is not None:
-        _check_int(
-            "confirm_above", confirm_above, least=0, otherwise=", or None to never ask"
+        confirm_above = check_int(
+            "confirm_above", confirm_above, minimum=0, otherwise="or None to never ask"
         )
     found = _name(name)
-    run = Run(
-        RunPlan(
-            grid=grid,
-            name=found,
-            run_id=found or f"run-{uuid4().hex[:12]}",
-            seed=_seed(seed, found),
-            origin=origin,
-            prices=session.prices if prices is None else prices,
-        ),
-        session=session,
+    planned = RunPlan(
+        grid=grid,
+        name=found,
+        run_id=found or f"run-{uuid4().hex[:12]}",
+        seed=_seed(seed, found),
+        origin=origin,
+        prices=session.prices if prices is None else prices,
     )
-    run.confirm_above = confirm_above
-    run.is_reusing = reuse
-    return run
+    return Run(planned, session=session, confirm_above=confirm_above, is_reusing=reuse)
 
 
 def _name(name: object) -> str | None:
@@ -398,5 +343,4 @@ def _name(name: object) -> str | None:
 def _seed(seed: object, name: str | None) -> int:
     if seed is None:
         return randbits(32) if name is None else seed_of(name)
-    _check_int("seed", seed, otherwise=", or None to choose one")
-    return int(seed)  # type: ignore[call-overload, no-any-return]  # just checked
+    return check_int("seed", seed, otherwise="or None to choose one")

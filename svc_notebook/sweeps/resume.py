@@ -7,18 +7,19 @@ One that was interrupted or refused, for a rate limit or for its key, does not.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
 from svc_notebook.errors import ParameterError, SettingsError
-from svc_notebook.exchange import Exchange, Failure, Origin, OriginKind
+from svc_notebook.exchange import Exchange, Failure
 from svc_notebook.ledger.reply_columns import Reply, RowStatus, to_replies
 from svc_notebook.service.fault import UNAUTHORIZED
+from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import Settings
 
 from .dimensions import FACTORS, short
-from .grid import Grid, Trial
+from .grid import Grid, RunPlan, value_of
 
 TrialKey = tuple[str, int]
 
@@ -28,17 +29,6 @@ class TrialFailure(NamedTuple):
 
     failure: Failure
     model: str
-
-
-def origin_of(trial: Trial, run_id: str, *, origin: OriginKind = "sweep") -> Origin:
-    """Return the origin of a trial's exchange."""
-    return Origin(
-        kind=origin,
-        run=run_id,
-        request_key=trial.request_key,
-        repeat=trial.repeat,
-        columns=trial.columns,
-    )
 
 
 def key_of(exchange: Exchange) -> TrialKey:
@@ -61,48 +51,34 @@ def by_trial(exchanges: Iterable[Exchange]) -> dict[TrialKey, Exchange]:
 
 
 def reply_rows(
-    grid: Grid,
+    plan: RunPlan,
     found: Mapping[TrialKey, Exchange],
+    failures: Mapping[TrialKey, TrialFailure],
     *,
-    run_id: str,
-    failures: Mapping[TrialKey, Failure],
     is_begun: bool,
-    origin: OriginKind = "sweep",
 ) -> Iterator[Reply]:
-    """Return the rows of all trials: their choices, or the reason why there are none.
+    """Return the rows of all trials: their choices, or why they have no reply.
 
-    Args:
-        grid: In the order of the plan.
-        found: The exchange of each trial that has one.
-        run_id: For rows without an exchange.
-        failures: Of trials that failed before anything was sent.
-        is_begun: Whether missing trials are `not_run`, and not `planned`.
-        origin: For rows without an exchange.
+    `found` are the exchanges, and `failures` are of trials without one. Missing trials
+    are `not_run` once the run is begun, and `planned` before.
     """
     missing: RowStatus = "not_run" if is_begun else "planned"
-    for trial in grid:
-        exchange, failure = found.get(trial.key), failures.get(trial.key)
-        columns = grid.source_columns(trial)
-        if exchange is not None:
-            yield from _with_columns(exchange, columns)
-        else:
-            plain = origin_of(trial, run_id, origin=origin)
+    for trial in plan.grid:
+        exchange, failed = found.get(trial.key), failures.get(trial.key)
+        columns = plan.grid.source_columns(trial)
+        if exchange is None:
             yield Reply(
                 request=trial.request,
-                origin=replace(plain, columns=columns),
-                status=missing if failure is None else "error",
-                failure=failure,
+                origin=replace(plan.origin_of(trial), columns=columns),
+                status="error" if failed else missing,
+                failure=failed.failure if failed else None,
                 est_prompt_tokens=trial.est_prompt_tokens,
             )
-
-
-def _with_columns(exchange: Exchange, columns: dict[str, Any]) -> Iterator[Reply]:
-    for reply in to_replies(exchange):
-        yield (
-            replace(reply, origin=replace(reply.origin, columns=columns))
-            if columns
-            else reply
-        )
+            continue
+        for reply in to_replies(exchange):
+            origin = reply.origin
+            origin = replace(origin, columns=columns) if columns else origin
+            yield replace(reply, origin=origin)
 
 
 Mark = Literal["ok", "error", "cancelled", "missing"]
@@ -122,29 +98,20 @@ class Endpoint:
     url: str
     is_emulated: bool = False
 
-    def is_other(self, settings: Settings) -> bool:
-        """Say whether the settings point to another one."""
-        if self.is_emulated and settings.is_emulated:
-            return False
-        return settings.base_url != self.url
-
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """What is known of a run, trial by trial.
-
-    Attributes:
-        trials: The status of each trial that was sent.
-        endpoint: Where the first of them was sent; None if none was.
-    """
+    """The status of each trial that was sent, and where the first one was sent."""
 
     trials: Mapping[TrialKey, TrialStatus] = field(default_factory=dict)
     endpoint: Endpoint | None = None
 
-    @property
-    def counts(self) -> Counter[str]:
-        """How many trials of each mark there are."""
-        return Counter(each.mark for each in self.trials.values())
+    def counts(self, n_trials: int) -> Counter[str]:
+        """Return how many of all trials ended how; the others are `not_run`."""
+        counts = Counter[str](each.mark for each in self.trials.values())
+        del counts["missing"]
+        counts["not_run"] = n_trials - counts.total()
+        return counts
 
     def settled(self, *, is_retried: bool = False) -> Mapping[TrialKey, str]:
         """Return the trials that are not sent again, each with its model."""
@@ -194,13 +161,15 @@ def check_endpoint(
     endpoint: Endpoint | None, settings: Settings, *, n_todo: int
 ) -> None:
     """Raise SettingsError if the rest of a run would go to another address."""
-    if endpoint is not None and endpoint.is_other(settings):
+    if endpoint is None or (endpoint.is_emulated and settings.is_emulated):
+        return
+    if endpoint.url != settings.base_url:
         raise SettingsError(
-            f"This run was begun at {endpoint.url} and {n_todo} of its requests are "
+            f"This run began at {endpoint.url} and {n_todo} of its requests are "
             f"missing, but requests now go to {settings.base_url}. That would mix the "
             "replies of two services, so nothing was sent. Switch back to the first "
             "address (SVC_BASE_URL, or use(...)), or plan the sweep under another "
-            "name. The replies it has are in replies_df()."
+            "name. replies_df() shows the replies so far."
         )
 
 
@@ -210,24 +179,21 @@ def check_same_grid(grid: Grid, name: str, exchanges: Iterable[Exchange]) -> Non
     The grid may have more trials than were sent. The message says what differs.
     """
     sent = {key_of(exchange): exchange for exchange in exchanges}
-    if not sent:
-        return
-    for trial in grid:
+    for trial in grid if sent else ():
         sent.pop(trial.key, None)
-    if not sent:
-        return
-    raise ParameterError(
-        f"The run {name!r} already has {len(sent)} requests that are not in this plan: "
-        f"{_difference(grid, list(sent.values()))}. Nothing was sent. Give another "
-        "name, or plan all that the run has; a plan may add to it.",
-        param="name",
-    )
+    if sent:
+        raise ParameterError(
+            f"The run {name!r} already has {len(sent)} requests that are not in this "
+            f"plan: {_difference(grid, sent.values())}. Nothing was sent. Give another "
+            "name, or plan all that the run has; a plan may add to it.",
+            param="name",
+        )
 
 
 _SHOWN = 4
 
 
-def _difference(grid: Grid, strays: list[Exchange]) -> str:
+def _difference(grid: Grid, strays: Iterable[Exchange]) -> str:
     """Return the values in these exchanges that the grid does not have."""
     mine: dict[str, set[str]] = {}
     for trial in grid:
@@ -247,11 +213,10 @@ def _difference(grid: Grid, strays: list[Exchange]) -> str:
     )
 
 
-def _values(request: object, repeat: int) -> Iterable[tuple[str, str]]:
-    params = getattr(request, "params", {})
+def _values(request: CompletionRequest, repeat: int) -> Iterator[tuple[str, str]]:
     yield "repeat", str(repeat)
     for name in FACTORS:
-        value = params.get(name) if name in params else getattr(request, name, None)
+        value = value_of(request, name)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         yield name, "not sent" if value in (None, ()) else short(value)

@@ -14,14 +14,13 @@ from svc_notebook.session import Session
 
 from .describe import RunDescription, Size, headline, plan_lines
 from .execution import Execution, RunTask, SendOptions, Tick
+from .grid import RunPlan
 from .resume import RunStatus
-from .run_view import RunPlan, RunView
+from .run_view import RunView
 from .trial_runner import Show
 
 if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
     import pandas as pd
-
-READ = ".replies_df(), .summary_df(), .compare()"
 
 
 class Run:
@@ -42,6 +41,7 @@ class Run:
     Args:
         plan: What is sent.
         session: Whose settings, key and ledger are used.
+        confirm_above, is_reusing: See the attributes.
 
     Attributes:
         grid: The trials.
@@ -59,7 +59,14 @@ class Run:
         LedgerError: It has a name and the ledger cannot be read.
     """
 
-    def __init__(self, plan: RunPlan, *, session: Session) -> None:
+    def __init__(
+        self,
+        plan: RunPlan,
+        *,
+        session: Session,
+        confirm_above: int | None = None,
+        is_reusing: bool = False,
+    ) -> None:
         self.grid = plan.grid
         self.name = plan.name
         self.run_id = plan.run_id
@@ -67,8 +74,8 @@ class Run:
         self.origin = plan.origin
         self.prices = plan.prices
         self.in_flight: int | None = None
-        self.confirm_above: int | None = None
-        self.is_reusing = False
+        self.confirm_above = confirm_above
+        self.is_reusing = is_reusing
         self._view = RunView(plan)
         self._execution = Execution(self._view, session=session)
         self._explained_in: int | None = None  # the cell that printed all reasons
@@ -100,14 +107,11 @@ class Run:
             SvcError: Every model was given up after many failures in a row; this is
                 one of them.
         """
-        self._explain_failure(self._execution.run(self._options(watch=watch)))
-        return self
+        return self._run(watch=watch)
 
     def retry(self, *, watch: Watch | None = None) -> Self:
         """Send what failed and what is missing, and wait; otherwise like `run`."""
-        options = self._options(watch=watch, is_retried=True)
-        self._explain_failure(self._execution.run(options))
-        return self
+        return self._run(watch=watch, is_retried=True)
 
     def start(
         self,
@@ -151,13 +155,13 @@ class Run:
     def pause(self) -> Self:
         """Send nothing more until `resume`; requests in flight are completed."""
         if (task := self._execution.task) is not None:
-            task.scheduler.pause()
+            task.scheduler.is_paused = True
         return self
 
     def resume(self) -> Self:
         """Continue after `pause`."""
         if (task := self._execution.task) is not None:
-            task.scheduler.resume()
+            task.scheduler.is_paused = False
         return self
 
     def cancel(self) -> Self:
@@ -190,7 +194,7 @@ class Run:
     @property
     def n_failed(self) -> int:
         """How many requests failed; `retry` would send these too."""
-        return self._view.status().counts["error"]
+        return self._view.status().counts(len(self))["error"]
 
     @property
     def reasons(self) -> list[str]:
@@ -309,31 +313,27 @@ class Run:
         is_explained = cell is not None and cell == _cell_number()
         return self._describe(with_reasons=not is_explained).bundle()
 
+    def _run(self, **how: Any) -> Self:  # noqa: ANN401 - as `SendOptions`
+        self._explain_failure(self._execution.run(self._options(**how)))
+        return self
+
     async def _run_async(self) -> Self:
         self._explain_failure(await self._execution.run_async(self._options()))
         return self
 
-    def _options(
-        self,
-        *,
-        watch: Watch | None = None,
-        show: Show | None = None,
-        is_retried: bool = False,
-    ) -> SendOptions:
+    def _options(self, **how: Any) -> SendOptions:  # noqa: ANN401 - as `SendOptions`
         return SendOptions(
             in_flight=self.in_flight,
             confirm_above=self.confirm_above,
             is_reusing=self.is_reusing,
-            is_retried=is_retried,
-            watch=watch,
-            show=show,
+            **how,
         )
 
     def _describe(self, *, with_reasons: bool = True) -> RunDescription:
         try:
             status = self._view.status()
-            is_wanted = with_reasons and status.counts["error"]
-            reasons = self.reasons if is_wanted else []
+            counts = status.counts(len(self))
+            reasons = self.reasons if with_reasons and counts["error"] else []
         except LedgerError as problem:
             head = f"its ledger cannot be read. {problem}"
             return RunDescription(name=self.name, head=head)
@@ -346,34 +346,35 @@ class Run:
             lines = [line for line in lines if line[0] == "time"]
         return RunDescription(
             name=self.name,
-            head=headline(self.grid, status.counts, is_begun=self._view.is_begun),
+            head=headline(self.grid, counts, is_begun=self._view.is_begun),
             lines=[*(("failed", reason) for reason in reasons), *lines],
-            footer=" · ".join(self._next_steps(status)),
+            footer=" · ".join(self._next_steps(status, counts["error"])),
         )
 
-    def _next_steps(self, status: RunStatus) -> list[str]:
+    def _next_steps(self, status: RunStatus, n_failed: int) -> list[str]:
         task = self._execution.task
         if task is not None and not task.is_over:
             if task.scheduler.is_paused:
                 return ["paused; .resume() continues, .cancel() stops it"]
             return ["running; .pause(), .cancel(), .replies_df() at any time"]
         n_todo = len(self) - len(status.settled())
-        steps = [".run() sends what is missing"] if n_todo else [READ]
-        if n_failed := status.counts["error"]:
+        read = ".replies_df(), .summary_df(), .compare()"
+        steps = [".run() sends what is missing" if n_todo else read]
+        if n_failed:
             steps.append(f".retry() sends the {n_failed} that failed again")
-        given_up = [
+        return steps + [
             f"{queue.model} was given up: {type(queue.given_up).__name__}"
             for queue in (task.scheduler.queues if task is not None else ())
             if queue.given_up
         ]
-        return [*steps, *given_up]
 
     def _explain_failure(self, task: RunTask | None) -> None:
         """Print the reasons if every request of a task failed."""
         if task is None or self.origin != "sweep":
             return
-        n_failed = sum(queue.n_failed for queue in task.scheduler.queues)
-        if not n_failed or any(queue.n_ok for queue in task.scheduler.queues):
+        queues = task.scheduler.queues
+        n_failed = sum(queue.n_failed for queue in queues)
+        if not n_failed or any(queue.n_ok for queue in queues):
             return
         self._explained_in = _cell_number()
         reasons = "".join(f"\n  {each}" for each in self.reasons)

@@ -82,16 +82,9 @@ def usage_frame(
     grid: Grid,
     *,
     by: str | Sequence[str],
-    **rules: Any,  # noqa: ANN401 - as `ledger.groups.usage_frame`
+    **rules: Any,  # noqa: ANN401 - of `ledger.groups.usage_frame`
 ) -> "pd.DataFrame":
-    """Sum up what a run used: see `Run.usage_df`.
-
-    Args:
-        exchanges: Of the run.
-        grid: What was asked.
-        by: Columns of the run's replies to group by.
-        **rules: What counts, and how tokens are estimated and priced.
-    """
+    """Sum up what a run used: see `Run.usage_df`."""
     from svc_notebook.ledger import groups  # noqa: PLC0415 - loads pandas
 
     columns = pick(columns_of((), grid), by)
@@ -115,28 +108,19 @@ def _with_columns(exchanges: Iterable[Exchange], grid: Grid) -> Iterator[Exchang
 def _source_rows(
     rows: Sequence[Reply | Exchange], positions: Iterable[int]
 ) -> list[int]:
-    """Return which row of the source each of these rows was filled from."""
     return [rows[each].origin.columns.get(ROW, 0) for each in positions]
 
 
 def _retype(frame: "pd.DataFrame", grid: Grid, rows: Sequence[int]) -> None:
-    """Replace the columns that came from a DataFrame by its own.
-
-    Args:
-        frame: Whose columns are replaced.
-        grid: What was asked.
-        rows: The row of the source for each row of the frame.
-    """
+    """Replace columns that came from a DataFrame by its own, of these rows."""
     if grid.source is None or grid.source.frame is None:
         return
     source, n_levels = grid.source.frame, len(grid.source.index)
     names = final_names(grid)
     for position, key in enumerate(grid.source.shown):
         if names[key] in frame.columns:
-            is_level = position < n_levels
-            values = (
-                source.index.get_level_values(position)
-                if is_level
-                else source.iloc[:, position - n_levels]
-            )
+            if position < n_levels:
+                values = source.index.get_level_values(position)
+            else:
+                values = source.iloc[:, position - n_levels]
             frame[names[key]] = values.take(rows).array

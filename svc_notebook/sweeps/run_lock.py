@@ -1,14 +1,13 @@
 """The lock on a run, so that two kernels do not send, and pay for, the same requests.
 
-A file beside the ledger is locked while a named run is sent. The operating system
-releases the lock when its holder ends, however it ends. Where files cannot be locked a
-run goes on without. The file says who holds the lock, and nothing about the requests.
+A file beside the ledger is locked while a named run is sent, and says which process
+holds the lock. The system releases it when that process ends. Where files cannot be
+locked, runs are sent without.
 """
 
 import json
 import os
 import platform
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,9 +18,9 @@ from threading import Lock
 from typing import Any
 
 from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.connect import MEMORY, absolute
 from svc_notebook.ledger.store import Ledger
 
-MEMORY = ":memory:"
 _MAX_BYTES = 1000
 
 LockKey = tuple[int, str]
@@ -30,13 +29,9 @@ LockKey = tuple[int, str]
 
 @dataclass(slots=True)
 class RunLock:
-    """A lock that this kernel holds; `release` it when the run has ended.
+    """A lock that this kernel holds, and the task that sends the run's requests.
 
-    Attributes:
-        key: Which process holds it, on what.
-        path: The locked file; None if there is none.
-        fd: The open file that holds the lock.
-        task: What sends the run's requests, once it has begun.
+    `path` and `fd` are of the locked file, if there is one.
     """
 
     key: LockKey
@@ -97,20 +92,24 @@ def _key(ledger: Ledger, run_id: str) -> LockKey:
 
 def _path(ledger: Ledger, run_id: str) -> Path:
     mark = blake2b(run_id.encode("utf-8", "replace"), digest_size=8).hexdigest()
-    file = Path(ledger.path).absolute()
+    file = absolute(ledger.path)
     return file.with_name(f"{file.name}-run-{mark}.lock")
 
 
 def _locked(path: Path, run_id: str) -> int | None:
     """Lock a file and write the holder into it; None where that is not possible."""
-    lock = _lock_of_system()
-    while lock is not None:
+    try:
+        fcntl = import_module("fcntl")
+    except ImportError:  # Windows
+        return None
+    while True:
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError:
             return None
         try:
-            lock(fd)
+            # not inherited by a forked child, which would keep it after its parent ends
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
             holder = _read(fd)
             os.close(fd)
@@ -122,17 +121,7 @@ def _locked(path: Path, run_id: str) -> int | None:
             os.truncate(fd, 0)
             os.write(fd, json.dumps(_me()).encode())
             return fd
-        os.close(fd)  # its holder removed it while we locked it: once more
-    return None
-
-
-def _lock_of_system() -> Callable[[int], None] | None:
-    try:
-        fcntl = import_module("fcntl")
-    except ImportError:  # Windows
-        return None
-    # not inherited by a forked child, which would keep it after its parent's death
-    return lambda fd: fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(fd)  # its holder has removed the file meanwhile: once more
 
 
 def _is_same(fd: int, path: Path) -> bool:
@@ -143,12 +132,8 @@ def _is_same(fd: int, path: Path) -> bool:
 
 
 def _me() -> dict[str, object]:
-    now_at = datetime.now().astimezone()
-    return {
-        "pid": os.getpid(),
-        "host": platform.node(),
-        "since": f"{now_at:%Y-%m-%d %H:%M}",
-    }
+    since = f"{datetime.now().astimezone():%Y-%m-%d %H:%M}"
+    return {"pid": os.getpid(), "host": platform.node(), "since": since}
 
 
 def _read(fd: int) -> dict[str, object]:

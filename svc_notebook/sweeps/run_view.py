@@ -6,7 +6,6 @@ requests are being sent.
 
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -15,18 +14,16 @@ import msgspec
 
 from svc_notebook.display.comparison import Comparison, Entry
 from svc_notebook.errors import LedgerError
-from svc_notebook.exchange import Exchange, Failure, OriginKind
-from svc_notebook.ledger.columns import Batch, Column, Scalar, pick
-from svc_notebook.ledger.prices import Prices
+from svc_notebook.exchange import Exchange
+from svc_notebook.ledger.columns import Batch, Column, Scalar, as_names, pick
 from svc_notebook.ledger.reply_columns import Reply, reply_batch
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.catalogue import limit_of
 from svc_notebook.service.checks import check_flag
-from svc_notebook.service.chunk import Choice
 
 from .describe import Size, headline, reasons_of, size_of
 from .dimensions import TOOLS
-from .grid import Grid
+from .grid import RunPlan
 from .resume import RunStatus, TrialFailure, TrialKey, by_trial, reply_rows, status_of
 from .run_frames import (
     columns_of,
@@ -41,32 +38,8 @@ if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of
     import pandas as pd
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPlan:
-    """What a run is going to send.
-
-    Attributes:
-        grid: Its trials.
-        name: As given, or None.
-        run_id: Marks its exchanges in the ledger: the column `run`.
-        seed: Of the order in which requests are sent.
-        origin: Where it was planned: by a sweep, a magic or a frame.
-        prices: The price table for costs, if there is one.
-    """
-
-    grid: Grid
-    name: str | None
-    run_id: str
-    seed: int
-    origin: OriginKind = "sweep"
-    prices: Prices | None = None
-
-
 class RunView:
     """Reads a run from the ledger.
-
-    Args:
-        plan: Of the run.
 
     Attributes:
         ledger: Where the replies are kept; None before anything was sent.
@@ -96,21 +69,17 @@ class RunView:
     def reasons(self) -> list[str]:
         """Return why trials have no reply, each reason with its count."""
         found = by_trial(self._exchanges(texts=False))
-        kept = [
-            each.failure
-            for each in found.values()
-            if each.status == "error" and each.failure is not None
-        ]
-        unsent = [
+        failures = [each.failure for each in found.values() if each.status == "error"]
+        failures += [
             each.failure for key, each in self.failures.items() if key not in found
         ]
-        return reasons_of([*kept, *unsent])
+        return reasons_of(filter(None, failures))
 
     def headline(self) -> str:
         """Return the outcome in one line, also if the ledger cannot be read."""
         name = f"Run {self.plan.name}: " if self.plan.name else "Run: "
         try:
-            counts = self.status().counts
+            counts = self.status().counts(len(self.grid))
         except LedgerError:
             return name + "its ledger cannot be read."
         return name + headline(self.grid, counts, is_begun=self.is_begun)
@@ -118,52 +87,51 @@ class RunView:
     def manifest(self) -> dict[str, Any]:
         """Return all that is needed to repeat the run, as JSON values."""
         plan, grid, status = self.plan, self.grid, self.status()
-        counts = status.counts
-        counts["not_run"] = len(grid) - sum(
-            counts[mark] for mark in ("ok", "error", "cancelled")
-        )
-        counts.pop("missing", None)
         rows = grid.source
-        return {
+        found = {
             "run": plan.run_id,
             "name": plan.name,
             "seed": plan.seed,
             "repeats": grid.repeats,
             "dimensions": [
                 {
-                    "names": list(each.names),
-                    "points": [_plain(point) for point in each.points],
+                    "names": each.names,
+                    "points": each.points,
                     "is_by_row": each.is_by_row,
                 }
                 for each in grid.dimensions
             ],
-            "rows": None
-            if rows is None
-            else [_plain(rows.row(at)) for at in range(len(rows))],
+            "rows": None if rows is None else [*map(rows.row, range(len(rows)))],
             "kept": None if grid.kept is None else list(grid.kept),
-            "fixed": _fixed(grid),
-            "extra": _plain(grid.extra),
+            "fixed": {
+                name: each.points[0].get(name)
+                for each in grid.dimensions
+                if len(each.points) == 1 and not each.is_by_row
+                for name in each.names
+            },
+            "extra": grid.extra,
             "is_raw": grid.is_raw,
             "n_trials": len(grid),
-            "counts": dict(counts),
+            "counts": dict(status.counts(len(grid))),
             "endpoint": status.endpoint.url if status.endpoint else None,
-            "limits": {model: _limit(model) for model in grid.n_by_model},
-            "prices": None if plan.prices is None else _plain(asdict(plan.prices)),
+            "limits": {model: limit_of(model) for model in grid.n_by_model},
+            "prices": plan.prices,
             "versions": {
                 "svc_notebook": version("svc-notebook"),
                 "python": platform.python_version(),
             },
         }
+        # what JSON does not have becomes a text
+        return msgspec.to_builtins(found, enc_hook=_as_text, str_keys=True)  # type: ignore[no-any-return]  # a dict
 
     def replies(self) -> Iterator[Reply]:
         """Return the rows of `replies_df`, one by one."""
         found = by_trial(self._exchanges(texts=True))
-        failures = {key: each.failure for key, each in self.failures.items()}
-        return self._rows(found, failures, is_begun=self.is_begun)
+        return reply_rows(self.plan, found, self.failures, is_begun=self.is_begun)
 
     def plan_df(self) -> "pd.DataFrame":
         """Return one row for each trial, as planned."""
-        return self._frame_of(self._rows({}, {}, is_begun=False))
+        return self._frame_of(reply_rows(self.plan, {}, {}, is_begun=False))
 
     def replies_df(self) -> "pd.DataFrame":
         """Return one row for each choice, in the order of the plan."""
@@ -210,40 +178,21 @@ class RunView:
         known = columns_of(found, self.grid)
         down = pick(known, self._own(rows) or self._down(), param="rows")
         across = pick(known, self._own(columns) or self._across(down), param="columns")
-        title = self.headline()
-        return comparison_of(found, rows=down, columns=across, title=title)
-
-    def _rows(
-        self,
-        found: Mapping[TrialKey, Exchange],
-        failures: Mapping[TrialKey, Failure],
-        *,
-        is_begun: bool,
-    ) -> Iterator[Reply]:
-        return reply_rows(
-            self.grid,
-            found,
-            run_id=self.plan.run_id,
-            failures=failures,
-            is_begun=is_begun,
-            origin=self.plan.origin,
-        )
+        return _comparison(found, down, across, title=self.headline())
 
     def _varied(self) -> tuple[str, ...]:
         """Return the columns that show what varies."""
-        names = []
-        for name in self.grid.varied or ("model",):
-            is_filled = name in self.grid.templates
-            names.append(f"{name}_template" if is_filled else name)
+        names = [
+            f"{name}_template" if name in self.grid.templates else name
+            for name in self.grid.varied
+        ]
         known = {column.name for column in columns_of((), self.grid)}
         return tuple(name for name in names if name in known) or ("model",)
 
-    def _own(self, names: str | Sequence[str] | None) -> list[str] | None:
+    def _own(self, names: str | Sequence[str] | None) -> list[str]:
         """Replace names that replies and source share by the source's column."""
-        given = [names] if isinstance(names, str) else names
-        if not isinstance(given, Sequence):
-            return given  # refused by name where it is looked up
         mine = source_names(self.grid)
+        given = [] if names is None else as_names(names)
         return [mine.get(name, name) for name in given]
 
     def _frame_of(self, rows: Iterable[Reply]) -> "pd.DataFrame":
@@ -267,26 +216,6 @@ class RunView:
         return self.ledger.read(scope="all", run=self.plan.run_id, texts=texts)
 
 
-def _fixed(grid: Grid) -> dict[str, Any]:
-    """Return what has the same value in every request."""
-    return {
-        name: _plain(each.points[0].get(name))
-        for each in grid.dimensions
-        if len(each.points) == 1 and not each.is_by_row
-        for name in each.names
-    }
-
-
-def _limit(model: str) -> dict[str, int] | None:
-    limit = limit_of(model)
-    return None if limit is None else asdict(limit)
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """Return a value as JSON has it; as text, if JSON has no such value."""
-    return msgspec.to_builtins(value, enc_hook=_as_text, str_keys=True)
-
-
 def _as_text(value: object) -> object:
     item = getattr(value, "item", None)
     if callable(item) and getattr(value, "ndim", None) == 0:
@@ -306,20 +235,17 @@ _INSTEAD = {
 }
 
 
-def comparison_of(
-    replies: Iterable[Reply],
-    *,
+def _comparison(
+    replies: Sequence[Reply],
     rows: Sequence[Column],
     columns: Sequence[Column],
-    title: str = "",
+    *,
+    title: str,
 ) -> Comparison:
-    """Arrange replies in a table by the values of two groups of columns.
-
-    Replies that do not fit are counted.
-    """
+    """Arrange replies in a table; those that do not fit are counted."""
     fields: dict[tuple[str, ...], dict[tuple[str, ...], list[Entry]]] = {}
     heads: dict[tuple[str, ...], None] = {}
-    batch = reply_batch(list(replies))
+    batch = reply_batch(replies)
     places, tops = _values(batch, rows), _values(batch, columns)
     for reply, at, head in zip(batch.rows, places, tops, strict=True):
         heads[head] = None
@@ -358,16 +284,12 @@ def _entry(reply: Reply) -> Entry:
         marks.append(_INSTEAD[reply.status])
     elif choice is not None and choice.tool_calls:
         marks.append("tool calls")
-    text = "" if choice is None else _text(choice)
-    return Entry(text=text, marks=tuple(marks))
-
-
-def _text(choice: Choice) -> str:
-    """Return the text of a choice and its tool calls."""
-    calls = [
-        f"{call.function.name}({call.function.arguments})" for call in choice.tool_calls
+    parts = [] if choice is None else [choice.text]
+    parts += [
+        f"{call.function.name}({call.function.arguments})"
+        for call in (choice.tool_calls if choice else ())
     ]
-    return "\n".join(filter(None, [choice.text, *calls]))
+    return Entry(text="\n".join(filter(None, parts)), marks=tuple(marks))
 
 
 def _shown(value: Scalar) -> str:

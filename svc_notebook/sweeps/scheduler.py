@@ -1,14 +1,13 @@
-"""The trials of a run, asked side by side: one queue for each model.
+"""Sends the trials of a run: one queue for each model, side by side.
 
-A trial is made when there is room for it, so that a million trials are not a million
-tasks. It is sent when the model's rate limit allows it, and not queued before. After a
-429 it goes back to the front of its queue and uses up no try. A model that only fails
-is given up; one outcome may stop everything.
+A trial is made only when its model's rate limit lets it go, so a million trials need no
+room. After a 429 it goes back to the front of its queue. A model that only fails is
+given up; one outcome may stop everything.
 """
 
 import asyncio
 from array import array
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -28,11 +27,7 @@ from .resume import TrialKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """The service answered.
-
-    Attributes:
-        n_tokens: Of prompt and reply, reported or else estimated.
-    """
+    """The service answered, and the trial took so many tokens."""
 
     n_tokens: int = 0
 
@@ -66,7 +61,6 @@ class Stop:
 
 Outcome = Answered | Failed | Refused | Stop
 
-
 IN_FLIGHT = 8
 """Most requests in flight for a model whose limit the document does not show."""
 MOST_IN_FLIGHT = 64
@@ -76,13 +70,9 @@ FAILURES_IN_A_ROW = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trials:
-    """What is to be asked of a model.
+    """What is to be asked of a model, and how many requests that is."""
 
-    Attributes:
-        pull: The trials, made when they are pulled; None for one that needs no asking.
-        n_trials: How many there are to ask.
-    """
-
+    # each is made when it is pulled; None for one that need not be asked
     pull: Iterator[Trial | None]
     n_trials: int
 
@@ -90,16 +80,11 @@ class Trials:
 class ModelQueue:
     """The trials of one model that are still to be asked.
 
-    Args:
-        model: Its id.
-        trials: What to ask.
-        in_flight: Most requests in flight; by the model's limit if None.
-        watch: Called when a 429 pauses the model.
+    At most `in_flight` are sent at once; if None, the model's limit determines it.
 
     Attributes:
         limiter: Decides when a request may go; None to go at once.
-        n_trials: How many there were to ask.
-        n_ok, n_failed, n_in_flight: How many of them are where.
+        n_trials, n_ok, n_failed, n_in_flight: How many trials there are, and where.
         n_tokens: Of prompts and replies so far, reported or else estimated.
         waits_for: What the next request waits for.
         given_up: The last error, if it was given up.
@@ -120,11 +105,14 @@ class ModelQueue:
         self.n_ok = self.n_failed = self.n_in_flight = self.n_tokens = 0
         self.waits_for = Due(0.0)
         self.given_up: SvcError | None = None
-        self.watch: Callable[[Waiting], None] = watch
         self.is_dry = False
+        self._watch: Watch = watch
         self._pull = trials.pull
         self._next: deque[Trial] = deque()
-        self._most_in_flight = in_flight or _in_flight_of(model)
+        self._most_in_flight = in_flight or IN_FLIGHT
+        if not in_flight and (limit := limit_of(model)):
+            # as many as a minute lets out, so that slow replies do not waste the limit
+            self._most_in_flight = min(limit.per_minute, MOST_IN_FLIGHT)
         self._began_s: float | None = None
         self._n_sent = 0
         self._n_refusals = self._n_failures = 0
@@ -209,10 +197,8 @@ class ModelQueue:
         refusals = self._refusals()
         if refusals.closed_until_s > now_s and refusals.newest_s != self._said_s:
             self._said_s = refusals.newest_s
-            wait_s = refusals.closed_until_s - now_s
-            self.watch(
-                Waiting(wait_s, f"{self.model} refuses more requests for now (429)")
-            )
+            reason = f"{self.model} refuses more requests for now (429)"
+            self._watch(Waiting(refusals.closed_until_s - now_s, reason))
 
     def _count_refusal(self, error: RateLimitError) -> None:
         newest_s = self._refusals().newest_s
@@ -225,12 +211,6 @@ class ModelQueue:
 
     def _refusals(self) -> Refusals:
         return self.limiter.refusals if self.limiter else Refusals()
-
-
-def _in_flight_of(model: str) -> int:
-    # as many as a minute lets out, so that slow replies do not hold the limit up
-    limit = limit_of(model)
-    return IN_FLIGHT if limit is None else min(limit.per_minute, MOST_IN_FLIGHT)
 
 
 SKIPPED_AT_ONCE = 20
@@ -251,21 +231,9 @@ class Asks(Protocol):
 
 
 class Scheduler:
-    """Asks all trials of one execution of a run.
+    """Asks all trials of one execution of a run; `watch` is called for 429s.
 
-    `stop`, `pause` and `resume` may be called from any thread.
-
-    Args:
-        trials: What to ask of each model, in order; None for a trial that needs
-            no asking.
-        asker: Asks.
-        in_flight: Most requests in flight for one model; by its limit if None.
-        watch: Called when a 429 pauses a model.
-        clock: Seconds, monotonic.
-        sleep: Waits so many seconds.
-
-    Attributes:
-        queues: One for each model.
+    Any thread may call `stop` or set `is_paused`: then nothing more is sent for now.
     """
 
     def __init__(
@@ -282,12 +250,12 @@ class Scheduler:
             ModelQueue(model, todo, in_flight=in_flight, watch=watch)
             for model, todo in trials.items()
         )
+        self.is_paused = False
         self._asker = asker
         self._clock = clock
         self._sleep = sleep
         self._stop: SvcError | None = None
         self._is_stopping = False
-        self._is_paused = False
 
     async def run(self) -> SvcError | None:
         """Ask every trial; return what stopped it before its end, if anything."""
@@ -300,30 +268,12 @@ class Scheduler:
         except ExceptionGroup as problems:
             # from a caller's own `watch`; they know it by its own name
             raise problems.exceptions[0] from None
-        if (
-            self._stop is None
-            and self.queues
-            and all(each.given_up for each in self.queues)
-        ):
-            return self.queues[0].given_up
-        return self._stop
+        given_up = [queue.given_up for queue in self.queues]
+        return self._stop or (given_up[0] if given_up and all(given_up) else None)
 
     def stop(self) -> None:
-        """Send nothing more; what is in flight comes to its end."""
+        """Send nothing more; requests in flight are completed."""
         self._is_stopping = True
-
-    def pause(self) -> None:
-        """Send nothing more until `resume`."""
-        self._is_paused = True
-
-    def resume(self) -> None:
-        """Go on after `pause`."""
-        self._is_paused = False
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether it was paused."""
-        return self._is_paused
 
     @property
     def is_over(self) -> bool:
@@ -335,7 +285,7 @@ class Scheduler:
         while await self._until_next(queue) and await self._until_free(queue):
             trial = queue.take(self._clock())
             group.create_task(self._ask(queue, trial))
-            # The request takes its place in the limit's window before the next looks.
+            # the request takes its place in the limit's window before the next looks
             await asyncio.sleep(0)
 
     async def _until_next(self, queue: ModelQueue) -> bool:
@@ -365,7 +315,7 @@ class Scheduler:
         return False
 
     def _due(self, queue: ModelQueue) -> Due:
-        if self._is_paused:
+        if self.is_paused:
             return Due(LOOK_S, "paused")
         queue.say_if_closed(self._clock())
         return queue.limiter.due() if queue.limiter else Due(0.0)
@@ -380,35 +330,25 @@ class Scheduler:
             self._stop = self._stop or outcome.error
 
 
-Combinations = Sequence[int]
-
-
 def seed_of(name: str) -> int:
     """Return the seed of a run of this name, so that it is the same after a restart."""
     return int.from_bytes(blake2b(name.encode(), digest_size=4).digest())
 
 
-def by_model(grid: Grid) -> Mapping[str, Combinations]:
+def by_model(grid: Grid) -> Mapping[str, Sequence[int]]:
     """Return the combinations of each model, in the order of the plan."""
-    found: dict[str, array[int]] = {}
+    found: defaultdict[str, array[int]] = defaultdict(lambda: array("Q"))
     for combination in range(grid.n_combinations):
-        model = grid.model_of(combination)
-        if model not in found:
-            found[model] = array("Q")
-        found[model].append(combination)
+        found[grid.model_of(combination)].append(combination)
     return found
 
 
 def blocks(
-    combinations: Combinations, *, repeats: int, seed: int, model: str
+    combinations: Sequence[int], *, repeats: int, seed: int, model: str
 ) -> Iterator[tuple[int, int]]:
     """Return combination and repeat of each trial of a model, in the order of asking.
 
-    Args:
-        combinations: Those of the model.
-        repeats: How many blocks.
-        seed: Of the run.
-        model: Its id, so that two models are not asked in one order.
+    Each repeat of all combinations is a block, shuffled by itself and for each model.
     """
     for repeat in range(repeats):
         block = array("Q", combinations)
@@ -421,30 +361,20 @@ def blocks(
 def todo_of(
     grid: Grid, settled: Mapping[TrialKey, str], *, seed: int
 ) -> dict[str, Trials]:
-    """Return what is left to ask of each model.
-
-    Args:
-        grid: What was planned.
-        settled: The trials that are not asked, each with its model.
-        seed: Of the order.
-    """
+    """Return what is left to ask of each model; `settled` has models by trial."""
     n_settled = Counter(settled.values())
+
+    def pull(model: str, combinations: Sequence[int]) -> Iterator[Trial | None]:
+        for number in blocks(
+            combinations, repeats=grid.repeats, seed=seed, model=model
+        ):
+            trial = grid.trial(*number)
+            yield None if trial.key in settled else trial
+
     return {
         model: Trials(
-            pull=_pull(
-                grid,
-                blocks(combinations, repeats=grid.repeats, seed=seed, model=model),
-                settled,
-            ),
+            pull=pull(model, combinations),
             n_trials=len(combinations) * grid.repeats - n_settled[model],
         )
         for model, combinations in by_model(grid).items()
     }
-
-
-def _pull(
-    grid: Grid, numbers: Iterator[tuple[int, int]], settled: Mapping[TrialKey, str]
-) -> Iterator[Trial | None]:
-    for combination, repeat in numbers:
-        trial = grid.trial(combination, repeat)
-        yield None if trial.key in settled else trial

@@ -1,7 +1,7 @@
 """A small run shown while it streams: its replies side by side, as cards.
 
-The run alone sends requests. The end shows what the ledger kept; a run with more trials
-than a screen can show is not streamed, and shows its beginning.
+The final cards show what the ledger kept. A run with too many trials for a screen is
+not streamed, and only its first replies are shown.
 """
 
 import time
@@ -16,12 +16,13 @@ from svc_notebook.display.comparison import Card, cards_bundle, cards_text
 from svc_notebook.display.live import Mode, Output, Wait, follow
 from svc_notebook.errors import Interrupted, SvcError
 from svc_notebook.ledger.reply_columns import Reply
+from svc_notebook.service.checks import shorten
 from svc_notebook.service.chunk import Delta
+from svc_notebook.service.request import CompletionRequest
 
 from .describe import in_a_line
-from .dimensions import brief
 from .execution import INTERRUPTED
-from .grid import Trial
+from .grid import Trial, value_of
 from .run import Run
 
 MAX_CARDS = 24
@@ -39,19 +40,11 @@ def run_side_by_side(
 ) -> Run:
     """Send what is missing of a run, and show its replies side by side as they stream.
 
-    Args:
-        run: Planned; most useful with a few trials.
-        mode: How the cell shows replies.
-        is_streamed: Whether replies are streamed; else the service reports their usage.
-        output: Where; IPython's display and standard output if None.
-        clock: Seconds that only grow.
-
-    Returns:
-        The run.
+    Replies that are not streamed have the usage that the service reports.
 
     Raises:
         Interrupted: The user stopped it; what arrived is shown and kept.
-        SvcError: As for `Run.run`; or nothing was answered, as the cards say.
+        SvcError: See `Run.run`; or no request was answered, as the cards say.
     """
     cards = _Cards(run, mode=mode, output=output or Output(), clock=clock)
     try:
@@ -131,10 +124,11 @@ class _Cards:
         is_early = self._drawn_s is not None and now_s - self._drawn_s < GAP_S
         if self._mode is not Mode.LIVE or is_early:
             return
-        cards = [
-            self._card(trial, "".join(texts))
-            for trial, texts in zip(self._shown, self._texts, strict=True)
-        ]
+        cards = []
+        for trial, texts in zip(self._shown, self._texts, strict=True):
+            heading = _heading(self._run, trial.request, trial.repeat)
+            footer_text = "" if texts else "waiting"
+            cards.append(Card(heading=heading, text="".join(texts), footer=footer_text))
         self._publish(cards, "")
         self._drawn_s = now_s
 
@@ -154,14 +148,9 @@ class _Cards:
         bundle = cards_bundle(cards, note=note)
         if self._drawn_s is not None:
             self._output.update(bundle, self._display_id)
-        elif self._mode is Mode.LIVE:
-            self._output.publish(bundle, self._display_id)
         else:
-            self._output.publish(bundle, None)
-
-    def _card(self, trial: Trial, text: str) -> Card:
-        heading = _heading(self._run, trial.request, trial.repeat)
-        return Card(heading=heading, text=text, footer="" if text else "waiting")
+            is_live = self._mode is Mode.LIVE
+            self._output.publish(bundle, self._display_id if is_live else None)
 
 
 def _ended(run: Run, reply: Reply) -> Card:
@@ -180,14 +169,14 @@ def _ended(run: Run, reply: Reply) -> Card:
     )
 
 
-def _heading(run: Run, request: object, repeat: int) -> str:
+def _heading(run: Run, request: CompletionRequest, repeat: int) -> str:
     parts = []
     for name in run.grid.varied or ("model",):
-        params = getattr(request, "params", {})
-        value = params.get(name, getattr(request, name, None))
-        is_sent = value not in (None, ())
-        said = brief(in_a_line(name, value), _SHOWN_CHARS) if is_sent else "not sent"
-        parts.append(said if name in {"model", "prompt"} else f"{name} {said}")
+        value = value_of(request, name)
+        text = "not sent"
+        if value not in (None, ()):
+            text = shorten(in_a_line(name, value), _SHOWN_CHARS)
+        parts.append(text if name in {"model", "prompt"} else f"{name} {text}")
     if run.grid.repeats > 1:
         parts.append(f"{repeat + 1} of {run.grid.repeats}")
     return " · ".join(parts)

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from msgspec.structs import replace
+
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.checks import check_text, did_you_mean
-from svc_notebook.service.request import Message
 from svc_notebook.template import fill, names_in
 
 DEFAULT_COLUMN = "text"
@@ -77,9 +78,9 @@ def source_of(rows: object, *, called: str = "rows") -> Source:
     if hasattr(rows, "columns") and hasattr(rows, "iloc"):
         return _of_frame(rows, called)
     if hasattr(rows, "to_list") and hasattr(rows, "to_frame") and hasattr(rows, "name"):
-        is_plain = isinstance(rows.name, str) and rows.name.isidentifier()
-        named = rows.to_frame(rows.name if is_plain else DEFAULT_COLUMN)
-        return _of_frame(named, called)
+        is_usable = isinstance(rows.name, str) and rows.name.isidentifier()
+        name = rows.name if is_usable else DEFAULT_COLUMN
+        return _of_frame(rows.to_frame(name), called)
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
         raise _refused(f"{called} is {type(rows).__name__}", called)
     return _of_list(list(rows), called)
@@ -102,12 +103,9 @@ def _of_frame(frame: Any, called: str) -> Source:  # noqa: ANN401 - a DataFrame,
         )
     if len(frame) and not names:
         raise _refused(f"{called} has no columns", called)
-    columns = {
-        name: frame.iloc[:, position].tolist() for position, name in enumerate(names)
-    }
     # a shallow copy is pandas' own way to keep what may be written to later
     return Source(
-        columns=columns,
+        columns={name: frame.iloc[:, at].tolist() for at, name in enumerate(names)},
         labels=frame.index.tolist(),
         index=_index_of(frame.index),
         frame=frame.copy(deep=False),
@@ -119,16 +117,12 @@ def _index_of(index: Any) -> dict[str, Sequence[Any]]:  # noqa: ANN401 - as abov
     is_count = type(index).__name__ == "RangeIndex" and index.name is None
     if is_count and (index.start, index.step) == (0, 1):
         return {}
-    bare = (
-        ["index"]
-        if index.nlevels == 1
-        else [f"level_{n}" for n in range(index.nlevels)]
-    )
-    names = [
-        plain if name is None else str(name)
-        for name, plain in zip(index.names, bare, strict=True)
-    ]
-    return {name: index.get_level_values(at).tolist() for at, name in enumerate(names)}
+    found = {}
+    for level, name in enumerate(index.names):
+        default = "index" if index.nlevels == 1 else f"level_{level}"
+        key = default if name is None else str(name)
+        found[key] = index.get_level_values(level).tolist()
+    return found
 
 
 def _free(name: str, taken: Sequence[str]) -> str:
@@ -202,16 +196,17 @@ def check_rows(source: Source, names: Iterable[str]) -> None:
     """Refuse rows where a value in one of these columns is missing or not a text."""
     for name in names:
         values = source.columns[name]
-        gaps = [at for at, value in enumerate(values) if is_missing(value)]
-        if gaps:
-            raise _incomplete(name, [source.labels[at] for at in gaps])
+        pairs = zip(source.labels, values, strict=True)
+        if gaps := [label for label, value in pairs if is_missing(value)]:
+            raise _incomplete(name, gaps)
         for at, value in enumerate(values):
             check_text(to_text(value), param=f"{name} of row {source.labels[at]!r}")
 
 
 def _messages(prompt: object) -> Sequence[Any]:
-    is_several = isinstance(prompt, Sequence) and not isinstance(prompt, (str, bytes))
-    return prompt if is_several else ()  # type: ignore[return-value]  # just tested
+    if isinstance(prompt, Sequence) and not isinstance(prompt, (str, bytes)):
+        return prompt
+    return ()
 
 
 def _content(message: object) -> object:
@@ -224,15 +219,10 @@ def _filled_message(message: Any, row: Mapping[str, Any]) -> Any:  # noqa: ANN40
     content = _content(message)
     if not isinstance(content, str):
         return message
-    text = fill(content, lambda name: to_text(row[name]))
+    text = filled(content, row)
     if isinstance(message, Mapping):
         return {**message, "content": text}
-    return Message(
-        role=message.role,
-        content=text,
-        tool_calls=message.tool_calls,
-        tool_call_id=message.tool_call_id,
-    )
+    return replace(message, content=text)
 
 
 def _unknown(name: str, known: Sequence[str]) -> ParameterError:
@@ -251,12 +241,12 @@ def _unknown(name: str, known: Sequence[str]) -> ParameterError:
 
 def _incomplete(name: str, labels: Sequence[object]) -> ParameterError:
     shown = ", ".join(map(repr, labels[:_SHOWN_ROWS]))
-    more = len(labels) - _SHOWN_ROWS
-    rest = f" and {more} more" if more > 0 else ""
-    plural = "row" if len(labels) == 1 else "rows"
+    n_more = len(labels) - _SHOWN_ROWS
+    rest = f" and {n_more} more" if n_more > 0 else ""
+    noun = "row" if len(labels) == 1 else "rows"
     return ParameterError(
-        f"The column {name!r} has no value in {plural} {shown}{rest}, and the prompt "
-        f"uses it. Fill the gaps or leave the {plural} out, for example with "
+        f"The column {name!r} has no value in {noun} {shown}{rest}, and the prompt "
+        f"uses it. Fill the gaps or leave the {noun} out, for example with "
         f"rows.dropna(subset=[{name!r}]). Nothing was sent.",
         param="rows",
     )

@@ -1,13 +1,14 @@
 """Sends one trial of a run and says what its outcome means for the others.
 
 A failure is recorded and the run continues, unless no further request could succeed.
-A reply that cannot be kept ends the run: nobody should pay for replies that are lost.
+A reply that cannot be kept ends the run, so that no further reply is paid for and lost.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from svc_notebook.client.attempts import RequestPath, Waiting, Watch
+from svc_notebook.client.exchange_record import to_failure
 from svc_notebook.client.rate_limit import RateLimiter
 from svc_notebook.client.retry import QUEUED
 from svc_notebook.errors import (
@@ -21,13 +22,13 @@ from svc_notebook.errors import (
     TransportError,
     UnknownModelError,
 )
-from svc_notebook.exchange import Exchange, Failure, OriginKind
+from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.fault import UNAUTHORIZED
 
-from .grid import Trial
-from .resume import TrialFailure, TrialKey, origin_of
+from .grid import RunPlan, Trial
+from .resume import TrialFailure, TrialKey
 from .scheduler import Answered, Failed, Outcome, Refused, Stop
 
 _OF_SERVICE = (
@@ -38,7 +39,6 @@ _OF_SERVICE = (
     DocumentError,
 )
 
-
 Show = Callable[[Trial, Delta], None]
 """Called with each piece of a reply as it arrives, on the loop's thread."""
 
@@ -48,18 +48,14 @@ class TrialRunner:
     """Sends the trials of one run, on the loop it is awaited on.
 
     Attributes:
-        run_id: Marks the exchanges.
-        origin: Where the run was planned.
         client: Sends; the ledger is its sink.
-        ledger: Keeps the exchanges.
         failures: Why trials failed; added to, for rows that the ledger does not have.
-        watch: Called before each wait of a request, if given.
+        watch: Called before each wait of a request.
         show: Called with each piece of a reply; replies are streamed if it is given.
         is_paced: Whether requests wait for limits; not where a file answers them.
     """
 
-    run_id: str
-    origin: OriginKind = "sweep"
+    plan: RunPlan
     client: RequestPath
     ledger: Ledger
     failures: dict[TrialKey, TrialFailure] = field(default_factory=dict)
@@ -79,7 +75,7 @@ class TrialRunner:
             task = await self.client.begin_on_loop(
                 trial.request,
                 is_streamed=show is not None,
-                origin=origin_of(trial, self.run_id, origin=self.origin),
+                origin=self.plan.origin_of(trial),
                 watch=self._watched,
                 policy=QUEUED,
             )
@@ -89,7 +85,8 @@ class TrialRunner:
         except SvcError as error:
             return self._failed(trial, error)
         finally:
-            self._raise_problem()
+            if self._problems:  # what the caller's own `watch` raised, unchanged
+                raise self._problems[0]
         if (problem := self.ledger.problem) is not None:
             return Stop(problem)
         self.failures.pop(trial.key, None)
@@ -102,38 +99,16 @@ class TrialRunner:
         except Exception as problem:  # noqa: BLE001 - the reply comes first
             self._problems.append(problem)
 
-    def _raise_problem(self) -> None:
-        """Raise what the caller's own `watch` raised, unchanged."""
-        if self._problems:
-            raise self._problems[0]
-
     def _failed(self, trial: Trial, error: SvcError) -> Outcome:
         if (problem := self.ledger.problem) is not None:
             return Stop(problem)
-        if is_vain(error):
+        is_key_invalid = isinstance(error, AuthError) and error.status == UNAUTHORIZED
+        if is_key_invalid or isinstance(error, (ConfigError, LedgerError)):
             return Stop(error)
         self.failures[trial.key] = TrialFailure(to_failure(error), trial.model)
         if isinstance(error, RateLimitError):
             return Refused(error)
         return Failed(error=error, is_of_service=isinstance(error, _OF_SERVICE))
-
-
-def to_failure(error: SvcError) -> Failure:
-    """Return an error as the columns of a row."""
-    return Failure(
-        type=type(error).__name__,
-        message=str(error),
-        http_status=getattr(error, "status", None),
-        code=getattr(error, "code", None),
-        param=getattr(error, "param", None),
-    )
-
-
-def is_vain(error: SvcError) -> bool:
-    """Say whether no further request of the run can succeed."""
-    if isinstance(error, AuthError):
-        return error.status == UNAUTHORIZED
-    return isinstance(error, (ConfigError, LedgerError))
 
 
 def _n_tokens(exchange: Exchange) -> int:

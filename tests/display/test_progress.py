@@ -1,4 +1,4 @@
-"""Progress bars, told what to show."""
+"""Progress bars in a notebook and in a terminal."""
 
 import io
 import sys
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.display.progress import Bars, Part, Watched, watched
+from svc_notebook.display.progress import Bars, Part, Screen, find_screen
 
 PARTS = [
     Part(name="m", n_done=3, n_total=10, note="1 failed · 20 tokens", is_bad=True),
@@ -29,7 +29,7 @@ def _terminal(monkeypatch: pytest.MonkeyPatch) -> _Terminal:
 def test_a_terminal_gets_a_line_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """Done, total and the note stand in a part's line."""
     terminal = _terminal(monkeypatch)
-    bars = Bars(Watched.TERMINAL, clock=lambda: 0.0)
+    bars = Bars(Screen.TERMINAL, clock=lambda: 0.0)
 
     bars.show(PARTS)
     bars.show(PARTS, is_last=True)
@@ -41,9 +41,9 @@ def test_a_terminal_gets_a_line_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_was_last_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the last time nothing more is drawn, whoever tells once more."""
+    """After the last time nothing more is drawn, also if it is shown again."""
     terminal = _terminal(monkeypatch)
-    bars = Bars(Watched.TERMINAL, clock=lambda: 0.0)
+    bars = Bars(Screen.TERMINAL, clock=lambda: 0.0)
     bars.show(PARTS, is_last=True)
     n_before = len(terminal.getvalue())
 
@@ -57,7 +57,7 @@ def test_nothing_is_drawn_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two updates lies a gap, except before the last."""
     now_s = 0.0
     terminal = _terminal(monkeypatch)
-    bars = Bars(Watched.TERMINAL, clock=lambda: now_s)
+    bars = Bars(Screen.TERMINAL, clock=lambda: now_s)
     bars.show(PARTS)
     n_before = len(terminal.getvalue())
 
@@ -71,9 +71,9 @@ def test_nothing_is_drawn_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
     bars.close()
 
 
-def test_nobody_sees_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    """Where nobody watches nothing is written."""
-    Bars(Watched.NOBODY).show(PARTS, is_last=True)
+def test_no_screen_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a screen nothing is written."""
+    Bars(Screen.NONE).show(PARTS, is_last=True)
 
     assert capsys.readouterr() == ("", "")
 
@@ -83,7 +83,7 @@ def test_a_notebook_gets_widgets(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[Any] = []
     monkeypatch.setattr("tqdm.notebook.display", shown.append)
 
-    Bars(Watched.NOTEBOOK).show(PARTS, is_last=True)
+    Bars(Screen.NOTEBOOK).show(PARTS, is_last=True)
 
     assert len(shown) == 2
 
@@ -94,7 +94,7 @@ def test_what_cannot_be_drawn_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     stream.close()
     monkeypatch.setattr(sys, "stderr", stream)
 
-    bars = Bars(Watched.TERMINAL)
+    bars = Bars(Screen.TERMINAL)
     bars.show(PARTS, is_last=True)
 
     assert stream.closed
@@ -103,17 +103,17 @@ def test_what_cannot_be_drawn_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("display", "is_terminal", "expected"),
     [
-        ("auto", True, Watched.TERMINAL),
-        ("auto", False, Watched.NOBODY),
-        ("settled", True, Watched.NOBODY),
-        ("plain", True, Watched.TERMINAL),
+        ("auto", True, Screen.TERMINAL),
+        ("auto", False, Screen.NONE),
+        ("settled", True, Screen.NONE),
+        ("plain", True, Screen.TERMINAL),
     ],
 )
 def test_knows_who_watches_a_program(
-    display: str, is_terminal: bool, expected: Watched, monkeypatch: pytest.MonkeyPatch
+    display: str, is_terminal: bool, expected: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Outside a notebook a terminal watches, unless the user said otherwise."""
     monkeypatch.setattr(sys, "stderr", _Terminal() if is_terminal else io.StringIO())
     monkeypatch.delitem(sys.modules, "IPython", raising=False)
 
-    assert watched(display) is expected
+    assert find_screen(display) is expected

@@ -231,7 +231,7 @@ def test_a_plan_is_whole_in_a_terminal(session: Session) -> None:
 def test_a_running_run_is_described_briefly(open_session: OpenSession) -> None:
     """While it is running, a run shows its progress and what can be done."""
     with Emulator(tokens_per_s=None, first_token_s=0, limits=False) as emulator:
-        run = plan(open_session(emulator), list("abcdefgh"), model=SMALL)
+        run = plan(open_session(emulator), list("abcd"), model=SMALL)
         run.in_flight = 1
         run.pause().start().pause()
 
@@ -263,7 +263,7 @@ def test_html_has_every_line_of_the_text(session: Session) -> None:
 def test_reasons_are_printed_if_all_requests_failed(
     open_session: OpenSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A run of which nothing was answered ends with a line an error, counted."""
+    """A run without any reply ends with one line for each error, counted."""
     refused = {"status": 400, "error": {"message": "No, never."}, "times": None}
     only_b = {**refused, "error": {"message": "Not b."}, "when": {"contains": "b"}}
     with _scripted(only_b, refused) as emulator:
@@ -388,8 +388,8 @@ def _queue(n_trials: int, outcomes: list[Outcome], model: str = SMALL) -> ModelQ
     return queue
 
 
-def _note(queue: ModelQueue, *, now_s: float = 0.0, **how: bool) -> str:
-    [part] = progress_of([queue], now_s=now_s, now_at=NOON, **how)
+def _note(queue: ModelQueue, *, now_s: float = 0.0, state: str = "") -> str:
+    [part] = progress_of([queue], now_s=now_s, now_at=NOON, state=state)
     return part.note
 
 
@@ -427,8 +427,8 @@ def test_says_pauses_and_ends() -> None:
         Failed(error=ServerFaultError("gone"), is_of_service=True)
     ] * FAILURES_IN_A_ROW
 
-    assert _note(_queue(3, []), is_paused=True) == "0 tokens · paused"
-    assert _note(_queue(3, []), is_stopped=True) == "0 tokens · stopped"
+    assert _note(_queue(3, []), state="paused") == "0 tokens · paused"
+    assert _note(_queue(3, []), state="stopped") == "0 tokens · stopped"
     assert _note(_queue(1, [Answered(n_tokens=7)])) == "7 tokens"
     assert _note(_queue(50, failures)) == (
         "10 failed · 0 tokens · given up: ServerFaultError"

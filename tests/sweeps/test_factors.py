@@ -102,7 +102,7 @@ def test_a_comparison_is_by_the_source_s_own_columns(session: Session) -> None:
 
 
 def test_scores_stand_in_the_run_s_frame(session: Session) -> None:
-    """Scores that were kept are read with the run, and by whoever plans it again."""
+    """Scores that were kept are read with the run, also after it is planned again."""
     run = plan(session, "a", model=MODEL, name="r", varied={"max_tokens": [3, 4]})
     replies = run.run().replies_df()
     replies["score_right"] = [True, False]

@@ -150,10 +150,10 @@ def test_no_rows_are_asked_nothing(
     """Without rows a run is whole at once, and its frames have their columns."""
     run = plan(session, "{{body}}", rows=rows, model=[SMALL, "o"])
 
-    told = repr(run)
+    shown = repr(run)
     frame = run.run().retry().replies_df()
 
-    assert "0 requests planned, nothing sent yet." in told
+    assert "0 requests planned, nothing sent yet." in shown
     assert (len(run), run.n_todo, len(frame), len(emulator.requests)) == (0, 0, 0, 0)
     full = plan(session, "p").plan_df()
     joined = frame.columns.drop(full.columns).tolist()

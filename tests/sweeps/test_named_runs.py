@@ -128,12 +128,13 @@ def test_an_emulators_run_goes_on_at_the_next_emulator(
     """An emulator's address changes with each kernel; its runs go on all the same."""
     first = open_session(emulator)
     first.use_emulator()
-    plan(first, ["a"], name="n").run()
+    short = {"max_tokens": 3}
+    plan(first, ["a"], name="n", varied=short).run()
     first.close()
     second = open_session(emulator)
     second.use_emulator()
 
-    frame = plan(second, ["a", "b"], name="n").run().replies_df()
+    frame = plan(second, ["a", "b"], name="n", varied=short).run().replies_df()
 
     assert frame["status"].tolist() == ["ok", "ok"]
     assert frame["endpoint"].nunique() == 2
@@ -176,20 +177,20 @@ def test_asks_before_a_large_run(
     assert len(emulator.requests) == n_sent
 
 
-def test_a_small_run_asks_nobody(session: Session, emulator: Emulator) -> None:
+def test_a_small_run_needs_no_consent(session: Session, emulator: Emulator) -> None:
     """Up to confirm_above requests are sent without a question."""
     plan(session, ["a", "b"], confirm_above=2).run()
 
     assert len(emulator.requests) == 2
 
 
-def test_where_nobody_can_answer_nothing_is_sent(
+def test_without_input_nothing_is_sent(
     session: Session, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without anybody to ask, a large run is refused."""
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
 
-    with pytest.raises(ParameterError, match="Nobody can answer"):
+    with pytest.raises(ParameterError, match="No input is possible"):
         plan(session, ["a", "b", "c"], confirm_above=2).run()
 
     assert len(emulator.requests) == 0
@@ -255,6 +256,7 @@ def _other_kernel(
             process.kill()
 
 
+@pytest.mark.slow
 def test_the_second_kernel_is_told_who_asks(
     open_session: OpenSession, emulator: Emulator, tmp_path: Path
 ) -> None:
@@ -273,6 +275,7 @@ def test_the_second_kernel_is_told_who_asks(
         assert len(emulator.requests) == n_before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_dead_kernel_releases_the_lock(
     open_session: OpenSession, emulator: Emulator, tmp_path: Path, how: signal.Signals
@@ -289,6 +292,7 @@ def test_a_dead_kernel_releases_the_lock(
     assert list(tmp_path.glob("*.lock")) == []
 
 
+@pytest.mark.slow
 def test_other_runs_are_not_held_up(
     open_session: OpenSession, emulator: Emulator, tmp_path: Path
 ) -> None:
@@ -302,6 +306,7 @@ def test_other_runs_are_not_held_up(
     assert (named.n_todo, unnamed.n_todo) == (0, 0)
 
 
+@pytest.mark.slow
 def test_a_complete_run_needs_no_lock(
     open_session: OpenSession, emulator: Emulator, tmp_path: Path
 ) -> None:
@@ -361,7 +366,7 @@ def test_what_was_asked_since_the_plan_is_seen(
 
 
 def test_a_run_without_a_name_leaves_no_file(session: Session, tmp_path: Path) -> None:
-    """Nobody else can mean a run that has no name: nothing is locked for it."""
+    """A run without a name is not locked, since no other kernel can send it."""
     run = plan(session, ["a", "slow"]).start()
 
     files = [path.name for path in tmp_path.glob("*.lock")]
@@ -388,7 +393,7 @@ def test_runs_in_memory_are_of_their_session(session: Session) -> None:
 def test_what_a_dead_kernel_left_is_taken_over(
     session: Session, tmp_path: Path
 ) -> None:
-    """A lock file that nobody holds is taken over, whatever it contains."""
+    """A lock file without a holder is taken over, whatever it contains."""
     session.ledger.check()
     held = lock_run(session.ledger, "mine")
     [file] = tmp_path.glob("*.lock")

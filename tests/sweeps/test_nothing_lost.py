@@ -98,6 +98,7 @@ def _kept(ledger: Path) -> set[str]:
         return {exchange.request.prompt for exchange in found}
 
 
+@pytest.mark.slow
 def test_kills_lose_no_finished_reply(emulator: Emulator, tmp_path: Path) -> None:
     """Killed at any moment, again and again: only what was in flight is asked again."""
     path = tmp_path / "ledger.sqlite"
@@ -124,6 +125,7 @@ def test_kills_lose_no_finished_reply(emulator: Emulator, tmp_path: Path) -> Non
     assert sum(_asked(emulator).values()) <= N_CELLS + n_kills * IN_FLIGHT
 
 
+@pytest.mark.slow
 def test_an_interrupt_stops_in_five_seconds(open_session: OpenSession) -> None:
     """Interrupted while the service is silent, it ends in time, keeps and resumes."""
     silent = {"end": "silent", "body": ["{"], "when": {"contains": "slow"}}
@@ -154,6 +156,7 @@ def test_an_interrupt_stops_in_five_seconds(open_session: OpenSession) -> None:
     assert resumed["status"].tolist() == ["ok", "ok"]
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_said_and_the_run_resumes_whole(
     emulator: Emulator, tmp_path: Path
 ) -> None:
@@ -236,8 +239,9 @@ def test_a_newer_ledger_is_refused_by_name(
     assert len(emulator.requests) == 0
 
 
-def test_a_read_only_folder_is_told_at_the_start(emulator: Emulator) -> None:
-    """Where nothing can be kept, nothing is asked."""
+@pytest.mark.slow
+def test_a_read_only_folder_is_refused_at_the_start(emulator: Emulator) -> None:
+    """Where nothing can be kept, nothing is sent."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o555)
@@ -250,7 +254,7 @@ def test_a_read_only_folder_is_told_at_the_start(emulator: Emulator) -> None:
     assert len(emulator.requests) == 0
 
 
-def test_a_ledger_that_is_no_file_is_told_at_the_start(
+def test_a_ledger_that_is_no_file_is_refused_at_the_start(
     emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store whose place is a folder is refused before anything is sent."""

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from svc_notebook.exchange import Exchange, Failure, Origin, Status
 from svc_notebook.service.chunk import Choice, CompletionBody
-from svc_notebook.sweeps.grid import Trial
+from svc_notebook.sweeps.grid import RunPlan, Trial
 from svc_notebook.sweeps.plan import build_grid
-from svc_notebook.sweeps.resume import by_trial, reply_rows, status_of
+from svc_notebook.sweeps.resume import TrialFailure, by_trial, reply_rows, status_of
 
 GRID = build_grid("p", varied={"model": ["a", "b"]}, repeats=2)
 TRIALS = tuple(GRID)
@@ -31,12 +31,12 @@ def _exchange(trial: Trial, status: Status, number: int = 0) -> Exchange:
     )
 
 
-told = st.lists(
+sent = st.lists(
     st.tuples(st.sampled_from(TRIALS), st.sampled_from(get_args(Status))), max_size=20
 )
 
 
-@given(told)
+@given(sent)
 def test_the_newest_good_exchange_stands_for_its_trial(
     asked: list[tuple[Trial, Status]],
 ) -> None:
@@ -55,7 +55,7 @@ def test_the_newest_good_exchange_stands_for_its_trial(
         assert found.get(trial.key) == (newest[-1] if newest else None)
 
 
-@given(told)
+@given(sent)
 def test_a_good_answer_and_a_failure_are_settled(
     asked: list[tuple[Trial, Status]],
 ) -> None:
@@ -77,10 +77,9 @@ def test_rows_stand_in_the_order_of_the_plan() -> None:
 
     rows = list(
         reply_rows(
-            GRID,
+            RunPlan(grid=GRID, name=None, run_id="r", seed=1),
             found,
-            run_id="r",
-            failures={TRIALS[1].key: failure},
+            {TRIALS[1].key: TrialFailure(failure, "a")},
             is_begun=True,
         )
     )

@@ -1,7 +1,9 @@
 """A failure in a run is a row, or ends the run with nothing lost."""
 
+import io
 import signal
 import sqlite3
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -95,16 +97,6 @@ def test_a_request_that_cannot_be_sent_is_a_row(session: Session) -> None:
 
     assert frame["status"].tolist() == ["ok", "error"]
     assert frame["error_type"].tolist()[1] == "OverBudgetError"
-
-
-def test_limits_are_absorbed(open_session: OpenSession) -> None:
-    """Refusals for a limit (429) lose no row."""
-    refusal = {"status": 429, "error": {"message": "Slow down."}, "times": 3}
-    refusal["headers"] = {"retry-after": "0"}
-    with _scripted(refusal) as emulator:
-        frame = plan(open_session(emulator), "p").run().replies_df()
-
-    assert frame["status"].tolist() == ["ok"]
 
 
 def test_a_refused_key_stops_the_run(
@@ -206,7 +198,7 @@ def _interrupt_when(is_time: Callable[[], bool]) -> threading.Thread:
     return thread
 
 
-def test_an_interrupt_keeps_what_had_come(open_session: OpenSession) -> None:
+def test_an_interrupt_keeps_the_replies_so_far(open_session: OpenSession) -> None:
     """An interrupted run keeps its rows, and continues with what is missing."""
     slow = {"when": {"contains": "slow"}, "end": "silent", "body": ["{"]}
     with _scripted(slow) as emulator:
@@ -254,26 +246,26 @@ def test_a_ledger_that_fails_half_way_stops_the_run(
 
 
 def test_announces_a_long_wait(
-    open_session: OpenSession, capsys: pytest.CaptureFixture[str]
+    open_session: OpenSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A wait of minutes is printed, and can be interrupted."""
     refusal: dict[str, Any] = {"status": 429, "error": {"message": "Later."}}
     refusal["headers"] = {"retry-after": "3600"}
     with _scripted(refusal) as emulator:
-        session = open_session(emulator)
-        run = plan(session, "p")
-        stopper = _interrupt_when(lambda: session.ledger.count() == 1)
+        run = plan(open_session(emulator), "p")
+        printed = io.StringIO()
+        monkeypatch.setattr(sys, "stderr", printed)
+        stopper = _interrupt_when(lambda: "The run waits 3600 s" in printed.getvalue())
 
         with pytest.raises(KeyboardInterrupt):
             run.run()
 
         stopper.join()
 
-    assert "The run waits 3600 s" in capsys.readouterr().err
     assert run.replies_df()["error_type"].tolist() == ["RateLimitError"]
 
 
-def test_an_error_of_who_watches_is_raised_as_it_is(open_session: OpenSession) -> None:
+def test_an_error_of_watch_is_raised_unchanged(open_session: OpenSession) -> None:
     """A watching function that fails ends the run with its own error."""
 
     def watch(_: Waiting) -> None:
@@ -287,14 +279,15 @@ def test_an_error_of_who_watches_is_raised_as_it_is(open_session: OpenSession) -
             run.run(watch=watch)
 
 
-def test_tells_waits_to_who_watches(open_session: OpenSession) -> None:
-    """`watch` is called for a refusal for a rate limit, which uses up no try."""
+def test_passes_waits_to_watch(open_session: OpenSession) -> None:
+    """A refusal for a rate limit (429) is passed to `watch`, and loses no row."""
     waits: list[Waiting] = []
     refusal: dict[str, Any] = {"status": 429, "error": {"message": "Slow down."}}
-    refusal |= {"headers": {"retry-after": "0"}, "times": 3}
+    refusal["headers"] = {"retry-after": "0"}
     with _scripted(refusal) as emulator:
-        plan(open_session(emulator), "p").run(watch=waits.append)
+        run = plan(open_session(emulator), "p").run(watch=waits.append)
 
+    assert run.replies_df()["status"].tolist() == ["ok"]
     assert {each.reason for each in waits} == {
         f"{SMALL} refuses more requests for now (429)"
     }

@@ -86,7 +86,7 @@ def test_pauses_and_goes_on() -> None:
     async def answer(world: World, trial: Trial) -> Outcome:
         assert world.scheduler is not None
         if trial.request.prompt == "4":
-            world.scheduler.pause()
+            world.scheduler.is_paused = True
             asyncio.get_running_loop().create_task(_later(world))
         return Answered()
 
@@ -94,7 +94,7 @@ def test_pauses_and_goes_on() -> None:
         await world.sleep(30.0)
         assert world.scheduler is not None
         assert world.scheduler.is_paused
-        world.scheduler.resume()
+        world.scheduler.is_paused = False
 
     world.run(conditions_of(10), answer, in_flight=1)
 

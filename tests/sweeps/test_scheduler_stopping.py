@@ -34,7 +34,7 @@ def test_refusals_for_ever_end() -> None:
 
 
 def test_a_stop_ends_what_has_not_begun() -> None:
-    """After a stop nothing more is asked, and what is in flight comes to its end."""
+    """After a stop nothing more is sent; requests in flight are completed."""
     ended = []
 
     async def answer(world: World, trial: Trial) -> Outcome:
@@ -53,7 +53,7 @@ def test_a_stop_ends_what_has_not_begun() -> None:
 
 
 def test_a_model_that_answers_between_failures_is_asked_on() -> None:
-    """However many failures there are, an answer begins their count anew."""
+    """An answer sets the count of failures back to zero."""
 
     async def answer(_world: World, trial: Trial) -> Outcome:
         if int(trial.request.prompt) % FAILURES_IN_A_ROW:
@@ -110,7 +110,7 @@ def test_failures_of_trials_give_no_model_up() -> None:
 
 
 def test_a_stop_from_outside_keeps_what_is_in_flight() -> None:
-    """Stopped, it asks nothing more, and what is in flight comes to its end."""
+    """Stopped, it sends nothing more; requests in flight are completed."""
     ended = []
 
     async def answer(world: World, trial: Trial) -> Outcome:

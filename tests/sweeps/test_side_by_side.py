@@ -3,6 +3,8 @@
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
@@ -20,13 +22,13 @@ MODELS = ["svc-instruct", "svc-v2.1-12b-instruct"]
 
 @pytest.fixture
 def emulator() -> Iterator[Emulator]:
-    """An emulator whose replies come in pieces, some seconds of a second apart."""
+    """An emulator whose replies come in three pieces, a moment apart."""
     slow: dict[str, Any] = {
         "text": ["**one** ", "<b>two</b> ", "three"],
-        "gap_s": 0.3,
+        "gap_s": 0.05,
         "times": None,
     }
-    with Emulator(limits=False, script=[slow]) as running:
+    with Emulator(first_token_s=0, limits=False, script=[slow]) as running:
         yield running
 
 
@@ -47,6 +49,11 @@ class _Seen:
         )
 
 
+def _clock() -> Callable[[], float]:
+    """Return a clock by which every piece is worth a drawing."""
+    return partial(next, count(0.0))
+
+
 def _plan(session: Session, **given: Any) -> Run:  # noqa: ANN401 - as plan
     return plan(session, "p", model=MODELS, raw=True, origin="magic", **given)
 
@@ -55,7 +62,9 @@ def test_grows_in_one_output_and_ends_rendered(session: Session) -> None:
     """Live, one output is updated; growing text is escaped, the end is Markdown."""
     seen = _Seen()
 
-    run = run_side_by_side(_plan(session), mode=Mode.LIVE, output=seen.output)
+    run = run_side_by_side(
+        _plan(session), mode=Mode.LIVE, output=seen.output, clock=_clock()
+    )
 
     assert len(seen.published) == 1
     growing = [each["text/html"] for each in seen.updated[:-1]]
@@ -69,7 +78,7 @@ def test_grows_in_one_output_and_ends_rendered(session: Session) -> None:
 
 
 def test_settled_draws_once(session: Session) -> None:
-    """Where nobody watches there is one output, at the end."""
+    """Settled, there is one output, at the end."""
     seen = _Seen()
 
     run_side_by_side(_plan(session), mode=Mode.SETTLED, output=seen.output)
@@ -162,7 +171,7 @@ def test_an_interrupt_shows_and_keeps_what_arrived(session: Session) -> None:
     output = Output(publish=lambda *_: None, update=update)
     run = _plan(session)
     with pytest.raises(Interrupted, match="what arrived is kept"):
-        run_side_by_side(run, mode=Mode.LIVE, output=output)
+        run_side_by_side(run, mode=Mode.LIVE, output=output, clock=_clock())
 
     assert "one" in seen.updated[-1]["text/plain"]
     assert not run.is_running
