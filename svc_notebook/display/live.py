@@ -148,6 +148,29 @@ class Output:
     write: Callable[[str], None] = _write
 
 
+class Screen(StrEnum):
+    """Where widgets or bars can be seen."""
+
+    NOTEBOOK = "notebook"
+    TERMINAL = "terminal"
+    NONE = "none"
+
+
+def find_screen(display: str = "auto") -> Screen:
+    """Find out where this cell or program can show more than text, by this setting."""
+    if display == "settled":
+        return Screen.NONE
+    terminal = Screen.TERMINAL if sys.stderr.isatty() else Screen.NONE
+    module = sys.modules.get("IPython")
+    shell = module.get_ipython() if module else None
+    kernel = getattr(shell, "kernel", None)
+    if shell is None or kernel is None or display == "plain":
+        return terminal
+    content = (shell.get_parent() or {}).get("content", {})
+    is_live = display == "live" or content.get("allow_stdin", True)
+    return Screen.NOTEBOOK if is_live else Screen.NONE
+
+
 class Mode(StrEnum):
     """How a reply is shown while it streams.
 

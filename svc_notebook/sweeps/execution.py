@@ -7,26 +7,27 @@ requests is confirmed.
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from threading import Event, RLock
 from typing import cast
 
 from svc_notebook.client.attempts import RequestPath, Waiting, Watch
 from svc_notebook.client.portal import Job, portal
-from svc_notebook.display.progress import Bars, Part, find_screen
+from svc_notebook.display.live import find_screen
 from svc_notebook.errors import Interrupted, ParameterError, SvcError
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.session import Session
 
 from .describe import duration, forecast
+from .progress import Bars, progress_of
 from .resume import Endpoint, TrialKey, check_endpoint, check_same_grid, status_of
 from .run_lock import held_here, lock_run
 from .run_view import RunView
-from .scheduler import ModelQueue, Scheduler, todo_of
+from .scheduler import Scheduler, todo_of
 from .trial_runner import Show, TrialRunner
 
 DRAIN_S = 2.5
@@ -386,49 +387,3 @@ def _announce(waiting: Waiting) -> None:
             f"The run waits {waiting.wait_s:.0f} s: {waiting.reason}. Interrupt to "
             "stop it; run() continues later.\n"
         )
-
-
-SHOWN_WAIT_S = 1.5  # a shorter wait is the usual gap between two requests
-
-
-def progress_of(
-    queues: Iterable[ModelQueue],
-    *,
-    now_s: float,
-    now_at: datetime,
-    state: str = "",
-) -> tuple[Part, ...]:
-    """Return the progress of each model.
-
-    `now_s` is the clock of the run, `now_at` the time in the user's zone, and `state`
-    says if it is paused or stopped.
-    """
-    return tuple(
-        Part(
-            name=queue.model,
-            n_done=queue.n_ok + queue.n_failed,
-            n_total=queue.n_trials,
-            note=_note(queue, now_s=now_s, now_at=now_at, state=state),
-            is_bad=bool(queue.n_failed or queue.given_up),
-        )
-        for queue in queues
-    )
-
-
-def _note(queue: ModelQueue, *, now_s: float, now_at: datetime, state: str) -> str:
-    words = [f"{queue.n_failed} failed"] if queue.n_failed else []
-    words.append(f"{queue.n_tokens:,} tokens")
-    if queue.given_up:
-        words.append(f"given up: {type(queue.given_up).__name__}")
-    elif queue.n_ok + queue.n_failed == queue.n_trials:
-        return " · ".join(words)
-    elif state:
-        words.append(state)
-    else:
-        due = queue.waits_for
-        if due.wait_s > SHOWN_WAIT_S:
-            words.append(f"waits {due.wait_s:.0f} s: {due.reason}")
-        if (left_s := queue.ends_after_s(now_s)) is not None:
-            ends_at = now_at + timedelta(seconds=left_s)
-            words.append(f"ends about {ends_at:%H:%M:%S}")
-    return " · ".join(words)

@@ -25,9 +25,9 @@ from svc_notebook.sweeps.describe import (
     reasons_of,
     size_of,
 )
-from svc_notebook.sweeps.execution import progress_of
 from svc_notebook.sweeps.grid import Grid, Trial
 from svc_notebook.sweeps.plan import build_grid, plan
+from svc_notebook.sweeps.progress import progress_of
 from svc_notebook.sweeps.scheduler import (
     FAILURES_IN_A_ROW,
     Answered,

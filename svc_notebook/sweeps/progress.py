@@ -1,28 +1,23 @@
-"""Progress bars: widgets in a notebook, text in a terminal, none elsewhere.
+"""The progress bars of a run: widgets in a notebook, text in a terminal.
 
 An error while drawing only ends the drawing, never the work.
 """
 
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import StrEnum
+from datetime import datetime, timedelta
 from typing import Any
 
-from .markup import to_terminal
+from svc_notebook.display.live import Screen
+from svc_notebook.display.markup import to_terminal
+
+from .scheduler import ModelQueue
 
 GAP_S = 0.25
+SHOWN_WAIT_S = 1.5  # a shorter wait is the usual gap between two requests
 _FORMAT = "{desc} {n_fmt}/{total_fmt} |{bar}| {unit}"  # tqdm's postfix has a comma
-
-
-class Screen(StrEnum):
-    """Where progress is visible."""
-
-    NOTEBOOK = "notebook"
-    TERMINAL = "terminal"
-    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,21 +29,6 @@ class Part:
     n_total: int
     note: str = ""
     is_bad: bool = False
-
-
-def find_screen(display: str = "auto") -> Screen:
-    """Find out where this cell or program can show progress, by this setting."""
-    if display == "settled":
-        return Screen.NONE
-    terminal = Screen.TERMINAL if sys.stderr.isatty() else Screen.NONE
-    module = sys.modules.get("IPython")
-    shell = module.get_ipython() if module else None
-    kernel = getattr(shell, "kernel", None)
-    if shell is None or kernel is None or display == "plain":
-        return terminal
-    content = (shell.get_parent() or {}).get("content", {})
-    is_live = display == "live" or content.get("allow_stdin", True)
-    return Screen.NOTEBOOK if is_live else Screen.NONE
 
 
 class Bars:
@@ -117,3 +97,46 @@ class Bars:
             for text in bar.container.children[::2]:
                 text.layout.flex = "0 0 auto"  # it is the bar that gives way
         return bar
+
+
+def progress_of(
+    queues: Iterable[ModelQueue],
+    *,
+    now_s: float,
+    now_at: datetime,
+    state: str = "",
+) -> tuple[Part, ...]:
+    """Return the progress of each model.
+
+    `now_s` is the clock of the run, `now_at` the time in the user's zone, and `state`
+    says if it is paused or stopped.
+    """
+    return tuple(
+        Part(
+            name=queue.model,
+            n_done=queue.n_ok + queue.n_failed,
+            n_total=queue.n_trials,
+            note=_note(queue, now_s=now_s, now_at=now_at, state=state),
+            is_bad=bool(queue.n_failed or queue.given_up),
+        )
+        for queue in queues
+    )
+
+
+def _note(queue: ModelQueue, *, now_s: float, now_at: datetime, state: str) -> str:
+    words = [f"{queue.n_failed} failed"] if queue.n_failed else []
+    words.append(f"{queue.n_tokens:,} tokens")
+    if queue.given_up:
+        words.append(f"given up: {type(queue.given_up).__name__}")
+    elif queue.n_ok + queue.n_failed == queue.n_trials:
+        return " · ".join(words)
+    elif state:
+        words.append(state)
+    else:
+        due = queue.waits_for
+        if due.wait_s > SHOWN_WAIT_S:
+            words.append(f"waits {due.wait_s:.0f} s: {due.reason}")
+        if (left_s := queue.ends_after_s(now_s)) is not None:
+            ends_at = now_at + timedelta(seconds=left_s)
+            words.append(f"ends about {ends_at:%H:%M:%S}")
+    return " · ".join(words)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.display.progress import Bars, Part, Screen, find_screen
+from svc_notebook.display.live import Screen, find_screen
+from svc_notebook.sweeps.progress import Bars, Part
 
 PARTS = [
     Part(name="m", n_done=3, n_total=10, note="1 failed · 20 tokens", is_bad=True),
