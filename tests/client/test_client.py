@@ -284,7 +284,7 @@ def test_a_stream_says_how_far_it_is(serve: Serve, client_of: ClientOf) -> None:
     shown.append(repr(stream))
 
     assert shown == [
-        "<CompletionStream: under way, 4 characters so far>",
+        "<CompletionStream: running, 4 characters so far>",
         "<CompletionStream: stopped, 4 characters so far>",
     ]
 
