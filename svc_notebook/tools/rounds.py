@@ -203,7 +203,7 @@ class _ToolRounds:
         except KeyboardInterrupt as stop:
             self._add_round(completion, results, INTERRUPTED)
             raise Interrupted(
-                completion.with_trail(self._tool_runs),
+                completion.with_tool_runs(self._tool_runs),
                 messages=self._messages,
                 tool_runs=self._tool_runs,
             ) from stop
@@ -253,7 +253,7 @@ class _ToolRounds:
 
     def _outcome(self, completion: Completion) -> Outcome:
         return Outcome(
-            completion=completion.with_trail(self._tool_runs),
+            completion=completion.with_tool_runs(self._tool_runs),
             tool_runs=self._tool_runs,
             messages=(*self._new_messages, completion.reply),
         )
@@ -262,7 +262,7 @@ class _ToolRounds:
         error = ToolLoopError(
             reason, messages=self._messages, tool_runs=self._tool_runs
         )
-        error.partial = completion.with_trail(self._tool_runs)
+        error.partial = completion.with_tool_runs(self._tool_runs)
         error.exchange_id = completion.exchange.exchange_id
         raise error
 
@@ -273,7 +273,7 @@ class _ToolRounds:
         error.messages, error.tool_runs = self._messages, self._tool_runs
         partial = getattr(error, "partial", None)
         if isinstance(partial, Completion):
-            error.partial = partial.with_trail(self._tool_runs)
+            error.partial = partial.with_tool_runs(self._tool_runs)
         n_calls = len(self._tool_runs)
         use = (
             "which has to be changed before it can be sent."
