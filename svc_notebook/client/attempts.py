@@ -49,7 +49,7 @@ from .portal import keep_awake
 from .rate_limit import RateLimiter, RateLimits, shared_limits
 from .rate_windows import Slot
 from .reply_reader import AnswerReader
-from .retry import INTERACTIVE, FailedTry, GiveUp, Policy, decide
+from .retry import INTERACTIVE, FailedTry, Policy, retry_wait_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +150,11 @@ class ExchangeTask:
         self._policy = policy
         self._watch = watch
         self._runtime = context.runtime
-        self._limiter = context.limits.of(record.request.model)
+        self._limiter = context.limits.of(record.begun.request.model)
         self._deadlines = Deadlines(
             context.timeouts,
-            record.request,
-            is_streamed=record.is_streamed,
+            record.begun.request,
+            is_streamed=record.begun.is_streamed,
             started_s=context.runtime.clock(),
         )
         self._failure: FailedTry | None = None
@@ -203,7 +203,7 @@ class ExchangeTask:
                 error = with_earlier(failure.error, self._failure.error)
                 failure = replace(failure, error=error)
             self._failure = failure
-            wait_s = self._retry_wait_s(slot, failure)
+            wait_s = self._end_try(slot, failure)
             if wait_s is None:
                 return
             await self._wait(wait_s)
@@ -236,7 +236,7 @@ class ExchangeTask:
         answer = await self._context.transport.send(
             self._body,
             key=self._context.key,
-            is_streamed=self._record.is_streamed,
+            is_streamed=self._record.begun.is_streamed,
             connect_s=max(min(self._context.timeouts.connect_s, total_s), 0.0),
             within_s=max(left.left_s, 0.0),
             on_sent=lambda: self._limiter.sent(slot),
@@ -246,8 +246,8 @@ class ExchangeTask:
         self._record.is_emulated |= answer.head.is_emulated
         reader = AnswerReader(
             answer,
-            is_streamed=self._record.is_streamed,
-            n_choices=int(self._record.request.params.get("n", 1)),
+            is_streamed=self._record.begun.is_streamed,
+            n_choices=int(self._record.begun.request.params.get("n", 1)),
             deadlines=self._deadlines,
             clock=self._runtime.clock,
             sent_s=sent_s,
@@ -255,12 +255,12 @@ class ExchangeTask:
         try:
             return await reader.read(show)
         finally:
-            self._record.body = self._context.key.redact(reader.body())
-            self._record.n_chunks = reader.n_chunks
+            self._record.body = self._context.key.redact(reader.reply.body())
+            self._record.n_chunks = reader.reply.n_chunks
             await reader.close()
 
-    def _retry_wait_s(self, slot: Slot, failure: FailedTry | None) -> float | None:
-        """Return the seconds until the next try; None if this was the last one."""
+    def _end_try(self, slot: Slot, failure: FailedTry | None) -> float | None:
+        """Free the slot; return the seconds until the next try, None without one."""
         if failure is None:
             self._limiter.answered()
             return None
@@ -269,7 +269,7 @@ class ExchangeTask:
             self._limiter.refused(slot, retry_after_s=failure.error.retry_after_s)
         elif not failure.is_sent:
             self._limiter.give_back(slot)
-        step = decide(
+        wait_s = retry_wait_s(
             failure.error,
             attempt=self._record.n_attempts,
             jitter=self._runtime.jitter(),
@@ -278,9 +278,7 @@ class ExchangeTask:
             policy=self._policy,
         )
         left_s = self._deadlines.total_left_s(self._runtime.clock())
-        if isinstance(step, GiveUp) or step.wait_s >= left_s:
-            return None
-        return step.wait_s
+        return None if wait_s is None or wait_s >= left_s else wait_s
 
     async def _wait(self, wait_s: float) -> None:
         """Wait between two tries."""

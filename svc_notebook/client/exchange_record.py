@@ -44,16 +44,6 @@ class ExchangeRecord:
     first_text_s: float | None = None
     sent_s: float | None = None
 
-    @property
-    def request(self) -> CompletionRequest:
-        """What is asked."""
-        return self.begun.request
-
-    @property
-    def is_streamed(self) -> bool:
-        """Whether a stream is asked for."""
-        return self.begun.is_streamed
-
     def send(self, now_s: float) -> None:
         """Note that a request is sent; what an earlier try received is dropped."""
         self.n_attempts += 1

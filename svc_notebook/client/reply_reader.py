@@ -267,6 +267,9 @@ class AnswerReader:
         deadlines: Of the exchange.
         clock: Seconds that only grow.
         sent_s: When the request was sent, by the clock.
+
+    Attributes:
+        reply: The reader of the body.
     """
 
     def __init__(
@@ -285,7 +288,7 @@ class AnswerReader:
         self._sent_s = sent_s
         self._event_s = clock()
         self._finished_s: float | None = None
-        self._reader = ReplyReader(
+        self.reply = ReplyReader(
             is_streamed=is_streamed,
             status=answer.head.status,
             content_type=answer.head.content_type,
@@ -296,7 +299,7 @@ class AnswerReader:
         """Read the answer to its end and show each delta; return a failure, if any."""
         if self._answer.head.status >= _END_OF_SUCCESS:
             return await self._read_fault()
-        reader = self._reader
+        reader = self.reply
         while not reader.is_done:
             left = self._left()
             piece = await self._answer.read(within_s=max(left.left_s, 0.0))
@@ -324,24 +327,15 @@ class AnswerReader:
 
     async def close(self) -> None:
         """Release the connection."""
-        is_whole = self._reader.is_done or self._answer.head.status >= _END_OF_SUCCESS
+        is_whole = self.reply.is_done or self._answer.head.status >= _END_OF_SUCCESS
         await self._answer.close(within_s=DRAIN_S if is_whole else 0.0)
-
-    @property
-    def n_chunks(self) -> int:
-        """Chunks so far."""
-        return self._reader.n_chunks
-
-    def body(self) -> CompletionBody | None:
-        """Return the reply so far; None if no choice has begun."""
-        return self._reader.body()
 
     def _left(self) -> Left:
         now_s = self._clock()
         left = self._deadlines.for_body(
             now_s, sent_s=self._sent_s, event_s=self._event_s
         )
-        if not self._reader.is_finished:
+        if not self.reply.is_finished:
             return left
         if self._finished_s is None:
             self._finished_s = now_s

@@ -1,8 +1,8 @@
 """Whether to retry, and after how long (doc: Errors, Limits). Pure.
 
-A reply that was shown in part is never retried; one that was probably billed only if
-the policy says so. The wait that the service asks for is never cut short. After a
-429, `rate_limit` decides when the model's next request may go.
+A request is never retried when a part of its reply was shown, or when it was probably
+billed. The wait that the service asks for is never cut short. After a 429, `rate_limit`
+decides when the model's next request may go.
 """
 
 import math
@@ -49,8 +49,6 @@ class Policy:
         n_tries: Most requests for one exchange.
         max_wait_s: If the service asks to wait longer, the exchange fails at once.
         cap_s: Longest wait that we choose ourselves.
-        is_timeout_retried: Whether to retry a request that was sent and timed out,
-            although it was probably billed.
         is_refusal_retried: Whether to retry after a 429; a sweep puts the trial back
             into its queue instead, which uses up no try.
     """
@@ -58,7 +56,6 @@ class Policy:
     n_tries: int = 3
     max_wait_s: float = 60.0
     cap_s: float = 8.0
-    is_timeout_retried: bool = False
     is_refusal_retried: bool = True
 
 
@@ -67,21 +64,7 @@ INTERACTIVE = Policy()
 QUEUED = Policy(is_refusal_retried=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Try again after this many seconds."""
-
-    wait_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class GiveUp:
-    """Do not try again; the reason is for people."""
-
-    reason: str
-
-
-def decide(
+def retry_wait_s(
     error: SvcError,
     *,
     attempt: int,
@@ -89,8 +72,8 @@ def decide(
     has_shown: bool = False,
     is_lasting: bool = False,
     policy: Policy = INTERACTIVE,
-) -> Wait | GiveUp:
-    """Decide what follows a failed try.
+) -> float | None:
+    """Return the seconds until the next try; None to give up.
 
     Args:
         error: What went wrong.
@@ -100,26 +83,22 @@ def decide(
         is_lasting: Whether a retry at once would fail in the same way.
         policy: How patient the caller is.
     """
-    if has_shown:
-        return GiveUp("a part of the reply was shown already")
-    if is_lasting or not _may_pass(error, policy):
-        return GiveUp("a retry would fail again")
-    if attempt >= policy.n_tries:
-        return GiveUp(f"{attempt} tries were made")
-    asked_s = error.retry_after_s if isinstance(error, ServiceError) else None
-    if asked_s is not None and asked_s > policy.max_wait_s:
-        return GiveUp(f"the service asks to wait {asked_s:.0f} s")
+    if has_shown or is_lasting or attempt >= policy.n_tries:
+        return None
+    found_s = error.retry_after_s if isinstance(error, ServiceError) else None
+    asked_s = found_s or 0.0
+    if asked_s > policy.max_wait_s or not _may_pass(error, policy):
+        return None
     own_s = jitter * min(policy.cap_s, _BASE_S * 2.0 ** (attempt - 1))
     # Added to the service's wait, so that requests refused together come back apart.
-    wait_s = own_s + (asked_s or 0.0)
-    is_refused = isinstance(error, RateLimitError)
-    return Wait(max(wait_s, MIN_REFUSED_S) if is_refused else wait_s)
+    least_s = MIN_REFUSED_S if isinstance(error, RateLimitError) else 0.0
+    return max(own_s + asked_s, least_s)
 
 
 def _may_pass(error: SvcError, policy: Policy) -> bool:
     """Say whether this kind of failure may pass."""
     if isinstance(error, TimedOutError):
-        return policy.is_timeout_retried or error.deadline == "connect"
+        return error.deadline == "connect"  # one that was sent is probably billed
     if isinstance(error, ServiceError):
         if isinstance(error, RateLimitError):
             return policy.is_refusal_retried

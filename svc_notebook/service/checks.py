@@ -182,8 +182,13 @@ def shorten(text: str, n_chars: int) -> str:
     return text if len(text) <= n_chars else text[: n_chars - 3] + "..."
 
 
-def check_text(text: str, *, param: str) -> str:
+def check_text(text: str, *, param: str, name: str = "") -> str:
     """Return the text unchanged if UTF-8 can carry it.
+
+    Args:
+        text: As given.
+        param: The parameter that it belongs to.
+        name: What the message calls it, if not that.
 
     Raises:
         ParameterError: It contains half of a surrogate pair.
@@ -195,8 +200,8 @@ def check_text(text: str, *, param: str) -> str:
     else:
         return text
     raise ParameterError(
-        f"{param} contains half of a surrogate pair at position {where}, which UTF-8 "
-        "cannot encode; remove it, for example with "
+        f"{name or param} contains half of a surrogate pair at position {where}, which "
+        "UTF-8 cannot encode; remove it, for example with "
         "text.encode('utf-8', 'replace').decode().",
         param=param,
     )

@@ -106,13 +106,23 @@ def decode_completion(
     Raises:
         DocumentError: It is neither.
     """
-    raw = _read(body, status=status, content_type=content_type)
-    if isinstance(raw, Fault):
-        return raw
-    reason = _lack(raw)
-    if reason:
-        raise not_documented(reason, body, status=status, content_type=content_type)
+    try:
+        raw = _read(body)
+        if isinstance(raw, Fault):
+            return raw
+        return _completion(raw)
+    except _UnreadableError as problem:
+        reason = str(problem)
+    raise not_documented(reason, body, status=status, content_type=content_type)
+
+
+def _completion(raw: RawReply) -> CompletionBody:
     raws = raw.choices or []
+    if not raws:
+        raise _UnreadableError("with no choices")
+    for at, each in enumerate(raws):
+        if each.message is None:
+            raise _UnreadableError(f"with no message in choices[{at}]")
     has_indices = len({each.index for each in raws}) == len(raws)
     choices = [
         _choice(each, at if each.index is None or not has_indices else each.index)
@@ -157,19 +167,21 @@ class EventDecoder:
         body = event.data.encode()
         if event.type == "error":
             return decode_fault(body)
-        raw = _read(body, status=_OK, content_type=self._content_type)
-        if isinstance(raw, Fault):
-            return raw
-        if raw.choices is None and raw.usage is None and _is_complaint(body):
-            return decode_fault(body)
+        try:
+            raw = _read(body)
+            if isinstance(raw, Fault):
+                return raw
+            if raw.choices is None and raw.usage is None and _is_complaint(body):
+                return decode_fault(body)
+            return self._chunk(raw)
+        except _UnreadableError as problem:
+            reason = str(problem)
+        raise not_documented(reason, body, status=_OK, content_type=self._content_type)
+
+    def _chunk(self, raw: RawReply) -> Chunk:
         choices = raw.choices or ()
         if any(each.delta is None and _has_text(each) for each in choices):
-            raise not_documented(
-                "with text outside of a delta",
-                body,
-                status=_OK,
-                content_type=self._content_type,
-            )
+            raise _UnreadableError("with text outside of a delta")
         return Chunk(
             id=raw.id,
             created=raw.created,
@@ -253,19 +265,15 @@ def not_documented(
     )
 
 
-def _read(body: bytes, *, status: int, content_type: str) -> RawReply | Fault:
+def _read(body: bytes) -> RawReply | Fault:
     found: RawReply | Fault | None
     try:
         found = _FAST.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         found = None
-    try:
-        if found is None or _is_fault(found.error, found.choices, found.object):
-            found = _read_tolerantly(body)
-        return found if isinstance(found, Fault) else _checked(found)
-    except _UnreadableError as problem:
-        reason = str(problem)
-    raise not_documented(reason, body, status=status, content_type=content_type)
+    if found is None or _is_fault(found.error, found.choices, found.object):
+        found = _read_tolerantly(body)
+    return found if isinstance(found, Fault) else _checked(found)
 
 
 def _is_fault(error: object, choices: object, kind: object) -> bool:
@@ -347,14 +355,6 @@ def _is_a(value: object, kind: Any) -> bool:  # noqa: ANN401 - a type form
     except msgspec.ValidationError:
         return False
     return True
-
-
-def _lack(raw: RawReply) -> str | None:
-    """Say what a whole reply lacks, if anything."""
-    if not raw.choices:
-        return "with no choices"
-    without = [at for at, each in enumerate(raw.choices) if each.message is None]
-    return f"with no message in choices[{without[0]}]" if without else None
 
 
 def _has_text(raw: RawChoice) -> bool:
