@@ -391,6 +391,7 @@ def test_a_kill_leaves_nothing_stuck(path: Path, now: Now) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.slow
 def test_a_fork_carries_nothing_over(path: Path) -> None:
     """Parent and child count together after a fork."""
     program = f"""
@@ -435,6 +436,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_two_kernels_at_once_meet_no_refusal(
     emulator: Emulator, tmp_path: Path
 ) -> None:

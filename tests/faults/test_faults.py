@@ -24,8 +24,15 @@ PLAYERS: dict[str, Callable[..., Played]] = {
     "plain": play_plain,
     "awaited": play_awaited,
 }
+MARKS = {"plain": [pytest.mark.slow], "awaited": []}  # the same request path
 GAMES = [
-    pytest.param(case, verb, kind, id=f"{case.section} {case.fault} {verb} {kind}")
+    pytest.param(
+        case,
+        verb,
+        kind,
+        id=f"{case.section} {case.fault} {verb} {kind}",
+        marks=MARKS[kind],
+    )
     for case in CASES
     for verb in case.verbs
     for kind in PLAYERS
