@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import Any, Protocol, Unpack
+from typing import Any, Protocol, TypedDict, Unpack
 
 from svc_notebook.completion import warn_on_params
 from svc_notebook.credentials import Key, find_key, keep_out_of_logs
@@ -357,6 +357,15 @@ def to_request(
     )
 
 
+class TaskOptions(TypedDict, total=False):
+    """How an exchange is begun; see `RequestPath.begin`."""
+
+    is_streamed: bool
+    origin: Origin | None
+    watch: Watch | None
+    policy: Policy
+
+
 class RequestPath:
     """Makes the exchanges of one client; several threads may use it.
 
@@ -456,22 +465,11 @@ class RequestPath:
         self,
         request: CompletionRequest,
         *,
-        is_streamed: bool = False,
-        origin: Origin | None = None,
-        watch: Watch | None = None,
-        policy: Policy = INTERACTIVE,
         answers: Answerer | None = None,
+        **options: Unpack[TaskOptions],
     ) -> Task:
         """Call `begin`, on another thread if it looks for a recorded answer."""
-        begin = partial(
-            self.begin,
-            request,
-            is_streamed=is_streamed,
-            origin=origin,
-            watch=watch,
-            policy=policy,
-            answers=answers,
-        )
+        begin = partial(self.begin, request, answers=answers, **options)
         reads = answers is not None or self._answers is not None
         return await asyncio.to_thread(begin) if reads else begin()
 

@@ -108,11 +108,9 @@ class HttpTransport:
         """Close the idle connections of the running loop."""
         await self._stacks.aclose()
 
+    @staticmethod
     async def _ask(
-        self,
-        connection: Connection,
-        request: httpx.Request,
-        progress: "_Progress",
+        connection: Connection, request: httpx.Request, progress: "_Progress"
     ) -> httpx.Response | BaseException:
         try:
             async with asyncio.timeout(progress.connect_s) as clock:
@@ -127,7 +125,12 @@ class HttpTransport:
         try:
             context = tls_context() if is_tls or proxy else _no_tls()
         except OSError:  # ssl's errors are such, too
-            return FailedTry(error=_no_certificates(), is_lasting=True, is_sent=False)
+            error = SettingsError(
+                "The certificates named by SSL_CERT_FILE or SSL_CERT_DIR cannot be "
+                "read. Set it to a readable file in PEM format, or unset it to use the "
+                "default ones."
+            )
+            return FailedTry(error=error, is_lasting=True, is_sent=False)
         return Connection(
             verify=context,
             limits=httpx.Limits(max_connections=1, keepalive_expiry=IDLE_S),
@@ -284,13 +287,6 @@ def _user_agent() -> str:
         return f"svc-notebook/{version('svc-notebook')}"
     except PackageNotFoundError:  # run from a checkout that is not installed
         return "svc-notebook"
-
-
-def _no_certificates() -> SettingsError:
-    return SettingsError(
-        "The certificates named by SSL_CERT_FILE or SSL_CERT_DIR cannot be read. Set "
-        "it to a readable file in PEM format, or unset it to use the default ones."
-    )
 
 
 MAX_IDLE = 64

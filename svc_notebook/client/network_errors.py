@@ -58,7 +58,7 @@ def explain_break(route: Route) -> FailedTry:
     return FailedTry(
         error=StreamBrokenError(
             f"The connection to {route.place} was lost before the end of the reply. "
-            "The text so far is the error's `partial`; ask again for a complete reply."
+            "The error's `partial` is the reply so far; ask again for a complete one."
         )
     )
 

@@ -173,7 +173,7 @@ class ReplyReader:
             return _failed(self._assembly.body())
         if has_done and self._assembly.is_finished:
             return self._too_few(self._assembly.n_choices)
-        return _cut_short(has_text=self._assembly.n_choices > 0)
+        return StreamBrokenError(_CUT_SHORT if self._assembly.n_choices else _EMPTY)
 
     def _read_whole(self) -> list[Delta]:
         """Read JSON in one piece (doc: Completion)."""
@@ -194,28 +194,22 @@ class ReplyReader:
         if len(found.choices) < self._n_choices:
             self.error = self._too_few(len(found.choices))
         elif not all(each.finish_reason for each in found.choices):
-            self.error = self._unfinished()
+            self.error = self._incomplete(_UNFINISHED)
         else:
             self.error = _failed(found)
         return [to_delta(each) for each in found.choices]
 
     def _too_few(self, n_came: int) -> DocumentError:
         n_asked = self._n_choices
-        return DocumentError(
+        return self._incomplete(
             f"The service sent {n_came} of the {n_asked} choices that were requested "
-            f"(n={n_asked}). They are kept as the error's `partial`. Ask again with a "
-            f"smaller n, or ask {n_asked} times (doc: Request body).",
-            status=self._status,
-            content_type=self._content_type,
+            f"(n={n_asked}). The error's `partial` contains them. Ask again with a "
+            f"smaller n, or ask {n_asked} times (doc: Request body)."
         )
 
-    def _unfinished(self) -> DocumentError:
+    def _incomplete(self, message: str) -> DocumentError:
         return DocumentError(
-            "The service sent a reply without a finish reason, so it may be cut short. "
-            "What came is kept as the error's `partial`; ask again for a complete "
-            "reply (doc: Completion, choices).",
-            status=self._status,
-            content_type=self._content_type,
+            message, status=self._status, content_type=self._content_type
         )
 
 
@@ -237,18 +231,17 @@ def _failed(body: CompletionBody) -> SvcError | None:
     return to_error(said, status=_OK)
 
 
-def _cut_short(*, has_text: bool) -> StreamBrokenError:
-    if not has_text:
-        return StreamBrokenError(
-            "The service sent an empty reply: a stream without any text and without a "
-            "finish reason. Ask again (doc: Response, streamed)."
-        )
-    return StreamBrokenError(
-        "The reply was cut short: the stream ended without a finish reason. What "
-        "came is kept as the error's `partial`; ask again for a complete reply "
-        "(doc: Response, streamed)."
-    )
-
+_UNFINISHED = """\
+The service sent a reply without a finish reason, so it may be cut short. The error's \
+`partial` is the reply so far; ask again for a complete one (doc: Completion, \
+choices)."""
+_EMPTY = """\
+The service sent an empty reply: a stream without text and without a finish reason. \
+Ask again (doc: Response, streamed)."""
+_CUT_SHORT = """\
+The reply was cut short: the stream ended without a finish reason. The error's \
+`partial` is the reply so far; ask again for a complete one (doc: Response, \
+streamed)."""
 
 DRAIN_S = 0.05  # for the end after [DONE], so that the connection can be used again
 AFTER_FINISH_S = 2.0  # for usage and [DONE] after the last finish reason

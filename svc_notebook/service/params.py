@@ -89,18 +89,8 @@ PARAMS = (
         default=1,
         doc="nucleus sampling; change this or temperature, not both",
     ),
-    Param(
-        name="n",
-        kind="integer",
-        minimum=1,
-        default=1,
-        doc="number of choices",
-    ),
-    Param(
-        name="stop",
-        kind="stops",
-        doc="up to 4 sequences at which generation stops",
-    ),
+    Param(name="n", kind="integer", minimum=1, default=1, doc="number of choices"),
+    Param(name="stop", kind="stops", doc="up to 4 sequences at which generation stops"),
     Param(
         name="presence_penalty",
         kind="float",
