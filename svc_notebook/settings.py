@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from svc_notebook.errors import ParameterError, SettingsError
 from svc_notebook.service.catalogue import DEFAULT_MODEL
-from svc_notebook.service.checks import as_number, is_within, shown
+from svc_notebook.service.checks import as_number, is_within, shorten, shown
 
 VERSION = "v1"  # doc: Versioning
 OPERATION = "chat/completions"  # doc: POST /v1/chat/completions
@@ -188,7 +188,7 @@ def _seconds(text: str) -> float | None:
         return float(text)
     except ValueError:
         raise SettingsError(
-            f"{text[:40]!r} is not a number of seconds. {_TIMEOUTS_FORM}"
+            f"{shorten(text, 40)!r} is not a number of seconds. {_TIMEOUTS_FORM}"
         ) from None
 
 

@@ -8,7 +8,7 @@ import msgspec
 from svc_notebook.errors import ParameterError
 
 from .catalogue import DEFAULT_MODEL
-from .checks import check_text, shown
+from .checks import check_text, must_be, shorten, shown
 from .params import PARAM_NAMES, check_all
 from .tool import ToolCall
 
@@ -116,8 +116,8 @@ def _to_message(each: object) -> Message:
     unknown = [str(name) for name in each if name not in Message.__struct_fields__]
     if unknown:
         raise ParameterError(
-            f"A message has the unknown field {unknown[0][:60]!r}; use the fields "
-            f"{', '.join(Message.__struct_fields__)} (doc: Message).",
+            f"A message has the unknown field {shorten(unknown[0], 60)!r}; use "
+            f"the fields {', '.join(Message.__struct_fields__)} (doc: Message).",
             param="messages",
         )
     calls = tuple(ToolCall.from_json(call) for call in each.get("tool_calls") or ())
@@ -213,11 +213,8 @@ def check_extra(extra: object) -> dict[str, Any]:
     if extra is None:
         return {}
     if not isinstance(extra, Mapping):
-        raise ParameterError(
-            f"extra must be a mapping of names to values, such as extra={{'name': 1}}; "
-            f"got {shown(extra)}.",
-            param="extra",
-        )
+        allowed = "a mapping of names to values, such as extra={'name': 1}"
+        raise must_be("extra", allowed, extra)
     hidden = [name for name in extra if name in _OWN_FIELDS]
     if hidden:
         raise ParameterError(

@@ -311,7 +311,7 @@ def test_the_file_shows_neither_key_nor_address(
 
 
 def test_garbage_is_replaced(path: Path, now: Now) -> None:
-    """A file that is not a count stops nobody, and is replaced."""
+    """A file that is not a database stops no request, and is replaced."""
     path.parent.mkdir()
     path.write_bytes(b"garbage" * 1000)
     quota = SharedQuota(path, "a", clock=now)

@@ -51,8 +51,8 @@ LASTING = [
 
 def name(error: object) -> str:
     """Return a short name for a test's id."""
-    told = getattr(error, "deadline", None) or getattr(error, "status", "")
-    return f"{type(error).__name__} {told}"
+    detail = getattr(error, "deadline", None) or getattr(error, "status", "")
+    return f"{type(error).__name__} {detail}"
 
 
 @pytest.mark.parametrize("error", PASSING, ids=name)
