@@ -1,4 +1,4 @@
-"""The Completion: what the verbs return; it reads an `Exchange` and draws it."""
+"""The Completion that the verbs return, its footer, and advice about a reply."""
 
 import re
 import warnings
@@ -11,7 +11,7 @@ from typing import Any
 from svc_notebook.display.markup import to_terminal
 from svc_notebook.display.reply import Final, Step
 from svc_notebook.exchange import Exchange, UsageSource
-from svc_notebook.service.checks import shorten
+from svc_notebook.service.checks import as_number, shorten
 from svc_notebook.service.chunk import Choice, Usage
 from svc_notebook.service.request import CompletionRequest, Message
 from svc_notebook.service.tool import ToolCall
@@ -45,7 +45,7 @@ class Completion:
 
     @property
     def text(self) -> str:
-        """The text of the first choice; empty if it has none."""
+        """The text of the first choice; "" without one."""
         return (self.choices[0].text or "") if self.choices else ""
 
     @property
@@ -155,12 +155,12 @@ class Completion:
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
         return self.final().bundle()
 
-    def with_trail(self, tool_runs: tuple[Step, ...]) -> "Completion":
-        """Return the same with the tool calls that were run before it."""
+    def with_tool_runs(self, tool_runs: tuple[Step, ...]) -> "Completion":
+        """Return the same completion with the tool calls that were run before it."""
         return Completion(self.exchange, tool_runs)
 
     def final(self) -> Final:
-        """Return the form in which a cell shows the finished reply."""
+        """Return what a cell shows of the finished reply."""
         return Final(
             texts=self.texts,
             footer=footer(self.exchange),
@@ -176,7 +176,7 @@ class Completion:
 
 
 class Unrun:
-    """A call that was not run, as it is shown among the tool runs."""
+    """A call that was not run, shown among the tool runs."""
 
     seconds_s = 0.0
     traceback = None
@@ -191,7 +191,7 @@ class Unrun:
 
 
 def _without_value(step: Step) -> Step:
-    """Leave out the tool's own object, which may be large or not picklable."""
+    """Leave out the tool's own value, which may be large or not picklable."""
     kept: Any = step
     return replace(kept, value=None) if hasattr(kept, "value") else step
 
@@ -217,7 +217,7 @@ def _has_content(choice: Choice) -> bool:
 
 
 def _reused(exchange: Exchange) -> str:
-    """Say from which day a re-used reply is, by the service's clock."""
+    """Return the badge of a re-used reply, with its day by the service's clock."""
     created = exchange.body.created if exchange.body else None
     try:
         day = "" if created is None else datetime.fromtimestamp(created, UTC).date()
@@ -248,11 +248,11 @@ def _tokens(exchange: Exchange) -> str:
     )
 
 
-BOTH_CHANGED = (
+_BOTH_CHANGED = (
     "temperature and top_p are both changed; the document advises to change one of "
     "them (doc: Request body)"
 )
-REPEATS = (
+_REPEATS = (
     "the reply repeats itself; --repetition-penalty 1.05 may help (doc: Request body)"
 )
 _MIN_CHARS = 12
@@ -261,23 +261,17 @@ _PIECE = re.compile(r"[^.!?\n。ฯ]+[.!?\n。ฯ]*")
 
 
 def on_params(params: Mapping[str, object]) -> str | None:
-    """Return what the document advises about these parameters; None for nothing.
-
-    Args:
-        params: As sent, by the document's names.
-    """
-    is_both = {"temperature", "top_p"} <= {
-        name for name, value in params.items() if value is not None
-    }
-    return BOTH_CHANGED if is_both else None
+    """Return the document's advice about these parameters, if it has any."""
+    both = (params.get("temperature"), params.get("top_p"))
+    return None if any(each is None for each in both) else _BOTH_CHANGED
 
 
 def warn_on_params(params: Mapping[str, object], *, stacklevel: int = 2) -> None:
     """Warn about parameters as the document advises.
 
     Args:
-        params: As sent, by the document's names.
-        stacklevel: Whose line the warning names: 2 is the caller's caller.
+        params: By the document's names.
+        stacklevel: The line that the warning names: 2 is the caller's caller's.
     """
     advice = on_params(params)
     if advice is not None:
@@ -285,19 +279,14 @@ def warn_on_params(params: Mapping[str, object], *, stacklevel: int = 2) -> None
 
 
 def on_reply(text: str, params: Mapping[str, object]) -> str | None:
-    """Return what the document suggests for a reply that repeats itself, else None.
+    """Return the document's advice about a reply that repeats itself, else None.
 
     Args:
         text: The reply.
-        params: As sent; with a repetition penalty above 1 nothing is suggested.
+        params: As sent; with a repetition penalty above 1 it has no advice.
     """
-    penalty = params.get("repetition_penalty")
-    has_penalty = isinstance(penalty, (int, float)) and penalty > 1
-    return REPEATS if not has_penalty and repeats_itself(text) else None
-
-
-def repeats_itself(text: str) -> bool:
-    """Say whether the same sentence or line is repeated many times."""
+    has_penalty = (as_number(params.get("repetition_penalty")) or 0) > 1
     pieces = (piece.strip() for piece in _PIECE.findall(text))
     counts = Counter(piece for piece in pieces if len(piece) >= _MIN_CHARS)
-    return bool(counts) and max(counts.values()) >= _TIMES
+    is_repeated = max(counts.values(), default=0) >= _TIMES
+    return _REPEATS if is_repeated and not has_penalty else None

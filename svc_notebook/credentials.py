@@ -1,8 +1,7 @@
 """The API key: find it, hold it, keep it out of everything (doc: Authentication).
 
-The value leaves a `Key` only through `authorization()`, which the request path calls
-where it writes headers. No frame that raises may hold a value in a local variable,
-because tracebacks can show locals.
+The value leaves a `Key` only through `authorization()`, where headers are written. No
+frame that raises may hold it in a local variable, because tracebacks can show those.
 """
 
 import json
@@ -23,7 +22,7 @@ ENV_NAME = "SVC_API_KEY"
 KEYRING_NAME = "svc-notebook"
 """The service's name in the keyring; the entry's name is `SVC_API_KEY`."""
 _MARK = "[key]"
-_MIN_CHARS = 8  # a shorter key is an ordinary word, which texts may contain
+_MIN_CHARS = 8  # a shorter key may be an ordinary word, so it is not replaced
 Value = TypeVar("Value")
 
 
@@ -47,7 +46,7 @@ class Key:
         value = ""  # a traceback may show the locals of this frame
         if isinstance(cleaned, MissingKeyError):
             raise cleaned
-        # A function holds it, so that nothing that lists attributes shows it.
+        # A function holds it, so that it is not shown among the attributes.
         self._reveal: Callable[[], str] = lambda: cleaned
 
     def authorization(self) -> str:
@@ -55,10 +54,7 @@ class Key:
         return f"Bearer {self._reveal()}"
 
     def redact(self, value: Value) -> Value:
-        """Return the value with `[key]` in place of the key.
-
-        The match is exact. A key of fewer than 8 characters is not replaced, because
-        it could be an ordinary word.
+        """Return the value with `[key]` in place of the key; the match is exact.
 
         Args:
             value: A text, or lists, tuples, mappings and structs of texts; anything
@@ -84,13 +80,13 @@ class Key:
         escaped = body = b""
         if is_found:
             raise ParameterError(
-                "The request contains the API key: in the prompt, an earlier message "
-                "or a parameter. It was not sent, because every request is recorded. "
+                "The request contains the API key (in the prompt, an earlier message "
+                "or a parameter). It was not sent, because every request is recorded. "
                 "Remove the key and ask again (doc: Authentication)."
             )
 
     def digest(self, salt: str) -> str:
-        """Return a short one-way hash of the key, to share its limits by."""
+        """Return a short one-way hash, which identifies the key."""
         return blake2b(self._reveal().encode(), key=salt.encode()[:64]).hexdigest()[:16]
 
     def __repr__(self) -> str:
@@ -135,17 +131,15 @@ def _redacted(value: Value, secret: str) -> Value:
     return cast(Value, found)
 
 
-def to_key(value: Key | str | None) -> Key | MissingKeyError | None:
-    """Return the key that an argument gives, or the error if it cannot be used.
+def to_key(
+    value: Key | str | None, *, source: str = "an argument"
+) -> Key | MissingKeyError | None:
+    """Return the key that a text holds, or the error if it cannot be used.
 
     The caller raises the error after it has cleared its own variables.
     """
     if value is None or isinstance(value, Key):
         return value
-    return _key_or_error(value, "an argument")
-
-
-def _key_or_error(value: str, source: str) -> Key | MissingKeyError:
     try:
         return Key(value, source=source)
     except MissingKeyError as found:
@@ -159,33 +153,26 @@ def key_mark(environ: Mapping[str, str] = os.environ) -> bytes:
 
 
 def find_key(environ: Mapping[str, str] = os.environ) -> Key:
-    """Find the API key: the one typed here, else the environment's or keyring's.
+    """Return the API key: the one typed here, else the environment's or keyring's.
 
     Raises:
-        MissingKeyError: None is set, or the one set cannot be sent; the message
-            names the ways to set one.
+        MissingKeyError: The key is not set or cannot be sent; the message says how to
+            set one.
     """
-    found = _typed[0] if _typed else _find(environ)
+    found = _typed[0] if _typed else to_key(environ.get(ENV_NAME), source=ENV_NAME)
+    if found is None:
+        found = to_key(_from_keyring(), source="the keyring")
     environ = {}  # a traceback may show the locals of this frame
-    if isinstance(found, MissingKeyError):
-        raise found
-    return found
-
-
-def _find(environ: Mapping[str, str]) -> Key | MissingKeyError:
-    value, source = environ.get(ENV_NAME), ENV_NAME
-    if value is None:
-        value, source = _from_keyring(), "the keyring"
-    if value is None:
-        return MissingKeyError(f"No API key: {ENV_NAME} is not set. {WAYS_ON}")
-    return _key_or_error(value, source)
+    if isinstance(found, Key):
+        return found
+    raise found or MissingKeyError(f"No API key: {ENV_NAME} is not set. {WAYS_ON}")
 
 
 _typed: list[Key] = []
 
 
 def remember(key: Key) -> str | None:
-    """Use a key from now on in this process, and keep it in the system's keyring.
+    """Use a key from now on in this process, and store it in the system's keyring.
 
     Returns:
         The keyring's name; None if the key is kept in memory only, because there is
@@ -201,11 +188,10 @@ def forget() -> None:
 
 
 def _from_keyring() -> str | None:
-    """Ask the system's keyring; one that is absent or locked has no key for us."""
+    """Return the key in the system's keyring; None if that is absent or locked."""
     with suppress(Exception):
         keyring = import_module("keyring")  # an extra
-        value: str | None = keyring.get_password(KEYRING_NAME, ENV_NAME)
-        return value
+        return cast(str | None, keyring.get_password(KEYRING_NAME, ENV_NAME))
     return None
 
 
@@ -214,9 +200,8 @@ def _to_keyring(value: str) -> str | None:
         keyring = import_module("keyring")
         keyring.set_password(KEYRING_NAME, ENV_NAME, value)
         # Some keyrings store nothing and raise nothing.
-        is_kept = keyring.get_password(KEYRING_NAME, ENV_NAME) == value
-        name = str(keyring.get_keyring().name)
-        return name if is_kept else None
+        if _from_keyring() == value:
+            return str(keyring.get_keyring().name)
     return None
 
 
@@ -234,7 +219,7 @@ def _clean(value: object, source: str) -> str | MissingKeyError:
         return MissingKeyError(f"The API key from {source} is empty. {WAYS_ON}")
     if not all("!" <= letter <= "~" for letter in cleaned):
         return MissingKeyError(
-            f"The API key from {source} contains a blank, a control character or a "
+            f"The API key from {source} contains a space, a control character or a "
             "letter that keys do not have; it was not sent. Copy it again from the "
             f"key section of the service's dashboard and set {ENV_NAME}."
         )

@@ -27,8 +27,8 @@
 
     Interrupted (KeyboardInterrupt)  the user stopped it; what arrived is kept
 
-A message says what happened, what is allowed and what to do next. It never holds a
-key or a whole prompt; what the service said is verbatim.
+A message says what happened, what is allowed and what to do next. It never contains a
+key or a whole prompt; the service's words are quoted verbatim.
 """
 
 import sys
@@ -49,9 +49,9 @@ class SvcError(Exception):
     """The base class of every error that this package raises on purpose.
 
     Attributes:
-        partial: What came before the error, as a `Completion`; None if nothing came.
+        partial: The reply so far, as a `Completion`; None if nothing came.
         exchange_id: The exchange in the ledger that records the failure, if any.
-        n_attempts: Requests sent, retries included; 0 when nothing was sent.
+        n_attempts: Requests sent, retries included.
     """
 
     def __init__(self, message: str = "") -> None:
@@ -130,7 +130,7 @@ class TimedOutError(TransportError):
 
 
 class StreamBrokenError(TransportError):
-    """A reply ended too early; `partial` is what came."""
+    """A reply ended too early; `partial` is the reply so far."""
 
 
 class ServiceError(SvcError):
@@ -255,9 +255,9 @@ class Interrupted(KeyboardInterrupt):
     """The user stopped a request, rounds of tool calls or a run; one line in a cell.
 
     Attributes:
-        partial: What arrived, as a `Completion`; None if nothing did.
-        messages: Where tools ran: the history, which can be sent again.
-        tool_runs: Where tools ran: the calls that were answered.
+        partial: The reply so far, as a `Completion`; None if nothing came.
+        messages: If tools ran, the history, which can be sent again.
+        tool_runs: If tools ran, the calls that were answered.
     """
 
     def __init__(
@@ -280,9 +280,9 @@ class Interrupted(KeyboardInterrupt):
 
 
 def warn(message: str) -> None:
-    """Warn, and never raise: where warnings are errors it is a line on stderr."""
+    """Warn without raising: where warnings are errors, write a line on stderr."""
     try:
         warnings.warn(message, RuntimeWarning, stacklevel=3)
-    except Exception:  # noqa: BLE001 - of a filter, or of whoever shows warnings
+    except Exception:  # noqa: BLE001 - from a filter, or from the display of warnings
         with suppress(Exception):
             sys.stderr.write(message + "\n")

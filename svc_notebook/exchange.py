@@ -1,9 +1,8 @@
 """The exchange: one request and everything that came back, failure included.
 
-It is the only record of the package: frames, re-use, resumed runs and restored
-conversations are read from it. It contains no key and no header. It refers to nothing
-that refers to it, so the garbage collector skips it, which halves the time to read
-many.
+It is the package's only record: frames, re-use, resumed runs and restored
+conversations are read from it. It contains no key and no header. It is never part of a
+cycle, so the garbage collector skips it (gc=False), which halves the time to read many.
 """
 
 from concurrent.futures import Future
@@ -128,7 +127,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return int(self.request.params.get("max_tokens", DEFAULT_MAX_TOKENS))
 
     def is_cut(self, choice: Choice) -> bool:
-        """Say whether a choice was cut: for certain, or as far as tokens tell."""
+        """Say whether a choice was cut, by its finish reason or its token count."""
         return choice.finish_reason in CUT_REASONS or self.is_probably_cut(choice)
 
     def is_probably_cut(self, choice: Choice) -> bool:
@@ -137,7 +136,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         It does when the tokens, reported or else estimated, reach the max_tokens in
         force although the choice ended normally.
         """
-        body = self.body  # no property is read here: frames ask this very often
+        body = self.body  # not `choices`: frames call this very often
         if choice.finish_reason != "stop" or body is None or len(body.choices) != 1:
             return False
         reported = body.usage.completion_tokens if body.usage else None
@@ -147,7 +146,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def cut_mark(self) -> Literal["cut", "probably cut", ""]:
-        """What to show of the choices: whether one was cut, and how certain that is."""
+        """Whether a choice was cut, in words; "" if none was."""
         if any(choice.finish_reason in CUT_REASONS for choice in self.choices):
             return "cut"
         is_probable = any(self.is_probably_cut(choice) for choice in self.choices)
@@ -155,7 +154,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Sink(Protocol):
-    """Takes every exchange, good or bad, once, when it has ended."""
+    """Receives every exchange, good or bad, once, when it has ended."""
 
     def add(self, exchange: Exchange) -> "Future[None] | None":
         """Take an exchange that has ended, and return at once.

@@ -1,7 +1,6 @@
-"""The session: the parts of this kernel, made when they are first needed.
+"""The session: this kernel's settings, ledger, client, emulator and tools.
 
-It joins settings, ledger, client, emulator and tools, and keeps them until the
-settings change.
+Each part is made when it is first needed and kept until its settings change.
 """
 
 import atexit
@@ -45,22 +44,20 @@ from svc_notebook.tools.toolbox import Toolbox
 
 
 class Session:
-    """What one kernel holds: settings, the ledger, a client, perhaps an emulator.
+    """The parts of one kernel.
 
     Attributes:
         session_id: Marks this kernel's exchanges in the ledger.
         conversations: By name; shared by magic, panel and Python.
-        tool_record: Keeps the calls of tools.
-        at_prompt: Asks for consent to calls of tools, at the prompt.
-        consent: The same, and remembers what is always allowed.
+        tool_record: Records tool calls.
+        at_prompt: Asks at the prompt for consent to tool calls.
+        consent: Asks through `at_prompt` and remembers what is always allowed.
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.session_id = uuid4().hex
         self.conversations = Conversations(
-            ask=self.ask,
-            run=self.run_tools,
-            model=lambda: self.settings.model,
+            ask=self.ask, run=self.run_tools, model=lambda: self.settings.model
         )
         self.tool_record = ToolRecord(lambda: self.ledger)
         self.at_prompt = AtPrompt()
@@ -77,7 +74,7 @@ class Session:
 
     @property
     def settings(self) -> Settings:
-        """The settings in force: the environment's, now, and what was set here."""
+        """The environment's present settings, with those that were set here."""
         with self._lock:
             seen = (env_values(os.environ), key_mark(os.environ))
             if self._is_following and seen != self._seen:
@@ -87,7 +84,7 @@ class Session:
 
     @property
     def ledger(self) -> Ledger:
-        """The store of exchanges of this session's settings."""
+        """The ledger that the settings name."""
         with self._lock:
             settings = self.settings
             if self._ledger is None:
@@ -96,11 +93,11 @@ class Session:
 
     @property
     def client(self) -> Client:
-        """The client for the service, or the emulator, that is in use.
+        """The client of the endpoint in use.
 
         Raises:
-            MissingKeyError: There is no API key.
-            SettingsError: There is no base address, or a setting cannot be used.
+            MissingKeyError: The API key is missing.
+            SettingsError: The base address is missing, or a setting cannot be used.
         """
         with self._lock:
             settings = self.settings
@@ -153,7 +150,7 @@ class Session:
         return find_key()
 
     def key_hider(self) -> Callable[[str], str]:
-        """Return what hides the whole key in a text."""
+        """Return a function that hides the key in a text."""
         try:
             return self.key().redact
         except MissingKeyError:
@@ -161,19 +158,18 @@ class Session:
 
     @property
     def answers(self) -> Answerer | None:
-        """Looks answers up in the file that the settings name; None if they name none.
+        """Finds answers in the file that the settings name; None without such a file.
 
         Raises:
             SettingsError: The file cannot be read.
         """
-        if self.settings.answers is None:
-            return None
-        return Answers.from_file(self.settings.answers).find
+        path = self.settings.answers
+        return None if path is None else Answers.from_file(path).find
 
     def reused(self, request: CompletionRequest, origin: Origin) -> Exchange | None:
         """Look for an answer to an identical request in the ledger, then in the file.
 
-        It reads the disk: an event loop calls it on another thread.
+        It reads the disk, so an event loop must call it on another thread.
         """
         endpoint, recorded = self.settings.base_url, self.answers
         if endpoint is not None:
@@ -184,10 +180,10 @@ class Session:
 
     @property
     def prices(self) -> Prices | None:
-        """The price table that the settings name; None if they name none.
+        """The price table that the settings name; None without one.
 
         Raises:
-            SettingsError: It cannot be read.
+            SettingsError: The file cannot be read.
         """
         path = self.settings.prices
         return None if path is None else Prices.from_file(path)
@@ -201,22 +197,17 @@ class Session:
         return Completion(exchange, self.tool_record.trail_of(exchange))
 
     def use_emulator(self) -> Emulator:
-        """Send from now on to an emulator that lives as long as this kernel."""
+        """Send requests to an emulator that lives as long as this kernel."""
         with self._lock:
             if self._emulator is None:
                 # Random, because a prompt that contains the key is refused.
                 self._emulator = Emulator(keys=(token_hex(),)).start()
-            self._renew(
-                self.settings.setting(
-                    "use emulator",
-                    base_url=self._emulator.base_url,
-                    is_emulated=True,
-                )
-            )
+            base_url = self._emulator.base_url
+            self._use_address(base_url, source="use emulator", is_emulated=True)
             return self._emulator
 
     def use_service(self) -> None:
-        """Send from now on to the service that the environment names.
+        """Send requests to the service that the environment names.
 
         Raises:
             MissingKeyError: SVC_API_KEY is missing or cannot be sent.
@@ -226,30 +217,33 @@ class Session:
         find_key()
         if found.base_url is None:
             raise SettingsError(f"No base address: SVC_BASE_URL is not set. {WAYS_ON}")
+        source = found.sources["base_url"]
+        self._use_address(found.base_url, source=source, is_emulated=False)
+
+    def _use_address(self, base_url: str, *, source: str, is_emulated: bool) -> None:
         with self._lock:
-            source = found.sources["base_url"]
             self._renew(
                 self.settings.setting(
-                    source, base_url=found.base_url, is_emulated=False
+                    source, base_url=base_url, is_emulated=is_emulated
                 )
             )
 
     def use_model(self, model: str, *, source: str) -> None:
-        """Use this model from now on where none is named."""
+        """Use this model for requests that name none."""
         with self._lock:
             self._settings = self.settings.setting(source, model=model)
 
     def use_path(self, name: str, path: str | None, *, source: str) -> None:
-        """Use this ledger or price table from now on.
+        """Use this ledger or price table.
 
         Args:
             name: `ledger` or `prices`.
-            path: The file, or `:memory:`; None for what the environment says.
-            source: Who says so.
+            path: The file, or `:memory:`; None for the environment's setting.
+            source: Where the path was set.
 
         Raises:
-            LedgerError: A ledger cannot be kept there; the one before stays in use.
-            SettingsError: It is not a price table; the one before stays in use.
+            LedgerError: A ledger cannot be kept there; the previous one stays in use.
+            SettingsError: It is not a price table; the previous one stays in use.
         """
         if path is not None:
             path = path if path == MEMORY else str(Path(path).expanduser().absolute())
@@ -267,12 +261,12 @@ class Session:
                 value = getattr(said, name)
                 found = replace(now, **{name: value}, sources=sources)
             if found.ledger == now.ledger:
-                self._settings = found  # nothing that is open was made from it
+                self._settings = found  # nothing open depends on it
             else:
                 self._renew(found)
 
     def _follow(self) -> None:
-        """Take over what the environment says, except for what was set here."""
+        """Adopt the environment's settings, except for those that were set here."""
         found, self._problems = read_env(os.environ)
         sources = {
             name: source
@@ -283,7 +277,7 @@ class Session:
         self._renew(replace(found, **values, sources={**found.sources, **sources}))
 
     def _renew(self, settings: Settings) -> None:
-        """Put settings in force; what was made from others is made again."""
+        """Use these settings; the client and a changed ledger are made again."""
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -328,15 +322,15 @@ def use(
 ) -> None:
     """Choose where requests go, which model they name and where they are kept.
 
-    The choice holds for this kernel until you choose something else.
+    The choice holds for this kernel until you change it.
 
     Args:
-        *positional: None; every argument is named.
+        *positional: Not allowed; name every argument.
         endpoint: `emulator` starts an emulator of the service for this kernel;
             `service` goes to SVC_BASE_URL with SVC_API_KEY.
         model: The model id for requests that name none.
-        ledger: The file that keeps every exchange from now on, such as one of the
-            project's own, or `:memory:` to keep nothing.
+        ledger: The file that keeps every exchange from now on, such as one in your
+            project's folder, or `:memory:` to write no file.
         prices: The file with your price table, for costs.
 
     Raises:
@@ -391,7 +385,7 @@ def _positional_refused(value: object) -> ParameterError:
 
 @contextmanager
 def isolated() -> Iterator[None]:
-    """Use a session of its own inside; the one before is in use again afterwards."""
+    """Use a new session inside the block, and the previous one after it."""
     with _lock:
         before = _current[:]
         _current.clear()

@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from svc_notebook.errors import ParameterError, SettingsError
 from svc_notebook.service.catalogue import DEFAULT_MODEL
-from svc_notebook.service.checks import as_number, is_within, shown
+from svc_notebook.service.checks import as_number, is_within, shorten, shown
 
 VERSION = "v1"  # doc: Versioning
 OPERATION = "chat/completions"  # doc: POST /v1/chat/completions
@@ -32,8 +32,8 @@ def to_base_url(text: str, *, allow_http: bool = False) -> str:
         allow_http: Whether the key may be sent unencrypted to another machine.
 
     Raises:
-        SettingsError: It is not an address, it contains a user name, a query or a
-            fragment, or the key would be sent unencrypted to another machine.
+        SettingsError: It is not a plain address, or the key would be sent unencrypted
+            to another machine.
     """
     if not isinstance(text, str):
         raise SettingsError(
@@ -54,7 +54,7 @@ def to_base_url(text: str, *, allow_http: bool = False) -> str:
     if is_clear and not allow_http:
         raise SettingsError(
             f"The base address is http://{parts.hostname}: the API key would be sent "
-            f"in clear. Use https ({_RIGHT_FORM}); http is for this machine. In a "
+            f"unencrypted. Use https ({_RIGHT_FORM}); http is for this machine. In a "
             "network that you trust, SVC_ALLOW_HTTP=1 allows it."
         )
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
@@ -73,7 +73,7 @@ def _split(text: str) -> SplitResult:
         # The text is not repeated: a key pasted in the wrong place would show.
         raise SettingsError(
             "The base address cannot be used: it needs https and a host, may have a "
-            "port up to 65535, and has no user name, query, fragment or blank; "
+            "port up to 65535, and has no user name, query, fragment or space; "
             f"{_RIGHT_FORM}. Set SVC_BASE_URL to it (doc: Versioning)."
         )
     return parts
@@ -104,7 +104,7 @@ SVC_API_KEY to your key, or type the key after `%svc login`. Create keys in the 
 section of the service's dashboard; each is shown once, for server-side use only.
 - Without a key: `%svc use emulator` starts an emulator of the service for this \
 kernel."""
-"""What to do where a key or an address is missing (doc: Authentication)."""
+"""What to do if a key or an address is missing (doc: Authentication)."""
 
 _WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 DISPLAYS = ("auto", "live", "settled", "plain")
@@ -120,8 +120,8 @@ class Timeouts:
         idle_s: Between two events of a stream; comments do not count.
         whole_s, whole_token_s: For a reply in one piece: `whole_s`, plus
             `whole_token_s` for each token of `max_tokens`.
-        total_s: For the whole exchange with its retries, without waiting for our own
-            rate limit; None for no such deadline.
+        total_s: For the whole exchange with its retries, without the wait for our own
+            rate limit; None for no limit.
 
     Raises:
         SettingsError: One of them is not a number of seconds > 0.
@@ -139,9 +139,9 @@ class Timeouts:
             value = getattr(self, each.name)
             if each.name == "total_s" and value is None:
                 continue
-            number, may_be_0 = as_number(value), each.name == "whole_token_s"
+            number = as_number(value)
             is_time = number is not None and is_within(number, 0, None)
-            if not is_time or (number == 0 and not may_be_0):
+            if not is_time or (number == 0 and each.name != "whole_token_s"):
                 raise SettingsError(
                     f"{each.name} must be a number of seconds > 0; got {shown(value)}. "
                     f"{_TIMEOUTS_FORM}"
@@ -152,7 +152,7 @@ class Timeouts:
         """Read what SVC_TIMEOUTS says.
 
         Args:
-            text: Seconds for every wait but the total, such as `20`; or names and
+            text: Seconds for every time-out but the total, such as `20`; or names and
                 seconds, such as `connect_s=5 idle_s=30 total_s=none`.
 
         Raises:
@@ -188,7 +188,7 @@ def _seconds(text: str) -> float | None:
         return float(text)
     except ValueError:
         raise SettingsError(
-            f"{text[:40]!r} is not a number of seconds. {_TIMEOUTS_FORM}"
+            f"{shorten(text, 40)!r} is not a number of seconds. {_TIMEOUTS_FORM}"
         ) from None
 
 
@@ -198,9 +198,9 @@ class Settings:
 
     Attributes:
         base_url: The service's base address, ending with /v1; None if it is not set.
-        model: The model that is used if none is named.
+        model: The model of requests that name none.
         ledger: Where exchanges are kept: a path, or `:memory:`.
-        answers: A file of recorded answers, which is used instead of a service.
+        answers: A file of recorded answers to use instead of a service.
         prices: A file with a price table; None for no costs.
         display: How cells show replies: auto, live, settled or plain.
         is_emulated: Whether base_url is the emulator of this kernel.
@@ -272,7 +272,7 @@ def read_env(
     """Read the variables of the environment, and leave out those that are wrong.
 
     Returns:
-        The settings of the others, and for each wrong one, by name, its error.
+        The settings from the others, and the error of each wrong one by its name.
     """
     problems: dict[str, SettingsError] = {}
     allow = ENV_NAMES["allow_http"]  # first: it decides whether http is right

@@ -1,7 +1,7 @@
-r"""Text as typed: the template mark `{{name}}`, and escapes such as \n.
+r"""Templates with marks such as `{{name}}`, and escapes such as \n.
 
-A template is filled in one pass, and what is put in is not read again; `\{{name}}` is
-the plain text `{{name}}`; all other text stays as it is, byte for byte.
+A template is filled in one pass: marks in the texts that are put in stay as they are.
+`\{{name}}` is the plain text `{{name}}`; all other text is unchanged.
 """
 
 import re
@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 _ESCAPE = re.compile(r"\\([ntr\\])")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
+# Not \w, which would leave out the vowel and tone signs of Thai.
 _MARK = re.compile(r"(\\?)\{\{([^\s{}]+)\}\}")
 
 
@@ -21,7 +22,7 @@ def names_in(template: str) -> tuple[str, ...]:
     found = (
         name
         for escaped, name in _MARK.findall(template)
-        if _is_plain(name) and not escaped
+        if name.isidentifier() and not escaped
     )
     return tuple(dict.fromkeys(found))
 
@@ -36,16 +37,11 @@ def fill(template: str, text_of: Callable[[str], str]) -> str:
 
     def put(mark: re.Match[str]) -> str:
         escaped, name = mark.groups()
-        if not _is_plain(name):
+        if not name.isidentifier():
             return mark.group()
         return mark.group()[1:] if escaped else text_of(name)
 
     return _MARK.sub(put, template)
-
-
-def _is_plain(name: str) -> bool:
-    # \w would leave out the vowel and tone signs of Thai
-    return name.isidentifier()
 
 
 def decode_escapes(text: str) -> str:

@@ -1,6 +1,4 @@
-"""For the tests of whoever uses this package: the emulator as a pytest fixture.
-
-What it is not: imported by nothing else here, since it needs pytest.
+"""The emulator as a pytest fixture, for the tests of code that uses this package.
 
 Add one line to a `conftest.py`, and every test may ask for `svc_emulator`:
 
@@ -16,8 +14,6 @@ are kept in memory only. It answers without waiting and without rate limits; a m
 changes that, with the keywords of `svc_notebook.Emulator`:
 
     @pytest.mark.svc_emulator(script=[{"text": "positive"}], limits=True)
-
-Rules for this file: nothing outlives the test; nothing leaves this machine.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Tokens: an estimate of a text's size, and the budget of one request (doc: Limits).
 
-The service names no tokenizer and counts tokens only in whole replies (doc:
+The service names no tokenizer and reports tokens only for whole replies (doc:
 Completion, usage), so everything here is an estimate. It errs on the high side: a
 prompt that is estimated a little over the budget is still sent.
 """
@@ -27,20 +27,12 @@ _DIGITS = 6  # enough to undo the rounding of thirds
 
 
 class Counts(NamedTuple):
-    """What a rule counts in a text.
+    """What a rule counts in a text."""
 
-    Attributes:
-        letters: ASCII letters and blanks.
-        signs: Other characters of ASCII.
-        thai: Thai characters.
-        other_bytes: UTF-8 bytes of all other scripts.
-        messages: Messages around the texts.
-    """
-
-    letters: int = 0
-    signs: int = 0
+    letters: int = 0  # ASCII letters and spaces
+    signs: int = 0  # other ASCII characters
     thai: int = 0
-    other_bytes: int = 0
+    other_bytes: int = 0  # UTF-8 bytes of all other scripts
     messages: int = 0
 
 
@@ -50,10 +42,8 @@ class Rule:
 
     Attributes:
         weights: Tokens for one of each of `Counts`, in their order.
-        low, high: The tokens that the service counts are from `low` to `high` times
-            the estimate.
-        n_rows: Requests with reported usage that it was fitted to; 0 for the fixed
-            rule.
+        low, high: The service counts from `low` to `high` times the estimate.
+        n_rows: Requests with reported usage that it was fitted to; 0 for `FIXED`.
     """
 
     weights: tuple[float, ...]
@@ -62,16 +52,14 @@ class Rule:
     n_rows: int = 0
 
     def tokens(self, counts: Counts) -> int:
-        """Return the estimated tokens; 0 for nothing."""
-        total = sum(
-            weight * count for weight, count in zip(self.weights, counts, strict=True)
-        )
-        return ceil(round(total, _DIGITS))
+        """Return the estimated tokens; 0 for an empty text."""
+        pairs = zip(self.weights, counts, strict=True)
+        return ceil(round(sum(weight * n for weight, n in pairs), _DIGITS))
 
 
-# Common tokenizers take about 4 letters, 1 to 3 digits, or 1 to 3 Thai characters
-# together, so this rule counts too many rather than too few: 3 letters or blanks, one
-# other ASCII or Thai character, or 2 bytes of another script are a token.
+# Common tokenizers make one token of about 4 letters, 1 to 3 digits, or 1 to 3 Thai
+# characters, so this rule rather counts too many: 3 letters or spaces, one other ASCII
+# or Thai character, or 2 bytes of another script are a token.
 FIXED = Rule(weights=(1 / 3, 1.0, 1.0, 0.5, float(MESSAGE_TOKENS)), low=1 / 3, high=1.0)
 
 
@@ -142,12 +130,12 @@ MARGIN_TOKENS = 32
 """Kept free for the tokens around the messages, which cannot be counted."""
 
 FLOOR_TOKENS = 256
-"""Asked for when the estimate leaves no room, since the estimate errs high."""
+"""Requested if the estimate leaves no room, because the estimate errs high."""
 
 REPLY_TOKENS = 1024
 """Room kept for the reply when turns are left out and no max_tokens is given."""
 
-_SURE = 0.5  # estimates err high, but not by more than half
+_SURE = 0.5  # estimates err high, but at most by half
 
 MaxTokens = int | Literal["fit", "service"] | None
 """A number; `fit` for what is left of the budget; `service` or None to send none."""
@@ -164,7 +152,7 @@ def fit_max_tokens(prompt_tokens: int, *, budget_tokens: int = BUDGET_TOKENS) ->
 
 
 def in_force(max_tokens: MaxTokens, prompt_tokens: int) -> int | None:
-    """Return the max_tokens to send; None to send none, so that the default applies.
+    """Return the max_tokens to send; None to leave it to the service's default.
 
     Args:
         max_tokens: As asked for.
@@ -248,17 +236,17 @@ def parts_of(request: CompletionRequest) -> Parts:
 
 
 def check_budget(request: CompletionRequest) -> int:
-    """Return the estimated tokens of the prompt, unless it is certain not to fit.
+    """Return the estimated tokens of the prompt, unless it certainly does not fit.
 
     Raises:
-        OverBudgetError: It does not fit; the message says which part is large.
+        OverBudgetError: It does not fit; the message names the largest part.
     """
     prompt_tokens = estimate_prompt_tokens(request.messages, request.tools)
     max_tokens = int(request.params.get("max_tokens", 0))
     if prompt_tokens * _SURE + max_tokens <= BUDGET_TOKENS:
         return prompt_tokens
     parts = parts_of(request)
-    reply = f" and max_tokens={max_tokens} is asked for" if max_tokens else ""
+    reply = f" and max_tokens is {max_tokens}" if max_tokens else ""
     raise OverBudgetError(
         f"The prompt has about {prompt_tokens} tokens (estimated: {parts}){reply}; "
         f"prompt and reply together may have {BUDGET_TOKENS}. It was not sent. "

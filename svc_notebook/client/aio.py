@@ -1,14 +1,13 @@
-"""`AsyncClient`: ask the service from code that can await.
+"""`AsyncClient`: the client for code that awaits.
 
-What is wrong with a request is found at the call, before anything is sent. Nothing
-here touches a socket; httpx is imported at the first request.
+A wrong argument is reported at the call, before anything is sent. Nothing here
+touches a socket; httpx is imported at the first request.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self, Unpack
 from weakref import finalize
 
@@ -30,16 +29,10 @@ from .rate_windows import Due, Room
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """Where clients find what they are not given.
-
-    Attributes:
-        settings: Where to, and how long things may take.
-        key: The key of that address; None to find it in the environment.
-        sinks: Get each exchange.
-    """
+    """What clients use for the arguments that they are not given."""
 
     settings: Callable[[], Settings] = Settings.from_env
-    key: Callable[[], Key | None] = lambda: None
+    key: Callable[[], Key | None] = lambda: None  # for the emulator's address
     sinks: Callable[[], Sequence[Sink]] = tuple
 
 
@@ -47,12 +40,12 @@ _defaults = [Defaults()]
 
 
 def set_defaults(defaults: Defaults) -> None:
-    """Say where clients find what they are not given."""
+    """Set what clients use for the arguments that they are not given."""
     _defaults[0] = defaults
 
 
 class BaseClient:
-    """What both clients have; its arguments are described there."""
+    """What both clients share; `AsyncClient` describes the arguments."""
 
     def __init__(  # noqa: PLR0913 - one seam each
         self,
@@ -92,7 +85,7 @@ class BaseClient:
         self._open()
 
     def _open(self) -> None:
-        """Do what is left to do; an `__init__` of a subclass would show the key."""
+        """Finish the setup; an `__init__` of a subclass would show the key."""
 
     @property
     def settings(self) -> Settings:
@@ -100,7 +93,7 @@ class BaseClient:
         return self._path.settings
 
     def due(self, model: str) -> Due:
-        """Say how long our rate limit would make a request wait now; none is sent.
+        """Return how long our rate limit would make a request wait now.
 
         Raises:
             ConfigError: The API key or the base address is missing.
@@ -108,7 +101,7 @@ class BaseClient:
         return self._path.limiter(model).due()
 
     def room(self, model: str) -> Room | None:
-        """Say how many requests to a model our rate limit lets through now.
+        """Return how many requests to a model our rate limit lets through now.
 
         Raises:
             ConfigError: The API key or the base address is missing.
@@ -132,11 +125,11 @@ class AsyncClient(BaseClient):
         base_url: The service's base address, instead of the settings' one.
         api_key: The API key; found in the environment at the first request if None.
         key: The same, as a `Key`.
-        sinks: Get each exchange when it has ended, on the thread of the event loop;
+        sinks: Receive each exchange when it has ended, on the event loop's thread;
             the session's ledger if None.
         limits: The rate limits to keep; those of this process if None.
-        answers: Looks for an answer before anything is sent; none is looked for if
-            None. With one that always answers no key and no address are needed.
+        answers: Looks for a recorded answer before anything is sent. If it always
+            answers, no key and no address are needed.
         runtime: Where time, chance and ids come from.
 
     Raises:
@@ -164,14 +157,13 @@ class AsyncClient(BaseClient):
 
         Args:
             prompt: A text, or messages as `Message` or mappings, oldest first. Or a
-                request that is ready, such as the `request` of a completion; then no
+                complete request, such as the `request` of a completion; then no
                 model, system message or parameter may be given.
             model: Id of the model; the settings' one if None.
             system: A text put in front as a system message.
-            origin: Who asks, for the record.
+            origin: What the request belongs to, for the ledger.
             watch: Called at each wait.
-            answers: Looks for an answer before anything is sent, instead of the
-                client's own.
+            answers: Looks for a recorded answer first, instead of the client's own.
             **params: Parameters by the document's names; what is left out is not
                 sent. `extra` sends fields the document does not show.
 
@@ -179,8 +171,8 @@ class AsyncClient(BaseClient):
             AskError: Something is not allowed; nothing was sent.
             ConfigError: The API key or the base address is missing.
             ServiceError: The service refused or failed, after bounded tries.
-            TransportError: No whole answer came.
-            DocumentError: An answer came that the document does not allow.
+            TransportError: No complete answer came.
+            DocumentError: The answer is not as the document says.
         """
         request = self._path.request(prompt, model=model, system=system, **params)
         task = await self._path.begin_on_loop(
@@ -207,19 +199,15 @@ class AsyncClient(BaseClient):
         once.
 
         Args:
-            prompt: A text, or messages as `Message` or mappings, oldest first. Or a
-                request that is ready, such as the `request` of a completion; then no
-                model, system message or parameter may be given.
+            prompt: A text, messages or a complete request, as in `complete`.
             model: Id of the model; the settings' one if None.
             system: A text put in front as a system message.
             is_streamed: False asks for the reply in one piece, which then comes at
                 the end of the stream; the service reports its usage.
-            origin: Who asks, for the record.
+            origin: What the request belongs to, for the ledger.
             watch: Called at each wait.
-            answers: Looks for an answer before anything is sent, instead of the
-                client's own.
-            **params: Parameters by the document's names; what is left out is not
-                sent. `extra` sends fields the document does not show.
+            answers: Looks for a recorded answer first, instead of the client's own.
+            **params: Parameters by the document's names, as in `complete`.
 
         Returns:
             A stream: iterate it for pieces of text, then read `completion`.
@@ -245,12 +233,7 @@ class AsyncClient(BaseClient):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
 
@@ -308,8 +291,8 @@ class AsyncCompletionStream:
         """
         if self._exchange_task.exchange is None:
             raise SvcError(
-                "The stream has not ended, so there is no completion yet. Iterate it "
-                "to its end, or close it."
+                "The stream has not ended yet, so it has no completion. Iterate it to "
+                "its end, or close it."
             )
         return Completion(self._exchange_task.exchange)
 
@@ -318,8 +301,8 @@ class AsyncCompletionStream:
         self._is_over = True
         if self._task is None:
             return
-        if self._is_elsewhere(self._task):
-            _stop(self._task.get_loop(), self._task)
+        if _is_elsewhere(self._task):
+            _stop(self._task)
             return
         self._task.cancel()
         await asyncio.wait([self._task])
@@ -328,11 +311,11 @@ class AsyncCompletionStream:
         """Return the next delta, None at the end."""
         if self._is_over:
             return None
-        task = self._task or self._begin()
-        if self._is_elsewhere(task):
+        task = self._task or self._start()
+        if _is_elsewhere(task):
             raise SvcError(
-                "This stream was begun on another event loop and can be read only "
-                "there. Ask again on this one."
+                "This stream was started on another event loop and can only be read "
+                "there. Send the request again on this loop."
             )
         try:
             delta = await self._queue.get()
@@ -349,32 +332,27 @@ class AsyncCompletionStream:
                 task.result()
         return delta
 
-    @staticmethod
-    def _is_elsewhere(task: asyncio.Task[None]) -> bool:
-        return task.get_loop() is not asyncio.get_running_loop()
-
-    def _begin(self) -> asyncio.Task[None]:
-        loop = asyncio.get_running_loop()
-        self._task = loop.create_task(_hand_over(self._exchange_task, self._queue))
-        finalize(self, _stop, loop, self._task).atexit = False
+    def _start(self) -> asyncio.Task[None]:
+        work = _hand_over(self._exchange_task, self._queue)
+        self._task = asyncio.get_running_loop().create_task(work)
+        finalize(self, _stop, self._task).atexit = False
         return self._task
 
     def __repr__(self) -> str:
         exchange, n_chars = self._exchange_task.exchange, self._n_chars
         if exchange is None and self._task is None and not self._is_over:
-            return f"<{type(self).__name__}: not begun>"
+            return f"<{type(self).__name__}: not started>"
         return state_of(self, exchange, n_chars=n_chars, is_over=self._is_over)
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+def _is_elsewhere(task: asyncio.Task[None]) -> bool:
+    return task.get_loop() is not asyncio.get_running_loop()
 
 
 async def _hand_over(task: Task, queue: Queue) -> None:
@@ -384,10 +362,10 @@ async def _hand_over(task: Task, queue: Queue) -> None:
         queue.put_nowait(None)
 
 
-def _stop(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
-    """Stop the task of a stream that was dropped."""
+def _stop(task: asyncio.Task[None]) -> None:
+    """Stop the task of a stream that was dropped, from any thread."""
     with suppress(RuntimeError):  # the loop is closed, and the task with it
-        loop.call_soon_threadsafe(task.cancel)
+        task.get_loop().call_soon_threadsafe(task.cancel)
 
 
 _STATES = {"ok": "ended", "error": "failed", "cancelled": "stopped"}
@@ -422,5 +400,5 @@ def state_of(
     """Return what a stream's repr says: its state and length, and none of its text."""
     is_over = is_over or exchange is not None
     state = _STATES[exchange.status if exchange else "cancelled"]
-    so_far = f"{state if is_over else 'under way'}, {n_chars}"
-    return f"<{type(stream).__name__}: {so_far} characters so far>"
+    shown = state if is_over else "running"
+    return f"<{type(stream).__name__}: {shown}, {n_chars} characters so far>"

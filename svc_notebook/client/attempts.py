@@ -1,7 +1,7 @@
-"""The request path: pace, send, receive, and retry or finish. It is the only one.
+"""The one request path: wait for the rate limit, send, read, then retry or finish.
 
 The decisions are made elsewhere (`rate_limit`, `retry`, `deadlines`, `reply_reader`).
-An exchange reaches every sink once, however it ends. Errors are raised without the
+Every sink gets an exchange once, however it ends. Errors are raised without the
 frames in which they arose, because those may hold what the service sent back.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import Any, Protocol, Unpack
+from typing import Any, Protocol, TypedDict, Unpack
 
 from svc_notebook.completion import warn_on_params
 from svc_notebook.credentials import Key, find_key, keep_out_of_logs
@@ -48,8 +48,8 @@ from .exchange_record import (
 from .portal import keep_awake
 from .rate_limit import RateLimiter, RateLimits, shared_limits
 from .rate_windows import Slot
-from .reply_reader import Receiving
-from .retry import INTERACTIVE, GiveUp, Lost, Policy, decide
+from .reply_reader import AnswerReader
+from .retry import INTERACTIVE, FailedTry, Policy, retry_wait_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +68,12 @@ class Waiting:
 Watch = Callable[[Waiting], None]
 """Called at each wait, on the loop's thread; it must return at once."""
 
-SAID_S = 2.0
-"""Shorter waits are not worth a line."""
+_SAID_S = 2.0
 
 
 def say(waiting: Waiting) -> None:
     """Write a line on stderr if a wait is long enough to be noticed."""
-    if waiting.wait_s >= SAID_S:
+    if waiting.wait_s >= _SAID_S:
         sys.stderr.write(f"waiting {waiting.wait_s:.0f} s: {waiting.reason}\n")
 
 
@@ -84,8 +83,8 @@ Show = Callable[[Delta], None]
 class Transport(Protocol):
     """Sends one body and returns the answer to it.
 
-    What goes wrong is a value, not an exception, so that no traceback keeps a frame in
-    which the key was written into a header.
+    A failure is a value, not an exception, so that no traceback keeps the frame that
+    wrote the key into a header.
     """
 
     async def send(
@@ -97,19 +96,19 @@ class Transport(Protocol):
         connect_s: float,
         within_s: float,
         on_sent: Callable[[], None] = lambda: None,
-    ) -> HttpAnswer | Lost | None:
+    ) -> HttpAnswer | FailedTry | None:
         """Send a body and wait for the headers of the answer.
 
         Args:
-            body: JSON, whole.
-            key: Written into the request's headers, and nowhere else.
+            body: The request as JSON.
+            key: Goes into the request's headers, and nowhere else.
             is_streamed: Whether a stream was asked for.
-            connect_s: Seconds in which a connection must be made.
-            within_s: Seconds until the headers, connecting not counted.
+            connect_s: Seconds to connect.
+            within_s: Seconds from sending to the headers.
             on_sent: Called when the request begins to be written.
 
         Returns:
-            The answer, what went wrong, or None when the time is over.
+            The answer, the failure, or None when the time is over.
         """
 
     async def aclose(self) -> None:
@@ -133,13 +132,6 @@ class ExchangeTask:
 
     It runs in one task from beginning to end and holds no suspended generator, so
     that cancelling the task is all it takes to stop it, also when a loop shuts down.
-
-    Args:
-        record: Of the exchange, as begun.
-        body: The request as JSON.
-        context: What the client's exchanges share.
-        policy: When to ask again.
-        watch: Called at each wait.
     """
 
     def __init__(
@@ -158,18 +150,18 @@ class ExchangeTask:
         self._policy = policy
         self._watch = watch
         self._runtime = context.runtime
-        self._limiter = context.limits.of(record.request.model)
+        self._limiter = context.limits.of(record.begun.request.model)
         self._deadlines = Deadlines(
             context.timeouts,
-            record.request,
-            is_streamed=record.is_streamed,
+            record.begun.request,
+            is_streamed=record.begun.is_streamed,
             started_s=context.runtime.clock(),
         )
-        self._lost: Lost | None = None
+        self._failure: FailedTry | None = None
         self._has_shown = False
 
     async def run(self, show: Show) -> Exchange:
-        """Ask, show what comes, and record it when it has ended, however it ends.
+        """Send the request, show the reply, and record the exchange at its end.
 
         Args:
             show: Called with each delta as it comes.
@@ -177,37 +169,41 @@ class ExchangeTask:
         Raises:
             SvcError: It failed; the error carries attempts, exchange and partial.
         """
+        stopped: type[BaseException] | None = None
         try:
             with keep_awake():
                 await self._tries(show)
         except (asyncio.CancelledError, KeyboardInterrupt) as stop:
             self._context.sinks.add(self._end("cancelled", CANCELLED))
-            stopped: type[BaseException] | None = type(stop)
+            stopped = type(stop)
         except Exception as problem:  # noqa: BLE001 - nothing foreign reaches a user
-            self._lost = Lost(error=internal_error(problem))
-            stopped = None
-        else:
-            stopped = None
+            self._failure = FailedTry(error=internal_error(problem))
         if stopped:  # a new one, without the frames that hold the reply
             raise stopped
-        error = self._lost.error if self._lost else None
+        error = self._failure.error if self._failure else None
         if error is None:
-            return await self._keep(self._end("ok", None))
+            return await self._context.sinks.keep(self._end("ok", None))
         self._context.key.redact_error(error)
-        exchange = await self._keep(self._end("error", to_failure(error)))
-        raise completed(error, exchange)
+        exchange = self._end("error", to_failure(error))
+        raise completed(error, await self._context.sinks.keep(exchange))
 
     async def _tries(self, show: Show) -> None:
-        """Ask until it is over; `_lost` says how."""
+        """Try until it succeeds or is given up; `_failure` is the last try's."""
 
         def noted(delta: Delta) -> None:
-            self._note(delta)
+            if delta.text or delta.calls:
+                self._has_shown = True
+                self._record.text(self._runtime.clock())
             show(delta)
 
         while True:
             slot = await self._pace()
-            self._lost = _after(self._lost, await self._try(slot, noted))
-            wait_s = self._within_total(self._next_step(slot, self._lost))
+            failure = await self._try(slot, noted)
+            if failure and self._failure:
+                error = with_earlier(failure.error, self._failure.error)
+                failure = replace(failure, error=error)
+            self._failure = failure
+            wait_s = self._end_try(slot, failure)
             if wait_s is None:
                 return
             await self._wait(wait_s)
@@ -231,77 +227,63 @@ class ExchangeTask:
             self._deadlines.queue_s = self._record.queue_s
         return slot
 
-    async def _try(self, slot: Slot, show: Show) -> Lost | None:
+    async def _try(self, slot: Slot, show: Show) -> FailedTry | None:
         """Send once and receive the answer."""
         sent_s = self._runtime.clock()
         self._record.send(sent_s)
         left = self._deadlines.for_headers(sent_s)
+        total_s = self._deadlines.total_left_s(sent_s)
         answer = await self._context.transport.send(
             self._body,
             key=self._context.key,
-            is_streamed=self._record.is_streamed,
-            connect_s=max(
-                min(
-                    self._context.timeouts.connect_s,
-                    self._deadlines.total_left_s(sent_s),
-                ),
-                0.0,
-            ),
+            is_streamed=self._record.begun.is_streamed,
+            connect_s=max(min(self._context.timeouts.connect_s, total_s), 0.0),
             within_s=max(left.left_s, 0.0),
             on_sent=lambda: self._limiter.sent(slot),
         )
-        if answer is None or isinstance(answer, Lost):
-            return answer or Lost(error=timed_out(left))
-        self._record.answer(answer.head)
-        receiving = Receiving(
+        if answer is None or isinstance(answer, FailedTry):
+            return answer or FailedTry(error=timed_out(left))
+        self._record.is_emulated |= answer.head.is_emulated
+        reader = AnswerReader(
             answer,
-            is_streamed=self._record.is_streamed,
-            n_choices=int(self._record.request.params.get("n", 1)),
+            is_streamed=self._record.begun.is_streamed,
+            n_choices=int(self._record.begun.request.params.get("n", 1)),
             deadlines=self._deadlines,
             clock=self._runtime.clock,
+            sent_s=sent_s,
         )
         try:
-            lost = await receiving.refusal(sent_s=sent_s)
-            return lost or await receiving.receive(show, sent_s=sent_s)
+            return await reader.read(show)
         finally:
-            self._record.body = self._context.key.redact(receiving.body())
-            self._record.n_chunks = receiving.n_chunks
-            await receiving.close()
+            self._record.body = self._context.key.redact(reader.reply.body())
+            self._record.n_chunks = reader.reply.n_chunks
+            await reader.close()
 
-    def _note(self, delta: Delta) -> None:
-        if delta.text or delta.calls:
-            self._has_shown = True
-            self._record.text(self._runtime.clock())
-
-    def _next_step(self, slot: Slot, lost: Lost | None) -> float | None:
-        """Return the seconds until the next try, None if there is none."""
-        if lost is None:
+    def _end_try(self, slot: Slot, failure: FailedTry | None) -> float | None:
+        """Free the slot; return the seconds until the next try, None without one."""
+        if failure is None:
             self._limiter.answered()
             return None
-        if isinstance(lost.error, RateLimitError):
+        if isinstance(failure.error, RateLimitError):
             self._record.n_refused += 1
-            self._limiter.refused(slot, retry_after_s=lost.error.retry_after_s)
-        elif not lost.is_sent:
+            self._limiter.refused(slot, retry_after_s=failure.error.retry_after_s)
+        elif not failure.is_sent:
             self._limiter.give_back(slot)
-        step = decide(
-            lost.error,
+        wait_s = retry_wait_s(
+            failure.error,
             attempt=self._record.n_attempts,
             jitter=self._runtime.jitter(),
             has_shown=self._has_shown,
-            is_lasting=lost.is_lasting,
+            is_lasting=failure.is_lasting,
             policy=self._policy,
         )
-        return None if isinstance(step, GiveUp) else step.wait_s
-
-    def _within_total(self, wait_s: float | None) -> float | None:
-        """Return the wait, or None if the last deadline passes before its end."""
         left_s = self._deadlines.total_left_s(self._runtime.clock())
         return None if wait_s is None or wait_s >= left_s else wait_s
 
     async def _wait(self, wait_s: float) -> None:
         """Wait between two tries."""
         began_s = self._runtime.clock()
-        why = _WHY.get(type(self._lost.error), "a failure") if self._lost else ""
+        why = _WHY.get(type(self._failure.error), "a failure") if self._failure else ""
         self._tell(Waiting(wait_s, f"trying again after {why}"))
         try:
             await self._runtime.sleep(wait_s)
@@ -313,7 +295,6 @@ class ExchangeTask:
             self._watch(waiting)
 
     def _end(self, status: Status, failure: Failure | None) -> Exchange:
-        """Make the record, once."""
         self.exchange = self._record.exchange(
             status=status,
             failure=failure,
@@ -321,17 +302,6 @@ class ExchangeTask:
             ended_at=self._runtime.now(),
         )
         return self.exchange
-
-    async def _keep(self, exchange: Exchange) -> Exchange:
-        await self._context.sinks.keep(exchange)
-        return exchange
-
-
-def _after(earlier: Lost | None, lost: Lost | None) -> Lost | None:
-    """Return how a try ended, with what the one before it met."""
-    if lost is None or earlier is None:
-        return lost
-    return replace(lost, error=with_earlier(lost.error, earlier.error))
 
 
 _WHY: dict[type[SvcError], str] = {
@@ -344,7 +314,7 @@ _WHY: dict[type[SvcError], str] = {
 
 
 Task = ExchangeTask | RecordedAnswer
-"""An exchange that is ready to `run`, by asking the service or from a record."""
+"""An exchange to `run`: it asks the service, or returns a recorded answer."""
 
 
 def to_request(
@@ -354,13 +324,13 @@ def to_request(
     given: Mapping[str, Any],
     stacklevel: int,
 ) -> CompletionRequest:
-    """Check what is asked for and return the request.
+    """Check the arguments of a verb and return the request.
 
     Args:
-        prompt: A text or messages, or a request that is ready.
+        prompt: A text or messages, or a complete request.
         default_model: Model id if `given` names none.
         given: The other arguments by name: `model`, `system`, and parameters.
-        stacklevel: Whose line a warning names: 1 is the caller.
+        stacklevel: The line that a warning names: 1 is the caller's.
 
     Raises:
         ParameterError: Something is not allowed.
@@ -387,16 +357,19 @@ def to_request(
     )
 
 
-class RequestPath:
-    """Makes the exchanges of one client; it may be used from several threads.
+class TaskOptions(TypedDict, total=False):
+    """How an exchange is begun; see `RequestPath.begin`."""
 
-    Args:
-        settings: Where to, and how long things may take.
-        key: The API key; found in the environment at the first request if None.
-        sinks: Get each exchange when it has ended.
-        limits: The rate limits to keep; those of this process if None.
-        answers: Looks for an answer before anything is sent.
-        runtime: Where time, chance and ids come from.
+    is_streamed: bool
+    origin: Origin | None
+    watch: Watch | None
+    policy: Policy
+
+
+class RequestPath:
+    """Makes the exchanges of one client; several threads may use it.
+
+    The arguments are those of `AsyncClient`.
     """
 
     def __init__(
@@ -426,11 +399,7 @@ class RequestPath:
         system: str | None = None,
         **params: Unpack[Params],
     ) -> CompletionRequest:
-        """Check what a caller of a client's verb asks for and return the request.
-
-        Raises:
-            ParameterError: Something is not allowed.
-        """
+        """Check the arguments of a client's verb and return the request."""
         return to_request(
             prompt,
             default_model=self.settings.model,
@@ -452,11 +421,11 @@ class RequestPath:
 
         Args:
             request: What to ask.
-            is_streamed: Whether to have the reply streamed.
-            origin: Who asks, for the record.
+            is_streamed: Whether to ask for a stream.
+            origin: What the request belongs to, for the ledger.
             watch: Called at each wait.
-            policy: When to ask again.
-            answers: Looks for an answer first, instead of the client's own.
+            policy: When to try again.
+            answers: Looks for a recorded answer first, instead of the client's own.
 
         Raises:
             AskError: Something is not allowed.
@@ -477,47 +446,35 @@ class RequestPath:
             )
         context = self._context()
         context.key.refuse_in(body)
-        record = ExchangeRecord(
+        now = self._runtime.now()
+        begun = Exchange(
             exchange_id=self._runtime.new_id(),
             request=request,
             origin=origin,
             endpoint=self._base_url,
             is_streamed=is_streamed,
             is_emulated=self.settings.is_emulated,
-            started_at=self._runtime.now(),
+            started_at=now,
+            ended_at=now,
             est_prompt_tokens=check_budget(request),
         )
+        record = ExchangeRecord(begun)
         return ExchangeTask(record, body, context=context, policy=policy, watch=watch)
 
     async def begin_on_loop(
         self,
         request: CompletionRequest,
         *,
-        is_streamed: bool = False,
-        origin: Origin | None = None,
-        watch: Watch | None = None,
-        policy: Policy = INTERACTIVE,
         answers: Answerer | None = None,
+        **options: Unpack[TaskOptions],
     ) -> Task:
-        """Do as `begin`; the running loop goes on while an answer is looked for."""
-        begin = partial(
-            self.begin,
-            request,
-            is_streamed=is_streamed,
-            origin=origin,
-            watch=watch,
-            policy=policy,
-            answers=answers,
-        )
+        """Call `begin`, on another thread if it looks for a recorded answer."""
+        begin = partial(self.begin, request, answers=answers, **options)
         reads = answers is not None or self._answers is not None
         return await asyncio.to_thread(begin) if reads else begin()
 
     def limiter(self, model: str) -> RateLimiter:
-        """Return what decides when a request to a model may go.
-
-        Raises:
-            ConfigError: The API key or the base address is missing.
-        """
+        """Return what decides when a request to a model may go."""
         return self._context().limits.of(model)
 
     async def aclose(self) -> None:
@@ -529,21 +486,21 @@ class RequestPath:
     def _base_url(self) -> str:
         if self.settings.base_url is None:
             raise SettingsError(
-                "There is no base address. Set SVC_BASE_URL to the service's address, "
-                "such as https://HOST/v1, or try without a service: `%svc use "
-                "emulator` starts an emulator for this kernel."
+                "The base address is missing. Set SVC_BASE_URL to the service's "
+                "address, such as https://HOST/v1, or try without a service: `%svc "
+                "use emulator` starts an emulator for this kernel."
             )
         return self.settings.base_url
 
     def _context(self) -> ExchangeContext:
         base_url = self._base_url
-        self._key = found = self._key or find_key()
-        keep_out_of_logs(found)
+        self._key = key = self._key or find_key()
+        keep_out_of_logs(key)
         clock = self._runtime.clock
         return ExchangeContext(
             transport=self._open(base_url),
-            limits=self._limits or shared_limits(base_url, found, clock=clock),
-            key=found,
+            limits=self._limits or shared_limits(base_url, key, clock=clock),
+            key=key,
             sinks=self._sinks,
             timeouts=self.settings.timeouts,
             runtime=self._runtime,

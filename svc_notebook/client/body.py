@@ -1,7 +1,7 @@
-"""The body of an answer: read within a time, decompressed, of a bounded size.
+"""Reads the body of an answer: within a time, decompressed, up to a largest size.
 
-Each read is finished before the next begins and never suspended in between, because
-a suspended reader would keep its connection.
+Each read ends before the next begins, because a suspended reader would keep its
+connection.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from svc_notebook.wire.decode import not_documented
 
-from .retry import Lost
+from .retry import FailedTry
 
 PIECE_BYTES = 256 * 1024
 MAX_BODY_BYTES = 64 * 1024 * 1024
@@ -20,7 +20,7 @@ _GZIP = b"\x1f\x8b"
 
 
 class InflateError(Exception):
-    """The body is not what its Content-Encoding says; stays in this folder."""
+    """The body is not what its Content-Encoding says; it stays in this folder."""
 
 
 class Inflater:
@@ -78,21 +78,13 @@ class Inflater:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """What the headers of an answer say.
-
-    Attributes:
-        status: HTTP status.
-        content_type: As sent, "" if there was none.
-        retry_after_s: Seconds the service asked to wait, if it did.
-        is_emulated: Whether the emulator says it is one.
-        location: Where a redirect points to.
-    """
+    """What the headers of an answer say."""
 
     status: int
     content_type: str = ""
     retry_after_s: float | None = None
     is_emulated: bool = False
-    location: str = ""
+    location: str = ""  # where a redirect points to
 
 
 class HttpAnswer:
@@ -102,8 +94,8 @@ class HttpAnswer:
         head: What the headers say.
         pieces: The body as it comes, still compressed.
         encoding: The Content-Encoding.
-        broken: Makes the error for a connection that is lost.
-        is_framed: Whether HTTP says where the body ends; without, an end may be a
+        broken: Makes the failure of a lost connection.
+        is_framed: Whether HTTP says where the body ends; otherwise an end may be a
             lost connection.
         release: Called once at the end, with whether the whole body was read.
     """
@@ -114,7 +106,7 @@ class HttpAnswer:
         pieces: AsyncIterator[bytes],
         *,
         encoding: str,
-        broken: Callable[[], Lost],
+        broken: Callable[[], FailedTry],
         is_framed: bool,
         release: Callable[[bool], Awaitable[None]],
     ) -> None:
@@ -130,14 +122,13 @@ class HttpAnswer:
         self._is_ended = False
         self._is_closed = False
 
-    async def read(self, *, within_s: float) -> bytes | Lost | None:
+    async def read(self, *, within_s: float) -> bytes | FailedTry | None:
         """Return the next bytes, b"" at the end, None when the time is over."""
-        deadline_at = asyncio.get_running_loop().time() + within_s
+        deadline_s = asyncio.get_running_loop().time() + within_s
         try:
             while not (piece := next(self._opened, b"")):
-                left_s = deadline_at - asyncio.get_running_loop().time()
-                found = await self._take(left_s)
-                if not found or isinstance(found, Lost):
+                found = await self._take(deadline_s)
+                if not found or isinstance(found, FailedTry):
                     return self._end() if found == b"" else found
                 self._inflater = self._inflater or Inflater(self._encoding)
                 self._opened = self._inflater.feed(found)
@@ -153,20 +144,19 @@ class HttpAnswer:
         if self._is_closed:
             return
         self._is_closed = True
-        deadline_at = asyncio.get_running_loop().time() + within_s
+        deadline_s = asyncio.get_running_loop().time() + within_s
         is_open = not self._is_ended
         try:
             while is_open:
-                left_s = deadline_at - asyncio.get_running_loop().time()
-                found = await self._take(left_s)
+                found = await self._take(deadline_s)
                 is_open = bool(found) and isinstance(found, bytes)
         finally:
             await self._release(self._is_ended)
 
-    async def _take(self, within_s: float) -> bytes | Lost | None:
+    async def _take(self, deadline_s: float) -> bytes | FailedTry | None:
         """Take bytes off the connection; a time-out closes the reader for good."""
         try:
-            async with asyncio.timeout(max(within_s, 0.0)):
+            async with asyncio.timeout_at(deadline_s):
                 found = await anext(self._pieces, b"")
         except TimeoutError:
             return None
@@ -181,20 +171,16 @@ class HttpAnswer:
             raise asyncio.CancelledError
         return self._broken()
 
-    def _end(self) -> bytes | Lost:
+    def _end(self) -> bytes | FailedTry:
         if self._inflater is None or self._inflater.is_whole:
             return b""
-        if self._is_framed:
-            return self._refused(
-                "with a body that cannot be decompressed to its end", b""
-            )
-        return self._broken()
+        if not self._is_framed:
+            return self._broken()
+        return self._refused("with a body that cannot be decompressed to its end", b"")
 
-    def _refused(self, reason: str, body: bytes) -> Lost:
+    def _refused(self, reason: str, body: bytes) -> FailedTry:
+        head = self.head
         error = not_documented(
-            reason,
-            body,
-            status=self.head.status,
-            content_type=self.head.content_type,
+            reason, body, status=head.status, content_type=head.content_type
         )
-        return Lost(error=error, is_lasting=True)
+        return FailedTry(error=error, is_lasting=True)

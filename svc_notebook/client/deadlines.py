@@ -1,9 +1,8 @@
-"""Where time, chance and ids come from, and the deadlines of one exchange.
+"""Time, chance and ids, and the deadlines of one exchange.
 
-Nothing else in this folder reads a clock, sleeps, or draws a random number, so that a
-test that gives its own `Runtime` needs no patience. Deadlines are pure. Silence is
-counted in events, because a server that sends comments for ever is as silent as one
-that sends nothing; waiting for our own rate limit moves the total deadline.
+The folder reads clocks, sleeps and draws random numbers through `Runtime`, so that
+tests need not wait. Comments of a stream do not count as events; the wait for our own
+rate limit moves the total deadline.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ from svc_notebook.settings import Timeouts
 
 
 def utc_now() -> datetime:
-    """Return the present, aware, in UTC."""
+    """Return the present (aware, UTC)."""
     return datetime.now(UTC)
 
 
@@ -38,19 +37,11 @@ def new_id() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """Where time, chance and ids come from.
+    """Where time, chance and ids come from; tests give their own."""
 
-    Attributes:
-        clock: Seconds that only grow.
-        sleep: Waits so many seconds.
-        jitter: A random number from 0 to 1.
-        now: The present, aware, in UTC.
-        new_id: A new id that sorts by time.
-    """
-
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = time.monotonic  # seconds that only grow
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    jitter: Callable[[], float] = random.random
+    jitter: Callable[[], float] = random.random  # from 0 to 1
     now: Callable[[], datetime] = utc_now
     new_id: Callable[[], str] = new_id
 
@@ -65,7 +56,7 @@ class Left:
     Attributes:
         left_s: Seconds until it passes; negative when it has.
         name: first_byte, idle, whole or total.
-        length_s: Its whole length.
+        length_s: Its length.
     """
 
     left_s: float
@@ -126,7 +117,7 @@ class Deadlines:
         return left
 
     def total_left_s(self, now_s: float) -> float:
-        """Return the seconds until the last deadline; infinite if there is none."""
+        """Return the seconds until the total deadline; infinite without one."""
         total_s = self._timeouts.total_s
         if total_s is None:
             return math.inf
@@ -137,7 +128,7 @@ _WORDS = {
     "first_byte": "The service did not begin to answer within {:g} s",
     "idle": "The service sent nothing for {:g} s in the middle of a reply",
     "whole": "The service did not finish its reply within {:g} s",
-    "total": "The request was not over within {:g} s, all tries together",
+    "total": "The request took longer than {:g} s, all tries together",
 }
 
 
@@ -152,14 +143,9 @@ def timed_out(left: Left) -> TimedOutError:
     )
 
 
-def with_earlier(error: SvcError, earlier: SvcError | None) -> SvcError:
-    """Say with a deadline what the try before it met, which may be the reason.
-
-    Args:
-        error: How the newest try ended.
-        earlier: How the one before it ended, if there was one.
-    """
-    if earlier is None or not isinstance(error, TimedOutError):
+def with_earlier(error: SvcError, earlier: SvcError) -> SvcError:
+    """Add to a time-out how the try before it failed, which may be the reason."""
+    if not isinstance(error, TimedOutError):
         return error
     status = getattr(earlier, "status", None)
     shown = f" (status {status})" if status else ""

@@ -1,6 +1,6 @@
-"""The record of one exchange: kept while it is under way, handed over at its end.
+"""The record of one exchange while it runs, and the sinks that get it at its end.
 
-Waiting for our own rate limit is never part of a latency. No key enters.
+A latency never includes the wait for our own rate limit. The key is never recorded.
 """
 
 import asyncio
@@ -20,28 +20,20 @@ from svc_notebook.service.chunk import CompletionBody, Delta, to_delta
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.tokens import estimate_tokens
 
-from .body import Head
 from .deadlines import Runtime
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class ExchangeRecord:
-    """What is known of an exchange that is under way.
+    """What is known of an exchange that has not ended.
 
     Attributes:
-        exchange_id, request, origin, endpoint, is_streamed: Known from the start.
-        started_at: When it was asked (aware, UTC).
-        est_prompt_tokens: Estimated tokens of the prompt.
-        others: As in `Exchange`; durations in seconds.
+        begun: The exchange as it began.
+        others: Of the newest try, or of all; as in `Exchange`.
+        sent_s: When the newest try was sent, by the clock.
     """
 
-    exchange_id: str
-    request: CompletionRequest
-    origin: Origin
-    endpoint: str
-    is_streamed: bool
-    started_at: datetime
-    est_prompt_tokens: int
+    begun: Exchange
     is_emulated: bool = False
     body: CompletionBody | None = None
     n_attempts: int = 0
@@ -53,16 +45,12 @@ class ExchangeRecord:
     sent_s: float | None = None
 
     def send(self, now_s: float) -> None:
-        """Note that a request is sent; what came of an earlier try is dropped."""
+        """Note that a request is sent; what an earlier try received is dropped."""
         self.n_attempts += 1
         self.sent_s = now_s
         self.first_text_s = None
         self.body = None
         self.n_chunks = 0
-
-    def answer(self, head: Head) -> None:
-        """Note what the headers of an answer say."""
-        self.is_emulated = self.is_emulated or head.is_emulated
 
     def text(self, now_s: float) -> None:
         """Note that text was shown."""
@@ -78,13 +66,9 @@ class ExchangeRecord:
         ended_at: datetime,
     ) -> Exchange:
         """Return the finished exchange."""
-        return Exchange(
-            exchange_id=self.exchange_id,
-            origin=self.origin,
-            endpoint=self.endpoint,
-            is_emulated=self.is_emulated,
-            is_streamed=self.is_streamed,
-            request=self.request,
+        return replace(
+            self.begun,
+            is_emulated=self.begun.is_emulated or self.is_emulated,
             body=self.body,
             status=status,
             failure=failure,
@@ -95,9 +79,7 @@ class ExchangeRecord:
             retry_wait_s=self.retry_wait_s,
             first_text_s=self.first_text_s,
             latency_s=None if self.sent_s is None else now_s - self.sent_s,
-            started_at=self.started_at,
             ended_at=ended_at,
-            est_prompt_tokens=self.est_prompt_tokens,
             est_completion_tokens=_estimate(self.body),
         )
 
@@ -144,28 +126,24 @@ CANCELLED = Failure(type="Cancelled", message="Interrupted before the reply's en
 def _estimate(body: CompletionBody | None) -> int:
     if body is None:
         return 0
-    return sum(
-        estimate_tokens(choice.text or "")
-        + sum(
-            estimate_tokens(call.function.name + call.function.arguments)
-            for call in choice.tool_calls
-        )
-        for choice in body.choices
-    )
+    calls = [call.function for choice in body.choices for call in choice.tool_calls]
+    texts = [choice.text or "" for choice in body.choices]
+    texts += [call.name + call.arguments for call in calls]
+    return sum(map(estimate_tokens, texts))
 
 
 KEPT_WITHIN_S = 3.0
 
 
 class Sinks:
-    """The sinks of one client; whatever happens to them, the reply comes first."""
+    """The sinks of one client; a sink that fails never costs the reply."""
 
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self._sinks = tuple(sinks)
         self._warned: set[str] = set()
 
     def add(self, exchange: Exchange) -> list["Future[None]"]:
-        """Give an exchange to every sink; return what is done when it is kept."""
+        """Give an exchange to every sink; the futures are done when it is kept."""
         receipts = []
         for sink in self._sinks:
             try:
@@ -181,8 +159,8 @@ class Sinks:
                     receipts.append(receipt)
         return receipts
 
-    async def keep(self, exchange: Exchange) -> None:
-        """Give an exchange to every sink, and wait until it is kept, but not long."""
+    async def keep(self, exchange: Exchange) -> Exchange:
+        """Give an exchange to every sink, wait a moment until it is kept, return it."""
         for receipt in self.add(exchange):
             if not await _is_done(receipt, within_s=KEPT_WITHIN_S):
                 self._warn(
@@ -190,6 +168,7 @@ class Sinks:
                     "is kept in memory until it can be written."
                 )
             # if it failed, the ledger has said why and keeps it in memory
+        return exchange
 
     def _warn(self, message: str) -> None:
         if message not in self._warned:
@@ -224,16 +203,7 @@ Answerer = Callable[[CompletionRequest, Origin], Exchange | None]
 
 
 class RecordedAnswer:
-    """A recorded answer to a new request; `run` it once.
-
-    Args:
-        recorded: The exchange that answers.
-        request: What was asked now.
-        origin: Who asks now.
-        is_streamed: Whether a stream was asked for.
-        sinks: Get the exchange.
-        runtime: Where time and ids come from.
-    """
+    """A recorded answer to a new request; `run` it once."""
 
     def __init__(
         self,
@@ -272,5 +242,4 @@ class RecordedAnswer:
         for choice in self._answer.choices:
             show(to_delta(choice))
         self.exchange = replace(self._answer, ended_at=self._runtime.now())
-        await self._sinks.keep(self.exchange)
-        return self.exchange
+        return await self._sinks.keep(self.exchange)

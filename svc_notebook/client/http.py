@@ -1,8 +1,8 @@
-"""HTTP over httpx, without its pool: connections lent to one request at a time.
+"""HTTP over httpx, without its pool.
 
-httpx's own pool costs time quadratic in the number of requests in flight, so each
-transport here holds one connection, and idle ones wait on a stack. No redirect is
-followed, no cookie is kept, and no exception of httpx leaves this folder.
+The time that httpx's pool takes is quadratic in the number of requests in flight, so
+each transport here holds one connection, and idle ones are kept on a stack. Redirects
+are not followed, cookies are not kept; httpx's exceptions stay in this folder.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from svc_notebook.settings import OPERATION, is_loopback
 
 from .body import Head, HttpAnswer
 from .network_errors import Route, explain, explain_break, is_unanswered
-from .retry import Lost, retry_after_s
+from .retry import FailedTry, retry_after_s
 
 # httpx imports these at its first request, which would hold up a running loop.
 for _name in ("httpcore", "anyio", "anyio._backends._asyncio"):
@@ -39,7 +39,7 @@ for _name in ("httpcore", "anyio", "anyio._backends._asyncio"):
 
 IDLE_S = 15.0
 _CLOSE_S = 1.0
-_REFUSED = 400
+_FIRST_ERROR = 400
 _EMULATOR_HEADER = "x-svc-emulator"
 
 
@@ -77,13 +77,13 @@ class HttpTransport:
         connect_s: float,
         within_s: float,
         on_sent: Callable[[], None] = lambda: None,
-    ) -> HttpAnswer | Lost | None:
+    ) -> HttpAnswer | FailedTry | None:
         """Send a body; see `attempts.Transport`."""
         stack = await self._stacks.of_running_loop()
         idle = stack.take()
         while True:
             connection = idle or self._connect()
-            if isinstance(connection, Lost):
+            if isinstance(connection, FailedTry):
                 return connection
             progress = _Progress(connect_s, within_s, on_sent)
             request = self._request(body, key, progress, is_streamed=is_streamed)
@@ -93,9 +93,11 @@ class HttpTransport:
             await _shut(connection, progress.tcp)
             if idle is None or not is_unanswered(found):
                 return self._explained(found, progress)
-            idle = None  # it was closed while it was idle: nobody read the request
+            idle = None  # the server closed it while idle and did not read the request
 
-    def _explained(self, found: BaseException, progress: "_Progress") -> Lost | None:
+    def _explained(
+        self, found: BaseException, progress: "_Progress"
+    ) -> FailedTry | None:
         if isinstance(found, TimeoutError):
             return None if progress.is_sent else self._unconnected(progress)
         if not isinstance(found, Exception):
@@ -106,11 +108,9 @@ class HttpTransport:
         """Close the idle connections of the running loop."""
         await self._stacks.aclose()
 
+    @staticmethod
     async def _ask(
-        self,
-        connection: Connection,
-        request: httpx.Request,
-        progress: "_Progress",
+        connection: Connection, request: httpx.Request, progress: "_Progress"
     ) -> httpx.Response | BaseException:
         try:
             async with asyncio.timeout(progress.connect_s) as clock:
@@ -119,19 +119,22 @@ class HttpTransport:
         except _STOPS as problem:
             return problem
 
-    def _connect(self) -> Connection | Lost:
+    def _connect(self) -> Connection | FailedTry:
         is_tls = self._url.scheme == "https"
         proxy = self._proxy
         try:
             context = tls_context() if is_tls or proxy else _no_tls()
         except OSError:  # ssl's errors are such, too
-            return Lost(error=_no_certificates(), is_lasting=True, is_sent=False)
+            error = SettingsError(
+                "The certificates named by SSL_CERT_FILE or SSL_CERT_DIR cannot be "
+                "read. Set it to a readable file in PEM format, or unset it to use the "
+                "default ones."
+            )
+            return FailedTry(error=error, is_lasting=True, is_sent=False)
         return Connection(
             verify=context,
             limits=httpx.Limits(max_connections=1, keepalive_expiry=IDLE_S),
-            proxy=httpx.Proxy(proxy.url, ssl_context=context if proxy.is_tls else None)
-            if proxy
-            else None,
+            proxy=None if proxy is None else proxy.for_httpx(context),
             socket_options=SOCKET_OPTIONS,
         )
 
@@ -153,23 +156,20 @@ class HttpTransport:
             extensions={"trace": progress.trace, "timeout": {}},
         )
 
-    def _retry_after_s(self, response: httpx.Response) -> float | None:
-        if response.status_code < _REFUSED:
-            return None
-        headers = cast(Mapping[str, str], response.headers)
-        return retry_after_s(headers, now_at=self._now())
-
     def _answer(
         self,
         response: httpx.Response,
         connection: Connection,
         stack: "IdleStack",
     ) -> HttpAnswer:
-        headers = response.headers
+        headers = cast(Mapping[str, str], response.headers)
+        is_error = response.status_code >= _FIRST_ERROR
         head = Head(
             status=response.status_code,
             content_type=headers.get("content-type", ""),
-            retry_after_s=self._retry_after_s(response),
+            retry_after_s=retry_after_s(headers, now_at=self._now())
+            if is_error
+            else None,
             is_emulated=_EMULATOR_HEADER in headers,
             location=headers.get("location", ""),
         )
@@ -177,9 +177,7 @@ class HttpTransport:
         async def release(is_ended: bool) -> None:  # noqa: FBT001 - the one fact
             is_kept = False
             try:
-                with suppress(Exception):
-                    async with asyncio.timeout(_CLOSE_S):
-                        await response.aclose()
+                await _close([response])
                 is_kept = is_ended and _is_clean(connection) and stack.put(connection)
             finally:  # also when it is cancelled here
                 if not is_kept:
@@ -194,15 +192,14 @@ class HttpTransport:
             release=release,
         )
 
-    def _unconnected(self, progress: "_Progress") -> Lost:
+    def _unconnected(self, progress: "_Progress") -> FailedTry:
         error = TimedOutError(
-            f"No connection to {self._route.place} within "
-            f"{progress.connect_s:g} s. Check the base address "
-            "(SVC_BASE_URL) and the network.",
+            f"No connection to {self._route.place} within {progress.connect_s:g} s. "
+            "Check the base address (SVC_BASE_URL) and the network.",
             deadline="connect",
             deadline_s=progress.connect_s,
         )
-        return Lost(error=error, is_lasting=True, is_sent=False)
+        return FailedTry(error=error, is_lasting=True, is_sent=False)
 
 
 _STOPS = (Exception, asyncio.CancelledError, KeyboardInterrupt)
@@ -239,7 +236,7 @@ def _is_clean(connection: Connection) -> bool:
     """Say whether a connection holds no bytes that came after its reply's end.
 
     Bytes that came in one packet with the end stay in h11 and would become the next
-    request's answer. There is no public way to ask; a test pins this look.
+    request's answer. httpx offers no public way to ask; a test pins these names.
     """
     inner: Any = connection
     try:
@@ -254,7 +251,7 @@ def _is_clean(connection: Connection) -> bool:
 
 
 async def _shut(*connections: Closable | None) -> None:
-    """Close a connection, to the end even if the caller is cancelled meanwhile."""
+    """Close connections, even if the caller is cancelled meanwhile."""
     closing = asyncio.ensure_future(_close(connections))
     _closings.add(closing)
     closing.add_done_callback(_closings.discard)
@@ -292,13 +289,6 @@ def _user_agent() -> str:
         return "svc-notebook"
 
 
-def _no_certificates() -> SettingsError:
-    return SettingsError(
-        "The certificates that SSL_CERT_FILE or SSL_CERT_DIR name cannot be read. Set "
-        "it to a readable file in PEM format, or unset it to use the default ones."
-    )
-
-
 MAX_IDLE = 64
 
 _of_the_parent: list[object] = []  # kept open: closing one would disturb its loop
@@ -313,11 +303,11 @@ class IdleStack:
         self._is_closed = False
 
     def take(self) -> Connection | None:
-        """Return the newest idle connection, None if there is none."""
+        """Return the newest idle connection, if any."""
         return self._idle.pop() if self._idle else None
 
     def put(self, connection: Connection) -> bool:
-        """Keep a connection for later; False if it has to be closed instead."""
+        """Keep a connection for later; False if the caller must close it."""
         if self._is_closed or len(self._idle) >= MAX_IDLE:
             return False
         self._idle.append(connection)
@@ -342,7 +332,7 @@ class IdleStack:
 
 
 class IdleStacks:
-    """The stacks of all loops of this process."""
+    """The stacks of idle connections, one for each event loop of this process."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -405,15 +395,10 @@ class Proxy:
     shown: str
     _url: str
 
-    @property
-    def url(self) -> str:
-        """The address as httpx takes it."""
-        return self._url
-
-    @property
-    def is_tls(self) -> bool:
-        """Whether the way to the proxy itself is encrypted."""
-        return self._url.startswith("https:")
+    def for_httpx(self, context: ssl.SSLContext) -> httpx.Proxy:
+        """Return it as httpx takes it; the context is for a proxy that uses TLS."""
+        is_tls = self._url.startswith("https:")
+        return httpx.Proxy(self._url, ssl_context=context if is_tls else None)
 
     def __repr__(self) -> str:
         return f"<Proxy {self.shown}>"
@@ -443,9 +428,9 @@ def _checked(url: str, scheme: str) -> Proxy:
         parts, port = urlsplit(""), None
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise SettingsError(
-            f"The environment names a proxy for {scheme} that cannot be used; the "
-            f"right form is {scheme.upper()}_PROXY=http://HOST:PORT. NO_PROXY lists "
-            "hosts that need none."
+            f"The environment names a proxy for {scheme} that cannot be used; set "
+            f"{scheme.upper()}_PROXY=http://HOST:PORT. NO_PROXY lists hosts that are "
+            "reached without a proxy."
         )
     at_port = "" if port is None else f":{port}"
     return Proxy(f"{parts.scheme}://{parts.hostname}{at_port}", full)

@@ -1,7 +1,7 @@
 """Failures of sockets and of httpx as our errors, in words a user can act on.
 
-No text of a foreign error is shown unless it is known to contain neither key nor
-header. The foreign error is not kept as a cause, because its frames contain both.
+A foreign error's text is shown only if it cannot contain the key or a header. The
+foreign error is not kept as a cause, because its frames contain both.
 """
 
 import socket
@@ -14,7 +14,7 @@ import httpx
 
 from svc_notebook.errors import DocumentError, NoConnectionError, StreamBrokenError
 
-from .retry import Lost
+from .retry import FailedTry
 
 _CHECK = "Check the base address (SVC_BASE_URL) and the network"
 
@@ -35,35 +35,30 @@ class Route:
         return f"{parts.hostname}:{port}{through}"
 
 
-def explain(problem: BaseException, route: Route, *, is_sent: bool) -> Lost:
-    """Say why no answer came.
+def explain(problem: BaseException, route: Route, *, is_sent: bool) -> FailedTry:
+    """Return the failure of a try without an answer.
 
     Args:
         problem: What httpx raised.
         route: Where the request went.
         is_sent: Whether the service may have read the request.
     """
-    causes = tuple(_causes(problem))
     if isinstance(problem, httpx.ProxyError):
-        return Lost(
-            error=_no_connection(route, _why_refused(problem)),
-            is_lasting=True,
-            is_sent=False,
-        )
-    if is_sent:
+        reason, is_lasting = _why_refused(problem), True
+    elif is_sent:
         return _closed_or_foreign(problem, route)
-    reason, is_lasting = _why_not_connected(causes)
-    error = _no_connection(route, reason)
-    return Lost(error=error, is_lasting=is_lasting, is_sent=False)
+    else:
+        reason, is_lasting = _why_not_connected(problem)
+    error = NoConnectionError(f"No connection to {route.place}: {reason}. {_CHECK}.")
+    return FailedTry(error=error, is_lasting=is_lasting, is_sent=False)
 
 
-def explain_break(route: Route) -> Lost:
-    """Say that the connection was lost before the end of a reply."""
-    return Lost(
+def explain_break(route: Route) -> FailedTry:
+    """Return the failure of a connection lost before the end of a reply."""
+    return FailedTry(
         error=StreamBrokenError(
             f"The connection to {route.place} was lost before the end of the reply. "
-            "What came is kept as the error's `partial`; ask again for a complete "
-            "reply."
+            "The error's `partial` is the reply so far; ask again for a complete one."
         )
     )
 
@@ -84,26 +79,23 @@ def _why_refused(problem: httpx.ProxyError) -> str:
     )
 
 
-def _closed_or_foreign(problem: BaseException, route: Route) -> Lost:
+def _closed_or_foreign(problem: BaseException, route: Route) -> FailedTry:
     if not isinstance(problem, httpx.RemoteProtocolError) or is_unanswered(problem):
-        return Lost(error=_unanswered(route))
+        unanswered = NoConnectionError(
+            f"{route.place} closed the connection before it answered. Ask again in a "
+            "while; if it happens again, check the network and the base address."
+        )
+        return FailedTry(error=unanswered)
     error = DocumentError(
         f"{route.place} answered with something that is not HTTP, or with headers "
         f"that are too long. {_CHECK} (doc: POST /v1/chat/completions)."
     )
-    return Lost(error=error, is_lasting=True)
+    return FailedTry(error=error, is_lasting=True)
 
 
-def _unanswered(route: Route) -> NoConnectionError:
-    return NoConnectionError(
-        f"{route.place} closed the connection before it answered. Ask again in a "
-        "while; if it happens again, check the network and the base address."
-    )
-
-
-def _why_not_connected(causes: tuple[BaseException, ...]) -> tuple[str, bool]:
+def _why_not_connected(problem: BaseException) -> tuple[str, bool]:
     """Return the reason in words, and whether it will last."""
-    for cause in causes:
+    for cause in _causes(problem):
         if isinstance(cause, ssl.SSLCertVerificationError):
             reason = (
                 f"its certificate is not trusted ({cause.verify_message}). If a "
@@ -118,10 +110,6 @@ def _why_not_connected(causes: tuple[BaseException, ...]) -> tuple[str, bool]:
         if isinstance(cause, ConnectionRefusedError):
             return "nothing listens there (connection refused)", False
     return "the network failed", False
-
-
-def _no_connection(route: Route, reason: str) -> NoConnectionError:
-    return NoConnectionError(f"No connection to {route.place}: {reason}. {_CHECK}.")
 
 
 def _causes(problem: BaseException | None) -> Iterator[BaseException]:

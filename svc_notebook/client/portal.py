@@ -1,9 +1,8 @@
 """The portal: one event loop on a background thread, for code that cannot await.
 
-Jupyter runs cells inside a running loop, so the plain verbs cannot start one there;
-they hand their work to this loop and wait. Each process has one, started at first use
-and again after a fork. A wait can be interrupted; then the work is cancelled and gets
-a moment to clean up. At exit everything ends without noise.
+Jupyter runs cells inside a running loop, so `Client` cannot start one there; it hands
+its work to this loop and waits. Each process has one, made at first use and after a
+fork. An interrupted wait cancels the work, which gets a moment to clean up.
 """
 
 import asyncio
@@ -18,13 +17,15 @@ from weakref import WeakKeyDictionary
 from svc_notebook.errors import SvcError
 
 CLEAN_UP_S = 2.0
-_LOOK_S = 0.5  # on some systems only a wait with an end lets an interrupt in
+LOOK_S = 0.5  # on some systems only a wait with an end lets an interrupt in
+STOPPED = "The request was stopped before its end."
+_SHUTTING_DOWN = "Python is shutting down; no more requests can be sent."
 
 Result = TypeVar("Result")
 
 
 class Job(Generic[Result]):
-    """Work that was handed to the portal."""
+    """Work that runs on the portal."""
 
     def __init__(self, portal: "Portal") -> None:
         self._portal = portal
@@ -33,7 +34,7 @@ class Job(Generic[Result]):
         self._is_cancelled = False
 
     def start(self, work: Coroutine[Any, Any, Result]) -> None:
-        """Begin; on the loop's thread."""
+        """Start it; called on the loop's thread."""
         self._task = self._portal.loop.create_task(work)
         self._task.add_done_callback(self._end)
         if self._is_cancelled:
@@ -41,24 +42,24 @@ class Job(Generic[Result]):
 
     @property
     def is_left_behind(self) -> bool:
-        """Whether it runs in the process that this one was forked from."""
+        """Whether it runs in the process from which this one was forked."""
         return not self._portal.is_here
 
     def stop(self) -> None:
-        """Ask the work to stop, and do not wait for it."""
+        """Stop the work without waiting for its end."""
         self._is_cancelled = True
         if self.is_left_behind:
             return
         with suppress(RuntimeError):  # the loop may be closed, which ends it too
             self._portal.loop.call_soon_threadsafe(self._stop)
 
-    def cancel(self, *, within_s: float = CLEAN_UP_S) -> bool:
-        """Stop the work and wait a moment; say whether it has ended."""
+    def cancel(self) -> bool:
+        """Stop the work and wait a moment; return whether it has ended."""
         self.stop()
-        return not self.is_left_behind and self.is_over_within(within_s)
+        return not self.is_left_behind and self.is_over_within(CLEAN_UP_S)
 
     def is_over_within(self, wait_s: float) -> bool:
-        """Wait for the end, at most so long; say whether it has come."""
+        """Wait at most so long for the end; return whether it has come."""
         return self._ended.wait(wait_s)
 
     def wait(self) -> Result:
@@ -68,13 +69,13 @@ class Job(Generic[Result]):
             KeyboardInterrupt: The user stopped it; the work was cancelled.
         """
         try:
-            while not self._ended.wait(_LOOK_S):
+            while not self._ended.wait(LOOK_S):
                 pass
         except BaseException:
             self.cancel()
             raise
         if self._task is None or self._task.cancelled():
-            raise SvcError("The request was stopped before it was over.")
+            raise SvcError(STOPPED)
         return self._task.result()
 
     def _stop(self) -> None:
@@ -83,7 +84,7 @@ class Job(Generic[Result]):
 
     def _end(self, task: asyncio.Task[Result]) -> None:
         if not task.cancelled():
-            task.exception()  # seen, so that asyncio does not complain
+            task.exception()  # read, so that asyncio does not complain
         self._ended.set()
 
 
@@ -100,7 +101,7 @@ class Portal:
 
     @property
     def is_here(self) -> bool:
-        """Whether it runs in this process, not in the one this was forked from."""
+        """Whether it runs in this process, not in the one that forked this one."""
         return self._pid == os.getpid()
 
     @property
@@ -109,7 +110,7 @@ class Portal:
         return self.is_here and not self.loop.is_closed()
 
     def submit(self, work: Coroutine[Any, Any, Result]) -> Job[Result]:
-        """Begin some work and return at once."""
+        """Start some work and return at once."""
         job: Job[Result] = Job(self)
         try:
             self.loop.call_soon_threadsafe(job.start, work)
@@ -120,25 +121,24 @@ class Portal:
             work.close()
         else:
             return job
-        raise SvcError("Python is shutting down; nothing more can be asked.")
+        raise SvcError(_SHUTTING_DOWN)
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Do some work and wait for its result.
 
         Raises:
-            SvcError: It was called from the portal's own thread, which would wait for
-                itself.
+            SvcError: It was called on the portal's own thread.
         """
         if current_thread() is self._thread:
             work.close()
             raise SvcError(
-                "Client cannot be used in a callback of a request that is under way. "
-                "Use AsyncClient there, or ask afterwards."
+                "Client cannot be used in a callback of a running request. Use "
+                "AsyncClient there, or send the next request afterwards."
             )
         return self.submit(work).wait()
 
     def settle(self) -> None:
-        """Stop what is under way and wait a moment until it is recorded."""
+        """Stop what is running and wait a moment until it is recorded."""
         if self.is_open and current_thread() is not self._thread:
             with suppress(SvcError):
                 self.submit(_end_tasks()).is_over_within(CLEAN_UP_S)
@@ -172,7 +172,7 @@ async def _end_all() -> None:
     loop.stop()
 
 
-class _Only:
+class _Process:
     """The portal of this process."""
 
     def __init__(self) -> None:
@@ -181,45 +181,45 @@ class _Only:
         self.is_over = False
 
 
-_only = _Only()
+_process = _Process()
 _left_to_the_parent: list[Portal | None] = []
 
 
 def portal() -> Portal:
     """Return this process's portal, opened at the first call."""
-    with _only.lock:
-        if _only.portal is None or not _only.portal.is_open:
-            if _only.is_over:
-                raise SvcError("Python is shutting down; nothing more can be asked.")
-            _only.portal = Portal()
+    with _process.lock:
+        if _process.portal is None or not _process.portal.is_open:
+            if _process.is_over:
+                raise SvcError(_SHUTTING_DOWN)
+            _process.portal = Portal()
             atexit.unregister(_settle)
             atexit.register(_settle)  # before what the ledger registered, so that
             # nothing is written to it while it is being closed
-        return _only.portal
+        return _process.portal
 
 
 def open_portal() -> Portal | None:
-    """Return the portal if there is one that is open."""
-    found = _only.portal
+    """Return this process's portal if it is open; None otherwise."""
+    found = _process.portal
     return found if found is not None and found.is_open else None
 
 
 def _forget() -> None:
     """Drop the portal in a forked child, which has neither its thread nor its loop."""
-    _left_to_the_parent.append(_only.portal)
-    _only.lock = Lock()
-    _only.portal = None
+    _left_to_the_parent.append(_process.portal)
+    _process.lock = Lock()
+    _process.portal = None
 
 
 def _settle() -> None:
-    if _only.portal is not None:
-        _only.portal.settle()
+    if _process.portal is not None:
+        _process.portal.settle()
 
 
 def _close() -> None:
-    _only.is_over = True
-    if _only.portal is not None:
-        _only.portal.close()
+    _process.is_over = True
+    if _process.portal is not None:
+        _process.portal.close()
 
 
 atexit.register(_close)  # when this is imported, so that it runs after its users' own
@@ -231,20 +231,20 @@ TICK_S = 0.25
 
 
 class _Tick:
-    """The tick of one loop, and how many requests need it."""
+    """The timer of one loop, and how many requests need it."""
 
     def __init__(self) -> None:
         self._n_requests = 0
         self._next: asyncio.TimerHandle | None = None
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Take note of a request."""
+        """Count a request."""
         self._n_requests += 1
         if self._next is None:
             self._again(loop)
 
     def end(self) -> None:
-        """Take note that a request is over."""
+        """Count a request no longer."""
         self._n_requests -= 1
         if self._n_requests == 0 and self._next is not None:
             self._next.cancel()
@@ -259,7 +259,7 @@ _ticks: WeakKeyDictionary[asyncio.AbstractEventLoop, _Tick] = WeakKeyDictionary(
 
 @contextmanager
 def keep_awake() -> Iterator[None]:
-    """Keep the running loop awake while a request is under way."""
+    """Keep the running loop awake during a request, so that interrupts get in."""
     if current_thread() is not main_thread():
         yield
         return

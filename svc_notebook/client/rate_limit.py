@@ -1,7 +1,7 @@
-"""When the next request of a model may be sent (doc: Rate limits per model).
+"""Decides when a model's next request may be sent (doc: Rate limits per model).
 
-Nothing here sleeps: callers ask, and decide how long they are ready to wait.
-`rate_windows` keeps the documented limits; `Refusals` decides what a 429 means.
+Nothing here sleeps: the caller decides how long it waits. `rate_windows` keeps the
+documented limits; `Refusals` decides what a 429 means.
 """
 
 import os
@@ -18,7 +18,7 @@ from svc_notebook.settings import default_ledger
 from .rate_windows import Clock, Due, Room, SharedQuota, Slot, Windows
 
 FIRST_CLOSED_S = 0.5
-LONGEST_CLOSED_S = 30.0  # of our own choosing; the service may ask for more
+LONGEST_CLOSED_S = 30.0  # our own choice; the service may ask for more
 FIRST_GAP_S = 0.2
 LONGEST_GAP_S = 12.0
 N_CALM = 20
@@ -31,8 +31,8 @@ class Refusals:
     Attributes:
         newest_s: When the newest one came that said something new.
         n_in_a_row: How many such came without an answer between them.
-        closed_until_s: Nothing is sent before.
-        gap_s: Seconds between two requests; used where no limit is known.
+        closed_until_s: No request is sent before.
+        gap_s: Seconds between two requests, where no limit is known.
         n_answers: Answers since the newest one, or since the gap changed.
     """
 
@@ -78,7 +78,7 @@ class RateLimiter:
 
     Args:
         model: Id of the model.
-        limit: Its documented limit, None where there is none.
+        limit: Its documented limit, if it has one.
         clock: Seconds that only grow.
         others: The count shared with other kernels, if there is one.
 
@@ -119,8 +119,8 @@ class RateLimiter:
         Args:
             slot: As reserved. Ask again after waiting: a request in front may have
                 gone out late, which moves the ones behind it.
-            patience_s: A model that a 429 closed for longer than this is asked
-                anyway, so that the caller gets the service's own answer at once.
+            patience_s: If a 429 closed the model for longer than this, the request
+                goes out anyway, and the caller gets the service's own answer at once.
         """
         closed = self._closed()
         if 0 < closed.wait_s <= patience_s:
@@ -129,14 +129,14 @@ class RateLimiter:
             return self._named(self._windows.try_pass(slot))
         with self._lock:
             if self.refusals.gap_s and slot.at_s < self.refusals.newest_s:
-                self._placed(slot)  # those that waited behind a 429 go one by one
+                self._placed(slot)  # requests that waited for a 429 go one by one
             due = self._gap_until(slot.at_s)
             if due.wait_s <= 0:
                 slot.is_out = True
             return due
 
     def due(self) -> Due:
-        """Say how long a request would have to wait now; no place is taken."""
+        """Return how long a request would have to wait now; no place is taken."""
         closed = self._closed()
         if closed.wait_s > 0:
             return closed
@@ -145,7 +145,7 @@ class RateLimiter:
         return self._gap_until(self._free_at_s)
 
     def room(self) -> Room | None:
-        """Say how many requests may be sent now; None where no limit is known."""
+        """Return how many requests may be sent now; None if no limit is known."""
         return self._windows.room() if self._windows else None
 
     def sent(self, slot: Slot) -> None:
@@ -202,8 +202,8 @@ class RateLimits:
 
     Args:
         clock: Seconds that only grow.
-        limit_of: The limit of a model, None where none is known.
-        others_of: The count of a model shared with other kernels, if there is one.
+        limit_of: Returns the limit of a model; None if it is not known.
+        others_of: Returns the count that other kernels share; None without one.
     """
 
     def __init__(
@@ -237,13 +237,7 @@ _limits: dict[tuple[int, str, str, Clock], RateLimits] = {}
 
 
 def shared_limits(base_url: str, key: Key, *, clock: Clock) -> RateLimits:
-    """Return the rate limits of a key at an address, the same for all who ask.
-
-    Args:
-        base_url: The service's base address.
-        key: Whose requests are counted.
-        clock: Seconds that only grow; another clock has other limits.
-    """
+    """Return the rate limits of a key at an address, shared in this process."""
     digest = key.digest(base_url)
     path = default_ledger(os.environ).with_name("limits.sqlite")
 

@@ -1,7 +1,7 @@
-"""The documented limits as sliding windows, which this machine's kernels share.
+"""The documented limits as sliding windows, shared by this machine's kernels.
 
-Nothing here sleeps. A slot is taken in one step, so that no two callers get the same
-one; a slot that was not used up is given back.
+Nothing here sleeps. A slot is taken in one step, so that two callers never get the same
+one; an unused slot is given back.
 """
 
 import platform
@@ -25,7 +25,7 @@ FLIGHT_S = 30.0  # what was let out so long ago has been sent, noted or not
 
 
 class Window(NamedTuple):
-    """So many requests in so many seconds, and what that is called."""
+    """A number of requests in a number of seconds, and the limit's name."""
 
     n_allowed: int
     length_s: float
@@ -38,9 +38,9 @@ class Slot:
 
     Attributes:
         at_s: When its request may be sent, by the clock; then when it was.
-        is_out: Whether it was let out.
-        is_sent: Whether its request was written since.
-        ticket: Its row in the count that kernels share; None if they share none.
+        is_out: Whether it may go.
+        is_sent: Whether its request was written.
+        ticket: Its row in the count that kernels share, if they share one.
     """
 
     at_s: float
@@ -51,7 +51,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """How long a request still has to wait, and for what."""
+    """How long a request has to wait, and for what."""
 
     wait_s: float
     reason: str = ""
@@ -67,7 +67,7 @@ class Room(NamedTuple):
 def _longest_wait(
     times_s: Sequence[float], windows: Sequence[Window], now_s: float
 ) -> Due:
-    """Return what windows hold the next request up for; times are newest first."""
+    """Return the longest wait of the windows; times are newest first."""
     waits = [
         Due(times_s[window.n_allowed - 1] + window.length_s - now_s, window.name)
         for window in windows
@@ -94,14 +94,14 @@ class SharedQuota:
     """The count that the kernels of this machine share for one address, key and model.
 
     The service counts by key (doc: Rate limits per model), so two notebooks with one
-    key must count together. A SQLite file holds the times of the last minute, under a
-    one-way mark; neither key, prompt nor address. It is opened for each step and closed
-    after it, so that nothing is stuck when a kernel is killed and nothing is carried
-    over a fork. Whatever goes wrong with it, a kernel goes on with its own count.
+    key must count together. A SQLite file holds the times of the last minute and a
+    hash; no key, prompt or address. It is opened for each step and closed after it, so
+    that a killed kernel or a fork blocks nothing. If the file fails, a kernel goes on
+    with its own count.
 
     Args:
-        path: The file; its folder is made if need be.
-        quota: A mark for address, key and model.
+        path: The file; its folder is made if it does not exist.
+        quota: Identifies address, key and model.
         clock: Seconds since this machine began, the same in all its kernels.
     """
 
@@ -115,10 +115,10 @@ class SharedQuota:
         self._busy_since_s: float | None = None
 
     def take(self, now_s: float, windows: Sequence[Window]) -> Due | int | None:
-        """Count a request that is let out now, or say how long it has to wait.
+        """Count a request that goes now, or return how long it has to wait.
 
         Returns:
-            The wait; or the request's ticket; or None if nothing can be shared.
+            The wait; or the request's ticket; or None if the file cannot be used.
         """
         found = self._step(lambda file: _take(file, self._quota, now_s, windows))
         is_busy = found is None and self._busy_since_s is not None
@@ -135,11 +135,11 @@ class SharedQuota:
         self._step(lambda file: file.execute(_STAMP, (at_s, ticket)))
 
     def drop(self, ticket: int) -> None:
-        """Count a request no longer."""
+        """Stop counting a request."""
         self._step(lambda file: file.execute(_DROP, (ticket,)))
 
     def _step(self, work: Callable[[sqlite3.Connection], Result]) -> Result | None:
-        """Open the file, do something in one transaction; None if that fails."""
+        """Open the file and do the work in one transaction; None if that fails."""
         if self._clock() < self._paused_until_s:
             return None
         try:
@@ -152,14 +152,14 @@ class SharedQuota:
             if self._is_busy(problem):
                 return None
         except sqlite3.DatabaseError:
-            with suppress(OSError):  # garbage: the next step begins a new one
+            with suppress(OSError):  # not a database: the next step makes a new one
                 self._path.unlink()
         self._busy_since_s = None
         self._paused_until_s = self._clock() + PAUSE_S
         return None
 
     def _is_busy(self, problem: Exception) -> bool:
-        """Say whether another kernel has the file, and not for too long."""
+        """Say whether another kernel has the file, but not for too long."""
         if getattr(problem, "sqlite_errorcode", None) != sqlite3.SQLITE_BUSY:
             return False
         now_s = self._clock()
@@ -205,9 +205,9 @@ def _take(
 
 
 class Windows:
-    """Allow at most so many requests in any second and in any minute.
+    """Allows at most so many requests in any second and in any minute.
 
-    The windows slide, because nothing in the document says that they begin at full
+    The windows slide, because the document does not say that they begin at full
     seconds. A request counts from when its bytes were written, because one that had to
     connect first arrives late.
 
@@ -248,10 +248,10 @@ class Windows:
             return slot
 
     def try_pass(self, slot: Slot) -> Due:
-        """Let a slot's request out if it may go now, or say how long it has to wait."""
+        """Let a slot's request go now, or return how long it has to wait."""
         with self._lock:
             now_s = self._clock()
-            # One that could have gone and has not is behind all that went.
+            # A request that may go but was not sent is behind all that were.
             self._slots.sort(key=lambda each: (_gone_s(each, now_s), not each.is_out))
             at_s, reason = self._earliest(self._slots.index(slot), now_s)
             slot.at_s = max(slot.at_s, at_s)
@@ -263,7 +263,7 @@ class Windows:
             return due
 
     def due(self) -> Due:
-        """Say how long a slot taken now would have to wait."""
+        """Return how long a slot taken now would have to wait."""
         with self._lock:
             now_s = self._clock()
             at_s, reason = self._earliest(len(self._slots), now_s)
@@ -292,7 +292,7 @@ class Windows:
             self._others.drop(ticket)
 
     def room(self) -> Room:
-        """Say how many requests may still be sent now, by what all kernels sent."""
+        """Return how many requests may be sent now, counting those of all kernels."""
         others = self._others.times() if self._others else ()
         with self._lock:
             now_s = self._clock()
@@ -307,7 +307,7 @@ class Windows:
     def _take_of_others(self, slot: Slot, now_s: float) -> Due:
         if self._others is None:
             return Due(0.0)
-        if now_s < self._held_until_s:  # known already, and asking costs time
+        if now_s < self._held_until_s:  # known already, and reading the file is slow
             return Due(self._held_until_s - now_s, self._held_by)
         found = self._others.take(now_s, self._windows)
         if isinstance(found, Due):
@@ -328,7 +328,7 @@ class Windows:
         return earliest_s, reason
 
     def _drop_old(self, now_s: float) -> None:
-        """Forget what no window reaches back to; slots still waiting stay."""
+        """Forget the slots before the longest window; those that wait stay."""
         keep_s = self._windows[0].length_s
         n_old = 0
         for slot in self._slots:
@@ -343,6 +343,6 @@ def _n_in(window: Window, times_s: Sequence[float], now_s: float) -> int:
 
 
 def _gone_s(slot: Slot, now_s: float) -> float:
-    """Return when a request went out, at the earliest, as far as can be known now."""
+    """Return the earliest time at which a request can have gone out."""
     is_known = slot.is_sent or (slot.is_out and now_s > slot.at_s + FLIGHT_S)
     return slot.at_s if is_known else max(slot.at_s, now_s)

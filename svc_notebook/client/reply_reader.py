@@ -1,6 +1,6 @@
-"""Receives one answer: reads its body against the clock and makes deltas of it.
+"""Reads one answer within its deadlines, and makes deltas of its body.
 
-Silence is counted in events. What came is kept, whatever goes wrong, and a reply
+Silence is counted in events. Whatever goes wrong, the text so far is kept, and a reply
 whose choices are all finished is complete, whatever its connection does afterwards.
 """
 
@@ -21,7 +21,7 @@ from svc_notebook.wire.sse import HEAD_CHARS, Decoder, Event
 
 from .body import Head, HttpAnswer
 from .deadlines import Deadlines, Left, timed_out
-from .retry import Lost
+from .retry import FailedTry
 
 _OK = 200
 _STREAM_TYPE = "text/event-stream"
@@ -35,8 +35,8 @@ _STREAM_EVENTS = frozenset({"", "message", "error"})
 class ReplyReader:
     """Reads the body of a reply: events, or JSON in one piece.
 
-    The first bytes and the content type say which of them it is, because services
-    answer a request for a stream in one piece, or the other way round.
+    The first bytes and the content type decide which of them it is, because a service
+    may answer a request for a stream in one piece, or the other way round.
 
     Args:
         is_streamed: Whether a stream was asked for.
@@ -46,7 +46,7 @@ class ReplyReader:
 
     Attributes:
         error: What went wrong; None so far.
-        is_done: Whether there is nothing more to read.
+        is_done: Whether nothing more has to be read.
         n_events: Events so far, without comments; JSON in one piece has none.
     """
 
@@ -64,6 +64,7 @@ class ReplyReader:
         self._is_streamed = is_streamed
         self._status = status
         self._content_type = content_type
+        self._kind = content_type.lower()
         self._n_choices = n_choices
         self._is_events: bool | None = None  # None until the first byte
         self._pieces: list[bytes] = []  # of JSON; of events only the first
@@ -85,13 +86,16 @@ class ReplyReader:
         return self._take_events(piece) if self._is_events else []
 
     def end(self) -> list[Delta]:
-        """Take note that the body has ended and return what was held back."""
+        """Note the end of the body and return the deltas that were held back."""
         if self._is_events is None:
             self._is_events = self._is_streamed
         if not self._is_events:
             return self._read_whole()
-        if self.n_events == 0 and self._pieces and self._is_other_type():
-            self.error = self._not_documented("with text that is not a stream")
+        is_other = self._kind and _STREAM_TYPE not in self._kind
+        if self.n_events == 0 and self._pieces and is_other:
+            self.error = self._not_documented(
+                "with text that is not a stream", b"".join(self._pieces)
+            )
         return self._close()
 
     @property
@@ -106,26 +110,19 @@ class ReplyReader:
         return self._assembly.n_chunks
 
     def body(self) -> CompletionBody | None:
-        """Return what has come so far; None if no choice has begun."""
+        """Return the reply so far; None if no choice has begun."""
         if self._assembly.n_choices:
             return self._assembly.body()
         return self._whole
 
     def _looks_like_events(self, first: bytes) -> bool:
-        is_stream = self._is_streamed or _STREAM_TYPE in self._content_type.lower()
-        is_page = _PAGE_TYPE in self._content_type.lower()
+        is_stream = self._is_streamed or _STREAM_TYPE in self._kind
+        is_page = _PAGE_TYPE in self._kind
         return is_stream and not is_page and first not in _WHOLE_STARTS
 
-    def _is_other_type(self) -> bool:
-        content_type = self._content_type.lower()
-        return bool(content_type) and _STREAM_TYPE not in content_type
-
-    def _not_documented(self, reason: str, body: bytes | None = None) -> DocumentError:
+    def _not_documented(self, reason: str, body: bytes) -> DocumentError:
         return not_documented(
-            reason,
-            b"".join(self._pieces) if body is None else body,
-            status=self._status,
-            content_type=self._content_type,
+            reason, body, status=self._status, content_type=self._content_type
         )
 
     def _take_events(self, piece: bytes) -> list[Delta]:
@@ -138,8 +135,8 @@ class ReplyReader:
                     continue
                 self.n_events += 1
                 deltas += self._take(event)
-        except DocumentError as found:
-            self._fail(found)
+        except DocumentError as problem:
+            self.error, self.is_done = problem, True
         return deltas
 
     def _take(self, event: Event) -> list[Delta]:
@@ -147,7 +144,7 @@ class ReplyReader:
             return self._close(has_done=True)
         found = self._chunks.decode(event)
         if isinstance(found, Fault):
-            self._fail(to_error(found, status=_OK))
+            self.error, self.is_done = to_error(found, status=_OK), True
             return self._flush()
         for delta in found.deltas:
             if (delta.text or delta.calls) and self._assembly.has_ended(delta.index):
@@ -172,12 +169,11 @@ class ReplyReader:
         return deltas
 
     def _problem(self, *, has_done: bool) -> SvcError | None:
-        n_choices = self._assembly.n_choices
         if self.is_finished:
             return _failed(self._assembly.body())
         if has_done and self._assembly.is_finished:
-            return self._too_few(n_choices)
-        return _cut_short(has_text=n_choices > 0)
+            return self._too_few(self._assembly.n_choices)
+        return StreamBrokenError(_CUT_SHORT if self._assembly.n_choices else _EMPTY)
 
     def _read_whole(self) -> list[Delta]:
         """Read JSON in one piece (doc: Completion)."""
@@ -198,33 +194,23 @@ class ReplyReader:
         if len(found.choices) < self._n_choices:
             self.error = self._too_few(len(found.choices))
         elif not all(each.finish_reason for each in found.choices):
-            self.error = self._unfinished()
+            self.error = self._incomplete(_UNFINISHED)
         else:
             self.error = _failed(found)
         return [to_delta(each) for each in found.choices]
 
     def _too_few(self, n_came: int) -> DocumentError:
         n_asked = self._n_choices
-        return DocumentError(
+        return self._incomplete(
             f"The service sent {n_came} of the {n_asked} choices that were requested "
-            f"(n={n_asked}). They are kept as the error's `partial`. Ask again with a "
-            f"smaller n, or ask {n_asked} times (doc: Request body).",
-            status=self._status,
-            content_type=self._content_type,
+            f"(n={n_asked}). The error's `partial` contains them. Ask again with a "
+            f"smaller n, or ask {n_asked} times (doc: Request body)."
         )
 
-    def _unfinished(self) -> DocumentError:
+    def _incomplete(self, message: str) -> DocumentError:
         return DocumentError(
-            "The service sent a reply without a finish reason, so it may be cut short. "
-            "What came is kept as the error's `partial`; ask again for a complete "
-            "reply (doc: Completion, choices).",
-            status=self._status,
-            content_type=self._content_type,
+            message, status=self._status, content_type=self._content_type
         )
-
-    def _fail(self, error: SvcError) -> None:
-        self.error = error
-        self.is_done = True
 
 
 def _is_keep_alive(event: Event) -> bool:
@@ -245,18 +231,17 @@ def _failed(body: CompletionBody) -> SvcError | None:
     return to_error(said, status=_OK)
 
 
-def _cut_short(*, has_text: bool) -> StreamBrokenError:
-    if not has_text:
-        return StreamBrokenError(
-            "The service sent an empty reply: a stream without any text and without a "
-            "finish reason. Ask again (doc: Response, streamed)."
-        )
-    return StreamBrokenError(
-        "The reply was cut short: the stream ended without a finish reason. What "
-        "came is kept as the error's `partial`; ask again for a complete reply "
-        "(doc: Response, streamed)."
-    )
-
+_UNFINISHED = """\
+The service sent a reply without a finish reason, so it may be cut short. The error's \
+`partial` is the reply so far; ask again for a complete one (doc: Completion, \
+choices)."""
+_EMPTY = """\
+The service sent an empty reply: a stream without text and without a finish reason. \
+Ask again (doc: Response, streamed)."""
+_CUT_SHORT = """\
+The reply was cut short: the stream ended without a finish reason. The error's \
+`partial` is the reply so far; ask again for a complete one (doc: Response, \
+streamed)."""
 
 DRAIN_S = 0.05  # for the end after [DONE], so that the connection can be used again
 AFTER_FINISH_S = 2.0  # for usage and [DONE] after the last finish reason
@@ -265,8 +250,8 @@ _FAULT_S = 5.0  # the status says what matters; the error body gets no more time
 _END_OF_SUCCESS = 300
 
 
-class Receiving:
-    """One answer being received.
+class AnswerReader:
+    """Reads one answer within the deadlines of its exchange.
 
     Args:
         answer: Its headers are in.
@@ -274,6 +259,10 @@ class Receiving:
         n_choices: Choices that were asked for.
         deadlines: Of the exchange.
         clock: Seconds that only grow.
+        sent_s: When the request was sent, by the clock.
+
+    Attributes:
+        reply: The reader of the body.
     """
 
     def __init__(
@@ -284,38 +273,32 @@ class Receiving:
         n_choices: int,
         deadlines: Deadlines,
         clock: Callable[[], float],
+        sent_s: float,
     ) -> None:
         self._answer = answer
         self._deadlines = deadlines
         self._clock = clock
+        self._sent_s = sent_s
         self._event_s = clock()
         self._finished_s: float | None = None
-        self._reader = ReplyReader(
+        self.reply = ReplyReader(
             is_streamed=is_streamed,
             status=answer.head.status,
             content_type=answer.head.content_type,
             n_choices=n_choices,
         )
 
-    async def receive(
-        self, show: Callable[[Delta], None], *, sent_s: float
-    ) -> Lost | None:
-        """Read the body to its end, and show what comes.
-
-        Args:
-            show: Called with each delta.
-            sent_s: When the request was sent, by the clock.
-
-        Returns:
-            What went wrong, if anything did.
-        """
-        reader = self._reader
+    async def read(self, show: Callable[[Delta], None]) -> FailedTry | None:
+        """Read the answer to its end and show each delta; return a failure, if any."""
+        if self._answer.head.status >= _END_OF_SUCCESS:
+            return await self._read_fault()
+        reader = self.reply
         while not reader.is_done:
-            left = self._left(sent_s)
+            left = self._left()
             piece = await self._answer.read(within_s=max(left.left_s, 0.0))
-            if piece is None or isinstance(piece, Lost):
+            if piece is None or isinstance(piece, FailedTry):
                 if not reader.is_finished:
-                    return piece or Lost(error=timed_out(left))
+                    return piece or FailedTry(error=timed_out(left))
                 piece = b""
             n_events = reader.n_events
             for delta in reader.feed(piece) if piece else reader.end():
@@ -323,43 +306,29 @@ class Receiving:
             if reader.n_events > n_events:
                 self._event_s = self._clock()
         if reader.error is not None:
-            return Lost(error=reader.error, is_lasting=True)
+            return FailedTry(error=reader.error, is_lasting=True)
         return None
 
-    async def refusal(self, *, sent_s: float) -> Lost | None:
-        """Read the error that a status stands for; None if it is a success.
-
-        Args:
-            sent_s: When the request was sent, by the clock.
-        """
+    async def _read_fault(self) -> FailedTry:
         head = self._answer.head
-        if head.status < _END_OF_SUCCESS:
-            return None
         if head.status in _REDIRECTS:
-            return Lost(error=_redirected(head), is_lasting=True)
-        within_s = min(self._left(sent_s).left_s, _FAULT_S)
+            return FailedTry(error=_redirected(head), is_lasting=True)
+        within_s = min(self._left().left_s, _FAULT_S)
         fault = decode_fault(await self._fault_body(within_s))
         error = to_error(fault, status=head.status, retry_after_s=head.retry_after_s)
-        return Lost(error=error)
+        return FailedTry(error=error)
 
     async def close(self) -> None:
         """Release the connection."""
-        is_whole = self._reader.is_done or self._answer.head.status >= _END_OF_SUCCESS
+        is_whole = self.reply.is_done or self._answer.head.status >= _END_OF_SUCCESS
         await self._answer.close(within_s=DRAIN_S if is_whole else 0.0)
 
-    @property
-    def n_chunks(self) -> int:
-        """Chunks so far."""
-        return self._reader.n_chunks
-
-    def body(self) -> CompletionBody | None:
-        """Return what has come so far; None if no choice has begun."""
-        return self._reader.body()
-
-    def _left(self, sent_s: float) -> Left:
+    def _left(self) -> Left:
         now_s = self._clock()
-        left = self._deadlines.for_body(now_s, sent_s=sent_s, event_s=self._event_s)
-        if not self._reader.is_finished:
+        left = self._deadlines.for_body(
+            now_s, sent_s=self._sent_s, event_s=self._event_s
+        )
+        if not self.reply.is_finished:
             return left
         if self._finished_s is None:
             self._finished_s = now_s
@@ -367,7 +336,7 @@ class Receiving:
         return Left(min(left_s, left.left_s), left.name, AFTER_FINISH_S)
 
     async def _fault_body(self, within_s: float) -> bytes:
-        """Read an error body as far as it can be read in a short time."""
+        """Read as much of an error body as comes in a short time."""
         pieces: list[bytes] = []
         n_bytes = 0
         until_s = self._clock() + within_s
@@ -394,15 +363,12 @@ def _redirected(head: Head) -> DocumentError:
             "SVC_BASE_URL to it, with https and ending with /v1 (doc: Versioning)."
         )
     else:
-        what = (
-            "status 304 (not modified), which answers a question about a stored copy"
-            if head.status == _NOT_MODIFIED
-            else f"a redirect (status {head.status}) that names no address"
-        )
+        is_unchanged = head.status == _NOT_MODIFIED
+        what = "not modified" if is_unchanged else "a redirect without an address"
         message = (
-            f"The service answered with {what}. No reply came. Check that SVC_BASE_URL "
-            "is the service's address, ending with /v1, and that no proxy or cache "
-            "answers in its place (doc: Errors)."
+            f"The service answered with status {head.status} ({what}) instead of a "
+            "reply. Check that SVC_BASE_URL is the service's address, ending with /v1, "
+            "and that no proxy or cache answers in its place (doc: Errors)."
         )
     return DocumentError(message, status=head.status, content_type=head.content_type)
 

@@ -1,8 +1,8 @@
-"""Whether to ask again, and after how long (doc: Errors, Limits). Pure.
+"""Whether to retry, and after how long (doc: Errors, Limits). Pure.
 
-What the user has seen a part of is never asked again; what was probably billed is
-asked again only if the user said so; the service's own wait is never cut short. When
-a model's next request may go after a 429 is decided by `rate_limit`.
+A request is never retried when a part of its reply was shown, or when it was probably
+billed. The wait that the service asks for is never cut short. After a 429, `rate_limit`
+decides when the model's next request may go.
 """
 
 import math
@@ -27,12 +27,12 @@ _SERVER_STATUS = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lost:
+class FailedTry:
     """A try that failed.
 
     Attributes:
-        error: What to tell the user.
-        is_lasting: Whether asking again at once would fail in the same way.
+        error: What went wrong, for the user.
+        is_lasting: Whether a retry at once would fail in the same way.
         is_sent: Whether the service may have read the request.
     """
 
@@ -47,18 +47,15 @@ class Policy:
 
     Attributes:
         n_tries: Most requests for one exchange.
-        max_wait_s: A longer wait that the service asks for is an error at once.
-        cap_s: Longest wait of our own choosing.
-        is_timeout_retried: Whether to ask again after a time-out of a request that
-            was sent, and so was probably paid for.
-        is_refusal_retried: Whether to ask again after a 429; a sweep puts the cell
-            back into its queue instead, so that no try is used up.
+        max_wait_s: If the service asks to wait longer, the exchange fails at once.
+        cap_s: Longest wait that we choose ourselves.
+        is_refusal_retried: Whether to retry after a 429; a sweep puts the trial back
+            into its queue instead, which uses up no try.
     """
 
     n_tries: int = 3
     max_wait_s: float = 60.0
     cap_s: float = 8.0
-    is_timeout_retried: bool = False
     is_refusal_retried: bool = True
 
 
@@ -67,21 +64,7 @@ INTERACTIVE = Policy()
 QUEUED = Policy(is_refusal_retried=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Try again after this many seconds."""
-
-    wait_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class GiveUp:
-    """Do not try again; the reason is for people."""
-
-    reason: str
-
-
-def decide(
+def retry_wait_s(
     error: SvcError,
     *,
     attempt: int,
@@ -89,47 +72,33 @@ def decide(
     has_shown: bool = False,
     is_lasting: bool = False,
     policy: Policy = INTERACTIVE,
-) -> Wait | GiveUp:
-    """Decide what follows a failed try.
+) -> float | None:
+    """Return the seconds until the next try; None to give up.
 
     Args:
         error: What went wrong.
         attempt: Requests sent so far, this one included; from 1.
         jitter: A random number from 0 to 1.
         has_shown: Whether any of the reply was shown.
-        is_lasting: Whether asking again at once would fail in the same way.
+        is_lasting: Whether a retry at once would fail in the same way.
         policy: How patient the caller is.
     """
-    if has_shown:
-        return GiveUp("a part of the reply was shown already")
-    if is_lasting or not _may_pass(error, policy):
-        return GiveUp("asking again would not help")
-    if attempt >= policy.n_tries:
-        return GiveUp(f"{attempt} tries were made")
-    asked_s = error.retry_after_s if isinstance(error, ServiceError) else None
-    if asked_s is not None and asked_s > policy.max_wait_s:
-        return GiveUp(f"the service asks to wait {asked_s:.0f} s")
-    return Wait(_wait_s(error, attempt=attempt, jitter=jitter, policy=policy))
-
-
-def backoff_s(*, attempt: int, jitter: float, cap_s: float) -> float:
-    """Return a wait of our own choosing: full jitter under a growing cap."""
-    return jitter * min(cap_s, _BASE_S * 2.0 ** (attempt - 1))
-
-
-def _wait_s(error: SvcError, *, attempt: int, jitter: float, policy: Policy) -> float:
-    # Added to the service's wait, so that those refused together come back apart.
-    own_s = backoff_s(attempt=attempt, jitter=jitter, cap_s=policy.cap_s)
-    asked_s = error.retry_after_s if isinstance(error, ServiceError) else None
-    if isinstance(error, RateLimitError):
-        return max(own_s + (asked_s or 0.0), MIN_REFUSED_S)
-    return own_s + (asked_s or 0.0)
+    if has_shown or is_lasting or attempt >= policy.n_tries:
+        return None
+    found_s = error.retry_after_s if isinstance(error, ServiceError) else None
+    asked_s = found_s or 0.0
+    if asked_s > policy.max_wait_s or not _may_pass(error, policy):
+        return None
+    own_s = jitter * min(policy.cap_s, _BASE_S * 2.0 ** (attempt - 1))
+    # Added to the service's wait, so that requests refused together come back apart.
+    least_s = MIN_REFUSED_S if isinstance(error, RateLimitError) else 0.0
+    return max(own_s + asked_s, least_s)
 
 
 def _may_pass(error: SvcError, policy: Policy) -> bool:
-    """Say whether this kind of failure may be over the next time."""
+    """Say whether this kind of failure may pass."""
     if isinstance(error, TimedOutError):
-        return policy.is_timeout_retried or error.deadline == "connect"
+        return error.deadline == "connect"  # one that was sent is probably billed
     if isinstance(error, ServiceError):
         if isinstance(error, RateLimitError):
             return policy.is_refusal_retried
@@ -137,17 +106,17 @@ def _may_pass(error: SvcError, policy: Policy) -> bool:
     return isinstance(error, (NoConnectionError, StreamBrokenError))
 
 
-# 511: the network itself wants a login first, which asking again does not give.
+# 511: the network requires a login first, so a retry would fail again.
 _SERVER_STATUSES = frozenset(range(_SERVER_STATUS, 600)) - {511}
 
 
 def retry_after_s(headers: Mapping[str, str], *, now_at: datetime) -> float | None:
-    """Return the seconds asked for, None if there are none to read.
+    """Return the seconds that the service asks to wait; None without a valid value.
 
     Args:
         headers: By name, in lower case.
-        now_at: The present (aware); a date counts from the service's own clock, if
-            its answer says what that shows, since ours may be wrong.
+        now_at: The present (aware); a date is compared with the answer's own date, if
+            it has one, because our clock may be wrong.
     """
     in_ms = _seconds(headers.get("retry-after-ms"))
     if in_ms is not None:

@@ -1,14 +1,13 @@
 """`Client`: the verbs of `AsyncClient`, for code that does not await.
 
-Each verb is one call through the portal, so that a cell of a notebook may use it while
-the kernel's loop is running, and several threads at once.
+Each verb runs on the portal, so that a notebook's cell may use it while the kernel's
+loop is running, and several threads at once.
 """
 
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from types import TracebackType
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 from weakref import finalize
 
@@ -21,7 +20,7 @@ from svc_notebook.service.request import CompletionRequest, Prompt
 from .aio import AsyncClient, BaseClient, FirstChoice, state_of
 from .attempts import RequestPath, Task, Waiting, Watch
 from .exchange_record import Answerer
-from .portal import Job, open_portal, portal
+from .portal import LOOK_S, STOPPED, Job, open_portal, portal
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -51,9 +50,9 @@ def like(
 class Client(BaseClient):
     """Ask the service and wait; every exchange, good or bad, reaches every sink.
 
-    It may be used where an event loop is running, from several threads, and after a
-    fork. An interrupt stops the request and closes its connection. The arguments are
-    those of `AsyncClient`.
+    It works where an event loop is running, from several threads, and after a fork.
+    An interrupt stops the request and closes its connection. The arguments are those
+    of `AsyncClient`.
 
     Example:
         >>> Client().complete("Say hello.").text  # doctest: +SKIP
@@ -115,12 +114,7 @@ class Client(BaseClient):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -132,11 +126,8 @@ def _release(path: RequestPath) -> None:
             found.submit(path.aclose())
 
 
-_LOOK_S = 0.5  # on some systems only a wait with an end lets an interrupt in
-
-
 class End(NamedTuple):
-    """The last thing in the queue."""
+    """The last item of the queue."""
 
     error: BaseException | None
 
@@ -147,10 +138,10 @@ Queue = SimpleQueue[Delta | Waiting | End]
 class CompletionStream:
     """A streamed reply (doc: Response, streamed).
 
-    The request is sent at once, not only when the stream is read. Iterate it for the
-    text of choice 0, piece by piece; then read `completion`. If the service sends no
-    choice 0, the text of the lowest choice comes at the end. Or call `poll` again and
-    again. `cancel` stops it. Use it in `with`, or iterate it to its end.
+    The request is sent at once. Iterate the stream for the text of choice 0, piece by
+    piece; then read `completion`. If the service sends no choice 0, the text of the
+    lowest choice comes at the end. Or call `poll` repeatedly. `cancel` stops it. Use
+    it in `with`, or iterate it to its end.
 
     Example:
         >>> with client.stream("Tell a story.") as stream:  # doctest: +SKIP
@@ -177,22 +168,25 @@ class CompletionStream:
         return self._is_done
 
     def poll(self, timeout_s: float | None = None) -> list[Delta | Waiting]:
-        """Return what has come since the last call, waiting a while for something.
+        """Return what came since the last call; wait a while if nothing did.
 
         Args:
             timeout_s: Longest wait in seconds; None waits until something comes.
 
         Returns:
-            New content and waits, oldest first; empty when the time is over or when
-            the reply has ended, which `is_done` tells apart.
+            New content and waits, oldest first; empty when the time is over or the
+            reply has ended (see `is_done`).
 
         Raises:
-            SvcError: The request failed; raised once, at the end.
+            SvcError: The request failed (raised once, at the end), or this process was
+                forked while the request ran.
             KeyboardInterrupt: The user stopped it; the request is stopped too.
-            SvcError: This process was forked while the request was under way.
         """
         if not self._is_ended and self._job.is_left_behind:
-            raise _left_behind()
+            raise SvcError(
+                "This stream belongs to the process that started it; a forked process "
+                "cannot read it. Send the request again here."
+            )
         items: list[Delta | Waiting] = []
         try:
             item = self._next(timeout_s)
@@ -202,10 +196,11 @@ class CompletionStream:
         except KeyboardInterrupt:
             self.cancel()
             raise
-        if self._is_ended and not items:
-            self._finish()
-        elif self._is_ended and self._error is None:
+        if self._is_ended and not (items and self._error):
             self._is_done = True
+            error, self._error = self._error, None
+            if error is not None:
+                raise error
         return items
 
     def __iter__(self) -> Iterator[str]:
@@ -222,10 +217,10 @@ class CompletionStream:
 
     @property
     def completion(self) -> Completion:
-        """The completion, waited for; after a failure the reply so far.
+        """The completion, once the reply has ended; after a failure the reply so far.
 
         Raises:
-            SvcError: The request failed while it was waited for here.
+            SvcError: The request failed during the wait here.
         """
         while not self._is_done:
             self.poll()
@@ -238,7 +233,7 @@ class CompletionStream:
 
         Returns:
             The completion, partial unless the reply had ended; None if nothing was
-            sent yet.
+            sent.
         """
         self._job.cancel()
         self._is_ended = self._is_done = True
@@ -257,16 +252,11 @@ class CompletionStream:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.cancel()
 
     def _next(self, timeout_s: float | None) -> Delta | Waiting | None:
-        """Return the next item; None if none comes in time, or at the end."""
+        """Return the next item; None at the end or if nothing comes in time."""
         if self._is_ended:
             return None
         item = self._take(timeout_s)
@@ -281,40 +271,27 @@ class CompletionStream:
             try:
                 if timeout_s == 0:
                     return self._queue.get_nowait()
-                return self._queue.get(timeout=timeout_s or _LOOK_S)
+                return self._queue.get(timeout=timeout_s or LOOK_S)
             except Empty:
                 if timeout_s is not None:
                     return None
 
-    def _finish(self) -> None:
-        self._is_done = True
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
-
-
-def _left_behind() -> SvcError:
-    return SvcError(
-        "This stream belongs to the process that began it; a forked process cannot "
-        "read it. Ask again here."
-    )
-
 
 class _Arrived:
-    """How much text of the first choice has come; the portal's thread counts."""
+    """How much text of the first choice came; counted on the portal's thread."""
 
     n_chars = 0
 
 
 async def _hand_over(task: Task, queue: Queue, arrived: _Arrived) -> None:
-    """Run an exchange and put what comes into the queue, always with an end."""
+    """Run an exchange and put its deltas into the queue, and always an end."""
 
     def show(delta: Delta) -> None:
         if delta.index == 0:
             arrived.n_chars += len(delta.text or "")
         queue.put(delta)
 
-    end = End(SvcError("The request was stopped before it was over."))
+    end = End(SvcError(STOPPED))
     try:
         await task.run(show)
         end = End(None)

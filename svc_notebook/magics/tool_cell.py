@@ -112,7 +112,7 @@ class RoundsCell(ReplyView):
         except KeyboardInterrupt as stopped:
             partial = getattr(stopped, "partial", None)
             if partial is None and self._newest is not None:
-                partial = self._newest.with_trail(self._tool_runs)
+                partial = self._newest.with_tool_runs(self._tool_runs)
             self._finish(partial, mark="interrupted")
             raise Interrupted(partial) from None
         except SvcError as error:
@@ -178,7 +178,9 @@ class RoundsCell(ReplyView):
             self._display.finish(None)
             return
         tool_runs = self._tool_runs
-        final = self._draw(shown.with_trail(tool_runs)) if shown else Final(texts=())
+        final = (
+            self._draw(shown.with_tool_runs(tool_runs)) if shown else Final(texts=())
+        )
         final = final.with_notes(*notes)
         texts = [text for text in (*self._texts, *final.texts) if text]
         is_marked = mark in {"", *final.marks}

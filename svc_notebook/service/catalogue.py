@@ -1,6 +1,6 @@
 """The models that the document names, and their limits (doc: Versioning, Limits).
 
-What the document does not show is None, never a guess. Other model ids are allowed.
+A value that the document does not show is None. Other model ids are allowed.
 """
 
 from dataclasses import dataclass
@@ -71,5 +71,5 @@ MODELS = (
 
 
 def limit_of(model: str) -> Limit | None:
-    """Return the documented limit of a model, None where none is shown."""
+    """Return the documented limit of a model; None if the document shows none."""
     return next((each.limit for each in MODELS if each.id == model), None)

@@ -73,7 +73,7 @@ def check_number(
 
 
 def check_flag(name: str, value: object) -> None:
-    """Refuse what is neither True nor False: any text would count as True.
+    """Refuse a value that is neither True nor False: any text would count as True.
 
     Raises:
         ParameterError: It is something else.
@@ -156,13 +156,13 @@ def shown(value: object) -> str:
 def near_names(
     name: str, known: Iterable[str], *, n: int = 3, cutoff: float = 0.6
 ) -> list[str]:
-    """Return the known names that are nearest to a name: those that it begins, first.
+    """Return the known names that begin with a name, else those most similar to it.
 
     Args:
         name: As typed.
         known: The names that there are.
         n: How many at most.
-        cutoff: How near they must be, from 0 to 1 (see `difflib`).
+        cutoff: How similar they must be, from 0 to 1 (see `difflib`).
     """
     names = list(known)
     begun = [each for each in names if len(name) > 1 and each.startswith(name)]
@@ -172,7 +172,7 @@ def near_names(
 def did_you_mean(
     name: str, known: Iterable[str], *, n: int = 3, cutoff: float = 0.6
 ) -> str:
-    """Return " Did you mean a, b?" with the nearest known names; "" if none is near."""
+    """Return " Did you mean a, b?" with similar known names; "" without any."""
     near = near_names(name, known, n=n, cutoff=cutoff)
     return f" Did you mean {', '.join(near)}?" if near else ""
 
@@ -182,8 +182,13 @@ def shorten(text: str, n_chars: int) -> str:
     return text if len(text) <= n_chars else text[: n_chars - 3] + "..."
 
 
-def check_text(text: str, *, param: str) -> str:
+def check_text(text: str, *, param: str, name: str = "") -> str:
     """Return the text unchanged if UTF-8 can carry it.
+
+    Args:
+        text: As given.
+        param: The parameter that it belongs to.
+        name: What the message calls it, if not that.
 
     Raises:
         ParameterError: It contains half of a surrogate pair.
@@ -195,18 +200,15 @@ def check_text(text: str, *, param: str) -> str:
     else:
         return text
     raise ParameterError(
-        f"{param} contains half of a surrogate pair at position {where}, which UTF-8 "
-        "cannot encode; remove it, for example with "
+        f"{name or param} contains half of a surrogate pair at position {where}, which "
+        "UTF-8 cannot encode; remove it, for example with "
         "text.encode('utf-8', 'replace').decode().",
         param=param,
     )
 
 
 def printable(text: str) -> str:
-    """Return the text with escapes for control and other invisible characters.
-
-    Marks of writing direction are among them.
-    """
+    """Return the text with escapes for control and other invisible characters."""
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode()
         for each in text.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""Replies, whole and in chunks, and how chunks make a reply (doc: Stream chunk).
+"""Replies, chunks of a stream, and the assembly of chunks (doc: Stream chunk).
 
 Text is joined exactly and never normalised; pieces of a tool call are never joined
 to another call.
@@ -6,18 +6,22 @@ to another call.
 
 import json
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import msgspec
 
 from .tool import FunctionCall, ToolCall
 
+# Larger numbers fit neither a ledger nor a DataFrame.
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Tokens of one request, counted by the service (doc: Completion)."""
 
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    total_tokens: int | None = None
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    total_tokens: Count | None = None
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -25,7 +29,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         index: Position of the choice.
-        text: The text; "" is an empty reply, None is none.
+        text: The text; "" is an empty reply, None means there is no text.
         tool_calls: The calls the model asks for.
         finish_reason: As sent; `stop` is a normal end; None if none came.
     """
@@ -37,14 +41,14 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class CompletionBody(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A reply as the service sent it, or as far as it came (doc: Completion).
+    """A reply as the service sent it, or a part of one (doc: Completion).
 
     Attributes:
         id: Completion identifier.
         created: Unix timestamp, seconds.
         model: Model id that the service says it used.
         choices: By index, at least one.
-        usage: As reported; None where none was (streams report none).
+        usage: As reported; None if it was not (streams do not report it).
     """
 
     id: str | None = None
@@ -91,12 +95,7 @@ def to_delta(choice: Choice) -> Delta:
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
-    """One event of a streamed answer, in our names (doc: Stream chunk).
-
-    Attributes:
-        id, created, model, usage: As sent; None where left out.
-        deltas: New content.
-    """
+    """One event of a streamed answer (doc: Stream chunk)."""
 
     id: str | None = None
     created: int | None = None
@@ -127,6 +126,10 @@ class _OpenCall:
         if piece.name and piece.name != self.name:
             self.name += piece.name
         self.arguments.append(piece.arguments)
+
+    def tool_call(self) -> ToolCall:
+        function = FunctionCall(name=self.name, arguments="".join(self.arguments))
+        return ToolCall(id=self.id or "", function=function)
 
 
 @dataclass(slots=True)
@@ -173,28 +176,18 @@ class _OpenChoice:
             return None  # without ids, a name after complete arguments begins a call
         return newest
 
-    def close(self, index: int) -> Choice:
-        is_bare = not self.has_text and not self.calls and self.finish_reason is None
+    def choice(self, index: int) -> Choice:
+        is_empty_text = self.finish_reason is not None and not self.calls
         return Choice(
             index=index,
-            text=None
-            if is_bare or (self.calls and not self.has_text)
-            else "".join(self.pieces),
-            tool_calls=tuple(
-                ToolCall(
-                    id=call.id or "",
-                    function=FunctionCall(
-                        name=call.name, arguments="".join(call.arguments)
-                    ),
-                )
-                for call in self.calls
-            ),
+            text="".join(self.pieces) if self.has_text or is_empty_text else None,
+            tool_calls=tuple(call.tool_call() for call in self.calls),
             finish_reason=self.finish_reason,
         )
 
 
 class Assembly:
-    """A reply that is put together from chunks, in the order they came."""
+    """A reply that grows by chunks, in the order they came."""
 
     def __init__(self) -> None:
         self._choices: dict[int, _OpenChoice] = {}
@@ -231,13 +224,13 @@ class Assembly:
         return choice is not None and choice.finish_reason is not None
 
     def body(self) -> CompletionBody:
-        """Return what has come so far in the shape of a whole reply."""
+        """Return the reply so far, in the shape of a whole reply."""
         return CompletionBody(
             id=self._id,
             created=self._created,
             model=self._model,
             choices=tuple(
-                choice.close(index) for index, choice in sorted(self._choices.items())
+                choice.choice(index) for index, choice in sorted(self._choices.items())
             ),
             usage=self._usage,
         )

@@ -77,10 +77,10 @@ def to_error(
         status: HTTP status; 200 for an error inside a stream.
         retry_after_s: Seconds that the service asks to wait.
     """
-    kind = _KINDS.get(status) or _by_class(status)
-    next_step = _NEXT_STEPS.get(
-        status, _FAILED if kind is ServerFaultError else _REFUSED
-    )
+    is_failure = status >= _SERVER_STATUS or status in {_TIMEOUT_STATUS, 200}
+    by_class = ServerFaultError if is_failure else BadRequestError
+    kind = _KINDS.get(status, by_class)
+    next_step = _NEXT_STEPS.get(status, _FAILED if is_failure else _REFUSED)
     said = _shown(fault.message.strip(), SHOWN_CHARS) or "no message"
     param = _shown(fault.param or "", _SHOWN_PARAM_CHARS)
     where = f", parameter {param}" if param else ""
@@ -97,7 +97,7 @@ def to_error(
 
 
 def _shown(text: str, n_chars: int) -> str:
-    """Return the beginning of what the service said, in printable lines."""
+    """Return the beginning of the service's words, in printable lines."""
     lines = text[: n_chars + 1].splitlines()
     shown = "\n".join(printable(line) for line in lines)
     return shorten(shown, n_chars)
@@ -105,8 +105,3 @@ def _shown(text: str, n_chars: int) -> str:
 
 def _bounded(field: str | None) -> str | None:
     return None if field is None else field[:FIELD_CHARS]
-
-
-def _by_class(status: int) -> type[ServiceError]:
-    is_failure = status >= _SERVER_STATUS or status in {_TIMEOUT_STATUS, 200}
-    return ServerFaultError if is_failure else BadRequestError

@@ -1,7 +1,7 @@
-"""The one table of request parameters (doc: Request body, Limits).
+"""The table of request parameters and their checks (doc: Request body, Limits).
 
-Flags, keyword arguments, checks, help, completion, columns of frames and fields of
-the panel are read from `PARAMS`. What the document does not show is None.
+Flags, help, completion, columns of frames and fields of the panel are read from
+`PARAMS`. A value that the document does not show is None.
 """
 
 import inspect
@@ -35,9 +35,9 @@ class Param:
 
     Attributes:
         name: As the document spells it.
-        kind: What values it takes.
-        minimum, maximum: Bounds, both allowed; None where the document has none.
-        default: What the service uses when none is sent; None where none is given.
+        kind: The type of its values.
+        minimum, maximum: Bounds, both allowed; None without a bound.
+        default: The service's default; None if the document shows none.
         doc: What it does, for help texts.
         is_offered: Whether the panel has a field for it.
     """
@@ -89,18 +89,8 @@ PARAMS = (
         default=1,
         doc="nucleus sampling; change this or temperature, not both",
     ),
-    Param(
-        name="n",
-        kind="integer",
-        minimum=1,
-        default=1,
-        doc="number of choices",
-    ),
-    Param(
-        name="stop",
-        kind="stops",
-        doc="up to 4 sequences at which generation stops",
-    ),
+    Param(name="n", kind="integer", minimum=1, default=1, doc="number of choices"),
+    Param(name="stop", kind="stops", doc="up to 4 sequences at which generation stops"),
     Param(
         name="presence_penalty",
         kind="float",

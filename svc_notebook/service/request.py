@@ -1,4 +1,4 @@
-"""Messages, and the request made of them (doc: Message, POST /v1/chat/completions)."""
+"""Messages and the request (doc: Message, POST /v1/chat/completions)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ import msgspec
 from svc_notebook.errors import ParameterError
 
 from .catalogue import DEFAULT_MODEL
-from .checks import check_text, shown
+from .checks import check_text, must_be, shorten, shown
 from .params import PARAM_NAMES, check_all
 from .tool import ToolCall
 
@@ -37,17 +37,15 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
                 "(doc: Message).",
                 param="messages",
             )
-        if not isinstance(self.content, str) and not self._may_lack_content():
+        may_lack_content = self.content is None and self.tool_calls
+        if not isinstance(self.content, str) and not may_lack_content:
             raise ParameterError(
-                f"The content of a {self.role} message is "
-                f"{type(self.content).__name__}; give it as text (doc: Message).",
+                f"The content of a {self.role} message must be a text; got "
+                f"{shown(self.content)} (doc: Message).",
                 param="messages",
             )
         if self.content is not None:
             check_text(self.content, param="messages")
-
-    def _may_lack_content(self) -> bool:
-        return self.content is None and bool(self.tool_calls)
 
 
 def system(text: str) -> Message:
@@ -69,7 +67,7 @@ Prompt = str | Sequence[Message | Mapping[str, Any]]
 
 
 def to_messages(prompt: Prompt, *, system: str | None = None) -> tuple[Message, ...]:
-    """Turn what a user wrote into messages.
+    """Return a prompt as messages.
 
     Args:
         prompt: A text, which becomes one user message, or messages as `Message`
@@ -77,7 +75,7 @@ def to_messages(prompt: Prompt, *, system: str | None = None) -> tuple[Message, 
         system: The text of a system message that comes first.
 
     Raises:
-        ParameterError: There is no message, or one is not allowed.
+        ParameterError: The prompt is empty, or a message is not allowed.
     """
     front = () if system is None else (Message(role="system", content=system),)
     return (*front, *_read(prompt))
@@ -118,8 +116,8 @@ def _to_message(each: object) -> Message:
     unknown = [str(name) for name in each if name not in Message.__struct_fields__]
     if unknown:
         raise ParameterError(
-            f"A message has the unknown field {unknown[0][:60]!r}; use the fields "
-            f"{', '.join(Message.__struct_fields__)} (doc: Message).",
+            f"A message has the unknown field {shorten(unknown[0], 60)!r}; use "
+            f"the fields {', '.join(Message.__struct_fields__)} (doc: Message).",
             param="messages",
         )
     calls = tuple(ToolCall.from_json(call) for call in each.get("tool_calls") or ())
@@ -152,10 +150,9 @@ class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def prompt(self) -> str:
-        """The text of the newest user message; "" if there is none."""
-        users = (each for each in reversed(self.messages) if each.role == "user")
-        newest = next(users, None)
-        return (newest.content or "") if newest else ""
+        """The text of the newest user message; "" without one."""
+        texts = (each.content for each in self.messages[::-1] if each.role == "user")
+        return next(texts, None) or ""
 
 
 def build_request(
@@ -216,11 +213,8 @@ def check_extra(extra: object) -> dict[str, Any]:
     if extra is None:
         return {}
     if not isinstance(extra, Mapping):
-        raise ParameterError(
-            f"extra must be a mapping of names to values, such as extra={{'name': 1}}; "
-            f"got {shown(extra)}.",
-            param="extra",
-        )
+        allowed = "a mapping of names to values, such as extra={'name': 1}"
+        raise must_be("extra", allowed, extra)
     hidden = [name for name in extra if name in _OWN_FIELDS]
     if hidden:
         raise ParameterError(

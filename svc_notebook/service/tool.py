@@ -1,7 +1,7 @@
 """Tool calls and tool definitions as they are sent (doc: Tool call, Tool definition).
 
-Arguments stay the text that the model wrote, byte for byte, because the assistant
-message is sent back unchanged (doc: Tool-calling flow).
+Arguments stay the model's text, byte for byte, because the assistant message is sent
+back unchanged (doc: Tool-calling flow).
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @classmethod
     def from_json(cls, value: object) -> "ToolCall":
-        """Read a call from a history of plain mappings.
+        """Read a call from a mapping.
 
         Raises:
             ParameterError: It is not as the document shows it.
@@ -53,9 +53,9 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def function_given() -> ParameterError:
-    """Build the error for a function in a place that takes definitions only."""
+    """Build the error for a function where only definitions are allowed."""
     return ParameterError(
-        "tools contains a function, but takes definitions only here; give "
+        "tools contains a function, but only definitions are allowed here; give "
         "[svc.tool(...).definition], in a sweep a list of such lists. svc.complete "
         "takes functions and runs them (doc: Tool definition).",
         param="tools",

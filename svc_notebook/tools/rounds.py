@@ -141,7 +141,7 @@ class _ToolRounds:
         for _ in range(self._limits.max_rounds - 1):
             completion = self._ask(is_last=False)
             if not completion.tool_calls or self._runner.has_bare_call(completion):
-                return completion.with_trail(self._tool_runs)
+                return completion.with_tool_runs(self._tool_runs)
             self._answer_calls(completion)
         completion = self._ask(is_last=True)
         if completion.tool_calls:
@@ -153,7 +153,7 @@ class _ToolRounds:
                 "allow more with max_rounds, or say in the prompt when to stop (doc: "
                 "Tool-calling flow).",
             )
-        return completion.with_trail(self._tool_runs)
+        return completion.with_tool_runs(self._tool_runs)
 
     @property
     def _messages(self) -> tuple[Message, ...]:
@@ -202,7 +202,7 @@ class _ToolRounds:
         except KeyboardInterrupt as stop:
             self._add_round(completion, results, INTERRUPTED)
             raise Interrupted(
-                completion.with_trail(self._tool_runs),
+                completion.with_tool_runs(self._tool_runs),
                 messages=self._messages,
                 tool_runs=self._tool_runs,
             ) from stop
@@ -259,7 +259,7 @@ class _ToolRounds:
         error = ToolLoopError(
             reason, messages=self._messages, tool_runs=self._tool_runs
         )
-        error.partial = completion.with_trail(self._tool_runs)
+        error.partial = completion.with_tool_runs(self._tool_runs)
         error.exchange_id = completion.exchange.exchange_id
         raise error
 
@@ -270,7 +270,7 @@ class _ToolRounds:
         error.messages, error.tool_runs = self._messages, self._tool_runs
         partial = getattr(error, "partial", None)
         if isinstance(partial, Completion):
-            error.partial = partial.with_trail(self._tool_runs)
+            error.partial = partial.with_tool_runs(self._tool_runs)
         n_calls = len(self._tool_runs)
         use = (
             "which has to be changed before it can be sent."

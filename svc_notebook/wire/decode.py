@@ -1,13 +1,13 @@
-"""Answers as values: replies, chunks of a stream, error bodies (doc: Completion).
+"""Decodes replies, chunks of a stream and error bodies (doc: Completion).
 
-A fast decoder reads what the document shows, a patient one the rest: a BOM, bad
-UTF-8, halves of surrogate pairs, labels of a wrong type. What is wrong with an answer
-is a DocumentError, never an error of a JSON library.
+A fast decoder reads what the document shows, a tolerant one the rest: a BOM, bad
+UTF-8, halves of surrogate pairs, labels of a wrong type. A wrong answer raises a
+DocumentError, never an error of a JSON library.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -18,6 +18,7 @@ from svc_notebook.service.chunk import (
     Choice,
     Chunk,
     CompletionBody,
+    Count,
     Delta,
     Usage,
 )
@@ -25,9 +26,6 @@ from svc_notebook.service.fault import Fault
 from svc_notebook.service.tool import FunctionCall, ToolCall
 
 from .sse import HEAD_CHARS, Event, head_of
-
-# Larger numbers fit neither a ledger nor a DataFrame.
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class RawFunction(msgspec.Struct):
@@ -72,14 +70,6 @@ class RawChoice(msgspec.Struct):
     finish_reason: str | None = None
 
 
-class RawUsage(msgspec.Struct):
-    """Tokens as counted by the service."""
-
-    prompt_tokens: Count | None = None
-    completion_tokens: Count | None = None
-    total_tokens: Count | None = None
-
-
 class RawReply(msgspec.Struct):
     """A whole reply or a chunk; `error` is there in an error body."""
 
@@ -88,19 +78,18 @@ class RawReply(msgspec.Struct):
     created: Count | None = None
     model: str | None = None
     choices: list[RawChoice] | None = None
-    usage: RawUsage | None = None
+    usage: Usage | None = None
     error: Any = None
 
 
-# A wrong type here does no harm to the answer: the field is left out.
+# Where one of these has a wrong type, it is left out and the answer is still read.
 LABELS: dict[str, Any] = {
     "id": str,
     "object": str,
     "created": Count,
     "model": str,
-    "usage": RawUsage,
+    "usage": Usage,
 }
-
 
 _FAST = msgspec.json.Decoder(RawReply)
 _OK = 200
@@ -117,13 +106,23 @@ def decode_completion(
     Raises:
         DocumentError: It is neither.
     """
-    raw = _read(body, status=status, content_type=content_type)
-    if isinstance(raw, Fault):
-        return raw
-    reason = _lack(raw)
-    if reason:
-        raise not_documented(reason, body, status=status, content_type=content_type)
+    try:
+        raw = _read(body)
+        if isinstance(raw, Fault):
+            return raw
+        return _completion(raw)
+    except _UnreadableError as problem:
+        reason = str(problem)
+    raise not_documented(reason, body, status=status, content_type=content_type)
+
+
+def _completion(raw: RawReply) -> CompletionBody:
     raws = raw.choices or []
+    if not raws:
+        raise _UnreadableError("with no choices")
+    for at, each in enumerate(raws):
+        if each.message is None:
+            raise _UnreadableError(f"with no message in choices[{at}]")
     has_indices = len({each.index for each in raws}) == len(raws)
     choices = [
         _choice(each, at if each.index is None or not has_indices else each.index)
@@ -134,7 +133,7 @@ def decode_completion(
         created=raw.created,
         model=raw.model,
         choices=tuple(sorted(choices, key=lambda each: each.index)),
-        usage=_usage(raw.usage),
+        usage=raw.usage,
     )
 
 
@@ -145,8 +144,8 @@ Place: TypeAlias = tuple[int, int | str | None]
 class EventDecoder:
     """Reads the events of one stream (doc: Stream chunk).
 
-    A stream can cut the two halves of a surrogate pair apart; a first half is held
-    back until the next piece of its text comes.
+    A stream may separate the two halves of a surrogate pair; a first half is held back
+    until the next piece of its text comes.
 
     Args:
         content_type: As sent, for errors.
@@ -168,29 +167,31 @@ class EventDecoder:
         body = event.data.encode()
         if event.type == "error":
             return decode_fault(body)
-        raw = _read(body, status=_OK, content_type=self._content_type)
-        if isinstance(raw, Fault):
-            return raw
-        if raw.choices is None and raw.usage is None and _is_complaint(body):
-            return decode_fault(body)
+        try:
+            raw = _read(body)
+            if isinstance(raw, Fault):
+                return raw
+            if raw.choices is None and raw.usage is None and _is_complaint(body):
+                return decode_fault(body)
+            return self._chunk(raw)
+        except _UnreadableError as problem:
+            reason = str(problem)
+        raise not_documented(reason, body, status=_OK, content_type=self._content_type)
+
+    def _chunk(self, raw: RawReply) -> Chunk:
         choices = raw.choices or ()
         if any(each.delta is None and _has_text(each) for each in choices):
-            raise not_documented(
-                "with text outside of a delta",
-                body,
-                status=_OK,
-                content_type=self._content_type,
-            )
+            raise _UnreadableError("with text outside of a delta")
         return Chunk(
             id=raw.id,
             created=raw.created,
             model=raw.model,
             deltas=tuple(self._delta(each, at) for at, each in enumerate(choices)),
-            usage=_usage(raw.usage),
+            usage=raw.usage,
         )
 
     def flush(self) -> Chunk:
-        """Return what the halves stand for whose other half did not come."""
+        """Return the held halves whose other half did not come, as U+FFFD."""
         halves, self._halves = self._halves, {}
         deltas = [
             Delta(index=index, text=mend(half))
@@ -264,30 +265,25 @@ def not_documented(
     )
 
 
-def _read(body: bytes, *, status: int, content_type: str) -> RawReply | Fault:
+def _read(body: bytes) -> RawReply | Fault:
+    found: RawReply | Fault | None
     try:
-        raw = _FAST.decode(body)
+        found = _FAST.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raw = None
-    try:
-        if raw is None or _is_fault(raw.error, raw.choices, raw.object):
-            found = _read_patiently(body)
-        else:
-            found = raw
-        return found if isinstance(found, Fault) else _checked(found)
-    except _UnreadableError as problem:
-        reason = str(problem)
-    raise not_documented(reason, body, status=status, content_type=content_type)
+        found = None
+    if found is None or _is_fault(found.error, found.choices, found.object):
+        found = _read_tolerantly(body)
+    return found if isinstance(found, Fault) else _checked(found)
 
 
 def _is_fault(error: object, choices: object, kind: object) -> bool:
-    """Say whether a body is an error body; `"error": ""` beside choices is not."""
+    """Say whether a body is an error body; with choices, `"error": ""` is not one."""
     is_empty = error is None or (not error and bool(choices))
     return not is_empty or kind == "error"
 
 
 def _checked(raw: RawReply) -> RawReply | Fault:
-    """Return a reply unless a choice fails, declines or calls in another's way."""
+    """Return a reply unless a choice fails or declines, or is of another interface."""
     for choice in raw.choices or ():
         said = choice.delta or choice.message
         error = choice.error or (said and said.error)
@@ -296,7 +292,7 @@ def _checked(raw: RawReply) -> RawReply | Fault:
         if said and said.refusal:
             raise _UnreadableError("with a refusal instead of text")
         if said and said.function_call:
-            raise _UnreadableError("with a call in another interface's function_call")
+            raise _UnreadableError("with function_call, which is another interface's")
     return raw
 
 
@@ -304,7 +300,7 @@ class _UnreadableError(Exception):
     """Why a body is not a reply; stays in this file."""
 
 
-def _read_patiently(body: bytes) -> RawReply | Fault:
+def _read_tolerantly(body: bytes) -> RawReply | Fault:
     value = _parse(body)
     if not isinstance(value, dict):
         raise _UnreadableError("with JSON that is not an object")
@@ -361,14 +357,6 @@ def _is_a(value: object, kind: Any) -> bool:  # noqa: ANN401 - a type form
     return True
 
 
-def _lack(raw: RawReply) -> str | None:
-    """Say what a whole reply lacks, if anything."""
-    if not raw.choices:
-        return "with no choices"
-    without = [at for at, each in enumerate(raw.choices) if each.message is None]
-    return f"with no message in choices[{without[0]}]" if without else None
-
-
 def _has_text(raw: RawChoice) -> bool:
     said = raw.message
     return bool(raw.text or (said and (said.content or said.tool_calls)))
@@ -379,32 +367,17 @@ def _choice(raw: RawChoice, index: int) -> Choice:
     return Choice(
         index=index,
         text=None if message.content is None else mend(message.content),
-        tool_calls=_calls(message.tool_calls or ()),
+        tool_calls=tuple(map(_call, message.tool_calls or ())),
         finish_reason=raw.finish_reason,
     )
 
 
-def _calls(raws: Sequence[RawCall]) -> tuple[ToolCall, ...]:
-    return tuple(
-        ToolCall(
-            id=raw.id or "",
-            function=FunctionCall(
-                name=(raw.function and raw.function.name) or "",
-                arguments=mend((raw.function and raw.function.arguments) or ""),
-            ),
-        )
-        for raw in raws
+def _call(raw: RawCall) -> ToolCall:
+    raw_function = raw.function or RawFunction()
+    function = FunctionCall(
+        name=raw_function.name or "", arguments=mend(raw_function.arguments or "")
     )
-
-
-def _usage(raw: RawUsage | None) -> Usage | None:
-    if raw is None:
-        return None
-    return Usage(
-        prompt_tokens=raw.prompt_tokens,
-        completion_tokens=raw.completion_tokens,
-        total_tokens=raw.total_tokens,
-    )
+    return ToolCall(id=raw.id or "", function=function)
 
 
 _PAGE = "(a page of HTML instead of an error body)"
@@ -412,9 +385,9 @@ _MESSAGES = ("message", "detail", "error_description", "msg")
 
 
 def decode_fault(body: bytes) -> Fault:
-    """Read what can be read of an error body, of any shape (doc: Error body).
+    """Read as much as possible of an error body of any shape (doc: Error body).
 
-    It never fails, since an error that cannot be read is still an error.
+    It never fails, because an unreadable error is still an error.
     """
     text = body.decode("utf-8-sig", "replace")
     try:
@@ -426,7 +399,7 @@ def decode_fault(body: bytes) -> Fault:
 
 
 def fault_of(value: object) -> Fault:
-    """Read an error body that is JSON; the service's words stay as they are."""
+    """Read an error body that is JSON; the service's words are kept verbatim."""
     if isinstance(value, list):
         value = _first_mapping(value)
     if not isinstance(value, dict):
@@ -464,7 +437,7 @@ def _first_mapping(values: list[Any]) -> object:
 
 
 def _details(each_said: list[Any]) -> str:
-    """Put a list of complaints, each perhaps with its place, into one line."""
+    """Join a list of complaints, each with its place if it has one, to one line."""
     lines = []
     for said in each_said:
         if isinstance(said, dict) and "msg" in said:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.checks import shorten
+from svc_notebook.service.checks import check_text, shorten
 from svc_notebook.service.request import CompletionRequest, Message
 
 MAX_DEPTH = 64
@@ -96,21 +96,16 @@ def _checked_name(name: object, where: str) -> str:
 
 
 def _checked_text(text: str, where: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        pass
-    else:
-        return text
-    raise _refused(
-        where, "contains half of a surrogate pair, which UTF-8 cannot encode"
-    )
+    return check_text(text, name=shorten(where, _WHERE_CHARS), param=_param(where))
 
 
 def _refused(where: str, reason: str) -> ParameterError:
-    param = "tools" if where.startswith("tools") else "extra"
     return ParameterError(
         f"{shorten(where, _WHERE_CHARS)} {reason}. Give texts, numbers, booleans, "
         "None, lists and mappings with text names (doc: Request body).",
-        param=param,
+        param=_param(where),
     )
+
+
+def _param(where: str) -> str:
+    return "tools" if where.startswith("tools") else "extra"

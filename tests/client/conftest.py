@@ -1,4 +1,4 @@
-"""A server of raw bytes, virtual time, and a sink that keeps what it is told."""
+"""A server of raw bytes, virtual time, and a sink that keeps exchanges."""
 
 import socket
 import struct
@@ -165,7 +165,7 @@ def virtual() -> VirtualTime:
 
 
 class Kept:
-    """A sink that keeps what it is told."""
+    """A sink that keeps exchanges."""
 
     def __init__(self) -> None:
         self.exchanges: list[Exchange] = []
@@ -177,7 +177,7 @@ class Kept:
 
 @pytest.fixture
 def kept() -> Kept:
-    """A sink that keeps what it is told."""
+    """A sink that keeps exchanges."""
     return Kept()
 
 

@@ -188,10 +188,10 @@ def test_a_stream_shows_how_far_it_is(emulator: Emulator) -> None:
     ]
 
     assert shown == [
-        "not begun>",
+        "not started>",
         "ended, all characters so far>",
         "stopped, 0 characters so far>",
-        "under way",
+        "running",
         "stopped",
     ]
 

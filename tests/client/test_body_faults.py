@@ -233,6 +233,7 @@ def test_large_reply(serve: Serve, client_of: ClientOf) -> None:
     assert len(client_of(server.base_url).complete("Hi").text) == 20_000_000
 
 
+@pytest.mark.slow
 def test_bomb(serve: Serve, client_of: ClientOf) -> None:
     """A small body that opens to more than 64 MB is refused."""
     body = gzip.compress(b" " * 70_000_000)

@@ -284,12 +284,12 @@ def test_a_stream_says_how_far_it_is(serve: Serve, client_of: ClientOf) -> None:
     shown.append(repr(stream))
 
     assert shown == [
-        "<CompletionStream: under way, 4 characters so far>",
+        "<CompletionStream: running, 4 characters so far>",
         "<CompletionStream: stopped, 4 characters so far>",
     ]
 
 
-def test_stream_that_nobody_holds_is_stopped(serve: Serve, client_of: ClientOf) -> None:
+def test_a_dropped_stream_is_stopped(serve: Serve, client_of: ClientOf) -> None:
     """A stream that was dropped does not go on in the background."""
     server = serve([HEAD, SOME, "silence"])
     client = client_of(server.base_url)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 
 
@@ -71,7 +72,7 @@ print("end")
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_stream_stays_where_it_was_begun() -> None:
-    """A forked child is refused its parent's stream at once, and may ask anew."""
+    """A forked child cannot read its parent's stream, but can send requests."""
     program = f"""{START}
 import os
 from svc_notebook.errors import SvcError

@@ -2,9 +2,12 @@
 
 import asyncio
 
+import pytest
+
 from svc_notebook.client.http import MAX_IDLE, Connection, IdleStack
 
 
+@pytest.mark.slow
 def test_only_so_many_are_kept() -> None:
     """One more has to be closed by the caller; the newest is lent first."""
     connections = [Connection() for _ in range(MAX_IDLE + 1)]

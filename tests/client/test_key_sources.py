@@ -80,7 +80,7 @@ def test_what_the_keyring_holds_may_be_no_key(ring: Ring) -> None:
     """An entry that cannot be sent is refused by its source, unseen."""
     ring.entries["svc-notebook", "SVC_API_KEY"] = f"{VALUE} กุญแจ"
 
-    with pytest.raises(MissingKeyError, match="the keyring contains a blank") as caught:
+    with pytest.raises(MissingKeyError, match="the keyring contains a space") as caught:
         find_key({})
 
     assert VALUE not in str(caught.value)

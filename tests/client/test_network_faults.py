@@ -202,6 +202,7 @@ def test_tls_to_a_plain_port(emulator: Emulator, client_of: ClientOf) -> None:
         client_of(base_url).complete("Hi")
 
 
+@pytest.mark.slow
 def test_dead_proxy(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """A proxy that does not answer is named."""
     server = serve([])

@@ -35,7 +35,7 @@ def test_work_is_done_elsewhere(own: Portal) -> None:
 
 
 def test_closing_ends_everything(own: Portal) -> None:
-    """Closing cancels what is under way, ends the thread, and refuses more."""
+    """Closing cancels running work, ends the thread and refuses more work."""
     ended = threading.Event()
 
     async def wait() -> None:

@@ -311,7 +311,7 @@ def test_the_file_shows_neither_key_nor_address(
 
 
 def test_garbage_is_replaced(path: Path, now: Now) -> None:
-    """A file that is not a count stops nobody, and is replaced."""
+    """A file that is not a database stops no request, and is replaced."""
     path.parent.mkdir()
     path.write_bytes(b"garbage" * 1000)
     quota = SharedQuota(path, "a", clock=now)
@@ -391,6 +391,7 @@ def test_a_kill_leaves_nothing_stuck(path: Path, now: Now) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.slow
 def test_a_fork_carries_nothing_over(path: Path) -> None:
     """Parent and child count together after a fork."""
     program = f"""
@@ -435,6 +436,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_two_kernels_at_once_meet_no_refusal(
     emulator: Emulator, tmp_path: Path
 ) -> None:

@@ -100,7 +100,7 @@ def test_json_in_one_piece(is_streamed: bool, kind: str) -> None:
         assert (texts, found.error) == ({0: "ก"}, None)
 
 
-def test_a_stream_nobody_asked_for() -> None:
+def test_a_stream_that_was_not_requested() -> None:
     """A stream that answers a request for one piece is read by its content type."""
     found = reading(is_streamed=False, content_type="text/event-stream; charset=x")
 

@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 
 from svc_notebook.client.retry import (
     INTERACTIVE,
-    GiveUp,
     Policy,
-    Wait,
-    decide,
     retry_after_s,
+    retry_wait_s,
 )
 from svc_notebook.errors import (
     AuthError,
@@ -53,66 +51,59 @@ LASTING = [
 
 def name(error: object) -> str:
     """Return a short name for a test's id."""
-    told = getattr(error, "deadline", None) or getattr(error, "status", "")
-    return f"{type(error).__name__} {told}"
+    detail = getattr(error, "deadline", None) or getattr(error, "status", "")
+    return f"{type(error).__name__} {detail}"
 
 
 @pytest.mark.parametrize("error", PASSING, ids=name)
 def test_what_may_pass_is_asked_again(error: SvcError) -> None:
     """A failure that may pass is retried after full jitter that grows, to 8 s."""
     got = [
-        decide(error, attempt=attempt, jitter=1.0, policy=Policy(n_tries=9))
+        retry_wait_s(error, attempt=attempt, jitter=1.0, policy=Policy(n_tries=9))
         for attempt in range(1, 7)
     ]
 
-    assert got == [Wait(1.0), Wait(2.0), Wait(4.0), Wait(8.0), Wait(8.0), Wait(8.0)]
+    assert got == [1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
 
 
 @pytest.mark.parametrize("error", LASTING, ids=name)
 def test_what_lasts_is_not_asked_again(error: SvcError) -> None:
     """A refusal, or a time-out of what was sent, is not asked again."""
-    assert isinstance(decide(error, attempt=1, jitter=0.5), GiveUp)
+    assert retry_wait_s(error, attempt=1, jitter=0.5) is None
 
 
 @pytest.mark.parametrize("error", PASSING, ids=name)
 def test_nothing_is_asked_again_once_shown(error: SvcError) -> None:
     """Once text was shown, and where the cause lasts, there is no second try."""
     got = [
-        decide(error, attempt=1, jitter=0.5, has_shown=True),
-        decide(error, attempt=1, jitter=0.5, is_lasting=True),
-        decide(error, attempt=3, jitter=0.5),
-        decide(error, attempt=1, jitter=0.5, policy=Policy(n_tries=1)),
+        retry_wait_s(error, attempt=1, jitter=0.5, has_shown=True),
+        retry_wait_s(error, attempt=1, jitter=0.5, is_lasting=True),
+        retry_wait_s(error, attempt=3, jitter=0.5),
+        retry_wait_s(error, attempt=1, jitter=0.5, policy=Policy(n_tries=1)),
     ]
 
-    assert [type(step) for step in got] == [GiveUp] * 4
-
-
-def test_a_time_out_is_asked_again_if_wanted() -> None:
-    """Who says so has a time-out retried, though it may be paid twice."""
-    policy = Policy(is_timeout_retried=True)
-
-    got = decide(TimedOutError(deadline="idle"), attempt=1, jitter=0.5, policy=policy)
-
-    assert got == Wait(0.5)
+    assert got == [None] * 4
 
 
 @pytest.mark.parametrize(
-    ("asked_s", "jitter", "step"),
+    ("asked_s", "jitter", "wait_s"),
     [
-        (7.0, 0.0, Wait(7.0)),
-        (7.0, 0.7, Wait(7.7)),
-        (0.0, 0.0, Wait(0.1)),
-        (None, 0.0, Wait(0.1)),
-        (None, 0.7, Wait(0.7)),
-        (60.0, 0.5, Wait(60.5)),
-        (61.0, 0.7, GiveUp("the service asks to wait 61 s")),
+        (7.0, 0.0, 7.0),
+        (7.0, 0.7, 7.7),
+        (0.0, 0.0, 0.1),
+        (None, 0.0, 0.1),
+        (None, 0.7, 0.7),
+        (60.0, 0.5, 60.5),
+        (61.0, 0.7, None),
     ],
 )
-def test_a_rate_limit(asked_s: float | None, jitter: float, step: object) -> None:
+def test_a_rate_limit(
+    asked_s: float | None, jitter: float, wait_s: float | None
+) -> None:
     """A 429 waits as long as it says and a little more: many come back apart."""
     error = RateLimitError(status=429, retry_after_s=asked_s)
 
-    assert decide(error, attempt=1, jitter=jitter) == step
+    assert retry_wait_s(error, attempt=1, jitter=jitter) == wait_s
 
 
 @given(
@@ -122,11 +113,11 @@ def test_a_rate_limit(asked_s: float | None, jitter: float, step: object) -> Non
 )
 def test_waits_are_bounded(error: SvcError, attempt: int, jitter: float) -> None:
     """Whatever failed, there are at most three tries, and no own wait above 8 s."""
-    step = decide(error, attempt=attempt, jitter=jitter)
+    wait_s = retry_wait_s(error, attempt=attempt, jitter=jitter)
 
-    if isinstance(step, Wait):
+    if wait_s is not None:
         assert attempt < INTERACTIVE.n_tries
-        assert 0 <= step.wait_s <= 8
+        assert 0 <= wait_s <= 8
 
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)

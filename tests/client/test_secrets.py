@@ -331,7 +331,7 @@ def test_a_pasted_key_is_cleaned(value: str, serve: Serve) -> None:
 )
 def test_a_key_is_not_sent_in_clear(address: str) -> None:
     """Plain http to anything but this machine is refused."""
-    with pytest.raises(SettingsError, match="in clear"):
+    with pytest.raises(SettingsError, match="unencrypted"):
         Client(base_url=address, api_key=KEY)
 
 

@@ -22,7 +22,7 @@ BOTH = ("complete", "stream")
 
 
 def bad(fault: str, body: bytes, kind: str = "application/json") -> Case:
-    """Return a case of a success that is none."""
+    """Return a case of a wrong answer with a status of success."""
     return Case(
         section="B",
         fault=f"status 200 with {fault}",
@@ -262,7 +262,7 @@ REST = [
         ends=Fails(kind=ServerFaultError, has={"status": 200, "code": "c1"}),
     ),
     unopened("a reply that is not gzip but says so", reply(), "gzip", "decompressed"),
-    unopened("a reply in an encoding nobody asked for", reply(), "br", "decompressed"),
+    unopened("a reply in an unrequested encoding", reply(), "br", "decompressed"),
     unopened(
         "a body of 70 kB that opens to 70 MB",
         gzip.compress(b" " * 70_000_000),

@@ -47,7 +47,7 @@ class Case:
         params: Parameters of the request.
         timeouts: Deadlines that differ from the player's.
         n_requests: Requests that reach the server.
-        n_attempts: Tries that are told of, if others than those.
+        n_attempts: Tries that the record counts, if not the same.
         to: Another base address, with {port} for the server's.
         waits_s: What all waits together must at least be, in (virtual) seconds.
         check: A further look at the completion or the error.

@@ -47,7 +47,7 @@ class VirtualTime:
 
 @dataclass
 class Kept:
-    """A sink that keeps what it is told."""
+    """A sink that keeps exchanges."""
 
     exchanges: list[Exchange] = field(default_factory=list)
 
@@ -64,7 +64,7 @@ class Played:
         shown: The text that was iterated.
         completion, error: How it ended.
         slept_s: Virtual seconds.
-        exchanges: What the sink was told.
+        exchanges: What the sink received.
         again: The text of the reply to the same client's next request.
     """
 

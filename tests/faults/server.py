@@ -1,10 +1,8 @@
 """A server of raw bytes: it answers each request with the steps of a case.
 
-What it is not: it knows no HTTP beyond where a request ends. Rules: it never waits
-longer than a test may take, and never in one long call that nothing could wake; after
-its last step it ends its own half of a connection and waits for the other side to
-leave, so that one that is left open is seen; whoever does not speak HTTP is sent away
-and not counted, since programs on a machine now and then call at ports of others.
+After the last step it ends its half of a connection and waits for the other side to
+leave, so that a connection that is left open is seen. Connections without HTTP are not
+counted: other programs of a machine may connect to any port.
 """
 
 import socket
@@ -82,7 +80,7 @@ class RawServer:
 
     @property
     def n_connections(self) -> int:
-        """Connections that were made by whoever speaks HTTP."""
+        """Connections that sent HTTP."""
         return sum(not call.is_stranger for call in self.calls)
 
     def then(self, answer: Sequence[Step]) -> None:

@@ -24,8 +24,15 @@ PLAYERS: dict[str, Callable[..., Played]] = {
     "plain": play_plain,
     "awaited": play_awaited,
 }
+MARKS = {"plain": [pytest.mark.slow], "awaited": []}  # the same request path
 GAMES = [
-    pytest.param(case, verb, kind, id=f"{case.section} {case.fault} {verb} {kind}")
+    pytest.param(
+        case,
+        verb,
+        kind,
+        id=f"{case.section} {case.fault} {verb} {kind}",
+        marks=MARKS[kind],
+    )
     for case in CASES
     for verb in case.verbs
     for kind in PLAYERS
@@ -53,7 +60,7 @@ def test_fault_ends_well(
     served: RawServer,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A fault ends as its table says: told apart, in time, recorded, without a key."""
+    """A fault ends as its table says, in time, recorded, and without the key."""
     caplog.set_level(logging.DEBUG)
     n_requests: list[int] = []
 
@@ -104,7 +111,7 @@ def _look_at_error(ends: Fails, played: Played, *, is_streamed: bool) -> None:
 
 
 def _look_at_record(case: Case, played: Played) -> None:
-    """Look at what the sink was told: once if anything was sent, else never."""
+    """Check the record: one exchange if anything was sent, else none."""
     if case.n_requests == 0 and not played.exchanges:
         return
     (exchange,) = played.exchanges

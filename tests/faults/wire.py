@@ -63,7 +63,7 @@ READ = [
     read("comments inside an event", WHOLE.replace(b"\n\n", b"\n: ping\n\n")),
     read("no space after data:", NO_SPACE),
     read("an event in several data lines", IN_LINES + END),
-    read("fields nobody asked for", *(FIELDS + each for each in [WHOLE])),
+    read("fields beyond the document", *(FIELDS + each for each in [WHOLE])),
     read("U+2028, U+2029, U+0085, VT and FF in text", chunk(ODD) + END, text=ODD),
     read("2 MB in one event", chunk(BIG) + END, text=BIG),
     read(
@@ -130,7 +130,7 @@ ODDITIES = [
     odd("text in the finishing chunk", A, delta("stop", content="b")),
     odd("an unknown finish reason", A, B, delta("because")),
     odd("labels of wrong types", {**A, "id": 5, "created": "x"}, B, STOP),
-    odd("an object nobody knows", A, {"type": "ping"}, B, STOP),
+    odd("an object of an unknown type", A, {"type": "ping"}, B, STOP),
     odd("an empty error beside choices", {**A, "error": {}}, B, STOP),
     odd("choices without an index", {"choices": [{"delta": {"content": "ab"}}]}, STOP),
 ]

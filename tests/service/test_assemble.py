@@ -88,7 +88,7 @@ def test_calls_by_index() -> None:
 
 
 def test_calls_whole_at_once_and_without_index() -> None:
-    """Calls without an index are told apart by their ids."""
+    """Calls without an index are kept apart by their ids."""
     got = calls(
         CallPiece(id="a", name="f", arguments="{}"),
         CallPiece(id="b", name="g", arguments="{"),

@@ -66,7 +66,7 @@ def test_long_texts_are_cut() -> None:
 
 
 def test_an_error_without_words() -> None:
-    """Where the service says nothing, so it is told."""
+    """An error body without words gives the message "no message"."""
     assert "no message" in str(to_error(Fault(message=" "), status=500))
 
 

@@ -178,7 +178,7 @@ def test_any_value_passes_unchanged_or_is_refused(name: str, value: Any) -> None
 
 @pytest.mark.parametrize("param", PARAMS, ids=ids)
 def test_each_parameter_says_what_it_takes(param: Param) -> None:
-    """Flag and range are told in words."""
+    """Flag and range are given in words."""
     assert param.flag == "--" + param.name.replace("_", "-")
     assert param.allowed
     assert param.doc

@@ -144,7 +144,7 @@ def test_what_is_no_tool_definition(function: Any) -> None:  # noqa: ANN401 - an
 
 @pytest.mark.parametrize("given", [print, [print]])
 def test_a_function_is_no_definition(given: object) -> None:
-    """Whoever sends definitions is told how a function becomes one."""
+    """The error for a function says how it becomes a definition."""
     with pytest.raises(ParameterError) as caught:
         build_request("Hello", model="svc-instruct", params={"tools": given})
 

@@ -79,7 +79,7 @@ def test_the_key_is_found_and_not_shown() -> None:
 
 @pytest.mark.parametrize("environ", [{}, {"SVC_API_KEY": ""}, {"SVC_API_KEY": ' "" '}])
 def test_a_missing_key_names_both_ways_on(environ: dict[str, str]) -> None:
-    """Without a key the user is told where to get one, and of the emulator."""
+    """Without a key the message says where to get one, and names the emulator."""
     with pytest.raises(MissingKeyError, match=r"dashboard(.|\n)*use emulator"):
         find_key(environ)
 
@@ -156,7 +156,7 @@ def test_plain_http_can_be_asked_for() -> None:
 
 
 @pytest.mark.parametrize("word", ["", "0", "no", "False"])
-def test_plain_http_is_refused_where_nobody_asked(word: str) -> None:
+def test_plain_http_is_refused_unless_it_is_allowed(word: str) -> None:
     """The message names the way to ask for it."""
     _, problems = read_env({**CLEAR, "SVC_ALLOW_HTTP": word})
 

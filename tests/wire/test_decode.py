@@ -191,7 +191,7 @@ def test_faults_of_every_shape(raw: bytes) -> None:
 
 
 def test_fault_where_a_reply_was_expected() -> None:
-    """An error body is told from a reply, whole or in a stream."""
+    """An error body is distinguished from a reply, whole or in a stream."""
     raw = '{"error":{"message":"m"}}'
 
     got = [decode_completion(raw.encode()), EventDecoder().decode(Event(raw))]
