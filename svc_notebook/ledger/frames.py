@@ -40,7 +40,7 @@ from .store import Ledger
 from .tool_runs import TOOL_CALLS
 
 Row = TypeVar("Row")
-CHUNK_ROWS = 8192
+CHUNK_ROWS = 4096
 
 
 def replies_df(
