@@ -400,9 +400,7 @@ def _is_good_reply(batch: Batch) -> list[bool]:
     return [choice is not None and each == "ok" for choice, each in rows]
 
 
-def _count(
-    name: str, source: str | Source, doc: str, how: How = "count"
-) -> Measure:
+def _count(name: str, source: str | Source, doc: str, how: How = "count") -> Measure:
     return Measure(name, "Int64", source, doc, how)
 
 

@@ -19,9 +19,23 @@ from svc_notebook.service.request import CompletionRequest, Message
 _SKIPPED = "-"  # a name that is in no record, so that the decoder skips the field
 
 KEYS = (
-    "exchange_id session_id origin conversation run request_key repeat model endpoint "
-    "status is_emulated is_reused usage_source started_at record record_crc32"
-).split()
+    "exchange_id",
+    "session_id",
+    "origin",
+    "conversation",
+    "run",
+    "request_key",
+    "repeat",
+    "model",
+    "endpoint",
+    "status",
+    "is_emulated",
+    "is_reused",
+    "usage_source",
+    "started_at",
+    "record",
+    "record_crc32",
+)
 
 
 def to_row(exchange: Exchange, session_id: str) -> dict[str, Any]:
