@@ -39,7 +39,7 @@ from .store import Ledger
 from .tool_runs import TOOL_CALLS
 
 Row = TypeVar("Row")
-CHUNK_ROWS = 4096
+CHUNK_ROWS = 8192
 
 
 def replies_df(
@@ -131,10 +131,10 @@ def with_scores(frame: pd.DataFrame, ledger: Ledger | None) -> pd.DataFrame:
     return frame
 
 
-def chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """Return rows as lists of at most `CHUNK_ROWS`."""
+def chunks(rows: Iterable[Row], n_rows: int = CHUNK_ROWS) -> Iterator[list[Row]]:
+    """Return rows as lists of at most so many."""
     source = iter(rows)
-    while chunk := list(islice(source, CHUNK_ROWS)):
+    while chunk := list(islice(source, n_rows)):
         yield chunk
 
 
