@@ -129,13 +129,15 @@ def _tool_calls(batch: Batch) -> list[str | None]:
 
 
 def _system(batch: Batch) -> list[str | None]:
-    firsts = [messages[0] for messages in batch.part("request.messages")]
-    return [each.content if each.role == "system" else None for each in firsts]
+    return [
+        messages[0].content if messages[0].role == "system" else None
+        for messages in batch.part("request.messages")
+    ]
 
 
 def _prompt(batch: Batch) -> Sequence[str]:
     lasts = [messages[-1] for messages in batch.part("request.messages")]
-    if any(last.role != "user" for last in lasts):
+    if {last.role for last in lasts} != {"user"}:
         return batch.part("request.prompt")
     return [last.content or "" for last in lasts]  # the usual case, and faster
 
