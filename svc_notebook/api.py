@@ -1,8 +1,4 @@
-"""The public verbs: ask, stream, extract, converse, sweep; each one call of a part.
-
-Rules: a verb is thin; it takes this kernel's session and hands on; what it means is
-decided by the part. The names are public through the package alone.
-"""
+"""The package's verbs; each makes one call of a part, with this kernel's session."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
@@ -10,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from svc_notebook.client.attempts import say, to_request
-from svc_notebook.client.exchange_record import Answerer
 from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversation
@@ -19,70 +14,57 @@ from svc_notebook.exchange import Origin
 from svc_notebook.service.checks import check_flag
 from svc_notebook.service.params import Params, with_params
 from svc_notebook.service.request import CompletionRequest, Prompt
-from svc_notebook.session import Session, current
+from svc_notebook.session import current
 from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run import Run
 from svc_notebook.tools.extract import MAX_TRIES, to_form
 from svc_notebook.tools.extract import extract as extract_with
-from svc_notebook.tools.permissions import (
-    MAX_ROUNDS,
-    TOOL_TIMEOUT_S,
-    TOTAL_S,
-    Confirm,
-    to_offer,
-    to_permit,
-)
+from svc_notebook.tools.permissions import ToolParams, take_permit, to_offer
+from svc_notebook.tools.rounds import Send
 
 Value = TypeVar("Value")
 
 
 @with_params
-def complete(  # noqa: PLR0913 - the limits of rounds, one each
+def complete(
     prompt: Prompt | CompletionRequest,
     *,
     model: str | None = None,
     system: str | None = None,
     reuse: bool = False,
     run_tools: bool = True,
-    max_rounds: int = MAX_ROUNDS,
-    confirm: Confirm = None,
-    tool_timeout_s: float = TOOL_TIMEOUT_S,
-    total_s: float = TOTAL_S,
-    **params: Unpack[Params],
+    **params: Unpack[ToolParams],
 ) -> Completion:
     """Ask for a reply in one piece (doc: POST /v1/chat/completions).
 
-    With functions in `tools` it asks in rounds: the functions that the model calls
-    are run here, with checked arguments, and their results sent back, until it
-    answers (doc: Tool-calling flow). Ready-made definitions alone are only offered.
+    If `tools` has functions, those that the model calls are run here with checked
+    arguments, and their results are sent back, until the model answers (doc:
+    Tool-calling flow). Definitions without functions are only offered.
 
     Args:
-        prompt: A text, which becomes one user message, or messages as `Message` or
-            as mappings with role and content, oldest first. Or a request that is
-            ready, such as the `request` of a completion; then no model, system
-            message or parameter may be given.
+        prompt: A text, which becomes one user message; or messages as `Message` or as
+            mappings with role and content, oldest first; or a `CompletionRequest`,
+            then without model, system and parameters.
         model: Id of the model; the session's model if None (see `use`).
         system: A text put in front as a system message.
-        reuse: Give back the ledger's newest answer to this very request, marked with
-            its date; ask only if there is none.
-        run_tools: Whether to run the functions; False hands the calls back, as
-            `tool_calls`, and `messages` is the history to go on with.
-        max_rounds: Most requests, at least 2; the last one offers no tools.
+        reuse: Return the ledger's newest answer to the same request if it has one.
+        run_tools: False does not run the functions: `tool_calls` has the calls, and
+            `messages` is the history to continue with.
+        max_rounds: Most requests, at least 2 (default 8); the last offers no tools.
         confirm: None asks you before calls of tools made with `confirm=True`, True
-            before every call, False before none. A function takes the place of
-            asking: it takes one call, with its `.name` and `.arguments`, and returns
-            True or False. If nobody can be asked, such a call is denied, with a
-            warning.
-        tool_timeout_s: Seconds a call may take if its tool sets no limit.
-        total_s: Seconds for all rounds; waiting for your consent does not count.
+            before every call, False before none. A function decides instead: it takes
+            one call, with its `.name` and `.arguments`, and returns True or False.
+            Where you cannot be asked, such a call is denied, with a warning.
+        tool_timeout_s: Seconds a call may take if its tool sets no limit (default 60).
+        total_s: Seconds for all rounds (default 600), without waits for your consent.
         **params: Parameters by the document's names, checked against its ranges; one
-            that is left out is not sent, so the service's default applies (150
-            tokens for max_tokens). `tools` takes functions, `svc.tool`s, a `Toolbox`
-            or ready-made definitions; `extra` sends fields the document does not show.
+            that is left out is not sent, so the service's default applies (150 for
+            max_tokens). `tools` takes functions, `svc.tool`s, a `Toolbox` or
+            definitions; `extra` sends fields the document does not show.
 
     Returns:
-        The completion, with usage as the service reported it; after rounds the last
-        one, whose `tool_runs` holds every call, and each round is an exchange.
+        The completion, with usage as the service reported it. After rounds it is the
+        last one; its `tool_runs` has all calls. Each round is an exchange.
 
     Raises:
         AskError: Something is not allowed; nothing was sent.
@@ -95,46 +77,31 @@ def complete(  # noqa: PLR0913 - the limits of rounds, one each
     Example:
         >>> svc.complete("Say hello.", max_tokens=20).text  # doctest: +SKIP
     """
-    check_flag("reuse", reuse)
     check_flag("run_tools", run_tools)
-    permit = to_permit(
-        confirm=confirm,
-        max_rounds=max_rounds,
-        tool_timeout_s=tool_timeout_s,
-        total_s=total_s,
-    )
-    session = current()
-    offer = to_offer(params.pop("tools", None), run_tools=run_tools)
-    given = {"model": model, "system": system, "tools": offer.definitions, **params}
-    request = _request(session, prompt, given)
-    send = _send(session, reuse=reuse)
+    send = _send(reuse=reuse)
+    given: dict[str, Any] = {"model": model, "system": system, **params}
+    permit = take_permit(given)
+    offer = to_offer(given.pop("tools", None), run_tools=run_tools)
+    request = _request(prompt, {**given, "tools": offer.definitions})
     if offer.toolbox is None:
         return send(request, Origin())
-    return session.run_tools(request, Origin(), offer.toolbox, permit, send)
+    return current().run_tools(request, Origin(), offer.toolbox, permit, send)
 
 
 def _request(
-    session: Session,
-    prompt: Prompt | CompletionRequest,
-    given: Mapping[str, Any],
+    prompt: Prompt | CompletionRequest, given: Mapping[str, Any]
 ) -> CompletionRequest:
-    return to_request(
-        prompt, default_model=session.settings.model, given=given, stacklevel=3
-    )
+    model = current().settings.model
+    return to_request(prompt, default_model=model, given=given, stacklevel=3)
 
 
-def _send(
-    session: Session, *, reuse: bool = False
-) -> Callable[[CompletionRequest, Origin], Completion]:
-    answers = _answers(session, reuse=reuse)
+def _send(*, reuse: bool = False) -> Send:
+    check_flag("reuse", reuse)
+    session = current()
+    answers = session.reused if reuse else None
     return lambda request, origin: session.client.complete(
         request, origin=origin, watch=say, answers=answers
     )
-
-
-def _answers(session: Session, *, reuse: bool) -> Answerer | None:
-    check_flag("reuse", reuse)
-    return session.reused if reuse else None
 
 
 @with_params
@@ -147,16 +114,15 @@ def extract(
     max_tries: int = MAX_TRIES,
     **params: Unpack[Params],
 ) -> Value:
-    """Take a value of a type out of a text (doc: Tool-calling flow).
+    """Extract a value of a type from a text (doc: Tool-calling flow).
 
-    The type becomes the one tool that is offered, and a sentence at the end of the
-    prompt asks to call it. What the model gives is checked whole; what does not fit
-    goes back to it with the reasons. Each try is an exchange.
+    The type is offered as the only tool, and a sentence at the end of the prompt asks
+    the model to call it. A value that does not fit is sent back with the reasons. Each
+    try is an exchange.
 
     Args:
         type_: A dataclass, a TypedDict or a pydantic model.
-        prompt: A text, or messages as `Message` or as mappings with role and content,
-            oldest first, or a request that is ready.
+        prompt: A text, messages or a `CompletionRequest`, as in `complete`.
         model: Id of the model; the session's model if None (see `use`).
         system: A text put in front as a system message.
         max_tries: Most requests, at least 1.
@@ -174,22 +140,19 @@ def extract(
         >>> svc.extract(Invoice, "Invoice 7, 120 EUR")  # doctest: +SKIP
         Invoice(number=7, total=120.0)
     """
-    session = current()
     for name in ("tools", "n"):
         if params.pop(name, None) is not None:  # type: ignore[misc]  # names above
             raise ParameterError(
                 f"extract takes no {name}: it offers one tool and reads one choice.",
                 param=name,
             )
-    form = to_form(type_)
-    request = _request(session, prompt, {"model": model, "system": system, **params})
     return extract_with(
-        form,
-        request,
+        to_form(type_),
+        _request(prompt, {"model": model, "system": system, **params}),
         Origin(),
-        send=_send(session),
+        send=_send(),
         max_tries=max_tries,
-        keep=session.tool_record,
+        keep=current().tool_record,
     )
 
 
@@ -205,19 +168,17 @@ def stream(
     """Ask for a reply that comes as it is generated (doc: Response, streamed).
 
     Args:
-        prompt: A text, or messages as `Message` or as mappings with role and content,
-            oldest first, or a request that is ready.
+        prompt: A text, messages or a `CompletionRequest`, as in `complete`.
         model: Id of the model; the session's model if None (see `use`).
         system: A text put in front as a system message.
-        reuse: Give back the ledger's newest answer to this very request, marked with
-            its date; ask only if there is none.
+        reuse: Return the ledger's newest answer to the same request if it has one.
         **params: Parameters by the document's names, checked against its ranges; one
             that is left out is not sent. Calls of `tools` are not run: the stream's
-            `completion` hands them back.
+            `completion` has them.
 
     Returns:
         A stream: iterate it for pieces of text, then read `.completion`. Its usage is
-        estimated, since streams report none.
+        estimated, since streams do not report it.
 
     Raises:
         AskError: Something is not allowed; nothing was sent.
@@ -229,10 +190,10 @@ def stream(
     """
     check_flag("reuse", reuse)
     session = current()
-    answers = _answers(session, reuse=reuse)
     offer = to_offer(params.pop("tools", None), run_tools=False)
     given = {"model": model, "system": system, "tools": offer.definitions, **params}
-    request = _request(session, prompt, given)
+    request = _request(prompt, given)
+    answers = session.reused if reuse else None
     return session.client.stream(request, watch=say, answers=answers)
 
 
@@ -241,7 +202,7 @@ def conversation(name: str, *, system: str | None = None) -> Conversation:
 
     Args:
         name: A word without blanks; a new name begins a new conversation.
-        system: Becomes the system message in front of every request; None leaves it.
+        system: The system message of every request from now on; None changes nothing.
 
     Returns:
         The conversation; the same object for the same name.
@@ -259,11 +220,7 @@ def conversation(name: str, *, system: str | None = None) -> Conversation:
 
 
 def last() -> Completion | None:
-    """Return the newest completion of this kernel, a partial one included.
-
-    Returns:
-        The completion; None if nothing was answered yet.
-    """
+    """Return the newest completion of this kernel, also a partial one, or None."""
     return current().last
 
 
@@ -346,7 +303,7 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
     )
 
 
-if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
+if TYPE_CHECKING:  # importing the package must not load pandas
     import pandas as pd
 
 
@@ -373,7 +330,7 @@ def replies_df(
     Returns:
         One row for each choice, oldest exchange first. Numbers of the request are on
         the row of its first choice only, so that sums are right. dtypes are fixed,
-        also for no rows. Scores, if there are any (see `score`), are the last columns.
+        also without rows. Scores (see `score`) are the last columns.
 
     Raises:
         LedgerError: The ledger cannot be read.
@@ -419,7 +376,7 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
         run: Only this run of a sweep, or any of several.
         model: Only this model, or any of several.
         include_emulated: Count answers of the emulator too; they cost nothing.
-        include_reused: Count answers that were given back from the ledger too.
+        include_reused: Count answers that were read from the ledger too.
 
     Returns:
         One row for each group. Reported and estimated tokens are in separate columns,
@@ -460,7 +417,7 @@ def tool_calls_df(
     model: str | Sequence[str] | None = None,
     name: str | Sequence[str] | None = None,
 ) -> "pd.DataFrame":
-    """List the tool calls in the ledger that were answered here.
+    """List the tool calls in the ledger that this package handled.
 
     Args:
         scope: `session` for what this kernel asked, `all` for the whole ledger.
@@ -472,9 +429,8 @@ def tool_calls_df(
         name: Only this tool, or any of several.
 
     Returns:
-        One row for each call, in the order in which they were run: arguments, result,
-        error, seconds. A call that was refused or denied has a row too. dtypes are
-        fixed, also for no rows.
+        One row for each call, also a refused or denied one, in the order in which
+        they were run: arguments, result, error, seconds. dtypes are fixed.
 
     Raises:
         LedgerError: The ledger cannot be read.
@@ -499,13 +455,12 @@ def tool_calls_df(
 def score(frame: "pd.DataFrame") -> int:
     """Keep scores of replies in the ledger: the columns `score_*` of a frame.
 
-    Every frame of these replies has the columns from then on. A new score replaces
-    the one before it; a missing value is not kept.
+    Frames of these replies then have these columns. A new score replaces the old one;
+    a missing value is not kept.
 
     Args:
-        frame: Rows of `replies_df()`, of a run or of the ledger, with columns that you
-            added and whose names begin with `score_`: numbers, True or False (kept as
-            1 and 0), or texts.
+        frame: Rows of `replies_df()`, with columns that you added and whose names
+            begin with `score_`: numbers, True or False (kept as 1 and 0), or texts.
 
     Returns:
         How many scores were kept.
@@ -527,22 +482,22 @@ def score(frame: "pd.DataFrame") -> int:
 
 
 def export(frame: "pd.DataFrame", path: str | Path) -> Path:
-    """Write a frame into a file; its name says the format.
+    """Write a frame into a file; the suffix of its name is the format.
 
-    Parquet comes back identical from `read_parquet`, and JSON lines hold every value
-    as it is. CSV and Excel are safe to open in a spreadsheet: no text is a formula,
-    Thai stays Thai, and a warning names texts that are too long for a cell.
+    `read_parquet` returns an identical frame, and JSON lines have unchanged values. CSV
+    and Excel are safe in a spreadsheet: no text is a formula, Thai is readable, and a
+    warning names texts that are too long for a cell.
 
     Args:
         frame: Such as `replies_df()`.
-        path: Ends with .parquet, .csv, .jsonl or .xlsx; replaced if there is one.
+        path: Ends with .parquet, .csv, .jsonl or .xlsx; an old file is replaced.
 
     Returns:
         The file.
 
     Raises:
         ConfigError: A package is missing; the message names the command.
-        ParameterError: The name has another ending, or the file cannot be written.
+        ParameterError: The name has another suffix, or the file cannot be written.
 
     Example:
         >>> svc.export(svc.replies_df(), "replies.xlsx")  # doctest: +SKIP
@@ -576,13 +531,13 @@ def read_parquet(path: str | Path) -> "pd.DataFrame":
 def export_answers(
     path: str | Path, *, scope: Literal["session", "all"] = "session"
 ) -> int:
-    """Write the good answers of the ledger into a file to run notebooks from.
+    """Write the good answers in the ledger into a file that notebooks can run from.
 
-    A notebook needs neither key nor network when SVC_ANSWERS names the file. It holds
-    requests and answers, but nothing about who asked.
+    With SVC_ANSWERS set to the file a notebook needs neither key nor network. The file
+    has requests and answers, but nothing about who asked.
 
     Args:
-        path: The file; replaced if there is one.
+        path: The file; an old one is replaced.
         scope: `session` for what this kernel asked, `all` for the whole ledger.
 
     Returns:

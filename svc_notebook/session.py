@@ -38,8 +38,7 @@ from svc_notebook.settings import (
     to_path,
 )
 from svc_notebook.tools.permissions import AtPrompt, Permit, Remembered, warn_of_denied
-from svc_notebook.tools.rounds import Send, run_rounds
-from svc_notebook.tools.tool_record import ToolRecord
+from svc_notebook.tools.rounds import Send, ToolRecord, run_rounds
 from svc_notebook.tools.toolbox import Toolbox
 
 
@@ -194,7 +193,7 @@ class Session:
         exchange = self.ledger.last()
         if exchange is None:
             return None
-        return Completion(exchange, self.tool_record.trail_of(exchange))
+        return Completion(exchange, self.tool_record.runs_of(exchange))
 
     def use_emulator(self) -> Emulator:
         """Send requests to an emulator that lives as long as this kernel."""

@@ -6,25 +6,16 @@ from typing import NamedTuple
 import msgspec
 import pandas as pd
 
-from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.columns import Batch, Column
 from svc_notebook.ledger.frames import to_frame
+from svc_notebook.service.checks import must_be
 from svc_notebook.service.request import Message
 
 from .history import History, Turn, Version
 
 
 class Row(NamedTuple):
-    """A message and its place in the history.
-
-    Attributes:
-        turn_number: From 1; None for the system message.
-        turn, version: Where it belongs; None for the system message.
-        version_number: From 1.
-        choice_index: From 0, for the reply.
-        is_chosen: Whether it feeds later turns.
-        message: The message.
-    """
+    """A message and its place in the history, None for the system message."""
 
     message: Message
     turn_number: int | None = None
@@ -41,80 +32,32 @@ def _tool_calls(batch: Batch) -> list[str | None]:
 
 
 MESSAGES = (
-    Column(
-        "turn",
-        "Int64",
-        "turn_number",
-        "number of the turn, from 1; missing for the system message",
-    ),
+    Column("turn", "Int64", "turn_number", "from 1; missing for the system message"),
     Column("version", "Int64", "version_number", "number of the version, from 1"),
     Column("choice_index", "Int64", "choice_index", "of the reply, from 0"),
-    Column(
-        "is_chosen",
-        "boolean",
-        "is_chosen",
-        "whether version and choice feed later turns",
-    ),
+    Column("is_chosen", "boolean", "is_chosen", "whether later turns see it"),
     Column("role", "string", "message.role", "system, user, assistant or tool"),
     Column("text", "string", "message.content", "what was said"),
-    Column(
-        "tool_calls",
-        "string",
-        _tool_calls,
-        "JSON text of the calls; missing where there are none",
-    ),
-    Column(
-        "tool_call_id",
-        "string",
-        "message.tool_call_id",
-        "the call that a tool message answers",
-    ),
+    Column("tool_calls", "string", _tool_calls, "the calls, as JSON text"),
+    Column("tool_call_id", "string", "message.tool_call_id", "the call it answers"),
     Column(
         "is_partial",
         "boolean",
         "version.is_partial",
         "whether the answer was interrupted or broke off",
     ),
-    Column(
-        "is_cut",
-        "boolean",
-        "version.is_cut",
-        "whether the answer was cut because its tokens ran out",
-    ),
+    Column("is_cut", "boolean", "version.is_cut", "whether max_tokens cut the answer"),
     Column("is_pinned", "boolean", "turn.is_pinned", "whether it is always sent"),
     Column("is_hidden", "boolean", "turn.is_hidden", "whether it is never sent"),
-    Column(
-        "is_stale",
-        "boolean",
-        "turn.is_stale",
-        "whether an earlier turn has changed since",
-    ),
-    Column(
-        "exchange_id",
-        "string",
-        "version.exchange_id",
-        "the exchange in the ledger that brought the answer",
-    ),
+    Column("is_stale", "boolean", "turn.is_stale", "whether an earlier turn changed"),
+    Column("exchange_id", "string", "version.exchange_id", "of the answer"),
 )
 
 
 def to_df(history: History, *, versions: str) -> pd.DataFrame:
-    """List the messages of a history.
-
-    Args:
-        history: The turns.
-        versions: `chosen` or `all`.
-
-    Returns:
-        One row per message; columns `MESSAGES`.
-
-    Raises:
-        ParameterError: `versions` is neither.
-    """
+    """Return one row per message: see `Conversation.to_df`."""
     if versions not in {"chosen", "all"}:
-        raise ParameterError(
-            f"versions={versions!r} is neither 'chosen' nor 'all'.", param="versions"
-        )
+        raise must_be("versions", "'chosen' or 'all'", versions)
     rows = (row for row in _rows(history) if versions == "all" or row.is_chosen)
     return to_frame(rows, MESSAGES)
 

@@ -1,8 +1,7 @@
-"""Recorded answers: looked up in the ledger, or in a file that needs no key.
+"""Recorded answers, found in the ledger or in a file; a notebook runs without a key.
 
-A file of answers lets a notebook run without network. It holds requests and their
-good answers, one for each repetition, and nothing of who asked: no session,
-conversation, template columns or `user`.
+A file holds requests and their good answers, one for each repetition, but nothing
+about who asked: no session, conversation, template columns or `user`.
 """
 
 from collections.abc import Iterable
@@ -17,6 +16,7 @@ import msgspec
 
 from svc_notebook.errors import AskError, SettingsError
 from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.service.checks import shorten
 from svc_notebook.service.chunk import CompletionBody
 from svc_notebook.service.params import PARAMS
 from svc_notebook.service.request import CompletionRequest
@@ -35,15 +35,15 @@ def find_answer(
     endpoint: str,
     origin: Origin,
 ) -> Exchange | None:
-    """Return the newest exchange in the ledger that answers a request, if any.
+    """Return the newest exchange of any session that answers a request, if any.
 
-    The first call on a ledger reads all of it once; the ledger remembers.
+    The first call on a ledger reads all of it, and keeps the hashes of requests there.
 
     Args:
-        ledger: Where to look, all sessions included.
-        request: What would be asked.
-        endpoint: The base address that would be asked.
-        origin: Who asks; only its repetition matters.
+        ledger: Where to look.
+        request: The request.
+        endpoint: The base address.
+        origin: Only its repetition matters.
 
     Raises:
         LedgerError: The ledger cannot be read.
@@ -58,10 +58,9 @@ def find_answer(
 
 
 def request_hash(request: CompletionRequest) -> str:
-    """Return the hash of all that affects the reply: 32 hexadecimal digits.
+    """Return the hash of everything that affects the reply: 32 hexadecimal digits.
 
-    It depends neither on the order of parameters or of names in a tool, nor on
-    whether a number was written 0 or 0.0, nor on `user`.
+    The order of names, 0 or 0.0, and `user` make no difference.
     """
     whole = {
         "model": request.model,
@@ -79,7 +78,7 @@ def request_hash(request: CompletionRequest) -> str:
 
 
 def _plain(name: str, value: Any) -> Any:  # noqa: ANN401 - any parameter
-    """Return a value as the service would take it, however it was written."""
+    """Return the one form of a value that can be written in several ways."""
     if name in _FLOATS:
         return float(value)
     return [value] if name == "stop" and isinstance(value, str) else value
@@ -95,16 +94,7 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a file: a request and the answer it got.
-
-    Attributes:
-        request_hash: Of the request.
-        repeat: Which repetition, from 0.
-        endpoint, is_emulated: Who answered.
-        answered_at: When it was asked (aware, UTC).
-        request, body: As recorded.
-        est_prompt_tokens, est_completion_tokens: As recorded.
-    """
+    """One line of a file: a request and its answer; `repeat` counts from 0."""
 
     request_hash: str
     repeat: int = 0
@@ -118,17 +108,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def export_answers(path: str | Path, exchanges: Iterable[Exchange]) -> int:
-    """Write the good answers of exchanges into a file: see `svc.export_answers`.
-
-    Of several answers to one request the last is written.
-
-    Args:
-        path: The file; replaced if there is one.
-        exchanges: Oldest first, such as `ledger.read()`.
-
-    Returns:
-        How many answers were written.
-    """
+    """Write the last good answer to each request: see `svc.export_answers`."""
     from .exports import write_whole  # noqa: PLC0415 - loads pandas
 
     found = {}
@@ -168,7 +148,7 @@ class Answers:
         except OSError as problem:
             reason = f"cannot be read ({problem.strerror})"
         except RuntimeError:  # of an unknown home
-            reason = "cannot be read (there is no such home)"
+            reason = "cannot be read (unknown home folder)"
         except ValueError as problem:  # of msgspec, or no line at all
             reason = f"is not a file of answers ({problem})"
         else:
@@ -182,8 +162,8 @@ class Answers:
         """Return the recorded exchange that answers a request.
 
         Args:
-            request: What is asked.
-            origin: Who asks; only its repetition matters.
+            request: The request.
+            origin: Only its repetition matters.
 
         Raises:
             AskError: It was not recorded.
@@ -243,7 +223,7 @@ def _to_answer(exchange: Exchange, body: CompletionBody) -> Answer:
 def _line(value: msgspec.Struct) -> bytes:
     try:
         return msgspec.json.encode(value, enc_hook=str) + b"\n"
-    except UnicodeEncodeError:  # half of a surrogate pair, that a model wrote
+    except UnicodeEncodeError:  # half a surrogate pair, from a model
         plain = msgspec.to_builtins(value, enc_hook=str)
         return msgspec.json.encode(mended(plain)) + b"\n"
 
@@ -275,7 +255,7 @@ def _nearest(
         prompts = request.prompt[:_COMPARED_CHARS], other.prompt[:_COMPARED_CHARS]
         return SequenceMatcher(None, *prompts).ratio() * 10 + n_shared(other)
 
-    # texts are compared in a few hundred only, since that is slow
+    # comparing texts is slow, so only a few hundred are compared
     return max(sorted(others, key=n_shared, reverse=True)[:_COMPARED], key=likeness)
 
 
@@ -299,7 +279,7 @@ def _in_words(request: CompletionRequest) -> str:
 
 
 def _difference(recorded: CompletionRequest, asked: CompletionRequest) -> str:
-    """Say in what two requests differ; empty if in nothing that is compared."""
+    """Return in words how the compared fields differ; empty if they do not."""
     there, here = _fields(recorded), _fields(asked)
     return ", ".join(
         f"{name} ({_short(there.get(name))} there, {_short(here.get(name))} here)"
@@ -309,5 +289,4 @@ def _difference(recorded: CompletionRequest, asked: CompletionRequest) -> str:
 
 
 def _short(value: object) -> str:
-    shown = "none" if value is None else repr(value)
-    return shown if len(shown) <= _SHOWN_CHARS else shown[: _SHOWN_CHARS - 3] + "..."
+    return shorten("none" if value is None else repr(value), _SHOWN_CHARS)

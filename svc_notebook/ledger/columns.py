@@ -1,28 +1,24 @@
-"""Columns, and the batches of rows that they are read from; no pandas is needed.
-
-A column states its name, units included, and its dtype; nothing is inferred.
-"""
+"""Columns of frames, and the batches of rows they are read from, without pandas."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from operator import attrgetter
 from typing import Any, Literal
 
 from svc_notebook.errors import ParameterError
+from svc_notebook.service.checks import did_you_mean
 
 Scalar = str | int | float | bool | datetime | None
 Dtype = Literal["string", "Int64", "Float64", "boolean", "datetime64[us, UTC]"]
 
 
 class Batch:
-    """Some rows, and the parts of them that columns read, each taken out once.
+    """Some rows of one kind, and the parts of them that columns read, each read once.
 
     Args:
-        rows: Objects of one kind.
-        parts: Parts that are known already, or that the rows do not have themselves;
-            one value a row.
+        rows: The rows.
+        parts: Parts that are already known or not in the rows: one value per row.
     """
 
     def __init__(
@@ -33,11 +29,7 @@ class Batch:
         self._n_missing: dict[str, int] = {}
 
     def part(self, path: str) -> Sequence[Any]:
-        """Return a part of each row; None where it, or what it is part of, is missing.
-
-        Args:
-            path: An attribute of a row, or with dots an attribute of a part.
-        """
+        """Return an attribute of each row, or with dots of a part; None if missing."""
         if path not in self.parts:
             whole, _, name = path.rpartition(".")
             self.parts[path] = (
@@ -48,12 +40,7 @@ class Batch:
         return self.parts[path]
 
     def each(self, path: str, read: Callable[[Any], Any]) -> list[Any]:
-        """Read something of a part of each row; None where the part is missing.
-
-        Args:
-            path: As for `part`.
-            read: Takes the value out of the part.
-        """
+        """Apply a function to a part of each row; None where the part is missing."""
         parts = self.part(path)
         if path not in self._n_missing:
             self._n_missing[path] = parts.count(None)
@@ -69,15 +56,10 @@ Source = Callable[[Batch], Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a frame.
+    """One column of a frame; its name includes the unit.
 
-    Attributes:
-        name: In the frame, units included.
-        dtype: Of the frame's column, also when it is empty.
-        source: The part of a row that it shows, such as `exchange.endpoint`, or a
-            function that reads a whole batch. Instants may be whole seconds since
-            1970.
-        doc: What it means.
+    Its source is a part of a row, such as `exchange.endpoint`, or a function of a
+    batch. Instants may be whole seconds since 1970.
     """
 
     name: str
@@ -87,7 +69,7 @@ class Column:
 
     @property
     def unit(self) -> str | None:
-        """The unit, as the name or the dtype says it: tokens, s, UTC or none."""
+        """The unit, from the name or the dtype: tokens, s, UTC or None."""
         if self.name.endswith("_tokens"):
             return "tokens"
         if self.name.endswith("_s"):
@@ -95,13 +77,13 @@ class Column:
         return "UTC" if self.dtype.startswith("datetime") else None
 
     def read(self, batch: Batch) -> Sequence[Any]:
-        """Return the values of a batch, one a row; None is a missing value."""
+        """Return the values of a batch, one per row; None is a missing value."""
         source = self.source
         return batch.part(source) if isinstance(source, str) else source(batch)
 
 
 def to_instant(seconds: int | None) -> datetime | None:
-    """Return the instant of a Unix time; None for one outside the calendar."""
+    """Return the instant of a Unix time; None if the calendar does not have it."""
     try:
         return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, OSError, ValueError):
@@ -111,12 +93,12 @@ def to_instant(seconds: int | None) -> datetime | None:
 def pick(
     columns: Sequence[Column], names: str | Iterable[str], *, param: str = "by"
 ) -> tuple[Column, ...]:
-    """Return the columns of these names, in the order of the names.
+    """Return the columns with these names, each once, in the order of the names.
 
     Args:
         columns: To pick from.
-        names: One name or several; a name given twice counts once.
-        param: The argument that they were given as, for the error.
+        names: One name or several.
+        param: The argument, for the error.
 
     Raises:
         ParameterError: A name is unknown; the message has the nearest one.
@@ -125,10 +107,9 @@ def pick(
     wanted = as_names(names)
     for name in wanted:
         if name not in known:
-            near = get_close_matches(str(name), known, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
             raise ParameterError(
-                f"{name!r} is not a column of replies; {hint}The columns are "
+                f"{name!r} is not a column of replies."
+                f"{did_you_mean(str(name), known, n=1)} The columns are "
                 f"{', '.join(known)}.",
                 param=param,
             )
@@ -136,7 +117,7 @@ def pick(
 
 
 def as_names(given: object) -> list[Any]:
-    """Return one name or several as a list, each once; not checked."""
+    """Return one name or several as a list, each once, unchecked."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         return [given]
     return list(dict.fromkeys(given))
@@ -145,11 +126,11 @@ def as_names(given: object) -> list[Any]:
 def template_columns(
     found: Iterable[Mapping[str, Any]], taken: Iterable[str]
 ) -> tuple[Column, ...]:
-    """Return a column for each template column, in the order they first come.
+    """Return a column for each template column, in order of first appearance.
 
     Args:
         found: The template columns of each row: the part `origin.columns`.
-        taken: Names of the other columns; a clash gets `var_` in front.
+        taken: Names of the other columns; `var_` in front avoids a clash.
     """
     values: dict[str, list[Any]] = {}
     for each in found:
@@ -179,11 +160,7 @@ def _template_column(name: str, shown: str, dtype: Dtype) -> Column:
 
 
 def dtype_of(values: Iterable[object]) -> Dtype:
-    """Return the one dtype that holds all of these values unchanged.
-
-    Booleans, integers, numbers and aware instants have their own; anything else,
-    and any mixture, is text.
-    """
+    """Return the dtype that holds all values: text for mixtures and other kinds."""
     kinds = {_kind(value) for value in values if value is not None}
     if kinds == {"Int64", "Float64"}:
         return "Float64"

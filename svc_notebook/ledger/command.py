@@ -1,6 +1,6 @@
-"""What `svc-notebook ledger` does: say where it is and how large, or empty it.
+"""The command `svc-notebook ledger`: show the ledger's place and size, or empty it.
 
-Other kernels can go on with an emptied ledger; nothing of what it held is left.
+Other kernels can go on with an emptied ledger.
 """
 
 import sqlite3
@@ -9,7 +9,7 @@ from datetime import datetime
 
 from svc_notebook.errors import ParameterError
 
-from .connect import MEMORY, absolute, explained, open_file
+from .connect import MEMORY, absolute, explained, open_file, transaction
 from .row import since_sql
 
 _BUSY_S = 5.0
@@ -17,12 +17,7 @@ _FILES = ("", "-wal", "-shm", "-journal")
 
 
 def path(place: str, *, source: str = "default") -> str:
-    """Say where the ledger is, and which setting names it.
-
-    Args:
-        place: The ledger, as in the settings.
-        source: The setting.
-    """
+    """Return where the ledger is, and the setting that names it."""
     if place == MEMORY:
         return f"in memory: nothing is kept ({source})"
     file = absolute(place)
@@ -31,7 +26,7 @@ def path(place: str, *, source: str = "default") -> str:
 
 
 def size(place: str) -> str:
-    """Say how many exchanges the ledger holds, since when, and how many bytes.
+    """Return in words how many exchanges, bytes and days the ledger holds.
 
     Raises:
         LedgerError: It cannot be read.
@@ -53,9 +48,7 @@ def size(place: str) -> str:
 
 
 def forget(place: str, *, before: datetime | str | None = None) -> str:
-    """Delete exchanges, so that nothing of them is left in the file.
-
-    The file itself stays, so that a kernel that has it open can go on with it.
+    """Delete exchanges, and overwrite them in the file, which other kernels can use.
 
     Args:
         place: The ledger, as in the settings.
@@ -99,20 +92,14 @@ def _delete(
     connection: sqlite3.Connection, condition: str, values: tuple[str, ...]
 ) -> int:
     connection.execute("PRAGMA secure_delete = ON")
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(connection):
         which = f"IN (SELECT exchange_id FROM exchanges WHERE {condition})"  # noqa: S608 - our own
         connection.execute(f"DELETE FROM scores WHERE exchange_id {which}", values)  # noqa: S608 - our own
         connection.execute(f"DELETE FROM tool_runs WHERE {condition}", values)  # noqa: S608 - our own
         done = connection.execute(f"DELETE FROM exchanges WHERE {condition}", values)  # noqa: S608 - our own
-        n = done.rowcount
-        connection.execute("DELETE FROM requests")  # numbers are given out again
-        # sessions stay: a running kernel notes only once when it began
-        connection.execute("COMMIT")
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-    return n
+        connection.execute("DELETE FROM requests")  # `seq` starts again
+        # sessions stay: a running kernel writes only once when it began
+    return done.rowcount
 
 
 def _exists(place: str) -> bool:
@@ -126,7 +113,7 @@ def _n_bytes(place: str) -> int:
 
 
 def in_words(n_bytes: int) -> str:
-    """Say a number of bytes."""
+    """Return a number of bytes in words."""
     size = float(n_bytes)
     for unit in ("bytes", "kB", "MB"):
         if size < 1000:  # noqa: PLR2004 - as the units say

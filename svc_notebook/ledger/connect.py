@@ -1,6 +1,6 @@
-"""Open a ledger's file: made if need be, checked, brought up to date and writable.
+"""Opens a ledger's file: makes, checks and migrates it.
 
-A file that cannot be used is left as it was. What SQLite raises becomes a LedgerError
+A file that cannot be used is not changed. An error of SQLite becomes a LedgerError
 that names the file and what to do.
 """
 
@@ -8,6 +8,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import methodcaller
 from pathlib import Path
 
 from svc_notebook.errors import LedgerError
@@ -21,27 +22,26 @@ _NETWORK_TYPES = (
 
 
 def absolute(path: str) -> Path:
-    """Return the file that a path means now: `~` is a home, the rest this folder's.
+    """Return the absolute path of a ledger's file; `~` is the user's home.
 
     Raises:
-        LedgerError: It is in the home of a user whom this machine does not know.
+        LedgerError: This machine does not know that home.
     """
     try:
         return Path(path).expanduser().absolute()
     except RuntimeError:
-        pass  # the error below says it, without a foreign one behind it
-    raise LedgerError(
-        f"The ledger {path!r} cannot be made: there is no such home on this machine. "
-        "Nothing was sent. Name a file in a folder that you can write with SVC_LEDGER."
+        raise _not_made(path, "this machine does not know that home") from None
+
+
+def _not_made(path: str, reason: str) -> LedgerError:
+    return LedgerError(
+        f"The ledger {path!r} cannot be made: {reason}. Nothing was sent. Set "
+        "SVC_LEDGER to a file in a folder that you can write to."
     )
 
 
-def prepare(path: Path) -> None:
-    """Make the folder (mode 0700) and an empty file (mode 0600) if need be.
-
-    Raises:
-        LedgerError: The folder or the file cannot be made.
-    """
+def _make_file(path: Path) -> None:
+    """Make the folder (mode 0700) and an empty file (mode 0600) if they are missing."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -54,20 +54,14 @@ def prepare(path: Path) -> None:
     if not reason and path.is_dir():
         reason = "it is a folder"
     if reason:
-        raise LedgerError(
-            f"The ledger {str(path)!r} cannot be made: {reason}. Nothing was sent. "
-            "Name a file in a folder that you can write with SVC_LEDGER."
-        )
+        raise _not_made(str(path), reason)
 
 
 def is_on_network(path: Path, *, mounts_file: Path = _MOUNTS) -> bool:
-    """Say whether a file is on a network disk, where shared memory does not reach.
+    """Return whether a file is on a network disk, where WAL does not work.
 
-    Args:
-        path: The file.
-        mounts_file: The system's list of mounts, a line each: source, place, type,
-            options. Without one the answer is no, and SQLite itself refuses WAL where
-            it can tell.
+    `mounts_file` is the system's list of mounts: source, place, type and options in
+    each line. Without it the answer is no; SQLite refuses WAL where it can tell.
     """
     try:
         mounts = mounts_file.read_text(encoding="utf-8", errors="replace")
@@ -258,17 +252,13 @@ CHECKED_BYTES = 64 * 2**20  # takes a tenth of a second
 
 
 def check_is_ours(connection: sqlite3.Connection, *, place: str, n_bytes: int) -> None:
-    """Refuse a file that this version cannot use, without changing it.
+    """Refuse a file of another program or of a newer version, or a damaged one.
 
-    Args:
-        connection: Just opened, nothing written yet.
-        place: The file's name, for the message.
-        n_bytes: Size of the file; one over `CHECKED_BYTES` is not read through.
+    A file larger than `CHECKED_BYTES` is not searched for damage.
 
     Raises:
-        LedgerError: The file belongs to another program, to a newer version of this
-            package, or is damaged.
-        sqlite3.Error: It is no SQLite file, or too damaged to be looked at.
+        LedgerError: The file, named `place`, cannot be used.
+        sqlite3.Error: It is not a SQLite file, or too damaged to be read.
     """
     application_id = _pragma(connection, "application_id")
     version = _pragma(connection, "user_version")
@@ -276,26 +266,24 @@ def check_is_ours(connection: sqlite3.Connection, *, place: str, n_bytes: int) -
     is_empty = (application_id, version, n_objects) == (0, 0, 0)
     if application_id != APPLICATION_ID and not is_empty:
         raise LedgerError(
-            f"{place} is a SQLite file of another program, not a ledger; it was left "
-            "as it is. Name another file with SVC_LEDGER."
+            f"{place} is a SQLite file of another program, not a ledger; it was not "
+            "changed. Set SVC_LEDGER to another file."
         )
     if version > len(MIGRATIONS):
         raise LedgerError(
             f"The ledger {place} was written by a newer version of svc_notebook "
-            f"(format {version}, this one knows {len(MIGRATIONS)}); it was left as it "
-            "is. Upgrade svc_notebook, or name another file with SVC_LEDGER."
+            f"(format {version}, this one knows {len(MIGRATIONS)}); it was not "
+            "changed. Upgrade svc_notebook, or set SVC_LEDGER to another file."
         )
     if n_bytes <= CHECKED_BYTES:
-        _check_is_whole(connection, place)
+        found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if found != "ok":
+            raise _damaged(place, str(found))
 
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit what is written inside, all or nothing.
-
-    Raises:
-        sqlite3.Error: It could not be written; nothing of it was.
-    """
+    """Commit everything written inside, or nothing of it after an error."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -306,11 +294,11 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Bring the tables up to date; two processes may try at once."""
+    """Bring the tables up to date; two processes may do this at once."""
     if _pragma(connection, "user_version") == len(MIGRATIONS):
         return
     with transaction(connection):
-        # read again: another process may have been first while we waited
+        # read again: another process may have migrated while this one waited
         for statements in MIGRATIONS[_pragma(connection, "user_version") :]:
             for statement in statements:
                 connection.execute(statement)
@@ -319,15 +307,11 @@ def migrate(connection: sqlite3.Connection) -> None:
 
 
 def probe(connection: sqlite3.Connection, *, busy_s: float) -> None:
-    """Find out whether the file can be written, and change nothing.
+    """Check that the file can be written, without changing it.
 
-    The number is written as it is and taken back: only an attempt makes SQLite
-    open its journal, which fails in a folder that cannot be written. A file that
-    another program holds for now will do: exchanges wait for it in memory.
-
-    Args:
-        connection: Of a ledger.
-        busy_s: The connection's usual wait for other programs; here it is shorter.
+    It writes the version number again and rolls back: only a write makes SQLite open
+    its journal, which fails in a read-only folder. A file that another program holds
+    passes: exchanges wait in memory. `busy_s` is the connection's usual wait.
 
     Raises:
         sqlite3.Error: It cannot be written.
@@ -351,17 +335,10 @@ def set_busy(connection: sqlite3.Connection, busy_s: float) -> None:
     connection.execute(f"PRAGMA busy_timeout = {busy_s * 1000:.0f}")
 
 
-def _check_is_whole(connection: sqlite3.Connection, place: str) -> None:
-    found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
-    if found != "ok":
-        raise LedgerError(damaged(place, str(found)))
-
-
-def damaged(place: str, found: str) -> str:
-    """Say that a ledger is damaged, and what to do."""
-    return (
-        f"The ledger {place} is damaged ({found}); it was left as it is. Put a copy "
-        "of it back, or move it away: a new one is made at the next use."
+def _damaged(place: str, found: str) -> LedgerError:
+    return LedgerError(
+        f"The ledger {place} is damaged ({found}); it was not changed. Restore a "
+        "backup, or move the file away: the next use makes a new one."
     )
 
 
@@ -376,15 +353,15 @@ CHECKPOINT_PAGES = 4000  # at most 16 MB in the -wal file; inserts are a fifth f
 def open_file(
     path: str, *, busy_s: float, is_shared: bool | None = None
 ) -> sqlite3.Connection:
-    """Open a ledger's file, make it if need be, and bring it up to date.
+    """Open a ledger's file; it is made if it is missing, and brought up to date.
 
     Args:
         path: The file, or `:memory:`.
         busy_s: Longest wait for another program that holds the file, seconds.
-        is_shared: Whether other machines may use the file; found out if None.
+        is_shared: Whether the file is on a network disk; looked up if None.
 
     Raises:
-        LedgerError: It cannot be made, is not ours, newer or damaged.
+        LedgerError: It cannot be made, or `check_is_ours` refuses it.
         sqlite3.Error: SQLite cannot open, read or write it.
     """
     if path == MEMORY:
@@ -392,7 +369,7 @@ def open_file(
         migrate(connection)
         return connection
     file = absolute(path)
-    prepare(file)
+    _make_file(file)
     connection = _connect(file.as_uri() + "?mode=rw", busy_s)
     try:
         check_is_ours(connection, place=path, n_bytes=file.stat().st_size)
@@ -415,13 +392,9 @@ def _connect(address: str, busy_s: float) -> sqlite3.Connection:
         isolation_level=None,  # every statement commits
         check_same_thread=False,  # see `writer.LedgerFile.lock`
     )
-    # A damaged text is for the checksum to refuse, not for the decoder to raise at.
-    connection.text_factory = _decode
+    # the checksum finds a damaged text; the decoder must not fail on it first
+    connection.text_factory = methodcaller("decode", "utf-8", "surrogateescape")
     return connection
-
-
-def _decode(text: bytes) -> str:
-    return text.decode("utf-8", "surrogateescape")
 
 
 def _choose_journal(connection: sqlite3.Connection, *, is_shared: bool) -> None:
@@ -429,28 +402,28 @@ def _choose_journal(connection: sqlite3.Connection, *, is_shared: bool) -> None:
     mode = "DELETE" if is_shared else "WAL"
     try:
         found = connection.execute(f"PRAGMA journal_mode = {mode}").fetchone()[0]
-    except sqlite3.OperationalError:  # another program is in it; either mode will do
+    except sqlite3.OperationalError:  # held by another program; either mode works
         return
     if found == "wal":
-        # A power cut may lose the last commits, and only those are asked again.
+        # a power cut may lose the last commits; only those are sent again
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
 
 
 _MEANINGS = {
     "SQLITE_FULL": "cannot grow: the disk is full. What was kept is safe. Free some "
-    "space and run again: only what is missing is asked",
+    "space and run again: only missing requests are sent",
     "SQLITE_IOERR": "cannot be read or written: the disk failed or is full. What was "
     "kept is safe. Check the disk and run again",
     "SQLITE_BUSY": "is held by another program for too long. Close the program that "
     "has it open and run again",
     "SQLITE_READONLY": "cannot be written. Make the file and its folder writable, or "
-    "name another file with SVC_LEDGER",
-    "SQLITE_CANTOPEN": "cannot be opened. Make its folder writable, or name another "
-    "file with SVC_LEDGER",
-    "SQLITE_PERM": "may not be opened. Make the file readable and writable, or name "
-    "another file with SVC_LEDGER",
-    "SQLITE_AUTH": "may not be opened. Name another file with SVC_LEDGER",
+    "set SVC_LEDGER to another file",
+    "SQLITE_CANTOPEN": "cannot be opened. Make its folder writable, or set SVC_LEDGER "
+    "to another file",
+    "SQLITE_PERM": "may not be opened. Make the file readable and writable, or set "
+    "SVC_LEDGER to another file",
+    "SQLITE_AUTH": "may not be opened. Set SVC_LEDGER to another file",
 }
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")
 _MEANINGS.update(dict.fromkeys(_BUSY, _MEANINGS["SQLITE_BUSY"]))
@@ -458,42 +431,30 @@ _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 
 
 def is_busy(problem: Exception) -> bool:
-    """Say whether another program holds the file, so that a later try may succeed."""
+    """Return whether another program holds the file; a later try may succeed."""
     return str(getattr(problem, "sqlite_errorname", "")).startswith(_BUSY)
 
 
 def explain(problem: sqlite3.Error, place: str) -> LedgerError:
-    """Return our error for an error of SQLite.
-
-    Args:
-        problem: As raised by sqlite3.
-        place: The ledger's file.
-    """
+    """Return the LedgerError for an error of SQLite in the ledger at `place`."""
     name = getattr(problem, "sqlite_errorname", None) or ""
     if name.startswith("SQLITE_NOTADB"):
         return LedgerError(
-            f"{place} is not a ledger (no SQLite file); it was left as it is. Name "
-            "another file with SVC_LEDGER, or move this one away."
+            f"{place} is not a ledger (not a SQLite file); it was not changed. Set "
+            "SVC_LEDGER to another file, or move this one away."
         )
     if name.startswith(_DAMAGED):
-        return LedgerError(damaged(place, str(problem)))
+        return _damaged(place, str(problem))
     meaning = next(
         (text for start, text in _MEANINGS.items() if name.startswith(start)),
-        "cannot be used. Name another file with SVC_LEDGER",
+        "cannot be used. Set SVC_LEDGER to another file",
     )
     return LedgerError(f"The ledger {place} {meaning} ({problem}).")
 
 
 @contextmanager
 def explained(place: str) -> Iterator[None]:
-    """Turn errors of SQLite into our own.
-
-    Args:
-        place: The ledger's file.
-
-    Raises:
-        LedgerError: sqlite3 raised an error inside.
-    """
+    """Raise a LedgerError for an error of SQLite in the ledger at `place`."""
     try:
         yield
     except sqlite3.Error as problem:

@@ -1,7 +1,7 @@
-"""Frames as files: Parquet to read back, CSV and Excel to look at, JSON lines.
+"""Frames as Parquet, CSV, Excel and JSON lines; a file is written whole or not at all.
 
 In CSV and Excel no text is a formula, and a warning names texts that a cell cannot
-hold. A file is written whole or not at all.
+hold.
 """
 
 import csv
@@ -12,6 +12,7 @@ import unicodedata
 import warnings
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, time, timedelta
+from functools import partial
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
@@ -29,7 +30,7 @@ from .reply_columns import REPLIES
 
 
 def export(frame: pd.DataFrame, path: str | Path) -> Path:
-    """Write a frame into a file whose ending says the format: see `svc.export`."""
+    """Write a frame into a file whose suffix is the format: see `svc.export`."""
     if not isinstance(frame, pd.DataFrame):
         raise ParameterError(
             f"export takes a DataFrame such as svc.replies_df(), not "
@@ -44,12 +45,12 @@ def export(frame: pd.DataFrame, path: str | Path) -> Path:
             f"{', '.join(_WRITERS)}.",
             param="path",
         )
-    return write(frame, path)
+    return write_whole(path, partial(write, frame))
 
 
 def read_parquet(path: str | Path) -> pd.DataFrame:
     """Read a Parquet file of `export`, or of pandas itself: see `svc.read_parquet`."""
-    _needed("pyarrow", "Parquet files")
+    _import_extra("pyarrow", "Parquet files")
     try:
         frame = pd.read_parquet(Path(path).expanduser(), engine="pyarrow")
     except (OSError, RuntimeError, TypeError, ValueError) as problem:  # pyarrow's too
@@ -64,14 +65,11 @@ def read_parquet(path: str | Path) -> pd.DataFrame:
 
 
 def write_whole(path: str | Path, write: Callable[[Path], object]) -> Path:
-    """Let a file be written, and put it in its place when it is complete.
+    """Write a file under another name, and rename it when it is complete.
 
     Args:
-        path: Its place; `~` is the user's home.
+        path: The file; `~` is the user's home.
         write: Writes the file that it is given.
-
-    Returns:
-        The place.
 
     Raises:
         ParameterError: The file cannot be written.
@@ -101,7 +99,7 @@ def write_whole(path: str | Path, write: Callable[[Path], object]) -> Path:
     )
 
 
-def _needed(package: str, what: str) -> ModuleType:
+def _import_extra(package: str, what: str) -> ModuleType:
     try:
         return import_module(package)
     except ImportError:
@@ -115,21 +113,17 @@ def _needed(package: str, what: str) -> ModuleType:
 # Parquet
 
 
-def _to_parquet(frame: pd.DataFrame, path: str | Path) -> Path:
-    _needed("pyarrow", "Parquet files")
-
-    def write(file: Path) -> None:
-        try:
-            _folded(frame).to_parquet(file, engine="pyarrow")
-        except (RuntimeError, TypeError, ValueError, OverflowError):
-            _check_kinds(frame)
-            raise
-
-    return write_whole(path, write)
+def _to_parquet(frame: pd.DataFrame, file: Path) -> None:
+    _import_extra("pyarrow", "Parquet files")
+    try:
+        _folded(frame).to_parquet(file, engine="pyarrow")
+    except (RuntimeError, TypeError, ValueError, OverflowError):
+        _check_kinds(frame)
+        raise
 
 
 _JSON_NAMES = "svc_notebook.json"
-"""Where a file says which columns are JSON text."""
+"""The frame attribute that lists the columns of JSON text."""
 
 
 def _folded(frame: pd.DataFrame) -> pd.DataFrame:
@@ -146,7 +140,7 @@ def _folded(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _unfolded(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the frame that was folded."""
+    """Return a frame as it was before `_folded`."""
     found = frame.attrs.pop(_JSON_NAMES, ())
     for name in found if isinstance(found, list) else ():
         if name in frame:
@@ -156,7 +150,7 @@ def _unfolded(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _as_json(column: pd.Series) -> pd.Series | None:
-    """Return JSON texts; None if there is nothing nested, or JSON would change it."""
+    """Return JSON texts; None without nested values, or if JSON changes them."""
     values = list(column.where(column.notna(), None))
     if not any(isinstance(value, (list, dict)) for value in values):
         return None
@@ -173,7 +167,7 @@ def _from_json(text: Any) -> Any:  # noqa: ANN401 - what JSON holds
 
 
 def _check_kinds(frame: pd.DataFrame) -> None:
-    """Refuse a frame by the name of the column that no Parquet file can hold."""
+    """Refuse the first column that a Parquet file cannot hold."""
     to_arrow = import_module("pyarrow").array
     for name in frame:
         column = frame[name]
@@ -183,8 +177,8 @@ def _check_kinds(frame: pd.DataFrame) -> None:
         except (RuntimeError, TypeError, ValueError, OverflowError):
             kinds = sorted({type(value).__name__ for value in column.dropna()})
         raise ParameterError(
-            f"Column {str(name)!r} cannot go into a Parquet file, where all values of "
-            f"a column have one type; it holds {', '.join(kinds)}. Make it text with "
+            f"Column {str(name)!r} holds {', '.join(kinds)}, but all values of a "
+            f"column in a Parquet file have one type. Make it text with "
             f"frame[{name!r}].map(str), or name a file that ends with .jsonl.",
             param="frame",
         )
@@ -194,7 +188,7 @@ _KINDS: dict[Any, Any] = {column.name: column.dtype for column in (*REPLIES, *US
 
 
 def _dtypes(frame: pd.DataFrame) -> dict[Any, Any]:
-    """Return the dtypes to give a frame that pandas read."""
+    """Return the dtypes for a frame that pandas read."""
     return {
         name: _KINDS.get(name, "string")
         for name, dtype in frame.dtypes.items()
@@ -205,22 +199,18 @@ def _dtypes(frame: pd.DataFrame) -> dict[Any, Any]:
 # CSV and JSON lines
 
 
-def _to_csv(frame: pd.DataFrame, path: str | Path) -> Path:
-    """Write CSV: UTF-8 with a mark in front, so that Excel shows Thai."""
+def _to_csv(frame: pd.DataFrame, file: Path) -> None:
+    """Write CSV: UTF-8 with a byte order mark, so that Excel shows Thai."""
     _warn_of_cuts(frame, "a spreadsheet will cut them; the file holds them whole")
-
-    def write(file: Path) -> None:
-        with file.open("w", encoding="utf-8-sig", newline="") as opened:
-            writer = csv.writer(opened, lineterminator="\r\n")
-            writer.writerow([_neutralised(str(name)) for name in frame.columns])
-            for row in _rows(frame):
-                writer.writerow([_neutralised(_shown(value)) for value in row])
-
-    return write_whole(path, write)
+    with file.open("w", encoding="utf-8-sig", newline="") as opened:
+        writer = csv.writer(opened, lineterminator="\r\n")
+        writer.writerow([_neutralised(str(name)) for name in frame.columns])
+        for row in _rows(frame):
+            writer.writerow([_neutralised(_shown(value)) for value in row])
 
 
 def _neutralised(value: Any) -> Any:  # noqa: ANN401 - what a spreadsheet takes
-    """Return a text that no spreadsheet takes for a formula: with a quote in front."""
+    """Put a quote in front of a text that a spreadsheet might take for a formula."""
     return "'" + value if isinstance(value, str) and _is_formula(value) else value
 
 
@@ -228,36 +218,31 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?%?", re.ASCII)
 
 
 def _is_formula(text: str) -> bool:
-    """Say whether a spreadsheet might take a text for a formula or a command."""
+    """Return whether a spreadsheet might take a text for a formula or a command."""
     if not text or _NUMBER.fullmatch(text):
         return False
     if text[0] in "\t\r\n":
         return True
-    first = next((letter for letter in text if not _is_blank(letter)), "")
+    first = next((letter for letter in text if not _is_invisible(letter)), "")
     # full-width signs are those of ASCII in another form
     return unicodedata.normalize("NFKC", first)[:1] in tuple("=+-@")
 
 
-def _is_blank(letter: str) -> bool:
-    """Say whether a reader sees nothing: blanks, controls, joiners, marks of order."""
+def _is_invisible(letter: str) -> bool:
     return letter.isspace() or unicodedata.category(letter) in {"Cc", "Cf"}
 
 
-def _to_jsonl(frame: pd.DataFrame, path: str | Path) -> Path:
-    """Write an object for each row, every value as it is: nothing evaluates it."""
+def _to_jsonl(frame: pd.DataFrame, file: Path) -> None:
+    """Write one object per row, with unchanged values."""
     names = [str(name) for name in frame.columns]
-
-    def write(file: Path) -> None:
-        with file.open("wb") as opened:
-            for row in _rows(frame):
-                line = dict(zip(names, row, strict=True))
-                opened.write(msgspec.json.encode(line, enc_hook=str) + b"\n")
-
-    return write_whole(path, write)
+    with file.open("wb") as opened:
+        for row in _rows(frame):
+            line = dict(zip(names, row, strict=True))
+            opened.write(msgspec.json.encode(line, enc_hook=str) + b"\n")
 
 
 def _rows(frame: pd.DataFrame) -> Iterator[list[Any]]:
-    """Return the rows as plain values; what is missing is None."""
+    """Return the rows as plain values; None is a missing one."""
     columns = [
         frame.iloc[:, at].astype(object).where(frame.iloc[:, at].notna(), None)
         for at in range(frame.shape[1])
@@ -275,7 +260,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a frame holds
 
 
 def _shown(value: Any) -> Any:  # noqa: ANN401 - whatever a frame holds
-    """Return what a spreadsheet takes; lists and dicts as JSON, others as text."""
+    """Return a value for a spreadsheet: lists and dicts as JSON, others as text."""
     if isinstance(value, (list, dict, tuple)):
         try:
             return msgspec.json.encode(value, enc_hook=str).decode()
@@ -287,32 +272,28 @@ def _shown(value: Any) -> Any:  # noqa: ANN401 - whatever a frame holds
 
 # Excel
 
-_MAX_CELL_BYTES = 2 * 32_767  # of Excel and its kin, as UTF-16
+_MAX_CELL_BYTES = 2 * 32_767  # of UTF-16, in Excel and others
 _SAFE_INTEGER = 2**53  # a spreadsheet's numbers are floats
 _FIRST_YEAR = 1900  # of a workbook's calendar
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _ESCAPES = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)")
 
 
-def _to_excel(frame: pd.DataFrame, path: str | Path) -> Path:
-    openpyxl = _needed("openpyxl", "Excel workbooks")
+def _to_excel(frame: pd.DataFrame, file: Path) -> None:
+    openpyxl = _import_extra("openpyxl", "Excel workbooks")
     _warn_of_cuts(frame, "they were cut; Parquet, CSV and JSON lines hold them whole")
-
-    def write(file: Path) -> None:
-        book = openpyxl.Workbook(write_only=True)
-        sheet = book.create_sheet("svc")
-        cell_of = import_module("openpyxl.cell").WriteOnlyCell
-        for row in ([str(name) for name in frame.columns], *_rows(frame)):
-            sheet.append([_to_cell(sheet, cell_of, value) for value in row])
-        book.save(file)
-
-    return write_whole(path, write)
+    book = openpyxl.Workbook(write_only=True)
+    sheet = book.create_sheet("svc")
+    cell_of = import_module("openpyxl.cell").WriteOnlyCell
+    for row in ([str(name) for name in frame.columns], *_rows(frame)):
+        sheet.append([_to_cell(sheet, cell_of, value) for value in row])
+    book.save(file)
 
 
 def _to_cell(sheet: Any, cell_of: Any, value: Any) -> Any:  # noqa: ANN401 - openpyxl's
     is_too_much = _is_beyond_a_cell(value)
     if isinstance(value, datetime) and not is_too_much:
-        # in UTC, since a workbook knows no zones
+        # in UTC, since a workbook has no time zones
         zone_free = value.replace(tzinfo=None) - (value.utcoffset() or timedelta(0))
         cell = cell_of(sheet, zone_free)
         cell.number_format = "yyyy-mm-dd hh:mm:ss"
@@ -323,12 +304,12 @@ def _to_cell(sheet: Any, cell_of: Any, value: Any) -> Any:  # noqa: ANN401 - ope
     cell = cell_of(sheet, _for_xml(_cut(value)))
     cell.data_type = "s"  # openpyxl takes what begins with = for a formula
     if _is_formula(value):
-        cell.quotePrefix = True  # so that it stays a text when it is edited
+        cell.quotePrefix = True  # it remains a text when it is edited
     return cell
 
 
 def _is_beyond_a_cell(value: Any) -> bool:  # noqa: ANN401 - whatever a frame holds
-    """Say whether a cell would show another value: it is written as text."""
+    """Return whether a cell would change a value, so that it is written as text."""
     if isinstance(value, date):
         return value.year < _FIRST_YEAR
     if isinstance(value, int):
@@ -337,7 +318,7 @@ def _is_beyond_a_cell(value: Any) -> bool:  # noqa: ANN401 - whatever a frame ho
 
 
 def _cut(text: str) -> str:
-    """Return what a cell can hold of a text, no character halved."""
+    """Return the part of a text that a cell can hold, in whole characters."""
     if len(text) <= _MAX_CELL_BYTES // 4:
         return text
     kept = text.encode("utf-16-le", "replace")[:_MAX_CELL_BYTES]
@@ -345,10 +326,10 @@ def _cut(text: str) -> str:
 
 
 def _for_xml(text: str) -> str:
-    """Return a text for a workbook: what XML cannot carry as `_xHHHH_`.
+    """Return a text with `_xHHHH_` for characters that XML cannot hold.
 
-    Spreadsheets turn it back, so what already looks like it is escaped. So is a
-    carriage return, since XML would make it a line feed.
+    Spreadsheets decode this, so a text that already looks like it is escaped. XML
+    would turn a carriage return into a line feed.
     """
     text = _ESCAPES.sub("_x005F_", text)
     text = _CONTROLS.sub(lambda found: f"_x{ord(found[0]):04X}_", text)
@@ -367,11 +348,11 @@ def _warn_of_cuts(frame: pd.DataFrame, what: str) -> None:
         warnings.warn(
             f"Texts too long for a spreadsheet's cell in {columns}: {what}.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=6,  # the caller of `svc.export`
         )
 
 
-_WRITERS: dict[str, Callable[[pd.DataFrame, str | Path], Path]] = {
+_WRITERS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
     ".parquet": _to_parquet,
     ".csv": _to_csv,
     ".jsonl": _to_jsonl,

@@ -1,7 +1,6 @@
-"""DataFrames of replies and tool calls, and how a frame is made of columns.
+"""DataFrames of replies and tool calls, built from columns in chunks of rows.
 
-dtypes are stated, never inferred, so that no rows give the same dtypes as many. Rows
-are taken in as they come: a frame of very many needs the memory of the frame.
+dtypes are stated, never inferred, so that a frame without rows has the same dtypes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -50,14 +49,9 @@ def replies_df(
     prices: Prices | None = None,
     **filters: Unpack[Filters],
 ) -> pd.DataFrame:
-    """List the replies that a ledger holds: see `svc.replies_df`.
+    """List the replies in a ledger: see `svc.replies_df`.
 
-    Args:
-        ledger: To read.
-        texts: False neither reads nor shows the texts: the columns `TEXTS` and
-            template columns.
-        prices: The price table for `cost`; unknown without one.
-        **filters: As for `Ledger.read`.
+    Without `prices`, costs are unknown; `filters` are those of `Ledger.read`.
     """
     exchanges = ledger.read(texts=texts, **filters)
     frame = replies_frame(exchanges, texts=texts, prices=prices)
@@ -67,19 +61,12 @@ def replies_df(
 def tool_calls_df(
     ledger: Ledger, *, name: Wanted = None, **filters: Unpack[Filters]
 ) -> pd.DataFrame:
-    """List the tool calls that a ledger holds: see `svc.tool_calls_df`."""
+    """List the tool calls in a ledger: see `svc.tool_calls_df`."""
     return to_frame(ledger.tool_runs(name=name, **filters), TOOL_CALLS)
 
 
 def describe(columns: Sequence[Column] = REPLIES) -> pd.DataFrame:
-    """Say what columns mean.
-
-    Args:
-        columns: Such as `REPLIES` or `USAGE`.
-
-    Returns:
-        One row a column, in their order: name, dtype, unit, doc.
-    """
+    """Return one row per column, such as those in `USAGE`: name, dtype, unit, doc."""
     return to_frame(columns, _DESCRIPTION)
 
 
@@ -97,16 +84,11 @@ def replies_frame(
     texts: bool = True,
     prices: Prices | None = None,
 ) -> pd.DataFrame:
-    """Make the frame of the replies of exchanges, without scores.
+    """Return the frame of the replies of exchanges, without scores.
 
-    Args:
-        exchanges: In the order wanted.
-        texts: False leaves out the columns that hold texts.
-        prices: The price table for `cost`.
-
-    Returns:
-        One row a choice; an exchange without a choice has one row. Columns `REPLIES`,
-        with template columns after `prompt`.
+    It has one row per choice, or one for an exchange without choices. The columns are
+    `REPLIES`, with template columns after `prompt`; `texts=False` leaves out `TEXTS`
+    and template columns.
     """
     batches = (exchange_batch(each, prices) for each in chunks(exchanges))
     if not texts:
@@ -115,21 +97,19 @@ def replies_frame(
 
 
 def rows_frame(rows: Iterable[Reply], *, prices: Prices | None = None) -> pd.DataFrame:
-    """Make the frame of rows of replies, also of trials that have none."""
+    """Return the frame of rows of replies, also of trials without a reply."""
     return _with_templates(reply_batch(each, prices) for each in chunks(rows))
 
 
 def to_frame(rows: Iterable[Any], columns: Sequence[Column]) -> pd.DataFrame:
-    """Make a frame of any rows: one column a column, dtypes as stated."""
+    """Return a frame of any rows."""
     return assembled(map(Batch, chunks(rows)), columns)
 
 
 def with_scores(frame: pd.DataFrame, ledger: Ledger | None) -> pd.DataFrame:
-    """Add the scores of the replies in a frame: a column a name, after the others.
+    """Add the scores of a frame's replies to it: one column per name, the last ones.
 
-    Args:
-        frame: Of replies; it is changed in place.
-        ledger: That holds them; None if nothing was asked yet.
+    The frame is changed in place. The ledger is None if nothing was asked yet.
 
     Raises:
         LedgerError: The ledger cannot be read.
@@ -151,15 +131,15 @@ def with_scores(frame: pd.DataFrame, ledger: Ledger | None) -> pd.DataFrame:
     return frame
 
 
-def chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """Return rows as lists of a bounded length."""
+def chunks(rows: Iterable[Row], n_rows: int = CHUNK_ROWS) -> Iterator[list[Row]]:
+    """Return rows as lists of at most so many."""
     source = iter(rows)
-    while chunk := list(islice(source, CHUNK_ROWS)):
+    while chunk := list(islice(source, n_rows)):
         yield chunk
 
 
 def assembled(batches: Iterable[Batch], columns: Sequence[Column]) -> pd.DataFrame:
-    """Make a frame of batches, each looked at once."""
+    """Return the frame of batches, each read once."""
     pieces: list[list[ExtensionArray]] = [[] for _ in columns]
     n_rows = 0
     for batch in batches:
@@ -174,7 +154,7 @@ def assembled(batches: Iterable[Batch], columns: Sequence[Column]) -> pd.DataFra
 
 
 def _with_templates(batches: Iterable[Batch]) -> pd.DataFrame:
-    """Make a frame of replies, with the template columns after the prompt."""
+    """Return a frame of replies, with the template columns after the prompt."""
     templates: list[dict[str, Any]] = []
 
     def noted() -> Iterator[Batch]:  # all rows together decide the dtypes
@@ -196,7 +176,7 @@ _NONE: dict[str, Any] = {}  # one for all: a million empty ones take 60 MB
 
 
 def _found_arrow() -> Any:  # noqa: ANN401 - a package without types
-    """Return pyarrow, in which pandas keeps texts where it is installed."""
+    """Return pyarrow, in which pandas keeps texts if it is installed."""
     try:
         return import_module("pyarrow")
     except ImportError:  # an extra
@@ -213,7 +193,7 @@ _EXACT_S = 4e9  # up to the year 2096 a float of seconds holds every microsecond
 def to_array(values: Sequence[Scalar], dtype: Dtype) -> ExtensionArray:
     """Return the values as an array; None is a missing value.
 
-    Instants may also be whole seconds since 1970; those of no calendar are missing.
+    Instants may also be whole seconds since 1970; those after year 9999 are missing.
     """
     given = values if isinstance(values, list) else list(values)
     if given and given[0] is None and given.count(None) == len(given):
@@ -222,10 +202,9 @@ def to_array(values: Sequence[Scalar], dtype: Dtype) -> ExtensionArray:
 
 
 def _joined(arrays: Sequence[ExtensionArray]) -> ExtensionArray:
-    """Return arrays of one dtype, one after another."""
     if len(arrays) == 1:
         return arrays[0]
-    kind: Any = type(arrays[0])  # the stubs leave out what follows
+    kind: Any = type(arrays[0])  # the stubs lack the method
     found: ExtensionArray = kind._concat_same_type(arrays)  # noqa: SLF001 - pandas' interface of arrays
     return found
 
@@ -252,7 +231,7 @@ def _integers(values: list[Any]) -> ExtensionArray:
 
 
 def _plain(values: list[Any]) -> "np.ndarray":
-    """Return the values as numpy takes them, fast where all are the same."""
+    """Return the values as numpy takes them, faster if all are the same."""
     first = values[0] if values else None
     if isinstance(first, (int, float)) and _is_constant(values):
         return np.full(len(values), first)
@@ -260,7 +239,7 @@ def _plain(values: list[Any]) -> "np.ndarray":
 
 
 def _is_constant(values: list[Any]) -> bool:
-    """Say whether many values are one, as those of a request's numbers often are."""
+    """Return whether all values are equal, as numbers of requests often are."""
     first = values[0]
     is_likely = first == values[-1] and first == values[len(values) // 2]
     return is_likely and values.count(first) == len(values)
@@ -295,7 +274,7 @@ def _to_arrow(values: list[Any]) -> Any:  # noqa: ANN401 - as `_found_arrow`
 
 
 def _whole(values: list[Any]) -> list[Any]:
-    """Return texts that UTF-8 can hold; half of a surrogate pair is mended."""
+    """Return texts that UTF-8 can hold; half a surrogate pair becomes `?`."""
     return [x and x.encode("utf-8", "replace").decode() for x in values]
 
 

@@ -1,8 +1,7 @@
-"""Replies summed up by group: the one group-by of `usage_df` and `summary_df`.
+"""Replies summed up by group, for `usage_df` and `summary_df`.
 
-Usage counts requests, repeated ones included. The summary of a run counts each trial
-once, and its replies. Reported and estimated tokens are never added up; the rules to
-estimate by are fitted here, on what the service reported.
+Usage counts requests, also repeated ones; a run's summary counts each trial once.
+Reported and estimated tokens are never added. The estimates' rules are fitted here.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,24 +30,24 @@ from .reply_columns import (
 from .row import Filters
 from .store import Ledger, Texts
 
+_CHUNK_ROWS = 2048  # fewer exchanges at once are read faster
 _INFINITE = float("inf")
 How = Literal["count", "sum", "known", "floor", "ceil", "median", "first"] | float
-"""How a column is summed up: `count` is 0 where nothing went in, all others are
-missing; `known` is missing also where one value is infinite, which stands for an
-unknown one; `floor` and `ceil` round a sum; a float is a quantile."""
+"""How a column is summed up. Without values `count` is 0 and all others are missing.
+`known` is a sum that is missing if one value is infinite, which means unknown. `floor`
+and `ceil` round a sum. A float is a quantile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measure(Column):
-    """A column of sums: its source is what goes into them."""
+    """A column of sums of its source's values."""
 
     how: How = "count"
 
 
 MIN_ROWS = 20
-"""A rule is fitted on at least so many requests with reported usage."""
+"""A rule is fitted on at least so many requests with reported usage, the newest."""
 MAX_ROWS = 500
-"""The newest requests of a model that a rule is fitted on."""
 SAFE_SHARE = 0.95
 _TRUST = 0.01  # weight of the fixed rule, for scripts with few examples
 _LEAST_WEIGHT = 0.05  # no script is free, whatever a few requests say
@@ -56,19 +55,19 @@ _LEAST_WEIGHT = 0.05  # no script is free, whatever a few requests say
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """The rules of all models, each fitted when it is first asked for.
+    """The rules of all models, each fitted when it is first needed.
 
     Attributes:
-        reported: Returns the newest exchanges with reported usage, by model id and
-            whether the emulator answered.
-        fitted: The rules, likewise.
+        reported: Takes a model id and whether the emulator answered; returns the
+            newest exchanges with reported usage.
+        fitted: The rules, by the same two.
     """
 
     reported: Callable[[str, bool], Iterable[Exchange]]
     fitted: dict[tuple[str, bool], Rule] = field(default_factory=dict)
 
     def rule(self, model: str, *, is_emulated: bool = False) -> Rule:
-        """Return a model's rule; the fixed one if too little was reported."""
+        """Return a model's rule; the fixed one if too few exchanges have usage."""
         key = model, is_emulated
         if key not in self.fitted:
             self.fitted[key] = fit(self.reported(model, is_emulated))
@@ -76,7 +75,7 @@ class Estimates:
 
 
 def estimates_of(ledger: Ledger) -> Estimates:
-    """Return the rules that a ledger's reported tokens give."""
+    """Return rules that are fitted on a ledger's reported tokens."""
     return Estimates(
         lambda model, is_emulated: ledger.reported(
             model, is_emulated=is_emulated, n=MAX_ROWS
@@ -85,14 +84,9 @@ def estimates_of(ledger: Ledger) -> Estimates:
 
 
 def fit(exchanges: Iterable[Exchange]) -> Rule:
-    """Fit a rule that errs on the safe side: 19 in 20 requests had no more tokens.
+    """Fit a rule that 19 of 20 requests stay below; the fixed rule if too few.
 
-    Args:
-        exchanges: Of one model; those without reported usage are skipped.
-
-    Returns:
-        The rule, with `low` and `high` from the requests it was fitted on; the fixed
-        rule if they are too few.
+    `exchanges` are of one model; those without reported usage are skipped.
     """
     pairs = [pair for exchange in exchanges for pair in _pairs(exchange)]
     n_rows = len(pairs) // 2
@@ -112,20 +106,20 @@ def fit(exchanges: Iterable[Exchange]) -> Rule:
 
 
 def _pairs(exchange: Exchange) -> Iterator[tuple[Counts, int]]:
-    """Return prompt and reply of a request, each with its counted tokens."""
+    """Return the counts of prompt and reply, each with its reported tokens."""
     usage = exchange.body.usage if exchange.body else None
     if usage is None or not usage.prompt_tokens or not usage.completion_tokens:
         return
     request = exchange.request
     has_calls = any(choice.tool_calls for choice in exchange.choices)
     if request.tools or has_calls:
-        return  # the document does not show how the service counts tools
+        return  # the document does not say how the service counts tools
     yield count_prompt(request.messages), usage.prompt_tokens
     yield count_choices(exchange.choices), usage.completion_tokens
 
 
 def _weights(counts: "np.ndarray", tokens: "np.ndarray") -> "np.ndarray":
-    """Return the weights of least relative error, drawn towards the fixed rule."""
+    """Return the weights with the least relative error, drawn to the fixed rule."""
     fixed = np.array(FIXED.weights)
     scale = 1.0 / np.maximum(tokens, 1.0)
     rows, wanted = counts * scale[:, None], tokens * scale
@@ -146,17 +140,9 @@ def usage_df(
 ) -> pd.DataFrame:
     """Sum up what the exchanges of a ledger used: see `svc.usage_df`.
 
-    Tokens that were not reported are estimated by a rule fitted on what the whole
-    ledger has reported for the model, or by the fixed rule. Texts are read only for
-    these estimates, and where `by` needs them.
-
-    Args:
-        ledger: To read.
-        by: Columns of `replies_df` to group by; none for one row over all.
-        include_emulated: Count answers of the emulator.
-        include_reused: Count replies that were read from the ledger.
-        prices: The price table for `cost`; unknown without one.
-        **filters: As for `Ledger.read`.
+    Tokens that were not reported are estimated: see `Estimates`. Texts are read only
+    for these estimates, and if `by` needs them. Without `prices`, costs are unknown;
+    `filters` are those of `Ledger.read`.
     """
     known = {column.name for column in REPLIES}
     wanted = {str(name) for name in as_names(by)}
@@ -179,12 +165,9 @@ def usage_df(
 
 
 class Groups(NamedTuple):
-    """Sums by group.
+    """One row per group, in order of first appearance, and where each first row is.
 
-    Attributes:
-        frame: One row a group, in the order in which they first come: the columns
-            grouped by, then the sums.
-        firsts: The position of each group's first row among the rows.
+    The frame has the columns grouped by, then the sums.
     """
 
     frame: pd.DataFrame
@@ -200,19 +183,15 @@ def usage_frame(
     estimates: Estimates | None = None,
     prices: Prices | None = None,
 ) -> Groups:
-    """Sum up what exchanges used, by columns of replies.
+    """Sum up what exchanges used: the columns `USAGE`.
 
     Args:
         exchanges: Such as `ledger.read(texts="estimated")`.
-        by: Columns to group by, read of an exchange's first choice.
+        by: Columns of replies to group by, read from an exchange's first choice.
         include_emulated: Count answers of the emulator.
         include_reused: Count replies that were read from the ledger.
         estimates: The rules to estimate tokens by; the fixed rule if None.
         prices: The price table for `cost`; unknown without one.
-
-    Returns:
-        Columns `USAGE` (see `describe(USAGE)`). A group whose requests are all left
-        out has n_requests 0, and their number in n_left_out.
 
     Raises:
         ParameterError: `by` has one of `USAGE`.
@@ -221,33 +200,27 @@ def usage_frame(
 
     def batch_of(chunk: list[Exchange]) -> Batch:
         batch = _with_good(exchange_batch(chunk, is_by_choice=False))
-        is_left_out = [
+        batch.parts["is_left_out"] = is_left_out = [
             (each.is_emulated and not include_emulated)
             or (each.is_reused and not include_reused)
             for each in chunk
         ]
-        batch.parts["is_left_out"] = is_left_out
-        batch.parts["used"] = [
-            None if is_out else _used(each, rules, prices)
-            for each, is_out in zip(chunk, is_left_out, strict=True)
-        ]
+        batch.parts["used"] = [None] * len(chunk)
+        if prices is not None or None in batch.part("first.body.usage"):
+            batch.parts["used"] = [
+                None if is_out else _used(each, rules, prices)
+                for each, is_out in zip(chunk, is_left_out, strict=True)
+            ]
         return batch
 
-    groups = _grouped(map(batch_of, chunks(exchanges)), by, USAGE)
+    groups = _grouped(map(batch_of, chunks(exchanges, _CHUNK_ROWS)), by, USAGE)
     stamp = None if prices is None else prices.stamp
     groups.frame["cost_source"] = pd.array([stamp] * len(groups.frame), dtype="string")
     return groups
 
 
 def summary_frame(rows: Sequence[Reply], by: Sequence[Column]) -> Groups:
-    """Sum up the trials of a run, by columns of replies.
-
-    Args:
-        rows: In the order of the plan.
-        by: Columns to group by.
-
-    Returns:
-        Columns `SUMMARY`.
+    """Sum up a run's trials, in the order of the plan: the columns `SUMMARY`.
 
     Raises:
         ParameterError: `by` has one of `SUMMARY`.
@@ -266,7 +239,7 @@ def _with_good(batch: Batch) -> Batch:
 
 
 class _Used(NamedTuple):
-    """What the tokens of an exchange are, and cost; infinite is an unknown cost."""
+    """Tokens and cost of an exchange; an unknown cost is infinite."""
 
     cost: float | None = None
     prompt_tokens: int | None = None
@@ -279,7 +252,7 @@ class _Used(NamedTuple):
 def _used(
     exchange: Exchange, estimates: Estimates, prices: Prices | None
 ) -> _Used | None:
-    """Return what has to be reckoned; None where nothing can be."""
+    """Return what needs a rule or a price; None if nothing does."""
     body = exchange.body
     if body is None or (body.usage is not None and prices is None):
         return None
@@ -330,8 +303,8 @@ def _grouped(
     for column in by:
         if column.name in names:
             raise ParameterError(
-                f"{column.name!r} is summed up here, so it cannot be grouped by as "
-                "well. Group the frame of replies_df() by it.",
+                f"{column.name!r} is one of the sums, so you cannot group by it. "
+                "Group the frame of replies_df() by it instead.",
                 param="by",
             )
     sources = [
@@ -345,7 +318,7 @@ def _grouped(
             rows[name] = rows[name].mask(is_left_out)
     codes, firsts = _codes(keys)
     groups = rows.groupby(codes)
-    # without columns to group by there is one group, also of no rows
+    # without columns to group by there is one group, even without rows
     frame = keys.iloc[firsts].reset_index(drop=True) if by else pd.DataFrame(index=[0])
     found = {each.name: _summed(groups, each, len(frame)) for each in measures}
     return Groups(frame.assign(**found), firsts)
@@ -355,11 +328,9 @@ _DTYPES: dict[How, Any] = {"floor": "Float64", "ceil": "Float64"}
 
 
 def _codes(keys: pd.DataFrame) -> tuple["np.ndarray", list[int]]:
-    """Number the groups of rows, in the order in which they first come.
+    """Return the number of each row's group, and the positions of first rows.
 
-    Returns:
-        The number of each row's group, and the position of each group's first row.
-        Missing values are one group.
+    Groups are numbered in order of first appearance. Missing values are one group.
     """
     codes = np.zeros(len(keys), dtype="int64")
     for name in keys:
@@ -400,11 +371,14 @@ def _from(source: str) -> Source:
 
 
 def _has_cut(batch: Batch) -> list[bool | None]:
-    rows = zip(batch.rows, batch.part("choices"), is_cut(batch), strict=True)
-    return [
-        is_first_cut if len(choices) == 1 else any(map(each.is_cut, choices))
-        for each, choices, is_first_cut in rows
-    ]
+    choices, found = batch.part("choices"), is_cut(batch)
+    if max(map(len, choices), default=1) > 1:
+        rows = zip(batch.rows, choices, found, strict=True)
+        found = [
+            is_first_cut or any(map(each.is_cut, others))
+            for each, (_, *others), is_first_cut in rows
+        ]
+    return found
 
 
 def _is_unpriced(batch: Batch) -> list[bool]:
@@ -427,11 +401,7 @@ def _is_good_reply(batch: Batch) -> list[bool]:
     return [choice is not None and each == "ok" for choice, each in rows]
 
 
-def _count(name: str, source: str | Source, doc: str) -> Measure:
-    return Measure(name, "Int64", source, doc)
-
-
-def _tokens(name: str, source: str, doc: str, how: How = "sum") -> Measure:
+def _count(name: str, source: str | Source, doc: str, how: How = "count") -> Measure:
     return Measure(name, "Int64", source, doc, how)
 
 
@@ -440,40 +410,43 @@ def _number(name: str, source: str, doc: str, how: How) -> Measure:
 
 
 _REPORTED = tuple(
-    _tokens(
+    _count(
         name,
         f"first.body.usage.{name}",
         "sum of what the service reported; missing if it reported none",
+        "sum",
     )
     for name in ("prompt_tokens", "completion_tokens", "total_tokens")
 )
 USAGE = (
     _count("n_requests", lambda batch: [1] * len(batch.rows), "requests that count"),
     _count("n_failed", _equal("status", "error"), "that ended in an error"),
-    _count("n_cancelled", _equal("status", "cancelled"), "interrupted ones"),
+    _count("n_cancelled", _equal("status", "cancelled"), "that were interrupted"),
     _count("n_cut", _has_cut, "with a reply that was cut: see is_cut"),
-    _count("n_refused", "first.n_refused", "429 answers, also to earlier attempts"),
+    _count("n_refused", "first.n_refused", "429 answers, retried ones included"),
     _count("n_reported", _from("reported"), "whose tokens are reported"),
     *_REPORTED,
     _count("n_estimated", _from("estimated"), "answered without reporting tokens"),
-    _tokens(
+    _count(
         "estimated_prompt_tokens",
         "used.prompt_tokens",
-        "estimate for those n_estimated, on the safe side; not part of prompt_tokens",
+        "high estimate for those n_estimated; not part of prompt_tokens",
+        "sum",
     ),
-    _tokens(
+    _count(
         "estimated_completion_tokens",
         "used.completion_tokens",
-        "estimate for those n_estimated; not part of completion_tokens",
+        "high estimate for those n_estimated; not part of completion_tokens",
+        "sum",
     ),
-    _tokens(
+    _count(
         "estimated_low_tokens",
         "used.low",
         "prompts and replies of those n_estimated have at least about so many tokens",
         "floor",
     ),
-    _tokens("estimated_high_tokens", "used.high", "and at most about so many", "ceil"),
-    _count("n_missing", _from("missing"), "without any answer"),
+    _count("estimated_high_tokens", "used.high", "and at most about so many", "ceil"),
+    _count("n_missing", _from("missing"), "without an answer"),
     _number("queue_s", "first.queue_s", "all waits for our own rate limit", "count"),
     _number("retry_wait_s", "first.retry_wait_s", "all waits for retries", "count"),
     _number(
@@ -489,7 +462,7 @@ USAGE = (
     _number(
         "estimated_cost",
         "used.estimated_cost",
-        "of estimated tokens, likewise; not part of cost",
+        "the same for estimated tokens; not part of cost",
         "known",
     ),
     _count("n_unpriced", _is_unpriced, "with tokens, but no price in your table"),
@@ -502,7 +475,7 @@ USAGE = (
     ),
     _count("n_left_out", "is_left_out", "not counted: by the emulator, or re-used"),
 )
-"""What `usage_df` says of each group, after the columns it was grouped by."""
+"""The columns of `usage_df`, after those it is grouped by."""
 
 SUMMARY = (
     _count("n_trials", "is_first", "trials, asked or not"),
@@ -521,4 +494,4 @@ SUMMARY = (
         for name, share in (("p50", 0.5), ("p90", 0.9), ("max", 1.0))
     ),
 )
-"""What `summary_df` says of each group, after the columns it was grouped by."""
+"""The columns of `summary_df`, after those it is grouped by."""

@@ -1,7 +1,7 @@
-"""The price table: what tokens cost, as its owner says, and since when.
+"""The user's price table: what a million tokens of each model cost, and since when.
 
-The service's document shows no prices, so nothing here has a default. What is not in
-the table costs an unknown amount, never nothing.
+The service's document has no prices, so there is no default: a model that is not in
+the table has an unknown cost, never 0.
 """
 
 import json
@@ -27,12 +27,14 @@ prompt = 0.10      # for a million tokens
 completion = 0.20"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
+_Amount = Annotated[float, msgspec.Meta(ge=0, le=sys.float_info.max)]
+
+
+class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a million tokens of a model cost."""
 
-    prompt: float
-    completion: float
+    prompt: _Amount
+    completion: _Amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +43,9 @@ class Prices:
 
     Attributes:
         models: By the model id asked for.
-        currency: Of all prices, as given.
-        as_of: The day they were noted.
-        source: Where the table came from, for `cost_source`.
+        currency: Of all prices.
+        as_of: The day of the prices.
+        source: Name of the table, for `cost_source`.
     """
 
     models: Mapping[str, Price]
@@ -68,15 +70,14 @@ class Prices:
 
     @classmethod
     def from_file(cls, path: str | Path) -> "Prices":
-        """Read a table from a TOML or, by its name, JSON file.
+        """Read a table from a TOML file, or from JSON if the name ends with .json.
 
         Args:
             path: The file: `as_of`, `currency`, and for each model the price of a
                 million tokens of `prompt` and of `completion`.
 
         Raises:
-            SettingsError: It cannot be read, or is not a price table; the message
-                shows one.
+            SettingsError: It is not a price table; the message shows one.
         """
         kind = "JSON" if str(path).lower().endswith(".json") else "TOML"
         try:
@@ -86,7 +87,7 @@ class Prices:
         except OSError as problem:
             reason = f"it cannot be read ({problem.strerror})"
         except RuntimeError:  # of an unknown home
-            reason = "it cannot be read (there is no such home)"
+            reason = "it cannot be read (unknown home folder)"
         except ValueError as problem:  # of JSON, TOML and UTF-8
             reason = f"it is not {kind}: {problem}"
         else:
@@ -95,11 +96,7 @@ class Prices:
 
     @classmethod
     def from_mapping(cls, table: Any, *, source: str = "given table") -> "Prices":  # noqa: ANN401 - checked here
-        """Read a table as a file would hold it.
-
-        Args:
-            table: `as_of`, `currency` and `models`, as in a file.
-            source: Where it came from.
+        """Read a table with `as_of`, `currency` and `models`, as in a file.
 
         Raises:
             SettingsError: It is not a price table.
@@ -109,29 +106,17 @@ class Prices:
         try:
             found = msgspec.convert(table, _Table)
         except msgspec.ValidationError as problem:
-            reason = str(problem)
-        else:
-            models = {
-                name: Price(prompt=each.prompt, completion=each.completion)
-                for name, each in found.models.items()
-            }
-            currency = found.currency.strip()
-            return cls(
-                models=models, currency=currency, as_of=found.as_of, source=source
-            )
-        raise _refused(source, reason)
-
-
-_Amount = Annotated[float, msgspec.Meta(ge=0, le=sys.float_info.max)]
-
-
-class _Price(msgspec.Struct, forbid_unknown_fields=True):
-    prompt: _Amount
-    completion: _Amount
+            raise _refused(source, str(problem)) from None
+        return cls(
+            models=found.models,
+            currency=found.currency.strip(),
+            as_of=found.as_of,
+            source=source,
+        )
 
 
 class _Table(msgspec.Struct, forbid_unknown_fields=True):
-    models: dict[str, _Price]
+    models: dict[str, Price]
     currency: Annotated[str, msgspec.Meta(pattern=r"\S")]
     as_of: date
 
@@ -144,29 +129,27 @@ def _refused(source: str, reason: str) -> SettingsError:
 
 
 class Cost(NamedTuple):
-    """An amount in the table's currency, and where it comes from."""
+    """An amount in the table's currency, and the value of `cost_source`."""
 
     amount: float
     source: str
 
 
 def cost_of(exchange: Exchange, prices: Prices) -> Cost | None:
-    """Return what an exchange cost: its reported tokens, or else the estimated ones.
+    """Return what the reported tokens of an exchange cost, or else the estimated ones.
 
     None if that is unknown, or if nothing was paid: for an answer of the emulator, or
     one that was read from the ledger.
     """
     if exchange.is_emulated or exchange.is_reused or exchange.body is None:
         return None
-    if (usage := exchange.body.usage) is None:
-        tokens: tuple[int | None, int | None] = (
-            exchange.est_prompt_tokens,
-            exchange.est_completion_tokens,
-        )
-    else:
-        tokens = usage.prompt_tokens, usage.completion_tokens
+    usage = exchange.body.usage
     amount = prices.cost(
-        exchange.request.model, prompt_tokens=tokens[0], completion_tokens=tokens[1]
+        exchange.request.model,
+        prompt_tokens=usage.prompt_tokens if usage else exchange.est_prompt_tokens,
+        completion_tokens=(
+            usage.completion_tokens if usage else exchange.est_completion_tokens
+        ),
     )
     if amount is None:
         return None

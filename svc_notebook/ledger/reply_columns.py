@@ -1,7 +1,7 @@
-"""The columns of `replies_df`, one row a choice; `REPLIES` is their only list.
+"""The columns of `replies_df`, which has one row per choice.
 
-Their names are API. Numbers of the request (the part `first`) stand on the row of its
-first choice only, so that sums and means over rows are those over requests.
+Numbers of a request (the part `first`) are on the row of its first choice only, so
+that sums and means over rows are those over requests.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,15 +24,8 @@ RowStatus = Literal["planned", "ok", "error", "cancelled", "not_run"]
 class Reply(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One row: a choice of an exchange, or a trial of a sweep that has none.
 
-    Attributes:
-        request: What was, or will be, sent.
-        origin: Who asks.
-        status: planned and not_run are rows without an exchange.
-        exchange: None if nothing was sent.
-        choice: None if none came.
-        failure: Why there is no whole answer.
-        is_first: Whether this row carries the numbers of the request.
-        est_prompt_tokens: Estimated for the request; on its first row only.
+    Rows with the status planned or not_run have no exchange. `is_first` marks the row
+    that has the numbers of the request.
     """
 
     request: CompletionRequest
@@ -51,7 +44,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def to_replies(exchange: Exchange) -> Iterator[Reply]:
-    """Return the rows of an exchange: one a choice, or one if no choice came."""
+    """Return the rows of an exchange: one per choice, or one without a choice."""
     choices: tuple[Choice | None, ...] = exchange.choices or (None,)
     for position, choice in enumerate(choices):
         is_first = position == 0
@@ -68,7 +61,7 @@ def to_replies(exchange: Exchange) -> Iterator[Reply]:
 
 
 def reply_batch(rows: Sequence[Reply], prices: Prices | None = None) -> Batch:
-    """Return rows of replies for reading column by column."""
+    """Return rows of replies, to be read column by column."""
     return _priced(Batch(rows), prices)
 
 
@@ -78,12 +71,9 @@ def exchange_batch(
     *,
     is_by_choice: bool = True,
 ) -> Batch:
-    """Return the rows of exchanges for reading column by column; none is made.
+    """Return the rows of exchanges, to be read column by column.
 
-    Args:
-        exchanges: In the order wanted.
-        prices: The price table for `cost`.
-        is_by_choice: One row a choice; else one an exchange, for its first choice.
+    `is_by_choice=False` gives one row per exchange, for its first choice.
     """
     bodies = [each.body for each in exchanges]
     found = [(body and body.choices) or _NO_CHOICE for body in bodies]
@@ -101,7 +91,7 @@ _NO_CHOICE = (None,)
 
 
 def _several(exchanges: Sequence[Exchange], found: Sequence[Sequence[Any]]) -> Batch:
-    """Return rows of exchanges of which some have several choices."""
+    """Return the rows of exchanges some of which have several choices."""
     lengths = list(map(len, found))
     rows = list(chain.from_iterable(map(repeat, exchanges, lengths)))
     firsts = chain.from_iterable(
@@ -139,26 +129,28 @@ def _tool_calls(batch: Batch) -> list[str | None]:
 
 
 def _system(batch: Batch) -> list[str | None]:
-    firsts = [messages[0] for messages in batch.part("request.messages")]
-    return [each.content if each.role == "system" else None for each in firsts]
+    return [
+        messages[0].content if messages[0].role == "system" else None
+        for messages in batch.part("request.messages")
+    ]
 
 
 def _prompt(batch: Batch) -> Sequence[str]:
     lasts = [messages[-1] for messages in batch.part("request.messages")]
-    if any(last.role != "user" for last in lasts):
+    if {last.role for last in lasts} != {"user"}:
         return batch.part("request.prompt")
-    return [last.content or "" for last in lasts]  # nearly always, and faster
+    return [last.content or "" for last in lasts]  # the usual case, and faster
 
 
 def usage_source(batch: Batch) -> Sequence[str | None]:
-    """Return where the token counts of each exchange come from; None without one."""
+    """Return where the token counts of each exchange come from."""
     if None not in batch.part("exchange.body.usage"):
-        return ["reported"] * len(batch.rows)  # often, and faster
+        return ["reported"] * len(batch.rows)  # the usual case, and faster
     return batch.part("exchange.usage_source")
 
 
 def _sent(batch: Batch, name: str) -> list[Any]:
-    """Return a parameter as sent; most are sent by none of many requests."""
+    """Return a parameter of each request; most parameters are sent by none."""
     params = batch.part("request.params")
     if "params sent" not in batch.parts:
         batch.parts["params sent"] = list(set[str]().union(*params))
@@ -292,7 +284,7 @@ REPLIES = (
         "reported or estimated tokens, and the price table with its date",
     ),
 )
-"""Every column of `replies_df`, in order; template columns come after `prompt`."""
+"""All columns of `replies_df`; template columns come after `prompt`."""
 
 TEXTS = frozenset({"system", "prompt", "text", "tool_calls"})
-"""Columns that need the texts; a frame read without texts does not have them."""
+"""Columns that a frame without texts does not have."""

@@ -1,8 +1,7 @@
-"""One exchange as one row: the whole as JSON, and the columns that filters use.
+"""An exchange as a row: the record as JSON, and the columns that filters use.
 
-What is read back equals what was added, and a row that was changed by hand is refused.
-Filters are checked and bound, never pasted into a statement; one that cannot match is
-refused, since an empty frame would look like a true answer.
+A row that was changed by hand is refused. So is a filter that cannot match: an empty
+frame would look like a true answer.
 """
 
 import zlib
@@ -64,22 +63,17 @@ def to_row(exchange: Exchange, session_id: str) -> dict[str, Any]:
 
 
 def to_sortable(instant: datetime) -> str:
-    """Return an instant as text of one width, so that texts sort as instants do."""
+    """Return an instant as text of fixed width, so that texts sort like instants."""
     if instant.tzinfo is not UTC:
         instant = instant.astimezone(UTC)
     return instant.isoformat(timespec="microseconds")[:26] + "Z"
-
-
-def to_json(exchange: Exchange) -> str:
-    """Return the whole exchange as JSON text."""
-    return _to_bytes(exchange).decode()
 
 
 def _to_bytes(exchange: Exchange) -> bytes:
     try:
         return _ENCODER.encode(exchange)
     except (TypeError, UnicodeEncodeError):
-        # a template column with odd keys, or a surrogate half in some text
+        # a template column with keys that are not texts, or half a surrogate pair
         columns = mended(exchange.origin.columns)
         origin = msgspec.structs.replace(exchange.origin, columns=columns)
         changed = msgspec.structs.replace(exchange, origin=origin)
@@ -90,18 +84,17 @@ def _to_bytes(exchange: Exchange) -> bytes:
 def from_row(
     record: bytes, crc32: int, *, exchange_id: str, place: str, texts: bool = True
 ) -> Exchange:
-    """Read an exchange back.
+    """Read an exchange from its record, a JSON text as UTF-8.
 
     Args:
-        record: The JSON text as UTF-8.
+        record: As written.
         crc32: Its checksum when it was written.
         exchange_id: For the message.
         place: The ledger's file, for the message.
-        texts: Whether to read messages, replies and template columns too; without
-            them the exchange is an `Outline`.
+        texts: False returns an `Outline`.
 
     Raises:
-        LedgerError: The row is not what was written.
+        LedgerError: The row is not as it was written.
     """
     if zlib.crc32(record) != crc32:
         raise _unreadable(exchange_id, place, "its checksum differs")
@@ -110,7 +103,10 @@ def from_row(
     except msgspec.DecodeError as problem:
         reason = str(problem)
     else:
-        return _with_tuples(exchange)
+        params = exchange.request.params
+        if "stop" in params and isinstance(params["stop"], list):  # a tuple, in JSON
+            params["stop"] = tuple(params["stop"])
+        return exchange
     raise _unreadable(exchange_id, place, reason)
 
 
@@ -132,10 +128,10 @@ class _OutlineOrigin(Origin, frozen=True, kw_only=True):
 
 
 class Outline(Exchange, frozen=True, kw_only=True):
-    """An exchange without its texts: no messages, no replies, no template columns.
+    """An exchange without messages, reply texts and template columns.
 
-    For counting and summing; its texts are empty, not missing, so it must never be
-    shown as what was said.
+    It is for counting and summing only: its texts are empty, although the exchange
+    has some.
     """
 
     origin: _OutlineOrigin
@@ -147,24 +143,16 @@ _DECODER = msgspec.json.Decoder(Exchange)
 _OUTLINES = msgspec.json.Decoder(Outline)
 
 
-def _with_tuples(exchange: Exchange) -> Exchange:
-    """Give the one parameter that may be a tuple its type back; JSON has lists."""
-    params = exchange.request.params
-    if isinstance(params.get("stop"), list):
-        params["stop"] = tuple(params["stop"])  # just decoded: nobody else holds it
-    return exchange
-
-
 def _unreadable(exchange_id: str, place: str, reason: str) -> LedgerError:
     return LedgerError(
         f"The exchange {exchange_id} in the ledger {place} cannot be read: {reason}. "
-        "The file was damaged or changed by hand; it was left as it is. Put a copy "
-        "of it back, or name another file with SVC_LEDGER."
+        "The file was damaged or changed by hand; it was not changed now. Restore a "
+        "backup, or set SVC_LEDGER to another file."
     )
 
 
 def _to_plain(value: object) -> object:
-    """Turn a template column's value into something JSON knows."""
+    """Return a template column's value as JSON can hold it."""
     if type(value).__name__ in {"NAType", "NaTType"}:  # pandas' missing values
         return None
     item = getattr(value, "item", None)  # a numpy scalar, without importing numpy
@@ -176,7 +164,7 @@ def _to_plain(value: object) -> object:
 
 
 def mended(value: object) -> Any:  # noqa: ANN401 - JSON
-    """Return plain values with text that JSON can hold, in texts and names."""
+    """Return plain values whose texts and names UTF-8 can hold."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
@@ -191,7 +179,7 @@ _ENCODER = msgspec.json.Encoder(enc_hook=_to_plain)
 
 Scope = Literal["session", "all"]
 Wanted = str | Collection[str] | None
-"""One value, several, or None for any."""
+"""A value, several, or None for any."""
 
 
 class Filters(TypedDict, total=False):
@@ -225,14 +213,7 @@ def where(
     since: date | str | None = None,
     **wanted: Wanted,
 ) -> Where:
-    """Build the condition.
-
-    Args:
-        scope: `session` for this session's exchanges, `all` for everybody's.
-        session_id: This session.
-        since: Only exchanges started at or after this instant or day; text is ISO
-            8601; one without a zone is this machine's local time.
-        **wanted: Column name -> a value, several, or None for any.
+    """Return the condition for filters: see `Ledger.read`.
 
     Raises:
         ParameterError: A filter has a value that cannot match.
@@ -247,7 +228,7 @@ def where(
     parts, values = ["1"], []
     if scope == "session":
         filters["session_id"] = session_id
-        parts.append(_SINCE_SESSION)  # no index has the session, but one the instant
+        parts.append(_SINCE_SESSION)  # the index has the instant, not the session
         values.append(session_id)
     for column, want in filters.items():
         if want is not None:
@@ -255,7 +236,7 @@ def where(
             one_of = f"{column} IN ({', '.join('?' * len(allowed))})"
             parts.append(one_of)
             values += allowed
-            if column == "run":  # likewise
+            if column == "run":  # not in the index either
                 parts.append(_SINCE_RUN.format(one_of))
                 values += allowed
     if since is not None:
@@ -286,22 +267,20 @@ def since_sql(instant: date | str, *, name: str = "since") -> str:
     """Return an instant as `started_at` holds it.
 
     Args:
-        instant: A datetime, a day, or ISO 8601; without a zone it is this machine's
-            time, and a day begins at midnight.
+        instant: A datetime, a day, or ISO 8601 text; local time if it has no zone.
         name: Of the argument, for the message.
 
     Raises:
-        ParameterError: It is none of these.
+        ParameterError: It is not an instant.
     """
     try:
         return to_sortable(_to_datetime(instant))
     except (AttributeError, TypeError, ValueError, OverflowError):
-        pass  # the error below says it
-    raise ParameterError(
-        f"{name} must be a datetime, or text such as '2026-01-31' or "
-        f"'2026-01-31T09:00:00+00:00'; got {instant!r}.",
-        param=name,
-    )
+        raise ParameterError(
+            f"{name} must be a datetime, or text such as '2026-01-31' or "
+            f"'2026-01-31T09:00:00+00:00'; got {instant!r}.",
+            param=name,
+        ) from None
 
 
 def _to_datetime(instant: Any) -> datetime:  # noqa: ANN401 - what a user gives

@@ -1,6 +1,6 @@
-"""Scores of replies: the ledger's second table, shown as columns `score_*`.
+"""Scores of replies: a table of the ledger, shown as columns `score_*`.
 
-A score belongs to one choice of one exchange and has a name; a newer one replaces it.
+A score has a name and belongs to one choice of an exchange; a newer one replaces it.
 """
 
 import sqlite3
@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from svc_notebook.errors import ParameterError
+from svc_notebook.service.checks import as_number
 
+from .connect import transaction
 from .row import to_sortable
 from .store import Ledger
 
@@ -24,7 +27,7 @@ _INSERT = (
 
 
 class Score(NamedTuple):
-    """What a choice was worth: a number, or a label."""
+    """The score of a choice: a number or a label."""
 
     exchange_id: str
     choice_index: int
@@ -33,35 +36,18 @@ class Score(NamedTuple):
 
 
 def keep_scores(ledger: Ledger, frame: pd.DataFrame) -> int:
-    """Keep the columns `score_*` of a frame of replies: see `svc.score`.
-
-    Args:
-        ledger: That holds the replies.
-        frame: With `exchange_id` and `choice_index`; a missing value is no score.
-
-    Returns:
-        How many scores were kept.
-    """
+    """Keep the columns `score_*` of a frame of replies: see `svc.score`."""
     scores = list(_scores_of(frame))
     scored_at = to_sortable(datetime.now(UTC))
     with ledger.opened() as connection:
         _check_known(connection, {score.exchange_id for score in scores})
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(connection):
             connection.executemany(_INSERT, [(*score, scored_at) for score in scores])
-            connection.execute("COMMIT")
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
     return len(scores)
 
 
 def read_scores(ledger: Ledger) -> list[Score]:
-    """Return every score in a ledger, oldest first.
-
-    Raises:
-        LedgerError: It cannot be read.
-    """
+    """Return all scores in a ledger, the oldest first."""
     sql = f"SELECT {', '.join(Score._fields)} FROM scores ORDER BY rowid"  # noqa: S608 - our own names
     with ledger.opened() as connection:
         return [Score(*row) for row in connection.execute(sql).fetchall()]
@@ -72,8 +58,8 @@ def _scores_of(frame: pd.DataFrame) -> Iterator[Score]:
     names = [name for name in columns if name.startswith(PREFIX) and name != PREFIX]
     if not names or not {"exchange_id", "choice_index"} <= set(columns):
         raise ParameterError(
-            "There is nothing to score by: give a frame of replies_df() with a column "
-            "of your own whose name begins with 'score_', such as "
+            "There is no score: give a frame of replies_df() with a column that you "
+            "added and whose name begins with 'score_', such as "
             "replies['score_right'] = replies['text'] == 'spam'.",
             param="frame",
         )
@@ -87,18 +73,17 @@ def _scores_of(frame: pd.DataFrame) -> Iterator[Score]:
             plain = _plain(name, value)
             if not isinstance(exchange_id, str):
                 raise _refused(
-                    f"{name} scores a row that has no reply; leave it missing there."
+                    f"{name} has a score for a row without a reply; leave it missing."
                 )
             yield Score(exchange_id, int(choice_index), name[len(PREFIX) :], plain)
 
 
 def _plain(name: str, value: Any) -> int | float | str:  # noqa: ANN401 - of any frame
-    item = getattr(value, "item", None)
-    value = item() if callable(item) and getattr(value, "ndim", None) == 0 else value
-    if isinstance(value, bool):
+    if isinstance(value, (bool, np.bool_)):
         return int(value)
-    if isinstance(value, (int, float, str)):
-        return value
+    found = str(value) if isinstance(value, str) else as_number(value)
+    if found is not None:
+        return found
     raise _refused(
         f"{name} holds a {type(value).__name__}; a score must be a number, True or "
         "False, or a text."
@@ -110,7 +95,7 @@ def _check_known(connection: sqlite3.Connection, exchange_ids: set[str]) -> None
     if unknown := exchange_ids - known:
         raise _refused(
             f"{len(unknown)} of these replies are not in the ledger in use, such as "
-            f"{min(unknown)}; use(ledger=...) names another."
+            f"{min(unknown)}; choose the right one with use(ledger=...)."
         )
 
 

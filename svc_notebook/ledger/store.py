@@ -1,8 +1,7 @@
-"""The ledger: every exchange is kept here once, and read from here.
+"""The ledger: keeps every exchange once, and reads them back.
 
-`add` puts an exchange into the writer's queue (see `writer`); every read first waits
-until the queue is written, and adds what is still in hand. Any thread may add while
-another reads, and several programs may use one file at once.
+`add` puts an exchange into the writer's queue. A read first waits until the queue is
+written, and adds what could not be written. Threads and programs may share a file.
 """
 
 import heapq
@@ -26,10 +25,11 @@ from .writer import BUSY_S, LedgerFile, LedgerWriter, write_rows
 
 PAGE_ROWS = 256
 
-_COLUMNS = (
-    "SELECT started_at, seq, CAST(record AS BLOB), record_crc32, exchange_id, "
-    "usage_source FROM exchanges "
+_COLUMNS = (  # bytes, which are read faster than texts
+    "SELECT CAST(started_at AS BLOB), seq, CAST(record AS BLOB), record_crc32, "
+    "CAST(exchange_id AS BLOB), usage_source = 'estimated' FROM exchanges "
 )
+_AFTER = "(started_at, exchange_id) > (CAST(? AS TEXT), CAST(? AS TEXT))"
 _NOT_INDEXED = (
     f"{_COLUMNS} WHERE seq > ? "
     f"AND status = 'ok' AND NOT is_reused ORDER BY seq LIMIT {PAGE_ROWS}"
@@ -48,15 +48,12 @@ Texts = bool | Literal["estimated"]
 class Ledger:
     """The store of exchanges: a SQLite file, or memory.
 
-    The file is opened at the first use; `check` opens it now. After `close` the
-    next use opens it again, so that a late exchange is not lost; a ledger in memory
-    is empty then.
+    The first use opens the file, also after `close`, so that a late exchange is not
+    lost. A ledger in memory is then empty.
 
     Args:
-        path: The file, made with its folder if need be; `:memory:` keeps everything
-            in this process.
-        session_id: Marks what is added here, so that one kernel's exchanges can be
-            told from others'; made if None.
+        path: The file, made with its folder if it is missing, or `:memory:`.
+        session_id: Marks the exchanges that are added here; made if None.
         busy_s: Longest wait of a read for another program, seconds.
     """
 
@@ -70,50 +67,42 @@ class Ledger:
         weakref.finalize(self, self._writer.close)
 
     def check(self) -> None:
-        """Find out now whether exchanges can be kept, before anything is spent.
+        """Check that exchanges can be kept, before any is paid for.
 
         Raises:
-            LedgerError: They cannot; the message names the file and the way on.
+            LedgerError: They cannot; the message says what to do.
         """
         self._file.check()
 
     @contextmanager
     def opened(self) -> Iterator[sqlite3.Connection]:
-        """Hold the open file; what SQLite raises inside is raised as a LedgerError."""
+        """Hold the open file; an error of SQLite inside becomes a LedgerError."""
         self.flush()
         with self._file.opened() as connection:
             yield connection
 
     def add(self, exchange: Exchange) -> "Future[None]":
-        """Put an exchange into the queue of what is written, and return at once.
+        """Put an exchange into the writer's queue, and return at once.
 
         Returns:
             A future that is done when the exchange is on disk. It holds a LedgerError
-            if the exchange cannot be written for now; it stays in hand, reads find it,
-            and it is written when that is possible again.
+            if that is not possible now; the exchange stays in the queue, where reads
+            find it.
         """
         return self._writer.add("exchanges", to_row(exchange, self.session_id))
 
     def add_tool_run(self, row: ToolRow, *, started_at: datetime) -> "Future[None]":
-        """Put a tool call into the same queue.
-
-        Args:
-            row: The call.
-            started_at: When the exchange was asked whose reply held it.
-
-        Returns:
-            As `add`.
-        """
+        """Put a tool call into the same queue; `started_at` is of its exchange."""
         values = to_values(row, session_id=self.session_id, started_at=started_at)
         return self._writer.add("tool_runs", values)
 
     def flush(self) -> bool:
-        """Wait a moment until all that was added is written, and say whether it is."""
+        """Wait briefly for the writer; return whether everything is written."""
         return self._writer.flush()
 
     @property
     def problem(self) -> LedgerError | None:
-        """Why nothing can be written now; None if it can, or another program writes."""
+        """Why nothing can be written now; None also while another program writes."""
         return self._writer.problem
 
     def read(  # noqa: PLR0913 - one argument a filter
@@ -129,26 +118,26 @@ class Ledger:
         status: Wanted = None,
         texts: Texts = True,
     ) -> Iterator[Exchange]:
-        """Read exchanges, the one that started first coming first.
+        """Read exchanges in the order in which they started.
 
-        What is added meanwhile may be missing.
+        What is added meanwhile may be missing. Each of `conversation`, `run`, `model`,
+        `request_key`, `origin` and `status` is one value or several; None is any.
 
         Args:
             scope: `session` for what was added with this session_id, `all` for all.
-            since: Only exchanges started at or after this instant; text is ISO 8601,
-                and an instant without a zone is this machine's local time.
-            conversation: Only this conversation, or any of several.
-            run: Only this run, or any of several.
-            model: Only this model, or any of several.
-            request_key: Only this cell, or any of several.
-            origin: Only of this origin, or any of several.
-            status: Only this status (ok, error, cancelled), or any of several.
-            texts: False leaves messages, replies and template columns unread, which
-                is faster and takes less memory: see `row.Outline`.
-                `estimated` reads those of exchanges without reported usage.
+            since: Only exchanges started at or after this instant or day; text is
+                ISO 8601, local time if it has no zone.
+            conversation: Name of a conversation.
+            run: Name of a run.
+            model: Model id.
+            request_key: Of a sweep's trial.
+            origin: magic, panel, sweep, frame or python.
+            status: ok, error or cancelled.
+            texts: False reads each exchange as a `row.Outline`, which is faster and
+                takes less memory; `estimated` does so where usage was reported.
 
         Raises:
-            ParameterError: A filter is not one that could be meant.
+            ParameterError: A filter has a value that cannot match.
             LedgerError: The ledger cannot be read.
         """
         condition = where(
@@ -171,15 +160,13 @@ class Ledger:
         since: date | str | None = None,
         **wanted: Wanted,
     ) -> list[ToolRow]:
-        """Read tool calls, the one that was run first coming first.
+        """Read tool calls in the order in which they were run.
 
-        Args:
-            scope: As for `read`.
-            since: Only calls in replies to exchanges started at or after this instant.
-            **wanted: conversation, run, model, origin or name: one, several, or None.
+        `scope` and `since` are those of `read`; `wanted` has values for conversation,
+        run, model, origin or name.
 
         Raises:
-            ParameterError: A filter is not one that could be meant.
+            ParameterError: A filter has a value that cannot match.
             LedgerError: The ledger cannot be read.
         """
         condition = where(
@@ -195,12 +182,7 @@ class Ledger:
             return [*found, *(row for row in newest if row not in found)]
 
     def reported(self, model: str, *, is_emulated: bool, n: int) -> list[Exchange]:
-        """Return the newest good exchanges of a model whose usage was reported.
-
-        Args:
-            model: Id of the model.
-            is_emulated: Those that the emulator answered, or those of the service.
-            n: At most so many.
+        """Return the newest `n` good exchanges of a model with reported usage.
 
         Raises:
             LedgerError: The ledger cannot be read.
@@ -221,13 +203,12 @@ class Ledger:
         endpoint: str,
         hash_of: Callable[[Exchange], str],
     ) -> Iterator[Exchange]:
-        """Read the good exchanges that asked a request, the newest first.
+        """Read the good exchanges of a request, the newest first.
 
         Args:
             request_hash: Of the request.
-            endpoint: The base address that was asked.
-            hash_of: Returns the hash of an exchange's request; the ledger remembers
-                it.
+            endpoint: The base address.
+            hash_of: Returns the hash of an exchange's request; the ledger keeps it.
 
         Raises:
             LedgerError: The ledger cannot be read or written.
@@ -247,7 +228,7 @@ class Ledger:
             yield self._to_exchange(row)
 
     def last(self, *, scope: Scope = "session") -> Exchange | None:
-        """Return the exchange that started last; None if there is none.
+        """Return the exchange that started last, if there is one.
 
         Raises:
             LedgerError: The ledger cannot be read.
@@ -278,7 +259,7 @@ class Ledger:
         return n_written + tables.count("exchanges")
 
     def close(self) -> None:
-        """Write what was added, if that is possible, and close the file."""
+        """Write what was added, if possible, and close the file."""
         self._writer.close()
 
     def __enter__(self) -> Self:
@@ -297,7 +278,7 @@ class Ledger:
         return f"<Ledger {self.path}: {n_all} exchanges, {n_here} of this session>"
 
     def _in_hand(self) -> "Ledger | None":
-        """Return what cannot be written now as a ledger in memory; None if all is."""
+        """Return what cannot be written now as a ledger in memory, if anything."""
         if self._writer.flush() or not (jobs := self._writer.in_hand):
             return None
         found = Ledger(MEMORY, session_id=self.session_id)
@@ -320,16 +301,14 @@ class Ledger:
                 known = exchange.exchange_id
 
     def _pages(self, condition: Where, texts: Texts) -> Iterator[Exchange]:
-        # Whole pages and no open cursor: a reader that stops half-way must not keep
-        # a writer in another program waiting.
+        # Whole pages and no open cursor: a reader that stops half-way must not block
+        # a writer in another program.
         order = f"ORDER BY started_at, exchange_id LIMIT {PAGE_ROWS}"
         first = f"{_COLUMNS} WHERE {condition.sql} {order}"
-        # The + keeps SQLite from starting each page at the condition's own instant,
-        # from where it would step over all earlier pages.
+        # The + keeps SQLite from starting each page at the condition's instant, from
+        # where it would step over all earlier pages.
         later = condition.sql.replace("started_at >=", "+started_at >=")
-        then = (
-            f"{_COLUMNS} WHERE {later} AND (started_at, exchange_id) > (?, ?) {order}"
-        )
+        then = f"{_COLUMNS} WHERE {later} AND {_AFTER} {order}"
         rows = self._rows(first, condition.values)
         while rows:
             for row in rows:
@@ -338,10 +317,10 @@ class Ledger:
             rows = self._rows(then, (*condition.values, *after))
 
     def _index(self, hash_of: Callable[[Exchange], str]) -> list[tuple[int, str]]:
-        """Note the hash of each request that was asked since the last time.
+        """Keep the hashes of requests that were added since the last time.
 
-        Returns:
-            What could not be noted, since another program holds the file.
+        Those that could not be written, since another program holds the file, are
+        returned.
         """
         not_noted: list[tuple[int, str]] = []
         last = self._rows(_INDEXED, ())[0][0]
@@ -362,13 +341,14 @@ class Ledger:
             return connection.execute(sql, tuple(values)).fetchall()
 
     def _to_exchange(self, row: Any, texts: Texts = True) -> Exchange:  # noqa: ANN401, FBT002 - SQLite's types; as `read`
-        _, _, record, crc32, exchange_id, usage_source = row
+        _, _, record, crc32, exchange_id, is_estimated = row
+        whole = is_estimated if texts == "estimated" else texts
         return from_row(
             record,
             crc32,
-            exchange_id=exchange_id,
+            exchange_id=str(exchange_id, "utf-8", "replace"),
             place=self.path,
-            texts=usage_source == "estimated" if texts == "estimated" else texts,
+            texts=whole,
         )
 
 

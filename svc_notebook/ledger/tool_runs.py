@@ -1,7 +1,6 @@
-"""Tool calls in the ledger: one row a call, with its arguments and its result.
+"""Tool calls in the ledger: one row per call, with its arguments and its result.
 
-A row names its exchange, and repeats what filters need of it, since the exchange may be
-in another ledger. Texts are kept as they are, as far as UTF-8 can hold them.
+A row repeats what filters need of its exchange, which may be in another ledger.
 """
 
 import sqlite3
@@ -21,18 +20,16 @@ class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
     """One call of a tool.
 
     Attributes:
-        exchange_id: The exchange whose reply held the call.
+        exchange_id: The exchange whose reply made the call.
         origin, conversation, run, model: Of that exchange.
-        call_id: The call's id in the reply.
-        name: Of the tool, as the model wrote it.
-        arguments: As the model wrote them.
-        sent_arguments: JSON of what the tool was called with; None if it was not.
-        result: What the model was told.
-        error: Why there is no result, in words for the model; None if there is one.
-        is_approved: What somebody said who was asked; None if nobody was.
+        name, arguments: As the model wrote them.
+        sent_arguments: JSON of the checked arguments; None if the tool was not run.
+        result: The text for the model.
+        error: Why there is no result; None if there is one.
+        is_approved: The user's answer; None if the user was not asked.
         n_cut_tokens: Estimated tokens of the result that were left out.
-        seconds_s: From the call of the function to its end.
-        created_at: When it had ended (aware, UTC).
+        seconds_s: Duration of the tool's run.
+        created_at: When it ended (aware, UTC).
     """
 
     exchange_id: str
@@ -61,12 +58,7 @@ _SELECT = f"SELECT {', '.join(ToolRow.__struct_fields__)} FROM tool_runs WHERE "
 
 
 def row_of(exchange: Exchange, **fields: Any) -> ToolRow:  # noqa: ANN401 - of ToolRow
-    """Return the row of a call that an exchange's reply held.
-
-    Args:
-        exchange: Whose reply held the call.
-        **fields: The call's own fields.
-    """
+    """Return the row of a call in an exchange's reply; `fields` are the call's own."""
     origin = exchange.origin
     return ToolRow(
         exchange_id=exchange.exchange_id,
@@ -79,13 +71,7 @@ def row_of(exchange: Exchange, **fields: Any) -> ToolRow:  # noqa: ANN401 - of T
 
 
 def to_values(row: ToolRow, *, session_id: str, started_at: datetime) -> dict[str, Any]:
-    """Return what `INSERT_TOOL_RUN` binds.
-
-    Args:
-        row: A call.
-        session_id: Whose it is.
-        started_at: When its exchange was asked, which filters look at.
-    """
+    """Return what `INSERT_TOOL_RUN` binds; `started_at` is of the exchange."""
     return {
         **mended(msgspec.structs.asdict(row)),
         "created_at": to_sortable(row.created_at),
@@ -95,7 +81,7 @@ def to_values(row: ToolRow, *, session_id: str, started_at: datetime) -> dict[st
 
 
 def select(connection: sqlite3.Connection, condition: Where) -> Iterator[ToolRow]:
-    """Read rows, the call that was run first coming first."""
+    """Read rows in the order in which the calls were run."""
     sql = f"{_SELECT} {condition.sql} ORDER BY seq"
     for values in connection.execute(sql, condition.values).fetchall():
         fields = dict(zip(ToolRow.__struct_fields__, values, strict=True))
@@ -110,7 +96,7 @@ def _column(name: str, dtype: Dtype, doc: str) -> Column:
 
 
 TOOL_CALLS = (
-    _column("exchange_id", "string", "the exchange whose reply held the call"),
+    _column("exchange_id", "string", "the exchange whose reply made the call"),
     _column("origin", "string", "who asked: magic, panel, frame or python"),
     _column("conversation", "string", "its name, if it was part of one"),
     _column("run", "string", "the sweep's run, if any"),
@@ -118,18 +104,12 @@ TOOL_CALLS = (
     _column("call_id", "string", "the call's id, which its result answers"),
     _column("name", "string", "the tool, as the model wrote it"),
     _column("arguments", "string", "as the model wrote them"),
-    _column(
-        "sent_arguments",
-        "string",
-        "JSON of what the tool was called with; missing if it was not called",
-    ),
-    _column("result", "string", "what the model was told"),
+    _column("sent_arguments", "string", "as JSON; missing if the tool was not run"),
+    _column("result", "string", "the text for the model"),
     _column("error", "string", "why there is no result; missing if there is one"),
-    _column(
-        "is_approved", "boolean", "what was said when asked; missing if nobody was"
-    ),
-    _column("n_cut_tokens", "Int64", "of the result left out, estimated"),
-    _column("seconds_s", "Float64", "from the call of the function to its end"),
-    _column("created_at", "datetime64[us, UTC]", "when the call had ended"),
+    _column("is_approved", "boolean", "the user's answer; missing if not asked"),
+    _column("n_cut_tokens", "Int64", "estimated tokens left out of the result"),
+    _column("seconds_s", "Float64", "duration of the tool's run"),
+    _column("created_at", "datetime64[us, UTC]", "when the call ended"),
 )
 """Every column of `tool_calls_df`, in order."""

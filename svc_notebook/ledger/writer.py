@@ -1,8 +1,7 @@
-"""The one writer of a ledger: a queue, a thread, and the file that they write.
+"""The writer of a ledger: a thread writes what is queued, in the order of arrival.
 
-Whatever is added goes into the queue and is written in the order of arrival, one
-commit for all that the thread finds. It leaves the queue after its commit only, so
-that it stays in hand while the file cannot be written.
+A row leaves the queue only after its commit, so that it stays in memory while the
+file cannot be written.
 """
 
 import os
@@ -35,14 +34,14 @@ from .tool_runs import INSERT_TOOL_RUN
 
 BUSY_S = 30.0
 HELD_S = 2.0
-"""How long another program may hold the file before nobody waits for it any more."""
+"""Longest wait of `flush` while another program holds the file."""
 _TRY_S = 0.25
 _PAUSE_S = 0.05  # between two tries, when readers of this process get the lock
 _CLOSE_S = 2.0
 _BATCH = 256
 _UNFIT = (OverflowError, UnicodeError)  # of values that SQLite cannot hold
 
-# An exchange has one id and is added once; adding it again changes nothing.
+# adding an exchange again changes nothing
 _INSERT_EXCHANGE = (
     f"INSERT INTO exchanges ({', '.join(KEYS)}) "  # noqa: S608 - our own names
     f"VALUES ({', '.join('?' * len(KEYS))}) "
@@ -56,11 +55,11 @@ _BEGIN = {
 
 Table = Literal["exchanges", "tool_runs"]
 Begun = dict[tuple[str, str], str]
-"""When sessions and runs began, as the file knows it."""
+"""When sessions and runs began, as the file has it."""
 
 
 class Job(NamedTuple):
-    """A row to write, and the receipt of whoever waits for it."""
+    """A row to write, and the future for its commit."""
 
     table: Table
     values: dict[str, Any]
@@ -70,20 +69,14 @@ class Job(NamedTuple):
 def write_rows(
     connection: sqlite3.Connection, jobs: Iterable[Job], begun: Begun
 ) -> None:
-    """Write the rows of jobs; the caller begins and commits.
-
-    Args:
-        connection: Of a ledger.
-        jobs: In the order of arrival.
-        begun: Which sessions and runs the file knows; what is new is added.
-    """
+    """Write the rows of jobs; the caller commits, and new entries go into `begun`."""
     for table, values, _ in jobs:
         if table == "tool_runs":
             connection.execute(INSERT_TOOL_RUN, values)
             continue
         started_at = values["started_at"]
         for key, begins in _BEGIN.items():
-            # Since when there is a session or a run: cheaper than an index of it.
+            # when a session or a run began is cheaper than an index of its rows
             if (name := values[key]) is None:
                 continue
             known = begun.get((key, name))
@@ -94,21 +87,17 @@ def write_rows(
 
 
 class LedgerFile:
-    """The open file of one ledger; nothing else holds its connection.
-
-    Args:
-        path: The file, or `:memory:`; it is opened at the first use.
-        busy_s: Longest wait of a read for another program, seconds.
+    """The file of one ledger, and its only connection, opened at the first use.
 
     Attributes:
         lock: Held while the connection is used.
-        indexing: Held while the hashes of requests are noted.
-        begun: Which sessions and runs the file knows.
+        indexing: Held while hashes of requests are written.
+        begun: The sessions and runs that are in the file.
     """
 
     def __init__(self, path: str, *, busy_s: float) -> None:
         self.path = path
-        # a notebook may change its folder; the ledger stays where it was
+        # the ledger stays where it is when a notebook changes its folder
         self._place = MEMORY if path == MEMORY else str(absolute(path))
         self._busy_s = busy_s
         self.lock, self.indexing = RLock(), Lock()
@@ -122,17 +111,13 @@ class LedgerFile:
         return self._connection is not None
 
     def check(self) -> None:
-        """Find out whether rows can be written, and change nothing.
-
-        Raises:
-            LedgerError: They cannot.
-        """
+        """Raise a LedgerError if rows cannot be written."""
         with self.opened() as connection:
             probe(connection, busy_s=self._busy_s)
 
     @contextmanager
     def opened(self) -> Iterator[sqlite3.Connection]:
-        """Hold the open file; what SQLite raises inside is raised as a LedgerError."""
+        """Hold the open file; an error of SQLite inside becomes a LedgerError."""
         with self.lock, explained(self.path):
             connection = self.connection()
             set_busy(connection, self._busy_s)
@@ -142,15 +127,15 @@ class LedgerFile:
                 set_busy(connection, _TRY_S)
 
     def connection(self) -> sqlite3.Connection:
-        """Return the connection, opened if need be; only while the lock is held.
+        """Return the open connection; the caller holds the lock.
 
         Raises:
-            LedgerError: The file cannot be made, is not ours, newer or damaged.
-            sqlite3.Error: SQLite cannot open, read or write it.
+            LedgerError: As `connect.open_file`.
+            sqlite3.Error: As `connect.open_file`.
         """
         if self._connection is not None and self._identity != _identity(self._place):
-            # Somebody deleted or replaced the file: what is written to the old one
-            # would be gone with this process.
+            # The file was deleted or replaced: what is written to the old one would be
+            # lost at the end of this process.
             self.close()
         if self._connection is None:
             self._connection = open_file(self._place, busy_s=self._busy_s)
@@ -161,42 +146,38 @@ class LedgerFile:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Commit what is written inside, and wait for other programs a moment only.
+        """Commit what is written inside, and wait only briefly for other programs.
 
         Raises:
             LedgerError: As `connection`.
-            sqlite3.Error: It could not be written; nothing of it was.
+            sqlite3.Error: Nothing was written.
         """
-        with self.lock:
-            connection = self.connection()
-            with transaction(connection):
-                yield connection
+        with self.lock, transaction(connection := self.connection()):
+            yield connection
 
     def close(self) -> None:
         """Close the connection; the next use opens it again."""
-        # closed under another thread's statement, SQLite crashes Python
-        with self.lock:
+        with self.lock:  # closed during another thread's statement, SQLite crashes
             connection, self._connection = self._connection, None
             if connection is not None:
                 connection.close()
 
     def before_fork(self) -> None:
-        """Take the lock, and close the file: SQLite forbids to carry it into a child.
+        """Take the lock, and close the file: a child must not use its connection.
 
-        A child that took it over would believe in locks that only its parent has, and
-        what it writes could be lost.
+        It would rely on locks that only its parent has, and lose what it writes.
         """
         self.lock.acquire()
         if self.path != MEMORY:
             self.close()
 
     def begin_child(self) -> None:
-        """Begin in a forked child, with locks that nobody holds."""
+        """Make new locks in a forked child."""
         self.lock, self.indexing = RLock(), Lock()
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Tell one file from another that took its name; None where there is none."""
+    """Return what identifies the file itself, not its name; None without a file."""
     if path == MEMORY:
         return None
     try:
@@ -207,12 +188,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 class LedgerWriter:
-    """Writes what is added, from any thread, on a thread of its own.
-
-    Args:
-        file: The ledger's file.
-
-    """
+    """Writes on a thread what any thread adds."""
 
     def __init__(self, file: LedgerFile) -> None:
         self._file = file
@@ -232,14 +208,9 @@ class LedgerWriter:
         self._n_added = self._n_gone = self._n_tries = 0
 
     def add(self, table: Table, values: dict[str, Any]) -> "Future[None]":
-        """Put a row into the queue, and return at once.
-
-        Returns:
-            A future that is done after the commit. It holds a LedgerError if the row
-            cannot be written for now; the row stays in hand all the same.
-        """
+        """Put a row into the queue: see `Ledger.add`."""
         job = Job(table, values, Future())
-        job.receipt.set_running_or_notify_cancel()  # nobody can cancel it from now on
+        job.receipt.set_running_or_notify_cancel()  # it cannot be cancelled any more
         with self._changed:
             self._jobs.append(job)
             self._n_added += 1
@@ -255,20 +226,20 @@ class LedgerWriter:
 
     @property
     def problem(self) -> LedgerError | None:
-        """Why rows cannot be written; None if they can, or if the file is just held."""
+        """Why rows cannot be written; None also if another program holds the file."""
         with self._changed:
             return self._problem if self._busy_since_s is None else None
 
     @property
     def in_hand(self) -> list[Job]:
-        """What is not written yet, in the order of arrival."""
+        """The rows that are not written yet, in the order of arrival."""
         with self._changed:
             return list(self._jobs)
 
     def flush(self, within_s: float = HELD_S) -> bool:
-        """Wait until all that was added before is written; say whether it is.
+        """Wait until all rows added before are written; return whether they are.
 
-        It returns early when what is in hand was tried once more, in vain.
+        It returns early if one more attempt to write them fails.
         """
         with self._changed:
             if not self._jobs or current_thread() is self._thread:
@@ -286,15 +257,15 @@ class LedgerWriter:
         return self._n_gone >= goal
 
     def close(self) -> None:
-        """Write what is in hand, wait for that a while, and close the file.
+        """Write what is queued, with a time limit, and close the file.
 
-        What cannot be written is said. It stays in hand, should there be a next use.
+        A warning counts what cannot be written. It stays queued for a next use.
         """
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()
             thread = self._thread
-            if thread is current_thread():  # collected as garbage in midst of its work
+            if thread is current_thread():  # the ledger was collected as garbage
                 self._is_forgotten = True
                 return
         if thread is not None:
@@ -321,14 +292,14 @@ class LedgerWriter:
         return self._problem is not None and self._n_tries >= n_tries
 
     def _wake(self) -> bool:
-        """Have the thread look at the queue; False if Python starts none any more."""
+        """Wake the thread, or start it; return False if Python is shutting down."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = Thread(
                 target=self._run, name="svc_notebook ledger", daemon=True
             )
             try:
                 self._thread.start()
-            except RuntimeError:  # Python is shutting down
+            except RuntimeError:
                 self._thread = None
                 return False
         self._changed.notify_all()
@@ -341,7 +312,7 @@ class LedgerWriter:
             self._finish()
 
     def _has_work(self) -> bool:
-        """Wait for something to write; False when the thread is to end."""
+        """Wait for something to write; return False if the thread must end."""
         with self._changed:
             if self._busy_since_s is not None:
                 self._changed.wait_for(lambda: self._is_closing, _PAUSE_S)
@@ -352,7 +323,7 @@ class LedgerWriter:
             return not self._is_closing
 
     def _drain(self, within_s: float) -> None:
-        """Write what was added on this thread, and wait so long for other programs."""
+        """Write on this thread, and wait at most so long for other programs."""
         goal, until_s = self._n_added, time.monotonic() + within_s
         self._try()
         while self._n_gone < goal and self.problem is None:
@@ -361,7 +332,7 @@ class LedgerWriter:
             self._try()
 
     def _try(self) -> None:
-        """Write the oldest rows in one commit, and tell who waits what became of it."""
+        """Write the oldest rows in one commit, and settle their futures."""
         with self._file.lock:
             with self._changed:
                 jobs = list(islice(self._jobs, _BATCH))
@@ -378,13 +349,13 @@ class LedgerWriter:
         if news:
             warn(news)
         for job in jobs[:n_written]:
-            with suppress(InvalidStateError):  # it failed before and was in hand
+            with suppress(InvalidStateError):  # an earlier attempt failed
                 job.receipt.set_result(None)
         for job, why in failed:
             _fail(job.receipt, why)
 
     def _write(self, jobs: list[Job]) -> tuple[int, Exception | None]:
-        """Return how many were written, and why the next one was not."""
+        """Return how many were written, and the error of the next one."""
         problem = self._commit(jobs)
         if problem is None:
             return len(jobs), None
@@ -405,14 +376,14 @@ class LedgerWriter:
             with nullcontext() if is_alone else transaction(connection):
                 write_rows(connection, jobs, begun)
         except Exception as problem:  # noqa: BLE001 - the thread goes on
-            begun.clear()  # what was noted in it was taken back
+            begun.clear()  # its new entries were rolled back
             return problem
         return None
 
     def _note(
         self, problem: Exception | None
     ) -> tuple[str | None, list[tuple[Job, LedgerError]]]:
-        """Note how a try ended; return what to say, and which jobs failed and why."""
+        """Note how an attempt ended; return a warning, and the failed jobs."""
         if problem is None:
             self._problem = self._said = self._busy_since_s = None
             self._is_held, self._is_wanted = False, bool(self._jobs)
@@ -422,7 +393,7 @@ class LedgerWriter:
         self._problem = _explained(problem, self._file.path)
         news = (
             f"{_counted(self._jobs)} could not be written: {self._problem} They are "
-            "kept in memory, and the next request tries again."
+            "kept in memory; the next request tries to write them again."
         )
         if is_busy(problem):
             now_s = time.monotonic()
@@ -432,8 +403,8 @@ class LedgerWriter:
                 return None, []
             news = (
                 f"Another program holds the ledger {self._file.path}. Exchanges are "
-                "kept in memory meanwhile, and are written as soon as the file is "
-                "free. Close the program that has it open."
+                "kept in memory and written as soon as the file is free. Close the "
+                "program that has it open."
             )
         else:
             self._busy_since_s, self._is_held = None, False
@@ -443,7 +414,7 @@ class LedgerWriter:
         return None if said == self._said else news, failed
 
     def _drop(self, problem: Exception) -> tuple[str, list[tuple[Job, LedgerError]]]:
-        """Drop the oldest row, which SQLite cannot hold, so that the rest goes on."""
+        """Drop the oldest row, which SQLite cannot hold, so that others are written."""
         self._problem = self._busy_since_s = None
         self._is_held = False
         dropped = self._jobs.popleft()
@@ -456,7 +427,7 @@ class LedgerWriter:
         return news, [(dropped, LedgerError(news))]
 
     def _forget(self) -> None:
-        """Begin with an empty queue in a forked child; its parent writes the rest."""
+        """Empty the queue in a forked child; its parent writes the rows."""
         self._file.begin_child()
         self._begin_empty()
 

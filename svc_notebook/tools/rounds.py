@@ -7,8 +7,11 @@ messages so far can be sent.
 
 import json
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import takewhile
 from typing import Any, NoReturn
 
 import msgspec
@@ -23,6 +26,8 @@ from svc_notebook.errors import (
     ToolLoopError,
 )
 from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.tool_runs import row_of
 from svc_notebook.service.request import CompletionRequest, Message
 from svc_notebook.service.tool import ToolCall
 from svc_notebook.tokens import (
@@ -38,6 +43,7 @@ from .permissions import Consent, Decision, Proposal, Rounds, deny_all
 from .results import fit_text
 from .toolbox import Toolbox
 
+MAX_NEWEST = 200
 MAX_EDITS = 3
 MAX_CHANGED_TOKENS = 200
 DENIED = "This call was not allowed. Go on without it."
@@ -415,3 +421,50 @@ def _changed_note(arguments: dict[str, Any]) -> str:
     text = json.dumps(arguments, ensure_ascii=False)
     shown, _ = fit_text(text, max_tokens=MAX_CHANGED_TOKENS)
     return f"(The user changed the arguments to {shown}.)\n"
+
+
+class ToolRecord:
+    """Adds each tool run to the ledger in use, and keeps the newest in memory."""
+
+    def __init__(self, ledger: Callable[[], Ledger]) -> None:
+        self._ledger = ledger
+        self._newest: deque[tuple[str, ToolRun]] = deque(maxlen=MAX_NEWEST)
+
+    def __call__(self, exchange: Exchange, run: ToolRun) -> None:
+        """Take a run that has ended, with the exchange whose reply made the call."""
+        self._newest.append((exchange.exchange_id, replace(run, value=None)))
+        sent = run.sent_arguments
+        row = row_of(
+            exchange,
+            call_id=run.call_id,
+            name=run.name,
+            arguments=run.arguments,
+            sent_arguments=None
+            if sent is None
+            else json.dumps(sent, ensure_ascii=False),
+            result=run.result,
+            error=run.error,
+            is_approved=run.is_approved,
+            n_cut_tokens=run.n_cut_tokens,
+            seconds_s=run.seconds_s,
+            created_at=datetime.now(UTC),
+        )
+        self._ledger().add_tool_run(row, started_at=exchange.started_at)
+
+    def runs_of(self, exchange: Exchange) -> tuple[ToolRun, ...]:
+        """Return the newest runs that belong to an exchange, the last of its rounds."""
+        newest = tuple(self._newest)  # tools run on other threads
+        own = [run for held_by, run in newest if held_by == exchange.exchange_id]
+        others = [run for held_by, run in newest if held_by != exchange.exchange_id]
+        before: list[ToolRun] = []
+        for message in takewhile(_is_of_rounds, reversed(exchange.request.messages)):
+            answers = [run.message for run in others]
+            if message in answers:
+                place = len(answers) - 1 - answers[::-1].index(message)
+                before.insert(0, others[place])
+                del others[place:]
+        return (*before, *own)
+
+
+def _is_of_rounds(message: Message) -> bool:
+    return message.role == "tool" or bool(message.tool_calls)

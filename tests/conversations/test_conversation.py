@@ -243,7 +243,7 @@ def test_the_dtypes_of_the_frame_are_stated(plan: svc.Conversation) -> None:
 
 def test_versions_other_than_chosen_and_all_are_refused(plan: svc.Conversation) -> None:
     """The message names the two."""
-    with pytest.raises(svc.ParameterError, match="'chosen' nor 'all'"):
+    with pytest.raises(svc.ParameterError, match="'chosen' or 'all'"):
         plan.to_df(versions="some")  # type: ignore[arg-type]  # what is refused
 
 

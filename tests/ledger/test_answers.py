@@ -222,5 +222,5 @@ def test_an_error_of_ours_while_writing_stays_as_it_is(tmp_path: Path) -> None:
 
 def test_a_home_that_nobody_knows_is_refused() -> None:
     """A file in the home of somebody who is not there is refused as ours."""
-    with pytest.raises(SettingsError, match="no such home"):
+    with pytest.raises(SettingsError, match="unknown home folder"):
         Answers.from_file("~nobody-at-all/answers.jsonl")

@@ -17,11 +17,11 @@ from svc_notebook.ledger.connect import explain, explained
         ("SQLITE_BUSY_SNAPSHOT", "Close the program that has it open"),
         ("SQLITE_LOCKED", "Close the program that has it open"),
         ("SQLITE_READONLY_DIRECTORY", "Make the file and its folder writable"),
-        ("SQLITE_CANTOPEN", "name another file with SVC_LEDGER"),
-        ("SQLITE_CORRUPT", "Put a copy of it back"),
+        ("SQLITE_CANTOPEN", "set SVC_LEDGER to another file"),
+        ("SQLITE_CORRUPT", "Restore a backup"),
         ("SQLITE_NOTADB", "move this one away"),
         ("SQLITE_PERM", "readable and writable"),
-        ("SQLITE_ERROR", "Name another file with SVC_LEDGER"),
+        ("SQLITE_ERROR", "Set SVC_LEDGER to another file"),
     ],
 )
 def test_names_the_file_and_the_way_on(name: str, remedy: str) -> None:

@@ -231,6 +231,7 @@ class _Stops(sqlite3.Connection):
         return super().execute(*args)  # type: ignore[arg-type]  # passed on
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", _WRITERS)
 def test_a_stop_while_migrating_loses_nothing(
     tmp_path: Path, make: MakeExchange, write: Callable[[Path, list[Exchange]], None]

@@ -159,5 +159,5 @@ def test_without_a_table_nothing_has_a_cost(make: MakeExchange) -> None:
 
 def test_a_home_that_nobody_knows_is_refused() -> None:
     """A table in the home of somebody who is not there is refused as ours."""
-    with pytest.raises(SettingsError, match="no such home"):
+    with pytest.raises(SettingsError, match="unknown home folder"):
         Prices.from_file("~nobody-at-all/prices.toml")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.exchange import Exchange, Failure, Origin
-from svc_notebook.ledger.row import Outline, from_row, to_json, to_row, to_sortable
+from svc_notebook.ledger.row import Outline, from_row, to_row, to_sortable
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import CompletionRequest, Message
 from svc_notebook.service.tool import FunctionCall, ToolCall
@@ -187,4 +187,4 @@ def _outline_of(body: CompletionBody) -> dict[str, Any]:
 
 def test_is_readable_json(make: MakeExchange) -> None:
     """The record is JSON by the names of the exchange's fields."""
-    assert to_json(make()).startswith('{"exchange_id":"x0000","origin":')
+    assert to_row(make(), "s")["record"].startswith('{"exchange_id":"x0000","origin":')

@@ -85,6 +85,7 @@ def test_a_verb_returns_after_its_commit(session: Session, path: Path) -> None:
     assert set(after_run) == {*asked, *run.replies_df()["exchange_id"]}
 
 
+@pytest.mark.slow
 def test_a_verb_returns_its_reply(session: Session, holder: Holder, path: Path) -> None:
     """The reply is returned and found by reads; it is written when the file is free."""
     with pytest.warns(RuntimeWarning, match="Another program holds the ledger"):
@@ -160,6 +161,7 @@ def test_a_stream_flows(session: Session, holder: Holder, path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Another program holds")
 def test_two_threads_and_a_sweep_are_written_in_order(
     session: Session, holder: Holder, path: Path
@@ -193,6 +195,7 @@ def test_two_threads_and_a_sweep_are_written_in_order(
     assert len(written) == 20
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Another program holds")
 def test_what_is_in_hand_is_re_used(session: Session, holder: Holder) -> None:
     """An answer is found although neither it nor its hash can be written."""
@@ -331,6 +334,7 @@ def _start(program: str, path: Path) -> "subprocess.Popen[str]":
     return process
 
 
+@pytest.mark.slow
 def test_the_end_says_what_could_not_be_written(path: Path) -> None:
     """A program that ends while the file is held tries once more, and says so."""
     process = _start(_ENDS, path)
@@ -344,6 +348,7 @@ def test_the_end_says_what_could_not_be_written(path: Path) -> None:
     assert "Traceback" not in said
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_child_leaves_the_queue_to_its_parent(path: Path) -> None:
     """A forked child has an empty queue; its parent writes what was in hand, once."""

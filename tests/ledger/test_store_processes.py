@@ -13,6 +13,7 @@ from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.store import Ledger
 
 MakeExchange = Callable[..., Exchange]
+pytestmark = pytest.mark.slow
 
 _WRITER = """
 import sys

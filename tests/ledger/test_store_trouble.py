@@ -148,6 +148,7 @@ def test_takes_an_empty_file(tmp_path: Path, make: MakeExchange) -> None:
         assert ledger.count() == 1
 
 
+@pytest.mark.slow
 def test_never_believes_a_flipped_bit(tmp_path: Path, make: MakeExchange) -> None:
     """With any one byte changed, reading gives what was written, or is refused."""
     path = tmp_path / "ledger.sqlite"
@@ -259,6 +260,7 @@ def open_folder() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.mark.slow
 def test_refuses_a_folder_that_cannot_be_written(
     open_folder: Path, make: MakeExchange
 ) -> None:
@@ -275,6 +277,7 @@ def test_refuses_a_folder_that_cannot_be_written(
     assert "writable" in said
 
 
+@pytest.mark.slow
 def test_refuses_a_file_that_cannot_be_written(
     open_folder: Path, make: MakeExchange
 ) -> None:
@@ -287,6 +290,7 @@ def test_refuses_a_file_that_cannot_be_written(
     assert "cannot be written" in _check_as_nobody(path)
 
 
+@pytest.mark.slow
 def test_refuses_to_make_a_folder_where_it_may_not(open_folder: Path) -> None:
     """A folder that cannot be made is named, with the variable that names another."""
     (open_folder / "locked").mkdir(mode=0o555)
@@ -316,6 +320,7 @@ for number in range(10_000):
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_loses_nothing(path: Path, make: MakeExchange) -> None:
     """When the disk is full the error says so; what was kept is there, and it goes on.
 
@@ -350,6 +355,7 @@ class _Stops(sqlite3.Connection):
         return super().execute(*args)  # type: ignore[arg-type]  # passed on
 
 
+@pytest.mark.slow
 def test_a_stop_while_it_is_made_does_no_harm(
     tmp_path: Path, make: MakeExchange
 ) -> None:

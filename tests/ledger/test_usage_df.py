@@ -246,7 +246,7 @@ def test_groups_what_has_no_value_together(make: MakeExchange) -> None:
 
 def test_refuses_an_unknown_column_with_the_nearest(make: MakeExchange) -> None:
     """A name that is no column is refused with the nearest one."""
-    with pytest.raises(ParameterError, match="did you mean 'model'"):
+    with pytest.raises(ParameterError, match="Did you mean model"):
         _usage_df([make()], by="modle")
 
 
@@ -262,8 +262,8 @@ def test_describes_every_column() -> None:
 def test_refuses_to_group_by_what_it_sums(
     make: MakeExchange, by: str | list[str]
 ) -> None:
-    """A column that is summed up would stand twice under one name."""
-    with pytest.raises(ParameterError, match="is summed up here"):
+    """A column that is summed up cannot also be grouped by."""
+    with pytest.raises(ParameterError, match="is one of the sums"):
         _usage_df([make()], by=by)
 
 

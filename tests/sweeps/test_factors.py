@@ -86,7 +86,7 @@ def test_usage_by_no_column_names_the_near_one_of_the_rows(session: Session) -> 
     """Columns of the rows are among those that are proposed."""
     run = plan(session, "{{text}}", rows=ROWS, model=MODEL)
 
-    with pytest.raises(ParameterError, match="did you mean 'kind'"):
+    with pytest.raises(ParameterError, match="Did you mean kind"):
         run.usage_df(by="kinds")
 
 
