@@ -192,7 +192,9 @@ class RoundsCell:
             self._display.finish(None)
             return
         tool_runs = self._tool_runs
-        final = self._draw(shown.with_tool_runs(tool_runs)) if shown else Final(texts=())
+        final = (
+            self._draw(shown.with_tool_runs(tool_runs)) if shown else Final(texts=())
+        )
         final = final.with_notes(*notes)
         texts = [text for text in (*self._texts, *final.texts) if text]
         is_marked = mark in {"", *final.marks}
