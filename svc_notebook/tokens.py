@@ -246,7 +246,7 @@ def check_budget(request: CompletionRequest) -> int:
     if prompt_tokens * _SURE + max_tokens <= BUDGET_TOKENS:
         return prompt_tokens
     parts = parts_of(request)
-    reply = f" and max_tokens is {max_tokens}" if max_tokens else ""
+    reply = f" and max_tokens={max_tokens} was requested" if max_tokens else ""
     raise OverBudgetError(
         f"The prompt has about {prompt_tokens} tokens (estimated: {parts}){reply}; "
         f"prompt and reply together may have {BUDGET_TOKENS}. It was not sent. "
