@@ -77,7 +77,7 @@ def test_a_cut_reply_is_marked(shell: Shell) -> None:
         ("%%svc hello there\nHello", "below that line"),
         ("%%svc\n{{undefined_name}}", "has no such variable"),
         ("%%svc\n" + "ก" * 20_000, "8192"),
-        ("%%svc --max-tokens 8192\n" + "word " * 60, "max_tokens=8192"),
+        ("%%svc --max-tokens 8192\n" + "word " * 60, "max_tokens=8192 was"),
         ("%%svc -m svc-nope\nHello", "%svc models"),
         ("%%svc -c 'two words'\nHello", "without blanks"),
         ("%%svc -m svc-v2-8b\nHello", "Did you mean svc-v2-8b-instruct?"),
