@@ -30,6 +30,7 @@ def _run(
     )
 
 
+@pytest.mark.slow
 def test_without_a_command_it_says_which_there_are() -> None:
     """No command is a mistake of usage, answered by the whole help."""
     got = _run()
@@ -58,6 +59,7 @@ def test_an_option_of_jupyterlab_is_shown_its_place(
     assert "svc-notebook lab -- --no-browser" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_help_names_the_commands() -> None:
     """The help lists the commands and where to start."""
     got = _run("--help")
@@ -117,6 +119,7 @@ def test_refuses_a_wrong_number(
     assert repr(words[1]) in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_emulator_serves_until_ctrl_c() -> None:
     """`emulate` says its address and key; Ctrl-C ends it with status 0, silently."""
     with subprocess.Popen(
@@ -135,6 +138,7 @@ def test_the_emulator_serves_until_ctrl_c() -> None:
     assert (running.returncode, complaints) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_terminal_without_utf_8_is_no_reason_to_fail(tmp_path: Path) -> None:
     """A script in Thai is refused in ASCII, with the letters' numbers."""
     path = tmp_path / "ไทย.json"

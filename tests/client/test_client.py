@@ -376,6 +376,7 @@ def test_changing_temperature_and_top_p_is_warned_of(
     assert b'"temperature":1,"top_p":0.5' in server.requests[0]
 
 
+@pytest.mark.slow
 def test_two_threads_read_one_stream(serve: Serve, client_of: ClientOf) -> None:
     """Threads that share a stream share its text, and both come to its end."""
     end = b'data: {"choices":[{"index":0,"finish_reason":"stop"}]}\n\n'

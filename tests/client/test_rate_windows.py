@@ -333,6 +333,7 @@ def test_a_folder_that_cannot_be_written(path: Path, now: Now) -> None:
     assert got == [0.0] * 5 + [1.08]
 
 
+@pytest.mark.slow
 def test_a_file_that_is_held_is_not_waited_for(path: Path, now: Now) -> None:
     """While another program holds the file, a second of it is waited for at most."""
     quota = SharedQuota(path, "a", clock=now)

@@ -251,6 +251,7 @@ def test_an_unknown_mode_is_refused() -> None:
         ReplyDisplay.open("loud")
 
 
+@pytest.mark.slow
 def test_import_leaves_the_notebook_alone() -> None:
     """Importing the module loads neither IPython nor widgets."""
     code = (

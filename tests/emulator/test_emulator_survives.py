@@ -238,6 +238,7 @@ def test_clients_that_leave_are_not_logged(caplog: pytest.LogCaptureFixture) -> 
     assert [record.getMessage() for record in caplog.records] == []
 
 
+@pytest.mark.slow
 def test_many_streams_at_once_are_whole(emulator: Emulator) -> None:
     """Twenty streams side by side end with [DONE], all of them."""
     ends: list[str] = []

@@ -24,7 +24,10 @@ PLAYERS: dict[str, Callable[..., Played]] = {
     "plain": play_plain,
     "awaited": play_awaited,
 }
-LONG = re.compile(r"for ever|20 MB|never|trickles|total deadline|pieces of 1|one byte")
+LONG = re.compile(
+    r"for ever|20 MB|never|trickles|total deadline|pieces of 1|one byte|nothing else"
+    r"|a byte at a time|banner"
+)
 GAMES = [
     pytest.param(
         case,

@@ -34,6 +34,7 @@ def test_states_one_dtype_for_all_values(values: list[object], expected: str) ->
     assert dtype_of(values) == expected
 
 
+@pytest.mark.slow
 @given(st.lists(st.dictionaries(st.text(), st.integers())), st.sets(st.text()))
 def test_template_columns_never_share_a_name(
     found: list[dict[str, int]], taken: set[str]

@@ -76,6 +76,7 @@ exchanges = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(exchanges)
 def test_comes_back_equal(told: Exchange) -> None:
     """Every exchange is read back equal, types of its values included."""

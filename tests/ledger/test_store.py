@@ -266,6 +266,7 @@ def test_takes_any_name(tmp_path: Path, make: MakeExchange, name: str) -> None:
     assert [each.name for each in tmp_path.iterdir()] == [name]
 
 
+@pytest.mark.slow
 def test_sixteen_threads_add_and_read(ledger: Ledger, make: MakeExchange) -> None:
     """Threads that add and read at once lose nothing and raise nothing."""
 

@@ -102,6 +102,7 @@ def test_a_verb_returns_its_reply(session: Session, holder: Holder, path: Path) 
     assert _written(path) == [completion.exchange.exchange_id]
 
 
+@pytest.mark.slow
 def test_it_is_said_once(session: Session, holder: Holder) -> None:
     """Of several verbs only the first warns, until the file was free again."""
     with pytest.warns(RuntimeWarning, match="holds the ledger") as caught:
@@ -112,6 +113,7 @@ def test_it_is_said_once(session: Session, holder: Holder) -> None:
     assert session.ledger.count() == len(texts)
 
 
+@pytest.mark.slow
 def test_a_warning_that_is_an_error_loses_no_reply(
     session: Session, holder: Holder, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,6 +125,7 @@ def test_a_warning_that_is_an_error_loses_no_reply(
     assert "Another program holds the ledger" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Another program holds")
 def test_the_first_verb_goes_on(
     emulator: Emulator, path: Path, monkeypatch: pytest.MonkeyPatch
@@ -143,6 +146,7 @@ def test_the_first_verb_goes_on(
     assert _written(path) == [completion.exchange.exchange_id]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Another program holds")
 def test_a_stream_flows(session: Session, holder: Holder, path: Path) -> None:
     """A stream goes on while replies wait for the file; nothing is missing after."""
@@ -207,6 +211,7 @@ def test_what_is_in_hand_is_re_used(session: Session, holder: Holder) -> None:
     assert again.exchange.is_reused
 
 
+@pytest.mark.slow
 def test_what_was_written_is_re_used(
     ledger: Ledger, path: Path, make: MakeExchange
 ) -> None:
@@ -221,6 +226,7 @@ def test_what_was_written_is_re_used(
     assert found == make(1)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Another program holds")
 def test_tool_calls_in_hand_are_listed(
     ledger: Ledger, path: Path, make: MakeExchange, monkeypatch: pytest.MonkeyPatch

@@ -20,6 +20,7 @@ def _session(monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401 - a genera
         yield
 
 
+@pytest.mark.slow
 def test_a_ledger_given_in_python_is_used_from_now_on(tmp_path: Path) -> None:
     """It comes before the environment's, and the settings say who chose it."""
     svc.use(endpoint="emulator", ledger=tmp_path / "project.sqlite")

@@ -256,6 +256,7 @@ def test_the_commands_answer(shell: Shell, emulator: Emulator) -> None:
     assert "svc-v2-8b-instruct" in usage
 
 
+@pytest.mark.slow
 def test_an_emulator_for_this_kernel(shell: Shell) -> None:
     """`%svc use emulator` answers from one of its own, and marks the answers."""
     used = shell.run("%svc use emulator")
@@ -274,6 +275,7 @@ def test_choices_are_all_shown(shell: Shell) -> None:
     assert "[2 of 2]" in cell.shown
 
 
+@pytest.mark.slow
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_pasted_text_is_sent_byte_for_byte(

@@ -56,6 +56,7 @@ def test_a_wrong_setting_leaves_the_magic_there(
     assert "--temperature" in helped.shown
 
 
+@pytest.mark.slow
 def test_the_emulator_needs_no_right_address(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -228,6 +228,7 @@ def test_a_plan_is_whole_in_a_terminal(session: Session) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_running_run_is_described_briefly(open_session: OpenSession) -> None:
     """While it is running, a run shows its progress and what can be done."""
     with Emulator(tokens_per_s=None, first_token_s=0, limits=False) as emulator:

@@ -122,6 +122,7 @@ def test_a_named_run_is_not_continued_elsewhere(
         assert len(other.requests) == 0
 
 
+@pytest.mark.slow
 def test_an_emulators_run_goes_on_at_the_next_emulator(
     open_session: OpenSession, emulator: Emulator
 ) -> None:

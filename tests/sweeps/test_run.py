@@ -197,6 +197,7 @@ def test_the_frame_can_be_read_meanwhile(session: Session) -> None:
     assert not run.is_running
 
 
+@pytest.mark.slow
 def test_cancel_keeps_the_replies_so_far(session: Session, emulator: Emulator) -> None:
     """A cancelled run keeps its rows, and running it again sends the rest."""
     run = plan(session, ["quick", "slow", "late"]).start()
@@ -268,6 +269,7 @@ def test_can_be_awaited(session: Session) -> None:
     assert beats > 1
 
 
+@pytest.mark.slow
 def test_an_await_that_is_cancelled_stops_the_run(session: Session) -> None:
     """Cancelling the wait stops the run; the replies so far are kept."""
     run = plan(session, ["quick", "slow"])
@@ -296,6 +298,7 @@ def test_streams_to_who_watches(session: Session) -> None:
     assert frame["is_streamed"].tolist() == [True, True]
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_cancels_at_once(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

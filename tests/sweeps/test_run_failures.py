@@ -198,6 +198,7 @@ def _interrupt_when(is_time: Callable[[], bool]) -> threading.Thread:
     return thread
 
 
+@pytest.mark.slow
 def test_an_interrupt_keeps_the_replies_so_far(open_session: OpenSession) -> None:
     """An interrupted run keeps its rows, and continues with what is missing."""
     slow = {"when": {"contains": "slow"}, "end": "silent", "body": ["{"]}
@@ -279,6 +280,7 @@ def test_an_error_of_watch_is_raised_unchanged(open_session: OpenSession) -> Non
             run.run(watch=watch)
 
 
+@pytest.mark.slow
 def test_passes_waits_to_watch(open_session: OpenSession) -> None:
     """A refusal for a rate limit (429) is passed to `watch`, and loses no row."""
     waits: list[Waiting] = []

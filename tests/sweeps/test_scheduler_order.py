@@ -67,6 +67,7 @@ def test_a_model_that_another_request_closed_is_waited_for() -> None:
     assert world.waits == [Waiting(90.0, "m refuses more requests for now (429)")]
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from(["ended", "refused"]), max_size=60),
     st.integers(1, 9),

@@ -41,6 +41,7 @@ def test_refusals_slow_a_model_without_known_limits_down() -> None:
     assert max(late.values()) <= 3
 
 
+@pytest.mark.slow
 def test_three_models_take_the_time_of_one() -> None:
     """Three models of 200 trials at 50 a minute end in about 189 s, not 568."""
     models = ["svc-v1.5x-70b-instruct", "svc-v2-8b-instruct", "svc-v2-70b-instruct"]
@@ -53,6 +54,7 @@ def test_three_models_take_the_time_of_one() -> None:
     assert world.waits == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_trials", [1, 5, 6, 50, 51, 151, 301])
 @pytest.mark.parametrize("model", ["svc-v2-8b-instruct", "svc-v1.5-instruct"])
 def test_ends_when_it_was_computed_to_end(model: str, n_trials: int) -> None:

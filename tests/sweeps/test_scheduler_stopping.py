@@ -1,5 +1,7 @@
 """Trials asked side by side: what ends the asking, and what does not."""
 
+import pytest
+
 from svc_notebook.errors import (
     LedgerError,
     ParameterError,
@@ -19,6 +21,7 @@ from svc_notebook.sweeps.scheduler import (
 from tests.sweeps.world import World, conditions_of
 
 
+@pytest.mark.slow
 def test_refusals_for_ever_end() -> None:
     """A model that refuses again and again ends the run with its error."""
 

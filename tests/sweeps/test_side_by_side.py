@@ -58,6 +58,7 @@ def _plan(session: Session, **given: Any) -> Run:  # noqa: ANN401 - as plan
     return plan(session, "p", model=MODELS, raw=True, origin="magic", **given)
 
 
+@pytest.mark.slow
 def test_grows_in_one_output_and_ends_rendered(session: Session) -> None:
     """Live, one output is updated; growing text is escaped, the end is Markdown."""
     seen = _Seen()
@@ -77,6 +78,7 @@ def test_grows_in_one_output_and_ends_rendered(session: Session) -> None:
     assert run.replies_df()["origin"].tolist() == ["magic", "magic"]
 
 
+@pytest.mark.slow
 def test_settled_draws_once(session: Session) -> None:
     """Settled, there is one output, at the end."""
     seen = _Seen()
@@ -87,6 +89,7 @@ def test_settled_draws_once(session: Session) -> None:
     assert seen.updated == []
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_text(session: Session) -> None:
     """In a terminal the replies are printed one below the other."""
     seen = _Seen()
@@ -98,6 +101,7 @@ def test_a_terminal_gets_text(session: Session) -> None:
     assert f"--- {MODELS[0]}" in text
 
 
+@pytest.mark.slow
 def test_cards_say_what_differs(session: Session) -> None:
     """A card is headed by what varies, and by its repetition if there are more."""
     seen = _Seen()

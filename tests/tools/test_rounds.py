@@ -307,6 +307,7 @@ def test_results_become_texts_or_are_refused_by_name(
     assert result.startswith(expected)
 
 
+@pytest.mark.slow
 def test_a_retried_request_runs_no_call_again(
     make_caller: MakeCaller, log: Log
 ) -> None:
