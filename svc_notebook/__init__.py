@@ -63,7 +63,7 @@ from svc_notebook.errors import (
     TransportError,
     UnknownModelError,
 )
-from svc_notebook.panels.panel import panel
+from svc_notebook.panels.open_panel import panel
 from svc_notebook.service.request import Message
 from svc_notebook.session import current, use
 from svc_notebook.sweeps.run import Run

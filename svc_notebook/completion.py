@@ -13,6 +13,7 @@ from svc_notebook.display.reply import Final, Step
 from svc_notebook.exchange import Exchange, UsageSource
 from svc_notebook.service.checks import as_number, shorten
 from svc_notebook.service.chunk import Choice, Usage
+from svc_notebook.service.params import DEFAULT_MAX_TOKENS
 from svc_notebook.service.request import CompletionRequest, Message
 from svc_notebook.service.tool import ToolCall
 
@@ -120,7 +121,7 @@ class Completion:
     @property
     def is_cut(self) -> bool:
         """Whether any choice was cut: it reached its token limit."""
-        return any(self.exchange.is_cut(choice) for choice in self.choices)
+        return any(is_cut(self.exchange, choice) for choice in self.choices)
 
     @property
     def is_partial(self) -> bool:
@@ -196,9 +197,40 @@ def _without_value(step: Step) -> Step:
     return replace(kept, value=None) if hasattr(kept, "value") else step
 
 
+CUT_REASONS = frozenset({"length"})
+"""Finish reasons that mean cut; the document names only `stop`, a normal end."""
+
+
+def is_cut(exchange: Exchange, choice: Choice) -> bool:
+    """Say whether a choice was cut, by its finish reason or its token count."""
+    return choice.finish_reason in CUT_REASONS or _is_at_limit(exchange, choice)
+
+
+def _is_at_limit(exchange: Exchange, choice: Choice) -> bool:
+    """Say whether the tokens, reported or estimated, reach the max_tokens in force.
+
+    The choice is probably cut then, although it ended normally.
+    """
+    body = exchange.body  # not `choices`: frames call this very often
+    if choice.finish_reason != "stop" or body is None or len(body.choices) != 1:
+        return False
+    reported = body.usage.completion_tokens if body.usage else None
+    n_tokens = exchange.est_completion_tokens if reported is None else reported
+    max_tokens = exchange.request.params.get("max_tokens", DEFAULT_MAX_TOKENS)
+    return n_tokens >= int(max_tokens)
+
+
+def cut_mark(exchange: Exchange) -> str:
+    """Say whether a choice was cut: `cut`, `probably cut`, or "" if none was."""
+    if any(choice.finish_reason in CUT_REASONS for choice in exchange.choices):
+        return "cut"
+    is_probable = any(_is_at_limit(exchange, choice) for choice in exchange.choices)
+    return "probably cut" if is_probable else ""
+
+
 def marks(exchange: Exchange) -> tuple[str, ...]:
     """Return the badges of a reply: cut, interrupted, emulator, …."""
-    found: list[str] = [exchange.cut_mark] if exchange.cut_mark else []
+    found = [cut] if (cut := cut_mark(exchange)) else []
     if exchange.status == "ok" and not any(map(_has_content, exchange.choices)):
         found.append("empty")
     if exchange.status == "cancelled":

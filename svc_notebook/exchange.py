@@ -18,8 +18,6 @@ from svc_notebook.service.request import CompletionRequest
 OriginKind = Literal["magic", "panel", "sweep", "frame", "python"]
 Status = Literal["ok", "error", "cancelled"]
 UsageSource = Literal["reported", "estimated", "missing"]
-CUT_REASONS = frozenset({"length"})
-"""Finish reasons that mean cut; the document names only `stop`, a normal end."""
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -125,32 +123,6 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def max_tokens(self) -> int:
         """The max_tokens in force: as sent, or the service's default (doc: Limits)."""
         return int(self.request.params.get("max_tokens", DEFAULT_MAX_TOKENS))
-
-    def is_cut(self, choice: Choice) -> bool:
-        """Say whether a choice was cut, by its finish reason or its token count."""
-        return choice.finish_reason in CUT_REASONS or self.is_probably_cut(choice)
-
-    def is_probably_cut(self, choice: Choice) -> bool:
-        """Say whether only the token count shows that a choice was cut.
-
-        It does when the tokens, reported or else estimated, reach the max_tokens in
-        force although the choice ended normally.
-        """
-        body = self.body  # not `choices`: frames call this very often
-        if choice.finish_reason != "stop" or body is None or len(body.choices) != 1:
-            return False
-        reported = body.usage.completion_tokens if body.usage else None
-        n_tokens = self.est_completion_tokens if reported is None else reported
-        max_tokens = self.request.params.get("max_tokens", DEFAULT_MAX_TOKENS)
-        return n_tokens >= int(max_tokens)
-
-    @property
-    def cut_mark(self) -> Literal["cut", "probably cut", ""]:
-        """Whether a choice was cut, in words; "" if none was."""
-        if any(choice.finish_reason in CUT_REASONS for choice in self.choices):
-            return "cut"
-        is_probable = any(self.is_probably_cut(choice) for choice in self.choices)
-        return "probably cut" if is_probable else ""
 
 
 class Sink(Protocol):

@@ -21,7 +21,7 @@ from svc_notebook.service.request import CompletionRequest, Prompt
 from svc_notebook.settings import Settings
 
 from .attempts import RequestPath, Task, Watch
-from .deadlines import REAL, Runtime
+from .clock import REAL, Runtime
 from .exchange_record import Answerer
 from .rate_limit import RateLimits
 from .rate_windows import Due, Room

@@ -34,7 +34,7 @@ from svc_notebook.tokens import check_budget
 from svc_notebook.wire.encode import encode
 
 from .body import HttpAnswer
-from .deadlines import REAL, Deadlines, Runtime, timed_out, with_earlier
+from .clock import REAL, Deadlines, Runtime, timed_out, with_earlier
 from .exchange_record import (
     CANCELLED,
     Answerer,

@@ -20,7 +20,7 @@ from svc_notebook.wire.decode import (
 from svc_notebook.wire.sse import HEAD_CHARS, Decoder, Event
 
 from .body import Head, HttpAnswer
-from .deadlines import Deadlines, Left, timed_out
+from .clock import Deadlines, Left, timed_out
 from .retry import FailedTry
 
 _OK = 200

@@ -156,11 +156,16 @@ class Screen(StrEnum):
     NONE = "none"
 
 
+def is_terminal() -> bool:
+    """Whether the standard error is a terminal; without a console there may be none."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
 def find_screen(display: str = "auto") -> Screen:
     """Find out where this cell or program can show more than text, by this setting."""
     if display == "settled":
         return Screen.NONE
-    terminal = Screen.TERMINAL if sys.stderr.isatty() else Screen.NONE
+    terminal = Screen.TERMINAL if is_terminal() else Screen.NONE
     module = sys.modules.get("IPython")
     shell = module.get_ipython() if module else None
     kernel = getattr(shell, "kernel", None)

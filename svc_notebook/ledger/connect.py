@@ -415,8 +415,8 @@ _MEANINGS = {
     "space and run again: only missing requests are sent",
     "SQLITE_IOERR": "cannot be read or written: the disk failed or is full. What was "
     "kept is safe. Check the disk and run again",
-    "SQLITE_BUSY": "is held by another program for too long. Close the program that "
-    "has it open and run again",
+    "SQLITE_BUSY": "has been held by another program for too long. Close the program "
+    "that has it open and run again",
     "SQLITE_READONLY": "cannot be written. Make the file and its folder writable, or "
     "set SVC_LEDGER to another file",
     "SQLITE_CANTOPEN": "cannot be opened. Make its folder writable, or set SVC_LEDGER "

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, Unpack
 import numpy as np
 import pandas as pd
 
+from svc_notebook.completion import is_cut
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange
 from svc_notebook.tokens import FIXED, Counts, Rule, count_choices, count_prompt
@@ -22,8 +23,8 @@ from .reply_columns import (
     REPLIES,
     TEXTS,
     Reply,
+    cut_flags,
     exchange_batch,
-    is_cut,
     reply_batch,
     usage_source,
 )
@@ -371,11 +372,11 @@ def _from(source: str) -> Source:
 
 
 def _has_cut(batch: Batch) -> list[bool | None]:
-    choices, found = batch.part("choices"), is_cut(batch)
+    choices, found = batch.part("choices"), cut_flags(batch)
     if max(map(len, choices), default=1) > 1:
         rows = zip(batch.rows, choices, found, strict=True)
         found = [
-            is_first_cut or any(map(each.is_cut, others))
+            is_first_cut or any(is_cut(each, other) for other in others)
             for each, (_, *others), is_first_cut in rows
         ]
     return found
@@ -478,11 +479,11 @@ USAGE = (
 """The columns of `usage_df`, after those it is grouped by."""
 
 SUMMARY = (
-    _count("n_trials", "is_first", "trials, asked or not"),
+    _count("n_cells", "is_first", "trials, asked or not"),
     _count("n_ok", _is_trial_with("ok"), "trials with a good answer"),
     _count("n_failed", _is_trial_with("error"), "trials that ended in an error"),
     _count("n_replies", _is_good_reply, "choices of good answers"),
-    _count("n_cut", is_cut, "of all choices, those that were cut"),
+    _count("n_cut", cut_flags, "of all choices, those that were cut"),
     *_REPORTED,
     *(
         _number(

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from svc_notebook.completion import is_cut
 from svc_notebook.exchange import Exchange, Failure, Origin
 from svc_notebook.service.chunk import Choice
 from svc_notebook.service.params import PARAMS, Param
@@ -117,10 +118,10 @@ def _choice_index(batch: Batch) -> list[int]:
     return [index or 0 for index in batch.part("choice.index")]
 
 
-def is_cut(batch: Batch) -> list[bool | None]:
+def cut_flags(batch: Batch) -> list[bool | None]:
     """Return whether each choice was cut; None where there is no choice."""
     rows = zip(batch.part("exchange"), batch.part("choice"), strict=True)
-    return [choice and exchange.is_cut(choice) for exchange, choice in rows]
+    return [choice and is_cut(exchange, choice) for exchange, choice in rows]
 
 
 def _tool_calls(batch: Batch) -> list[str | None]:
@@ -219,7 +220,7 @@ REPLIES = (
     Column("text", "string", "choice.text", 'the reply, also partial; "" is empty'),
     Column("finish_reason", "string", "choice.finish_reason", "stop is a normal end"),
     Column(
-        "is_cut", "boolean", is_cut, "finish reason `length`, or max_tokens reached"
+        "is_cut", "boolean", cut_flags, "finish reason `length`, or max_tokens reached"
     ),
     Column(
         "n_tool_calls",

@@ -35,6 +35,9 @@ from .tool_runs import INSERT_TOOL_RUN
 BUSY_S = 30.0
 HELD_S = 2.0
 """Longest wait of `flush` while another program holds the file."""
+GIVEN_UP_S = 30.0
+"""After this long a held file counts as one that cannot be written: a sweep stops then,
+since replies that are in memory alone would be lost with the kernel."""
 _TRY_S = 0.25
 _PAUSE_S = 0.05  # between two tries, when readers of this process get the lock
 _CLOSE_S = 2.0
@@ -226,9 +229,12 @@ class LedgerWriter:
 
     @property
     def problem(self) -> LedgerError | None:
-        """Why rows cannot be written; None also if another program holds the file."""
+        """Why rows cannot be written; None while a file is not held for long."""
         with self._changed:
-            return self._problem if self._busy_since_s is None else None
+            since_s = self._busy_since_s
+            if since_s is not None and time.monotonic() - since_s < GIVEN_UP_S:
+                return None
+            return self._problem
 
     @property
     def in_hand(self) -> list[Job]:
@@ -392,8 +398,8 @@ class LedgerWriter:
             return self._drop(problem)
         self._problem = _explained(problem, self._file.path)
         news = (
-            f"{_counted(self._jobs)} could not be written: {self._problem} They are "
-            "kept in memory; the next request tries to write them again."
+            f"{_counted(self._jobs)} could not be written. The next request tries "
+            f"again. {self._problem}"
         )
         if is_busy(problem):
             now_s = time.monotonic()

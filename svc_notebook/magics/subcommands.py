@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from svc_notebook.client.rate_windows import Room
 from svc_notebook.credentials import KEYRING_NAME, Key, remember
 from svc_notebook.errors import ConfigError, MissingKeyError, ParameterError, SvcError
-from svc_notebook.panels.panel import panel
+from svc_notebook.panels.open_panel import panel
 from svc_notebook.service.catalogue import MODELS
 from svc_notebook.session import Session
 from svc_notebook.settings import ENV_NAMES, WAYS_ON, read_env

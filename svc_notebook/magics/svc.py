@@ -13,7 +13,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 from traitlets import All, Enum, Unicode, observe
 
-from svc_notebook.completion import Completion, on_params, on_reply
+from svc_notebook.completion import Completion, cut_mark, is_cut, on_params, on_reply
 from svc_notebook.display.live import Mode, Output, ReplyDisplay
 from svc_notebook.display.reply import Final
 from svc_notebook.errors import (
@@ -322,7 +322,7 @@ def _hint_at_model(error: UnknownModelError, model: str) -> None:
 
 def _cut_error(completion: Completion) -> CutError:
     error = CutError(
-        f"The reply was {completion.exchange.cut_mark} and --strict asks for a "
+        f"The reply was {cut_mark(completion.exchange)} and --strict asks for a "
         "whole one. Give it more room with --max-tokens, or ask for less; svc.last() "
         "holds what arrived (doc: Limits)."
     )
@@ -379,7 +379,7 @@ def _check_whole(run: Run) -> None:
     n_cut = sum(
         reply.exchange is not None
         and reply.choice is not None
-        and reply.exchange.is_cut(reply.choice)
+        and is_cut(reply.exchange, reply.choice)
         for reply in run.replies()
     )
     if n_cut:

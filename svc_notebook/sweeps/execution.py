@@ -17,7 +17,7 @@ from typing import cast
 
 from svc_notebook.client.attempts import RequestPath, Waiting, Watch
 from svc_notebook.client.portal import Job, portal
-from svc_notebook.display.live import find_screen
+from svc_notebook.display.live import find_screen, is_terminal
 from svc_notebook.errors import Interrupted, ParameterError, SvcError
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.session import Session
@@ -27,8 +27,7 @@ from .progress import Bars, progress_of
 from .resume import Endpoint, TrialKey, check_endpoint, check_same_grid, status_of
 from .run_lock import held_here, lock_run
 from .run_view import RunView
-from .scheduler import Scheduler, todo_of
-from .trial_runner import Show, TrialRunner
+from .scheduler import Scheduler, Show, TrialRunner, todo_of
 
 DRAIN_S = 2.5
 TICK_S = 0.1
@@ -214,7 +213,7 @@ class Execution:
     def start(self, options: SendOptions, *, is_drawn: bool) -> None:
         """Begin to send what is missing, and return at once."""
         # a terminal's line is the user's while they type
-        bars = self._bars() if is_drawn and not sys.stderr.isatty() else None
+        bars = self._bars() if is_drawn and not is_terminal() else None
         with self._guard:
             if self.is_running:
                 return

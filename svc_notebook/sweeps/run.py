@@ -17,7 +17,7 @@ from .execution import Execution, RunTask, SendOptions, Tick
 from .grid import RunPlan
 from .resume import RunStatus
 from .run_view import RunView
-from .trial_runner import Show
+from .scheduler import Show
 
 if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
     import pandas as pd

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from svc_notebook.completion import is_cut
 from svc_notebook.display.comparison import Comparison, Entry
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange
@@ -235,7 +236,7 @@ class RunView:
             },
             "extra": grid.extra,
             "is_raw": grid.is_raw,
-            "n_trials": len(grid),
+            "n_cells": len(grid),
             "counts": dict(status.counts(len(grid))),
             "endpoint": status.endpoint.url if status.endpoint else None,
             "limits": {model: limit_of(model) for model in grid.n_by_model},
@@ -399,7 +400,7 @@ def _values(batch: Batch, columns: Sequence[Column]) -> list[tuple[str, ...]]:
 def _entry(reply: Reply) -> Entry:
     exchange, choice = reply.exchange, reply.choice
     marks = []
-    if exchange is not None and choice is not None and exchange.is_cut(choice):
+    if exchange is not None and choice is not None and is_cut(exchange, choice):
         marks.append("cut")
     if reply.status == "error":
         failure = reply.failure

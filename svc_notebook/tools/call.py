@@ -52,8 +52,10 @@ def parse_arguments(text: str, *, takes_none: bool = False) -> dict[str, Any]:
             parse_constant=_not_json,
             parse_float=_number,
         )
-        json.dumps(value, ensure_ascii=False).encode()  # no half of a character
+        json.dumps(value, ensure_ascii=False).encode()
         _check_depth(value, MAX_DEPTH)
+    except UnicodeEncodeError:
+        reason = "are not text: they contain half of a surrogate pair"
     except (ValueError, RecursionError) as problem:
         reason = f"are not JSON ({short(str(problem), 200)})"
     else:

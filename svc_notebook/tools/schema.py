@@ -65,13 +65,7 @@ class TypeSchema:
             self._decoder = msgspec.json.Decoder(annotation, dec_hook=_to_model)
             found = inspect.type_info(annotation)
         except Exception as problem:  # noqa: BLE001 - annotations are any expression
-            reason = short(f"{type(problem).__name__}: {problem}", 300)
-            remedy = f"use {_SUPPORTED}"
-            if isinstance(problem, NameError):
-                remedy = "define it at the top of a module"
-            raise ToolSchemaError(
-                f"{where} has a type that cannot be described ({reason}); {remedy}."
-            ) from None
+            raise ToolSchemaError(f"{where} {_why_refused(problem)}.") from None
         self.schema = _SchemaWriter(where, annotation).write(found)
 
     def read(self, value: object, at: str = "") -> object:
@@ -95,6 +89,23 @@ class TypeSchema:
         if fault:
             raise ToolCallError(fault)
         return got
+
+
+def _why_refused(problem: Exception) -> str:
+    """Say why a type cannot be described, and what to use."""
+    if isinstance(problem, NameError):
+        return (
+            f"has a type that cannot be described ({problem}); define it at the top of "
+            "a module"
+        )
+    said = str(problem)
+    if "unions may not contain" in said:
+        return (
+            "is a union that JSON cannot tell apart, such as two classes, or a text "
+            "and a date; use one of them, or a class with optional fields"
+        )
+    reason = short(f"{type(problem).__name__}: {said}", 300)
+    return f"has a type that cannot be described ({reason}); use {_SUPPORTED}"
 
 
 def schema_of(type_: Any) -> Schema:  # noqa: ANN401 - any type
@@ -281,11 +292,13 @@ class _SchemaWriter:
 
     def any_value(self, _: inspect.AnyType) -> Schema:
         raise self.refusal(
-            "is, or holds, a value of any type", f"use {_SUPPORTED}, as in list[str]"
+            "is, or holds, a value of any type",
+            f"say what it holds, as in list[str] or dict[str, float]; use {_SUPPORTED}",
         )
 
     def refuse(self, found: Any) -> Schema:  # noqa: ANN401 - msgspec's types
-        name = _name(getattr(found, "cls", type(found))).removesuffix("Type")
+        kind = _name(getattr(found, "cls", type(found))).removesuffix("Type")
+        name = kind if hasattr(found, "cls") else kind.lower()
         raise self.refusal(
             f"is of type {name}, which JSON does not have", f"use {_SUPPORTED}"
         )

@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 
 import pytest
 
-from svc_notebook.client.deadlines import Runtime
+from svc_notebook.client.clock import Runtime
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.sync import Client
 from svc_notebook.exchange import Exchange

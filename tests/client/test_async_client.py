@@ -9,7 +9,7 @@ import pytest
 
 from svc_notebook.client.aio import AsyncClient
 from svc_notebook.client.body import HttpAnswer
-from svc_notebook.client.deadlines import utc_now
+from svc_notebook.client.clock import utc_now
 from svc_notebook.client.http import HttpTransport
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.credentials import Key

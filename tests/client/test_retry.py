@@ -7,12 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.client.retry import (
-    INTERACTIVE,
-    Policy,
-    retry_after_s,
-    retry_wait_s,
-)
+from svc_notebook.client.retry import INTERACTIVE, Policy, retry_after_s, retry_wait_s
 from svc_notebook.errors import (
     AuthError,
     BadRequestError,

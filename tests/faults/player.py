@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.deadlines import Runtime
+from svc_notebook.client.clock import Runtime
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.sync import Client
 from svc_notebook.completion import Completion

@@ -103,6 +103,28 @@ def test_a_verb_returns_its_reply(session: Session, holder: Holder, path: Path) 
 
 
 @pytest.mark.slow
+def test_a_run_stops_if_the_file_is_held_for_long(
+    session: Session, holder: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It pays for no more replies that only memory holds, and continues later."""
+    monkeypatch.setattr(writer, "GIVEN_UP_S", 0.0)
+    run = plan(session, [f"Say {n}" for n in range(40)], model=MODEL)
+
+    with (
+        pytest.warns(RuntimeWarning, match="holds the ledger"),
+        pytest.raises(LedgerError, match="another program"),
+    ):
+        run.run()
+    n_kept = int((run.replies_df()["status"] == "ok").sum())
+    holder.release()
+    run.run()
+
+    assert n_kept > 0
+    assert run.replies_df()["status"].tolist() == ["ok"] * 40
+    assert session.ledger.count() == 40
+
+
+@pytest.mark.slow
 def test_it_is_said_once(session: Session, holder: Holder) -> None:
     """Of several verbs only the first warns, until the file was free again."""
     with pytest.warns(RuntimeWarning, match="holds the ledger") as caught:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from svc_notebook import completion
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request
@@ -49,7 +50,7 @@ CASES = [
 @pytest.mark.parametrize(("made", "is_cut"), CASES, ids=range(len(CASES)))
 def test_cut(made: Exchange, is_cut: bool) -> None:
     """A reply is cut by its finish reason, or when its tokens reach what is allowed."""
-    assert made.is_cut(made.choices[0]) == is_cut
+    assert completion.is_cut(made, made.choices[0]) == is_cut
 
 
 def test_usage_source() -> None:

@@ -129,7 +129,7 @@ def test_groups_keep_their_kinds(session: Session) -> None:
     summary = plan(session, "{{body}}", rows=rows).summary_df(by=["day", "kind"])
 
     assert summary[["day", "kind"]].dtypes.equals(rows[["day", "kind"]].dtypes)
-    assert summary["n_trials"].tolist() == [2, 2]
+    assert summary["n_cells"].tolist() == [2, 2]
     assert summary["day"].isna().tolist() == [False, True]
 
 
@@ -165,7 +165,7 @@ def test_no_rows_are_asked_nothing(
         assert frame[rows.columns].dtypes.equals(rows.dtypes)
     assert run.summary_df().empty
     assert "0 requests" in str(run.compare())
-    assert run.manifest["n_trials"] == 0
+    assert run.manifest["n_cells"] == 0
     assert not run._repr_mimebundle_()["text/html"].startswith("Traceback")
 
 

@@ -59,7 +59,7 @@ def test_the_summary_counts_trials_by_what_varies(session: Session) -> None:
 
     assert summary.columns.tolist() == ["model", *(each.name for each in SUMMARY)]
     assert summary["model"].tolist() == [SMALL, LARGE]
-    assert summary["n_trials"].tolist() == [4, 4]
+    assert summary["n_cells"].tolist() == [4, 4]
     assert summary["n_failed"].sum() == 1
     assert summary["n_ok"].sum() == 7
     assert summary["total_tokens"].sum() == 7 * 7

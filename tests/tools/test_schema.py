@@ -241,7 +241,7 @@ def test_a_default_of_none_allows_null() -> None:
     [
         (Any, "any type", "use str, int"),
         (pd.DataFrame, "DataFrame", "use str, int"),
-        (bytes, "Bytes", "use str, int"),
+        (bytes, "type bytes", "use str, int"),
         (Item, "any type", "use str, int"),
         (list, "any type", "list[str]"),
         (dict, "any type", "list[str]"),
@@ -252,7 +252,7 @@ def test_a_default_of_none_allows_null() -> None:
         (tuple[()], "a tuple of different types", "tuple[int, ...]"),
         (Literal[b"x"], "Literal", "use str, int"),
         (Enum("Odd", {"A": object()}), "Enum", "use str, int"),
-        (date | str, "more than one str-like type", "use str, int"),
+        (date | str, "a union that JSON cannot tell apart", "optional fields"),
         (Tree, "holds Tree in itself", "depth"),
         (Starting, "InitVar", "use str, int"),
         (Bounded, "pydantic dataclass Bounded", "use a pydantic model"),
