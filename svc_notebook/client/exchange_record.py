@@ -4,12 +4,14 @@ A latency never includes the wait for our own rate limit. The key is never recor
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
@@ -176,6 +178,19 @@ class Sinks:
             warn(message)
 
 
+_waiting: WeakKeyDictionary[
+    asyncio.AbstractEventLoop, deque["asyncio.Future[None]"]
+] = WeakKeyDictionary()
+
+
+def _end_all(waiting: deque["asyncio.Future[None]"]) -> None:
+    """End the waits whose rows are written; waking a loop once for many is cheaper."""
+    while waiting:
+        ended = waiting.popleft()
+        if not ended.done():
+            ended.set_result(None)
+
+
 async def _is_done(receipt: "Future[None]", *, within_s: float) -> bool:
     """Wait for a receipt; `asyncio.wrap_future` in `wait_for` costs twice as much."""
     loop = asyncio.get_running_loop()
@@ -186,8 +201,11 @@ async def _is_done(receipt: "Future[None]", *, within_s: float) -> bool:
             ended.set_result(None)
 
     def wake(_: "Future[None]") -> None:
-        with suppress(RuntimeError):  # the loop was closed meanwhile
-            loop.call_soon_threadsafe(end)
+        waiting = _waiting.setdefault(loop, deque())
+        waiting.append(ended)
+        if len(waiting) == 1:  # else the loop is about to look at them all
+            with suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(_end_all, waiting)
 
     receipt.add_done_callback(wake)
     timer = loop.call_later(within_s, end)

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, nullcontext, suppress
-from itertools import islice
+from itertools import chain, islice
 from threading import Condition, Lock, RLock, Thread, current_thread
 from typing import Any, Literal, NamedTuple
 from weakref import WeakSet
@@ -39,16 +39,19 @@ GIVEN_UP_S = 30.0
 """After this long a held file counts as one that cannot be written: a sweep stops then,
 since replies that are in memory alone would be lost with the kernel."""
 _TRY_S = 0.25
+_GATHER_S = 0.005  # so long rows gather for one commit where many come at once
+_ROWS_AT_ONCE = 8
 _PAUSE_S = 0.05  # between two tries, when readers of this process get the lock
 _CLOSE_S = 2.0
 _BATCH = 256
 _UNFIT = (OverflowError, UnicodeError)  # of values that SQLite cannot hold
 
 # adding an exchange again changes nothing
-_INSERT_EXCHANGE = (
-    f"INSERT INTO exchanges ({', '.join(KEYS)}) "  # noqa: S608 - our own names
-    f"VALUES ({', '.join('?' * len(KEYS))}) "
-    "ON CONFLICT (started_at, exchange_id) DO NOTHING"
+_INSERT_EXCHANGE, _INSERT_EXCHANGES = (
+    f"INSERT INTO exchanges ({', '.join(KEYS)}) VALUES "  # noqa: S608 - our own names
+    + ", ".join([f"({', '.join('?' * len(KEYS))})"] * n_rows)
+    + " ON CONFLICT (started_at, exchange_id) DO NOTHING"
+    for n_rows in (1, _ROWS_AT_ONCE)
 )
 _BEGIN = {
     key: f"INSERT INTO {table} VALUES (?, ?) ON CONFLICT ({key}) DO UPDATE "  # noqa: S608 - our own names
@@ -73,6 +76,7 @@ def write_rows(
     connection: sqlite3.Connection, jobs: Iterable[Job], begun: Begun
 ) -> None:
     """Write the rows of jobs; the caller commits, and new entries go into `begun`."""
+    rows: list[tuple[Any, ...]] = []
     for table, values, _ in jobs:
         if table == "tool_runs":
             connection.execute(INSERT_TOOL_RUN, values)
@@ -86,7 +90,13 @@ def write_rows(
             if known is None or started_at < known:
                 connection.execute(begins, (name, started_at))
                 begun[key, name] = started_at
-        connection.execute(_INSERT_EXCHANGE, tuple(values.values()))
+        rows.append(tuple(values.values()))
+    # Each statement gives up the interpreter lock and waits for it: few are cheaper.
+    whole = len(rows) - len(rows) % _ROWS_AT_ONCE
+    for at in range(0, whole, _ROWS_AT_ONCE):
+        several = chain.from_iterable(rows[at : at + _ROWS_AT_ONCE])
+        connection.execute(_INSERT_EXCHANGES, tuple(several))
+    connection.executemany(_INSERT_EXCHANGE, rows[whole:])
 
 
 class LedgerFile:
@@ -312,8 +322,11 @@ class LedgerWriter:
         return True
 
     def _run(self) -> None:
+        n_jobs = 0
         while self._has_work():
-            self._try()
+            if n_jobs > 1:  # many requests at once share a commit
+                time.sleep(_GATHER_S)
+            n_jobs = self._try()
         if self._is_forgotten:
             self._finish()
 
@@ -337,8 +350,8 @@ class LedgerWriter:
                 return
             self._try()
 
-    def _try(self) -> None:
-        """Write the oldest rows in one commit, and settle their futures."""
+    def _try(self) -> int:
+        """Write the oldest rows in one commit; return how many were tried."""
         with self._file.lock:
             with self._changed:
                 jobs = list(islice(self._jobs, _BATCH))
@@ -359,6 +372,7 @@ class LedgerWriter:
                 job.receipt.set_result(None)
         for job, why in failed:
             _fail(job.receipt, why)
+        return len(jobs)
 
     def _write(self, jobs: list[Job]) -> tuple[int, Exception | None]:
         """Return how many were written, and the error of the next one."""
