@@ -1,4 +1,4 @@
-"""The package's verbs; each makes one call of a part, with this kernel's session."""
+"""The package's functions, such as `complete`; each uses this kernel's session."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
@@ -220,7 +220,7 @@ def conversation(name: str, *, system: str | None = None) -> Conversation:
 
 
 def last() -> Completion | None:
-    """Return the newest completion of this kernel, also a partial one, or None."""
+    """Return this kernel's newest completion, even a partial one, or None."""
     return current().last
 
 
@@ -453,7 +453,7 @@ def tool_calls_df(
 
 
 def score(frame: "pd.DataFrame") -> int:
-    """Keep scores of replies in the ledger: the columns `score_*` of a frame.
+    """Save the columns `score_*` of a frame in the ledger, as scores of its replies.
 
     Frames of these replies then have these columns. A new score replaces the old one;
     a missing value is not kept.
@@ -482,7 +482,7 @@ def score(frame: "pd.DataFrame") -> int:
 
 
 def export(frame: "pd.DataFrame", path: str | Path) -> Path:
-    """Write a frame into a file; the suffix of its name is the format.
+    """Write a frame into a file; the suffix of its name sets the format.
 
     `read_parquet` returns an identical frame, and JSON lines have unchanged values. CSV
     and Excel are safe in a spreadsheet: no text is a formula, Thai is readable, and a

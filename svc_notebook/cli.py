@@ -79,24 +79,28 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser("emulate", help="serve an emulator of the service")
     )
     _add_lab(commands.add_parser("lab", help="open JupyterLab on the tour"))
-    _add_ledger(commands.add_parser("ledger", help="where it is, how large; forget it"))
+    _add_ledger(
+        commands.add_parser("ledger", help="show its path and size, or empty it")
+    )
     return parser
 
 
 def _add_ledger(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "The ledger holds every prompt and reply (SVC_LEDGER names it; :memory: keeps "
-        "nothing)."
+        "The ledger stores every prompt and reply. SVC_LEDGER names its file; "
+        "with :memory: nothing is stored."
     )
     parser.set_defaults(run=_ledger)
     verbs = parser.add_subparsers(
         title="verbs", metavar="VERB", dest="verb", required=True
     )
-    verbs.add_parser("path", help="say where it is")
-    verbs.add_parser("size", help="say how much it holds")
-    forget = verbs.add_parser("forget", help="delete what it holds")
+    verbs.add_parser("path", help="show the path of its file")
+    verbs.add_parser("size", help="show how much it contains")
+    forget = verbs.add_parser("forget", help="delete its exchanges")
     forget.add_argument(
-        "--before", metavar="DAY", help="only what started before, such as 2026-01-31"
+        "--before",
+        metavar="DAY",
+        help="delete only exchanges that started before this day, such as 2026-01-31",
     )
     forget.add_argument("--yes", action="store_true", help="confirm")
 
@@ -140,23 +144,26 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 def _add_emulate(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Serve an emulator of the service on this machine (127.0.0.1) until Ctrl-C. "
-        "Its replies are made up; any client of the service can be pointed at it."
+        "Its replies are made up; any client of the service can use it."
     )
     parser.add_argument(
-        "--port", type=_port, default=0, help="port to serve on (default: a free one)"
+        "--port",
+        type=_port,
+        default=0,
+        help="port to serve on (default: any free port)",
     )
     parser.add_argument(
         "--tokens-per-s",
         type=_speed,
         metavar="N",
-        help="speed of a reply; 0 for no waiting (default: that of a reader)",
+        help="tokens per second; 0 for no delay (default: reading speed)",
     )
     parser.add_argument(
         "--script",
         type=Path,
         metavar="FILE",
         default=(),
-        help="JSON file of answers to give (see svc_notebook.emulator.script)",
+        help="JSON file with the answers to give (see svc_notebook.emulator.script)",
     )
     parser.set_defaults(run=_emulate)
 
@@ -173,14 +180,16 @@ def _add_lab(parser: argparse.ArgumentParser) -> None:
         help="folder for the copy (default: svc-notebook-tour)",
     )
     parser.add_argument(
-        "options", nargs="*", metavar="OPTION", help="for JupyterLab, after --"
+        "options", nargs="*", metavar="OPTION", help="options of JupyterLab, after --"
     )
     parser.set_defaults(run=_lab)
 
 
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > _PORT_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port: 0 to {_PORT_MAX}")
+        raise argparse.ArgumentTypeError(
+            f"the port must be an integer from 0 to {_PORT_MAX}; got {text!r}"
+        )
     return int(text)
 
 
@@ -190,7 +199,9 @@ def _speed(text: str) -> float:
     except ValueError:
         speed = -1.0
     if not 0 <= speed < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a speed: 0 or more")
+        raise argparse.ArgumentTypeError(
+            f"the speed must be a number >= 0; got {text!r}"
+        )
     return speed
 
 

@@ -37,7 +37,7 @@ class Completion:
         object.__setattr__(self, "tool_runs", tool_runs)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"A Completion is a record; {name} cannot be set.")
+        raise AttributeError(f"A Completion is read-only; {name} cannot be set.")
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -281,8 +281,8 @@ def _tokens(exchange: Exchange) -> str:
 
 
 _BOTH_CHANGED = (
-    "temperature and top_p are both changed; the document advises to change one of "
-    "them (doc: Request body)"
+    "temperature and top_p are both changed; the document advises changing only "
+    "one of them (doc: Request body)"
 )
 _REPEATS = (
     "the reply repeats itself; --repetition-penalty 1.05 may help (doc: Request body)"

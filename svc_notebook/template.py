@@ -14,7 +14,7 @@ _MARK = re.compile(r"(\\?)\{\{([^\s{}]+)\}\}")
 
 
 def names_in(template: str) -> tuple[str, ...]:
-    r"""Return the names that a template's marks name, each once, in order.
+    r"""Return the names in a template's marks, each once, in order.
 
     Args:
         template: The text; `\{{name}}` is not a mark.

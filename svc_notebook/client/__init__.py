@@ -1,1 +1,1 @@
-"""Sockets and time."""
+"""The client: sends requests within rate limits and deadlines, and retries."""

@@ -29,7 +29,7 @@ from .rate_windows import Due, Room
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What clients use for the arguments that they are not given."""
+    """The default arguments of clients."""
 
     settings: Callable[[], Settings] = Settings.from_env
     key: Callable[[], Key | None] = lambda: None  # for the emulator's address
@@ -40,7 +40,7 @@ _defaults = [Defaults()]
 
 
 def set_defaults(defaults: Defaults) -> None:
-    """Set what clients use for the arguments that they are not given."""
+    """Set the default arguments of clients."""
     _defaults[0] = defaults
 
 
@@ -114,7 +114,7 @@ class BaseClient:
 
 
 class AsyncClient(BaseClient):
-    """Ask the service; every exchange, good or bad, reaches every sink.
+    """A client for code that awaits; every sink gets every exchange, good or bad.
 
     Its connections live on the event loop it is awaited on; use it in `async with`,
     or close it with `aclose()`.

@@ -54,7 +54,7 @@ from .retry import INTERACTIVE, FailedTry, Policy, retry_wait_s
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A request waits.
+    """How long a request waits, and why.
 
     Attributes:
         wait_s: Seconds, as far as is known now.
@@ -306,7 +306,7 @@ class ExchangeTask:
 
 _WHY: dict[type[SvcError], str] = {
     RateLimitError: "a 429: too many requests",
-    ServerFaultError: "a fault of the service",
+    ServerFaultError: "a server error",
     NoConnectionError: "no connection",
     StreamBrokenError: "a broken connection",
     TimedOutError: "no answer in time",

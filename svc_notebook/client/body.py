@@ -1,4 +1,4 @@
-"""Reads the body of an answer: within a time, decompressed, up to a largest size.
+"""Reads and decompresses the body of an answer, within limits of time and size.
 
 Each read ends before the next begins, because a suspended reader would keep its
 connection.
@@ -20,7 +20,7 @@ _GZIP = b"\x1f\x8b"
 
 
 class InflateError(Exception):
-    """The body is not what its Content-Encoding says; it stays in this folder."""
+    """The body is not what its Content-Encoding says; users never see this."""
 
 
 class Inflater:

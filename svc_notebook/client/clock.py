@@ -1,4 +1,4 @@
-"""Time, chance and ids, and the deadlines of one exchange.
+"""The clock, random numbers and ids, and the deadlines of one exchange.
 
 The folder reads clocks, sleeps and draws random numbers through `Runtime`, so that
 tests need not wait. Comments of a stream do not count as events; the wait for our own
@@ -21,7 +21,7 @@ from svc_notebook.settings import Timeouts
 
 
 def utc_now() -> datetime:
-    """Return the present (aware, UTC)."""
+    """Return the current time (aware, UTC)."""
     return datetime.now(UTC)
 
 
@@ -37,7 +37,7 @@ def new_id() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """Where time, chance and ids come from; tests give their own."""
+    """Where time, random numbers and ids come from; tests replace it."""
 
     clock: Callable[[], float] = time.monotonic  # seconds that only grow
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -128,7 +128,7 @@ _WORDS = {
     "first_byte": "The service did not begin to answer within {:g} s",
     "idle": "The service sent nothing for {:g} s in the middle of a reply",
     "whole": "The service did not finish its reply within {:g} s",
-    "total": "The request took longer than {:g} s, all tries together",
+    "total": "The request took longer than {:g} s, including retries",
 }
 
 
@@ -151,7 +151,7 @@ def with_earlier(error: SvcError, earlier: SvcError) -> SvcError:
     shown = f" (status {status})" if status else ""
     kind = type(earlier).__name__
     return TimedOutError(
-        f"{error} The try before this one ended with {kind}{shown}.",
+        f"{error} The previous try failed with {kind}{shown}.",
         deadline=error.deadline,
         deadline_s=error.deadline_s,
     )

@@ -122,7 +122,9 @@ def completed(error: SvcError, exchange: Exchange) -> SvcError:
     return error.with_traceback(None)
 
 
-CANCELLED = Failure(type="Cancelled", message="Interrupted before the reply's end.")
+CANCELLED = Failure(
+    type="Cancelled", message="Interrupted before the reply was complete."
+)
 
 
 def _estimate(body: CompletionBody | None) -> int:

@@ -127,8 +127,8 @@ class HttpTransport:
         except OSError:  # ssl's errors are such, too
             error = SettingsError(
                 "The certificates named by SSL_CERT_FILE or SSL_CERT_DIR cannot be "
-                "read. Set it to a readable file in PEM format, or unset it to use the "
-                "default ones."
+                "read. Set SSL_CERT_FILE to a readable file in PEM format, or unset "
+                "both variables to use the default certificates."
             )
             return FailedTry(error=error, is_lasting=True, is_sent=False)
         return Connection(

@@ -82,8 +82,8 @@ def _why_refused(problem: httpx.ProxyError) -> str:
 def _closed_or_foreign(problem: BaseException, route: Route) -> FailedTry:
     if not isinstance(problem, httpx.RemoteProtocolError) or is_unanswered(problem):
         unanswered = NoConnectionError(
-            f"{route.place} closed the connection before it answered. Ask again in a "
-            "while; if it happens again, check the network and the base address."
+            f"{route.place} closed the connection before it answered. Ask again "
+            "later; if this happens again, check the network and the base address."
         )
         return FailedTry(error=unanswered)
     error = DocumentError(
@@ -99,8 +99,8 @@ def _why_not_connected(problem: BaseException) -> tuple[str, bool]:
         if isinstance(cause, ssl.SSLCertVerificationError):
             reason = (
                 f"its certificate is not trusted ({cause.verify_message}). If a "
-                "company's proxy signs the connections of this network, set "
-                "SSL_CERT_FILE to the file with its certificates"
+                "proxy in your network replaces certificates, set SSL_CERT_FILE to the "
+                "file with its certificates"
             )
             return reason, True
         if isinstance(cause, ssl.SSLError):

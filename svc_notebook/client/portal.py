@@ -18,7 +18,7 @@ from svc_notebook.errors import SvcError
 
 CLEAN_UP_S = 2.0
 LOOK_S = 0.5  # on some systems only a wait with an end lets an interrupt in
-STOPPED = "The request was stopped before its end."
+STOPPED = "The request was stopped before it was complete."
 _SHUTTING_DOWN = "Python is shutting down; no more requests can be sent."
 
 Result = TypeVar("Result")
@@ -59,7 +59,7 @@ class Job(Generic[Result]):
         return not self.is_left_behind and self.is_over_within(CLEAN_UP_S)
 
     def is_over_within(self, wait_s: float) -> bool:
-        """Wait at most so long for the end; return whether it has come."""
+        """Wait at most this long; return whether the work has ended."""
         return self._ended.wait(wait_s)
 
     def wait(self) -> Result:
@@ -244,7 +244,7 @@ class _Tick:
             self._again(loop)
 
     def end(self) -> None:
-        """Count a request no longer."""
+        """Stop counting a request."""
         self._n_requests -= 1
         if self._n_requests == 0 and self._next is not None:
             self._next.cancel()

@@ -26,7 +26,7 @@ N_CALM = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusals:
-    """What the 429s of a model mean for its next requests. Pure: times come in.
+    """What the 429s of a model mean for its next requests. Pure: callers pass the time.
 
     Attributes:
         newest_s: When the newest one came that said something new.
@@ -45,7 +45,7 @@ class Refusals:
     def refused(
         self, *, sent_s: float, now_s: float, retry_after_s: float | None
     ) -> "Refusals":
-        """Return what holds after one more 429.
+        """Return the state after one more 429.
 
         Args:
             sent_s: When its request was sent. If that was before the newest refusal
@@ -66,7 +66,7 @@ class Refusals:
         )
 
     def answered(self) -> "Refusals":
-        """Return what holds after a request that was not refused."""
+        """Return the state after a request that was not refused."""
         n_answers, gap_s = self.n_answers + 1, self.gap_s
         if n_answers >= N_CALM:
             n_answers, gap_s = 0, gap_s / 2 if gap_s > FIRST_GAP_S else 0.0
@@ -114,7 +114,7 @@ class RateLimiter:
             return self._placed(Slot(-inf))
 
     def try_pass(self, slot: Slot, *, patience_s: float = inf) -> Due:
-        """Let a place's request out now, or say how long it has to wait, for what.
+        """Let a place's request go now, or return how long it has to wait, and why.
 
         Args:
             slot: As reserved. Ask again after waiting: a request in front may have

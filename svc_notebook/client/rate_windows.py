@@ -51,7 +51,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """How long a request has to wait, and for what."""
+    """How long a request has to wait, and why."""
 
     wait_s: float
     reason: str = ""
@@ -205,7 +205,7 @@ def _take(
 
 
 class Windows:
-    """Allows at most so many requests in any second and in any minute.
+    """Limits the requests in any second and in any minute.
 
     The windows slide, because the document does not say that they begin at full
     seconds. A request counts from when its bytes were written, because one that had to

@@ -48,7 +48,7 @@ def like(
 
 
 class Client(BaseClient):
-    """Ask the service and wait; every exchange, good or bad, reaches every sink.
+    """A client that waits; every sink gets every exchange, good or bad.
 
     It works where an event loop is running, from several threads, and after a fork.
     An interrupt stops the request and closes its connection. The arguments are those
@@ -168,7 +168,7 @@ class CompletionStream:
         return self._is_done
 
     def poll(self, timeout_s: float | None = None) -> list[Delta | Waiting]:
-        """Return what came since the last call; wait a while if nothing did.
+        """Return what arrived since the last call; wait a while if nothing did.
 
         Args:
             timeout_s: Longest wait in seconds; None waits until something comes.

@@ -388,7 +388,7 @@ class Conversations:
         given: object = name
         if not isinstance(given, str) or given.split() != [given]:
             raise ParameterError(
-                f"{name!r} is not a conversation's name; use a word without blanks, "
+                f"A conversation cannot be named {name!r}; use a word without spaces, "
                 "such as plan.",
                 param="conversation",
             )

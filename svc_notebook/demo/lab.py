@@ -83,7 +83,7 @@ def lab_env(environ: Mapping[str, str], emulator: Emulator) -> dict[str, str]:
 def _say(tour: Path) -> None:
     """Say what happens next."""
     print(  # noqa: T201 - the command's answer
-        f"JupyterLab opens on {tour}, a copy that is yours to change.\n"
+        f"JupyterLab opens on {tour}, a copy that you can change.\n"
         "An emulator of the service answers on this machine: its replies are made up "
         "and marked.\nCtrl-C twice ends both.",
         flush=True,

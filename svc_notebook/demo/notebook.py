@@ -93,8 +93,8 @@ def make_folder(out: Path | None, *, here: Path) -> Path:
     """
     if out is not None and (out / NAME).exists():
         raise SettingsError(
-            f"{out / NAME} exists already and may hold your own work; name another "
-            "folder with --out, or move that file."
+            f"{out / NAME} already exists and may contain your own work; choose "
+            "another folder with --out, or move that file."
         )
     names = [FOLDER, *(f"{FOLDER}-{n}" for n in range(2, _N_FOLDERS))]
     free = (here / name for name in names if not (here / name).exists())
@@ -103,7 +103,7 @@ def make_folder(out: Path | None, *, here: Path) -> Path:
         made.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SettingsError(
-            f"The folder {made} cannot be made ({error.strerror}); name one that "
-            "can be written with --out DIR."
+            f"The folder {made} cannot be created ({error.strerror}); choose a folder "
+            "that you can write to with --out DIR."
         ) from None
     return made

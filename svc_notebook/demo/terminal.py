@@ -293,8 +293,8 @@ class Report:
         _say("", f"  {self._style('Written', _BOLD)}")
         if ledger.exists():
             _say(
-                f"    {path}  (answered by {self._who}, and says so)",
-                f"    {_shown(ledger)}  (each exchange of this run)",
+                f"    {path}  (answered by {self._who}; the notebook says so)",
+                f"    {_shown(ledger)}  (every exchange of this run)",
             )
         else:
             _say(f"    {path}  (no request was sent)")

@@ -1,4 +1,4 @@
-"""Who may ask for what: API keys, models and rate limits.
+"""Checks who may send a request: API keys, models and rate limits.
 
 Models and limits are typed out of the document (doc: Model ids, Limits); a model
 without shown limits has none here.
@@ -108,7 +108,7 @@ def sent_key(headers: Mapping[str, str]) -> str:
 
 
 class Quota:
-    """Admit so many requests per second and per minute, for each model.
+    """Limits the requests per second and per minute, for each model.
 
     It never waits, and a refused request uses up nothing.
 

@@ -148,12 +148,12 @@ class QuietProtocol(H11Protocol):
         self._expect()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, which may already have come in part."""
+        """Wait for the next request, part of which may have arrived already."""
         super().on_response_complete()
         self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End: nothing is waited for any more."""
+        """End the connection and stop waiting."""
         super().connection_lost(exc)
         self._stop_waiting()
 

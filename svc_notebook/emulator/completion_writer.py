@@ -1,4 +1,4 @@
-"""Completions as the service sends them: what they hold, their bytes and their pace.
+"""Completions as the service sends them: their content, bytes and pace.
 
 Fields and their order are the document's (doc: Completion, Stream chunk). If the
 document is silent, this follows the interface that the service follows.

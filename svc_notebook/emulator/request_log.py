@@ -58,7 +58,7 @@ class RequestLog:
         self._changed = threading.Condition()
 
     def begin(self, request: Request) -> int:
-        """Note a request; `note` takes the number that it gets."""
+        """Note a request and return its number, for `note`."""
         recorded = RecordedRequest(
             method=request.method,
             path=self._keys.hide(request.path, request.headers),

@@ -144,7 +144,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             if not (_NAME.fullmatch(name) and _VALUE.fullmatch(value or "")):
                 raise ValueError(
                     f"the header {name!r} needs a name of letters, digits and -, and a "
-                    "value of one line without blanks around it"
+                    "value of one line without spaces around it"
                 )
 
 
@@ -187,7 +187,7 @@ class Script:
         self._left = [entry.times for entry in self._entries]
 
     def next_entry(self, chat: ChatRequest) -> Entry | None:
-        """Find the entry that answers, and use it up once; None if none fits."""
+        """Return the entry that answers, and count its use; None if none fits."""
         for at, entry in enumerate(self._entries):
             left = self._left[at]
             if left != 0 and entry.when.fits(chat):

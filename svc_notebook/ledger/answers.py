@@ -193,7 +193,10 @@ class Answers:
         if self.by_key:
             found = _nearest(request, [each.request for each in self.by_key.values()])
             difference = _difference(found, request) or f"repetition {repeat}"
-            near = f"The nearest one is {_in_words(found)}; it differs in {difference}"
+            near = (
+                f"The nearest recorded request is {_in_words(found)}; it differs in "
+                f"{difference}"
+            )
         return AskError(
             f"{self.name!r} has no recorded answer to this request: "
             f"{_in_words(request)}. {near}. To record it, run the notebook with a key "
@@ -282,7 +285,7 @@ def _difference(recorded: CompletionRequest, asked: CompletionRequest) -> str:
     """Return in words how the compared fields differ; empty if they do not."""
     there, here = _fields(recorded), _fields(asked)
     return ", ".join(
-        f"{name} ({_short(there.get(name))} there, {_short(here.get(name))} here)"
+        f"{name} ({_short(there.get(name))} recorded, {_short(here.get(name))} asked)"
         for name in {**there, **here}
         if there.get(name) != here.get(name)
     )

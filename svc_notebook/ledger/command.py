@@ -1,4 +1,4 @@
-"""The command `svc-notebook ledger`: show the ledger's place and size, or empty it.
+"""The command `svc-notebook ledger`: show the ledger's path and size, or empty it.
 
 Other kernels can go on with an emptied ledger.
 """
@@ -21,7 +21,7 @@ def path(place: str, *, source: str = "default") -> str:
     if place == MEMORY:
         return f"in memory: nothing is kept ({source})"
     file = absolute(place)
-    state = "" if file.exists() else "; not made yet"
+    state = "" if file.exists() else "; not created yet"
     return f"{file} ({source}{state})"
 
 
@@ -48,7 +48,7 @@ def size(place: str) -> str:
 
 
 def forget(place: str, *, before: datetime | str | None = None) -> str:
-    """Delete exchanges, and overwrite them in the file, which other kernels can use.
+    """Delete exchanges, and overwrite them in the file; other kernels may be using it.
 
     Args:
         place: The ledger, as in the settings.
@@ -78,7 +78,7 @@ def check_confirmed(*, is_confirmed: bool, place: str) -> None:
     """
     if not is_confirmed and _exists(place):
         raise ParameterError(
-            f"This deletes exchanges from {place} for good ({size(place)}). Confirm "
+            f"This permanently deletes exchanges from {place} ({size(place)}). Confirm "
             "with --yes.",
             param="yes",
         )

@@ -30,12 +30,12 @@ def absolute(path: str) -> Path:
     try:
         return Path(path).expanduser().absolute()
     except RuntimeError:
-        raise _not_made(path, "this machine does not know that home") from None
+        raise _not_made(path, "its home folder is unknown") from None
 
 
 def _not_made(path: str, reason: str) -> LedgerError:
     return LedgerError(
-        f"The ledger {path!r} cannot be made: {reason}. Nothing was sent. Set "
+        f"The ledger {path!r} cannot be created: {reason}. Nothing was sent. Set "
         "SVC_LEDGER to a file in a folder that you can write to."
     )
 
@@ -338,7 +338,7 @@ def set_busy(connection: sqlite3.Connection, busy_s: float) -> None:
 def _damaged(place: str, found: str) -> LedgerError:
     return LedgerError(
         f"The ledger {place} is damaged ({found}); it was not changed. Restore a "
-        "backup, or move the file away: the next use makes a new one."
+        "backup, or move the file away: the next use creates a new one."
     )
 
 
@@ -421,9 +421,9 @@ _MEANINGS = {
     "set SVC_LEDGER to another file",
     "SQLITE_CANTOPEN": "cannot be opened. Make its folder writable, or set SVC_LEDGER "
     "to another file",
-    "SQLITE_PERM": "may not be opened. Make the file readable and writable, or set "
-    "SVC_LEDGER to another file",
-    "SQLITE_AUTH": "may not be opened. Set SVC_LEDGER to another file",
+    "SQLITE_PERM": "cannot be opened: permission denied. Make the file readable "
+    "and writable, or set SVC_LEDGER to another file",
+    "SQLITE_AUTH": "cannot be opened: not authorized. Set SVC_LEDGER to another file",
 }
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")
 _MEANINGS.update(dict.fromkeys(_BUSY, _MEANINGS["SQLITE_BUSY"]))

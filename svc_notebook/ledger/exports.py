@@ -201,7 +201,7 @@ def _dtypes(frame: pd.DataFrame) -> dict[Any, Any]:
 
 def _to_csv(frame: pd.DataFrame, file: Path) -> None:
     """Write CSV: UTF-8 with a byte order mark, so that Excel shows Thai."""
-    _warn_of_cuts(frame, "a spreadsheet will cut them; the file holds them whole")
+    _warn_of_cuts(frame, "a spreadsheet will cut them; the file has them in full")
     with file.open("w", encoding="utf-8-sig", newline="") as opened:
         writer = csv.writer(opened, lineterminator="\r\n")
         writer.writerow([_neutralised(str(name)) for name in frame.columns])
@@ -281,7 +281,7 @@ _ESCAPES = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)")
 
 def _to_excel(frame: pd.DataFrame, file: Path) -> None:
     openpyxl = _import_extra("openpyxl", "Excel workbooks")
-    _warn_of_cuts(frame, "they were cut; Parquet, CSV and JSON lines hold them whole")
+    _warn_of_cuts(frame, "they were cut; Parquet, CSV and JSON lines keep them whole")
     book = openpyxl.Workbook(write_only=True)
     sheet = book.create_sheet("svc")
     cell_of = import_module("openpyxl.cell").WriteOnlyCell

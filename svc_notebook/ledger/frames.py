@@ -132,7 +132,7 @@ def with_scores(frame: pd.DataFrame, ledger: Ledger | None) -> pd.DataFrame:
 
 
 def chunks(rows: Iterable[Row], n_rows: int = CHUNK_ROWS) -> Iterator[list[Row]]:
-    """Return rows as lists of at most so many."""
+    """Return rows in lists of limited length."""
     source = iter(rows)
     while chunk := list(islice(source, n_rows)):
         yield chunk

@@ -166,7 +166,7 @@ def usage_df(
 
 
 class Groups(NamedTuple):
-    """One row per group, in order of first appearance, and where each first row is.
+    """One row per group, in order of first appearance, and where each group begins.
 
     The frame has the columns grouped by, then the sums.
     """
@@ -420,7 +420,9 @@ _REPORTED = tuple(
     for name in ("prompt_tokens", "completion_tokens", "total_tokens")
 )
 USAGE = (
-    _count("n_requests", lambda batch: [1] * len(batch.rows), "requests that count"),
+    _count(
+        "n_requests", lambda batch: [1] * len(batch.rows), "requests that are counted"
+    ),
     _count("n_failed", _equal("status", "error"), "that ended in an error"),
     _count("n_cancelled", _equal("status", "cancelled"), "that were interrupted"),
     _count("n_cut", _has_cut, "with a reply that was cut: see is_cut"),
@@ -431,33 +433,31 @@ USAGE = (
     _count(
         "estimated_prompt_tokens",
         "used.prompt_tokens",
-        "high estimate for those n_estimated; not part of prompt_tokens",
+        "high estimate for the n_estimated requests; not part of prompt_tokens",
         "sum",
     ),
     _count(
         "estimated_completion_tokens",
         "used.completion_tokens",
-        "high estimate for those n_estimated; not part of completion_tokens",
+        "high estimate for the n_estimated requests; not part of completion_tokens",
         "sum",
     ),
     _count(
         "estimated_low_tokens",
         "used.low",
-        "prompts and replies of those n_estimated have at least about so many tokens",
+        "low estimate of all tokens of the n_estimated requests",
         "floor",
     ),
-    _count("estimated_high_tokens", "used.high", "and at most about so many", "ceil"),
+    _count("estimated_high_tokens", "used.high", "high estimate of the same", "ceil"),
     _count("n_missing", _from("missing"), "without an answer"),
     _number("queue_s", "first.queue_s", "all waits for our own rate limit", "count"),
     _number("retry_wait_s", "first.retry_wait_s", "all waits for retries", "count"),
-    _number(
-        "median_first_text_s", "good.first_text_s", "of those that are ok", "median"
-    ),
-    _number("median_latency_s", "good.latency_s", "of those that are ok", "median"),
+    _number("median_first_text_s", "good.first_text_s", "of the ok requests", "median"),
+    _number("median_latency_s", "good.latency_s", "of the ok requests", "median"),
     _number(
         "cost",
         "used.cost",
-        "of reported tokens, by your price table; missing if any of it is unknown",
+        "of reported tokens, by your price table; missing if any part is unknown",
         "known",
     ),
     _number(
@@ -474,12 +474,14 @@ USAGE = (
         "the price table, its currency and its date",
         "first",
     ),
-    _count("n_left_out", "is_left_out", "not counted: by the emulator, or re-used"),
+    _count(
+        "n_left_out", "is_left_out", "not counted: answered by the emulator, or re-used"
+    ),
 )
 """The columns of `usage_df`, after those it is grouped by."""
 
 SUMMARY = (
-    _count("n_cells", "is_first", "trials, asked or not"),
+    _count("n_cells", "is_first", "trials, sent or not"),
     _count("n_ok", _is_trial_with("ok"), "trials with a good answer"),
     _count("n_failed", _is_trial_with("error"), "trials that ended in an error"),
     _count("n_replies", _is_good_reply, "choices of good answers"),

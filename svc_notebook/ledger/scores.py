@@ -36,7 +36,7 @@ class Score(NamedTuple):
 
 
 def keep_scores(ledger: Ledger, frame: pd.DataFrame) -> int:
-    """Keep the columns `score_*` of a frame of replies: see `svc.score`."""
+    """Save the columns `score_*` of a frame of replies: see `svc.score`."""
     scores = list(_scores_of(frame))
     scored_at = to_sortable(datetime.now(UTC))
     with ledger.opened() as connection:
@@ -58,8 +58,8 @@ def _scores_of(frame: pd.DataFrame) -> Iterator[Score]:
     names = [name for name in columns if name.startswith(PREFIX) and name != PREFIX]
     if not names or not {"exchange_id", "choice_index"} <= set(columns):
         raise ParameterError(
-            "There is no score: give a frame of replies_df() with a column that you "
-            "added and whose name begins with 'score_', such as "
+            "The frame has no scores. Add a column whose name begins with 'score_' to "
+            "a frame of replies_df(), such as "
             "replies['score_right'] = replies['text'] == 'spam'.",
             param="frame",
         )
@@ -94,10 +94,10 @@ def _check_known(connection: sqlite3.Connection, exchange_ids: set[str]) -> None
     known = {row[0] for row in connection.execute("SELECT exchange_id FROM exchanges")}
     if unknown := exchange_ids - known:
         raise _refused(
-            f"{len(unknown)} of these replies are not in the ledger in use, such as "
-            f"{min(unknown)}; choose the right one with use(ledger=...)."
+            f"{len(unknown)} of these replies are not in the current ledger, such as "
+            f"{min(unknown)}; choose the right ledger with use(ledger=...)."
         )
 
 
 def _refused(reason: str) -> ParameterError:
-    return ParameterError(f"{reason} Nothing was kept.", param="frame")
+    return ParameterError(f"{reason} No score was saved.", param="frame")

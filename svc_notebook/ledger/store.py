@@ -76,7 +76,7 @@ class Ledger:
 
     @contextmanager
     def opened(self) -> Iterator[sqlite3.Connection]:
-        """Hold the open file; an error of SQLite inside becomes a LedgerError."""
+        """Keep the file open inside the block; errors of SQLite become LedgerErrors."""
         self.flush()
         with self._file.opened() as connection:
             yield connection
@@ -102,7 +102,7 @@ class Ledger:
 
     @property
     def problem(self) -> LedgerError | None:
-        """Why nothing can be written now; None also while another program writes."""
+        """Why writing fails; None if it does not, or while another program writes."""
         return self._writer.problem
 
     def read(  # noqa: PLR0913 - one argument a filter

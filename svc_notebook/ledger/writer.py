@@ -130,7 +130,7 @@ class LedgerFile:
 
     @contextmanager
     def opened(self) -> Iterator[sqlite3.Connection]:
-        """Hold the open file; an error of SQLite inside becomes a LedgerError."""
+        """Keep the file open inside the block; errors of SQLite become LedgerErrors."""
         with self.lock, explained(self.path):
             connection = self.connection()
             set_busy(connection, self._busy_s)
@@ -239,7 +239,7 @@ class LedgerWriter:
 
     @property
     def problem(self) -> LedgerError | None:
-        """Why rows cannot be written; None while a file is not held for long."""
+        """Why rows cannot be written; None if they can be, or soon can be."""
         with self._changed:
             since_s = self._busy_since_s
             if since_s is not None and time.monotonic() - since_s < GIVEN_UP_S:

@@ -178,7 +178,7 @@ def _tool_words(before: list[str], known: Known) -> Iterable[Suggestion]:
 
 def _models() -> Iterable[Suggestion]:
     for model in MODELS:
-        note = "no limit shown"
+        note = "no documented limit"
         if limit := model.limit:
             note = f"{model.size} · {limit.per_second}/s {limit.per_minute}/min"
         yield Suggestion(model.id, note)

@@ -32,7 +32,10 @@ class ParamTrait(AnyTrait):
         except ParameterError as error:
             reason = str(error)
         if self.name == "max_tokens":
-            reason += " It takes 'fit' (what 8192 leaves) and 'service' (none) too."
+            reason += (
+                " Also allowed: 'fit' (what the prompt leaves of 8192) and 'service' "
+                "(send none)."
+            )
         raise TraitError(reason)
 
 
@@ -51,7 +54,7 @@ class ModelTrait(Unicode[str, str]):
 class PathTrait(TraitType[str, str | PathLike[str] | None]):
     """A file of this kernel's session; empty or None takes the environment's."""
 
-    info_text = "a path, or '' for what the environment says"
+    info_text = "a path, or '' for the path that the environment sets"
 
     def get(self, _: HasTraits, cls: object = None) -> str:  # noqa: ARG002 - traitlets calls it so
         """Return the file in use; empty for none."""
@@ -85,7 +88,7 @@ class SvcTraits(Configurable):
     """The values that apply where a magic line sets none."""
 
     model = ModelTrait(DEFAULT_MODEL, help="model to ask").tag(config=True)
-    system = Unicode("", help="system message in front").tag(config=True)
+    system = Unicode("", help="system message of every request").tag(config=True)
     show_traceback = Bool(
         default_value=False, help="show the full traceback of an error"
     ).tag(config=True)

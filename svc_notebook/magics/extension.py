@@ -20,7 +20,7 @@ def load(shell: InteractiveShell) -> None:
     """Register the magics and what they need of the shell, once."""
     unload(shell)
     for name, reason in _remove_unusable(shell):
-        Output().write(f"SvcMagics.{name} was left as it is by default: {reason}\n")
+        Output().write(f"SvcMagics.{name} was reset to its default: {reason}\n")
     shell.register_magics(SvcMagics)
     shell.input_transformers_cleanup.insert(0, CellTransform())
     shell.input_transformer_manager.token_transformers.insert(0, QuestionTransform)

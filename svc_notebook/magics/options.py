@@ -172,7 +172,7 @@ def _variable(text: str) -> str:
     is_word = keyword.iskeyword(text)
     if text.isidentifier() and not is_word:
         return text
-    why = "a word of Python" if is_word else "not a variable's name"
+    why = "a Python keyword" if is_word else "not a variable name"
     raise ParameterError(
         f"-o {text!r} is {why}; use letters, digits and underscores, as in -o answer.",
         param="output",
@@ -318,7 +318,7 @@ def _check_text(text: str) -> None:
     meant = _DASH.sub(_hyphens, words[0])
     if meant != words[0] and _flag_of(meant) in _BY_FLAG:
         raise ParameterError(
-            f"{words[0]!r} begins with a long dash, as word processors write it. Type "
+            f"{words[0]!r} begins with a long dash, which word processors insert. Type "
             f"{meant}.",
             param="line",
         )

@@ -273,7 +273,7 @@ def to_prompt(
     put_in = ", ".join(item.note for item in (*items, *added))
     near = () if options.is_raw else near_marks(cell, names)
     notes = [f"put in: {put_in}"] if put_in else []
-    notes += [f"{mark} has blanks and was sent as typed" for mark in near]
+    notes += [f"{mark} contains spaces and was sent as typed" for mark in near]
     return CellPrompt(
         text=add_items(text, added),
         system=system,
@@ -336,7 +336,7 @@ def conversation_request(
 
 
 def turn_notes(turn: NextTurn) -> tuple[str, ...]:
-    """Note what a reader must know about a turn: again, stale, left out."""
+    """Note what a reader must know about a turn: asked again, stale, turns left out."""
     notes = [f"conversation {turn.origin.conversation}"]
     if turn.is_again:
         notes.append("asked again, the earlier answer is kept as a version")
@@ -347,7 +347,7 @@ def turn_notes(turn: NextTurn) -> tuple[str, ...]:
     if n_left_out:
         turns = "turn" if n_left_out == 1 else f"{n_left_out} turns"
         notes.append(
-            f"left out for room: the oldest {turns}, about "
+            f"left out to fit the limit: the oldest {turns}, about "
             f"{turn.fitted.left_out_tokens} tokens"
         )
     return tuple(notes)

@@ -109,8 +109,8 @@ def _use_model(session: Session, model: str) -> str:
     near = get_close_matches(model.lower(), ("emulator", "service"), n=1, cutoff=0.75)
     if near and not model.startswith("svc"):  # requests would go elsewhere
         raise ParameterError(
-            f"{model!r} is not used as a model id. Did you mean `{near[0]}`? "
-            "Nothing has changed.",
+            f"{model!r} is not a model id. Did you mean `{near[0]}`? Nothing was "
+            "changed.",
             param="model",
         )
     session.use_model(model, source="%svc use")
@@ -200,7 +200,7 @@ _REPLY_COLUMNS = (
 
 
 def usage_df(session: Session) -> "pd.DataFrame":
-    """Sum up what this kernel asked: one row a model, the emulator's rows apart.
+    """Sum up what this kernel asked: one row per model; the emulator has its own rows.
 
     It has the columns of `svc.usage_df` that fit a screen: costs where there is a price
     table, and how many reused replies are left out where there are any.

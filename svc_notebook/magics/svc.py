@@ -351,8 +351,8 @@ def _check_several(options: SvcOptions) -> None:
     ):
         if value:
             raise ParameterError(
-                f"{flag} {value} {why}, and this line asks for several. Leave {flag} "
-                "out, or give one value each.",
+                f"{flag} {value} {why}, and this line asks for several replies. Leave "
+                f"{flag} out, or give one value each.",
                 param=param,
             )
 

@@ -239,7 +239,7 @@ def known_tools(variables: Mapping[str, object]) -> dict[str, Toolbox]:
 def tools_df(
     variables: Mapping[str, object], offered: Sequence[str], always: Sequence[str]
 ) -> "pd.DataFrame":
-    """List the tools of the notebook's variables, one row a tool.
+    """List the tools of the notebook's variables, one row per tool.
 
     Args:
         variables: The notebook's.
@@ -318,11 +318,14 @@ def tools_command(
     if verb == "add":
         to_tools([*offered, name], variables)
         offer(tuple(dict.fromkeys([*offered, name])))
-        return f"{name} is now offered in every %%svc cell; `%svc tools remove {name}`."
+        return (
+            f"{name} is now offered in every %%svc cell; `%svc tools remove {name}` "
+            "stops this."
+        )
     if name not in offered:
         raise ParameterError(
             f"{name} is not offered in every cell; {', '.join(offered) or 'no tools'} "
-            "are. A cell's own tools are those that its --tools names.",
+            "are. To change the tools of one cell, use --tools.",
             param="tools",
         )
     offer([each for each in offered if each != name])
@@ -343,7 +346,7 @@ def _ask_again(
     if not forgotten:
         said = f"{names[0]} is not" if names else "No tool is"
         return f"{said} always allowed; nothing changed."
-    return f"Asks again before calls that want it: {', '.join(forgotten)}."
+    return f"You will be asked again before calls of: {', '.join(forgotten)}."
 
 
 def tool_notes(variables: Mapping[str, object]) -> tuple[tuple[str, str], ...]:

@@ -173,7 +173,7 @@ ACTIONS: Mapping[str, Action] = {
         act=lambda panel, event: panel.go_on(event.turn),
         needs=_ON_TURN,
         applies=lambda turn: turn.version.can_go_on,
-        refusal="This reply is whole; only a cut or interrupted one can be continued.",
+        refusal="This reply is complete; only a cut or interrupted one can go on.",
     ),
     "regenerate": Action(
         act=lambda panel, event: panel.ask(None, turn=event.turn), needs=_ON_TURN

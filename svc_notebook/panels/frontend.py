@@ -30,7 +30,7 @@ class Comm:
         self._is_rerouted = _keep_route(getattr(widget, "comm", None))
 
     def hear(self) -> bool:
-        """Note the message that is being handled; return if it has a subshell."""
+        """Note the message that is being handled; return whether it has a subshell."""
         context = copy_context()
         with self.lock:
             self._heard = context

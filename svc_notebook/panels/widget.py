@@ -314,7 +314,7 @@ def _left_out_note(step: NextTurn) -> str:
         return ""
     turns = "turn" if n_left_out == 1 else f"{n_left_out} turns"
     return (
-        f"Left out for room: the oldest {turns}, about "
+        f"Left out to fit the limit: the oldest {turns}, about "
         f"{step.fitted.left_out_tokens} tokens (estimated)."
     )
 

@@ -178,7 +178,7 @@ def did_you_mean(
 
 
 def shorten(text: str, n_chars: int) -> str:
-    """Return a text of at most so many characters; "..." marks what is left out."""
+    """Shorten a text to at most this many characters; "..." marks what is left out."""
     return text if len(text) <= n_chars else text[: n_chars - 3] + "..."
 
 

@@ -151,7 +151,7 @@ _PROMPT_FIRST = (
     "messages (doc: Request body)."
 )
 _ELSEWHERE = {
-    "stream": "To have a reply streamed, use stream(...) instead of complete(...) "
+    "stream": "To stream a reply, use stream(...) instead of complete(...) "
     "(doc: Response, streamed).",
     "messages": _PROMPT_FIRST,
     "prompt": _PROMPT_FIRST,

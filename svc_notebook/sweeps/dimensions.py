@@ -209,8 +209,8 @@ def _check_groups(groups: Sequence[Sequence[str]], sizes: Mapping[str, int]) -> 
     for name in names:
         if name not in sizes or names.count(name) > 1:
             raise ParameterError(
-                f"tied has {name!r}; each name in it must be one of the lists given, "
-                f"once. The lists are: {', '.join(sizes) or 'none'}.",
+                f"tied has {name!r}; tied must name lists that you gave, each once. "
+                f"The lists are: {', '.join(sizes) or 'none'}.",
                 param="tied",
             )
     for group in groups:

@@ -101,7 +101,7 @@ class RunTask:
             raise self.error
 
     async def until_over(self, tick: Tick) -> None:
-        """Do the same as `wait`, without blocking the event loop."""
+        """Like `wait`, without blocking the event loop."""
         try:
             while not self.is_over:
                 tick()
@@ -140,7 +140,9 @@ class RunTask:
             async with aclosing(self._runner.client):
                 self.error = await self.scheduler.run()
         except asyncio.CancelledError:
-            self.error = self.error or SvcError("The run was stopped before its end.")
+            self.error = self.error or SvcError(
+                "The run was stopped before it was complete."
+            )
             raise
         except Exception as problem:  # noqa: BLE001 - raised where it is waited for
             self.error = problem
@@ -175,7 +177,7 @@ class SendOptions:
 
 
 class Execution:
-    """Sends what is missing of one run, again and again.
+    """Sends what is missing of one run, each time it is started.
 
     It sets the ledger of the view when it sends the first request.
 
@@ -235,7 +237,7 @@ class Execution:
         return task
 
     async def run_async(self, options: SendOptions) -> RunTask | None:
-        """Do the same as `run`, without blocking the event loop."""
+        """Like `run`, without blocking the event loop."""
         while task := self._begun(options):
             with self._drawn(task) as tick:
                 await task.until_over(tick)

@@ -127,7 +127,7 @@ def _note(queue: ModelQueue, *, now_s: float, now_at: datetime, state: str) -> s
     words = [f"{queue.n_failed} failed"] if queue.n_failed else []
     words.append(f"{queue.n_tokens:,} tokens")
     if queue.given_up:
-        words.append(f"given up: {type(queue.given_up).__name__}")
+        words.append(f"stopped: {type(queue.given_up).__name__}")
     elif queue.n_ok + queue.n_failed == queue.n_trials:
         return " · ".join(words)
     elif state:

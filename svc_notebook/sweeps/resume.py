@@ -184,8 +184,8 @@ def check_same_grid(grid: Grid, name: str, exchanges: Iterable[Exchange]) -> Non
     if sent:
         raise ParameterError(
             f"The run {name!r} already has {len(sent)} requests that are not in this "
-            f"plan: {_difference(grid, sent.values())}. Nothing was sent. Give another "
-            "name, or plan all that the run has; a plan may add to it.",
+            f"plan: {_difference(grid, sent.values())}. Nothing was sent. Choose "
+            "another name, or plan all requests of the run; a plan may add more.",
             param="name",
         )
 

@@ -177,7 +177,7 @@ class Run:
 
     @property
     def error(self) -> BaseException | None:
-        """The error that ended sending early the last time; None if there is none."""
+        """The error that stopped the last sending early; None if there is none."""
         task = self._execution.task
         return None if task is None else task.error
 
@@ -363,7 +363,7 @@ class Run:
         if n_failed:
             steps.append(f".retry() sends the {n_failed} that failed again")
         return steps + [
-            f"{queue.model} was given up: {type(queue.given_up).__name__}"
+            f"stopped sending to {queue.model}: {type(queue.given_up).__name__}"
             for queue in (task.scheduler.queues if task is not None else ())
             if queue.given_up
         ]

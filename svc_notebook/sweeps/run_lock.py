@@ -40,7 +40,7 @@ class RunLock:
     task: Any = None
 
     def release(self) -> None:
-        """Let go; doing so again changes nothing."""
+        """Release the lock; releasing it again is harmless."""
         with _guard:
             if _held.get(self.key) is self:
                 del _held[self.key]

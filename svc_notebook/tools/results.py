@@ -104,12 +104,12 @@ def _to_json(value: object) -> str:
 def _plain(value: Any, around: tuple[int, ...]) -> Any:  # noqa: ANN401 - anything
     """Convert a value to JSON values."""
     if id(value) in around:
-        raise _refusal(value, "holds itself")
+        raise _refusal(value, "contains itself")
     around = (*around, id(value))
     if isinstance(value, dict):
         plain = {_name(name): _plain(each, around) for name, each in value.items()}
         if len(plain) < len(value):
-            raise _refusal(value, "has two keys that are one text in JSON")
+            raise _refusal(value, "has two keys that become the same text in JSON")
         return plain
     if isinstance(value, list | tuple):
         return [_plain(each, around) for each in value]

@@ -241,7 +241,8 @@ class _SchemaWriter:
         cls = get_origin(found.cls) or found.cls
         if cls in self._within:
             raise self.refusal(
-                f"holds {_name(cls)} in itself, so its schema would be endless",
+                f"is recursive ({_name(cls)} contains itself), so its schema would be "
+                "endless",
                 "limit its depth, or pass JSON as a text",
             )
         if hasattr(cls, "__pydantic_validator__"):
@@ -280,7 +281,7 @@ class _SchemaWriter:
             schema: Schema = _inlined(whole, whole.get("$defs", {}), MAX_MODEL_DEPTH)
             json.dumps(schema, allow_nan=False)
         except RecursionError:
-            reason = "holds itself, so its schema would be endless"
+            reason = "contains itself, so its schema would be endless"
         except Exception as problem:  # noqa: BLE001 - a model may raise anything
             reason = f"has no schema ({short(str(problem), 200)})"
         else:
@@ -292,8 +293,9 @@ class _SchemaWriter:
 
     def any_value(self, _: inspect.AnyType) -> Schema:
         raise self.refusal(
-            "is, or holds, a value of any type",
-            f"say what it holds, as in list[str] or dict[str, float]; use {_SUPPORTED}",
+            "allows a value of any type",
+            "say what it contains, as in list[str] or dict[str, float]; use "
+            f"{_SUPPORTED}",
         )
 
     def refuse(self, found: Any) -> Schema:  # noqa: ANN401 - msgspec's types

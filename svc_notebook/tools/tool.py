@@ -242,7 +242,7 @@ def _check_function(function: object) -> None:
 def _checked_name(name: object) -> str:
     if not isinstance(name, str) or not name or any(each.isspace() for each in name):
         raise ToolSchemaError(
-            f"A tool cannot be called {name!r}; give a name without blanks, as in "
+            f"A tool cannot be called {name!r}; give a name without spaces, as in "
             'svc.tool(function, name="weather").'
         )
     if name == "<lambda>":

@@ -1,4 +1,4 @@
-"""Server-sent events out of bytes, by the rules of the HTML standard (doc: Events).
+"""Decodes server-sent events, by the rules of the HTML standard (doc: Events).
 
 An event is given out as soon as its last byte is in: a CR ends its line at once, and
 an LF that follows is dropped later.
@@ -46,7 +46,7 @@ class Decoder:
         self._n_held_bytes = 0
 
     def feed(self, piece: bytes) -> Iterator[Event]:
-        """Take the next bytes, and give the events that are complete with them.
+        """Take the next bytes and return the events that they complete.
 
         Events before an error are given first. Iterate to the end.
 

@@ -105,7 +105,7 @@ def test_changing_both_of_a_pair_is_warned_of(
     server = serve([b"HTTP/1.1 400 X\r\nContent-Length: 0\r\n\r\n"])
 
     with (
-        pytest.warns(UserWarning, match="change one of them") as warned,
+        pytest.warns(UserWarning, match="changing only one of them") as warned,
         pytest.raises(SvcError),
     ):
         client_of(server.base_url).complete("Hi", temperature=1, top_p=0.5)
@@ -367,7 +367,7 @@ def test_changing_temperature_and_top_p_is_warned_of(
     server = serve([b"HTTP/1.1 400 X\r\nContent-Length: 0\r\n\r\n"])
 
     with (
-        pytest.warns(UserWarning, match="change one of them") as caught,
+        pytest.warns(UserWarning, match="changing only one of them") as caught,
         pytest.raises(SvcError),
     ):
         client_of(server.base_url).complete("Hi", temperature=1, top_p=0.5)

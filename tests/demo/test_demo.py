@@ -196,7 +196,10 @@ def test_the_demo_names_what_it_wrote(ran: Ran) -> None:
     written = sorted(str(p.relative_to(ran.folder)) for p in ran.folder.rglob("*"))
 
     notebook = str(Path("svc-notebook-demo", "quickstart.ipynb"))
-    assert f"    {notebook}  (answered by the emulator, and says so)\n" in ran.text
+    assert (
+        f"    {notebook}  (answered by the emulator; the notebook says so)\n"
+        in ran.text
+    )
     assert [name for name in written if "-wal" not in name and "-shm" not in name] == [
         "svc-notebook-demo",
         str(Path("svc-notebook-demo", "ledger.sqlite")),

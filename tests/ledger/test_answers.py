@@ -111,10 +111,11 @@ def test_a_missing_request_is_named_with_the_nearest(
 
     assert str(caught.value) == (
         "'answers.jsonl' has no recorded answer to this request: "
-        "model='m', prompt='Describe the sea.', temperature=0.7. The nearest one is "
+        "model='m', prompt='Describe the sea.', temperature=0.7. The nearest "
+        "recorded request is "
         "model='m', prompt='Describe the sea.', temperature=0.2; it differs in "
-        "temperature (0.2 there, 0.7 here). To record it, run the notebook with a key "
-        "and without SVC_ANSWERS, and export the answers again."
+        "temperature (0.2 recorded, 0.7 asked). To record it, run the notebook with a "
+        "key and without SVC_ANSWERS, and export the answers again."
     )
 
 

@@ -24,7 +24,7 @@ def _fill(path: Path, make: MakeExchange, n: int = 3) -> None:
 
 def test_says_where_it_is(path: Path, make: MakeExchange) -> None:
     """The path is whole, with who named it and whether it is there."""
-    assert command.path(str(path)) == f"{path} (default; not made yet)"
+    assert command.path(str(path)) == f"{path} (default; not created yet)"
     assert command.path(":memory:", source="SVC_LEDGER").startswith("in memory")
 
     _fill(path, make)

@@ -210,7 +210,7 @@ def test_refuses_a_place_that_cannot_hold_it(tmp_path: Path, is_folder: bool) ->
         Ledger(path).check()
 
     reason = "it is a folder" if is_folder else "its folder is a file"
-    assert f"cannot be made: {reason}. Nothing was sent" in str(caught.value)
+    assert f"cannot be created: {reason}. Nothing was sent" in str(caught.value)
 
 
 def test_refuses_a_name_with_nul() -> None:

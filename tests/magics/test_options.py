@@ -73,7 +73,7 @@ def test_every_parameter_of_the_document_is_an_option() -> None:
         ("—temperature=0.2 hi", "Type --temperature=0.2."),
         ("hi --dry-run", "`%svc ask hi --dry-run`"),
         ("hi there --model=x", "--model=x comes after the text"),
-        ("-o class", "'class' is a word of Python"),
+        ("-o class", "'class' is a Python keyword"),
     ],
 )
 def test_refusals_say_what_to_type(line: str, remedy: str) -> None:

@@ -112,7 +112,7 @@ def test_what_does_not_fit_is_left_out_and_said(
 
     cell = shell.run("%%svc -c plan\nLast")
 
-    assert "left out for room: the oldest" in cell.shown
+    assert "left out to fit the limit: the oldest" in cell.shown
     assert contents(emulator)[0] == "Be brief"
     assert contents(emulator)[-1] == "Last"
 

@@ -79,7 +79,7 @@ def test_a_cut_reply_is_marked(shell: Shell) -> None:
         ("%%svc\n" + "ก" * 20_000, "8192"),
         ("%%svc --max-tokens 8192\n" + "word " * 60, "max_tokens=8192 was"),
         ("%%svc -m svc-nope\nHello", "%svc models"),
-        ("%%svc -c 'two words'\nHello", "without blanks"),
+        ("%%svc -c 'two words'\nHello", "without spaces"),
         ("%%svc -m svc-v2-8b\nHello", "Did you mean svc-v2-8b-instruct?"),
     ],
 )
@@ -208,7 +208,7 @@ def test_advice_is_given_once(shell: Shell) -> None:
     first = shell.run("%%svc -t 1 --top-p 0.5\nHello")
     second = shell.run("%%svc -t 1 --top-p 0.5\nHello")
 
-    assert "advises to change one" in first.shown
+    assert "advises changing only one" in first.shown
     assert "advises" not in second.shown
 
 

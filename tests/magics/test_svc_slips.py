@@ -98,8 +98,8 @@ def test_marks_with_blanks_are_pointed_out(shell: Shell) -> None:
 
     cell = shell.run("%%svc\nAbout {{ topic }} and {{ other }}")
 
-    assert "{{ topic }} has blanks and was sent as typed" in cell.shown
-    assert "{{ other }} has blanks" not in cell.shown
+    assert "{{ topic }} contains spaces and was sent as typed" in cell.shown
+    assert "{{ other }} contains spaces" not in cell.shown
 
 
 def test_a_completion_is_a_value_that_travels(shell: Shell) -> None:
@@ -168,7 +168,7 @@ def test_a_refused_default_does_not_stay(
 
     assert before.error is None
     assert loaded.error is None
-    assert f"SvcMagics.{name} was left as it is by default" in loaded.shown
+    assert f"SvcMagics.{name} was reset to its default" in loaded.shown
     assert shell.run("%%svc\nHello").error is None
 
 

@@ -351,8 +351,8 @@ def test_always_can_be_taken_back(
             tools.run("%%svc --tools send\nUse send for Rome")
 
     assert len(asked) == 3
-    assert "Asks again before calls that want it: send." in said[2]
-    assert "Asks again before calls that want it: send." in said[4]
+    assert "You will be asked again before calls of: send." in said[2]
+    assert "You will be asked again before calls of: send." in said[4]
 
 
 @pytest.mark.parametrize(

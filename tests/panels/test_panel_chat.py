@@ -340,7 +340,7 @@ def test_what_is_left_out_is_said(open_page: OpenPage) -> None:
     page.ask("Last")
 
     assert "would be left out" in metered
-    assert page.view["notice"].startswith("Left out for room: the oldest")
+    assert page.view["notice"].startswith("Left out to fit the limit: the oldest")
 
 
 @pytest.mark.slow
@@ -429,8 +429,8 @@ def test_a_panel_without_a_name_goes_on_with_the_chat(open_page: OpenPage) -> No
 
 
 def test_wrong_arguments_open_no_panel(open_page: OpenPage) -> None:
-    """A name with blanks and a parameter out of range are refused."""
-    with pytest.raises(svc.ParameterError, match="blanks"):
+    """A name with spaces and a parameter out of range are refused."""
+    with pytest.raises(svc.ParameterError, match="spaces"):
         open_page("a b")
     with pytest.raises(svc.ParameterError, match="0 to 2"):
         open_page(temperature=5)

@@ -102,7 +102,7 @@ def test_while_a_reply_comes_no_turn_is_changed(phase: Phase) -> None:
         (Event(kind="hello"), Phase.WAITING, None),
         (Event(kind="regenerate", turn="t"), Phase.IDLE, None),
         (Event(kind="regenerate", turn="t"), Phase.BUSY, "being written"),
-        (Event(kind="continue", turn="t"), Phase.IDLE, "whole"),
+        (Event(kind="continue", turn="t"), Phase.IDLE, "complete"),
         (Event(kind="pick", turn="t"), Phase.IDLE, "one choice"),
         (Event(kind="choose", turn="t"), Phase.IDLE, "one version"),
         (Event(kind="edit", turn="gone"), Phase.IDLE, GONE),

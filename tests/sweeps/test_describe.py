@@ -432,7 +432,7 @@ def test_says_pauses_and_ends() -> None:
     assert _note(_queue(3, []), state="stopped") == "0 tokens · stopped"
     assert _note(_queue(1, [Answered(n_tokens=7)])) == "7 tokens"
     assert _note(_queue(50, failures)) == (
-        "10 failed · 0 tokens · given up: ServerFaultError"
+        "10 failed · 0 tokens · stopped: ServerFaultError"
     )
 
 

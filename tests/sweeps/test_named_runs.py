@@ -91,7 +91,7 @@ def test_another_grid_of_the_same_name_is_refused(
         plan(session, **{**given, **changed}, name="n")
 
     assert said in str(caught.value)
-    assert "Give another name" in str(caught.value)
+    assert "Choose another name" in str(caught.value)
     assert len(emulator.requests) == n_before
 
 

@@ -270,7 +270,7 @@ def test_a_fault_of_a_model_inside_a_list_has_the_whole_path() -> None:
 @pytest.mark.parametrize("model", [Chain, dict[str, Chain]], ids=["alone", "within"])
 def test_a_model_that_holds_itself_is_refused(model: Any) -> None:  # noqa: ANN401 - any type
     """A schema without references has to end."""
-    with pytest.raises(ToolSchemaError, match="holds itself"):
+    with pytest.raises(ToolSchemaError, match="contains itself"):
         schema_of(model)
 
 

@@ -200,5 +200,5 @@ def test_a_large_array_is_not_written_whole() -> None:
 
 def test_keys_that_become_one_text_are_refused() -> None:
     """None of the values is lost without a word."""
-    with pytest.raises(ToolCallError, match="two keys that are one text"):
+    with pytest.raises(ToolCallError, match="two keys that become the same text"):
         to_result_text({1: "a", "1": "b"})

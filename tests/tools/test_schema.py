@@ -253,7 +253,7 @@ def test_a_default_of_none_allows_null() -> None:
         (Literal[b"x"], "Literal", "use str, int"),
         (Enum("Odd", {"A": object()}), "Enum", "use str, int"),
         (date | str, "a union that JSON cannot tell apart", "optional fields"),
-        (Tree, "holds Tree in itself", "depth"),
+        (Tree, "Tree contains itself", "depth"),
         (Starting, "InitVar", "use str, int"),
         (Bounded, "pydantic dataclass Bounded", "use a pydantic model"),
         ("Missing", "cannot be read", "TYPE_CHECKING"),
