@@ -293,11 +293,9 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
     the session's if None.
 
     Raises:
-        ParameterError: Something or some combination is not allowed, or a run of this
-            name has requests that are not in this plan.
-        ToolSchemaError: A function in `tools` cannot be offered.
-        LedgerError: A name was given and the ledger cannot be read.
-        SettingsError: The session's price table cannot be used.
+        ParameterError: Something is not allowed, or a run of this name has requests
+            that are not in this plan.
+        SvcError: A tool cannot be offered, or ledger or prices cannot be read.
     """
     check_flag("raw", raw)
     check_flag("reuse", reuse)

@@ -90,8 +90,7 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
         clock: Monotonic time.
 
     Returns:
-        The last completion, with the runs of all rounds in `tool_runs`; it has calls
-        if they are left to the caller.
+        The last completion, with all runs in `tool_runs`, and calls left to the caller.
 
     Raises:
         ParameterError: The request asks for more than one choice.
