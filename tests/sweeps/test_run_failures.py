@@ -316,3 +316,14 @@ def test_a_dead_service_ends_the_run(open_session: OpenSession) -> None:
     assert counts == {"error": n_asked, "not_run": 60 - n_asked}
     assert n_asked <= 10 + 8
     assert ": UnknownModelError" in run._repr_mimebundle_()["text/plain"]
+
+
+def test_runs_without_a_standard_error(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program without a console has none, and its run is sent all the same."""
+    monkeypatch.setattr(sys, "stderr", None)
+
+    run = plan(session, "a", model="svc-instruct").run()
+
+    assert run.replies_df()["status"].tolist() == ["ok"]
