@@ -76,7 +76,7 @@ def test_refuses_to_write_over_a_notebook(tmp_path: Path) -> None:
     """A folder that holds a quickstart.ipynb is refused, naming the way on."""
     (tmp_path / book.NAME).write_text("mine")
 
-    with pytest.raises(SettingsError, match="name another folder with --out"):
+    with pytest.raises(SettingsError, match="choose another folder with --out"):
         book.make_folder(tmp_path, here=tmp_path)
 
 
@@ -84,5 +84,5 @@ def test_refuses_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     """A folder below a file cannot be made; the message names --out."""
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(SettingsError, match="one that can be written with --out DIR"):
+    with pytest.raises(SettingsError, match="you can write to with --out DIR"):
         book.make_folder(tmp_path / "file" / "folder", here=tmp_path)
