@@ -15,7 +15,7 @@ from svc_notebook.service.checks import as_number, shorten
 from svc_notebook.service.chunk import Choice, Usage
 from svc_notebook.service.params import DEFAULT_MAX_TOKENS
 from svc_notebook.service.request import CompletionRequest, Message
-from svc_notebook.service.tool import ToolCall
+from svc_notebook.service.tool_call import ToolCall
 
 _REPR_CHARS = 60
 _REASON_CHARS = 60

@@ -18,7 +18,7 @@ from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.chunk import Choice
 from svc_notebook.service.params import DEFAULT_MAX_TOKENS
 from svc_notebook.service.request import CompletionRequest, Message
-from svc_notebook.service.tool import ToolCall
+from svc_notebook.service.tool_call import ToolCall
 
 MESSAGE_TOKENS = 4
 _LETTERS = (ascii_letters + " ").encode()

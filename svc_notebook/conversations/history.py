@@ -16,7 +16,7 @@ from uuid import uuid4
 from svc_notebook.display.reply import Step
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.request import Message
-from svc_notebook.service.tool import ToolCall
+from svc_notebook.service.tool_call import ToolCall
 
 MAX_UNDO = 100
 _log = logging.getLogger(__name__)

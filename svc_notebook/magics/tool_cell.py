@@ -15,7 +15,7 @@ from svc_notebook.exchange import Origin
 from svc_notebook.service.checks import did_you_mean
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest
-from svc_notebook.service.tool import ToolCall
+from svc_notebook.service.tool_call import ToolCall
 from svc_notebook.session import Session
 from svc_notebook.tokens import estimate_prompt_tokens
 from svc_notebook.tools.call import ToolRun

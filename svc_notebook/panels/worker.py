@@ -22,7 +22,7 @@ from svc_notebook.errors import Interrupted, ParameterError, SvcError
 from svc_notebook.exchange import Origin
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest
-from svc_notebook.service.tool import ToolCall
+from svc_notebook.service.tool_call import ToolCall
 from svc_notebook.session import Session
 from svc_notebook.tools.call import ToolRun
 from svc_notebook.tools.permissions import (

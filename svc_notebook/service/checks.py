@@ -154,7 +154,12 @@ def shown(value: object) -> str:
 
 
 def near_names(
-    name: str, known: Iterable[str], *, n: int = 3, cutoff: float = 0.6
+    name: str,
+    known: Iterable[str],
+    *,
+    n: int = 3,
+    cutoff: float = 0.6,
+    least_chars: int | None = 2,
 ) -> list[str]:
     """Return the known names that begin with a name, else those most similar to it.
 
@@ -163,9 +168,12 @@ def near_names(
         known: The names that there are.
         n: How many at most.
         cutoff: How similar they must be, from 0 to 1 (see `difflib`).
+        least_chars: Length from which a name may be the beginning of a known one;
+            None looks for similar names only.
     """
     names = list(known)
-    begun = [each for each in names if len(name) > 1 and each.startswith(name)]
+    is_long = least_chars is not None and len(name) >= least_chars
+    begun = [each for each in names if is_long and each.startswith(name)]
     return (begun or get_close_matches(name, names, n=n, cutoff=cutoff))[:n]
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from .tool import FunctionCall, ToolCall
+from .tool_call import FunctionCall, ToolCall
 
 # Larger numbers fit neither a ledger nor a DataFrame.
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]

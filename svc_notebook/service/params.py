@@ -21,7 +21,7 @@ from .checks import (
     must_be,
     range_text,
 )
-from .tool import check_definition, function_given
+from .tool_call import check_definition, function_given
 
 MAX_STOPS = 4  # doc: Limits, stop sequences
 DEFAULT_MAX_TOKENS = 150  # doc: Limits, max_tokens default

@@ -10,7 +10,7 @@ from svc_notebook.errors import ParameterError
 from .catalogue import DEFAULT_MODEL
 from .checks import check_text, must_be, shorten, shown
 from .params import PARAM_NAMES, check_all
-from .tool import ToolCall
+from .tool_call import ToolCall
 
 ROLES = ("system", "user", "assistant", "tool")  # doc: Message
 

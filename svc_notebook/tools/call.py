@@ -16,7 +16,7 @@ from typing import Any
 
 from svc_notebook.errors import ToolCallError
 from svc_notebook.service.request import Message
-from svc_notebook.service.tool import ToolCall
+from svc_notebook.service.tool_call import ToolCall
 
 from .results import MAX_RESULT_TOKENS, fit_text, to_result_text
 from .schema import short

@@ -14,7 +14,7 @@ from svc_notebook.errors import ToolCallError, ToolSchemaError
 from svc_notebook.exchange import Origin
 from svc_notebook.service.checks import check_int
 from svc_notebook.service.request import CompletionRequest, Message
-from svc_notebook.service.tool import ToolCall
+from svc_notebook.service.tool_call import ToolCall
 from svc_notebook.tokens import check_budget
 
 from .call import ToolRun, failed_run, parse_arguments

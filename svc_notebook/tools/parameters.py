@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
-from svc_notebook.service.tool import check_definition
+from svc_notebook.service.tool_call import check_definition
 
 from .schema import (
     Schema,

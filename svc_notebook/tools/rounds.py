@@ -29,7 +29,7 @@ from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.ledger.tool_runs import row_of
 from svc_notebook.service.request import CompletionRequest, Message
-from svc_notebook.service.tool import ToolCall
+from svc_notebook.service.tool_call import ToolCall
 from svc_notebook.tokens import (
     check_budget,
     estimate_prompt_tokens,

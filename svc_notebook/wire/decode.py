@@ -23,7 +23,7 @@ from svc_notebook.service.chunk import (
     Usage,
 )
 from svc_notebook.service.fault import Fault
-from svc_notebook.service.tool import FunctionCall, ToolCall
+from svc_notebook.service.tool_call import FunctionCall, ToolCall
 
 from .sse import HEAD_CHARS, Event, head_of
 

@@ -23,7 +23,7 @@ from svc_notebook.service.request import (
     system,
     user,
 )
-from svc_notebook.service.tool import FunctionCall, ToolCall
+from svc_notebook.service.tool_call import FunctionCall, ToolCall
 from svc_notebook.tokens import FLOOR_TOKENS, fit_max_tokens
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

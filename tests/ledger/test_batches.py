@@ -16,7 +16,7 @@ from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.reply_columns import to_replies
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request
-from svc_notebook.service.tool import FunctionCall, ToolCall
+from svc_notebook.service.tool_call import FunctionCall, ToolCall
 
 MakeExchange = Callable[..., Exchange]
 

@@ -11,7 +11,7 @@ from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.groups import MIN_ROWS, Estimates, fit
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import Message, build_request, user
-from svc_notebook.service.tool import FunctionCall, ToolCall
+from svc_notebook.service.tool_call import FunctionCall, ToolCall
 from svc_notebook.tokens import (
     FIXED,
     Counts,

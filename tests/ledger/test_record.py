@@ -15,7 +15,7 @@ from svc_notebook.exchange import Exchange, Failure, Origin
 from svc_notebook.ledger.row import Outline, from_row, to_row, to_sortable
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import CompletionRequest, Message
-from svc_notebook.service.tool import FunctionCall, ToolCall
+from svc_notebook.service.tool_call import FunctionCall, ToolCall
 
 MakeExchange = Callable[..., Exchange]
 

@@ -26,7 +26,7 @@ from svc_notebook.panels.state import (
 )
 from svc_notebook.service.params import PARAMS
 from svc_notebook.service.request import Message, assistant, user
-from svc_notebook.service.tool import FunctionCall, ToolCall
+from svc_notebook.service.tool_call import FunctionCall, ToolCall
 
 
 def turn(

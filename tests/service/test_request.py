@@ -13,7 +13,7 @@ from svc_notebook.service.request import (
     to_messages,
     user,
 )
-from svc_notebook.service.tool import FunctionCall, ToolCall
+from svc_notebook.service.tool_call import FunctionCall, ToolCall
 
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{ }"}}
 MADE = ToolCall(id="c", function=FunctionCall(name="f", arguments="{ }"))

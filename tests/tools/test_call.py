@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pytest
 
 from svc_notebook.service.request import Message
-from svc_notebook.service.tool import FunctionCall, ToolCall
+from svc_notebook.service.tool_call import FunctionCall, ToolCall
 from svc_notebook.tools.call import Checked, ToolRun, check_call, failed_run, run_call
 from svc_notebook.tools.tool import tool
 from svc_notebook.tools.toolbox import Toolbox

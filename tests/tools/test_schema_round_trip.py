@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from svc_notebook.errors import ToolCallError
-from svc_notebook.service.tool import FunctionCall, ToolCall
+from svc_notebook.service.tool_call import FunctionCall, ToolCall
 from svc_notebook.tools.call import Checked, check_call, parse_arguments, run_call
 from svc_notebook.tools.tool import Tool, tool
 from svc_notebook.tools.toolbox import Toolbox

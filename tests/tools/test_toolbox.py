@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from svc_notebook.errors import ToolCallError, ToolSchemaError
-from svc_notebook.service.tool import FunctionCall, ToolCall
+from svc_notebook.service.tool_call import FunctionCall, ToolCall
 from svc_notebook.tools.call import Checked, check_call
 from svc_notebook.tools.permissions import (
     Decision,

@@ -19,7 +19,7 @@ from svc_notebook.service.chunk import (
     Usage,
 )
 from svc_notebook.service.fault import Fault
-from svc_notebook.service.tool import FunctionCall, ToolCall
+from svc_notebook.service.tool_call import FunctionCall, ToolCall
 from svc_notebook.wire.decode import EventDecoder, decode_completion, decode_fault
 from svc_notebook.wire.sse import Decoder, Event
 
