@@ -8,7 +8,6 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from difflib import get_close_matches
 from getpass import getpass
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from svc_notebook.credentials import KEYRING_NAME, Key, remember
 from svc_notebook.errors import ConfigError, MissingKeyError, ParameterError, SvcError
 from svc_notebook.panels.open_panel import panel
 from svc_notebook.service.catalogue import MODELS
+from svc_notebook.service.checks import near_names
 from svc_notebook.session import Session
 from svc_notebook.settings import ENV_NAMES, WAYS_ON, read_env
 
@@ -66,8 +66,8 @@ def parse_command(text: str) -> CommandLine:
         return CommandLine(first, tuple(rest))
     if len(words) == 1 and first.endswith("?") and first.rstrip("?") in BY_NAME:
         return CommandLine("help")
-    # Not `near_names`: `%svc hi` is a question, though `hide` and `history` begin so.
-    near = get_close_matches(first, BY_NAME, n=1, cutoff=0.8)
+    # `%svc hi` is a question, though `history` begins so
+    near = near_names(first, BY_NAME, n=1, cutoff=0.8, least_chars=None)
     meant = command or (BY_NAME[near[0]] if near and not rest else None)
     if meant is None:
         return _question(text)
@@ -106,7 +106,8 @@ def use(session: Session, word: str = "") -> str:
 
 
 def _use_model(session: Session, model: str) -> str:
-    near = get_close_matches(model.lower(), ("emulator", "service"), n=1, cutoff=0.75)
+    places = ("emulator", "service")
+    near = near_names(model.lower(), places, n=1, cutoff=0.75, least_chars=None)
     if near and not model.startswith("svc"):  # requests would go elsewhere
         raise ParameterError(
             f"{model!r} is not a model id. Did you mean `{near[0]}`? Nothing was "

@@ -6,7 +6,6 @@ after a restart; another grid of the same name is refused.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from secrets import randbits
 from typing import Any
 from uuid import uuid4
@@ -14,7 +13,12 @@ from uuid import uuid4
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import OriginKind
 from svc_notebook.ledger.prices import Prices
-from svc_notebook.service.checks import check_flag, check_int, did_you_mean
+from svc_notebook.service.checks import (
+    check_flag,
+    check_int,
+    did_you_mean,
+    near_names,
+)
 from svc_notebook.service.params import unknown_param
 from svc_notebook.service.request import check_extra
 from svc_notebook.session import Session
@@ -77,11 +81,7 @@ def _check_params(names: Iterable[str]) -> None:
 def _check_label(name: str) -> None:
     """Refuse a label in conditions that looks like a misspelt parameter."""
     plain = name.strip().casefold().replace("-", "_").replace(" ", "_")
-    near = get_close_matches(plain, FACTORS, n=1, cutoff=_CUTOFF) or [
-        each
-        for each in FACTORS
-        if len(plain) >= _LEAST_CHARS and each.startswith(plain)
-    ]
+    near = near_names(plain, FACTORS, n=1, cutoff=_CUTOFF, least_chars=_LEAST_CHARS)
     if near:
         raise ParameterError(
             f"{name!r} in conditions is not a parameter, and no prompt uses it. Did "
