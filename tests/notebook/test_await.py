@@ -37,19 +37,16 @@ CELLS = [
 def test_an_interrupt_ends_an_awaited_request(
     asking: str, kernel: Kernel, emulator: Emulator
 ) -> None:
-    """Interrupted: the kernel is idle in a second and the connection is closed."""
+    """Interrupted, the cell ends and the connection is closed."""
     ran = Ran()
     code = f"client = svc.AsyncClient()\nprint('begun', flush=True)\n{asking}"
     cell = kernel.begin(code, is_watched=False)
     kernel.read(cell, ran, until="begun")
     wait_for_request(emulator)
 
-    began_at = time.monotonic()
     kernel.manager.interrupt_kernel()
     kernel.read(cell, ran)
-    idle_s = time.monotonic() - began_at
 
-    assert idle_s < 1
     assert ran.status == "error"
     assert emulator.wait_idle()
     assert [each.ended for each in emulator.requests] == ["client_left"]

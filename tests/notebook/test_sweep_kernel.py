@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -212,6 +211,8 @@ def test_a_second_interrupt_waits_for_nothing(
     """Interrupted twice, a run whose reply does not come ends at once, and resumes."""
     kernel = open_kernel()
     kernel.run(PLAN)
+    # so long that only the second interrupt can end it before the test gives up
+    kernel.run("from svc_notebook.sweeps import execution; execution.DRAIN_S = 600")
 
     ran = Ran()
     cell = kernel.begin("run.run()")
@@ -221,10 +222,8 @@ def test_a_second_interrupt_waits_for_nothing(
     for _ in range(2):
         kernel.manager.interrupt_kernel()
         pause.wait(0.3)
-    began_s = time.monotonic()
     kernel.read(cell, ran)
 
-    assert time.monotonic() - began_s < 2
     assert [each["ename"] for each in ran.all("error")] == ["Interrupted"]
     assert kernel.run("run.run().retry()", is_watched=False).status == "ok"
     assert _counts(kernel) == "[('ok', 60)]"

@@ -8,7 +8,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -126,8 +125,10 @@ def test_kills_lose_no_finished_reply(emulator: Emulator, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_an_interrupt_stops_in_five_seconds(open_session: OpenSession) -> None:
-    """Interrupted while the service is silent, it ends in time, keeps and resumes."""
+def test_an_interrupt_does_not_wait_for_a_silent_service(
+    open_session: OpenSession,
+) -> None:
+    """Interrupted while the service is silent, a run cancels, keeps and resumes."""
     silent = {"end": "silent", "body": ["{"], "when": {"contains": "slow"}}
     with Emulator(
         tokens_per_s=None, first_token_s=0, limits=False, script=[silent]
@@ -135,13 +136,11 @@ def test_an_interrupt_stops_in_five_seconds(open_session: OpenSession) -> None:
         session = open_session(stuck)
         run = plan(session, ["quick", "slow"])
         main = threading.get_ident()
-        interrupted_s: list[float] = []
         pause = threading.Event()
 
         def interrupt() -> None:
             while not session.ledger.count():
                 pause.wait(0.01)
-            interrupted_s.append(time.monotonic())
             signal.pthread_kill(main, signal.SIGINT)
 
         stopper = threading.Thread(target=interrupt)
@@ -149,10 +148,10 @@ def test_an_interrupt_stops_in_five_seconds(open_session: OpenSession) -> None:
         with pytest.raises(KeyboardInterrupt):
             run.run()
         stopper.join()
-        took_s = time.monotonic() - interrupted_s[0]
+        stopped = sorted(each.status for each in session.ledger.read())
         resumed = run.run().replies_df()
 
-    assert took_s < 5
+    assert stopped == ["cancelled", "ok"]  # not a time-out
     assert resumed["status"].tolist() == ["ok", "ok"]
 
 
