@@ -137,7 +137,7 @@ def __dir__() -> list[str]:
 set_defaults(
     Defaults(
         settings=lambda: current().settings,
-        key=lambda: current().key(),
+        key=lambda settings: current().key(settings),
         sinks=lambda: (current().ledger,),
     )
 )

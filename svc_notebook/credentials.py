@@ -1,7 +1,7 @@
 """The API key: find it, hold it, keep it out of everything (doc: Authentication).
 
-The value leaves a `Key` only through `authorization()`, where headers are written. No
-frame that raises may hold it in a local variable, because tracebacks can show those.
+The value leaves a `Key` only through `authorization()`, where headers are written. A
+key belongs to one address. No frame that raises may hold it in a local variable, because tracebacks can show those.
 """
 
 import json
@@ -15,12 +15,17 @@ from typing import Any, NoReturn, TypeVar, cast
 
 import msgspec
 
-from svc_notebook.errors import MissingKeyError, ParameterError, SvcError
-from svc_notebook.settings import WAYS_ON
+from svc_notebook.errors import (
+    MissingKeyError,
+    ParameterError,
+    SettingsError,
+    SvcError,
+)
+from svc_notebook.settings import ENV_NAMES, WAYS_ON, to_base_url
 
 ENV_NAME = "SVC_API_KEY"
 KEYRING_NAME = "svc-notebook"
-"""The service's name in the keyring; the entry's name is `SVC_API_KEY`."""
+"""The service's name in the keyring; the entry's name is the base address."""
 _MARK = "[key]"
 _MIN_CHARS = 8  # a shorter key may be an ordinary word, so it is not replaced
 Value = TypeVar("Value")
@@ -147,60 +152,118 @@ def to_key(
 
 
 def key_mark(environ: Mapping[str, str] = os.environ) -> bytes:
-    """Return a one-way hash of the key typed or set, to see when it changes."""
-    value = _typed[0].digest("mark") if _typed else environ.get(ENV_NAME, "")
+    """Return a one-way hash of the keys typed and set, to see when they change."""
+    typed = sorted(key.digest("mark") for key in _typed.values())
+    value = " ".join((*typed, environ.get(ENV_NAME, "")))
     return blake2b(value.encode("utf-8", "surrogateescape"), digest_size=16).digest()
 
 
-def find_key(environ: Mapping[str, str] = os.environ) -> Key:
-    """Return the API key: the one typed here, else the environment's or keyring's.
+def find_key(environ: Mapping[str, str] = os.environ, *, base_url: str | None) -> Key:
+    """Return the API key of an address.
+
+    It is the one typed for this address; else SVC_API_KEY, which belongs to
+    SVC_BASE_URL, or to the first address used if that is not set; else the one that
+    the keyring has for this address. A key is never sent to another address.
+
+    Args:
+        environ: The environment.
+        base_url: The address; None if it is not known yet, so nothing can be sent.
 
     Raises:
-        MissingKeyError: The key is not set or cannot be sent; the message says how to
-            set one.
+        MissingKeyError: This address has no key, or the key cannot be sent; the
+            message says how to set one.
     """
-    found = _typed[0] if _typed else to_key(environ.get(ENV_NAME), source=ENV_NAME)
-    if found is None:
-        found = to_key(_from_keyring(), source="the keyring")
+    if base_url is not None and (unbound := _typed.pop(None, None)):
+        _typed[base_url] = unbound
+    given = to_key(environ.get(ENV_NAME), source=ENV_NAME)
+    home = _home(environ, given, base_url)
     environ = {}  # a traceback may show the locals of this frame
+    found: Key | MissingKeyError | None = _typed.get(base_url)
+    if found is None and home == base_url:
+        found = given
+    if found is None:
+        found = to_key(_from_keyring(base_url), source="the keyring")
     if isinstance(found, Key):
         return found
-    raise found or MissingKeyError(f"No API key: {ENV_NAME} is not set. {WAYS_ON}")
+    others = [(key.source, address) for address, key in _typed.items()]
+    if given is not None and home != base_url:
+        others.append((ENV_NAME, home))
+    raise found or _no_key(base_url, others)
 
 
-_typed: list[Key] = []
+_typed: dict[str | None, Key] = {}
+"""The keys typed, by address; None until the first address is used."""
+_first_used: dict[str, str] = {}
+"""The address of each SVC_API_KEY, by digest, where SVC_BASE_URL is not set."""
 
 
-def remember(key: Key) -> str | None:
-    """Use a key from now on in this process, and store it in the system's keyring.
-
-    Returns:
-        The keyring's name; None if the key is kept in memory only, because there is
-        no keyring or it does not accept the key.
-    """
-    _typed[:] = [key]
-    return _to_keyring(key.authorization().partition(" ")[2])
-
-
-def forget() -> None:
-    """Forget the key that was typed; one in a keyring stays there."""
-    _typed.clear()
-
-
-def _from_keyring() -> str | None:
-    """Return the key in the system's keyring; None if that is absent or locked."""
-    with suppress(Exception):
-        keyring = import_module("keyring")  # an extra
-        return cast(str | None, keyring.get_password(KEYRING_NAME, ENV_NAME))
+def _home(
+    environ: Mapping[str, str], key: Key | MissingKeyError | None, base_url: str | None
+) -> str | None:
+    """Return the address that SVC_API_KEY belongs to."""
+    named = environ.get(ENV_NAMES["base_url"], "").strip()
+    if base_url is None or not (named or isinstance(key, Key)):
+        return base_url
+    if not named:
+        return _first_used.setdefault(cast(Key, key).digest("home"), base_url)
+    with suppress(SettingsError):
+        return to_base_url(named, allow_http=True)
     return None
 
 
-def _to_keyring(value: str) -> str | None:
+def _no_key(
+    base_url: str | None, others: list[tuple[str, str | None]]
+) -> MissingKeyError:
+    if base_url is None or not others:
+        return MissingKeyError(f"No API key: {ENV_NAME} is not set. {WAYS_ON}")
+    source, address = others[-1]
+    return MissingKeyError(
+        f"No API key for {base_url}: the key from {source} belongs to "
+        f"{address or 'SVC_BASE_URL, which cannot be used'} and was not sent. Give the "
+        f"key of this address with key=; or set SVC_BASE_URL to this address and "
+        f"{ENV_NAME} to its key, or type the key after `%svc login`."
+    )
+
+
+def remember(key: Key, base_url: str | None) -> str | None:
+    """Use a key for an address from now on, and store it in the system's keyring.
+
+    Args:
+        key: The key.
+        base_url: Its address; None for the first one that this process uses.
+
+    Returns:
+        The keyring's name; None if the key is kept in memory only, because there is
+        no keyring, it does not accept the key, or the address is not known.
+    """
+    _typed[base_url] = key
+    if base_url is None:
+        return None
+    return _to_keyring(base_url, key.authorization().partition(" ")[2])
+
+
+def forget() -> None:
+    """Forget the keys typed and the addresses used; a keyring keeps its entries."""
+    _typed.clear()
+    _first_used.clear()
+
+
+def _from_keyring(base_url: str | None) -> str | None:
+    """Return the keyring's key of an address; None if that is absent or locked."""
+    if base_url is None:
+        return None
+    with suppress(Exception):
+        keyring = import_module("keyring")  # an extra
+        return cast(str | None, keyring.get_password(KEYRING_NAME, base_url))
+    return None
+
+
+def _to_keyring(base_url: str, value: str) -> str | None:
     with suppress(Exception):
         keyring = import_module("keyring")
-        keyring.set_password(KEYRING_NAME, ENV_NAME, value)
+        keyring.set_password(KEYRING_NAME, base_url, value)
         # Some keyrings store nothing and raise nothing.
-        if _from_keyring() == value:
+        if _from_keyring(base_url) == value:
             return str(keyring.get_keyring().name)
     return None
 

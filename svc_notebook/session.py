@@ -3,7 +3,6 @@
 Each part is made when it is first needed and kept until its settings change.
 """
 
-import atexit
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -69,7 +68,6 @@ class Session:
         self._settings = settings or Settings()
         self._problems: dict[str, SettingsError] = {}
         self._seen: object = None
-        atexit.register(self.close)
 
     @property
     def settings(self) -> Settings:
@@ -142,11 +140,21 @@ class Session:
             warn_of_denied(n_denied)
         return completion
 
-    def key(self) -> Key:
-        """The key for the endpoint in use: the emulator's own, or the user's."""
-        if self._emulator and self.settings.is_emulated:
-            return Key(self._emulator.api_key, source="the emulator")
-        return find_key()
+    def key(self, settings: Settings | None = None) -> Key:
+        """Return the key of an endpoint, else of the one in use.
+
+        Raises:
+            MissingKeyError: The endpoint has no key.
+        """
+        settings = settings or self.settings
+        if not settings.is_emulated:
+            return find_key(base_url=settings.base_url)
+        if self._emulator is None:
+            raise MissingKeyError(
+                "The emulator of this kernel is closed; `%svc use emulator` starts "
+                "another, and `%svc use service` goes to SVC_BASE_URL."
+            )
+        return Key(self._emulator.api_key, source="the emulator")
 
     def key_hider(self) -> Callable[[str], str]:
         """Return a function that hides the key in a text."""
@@ -209,11 +217,11 @@ class Session:
         """Send requests to the service that the environment names.
 
         Raises:
-            MissingKeyError: SVC_API_KEY is missing or cannot be sent.
+            MissingKeyError: The service has no key, or it cannot be sent.
             SettingsError: SVC_BASE_URL is missing or cannot be used.
         """
         found = Settings.from_env()
-        find_key()
+        find_key(base_url=found.base_url)
         if found.base_url is None:
             raise SettingsError(f"No base address: SVC_BASE_URL is not set. {WAYS_ON}")
         source = found.sources["base_url"]
@@ -244,10 +252,7 @@ class Session:
             LedgerError: A ledger cannot be kept there; the previous one stays in use.
             SettingsError: It is not a price table; the previous one stays in use.
         """
-        if path is not None:
-            path = path if path == MEMORY else str(Path(path).expanduser().absolute())
-            check = Prices.from_file if name == "prices" else _check_ledger
-            check(path)
+        path = None if path is None else _checked_path(name, path)
         with self._lock:
             now = self.settings
             if path is not None:
@@ -286,18 +291,34 @@ class Session:
         self._settings = settings
 
     def close(self) -> None:
-        """Close connections, ledger and emulator; the session can be used again."""
+        """Close connections, ledger and emulator; the session can be used again.
+
+        Without its emulator it goes where the environment says. At exit each part
+        closes by itself, so this need not be called.
+        """
         with self._lock:
-            atexit.unregister(self.close)
             for part in (self._client, self._ledger, self._emulator):
                 if part is not None:
                     part.close()
             self._client = self._ledger = self._emulator = None
+            if self._settings.is_emulated:
+                now, gone = self._settings, {"base_url", "is_emulated"}
+                sources = {k: now.sources[k] for k in now.sources if k not in gone}
+                self._settings = replace(
+                    now, base_url=None, is_emulated=False, sources=sources
+                )
+                self._seen = None  # the environment is read again
 
 
-def _check_ledger(path: str) -> None:
-    with Ledger(path) as ledger:
-        ledger.check()
+def _checked_path(name: str, path: str) -> str:
+    """Return a path in full, of a ledger or a price table that can be used."""
+    path = path if path == MEMORY else str(Path(path).expanduser().absolute())
+    if name == "prices":
+        Prices.from_file(path)
+    else:
+        with Ledger(path) as ledger:
+            ledger.check()
+    return path
 
 
 _lock = RLock()
@@ -321,7 +342,8 @@ def use(
 ) -> None:
     """Choose where requests go, which model they name and where they are kept.
 
-    The choice holds for this kernel until you change it.
+    The choice holds for this kernel until you change it. If a part of it is refused,
+    nothing changes.
 
     Args:
         *positional: Not allowed; name every argument.
@@ -361,12 +383,14 @@ def use(
             "or prices=FILE.",
             param="endpoint",
         )
-    for name, path in given.items():
-        current().use_path(name, path, source="use")
+    for name, path in given.items():  # what may be refused comes before any change
+        _checked_path(name, path)
     if endpoint == "emulator":
         current().use_emulator()
     elif endpoint == "service":
         current().use_service()
+    for name, path in given.items():
+        current().use_path(name, path, source="use")
     if model is not None:
         current().use_model(model, source="use")
 

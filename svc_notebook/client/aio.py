@@ -32,7 +32,7 @@ class Defaults:
     """The default arguments of clients."""
 
     settings: Callable[[], Settings] = Settings.from_env
-    key: Callable[[], Key | None] = lambda: None  # for the emulator's address
+    key: Callable[[Settings], Key | None] = lambda _: None  # for the emulator's address
     sinks: Callable[[], Sequence[Sink]] = tuple
 
 
@@ -76,7 +76,7 @@ class BaseClient:
             )
         self._path = RequestPath(
             settings,
-            key=found or (defaults.key() if settings.is_emulated else None),
+            key=found or (defaults.key(settings) if settings.is_emulated else None),
             sinks=defaults.sinks() if sinks is None else sinks,
             limits=limits,
             answers=answers,
@@ -123,7 +123,8 @@ class AsyncClient(BaseClient):
         settings: Where to, and how long things may take; the session's if None, so
             that `%svc use` and the environment hold here too.
         base_url: The service's base address, instead of the settings' one.
-        api_key: The API key; found in the environment at the first request if None.
+        api_key: The API key of this address; found at the first request if None. A
+            key that belongs to another address is not sent.
         key: The same, as a `Key`.
         sinks: Receive each exchange when it has ended, on the event loop's thread;
             the session's ledger if None.

@@ -494,7 +494,7 @@ class RequestPath:
 
     def _context(self) -> ExchangeContext:
         base_url = self._base_url
-        self._key = key = self._key or find_key()
+        self._key = key = self._key or find_key(base_url=base_url)
         keep_out_of_logs(key)
         clock = self._runtime.clock
         return ExchangeContext(

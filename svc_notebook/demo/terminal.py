@@ -214,7 +214,7 @@ def _service() -> str:
             "https://HOST/v1. Without --service the demo needs neither address nor "
             "key."
         )
-    find_key()
+    find_key(base_url=base_url)
     return base_url
 
 

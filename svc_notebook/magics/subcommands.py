@@ -338,10 +338,11 @@ def _key(session: Session) -> tuple[object, str]:
 Ask = Callable[[str], str]
 
 
-def login(ask: Ask | None = None) -> str:
-    """Ask for the key and use it in this kernel.
+def login(session: Session, ask: Ask | None = None) -> str:
+    """Ask for the key of the service's address and use it in this kernel.
 
     Args:
+        session: Its address is the key's; SVC_BASE_URL while the emulator is in use.
         ask: Shows a prompt and returns what was typed; the kernel's own if None.
 
     Returns:
@@ -354,12 +355,17 @@ def login(ask: Ask | None = None) -> str:
     found = _typed(ask or getpass)
     if isinstance(found, ConfigError):
         raise found
-    name = remember(found)
+    settings = session.settings
+    if settings.is_emulated:
+        settings = read_env(os.environ)[0]
+    base_url = settings.base_url
+    name = remember(found, base_url)
+    owner = f"The key of {base_url or 'the first address that is used'} is kept in"
     if name is None:
-        return "The key is kept in this kernel's memory, until the kernel ends."
+        return f"{owner} this kernel's memory, until the kernel ends."
     return (
-        f"The key is kept in the keyring {name}, for later kernels too; "
-        f"`keyring del {KEYRING_NAME} SVC_API_KEY` in a terminal removes it."
+        f"{owner} the keyring {name}, for later kernels too; "
+        f"`keyring del {KEYRING_NAME} {base_url}` in a terminal removes it."
     )
 
 
@@ -397,7 +403,7 @@ _PANEL = "open a chat panel on a conversation"
 _RESTORE = "rebuild conversations from the ledger, after a restart"
 COMMANDS = (
     Command("use", _USE, "[emulator|service|MODEL]", (0, 1), use),
-    Command("login", _LOGIN, run=lambda _: login()),
+    Command("login", _LOGIN, run=login),
     Command("tools", _TOOLS, "[[add|remove|ask] NAME]", (0, 2)),
     Command("models", "the documented models, their limits, and the room left"),
     Command("usage", _USAGE, run=usage_df),

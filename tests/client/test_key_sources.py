@@ -8,10 +8,15 @@ import pytest
 from keyring.backend import KeyringBackend
 from keyring.errors import KeyringLocked
 
+from svc_notebook.client.sync import Client
 from svc_notebook.credentials import Key, find_key, forget, key_mark, remember
+from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import MissingKeyError
 
 VALUE = "sk-secret-of-the-keyring"
+ENV = "SVC_API_KEY"
+HERE = "https://here.invalid/v1"
+THERE = "https://there.invalid/v1"
 
 
 class Ring(KeyringBackend):
@@ -57,12 +62,12 @@ def ring() -> Iterator[Ring]:
 
 def test_the_keyring_is_the_second_source(ring: Ring) -> None:
     """Without a key in the environment the keyring's is taken, and said so."""
-    ring.entries["svc-notebook", "SVC_API_KEY"] = f" {VALUE}\n"
+    ring.entries["svc-notebook", HERE] = f" {VALUE}\n"
 
-    found = find_key({})
+    found = find_key({}, base_url=HERE)
 
     assert (found.source, found.authorization()) == ("the keyring", f"Bearer {VALUE}")
-    assert find_key({"SVC_API_KEY": "sk-other"}).source == "SVC_API_KEY"
+    assert find_key({"SVC_API_KEY": "sk-other"}, base_url=HERE).source == "SVC_API_KEY"
 
 
 @pytest.mark.parametrize("is_locked", [True, False])
@@ -71,17 +76,17 @@ def test_a_keyring_without_a_key_is_no_failure(ring: Ring, is_locked: bool) -> N
     ring.is_locked = is_locked
 
     with pytest.raises(MissingKeyError, match="%svc login") as caught:
-        find_key({})
+        find_key({}, base_url=HERE)
 
     assert caught.value.__context__ is None
 
 
 def test_what_the_keyring_holds_may_be_no_key(ring: Ring) -> None:
     """An entry that cannot be sent is refused by its source, unseen."""
-    ring.entries["svc-notebook", "SVC_API_KEY"] = f"{VALUE} กุญแจ"
+    ring.entries["svc-notebook", HERE] = f"{VALUE} กุญแจ"
 
     with pytest.raises(MissingKeyError, match="the keyring contains a space") as caught:
-        find_key({})
+        find_key({}, base_url=HERE)
 
     assert VALUE not in str(caught.value)
 
@@ -90,23 +95,23 @@ def test_a_typed_key_comes_first_and_is_kept(ring: Ring) -> None:
     """A typed key is used from now on, before the environment's, and is kept."""
     before = key_mark({})
 
-    kept_in = remember(Key(VALUE, source="a prompt"))
+    kept_in = remember(Key(VALUE, source="a prompt"), HERE)
 
     assert kept_in == "Ring of the test"
-    assert ring.entries == {("svc-notebook", "SVC_API_KEY"): VALUE}
-    assert find_key({"SVC_API_KEY": "sk-other"}).source == "a prompt"
+    assert ring.entries == {("svc-notebook", HERE): VALUE}
+    assert find_key({"SVC_API_KEY": "sk-other"}, base_url=HERE).source == "a prompt"
     assert key_mark({}) != before
     forget()
-    assert find_key({}).source == "the keyring"
+    assert find_key({}, base_url=HERE).source == "the keyring"
 
 
 def test_without_a_keyring_a_typed_key_is_in_memory(ring: Ring) -> None:
     """Where no keyring takes it, a typed key is this process's alone."""
     ring.is_locked = True
 
-    kept_in = remember(Key(VALUE, source="a prompt"))
+    kept_in = remember(Key(VALUE, source="a prompt"), HERE)
 
-    assert (kept_in, find_key({}).source) == (None, "a prompt")
+    assert (kept_in, find_key({}, base_url=HERE).source) == (None, "a prompt")
 
 
 def test_without_the_extra_there_is_no_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,4 +119,68 @@ def test_without_the_extra_there_is_no_keyring(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "keyring", None)
 
     with pytest.raises(MissingKeyError):
-        find_key({})
+        find_key({}, base_url=HERE)
+
+
+def sources(environ: dict[str, str], *addresses: str) -> list[str]:
+    """Return where the key of each address is found; "" for none."""
+    found = []
+    for address in addresses:
+        try:
+            found.append(find_key(environ, base_url=address).source)
+        except MissingKeyError:
+            found.append("")
+    return found
+
+
+def test_a_key_is_for_one_address(ring: Ring) -> None:
+    """Neither a typed key nor the keyring's is found for another address."""
+    remember(Key(VALUE, source="a prompt"), HERE)
+    ring.entries["svc-notebook", THERE] = VALUE
+
+    assert sources({}, HERE, THERE, "https://x.invalid/v1") == [
+        "a prompt",
+        "the keyring",
+        "",
+    ]
+
+
+def test_the_environments_key_is_for_its_address(ring: Ring) -> None:
+    """SVC_API_KEY belongs to SVC_BASE_URL, however that is written, and to no other."""
+    environ = {"SVC_API_KEY": VALUE, "SVC_BASE_URL": "https://here.invalid/"}
+
+    assert not ring.entries
+    assert sources(environ, THERE, HERE) == ["", "SVC_API_KEY"]
+    assert sources({**environ, "SVC_BASE_URL": "nonsense"}, HERE) == [""]
+
+
+@pytest.mark.parametrize("is_typed", [True, False])
+def test_a_key_without_an_address_is_for_the_first(ring: Ring, is_typed: bool) -> None:
+    """A key given before any address belongs to the first address that is used."""
+    if is_typed:
+        kept_in = remember(Key(VALUE, source="a prompt"), None)
+        assert (kept_in, ring.entries) == (None, {})
+    environ = {} if is_typed else {"SVC_API_KEY": VALUE}
+
+    found = sources(environ, HERE, THERE, HERE)
+
+    assert found == (["a prompt", "", "a prompt"] if is_typed else [ENV, "", ENV])
+
+
+def test_the_key_of_one_service_is_not_sent_to_another(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client of another address needs key=; the error says so before sending."""
+    monkeypatch.setenv("SVC_BASE_URL", HERE)
+    monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
+
+    with pytest.raises(MissingKeyError) as caught:
+        Client(base_url=emulator.base_url).complete("Hi")
+
+    assert emulator.requests == ()
+    said = str(caught.value)
+    assert f"SVC_API_KEY belongs to {HERE} and was not sent" in said
+    assert "key=" in said
+    assert emulator.api_key not in said
+    client = Client(base_url=emulator.base_url, key=emulator.api_key)
+    assert client.complete("Hi").text

@@ -288,7 +288,7 @@ def test_a_key_is_not_copied_or_stored() -> None:
     "make",
     [
         lambda value: Key(value, source="test"),
-        lambda value: find_key({"SVC_API_KEY": value}),
+        lambda value: find_key({"SVC_API_KEY": value}, base_url=None),
         lambda value: Client(base_url="https://svc.invalid/v1", api_key=value),
         lambda value: AsyncClient(base_url="https://svc.invalid/v1", api_key=value),
     ],

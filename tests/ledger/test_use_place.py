@@ -55,6 +55,38 @@ def test_a_ledger_that_cannot_be_made_leaves_the_one_before(tmp_path: Path) -> N
     assert (settings.ledger, settings.model) == (":memory:", "svc-v2-8b-instruct")
 
 
+@pytest.mark.parametrize("missing", ["SVC_BASE_URL", "prices"])
+def test_a_part_that_is_refused_leaves_the_rest(tmp_path: Path, missing: str) -> None:
+    """A service without an address, or a wrong price table, changes no ledger."""
+    given: Any = {"prices": tmp_path / "none.toml"}
+    if missing == "SVC_BASE_URL":
+        given = {"endpoint": "service"}
+
+    with pytest.raises(svc.ConfigError, match=f"{missing}|none.toml"):
+        svc.use(ledger=tmp_path / "project.sqlite", **given)
+
+    assert current().settings.ledger == ":memory:"
+
+
+def test_a_closed_session_leaves_its_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After close() it goes where the environment says, and the key does, too."""
+    monkeypatch.setenv("SVC_BASE_URL", "https://here.invalid/v1")
+    monkeypatch.setenv("SVC_API_KEY", "sk-of-the-user")
+    session = current()
+    session.use_model("svc-instruct", source="use")
+    session.use_emulator()
+
+    session.close()
+
+    settings = session.settings
+    assert (settings.base_url, settings.is_emulated, settings.model) == (
+        "https://here.invalid/v1",
+        False,
+        "svc-instruct",
+    )
+    assert session.key().source == "SVC_API_KEY"
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

@@ -10,6 +10,7 @@ from svc_notebook.credentials import forget
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ConfigError, MissingKeyError, ParameterError
 from svc_notebook.magics.subcommands import COMMANDS, CommandLine, login, parse_command
+from svc_notebook.session import current
 from tests.magics.conftest import Shell
 
 
@@ -175,12 +176,15 @@ def nobody_logged_in() -> Iterator[None]:
     forget()
 
 
-def test_a_typed_key_is_used_at_once(shell: Shell) -> None:
+def test_a_typed_key_is_used_at_once(shell: Shell, emulator: Emulator) -> None:
     """After a login `%svc use` names the prompt, and nothing shows the key."""
-    said = login(lambda _: f"Bearer {VALUE}\n")
+    said = login(current(), lambda _: f"Bearer {VALUE}\n")
     shown = shell.run("%svc use").shown
 
-    assert said == "The key is kept in this kernel's memory, until the kernel ends."
+    assert said == (
+        f"The key of {emulator.base_url} is kept in this kernel's memory, until the "
+        "kernel ends."
+    )
     assert "key      from a prompt" in shown
     assert VALUE not in shown
 
@@ -192,11 +196,42 @@ def test_a_login_mends_a_refused_key(
     monkeypatch.setenv("SVC_API_KEY", "sk-revoked-long-ago")
     refused = shell.run("%svc Hello")
 
-    login(lambda _: emulator.api_key)
+    login(current(), lambda _: emulator.api_key)
     mended = shell.run("%svc Hello")
 
     assert "401" in refused.shown
     assert (mended.error, emulator.requests[-1].status) == (None, 200)
+
+
+def test_a_typed_key_stays_with_its_address(
+    shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A changed SVC_BASE_URL does not take the typed key along; nothing is sent."""
+    monkeypatch.delenv("SVC_API_KEY")
+    login(current(), lambda _: emulator.api_key)
+    with Emulator(tokens_per_s=None, first_token_s=0) as other:
+        monkeypatch.setenv("SVC_BASE_URL", other.base_url)
+        refused = shell.run("%svc Hello")
+        monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
+        answered = shell.run("%svc Hello")
+
+        assert (other.requests, answered.error) == ((), None)
+        assert f"key from a prompt belongs to {emulator.base_url}" in refused.shown
+        assert "%svc login" in refused.shown
+
+
+def test_a_key_typed_at_the_emulator_is_the_services(
+    shell: Shell, emulator: Emulator
+) -> None:
+    """While the kernel's emulator is in use, a typed key belongs to SVC_BASE_URL."""
+    shell.run("%svc use emulator")
+
+    said = login(current(), lambda _: emulator.api_key)
+    shell.run("%svc use service")
+    answered = shell.run("%svc Hello")
+
+    assert emulator.base_url in said
+    assert (answered.error, emulator.requests[-1].status) == (None, 200)
 
 
 @pytest.mark.parametrize("typed", ["", f"{VALUE} {VALUE}", f"{VALUE}\x7f"])
@@ -205,7 +240,7 @@ def test_what_is_no_key_is_refused_unseen(typed: str, shell: Shell) -> None:
     before = shell.run("%svc use").shown
 
     with pytest.raises(MissingKeyError) as caught:
-        login(lambda _: typed)
+        login(current(), lambda _: typed)
 
     assert VALUE not in str(caught.value)
     assert shell.run("%svc use").shown == before
@@ -219,7 +254,7 @@ def test_where_nobody_can_type(problem: type[Exception]) -> None:
         raise problem(VALUE)
 
     with pytest.raises(ConfigError, match="SVC_API_KEY") as caught:
-        login(ask)
+        login(current(), ask)
 
     assert caught.value.__context__ is None
     assert VALUE not in str(caught.value)

@@ -70,7 +70,7 @@ def test_settings_that_cannot_be_used(environ: dict[str, str]) -> None:
 
 def test_the_key_is_found_and_not_shown() -> None:
     """A key says where it came from, and its value only to the request."""
-    key = find_key({"SVC_API_KEY": "sk-1"})
+    key = find_key({"SVC_API_KEY": "sk-1"}, base_url=None)
 
     assert key.authorization() == "Bearer sk-1"
     assert repr(key) == str(key) == f"{key}" == "<API key (hidden) from SVC_API_KEY>"
@@ -81,7 +81,7 @@ def test_the_key_is_found_and_not_shown() -> None:
 def test_a_missing_key_names_both_ways_on(environ: dict[str, str]) -> None:
     """Without a key the message says where to get one, and names the emulator."""
     with pytest.raises(MissingKeyError, match=r"dashboard(.|\n)*use emulator"):
-        find_key(environ)
+        find_key(environ, base_url=None)
 
 
 def test_a_key_is_redacted() -> None:
