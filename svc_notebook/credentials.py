@@ -1,7 +1,8 @@
 """The API key: find it, hold it, keep it out of everything (doc: Authentication).
 
 The value leaves a `Key` only through `authorization()`, where headers are written. A
-key belongs to one address. No frame that raises may hold it in a local variable, because tracebacks can show those.
+key belongs to one address. No frame that raises may hold the value in a local
+variable, because tracebacks can show those.
 """
 
 import json

@@ -374,8 +374,11 @@ def use(
         )
     model = None if model is None else check_model(model)
     paths = {"ledger": ledger, "prices": prices}
+    # What may be refused comes before any change.
     given = {
-        name: to_path(name, each) for name, each in paths.items() if each is not None
+        name: _checked_path(name, to_path(name, each))
+        for name, each in paths.items()
+        if each is not None
     }
     if endpoint is None and model is None and not given:
         raise ParameterError(
@@ -383,8 +386,6 @@ def use(
             "or prices=FILE.",
             param="endpoint",
         )
-    for name, path in given.items():  # what may be refused comes before any change
-        _checked_path(name, path)
     if endpoint == "emulator":
         current().use_emulator()
     elif endpoint == "service":

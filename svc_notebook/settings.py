@@ -53,7 +53,7 @@ def to_base_url(text: str, *, allow_http: bool = False) -> str:
     is_clear = parts.scheme == "http" and not is_loopback(parts.hostname or "")
     if is_clear and not allow_http:
         raise SettingsError(
-            f"The base address is http://{parts.hostname}: the API key would be sent "
+            f"The base address is http://{parts.netloc}: the API key would be sent "
             f"unencrypted. Use https ({_RIGHT_FORM}); http is for this machine. In a "
             "network that you trust, SVC_ALLOW_HTTP=1 allows it."
         )
@@ -70,13 +70,17 @@ def _split(text: str) -> SplitResult:
     is_clean = text.isascii() and not any(c.isspace() or c < " " for c in text)
     has_host = parts.scheme in {"http", "https"} and bool(parts.hostname)
     if not (is_plain and is_clean and has_host) or port == 0:
-        # The text is not repeated: a key pasted in the wrong place would show.
-        raise SettingsError(
-            "The base address cannot be used: it needs https and a host, may have a "
-            "port up to 65535, and has no user name, query, fragment or space; "
-            f"{_RIGHT_FORM}. Set SVC_BASE_URL to it (doc: Versioning)."
-        )
+        raise unusable_address()
     return parts
+
+
+def unusable_address() -> SettingsError:
+    """Return the error for what is not an address; a key pasted there is not shown."""
+    return SettingsError(
+        "The base address cannot be used: it needs https and a host, may have a "
+        "port up to 65535, and has no user name, query, fragment or space; "
+        f"{_RIGHT_FORM}. Set SVC_BASE_URL to it (doc: Versioning)."
+    )
 
 
 def is_loopback(host: str) -> bool:

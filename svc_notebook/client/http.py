@@ -26,7 +26,7 @@ import httpx
 
 from svc_notebook.credentials import Key
 from svc_notebook.errors import SettingsError, TimedOutError
-from svc_notebook.settings import OPERATION, is_loopback
+from svc_notebook.settings import OPERATION, is_loopback, unusable_address
 
 from .body import Head, HttpAnswer
 from .network_errors import Route, explain, explain_break, is_unanswered
@@ -59,10 +59,16 @@ class HttpTransport:
     Args:
         base_url: The service's base address.
         now: The present, aware, against which a Retry-After date counts.
+
+    Raises:
+        SettingsError: httpx does not take the address, or the proxy cannot be used.
     """
 
     def __init__(self, base_url: str, *, now: Callable[[], datetime]) -> None:
-        self._url = httpx.URL(f"{base_url}/{OPERATION}")
+        url = _url(f"{base_url}/{OPERATION}")
+        if url is None:
+            raise unusable_address()
+        self._url = url
         self._proxy = proxy_for(base_url)
         self._route = Route(base_url, self._proxy.shown if self._proxy else "")
         self._now = now
@@ -414,23 +420,34 @@ def proxy_for(base_url: str) -> Proxy | None:
     host = parts.hostname or ""
     if is_loopback(host) or proxy_bypass(parts.netloc):
         return None
-    found = getproxies()
-    url = found.get(parts.scheme) or found.get("all")
-    return _checked(url, parts.scheme) if url else None
+    found = _named_proxy(parts.scheme)
+    if isinstance(found, SettingsError):
+        raise found
+    return found
 
 
-def _checked(url: str, scheme: str) -> Proxy:
+def _named_proxy(scheme: str) -> Proxy | SettingsError | None:
+    """Return the environment's proxy, or the error; its password is in this frame."""
+    named = getproxies()
+    url = named.get(scheme) or named.get("all")
+    if not url:
+        return None
     full = url if "://" in url else f"http://{url}"
-    try:
-        parts = urlsplit(full)
-        port = parts.port
-    except ValueError:
-        parts, port = urlsplit(""), None
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise SettingsError(
+    parsed = _url(full)
+    if parsed is None or parsed.scheme not in {"http", "https"} or not parsed.host:
+        return SettingsError(
             f"The environment names a proxy for {scheme} that cannot be used; set "
             f"{scheme.upper()}_PROXY=http://HOST:PORT. NO_PROXY lists hosts that are "
             "reached without a proxy."
         )
-    at_port = "" if port is None else f":{port}"
-    return Proxy(f"{parts.scheme}://{parts.hostname}{at_port}", full)
+    return Proxy(f"{parsed.scheme}://{parsed.netloc.decode()}", full)
+
+
+def _url(text: str) -> httpx.URL | None:
+    """Return an address as httpx takes it; None if it does not."""
+    try:
+        url = httpx.URL(text)
+        _ = url.host  # decodes international names
+    except (httpx.InvalidURL, ValueError):  # idna's errors are ValueErrors
+        return None
+    return url

@@ -31,8 +31,9 @@ class Route:
         """Host and port, and the proxy in between, for people."""
         parts = urlsplit(self.base_url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
+        host = f"[{parts.hostname}]" if "[" in parts.netloc else parts.hostname
         through = f" through the proxy {self.proxy}" if self.proxy else ""
-        return f"{parts.hostname}:{port}{through}"
+        return f"{host}:{port}{through}"
 
 
 def explain(problem: BaseException, route: Route, *, is_sent: bool) -> FailedTry:

@@ -374,10 +374,14 @@ def _redirected(head: Head) -> DocumentError:
 
 
 def _shown(location: str) -> str:
-    """Return where a redirect leads, without its query or anything unprintable."""
+    """Return where a redirect leads: no password, no query, nothing unprintable."""
     try:
         parts = urlsplit(location)
+        _ = parts.port  # a password with a slash in it is read as a port
     except ValueError:
         return "an address that cannot be read"
-    place = f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
-    return printable(f"{place}{parts.path}"[:HEAD_CHARS]) or "nowhere"
+    host, path = parts.netloc.rpartition("@")[2], parts.path
+    if not host:
+        path = path.rpartition("@")[2]
+    place = f"{parts.scheme}://{host}" if host else ""
+    return printable(f"{place}{path}"[:HEAD_CHARS]) or "nowhere"

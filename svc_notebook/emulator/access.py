@@ -7,7 +7,7 @@ without shown limits has none here.
 import re
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from .http_values import AUTHENTICATION, Fault
@@ -73,9 +73,9 @@ class Keys:
         forbidden: Valid keys without permission: 403.
     """
 
-    valid: tuple[str, ...] = (KEY,)
-    revoked: tuple[str, ...] = (REVOKED_KEY,)
-    forbidden: tuple[str, ...] = (FORBIDDEN_KEY,)
+    valid: tuple[str, ...] = field(default=(KEY,), repr=False)
+    revoked: tuple[str, ...] = field(default=(REVOKED_KEY,), repr=False)
+    forbidden: tuple[str, ...] = field(default=(FORBIDDEN_KEY,), repr=False)
 
     def fault_of(self, headers: Mapping[str, str]) -> Fault | None:
         """Say why a request with these headers (names in lower case) is refused."""

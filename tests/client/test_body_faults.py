@@ -215,6 +215,29 @@ def test_redirect_is_refused(
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize(
+    "to",
+    [
+        "https://user:pa55@host/v1",
+        "//user:pa55@host/v1",
+        "https:///user:pa55@host/v1",
+        "https:user:pa55@host/v1",
+        "https://user:pa55/word@host/v1",
+        "/v1?password=pa55",
+    ],
+)
+def test_a_redirects_password_is_not_shown(
+    to: str, serve: Serve, client_of: ClientOf
+) -> None:
+    """The error of a redirect shows host and path, never a user's password."""
+    server = serve([http(b"", status=302, Location=to)])
+
+    with pytest.raises(DocumentError, match="redirect") as caught:
+        client_of(server.base_url).complete("Hi")
+
+    assert "pa55" not in f"{caught.value} {vars(caught.value)}"
+
+
 @pytest.mark.parametrize("encoding", ["gzip", "br"])
 def test_body_that_cannot_be_opened(
     encoding: str, serve: Serve, client_of: ClientOf

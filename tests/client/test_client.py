@@ -160,6 +160,24 @@ def test_missing_key_and_address(monkeypatch: pytest.MonkeyPatch) -> None:
         Client(base_url="https://svc.invalid/v1").complete("Hello")
 
 
+@pytest.mark.parametrize(
+    "base_url",
+    [
+        "https://[v1.x]/v1",
+        "https://999.1.1.1/v1",
+        "https://xn--.example",
+        "https://xn--a.example",
+        f"https://{'a' * 70_000}/v1",
+    ],
+)
+def test_an_address_that_http_does_not_take(base_url: str) -> None:
+    """It is refused in our words before anything is sent, and not repeated."""
+    with pytest.raises(SettingsError, match="https://HOST/v1") as caught:
+        Client(base_url=base_url, key="sk-of-the-test").complete("Hello")
+
+    assert len(str(caught.value)) < 400
+
+
 def test_a_sink_that_fails_loses_no_reply(emulator: Emulator) -> None:
     """A reply is returned even if it could not be kept; that is warned of once."""
 

@@ -159,6 +159,12 @@ def test_refused_connection(serve: Serve, client_of: ClientOf) -> None:
         client_of(base_url).complete("Hi")
 
 
+def test_an_ipv6_address_keeps_its_brackets(client_of: ClientOf) -> None:
+    """An error shows host and port so that they can be told apart."""
+    with pytest.raises(NoConnectionError, match=r"to \[::1\]:1: "):
+        client_of("http://[::1]:1/v1").complete("Hi")
+
+
 def test_requests_that_were_never_sent_take_no_place(
     serve: Serve, client_of: ClientOf, kept: Kept
 ) -> None:

@@ -1,5 +1,7 @@
 """Proxies out of the environment."""
 
+import traceback
+
 import pytest
 
 from svc_notebook.client.http import proxy_for
@@ -20,6 +22,7 @@ CASES = [
     ({"HTTPS_PROXY": "http://proxy:3128"}, "http://proxy:3128"),
     ({"HTTPS_PROXY": "proxy:3128"}, "http://proxy:3128"),
     ({"ALL_PROXY": "https://user:pa55@proxy"}, "https://proxy"),
+    ({"ALL_PROXY": "http://user:pa55@[::1]:80"}, "http://[::1]"),
     ({"HTTP_PROXY": "http://proxy:3128"}, None),
     ({"HTTPS_PROXY": "http://proxy", "NO_PROXY": "svc.example"}, None),
     ({"HTTPS_PROXY": "http://proxy", "NO_PROXY": "*"}, None),
@@ -47,10 +50,24 @@ def test_this_machine_needs_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     assert proxy_for("http://127.0.0.1:5000/v1") is None
 
 
-@pytest.mark.parametrize("url", ["socks5://proxy", "http://", "http://proxy:port"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "socks5://user:pa55@proxy",
+        "http://",
+        "http://user:pa55@proxy:port",
+        "http://user:pa55@[v1.x]:3128",
+    ],
+)
 def test_a_proxy_that_cannot_be_used(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy that cannot be used is refused with the right form."""
+    """It is refused with the right form; no frame of the traceback has its password."""
     monkeypatch.setenv("HTTPS_PROXY", url)
 
-    with pytest.raises(SettingsError, match="HTTPS_PROXY=http://HOST:PORT"):
+    with pytest.raises(SettingsError, match="HTTPS_PROXY=http://HOST:PORT") as caught:
         proxy_for("https://svc.example/v1")
+
+    shown = traceback.TracebackException.from_exception(
+        caught.value, capture_locals=True
+    )
+    ours = [frame.locals for frame in shown.stack if frame.filename != __file__]
+    assert "pa55" not in f"{ours} {caught.value} {shown.__context__}"

@@ -75,6 +75,13 @@ def test_no_error_shows_a_key() -> None:
     assert "secret" not in str(caught.value)
 
 
+def test_attributes_do_not_show_the_keys() -> None:
+    """Looking at the attributes of an emulator shows no key."""
+    emulator = Emulator(keys=["served-secret"], revoked=["old-secret"])
+
+    assert "secret" not in repr(vars(emulator))
+
+
 def test_limits_can_be_for_a_model_of_ones_own() -> None:
     """Models that are not in the document may have limits; 0 admits nothing."""
     emulator = Emulator(models=["mine"], limits={"mine": (0, 0)})
