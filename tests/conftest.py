@@ -17,6 +17,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from svc_notebook.credentials import forget
 from svc_notebook.emulator.server import Emulator
 
 hypothesis.settings.register_profile(
@@ -100,8 +101,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def _own_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give each test a ledger's place of its own."""
+    """Give each test a ledger's place of its own, and keys without an address."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "xdg"))
+    forget()
 
 
 @pytest.fixture

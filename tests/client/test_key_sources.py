@@ -57,7 +57,6 @@ def ring() -> Iterator[Ring]:
     keyring.set_keyring(found)
     yield found
     keyring.set_keyring(before)
-    forget()
 
 
 def test_the_keyring_is_the_second_source(ring: Ring) -> None:

@@ -1,12 +1,9 @@
 """The subcommands of `%svc`: how they are read, what they show, and the login."""
 
-from collections.abc import Iterator
-
 import pandas as pd
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.credentials import forget
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ConfigError, MissingKeyError, ParameterError
 from svc_notebook.magics.subcommands import COMMANDS, CommandLine, login, parse_command
@@ -167,13 +164,6 @@ def test_restore_says_what_it_looked_for(shell: Shell) -> None:
 
 
 VALUE = "sk-secret-of-the-prompt"
-
-
-@pytest.fixture(autouse=True)
-def nobody_logged_in() -> Iterator[None]:
-    """Forget what a test typed."""
-    yield
-    forget()
 
 
 def test_a_typed_key_is_used_at_once(shell: Shell, emulator: Emulator) -> None:
