@@ -15,6 +15,8 @@ TEMP: Any = {"temp": 5}
 MAX: Any = {"max": 5}
 EMULATOR: Any = "emulator"
 MODEL: Any = "svc-v1"
+WHERE: Any = lambda: 1  # noqa: E731 - as a user writes it
+TWINS = pd.DataFrame([[1, 2]], columns=["text", "text"])
 FRAME = pd.DataFrame({"text": ["a"]})
 
 
@@ -48,6 +50,19 @@ def _asked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         ("base address is int", lambda: svc.Client(base_url=FIVE)),
         ("The API key from an argument is int", lambda: svc.Client(api_key=FIVE)),
         ("template is int", lambda: FRAME.svc.complete(FIVE)),
+        ("got ''", svc.Message),
+        ("role must be one of system", lambda: svc.Message(FIVE)),
+        ("got 5", lambda: svc.Message("user", FIVE)),
+        ("conversation contains half", lambda: svc.conversation("a\ud800")),
+        ("name contains half", lambda: svc.sweep("a", name="a\ud800")),
+        ("run contains half", lambda: svc.replies_df(run="a\ud800")),
+        ("model contains half", lambda: svc.usage_df(model=["b", "a\ud800"])),
+        ("where is called with one", lambda: svc.sweep("a", where=WHERE)),
+        ("path is int; give the path", lambda: svc.export_answers(FIVE)),
+        ("path is int; give", lambda: svc.read_parquet(FIVE)),
+        ("'nope' cannot be read: there is no", lambda: svc.read_parquet("nope")),
+        ("named 'text', but", lambda: svc.export(TWINS, "twins.parquet")),
+        ("columns are named", lambda: svc.export(TWINS, "twins.jsonl")),
         ("repeats is an argument", lambda: FRAME.svc.complete("{{text}}", repeats=2)),
     ],
 )

@@ -13,6 +13,7 @@ from uuid import uuid4
 from svc_notebook.completion import Completion
 from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.exchange import Exchange, Origin, OriginKind
+from svc_notebook.service.checks import check_text
 from svc_notebook.service.params import Params, with_params
 from svc_notebook.service.request import CompletionRequest, check_model
 from svc_notebook.tokens import MaxTokens, estimate_prompt_tokens
@@ -392,6 +393,7 @@ class Conversations:
                 "such as plan.",
                 param="conversation",
             )
+        check_text(given, param="conversation", name="The name of the conversation")
         with self._lock:
             if name not in self._by_name:
                 self._by_name[name] = Conversation(

@@ -24,6 +24,7 @@ import msgspec
 import pandas as pd
 
 from svc_notebook.errors import ConfigError, ParameterError, SvcError
+from svc_notebook.settings import to_path
 
 from .groups import USAGE
 from .reply_columns import REPLIES
@@ -51,10 +52,14 @@ def export(frame: pd.DataFrame, path: str | Path) -> Path:
 def read_parquet(path: str | Path) -> pd.DataFrame:
     """Read a Parquet file of `export`, or of pandas itself: see `svc.read_parquet`."""
     _import_extra("pyarrow", "Parquet files")
+    path = to_path("path", path)
     try:
         frame = pd.read_parquet(Path(path).expanduser(), engine="pyarrow")
+    except FileNotFoundError:  # pyarrow's, whose text is the path alone
+        reason = "there is no such file"
     except (OSError, RuntimeError, TypeError, ValueError) as problem:  # pyarrow's too
-        reason = getattr(problem, "strerror", None) or str(problem)
+        reason = getattr(problem, "strerror", None) or str(problem).splitlines()[0]
+        reason = reason.rstrip(".")
     else:
         return _unfolded(frame.astype(_dtypes(frame)))
     raise ParameterError(
@@ -74,6 +79,7 @@ def write_whole(path: str | Path, write: Callable[[Path], object]) -> Path:
     Raises:
         ParameterError: The file cannot be written.
     """
+    path = to_path("path", path)
     try:
         place = Path(path).expanduser()
         part = place.with_name(f".{place.name}.{uuid4().hex[:8]}.part")
@@ -115,6 +121,7 @@ def _import_extra(package: str, what: str) -> ModuleType:
 
 def _to_parquet(frame: pd.DataFrame, file: Path) -> None:
     _import_extra("pyarrow", "Parquet files")
+    _check_names(frame)
     try:
         _folded(frame).to_parquet(file, engine="pyarrow")
     except (RuntimeError, TypeError, ValueError, OverflowError):
@@ -184,6 +191,17 @@ def _check_kinds(frame: pd.DataFrame) -> None:
         )
 
 
+def _check_names(frame: pd.DataFrame) -> None:
+    """Refuse a column name that occurs twice, since one column would be lost."""
+    names = frame.columns.map(str)
+    if not names.is_unique:
+        raise ParameterError(
+            f"Two columns are named {names[names.duplicated()][0]!r}, but column names "
+            "in a Parquet file or in JSON lines are unique. Rename one of them.",
+            param="frame",
+        )
+
+
 _KINDS: dict[Any, Any] = {column.name: column.dtype for column in (*REPLIES, *USAGE)}
 
 
@@ -234,6 +252,7 @@ def _is_invisible(letter: str) -> bool:
 
 def _to_jsonl(frame: pd.DataFrame, file: Path) -> None:
     """Write one object per row, with unchanged values."""
+    _check_names(frame)
     names = [str(name) for name in frame.columns]
     with file.open("wb") as opened:
         for row in _rows(frame):

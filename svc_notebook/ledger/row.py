@@ -13,6 +13,7 @@ import msgspec
 
 from svc_notebook.errors import LedgerError, ParameterError
 from svc_notebook.exchange import Exchange, Origin, OriginKind, Status
+from svc_notebook.service.checks import check_text
 from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.request import CompletionRequest, Message
 
@@ -260,6 +261,7 @@ def _several(column: str, want: Any) -> list[str]:  # noqa: ANN401 - numbers com
                 f"{column} must be one of {', '.join(allowed)}; got {each!r}.",
                 param=column,
             )
+        check_text(each, param=column)
     return found
 
 

@@ -15,7 +15,7 @@ from .tool_call import ToolCall
 ROLES = ("system", "user", "assistant", "tool")  # doc: Message
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One message of a conversation (doc: Message).
 
     Attributes:
@@ -25,7 +25,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
         tool_call_id: On a tool message, the id of the call it answers.
     """
 
-    role: str
+    role: str = ""  # refused in our words, as every wrong value
     content: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None

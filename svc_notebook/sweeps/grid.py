@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache, partial
 from hashlib import blake2b
+from inspect import signature
 from math import prod
 from typing import Any
 
@@ -363,6 +364,19 @@ def keep(grid: Grid, where: Where) -> Sequence[int]:
         raise ParameterError(
             f"where is {type(where).__name__}; give a function that takes a "
             "combination, such as lambda c: c['temperature'] < 1.",
+            param="where",
+        )
+    misfit = None
+    try:
+        signature(where).bind({})
+    except ValueError:
+        pass  # some built-in functions have no signature
+    except TypeError as problem:
+        misfit = problem
+    if misfit is not None:
+        raise ParameterError(
+            f"where is called with one argument, a combination ({misfit}); write it "
+            "like lambda c: c['temperature'] < 1.",
             param="where",
         )
     return array("Q", (at for at in range(grid.n_product) if _is_kept(grid, at, where)))

@@ -16,6 +16,7 @@ from svc_notebook.ledger.prices import Prices
 from svc_notebook.service.checks import (
     check_flag,
     check_int,
+    check_text,
     did_you_mean,
     near_names,
 )
@@ -335,7 +336,7 @@ def _name(name: object) -> str | None:
         raise ParameterError(
             f"name must be a text that is not empty; got {name!r}.", param="name"
         )
-    return name.strip()
+    return check_text(name.strip(), param="name")
 
 
 def _seed(seed: object, name: str | None) -> int:
