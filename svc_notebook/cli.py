@@ -115,8 +115,11 @@ def _ledger(arguments: argparse.Namespace) -> int:
         case "size":
             text = ledger.size(place)
         case _:
-            ledger.check_confirmed(is_confirmed=arguments.yes, place=place)
-            text = ledger.forget(place, before=arguments.before)
+            before = arguments.before
+            ledger.check_confirmed(
+                is_confirmed=arguments.yes, place=place, before=before
+            )
+            text = ledger.forget(place, before=before)
     sys.stdout.write(f"{text}\n")
     return 0
 

@@ -9,9 +9,10 @@ Add one line to a `conftest.py`, and every test may ask for `svc_emulator`:
 
         assert svc_emulator.requests[0].json["model"] == "svc-v2-8b-instruct"
 
-While the test runs, SVC_BASE_URL and SVC_API_KEY name the emulator, and exchanges
-are kept in memory only. It answers without waiting and without rate limits; a mark
-changes that, with the keywords of `svc_notebook.Emulator`:
+While the test runs, SVC_BASE_URL and SVC_API_KEY name the emulator, exchanges are kept
+in memory only, and no other setting of the environment applies. It answers without
+waiting and without rate limits; a mark changes that, with the keywords of
+`svc_notebook.Emulator`:
 
     @pytest.mark.svc_emulator(script=[{"text": "positive"}], limits=True)
 """
@@ -22,7 +23,9 @@ from typing import Any
 import pytest
 
 from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import ParameterError
 from svc_notebook.session import isolated
+from svc_notebook.settings import ENV_NAMES
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,8 +46,15 @@ def svc_emulator(
         "limits": False,
     }
     mark = request.node.get_closest_marker("svc_emulator")
+    if mark is not None and mark.args:
+        raise ParameterError(
+            "The mark svc_emulator takes named arguments only, those of "
+            "svc_notebook.Emulator; write @pytest.mark.svc_emulator(script=[...])."
+        )
     if mark is not None:
         keywords |= mark.kwargs
+    for name in ENV_NAMES.values():
+        monkeypatch.delenv(name, raising=False)
     with Emulator(**keywords) as emulator:
         monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
         monkeypatch.setenv("SVC_API_KEY", emulator.api_key)

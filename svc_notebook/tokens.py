@@ -206,9 +206,11 @@ class Parts:
     @property
     def remedy(self) -> str:
         """What to do about the largest part."""
-        room = max(BUDGET_TOKENS - self.sent, 1)
+        room = BUDGET_TOKENS - self.sent
         remedies = {
-            f"Ask for at most {room} tokens with max_tokens": self.reply,
+            f"Ask for at most {room} tokens with max_tokens": (
+                self.reply if room > 0 else 0
+            ),
             "Shorten the prompt, or split it over several requests": self.prompt,
             "Ask for fewer or shorter tool calls": self.calls,
             "Let the tools return less (max_result_tokens), or allow fewer rounds": (

@@ -7,7 +7,7 @@ history can be sent. The ledger keeps every answer; `restore` reads them back.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Never, Self, Unpack
 from uuid import uuid4
 
 from svc_notebook.completion import Completion
@@ -358,6 +358,14 @@ class Conversation:
             params=params or {},
             max_tokens=max_tokens,
             system=system,
+        )
+
+    def __reduce_ex__(self, protocol: object) -> Never:
+        raise ParameterError(
+            f"The conversation {self.name!r} cannot be copied or pickled, because it "
+            "belongs to this kernel. Copy or pickle its `history`, a plain value. In "
+            f"another kernel `%svc restore {self.name}` brings it back.",
+            param="conversation",
         )
 
     def __repr__(self) -> str:

@@ -58,9 +58,7 @@ def forget(place: str, *, before: datetime | str | None = None) -> str:
         ParameterError: `before` is not an instant.
         LedgerError: The file is not a ledger, or another program holds it.
     """
-    condition, values = "1", tuple[str, ...]()
-    if before is not None:
-        condition, values = "started_at < ?", (since_sql(before, name="before"),)
+    condition, values = _started(before)
     if not _exists(place):
         return "nothing was kept"
     with explained(place), closing(open_file(place, busy_s=_BUSY_S)) as connection:
@@ -70,18 +68,35 @@ def forget(place: str, *, before: datetime | str | None = None) -> str:
     return f"{_counted(n, 'exchange')} deleted from {place}"
 
 
-def check_confirmed(*, is_confirmed: bool, place: str) -> None:
+def check_confirmed(
+    *, is_confirmed: bool, place: str, before: datetime | str | None = None
+) -> None:
     """Refuse to delete exchanges without a confirmation.
 
     Raises:
-        ParameterError: It was not confirmed; the message says how.
+        ParameterError: It was not confirmed; the message says how and what would be
+            deleted. Or `before` is not an instant.
+        LedgerError: The ledger cannot be read.
     """
-    if not is_confirmed and _exists(place):
-        raise ParameterError(
-            f"This permanently deletes exchanges from {place} ({size(place)}). Confirm "
-            "with --yes.",
-            param="yes",
-        )
+    condition, values = _started(before)
+    if is_confirmed or not _exists(place):
+        return
+    with explained(place), closing(open_file(place, busy_s=_BUSY_S)) as connection:
+        counting = f"SELECT count(*) FROM exchanges WHERE {condition}"  # noqa: S608 - our own
+        (n,) = connection.execute(counting, values).fetchone()
+    which = "" if before is None else f" that started before {before}"
+    raise ParameterError(
+        f"This permanently deletes {_counted(n, 'exchange')}{which} from {place} (it "
+        f"holds {size(place)}). Confirm with --yes.",
+        param="yes",
+    )
+
+
+def _started(before: datetime | str | None) -> tuple[str, tuple[str, ...]]:
+    """Return the condition for exchanges that started before an instant, and values."""
+    if before is None:
+        return "1", ()
+    return "started_at < ?", (since_sql(before, name="before"),)
 
 
 def _counted(n: int, what: str) -> str:

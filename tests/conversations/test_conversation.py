@@ -1,8 +1,10 @@
 """A conversation against the emulator: asked again, continued, undone, read."""
 
+import copy
 import json
 import logging
-from collections.abc import Iterator
+import pickle
+from collections.abc import Callable, Iterator
 from threading import Thread
 from typing import Any
 
@@ -50,6 +52,20 @@ def contents(emulator: Emulator) -> list[str]:
     """Return the texts of the newest request's messages."""
     messages: list[dict[str, Any]] = emulator.requests[-1].json["messages"]
     return [message["content"] for message in messages]
+
+
+@pytest.mark.parametrize("take", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_conversation_belongs_to_its_kernel(
+    plan: svc.Conversation, take: Callable[[object], object]
+) -> None:
+    """It is neither copied nor pickled; the error names its history, which can be."""
+    plan.ask("Hello")
+
+    with pytest.raises(svc.ParameterError, match=r"`history`.*%svc restore plan"):
+        take(plan)
+
+    assert copy.deepcopy(plan.history) == plan.history
+    assert pickle.loads(pickle.dumps(plan.history)) == plan.history  # noqa: S301 - our own
 
 
 def test_a_cut_reply_goes_on_in_its_place(

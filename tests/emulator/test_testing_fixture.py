@@ -28,12 +28,20 @@ def test_follows_a_script(svc_emulator):
 
 def test_leaves_nothing():
     assert "SVC_BASE_URL" not in os.environ
+    assert os.environ["SVC_MODEL"] == "svc-of-the-developer"
+
+def test_uses_the_default_model(svc_emulator):
+    assert svc.Client().settings.model == "svc-v2-8b-instruct"
+
+@pytest.mark.svc_emulator([{"text": "positive"}])
+def test_names_its_arguments(svc_emulator):
+    raise AssertionError("not run")
 """
 
 
 @pytest.mark.slow
 def test_the_fixture_serves_a_users_tests(tmp_path: Path) -> None:
-    """One line in conftest.py is enough, with strict marks and strict warnings."""
+    """One line in conftest.py is enough; the developer's own settings do not apply."""
     (tmp_path / "conftest.py").write_text(CONFTEST, encoding="utf-8")
     (tmp_path / "test_mine.py").write_text(TESTS, encoding="utf-8")
     arguments = ["-q", "-W", "error", "--strict-markers", "-p", "no:cacheprovider"]
@@ -43,10 +51,18 @@ def test_the_fixture_serves_a_users_tests(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT), "PATH": "", "HOME": str(tmp_path)},
+        env={
+            "PYTHONPATH": str(ROOT),
+            "PATH": "",
+            "HOME": str(tmp_path),
+            "SVC_ANSWERS": str(tmp_path / "answers.jsonl"),
+            "SVC_MODEL": "svc-of-the-developer",
+            "SVC_PRICES": str(tmp_path / "prices.toml"),
+        },
         timeout=60,
         check=False,
     )
 
-    assert "3 passed" in ended.stdout, ended.stdout
+    assert "4 passed, 1 error" in ended.stdout, ended.stdout
+    assert "write @pytest.mark.svc_emulator(script=[...])" in ended.stdout
     assert not list(tmp_path.rglob("*.sqlite*"))

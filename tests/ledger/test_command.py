@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from svc_notebook.cli import main
 from svc_notebook.errors import LedgerError, ParameterError
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger import command
@@ -141,6 +142,27 @@ def test_forgetting_must_be_confirmed(path: Path, make: MakeExchange) -> None:
         command.check_confirmed(is_confirmed=False, place=str(path))
 
     command.check_confirmed(is_confirmed=True, place=str(path))
+
+
+def test_the_preview_counts_what_would_be_deleted(
+    path: Path,
+    make: MakeExchange,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`forget --before DAY` without --yes names the day and counts what is older."""
+    _fill(path, make)
+    monkeypatch.setenv("SVC_LEDGER", str(path))
+    before = "2026-01-02T00:00:00+00:00"
+
+    status = main(["ledger", "forget", "--before", before])
+
+    said = capsys.readouterr().err
+    assert status == 1
+    assert f"deletes 1 exchange that started before {before} from {path}" in said
+    assert "holds 3 exchanges" in said
+    assert main(["ledger", "forget", "--before", "yesterday"]) == 1
+    assert "before must be" in capsys.readouterr().err
 
 
 def test_says_one_as_one(path: Path, make: MakeExchange) -> None:

@@ -256,6 +256,7 @@ def test_fitted_replies_are_fitted_in_each_round(make_caller: MakeCaller) -> Non
         ("word " * 12_000, "Short.", 100, "Shorten the prompt"),
         ("Go.", "word " * 12_000, 100, "Offer fewer tools"),
         ("word " * 3000, "Short.", 8000, "Ask for at most"),
+        ("word " * 6000, "word " * 4000, 8192, "Shorten the prompt"),
     ],
 )
 def test_the_part_that_is_too_large_is_named(
