@@ -17,6 +17,7 @@ EMULATOR: Any = "emulator"
 MODEL: Any = "svc-v1"
 WHERE: Any = lambda: 1  # noqa: E731 - as a user writes it
 TWINS = pd.DataFrame([[1, 2]], columns=["text", "text"])
+MESSAGE: Any = svc.Message
 FRAME = pd.DataFrame({"text": ["a"]})
 
 
@@ -50,9 +51,11 @@ def _asked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         ("base address is int", lambda: svc.Client(base_url=FIVE)),
         ("The API key from an argument is int", lambda: svc.Client(api_key=FIVE)),
         ("template is int", lambda: FRAME.svc.complete(FIVE)),
-        ("got ''", svc.Message),
-        ("role must be one of system", lambda: svc.Message(FIVE)),
-        ("got 5", lambda: svc.Message("user", FIVE)),
+        ("Message takes its fields by name: role, content", MESSAGE),
+        ("role is needed", lambda: MESSAGE(content="a")),
+        ("Message(role='user', content='...')", lambda: MESSAGE("user", "Hi")),
+        ("takes its fields by name", lambda: MESSAGE(role="user", temp=5)),
+        ("role must be one of system", lambda: MESSAGE(role=FIVE)),
         ("conversation contains half", lambda: svc.conversation("a\ud800")),
         ("name contains half", lambda: svc.sweep("a", name="a\ud800")),
         ("run contains half", lambda: svc.replies_df(run="a\ud800")),

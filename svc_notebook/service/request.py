@@ -15,7 +15,30 @@ from .tool_call import ToolCall
 ROLES = ("system", "user", "assistant", "tool")  # doc: Message
 
 
-class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class _Refusing(msgspec.StructMeta):
+    """Refuses wrong fields in our words; what is decoded does not come this way."""
+
+    def __call__(cls, *positional: Any, **given: Any) -> Any:  # noqa: ANN401, N805 - a metaclass
+        try:
+            return super().__call__(*positional, **given)
+        except TypeError:
+            pass
+        raise ParameterError(
+            f"{cls.__name__} takes its fields by name: "
+            f"{', '.join(cls.__struct_fields__)}; role is needed. Write "
+            f"{cls.__name__}(role='user', content='...') (doc: Message).",
+            param="messages",
+        )
+
+
+class Message(
+    msgspec.Struct,
+    metaclass=_Refusing,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    gc=False,
+):
     """One message of a conversation (doc: Message).
 
     Attributes:
@@ -25,7 +48,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         tool_call_id: On a tool message, the id of the call it answers.
     """
 
-    role: str = ""  # refused in our words, as every wrong value
+    role: str
     content: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
