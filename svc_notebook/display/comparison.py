@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
-from .markup import to_html, to_terminal, to_text
-from .reply import marks_html, marks_text, quiet_html
+from .markup import to_terminal, to_text
+from .reply import marks_html, marks_text, quiet_html, reply_html
 
 SHOWN_CHARS = 600
 KEY_CHARS = 200
@@ -167,13 +167,11 @@ def _shortened(text: str, n_chars: int) -> str:
     return f"{text[:n_chars]}... ({len(text) - n_chars} more characters)"
 
 
-TAIL_CHARS = 600
 _GRID = (
     "display:grid;gap:.8em;"
     "grid-template-columns:repeat(auto-fit,minmax(min(100%,18em),1fr))"
 )
 _CARD = "border:1px solid #8884;border-radius:.3em;padding:.4em .8em;min-width:0"
-_TAIL = "white-space:pre-wrap;overflow-wrap:anywhere"
 _BADGE = "border:1px solid #8886;border-radius:.3em;padding:0 .3em;margin-right:.4em"
 
 
@@ -185,7 +183,6 @@ class Card:
     text: str = ""  # Markdown, as far as it arrived
     footer: str = ""  # a quiet line: tokens, seconds
     marks: tuple[str, ...] = ()  # what must not be overlooked, such as "cut"
-    is_ended: bool = False  # whether the reply is complete
 
 
 def cards_bundle(cards: Sequence[Card], *, note: str = "") -> dict[str, str]:
@@ -216,12 +213,6 @@ def cards_text(cards: Sequence[Card], *, note: str = "") -> str:
 
 
 def _drawn(card: Card) -> str:
-    if card.is_ended:
-        body = to_html(card.text)
-    else:
-        tail = card.text[-TAIL_CHARS:]
-        dots = "... " if len(card.text) > TAIL_CHARS else ""
-        body = f'<div style="{_TAIL}">{to_text(dots + tail)}</div>'
     heading = quiet_html(f"<strong>{to_text(card.heading)}</strong>")
     closing = quiet_html(marks_html(card.marks, _BADGE) + to_text(card.footer))
-    return f'<div style="{_CARD}">{heading}{body}{closing}</div>'
+    return f'<div style="{_CARD}">{heading}{reply_html(card.text)}{closing}</div>'

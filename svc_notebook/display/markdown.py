@@ -172,6 +172,15 @@ def block_tokens(markdown: str) -> Sequence[Token]:
     return tokens
 
 
+def link_addresses(markdown: str) -> dict[str, object]:
+    """Find the addresses of links that stand on lines of their own, by their names."""
+    env: dict[str, Any] = {}
+    PARSER.block.parse(
+        with_line_feeds(markdown).replace("\0", "\ufffd"), PARSER, env, []
+    )
+    return dict(env.get("references", {}))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fence:
     """A fenced block of code."""
@@ -200,7 +209,6 @@ def is_closed_fence(token: Token) -> bool:
     return last - first == token.content.count("\n") + 2
 
 
-MAX_TAIL_BYTES = 896
 _FINISHED_BY_A_BLANK = ("paragraph_open", "table_open", "blockquote_open", "math_block")
 _IN_ITEM = 2  # the nesting level inside an item of a list
 _ITEM = re.compile(r" {0,3}(?:[-+*]|\d{1,9}[.)])[ \t]+")
@@ -358,11 +366,15 @@ class Blocks:
     """Takes text and returns finished blocks; the rest is the tail.
 
     Args:
-        max_tail_bytes: Size in UTF-8 above which a tail is cut anyway.
+        max_tail_bytes: Size in UTF-8 above which a tail is cut anyway; None for never.
+        is_verbatim: Whether each line is a block of its own.
     """
 
-    def __init__(self, *, max_tail_bytes: int = MAX_TAIL_BYTES) -> None:
+    def __init__(
+        self, *, max_tail_bytes: int | None = None, is_verbatim: bool = False
+    ) -> None:
         self._max_tail_bytes = max_tail_bytes
+        self._is_verbatim = is_verbatim
         self._tail = Tail()
         self._is_new_line = False
         self._has_return = False
@@ -389,15 +401,17 @@ class Blocks:
         if self._is_new_line:
             self._is_new_line = False
             taken.append(self._cut_off(self._unfinished(), is_cut=False))
-        while len(self._tail.source.encode()) > self._max_tail_bytes:
+        limit = self._max_tail_bytes
+        while limit is not None and len(self._tail.source.encode()) > limit:
             taken.append(self._cut_off(shortened(self._tail), is_cut=True))
         return tuple(block for block in taken if block.source)
 
     def _unfinished(self) -> Tail:
         tail = self._tail
-        lines = Tail(
-            tail.source[: tail.source.rfind("\n") + 1], tail.opener, tail.indent
-        )
+        n_chars = tail.source.rfind("\n") + 1
+        if self._is_verbatim:
+            return tail.after(n_chars)
+        lines = Tail(tail.source[:n_chars], tail.opener, tail.indent)
         at_char = tail.char_at_line(finished_lines(lines.markdown))
         return tail.after(at_char) if at_char else tail
 

@@ -6,7 +6,7 @@ the text, whatever the text is.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from html import escape
 from itertools import groupby
@@ -273,7 +273,12 @@ def _as_written(source: str) -> str:
 _RENDERER = _SafeRenderer(PARSER)
 
 
-def to_html(markdown: str, *, highlight: bool = True) -> str:
+def to_html(
+    markdown: str,
+    *,
+    highlight: bool = True,
+    links: Mapping[str, object] | None = None,
+) -> str:
     """Turn Markdown of unknown origin into HTML that is safe to show.
 
     Raw HTML is text, links lead only to http, https, mailto or within the
@@ -282,6 +287,7 @@ def to_html(markdown: str, *, highlight: bool = True) -> str:
     Args:
         markdown: The source; any characters, lone surrogates included.
         highlight: Whether code in fences gets the classes of Pygments.
+        links: Addresses that are written elsewhere (`markdown.link_addresses`).
 
     Returns:
         HTML with inline styles only; empty for an empty text. Text nested
@@ -292,6 +298,7 @@ def to_html(markdown: str, *, highlight: bool = True) -> str:
     if len(source) > MAX_MARKDOWN_CHARS:
         return _as_written(source)
     env: EnvType = reading_bounds(source)
+    env["references"] = dict(links or {})
     tokens = PARSER.parse(visible(source), env)
     if any(token.level >= MAX_NESTING - 1 for token in tokens):
         return _as_written(source)

@@ -29,12 +29,17 @@ _CARD = (
     f"border:1px solid #bdbdbd;border:1px solid {_BORDER};border-radius:4px"
 )
 _WRAPPED = "white-space:pre-wrap;overflow-wrap:anywhere"
-_VERBATIM = f"{_WRAPPED};margin:0 0 .5em"
+_VERBATIM = f"{_WRAPPED};margin:0"
 
 
 def quiet_html(html: str) -> str:
     """Put HTML into a line of small, quiet letters."""
     return f'<div style="{QUIET_LINE}">{html}</div>'
+
+
+def verbatim_html(html: str) -> str:
+    """Show escaped text as it is written, with its lines and blanks."""
+    return f'<pre style="{_VERBATIM}">{html}</pre>'
 
 
 CALL_CHARS = 60
@@ -204,6 +209,12 @@ class Final:
         """Marks and footer as one line of plain text."""
         return to_terminal(marks_text(self.marks, self.footer).replace("\n", " "))
 
+    @property
+    def closing_html(self) -> str:
+        """Marks and footer as a quiet line."""
+        line = marks_html(self.marks, _BADGE) + to_text(self.footer)
+        return quiet_html(line) if line else ""
+
     def bundle(self) -> dict[str, str]:
         """Draw it: `text/html`, and `text/plain` with the Markdown source."""
         return {"text/html": self._html(), "text/plain": self._plain()}
@@ -213,9 +224,8 @@ class Final:
             body = f'<div style="{_GRID}">{self._cards()}</div>'
         else:
             body = "".join(map(self._body, self.texts))
-        line = marks_html(self.marks, _BADGE) + to_text(self.footer)
-        closing = quiet_html(line) if line else ""
-        return f"<div>{tool_runs_html(self.tool_runs)}{body}{closing}</div>"
+        calls = tool_runs_html(self.tool_runs)
+        return f"<div>{calls}{body}{self.closing_html}</div>"
 
     def _cards(self) -> str:
         n_texts = len(self.texts)
@@ -229,8 +239,8 @@ class Final:
         if self.is_page:
             return page_html(text)
         if self.is_verbatim:
-            return f'<pre style="{_VERBATIM}">{to_text(text)}</pre>'
-        return to_html(text)
+            return verbatim_html(to_text(text))
+        return reply_html(text)
 
     def _plain(self) -> str:
         parts = [plain_choice(self.texts, index) for index in range(len(self.texts))]

@@ -6,7 +6,7 @@ from types import ModuleType
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets import TraitError
 
-from svc_notebook.display.live import Output
+from svc_notebook.display.output import Output
 from svc_notebook.session import current
 
 from .cell import CellTransform, QuestionTransform

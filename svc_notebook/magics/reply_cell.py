@@ -35,7 +35,7 @@ def show(
 
 
 class ReplyView:
-    """The first choice of one reply.
+    """One reply.
 
     Args:
         display: Where it is shown.
@@ -48,8 +48,7 @@ class ReplyView:
 
     def show(self, delta: Delta) -> None:
         """Show a piece of the reply."""
-        if delta.index == 0:
-            self._display.add(delta.text or "")
+        self._display.add(delta.text or "", delta.index)
 
     def wait(self, wait: Wait) -> None:
         """Show a wait."""

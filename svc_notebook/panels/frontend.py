@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from ipywidgets import Layout, VBox, Widget
 
-from svc_notebook.display.live import Output
+from svc_notebook.display.output import Output
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 _REROUTING = "_reply_subshell_for"  # ipykernel 7.4

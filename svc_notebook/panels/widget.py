@@ -14,7 +14,7 @@ from anywidget import AnyWidget
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.export import to_transcript
 from svc_notebook.conversations.turn_requests import NextTurn, fit
-from svc_notebook.display.live import Screen, find_screen
+from svc_notebook.display.output import Screen, find_screen
 from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.request import Message

@@ -15,7 +15,8 @@ from typing import Any, Literal, Protocol
 
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.turn_requests import NextTurn
-from svc_notebook.display.live import GAP_S, POLL_S, Wait, block_html, follow
+from svc_notebook.display.live import POLL_S, Wait, follow
+from svc_notebook.display.live_reply import GAP_S, block_html
 from svc_notebook.display.markdown import Blocks
 from svc_notebook.display.markup import to_html
 from svc_notebook.errors import Interrupted, ParameterError, SvcError

@@ -17,7 +17,7 @@ from typing import cast
 
 from svc_notebook.client.attempts import RequestPath, Waiting, Watch
 from svc_notebook.client.portal import Job, portal
-from svc_notebook.display.live import find_screen, is_terminal
+from svc_notebook.display.output import find_screen, is_terminal
 from svc_notebook.errors import Interrupted, ParameterError, SvcError
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.session import Session

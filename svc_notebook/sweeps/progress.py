@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from svc_notebook.display.live import Screen
 from svc_notebook.display.markup import to_terminal
+from svc_notebook.display.output import Screen
 
 from .scheduler import ModelQueue
 

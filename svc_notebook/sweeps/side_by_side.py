@@ -13,7 +13,9 @@ from uuid import uuid4
 
 from svc_notebook.completion import footer, marks
 from svc_notebook.display.comparison import Card, cards_bundle, cards_text
-from svc_notebook.display.live import Mode, Output, Wait, follow
+from svc_notebook.display.live import Mode, Wait, follow
+from svc_notebook.display.live_reply import UNFINISHED
+from svc_notebook.display.output import Output
 from svc_notebook.errors import Interrupted, SvcError
 from svc_notebook.ledger.reply_columns import Reply
 from svc_notebook.service.checks import shorten
@@ -27,6 +29,7 @@ from .run import Run
 
 MAX_CARDS = 24
 GAP_S = 0.25
+MAX_BYTES_PER_S = 60_000  # of all cards together
 _SHOWN_CHARS = 60
 
 
@@ -109,28 +112,32 @@ class _Cards:
         self._output = output
         self._clock = clock
         self._display_id = f"svc-{uuid4().hex[:12]}"
-        self._drawn_s: float | None = None
+        self._is_drawn = False
+        self._has_news = True
+        self._due_s = 0.0
         self._shown = tuple(islice(run.grid, MAX_CARDS))
         self._texts: list[list[str]] = [[] for _ in self._shown]
 
     def show(self, delta: Delta) -> None:
         self._texts[delta.index].append(delta.text or "")
+        self._has_news = True
 
     def wait(self, wait: Wait) -> None:
         """Cards show no waits."""
 
     def flush(self) -> None:
         now_s = self._clock()
-        is_early = self._drawn_s is not None and now_s - self._drawn_s < GAP_S
-        if self._mode is not Mode.LIVE or is_early:
+        is_early = self._is_drawn and now_s < self._due_s
+        if self._mode is not Mode.LIVE or is_early or not self._has_news:
             return
         cards = []
         for trial, texts in zip(self._shown, self._texts, strict=True):
             heading = _heading(self._run, trial.request, trial.repeat)
-            footer_text = "" if texts else "waiting"
+            footer_text = UNFINISHED if texts else "waiting"
             cards.append(Card(heading=heading, text="".join(texts), footer=footer_text))
-        self._publish(cards, "")
-        self._drawn_s = now_s
+        self._has_news = False
+        n_bytes = self._publish(cards, "")
+        self._due_s = now_s + max(GAP_S, n_bytes / MAX_BYTES_PER_S)
 
     def end(self, completion: object | None) -> None:
         """Show the final form: what the ledger has."""
@@ -144,13 +151,16 @@ class _Cards:
         else:
             self._publish(ended, note)
 
-    def _publish(self, cards: list[Card], note: str) -> None:
+    def _publish(self, cards: list[Card], note: str) -> int:
+        """Show the cards; return the bytes that were sent."""
         bundle = cards_bundle(cards, note=note)
-        if self._drawn_s is not None:
+        if self._is_drawn:
             self._output.update(bundle, self._display_id)
         else:
             is_live = self._mode is Mode.LIVE
             self._output.publish(bundle, self._display_id if is_live else None)
+        self._is_drawn = True
+        return sum(len(each.encode()) for each in bundle.values())
 
 
 def _ended(run: Run, reply: Reply) -> Card:
@@ -165,7 +175,6 @@ def _ended(run: Run, reply: Reply) -> Card:
         text=text,
         footer=footer(exchange) if exchange and exchange.choices else "",
         marks=found,
-        is_ended=True,
     )
 
 

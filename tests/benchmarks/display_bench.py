@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from jupyter_client.session import Session
 
-from svc_notebook.display.live import Mode, Output, ReplyDisplay
+from svc_notebook.display.live import Mode, ReplyDisplay
+from svc_notebook.display.output import Output
 from svc_notebook.display.reply import Final
 
 CHUNKS_PER_S = 200

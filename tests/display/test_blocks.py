@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.display.markdown import MAX_TAIL_BYTES, Block, Blocks, Fence, fences
+from svc_notebook.display.markdown import Block, Blocks, Fence, fences
 from svc_notebook.display.markup import to_html
 
 _LINES = (
@@ -175,13 +175,22 @@ def test_quotes_stay_quotes_when_cut() -> None:
     )
 
 
-def test_tails_are_about_a_kilobyte_by_default() -> None:
-    """The default limit holds for 24 kB without any break."""
+def test_an_unfinished_block_stays_whole_by_default() -> None:
+    """Without a limit, 24 kB without any break stay together."""
     blocks = Blocks()
 
-    _fed(blocks, ["ก" * 50] * 160)
+    got = _fed(blocks, ["ก" * 50] * 160)
 
-    assert len(blocks.tail.source.encode()) <= MAX_TAIL_BYTES <= 1024
+    assert (got, blocks.tail.source) == ([], "ก" * 8000)
+
+
+def test_verbatim_blocks_are_lines() -> None:
+    """Shown as it is, a text is finished line by line."""
+    blocks = Blocks(is_verbatim=True)
+
+    got = _fed(blocks, ["```\na", "\n\nb"])
+
+    assert (got, blocks.tail.source) == (["```\n", "a\n\n"], "b")
 
 
 def test_finds_blocks_wherever_they_stand() -> None:

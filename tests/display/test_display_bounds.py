@@ -6,9 +6,11 @@ import pytest
 from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
-from svc_notebook.display.live import Mode, Output, ReplyDisplay
-from svc_notebook.display.markdown import MAX_MATH_CHARS, MAX_TAIL_BYTES, PARSER
+from svc_notebook.display.live import Mode, ReplyDisplay
+from svc_notebook.display.live_reply import MAX_BYTES_PER_S
+from svc_notebook.display.markdown import MAX_MATH_CHARS, PARSER
 from svc_notebook.display.markup import MAX_MARKDOWN_CHARS, to_html
+from svc_notebook.display.output import Output
 
 pytestmark = pytest.mark.slow
 _DEF = "def f(): pass\n"
@@ -100,10 +102,10 @@ def test_twice_the_text_takes_about_twice_the_work(unit: str) -> None:
 
 
 @pytest.mark.parametrize("own_output", [True, False])
-def test_each_character_of_a_growing_text_is_read_a_few_times(
+def test_a_text_without_end_is_read_at_a_limited_pace(
     own_output: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While text grows, only its open tail is parsed again."""
+    """However long the open block is, at most some kilobytes a second are parsed."""
     n_parsed = 0
     parse = PARSER.parse
 
@@ -120,12 +122,12 @@ def test_each_character_of_a_growing_text_is_read_a_few_times(
     display = ReplyDisplay.open(
         Mode.LIVE, own_output=own_output, output=screen, clock=lambda: now_s
     )
-    n_pieces = 200
+    n_pieces = 400
     for _ in range(n_pieces):
-        now_s += 1.0
-        display.add("[" * 100)
+        now_s += 0.05
+        display.add("[" * 50)
 
-    assert n_parsed <= n_pieces * (100 + MAX_TAIL_BYTES + 100)
+    assert n_parsed <= MAX_BYTES_PER_S * now_s
 
 
 def test_brackets_past_the_bound_are_text() -> None:

@@ -3,14 +3,19 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from svc_notebook.display.live import Mode, Output, ReplyDisplay, Wait, follow
-from svc_notebook.display.reply import Final
+from svc_notebook.display.live import Mode, ReplyDisplay, Wait, follow
+from svc_notebook.display.markup import to_html
+from svc_notebook.display.output import Output
+from svc_notebook.display.reply import Final, quiet_html
 from svc_notebook.errors import Interrupted, SvcError
 from svc_notebook.service.chunk import Delta
 from svc_notebook.tools.call import ToolRun
@@ -19,14 +24,36 @@ from tests.display.conftest import Recorder
 _FINAL = Final(texts=("One.\n\nTwo.",), footer="3 tokens", marks=("cut",))
 
 
-def _open(recorder: Recorder, mode: Mode, *, own_output: bool = True) -> ReplyDisplay:
+_LONG = "A line of words. " * 30 + "End."
+_UNFINISHED = quiet_html("still being written")
+
+
+def _open(
+    recorder: Recorder,
+    mode: Mode,
+    *,
+    own_output: bool = True,
+    is_verbatim: bool = False,
+    n_texts: int = 1,
+) -> ReplyDisplay:
     return ReplyDisplay.open(
         mode,
         own_output=own_output,
+        is_verbatim=is_verbatim,
+        n_texts=n_texts,
         output=recorder.output(),
         clock=recorder.clock,
         display_id="d",
     )
+
+
+def _stream(
+    display: ReplyDisplay, recorder: Recorder, text: str, *, n_chars: int = 200
+) -> None:
+    """Add a text in pieces, each a second after the one before."""
+    for at in range(0, len(text), n_chars):
+        recorder.now_s += 1.0
+        display.add(text[at : at + n_chars])
 
 
 def test_live_shows_the_first_text_at_once(recorder: Recorder) -> None:
@@ -36,7 +63,7 @@ def test_live_shows_the_first_text_at_once(recorder: Recorder) -> None:
     display.add("On")
 
     assert recorder.acts == [
-        ("publish", {"text/html": "<div><p>On</p>\n</div>"}, "d-1")
+        ("publish", {"text/html": f"<div><p>On</p>\n{_UNFINISHED}</div>"}, "d-1")
     ]
 
 
@@ -52,7 +79,7 @@ def test_live_gathers_what_comes_within_50_ms(recorder: Recorder) -> None:
     display.flush()
 
     assert recorder.acts[1:] == [
-        ("update", {"text/html": "<div><p>One</p>\n</div>"}, "d-1")
+        ("update", {"text/html": f"<div><p>One</p>\n{_UNFINISHED}</div>"}, "d-1")
     ]
 
 
@@ -67,28 +94,84 @@ def test_live_sends_nothing_when_nothing_is_new(recorder: Recorder) -> None:
     assert recorder.kinds() == ["publish"]
 
 
-def test_live_shows_finished_blocks_once(recorder: Recorder) -> None:
-    """A finished block takes the tail's place, with its source; a new tail opens."""
+def test_finished_blocks_get_an_output_of_their_own(recorder: Recorder) -> None:
+    """Where they are many, they keep their output, and the rest goes on below."""
     display = _open(recorder, Mode.LIVE)
-    display.add("One.\n")
+    display.add(f"{_LONG}\n")
     recorder.now_s = 1.0
 
     display.add("\nTwo")
 
+    below = f"<div><p>Two</p>\n{_UNFINISHED}</div>"
+    above = {
+        "text/html": f"<div><p>{_LONG}</p>\n</div>",
+        "text/plain": f"{_LONG}\n\n",
+    }
     assert recorder.acts[1:] == [
-        (
-            "update",
-            {"text/html": "<div><p>One.</p>\n</div>", "text/plain": "One.\n\n"},
-            "d-1",
-        ),
-        ("publish", {"text/html": "<div><p>Two</p>\n</div>"}, "d-2"),
+        ("publish", {"text/html": below}, "d-2"),
+        ("update", above, "d-1"),
     ]
 
 
-def test_live_ends_with_one_output(recorder: Recorder) -> None:
-    """At the end the cell is cleared and holds the final form alone."""
+def test_further_blocks_join_the_output_above(recorder: Recorder) -> None:
+    """The output above takes blocks until it is full."""
+    display = _open(recorder, Mode.LIVE)
+    for _ in range(3):
+        recorder.now_s += 1.0
+        display.add(f"{_LONG}\n\n")
+
+    plain = [bundle.get("text/plain") for bundle in recorder.cell()]
+    assert plain == [f"{_LONG}\n\n" * 3, None]
+
+
+def test_no_text_disappears_while_it_is_moved(recorder: Recorder) -> None:
+    """After each message, all that was drawn before can still be read."""
+    display = _open(recorder, Mode.LIVE)
+    words = [f"word{number:03}" for number in range(300)]
+    _stream(display, recorder, "\n\n".join(words), n_chars=90)
+    acts, recorder.acts = recorder.acts, []
+
+    n_seen = []
+    for act in acts:
+        recorder.acts.append(act)
+        shown = "".join(bundle["text/html"] for bundle in recorder.cell())
+        n_seen.append(sum(word in shown for word in words))
+    assert n_seen == sorted(n_seen)
+
+
+def test_a_short_reply_ends_as_one_output(recorder: Recorder) -> None:
+    """At the end the one output is updated in place."""
     display = _open(recorder, Mode.LIVE)
     display.add("One.\n\nTwo.")
+
+    display.finish(_FINAL)
+
+    assert (recorder.cell(), recorder.kinds()) == (
+        [_FINAL.bundle()],
+        ["publish", "update"],
+    )
+
+
+def test_a_long_reply_ends_in_place(recorder: Recorder) -> None:
+    """At the end only the last output changes: it gets the footer."""
+    display = _open(recorder, Mode.LIVE)
+    text = f"{_LONG}\n\nTwo."
+    _stream(display, recorder, text)
+    n_before = len(recorder.acts)
+
+    display.finish(replace(_FINAL, texts=(text,)))
+
+    assert recorder.kinds()[n_before:] == ["update"]
+    assert [bundle["text/plain"] for bundle in recorder.cell()] == [
+        f"{_LONG}\n\n",
+        "Two.\n\n[cut] 3 tokens",
+    ]
+
+
+def test_a_final_text_that_differs_replaces_what_streamed(recorder: Recorder) -> None:
+    """A reply that was changed at its end is shown alone."""
+    display = _open(recorder, Mode.LIVE)
+    _stream(display, recorder, f"{_LONG}\n\nTwo.")
 
     display.finish(_FINAL)
 
@@ -96,6 +179,73 @@ def test_live_ends_with_one_output(recorder: Recorder) -> None:
         [_FINAL.bundle()],
         ["clear", "publish"],
     )
+
+
+_PIECES = st.sampled_from(
+    [
+        *("word ", "\n", "\n\n", "# Head\n", "- item\n", "  - nested\n", "1. one\n"),
+        *("```python\n", "x = 1\n", "```\n", "> quoted\n", "| a | b |\n|---|---|\n"),
+        *("| 1 | 2 |\n", "[name][ref]", "[ref]: https://a.example\n", "$x^2$", "**b**"),
+        *("---\n", "    code\n", "ภาษาไทย ", "<b>", "$$\nx\n$$\n", f"{_LONG}\n\n"),
+    ]
+)
+
+
+@given(pieces=st.lists(_PIECES, max_size=40))
+def test_what_streamed_is_drawn_as_a_whole(pieces: list[str]) -> None:
+    """The outputs together have the HTML of the text drawn at once."""
+    recorder = Recorder()
+    display = _open(recorder, Mode.LIVE)
+    text = "".join(pieces)
+    _stream(display, recorder, text, n_chars=7)
+
+    display.finish(Final(texts=(text,)))
+
+    parts = [bundle["text/html"] for bundle in recorder.cell()]
+    html = "".join(part.removeprefix("<div>").removesuffix("</div>") for part in parts)
+    assert html == to_html(text)
+    assert len(parts) <= 10
+
+
+def test_verbatim_text_is_drawn_as_written(recorder: Recorder) -> None:
+    """Shown as it is, no line of a long reply is lost or formatted."""
+    display = _open(recorder, Mode.LIVE, is_verbatim=True)
+    text = "".join(f"# line *{number}*\n" for number in range(300))
+    _stream(display, recorder, text)
+
+    display.finish(Final(texts=(text,), is_verbatim=True))
+
+    cell = recorder.cell()
+    assert "".join(each["text/plain"] for each in cell).split() == text.split()
+    assert 1 < len(cell) <= 10
+    assert all("<pre" in each["text/html"] for each in cell)
+
+
+@pytest.mark.parametrize("n_texts", [2, 3])
+def test_choices_stream_side_by_side(recorder: Recorder, n_texts: int) -> None:
+    """Several choices are drawn as in the final form, in one output."""
+    display = _open(recorder, Mode.LIVE, n_texts=n_texts)
+    texts = tuple(f"**{number}**" for number in range(n_texts))
+    for number, text in enumerate(texts):
+        recorder.now_s += 1.0
+        display.add(text, number)
+    streamed = recorder.cell()[0]["text/html"]
+    final = Final(texts=texts, footer="still being written")
+
+    display.finish(final)
+
+    assert streamed == final.bundle()["text/html"]
+    assert recorder.cell() == [final.bundle()]
+
+
+@pytest.mark.parametrize("is_verbatim", [True, False])
+def test_a_40_kb_reply_takes_ten_outputs(recorder: Recorder, is_verbatim: bool) -> None:
+    """However long a reply is, it has at most ten outputs at any time."""
+    display = _open(recorder, Mode.LIVE, is_verbatim=is_verbatim)
+
+    _stream(display, recorder, "A paragraph of some words.\n\n" * 1_400)
+
+    assert 5 <= len(recorder.cell()) <= 10
 
 
 def test_live_clears_nothing_when_nothing_grew(recorder: Recorder) -> None:
@@ -158,15 +308,16 @@ def test_among_other_output_one_display_is_updated(recorder: Recorder) -> None:
     )
 
 
-def test_among_other_output_updates_grow_rare(recorder: Recorder) -> None:
-    """The gap grows with the text, to 250 ms and no further."""
+def test_updates_of_a_long_text_are_rare(recorder: Recorder) -> None:
+    """A text of 27 kB is sent once a second."""
     display = _open(recorder, Mode.LIVE, own_output=False)
-    display.add("word " * 10_000)
+    recorder.now_s = 1.0
+    display.add("word" * 6_500)
     display.add("more")
-    recorder.now_s = 0.24
+    recorder.now_s = 1.9
     display.flush()
     n_before = len(recorder.acts)
-    recorder.now_s = 0.25
+    recorder.now_s = 2.1
 
     display.flush()
 

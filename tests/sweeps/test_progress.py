@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.display.live import Screen, find_screen
+from svc_notebook.display.output import Screen, find_screen
 from svc_notebook.sweeps.progress import Bars, Part
 
 PARTS = [

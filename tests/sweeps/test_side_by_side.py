@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.display.live import Mode, Output
+from svc_notebook.display.live import Mode
+from svc_notebook.display.output import Output
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import Interrupted, SvcError
 from svc_notebook.session import Session

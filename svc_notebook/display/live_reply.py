@@ -1,0 +1,316 @@
+"""A reply in the outputs of a notebook while it streams."""
+
+from collections.abc import Mapping
+
+from .markdown import Block, Blocks, link_addresses
+from .markup import to_html, to_terminal, to_text
+from .output import Bundle, Output, Shown
+from .reply import Final, Step, quiet_html, tool_run_html, tool_runs_text, verbatim_html
+
+GAP_S = 0.05  # at most one message to the notebook in this time, on average
+MAX_GAP_S = 2.0
+ENVELOPE_BYTES = 700  # of each message, besides its content
+# The pace falls for long texts, so that a slow connection to the notebook keeps up.
+MAX_BYTES_PER_S, MAX_TEXT_BYTES_PER_S = 27_000, 15_000
+MAX_OUTPUTS = 10  # of one reply: JupyterLab draws 50 outputs of a cell
+# So many characters are in an output; each next one may have more, without end.
+_PART_CHARS, _PART_GROWTH = 1_500, 1.25
+_OPEN_CHARS = 400
+UNFINISHED = "still being written"  # also what a save in mid-stream keeps
+
+
+def _status_html(status: str) -> str:
+    return quiet_html(to_text(status)) if status else ""
+
+
+def block_html(block: Block, *, links: Mapping[str, object] | None = None) -> str:
+    """Draw a finished block; whole code blocks get colours.
+
+    `links` are addresses that are written elsewhere in the reply.
+    """
+    # Colours need the whole code: a part of it would be read as something else.
+    is_whole = not block.is_cut and block.markdown == block.source
+    html = to_html(block.markdown, highlight=is_whole, links=links)
+    # A negative margin cancels the gap below a block that goes on.
+    return f"<div style=margin-bottom:-1em>{html}</div>" if block.is_cut else html
+
+
+class Part:
+    """What one output of the cell shows of a reply: blocks and answered tool calls.
+
+    Args:
+        is_verbatim: Whether the text is shown as it is, not as Markdown.
+    """
+
+    def __init__(self, *, is_verbatim: bool) -> None:
+        self._is_verbatim = is_verbatim
+        self.items: list[Block | Step] = []
+        self.text_html = ""
+        self.plain = ""
+
+    def add(self, item: Block | Step) -> None:
+        """Add a finished block, or an answered call."""
+        self.items.append(item)
+        self.text_html += self._drawn(item, {})
+        self.plain += item.source if isinstance(item, Block) else _call_text(item)
+
+    def join(self, other: "Part") -> None:
+        """Add what another part has."""
+        self.items += other.items
+        self.text_html += other.text_html
+        self.plain += other.plain
+
+    def draw_again(self, links: Mapping[str, object]) -> None:
+        """Draw it with the addresses of links that were written further down."""
+        self.text_html = "".join(self._drawn(each, links) for each in self.items)
+
+    def html(self, tail: str = "") -> str:
+        """Return its HTML, with the unfinished text below."""
+        text = self.text_html + tail
+        return verbatim_html(text) if self._is_verbatim and text else text
+
+    def _drawn(self, item: Block | Step, links: Mapping[str, object]) -> str:
+        if not isinstance(item, Block):
+            return quiet_html(tool_run_html(item))
+        return (
+            to_text(item.source) if self._is_verbatim else block_html(item, links=links)
+        )
+
+
+def _call_text(step: Step) -> str:
+    return f"{tool_runs_text((step,))}\n\n"
+
+
+class Live(Shown):
+    """Updates outputs of the notebook at a limited pace.
+
+    Args:
+        output: Where.
+        display_id: The outputs are updated by this name and their number.
+        own_output: Whether nothing else is in the output; else one is made at once.
+        is_verbatim: Whether the text is shown as it is, not as Markdown.
+    """
+
+    def __init__(
+        self, output: Output, display_id: str, *, own_output: bool, is_verbatim: bool
+    ) -> None:
+        self._output = output
+        self._prefix = display_id
+        self._own_output = own_output
+        self._is_verbatim = is_verbatim
+        self._bytes_per_s = MAX_TEXT_BYTES_PER_S if is_verbatim else MAX_BYTES_PER_S
+        self._n_outputs = 0
+        self._n_messages = self._n_bytes = 0
+        self._status = ""
+        self._is_stale = False
+        self._due_at = 0.0
+        if not own_output:
+            self._show_bundle(1, {"text/plain": ""})
+
+    def status(self, text: str) -> None:
+        """Set the line below the text."""
+        self._is_stale |= text != self._status
+        self._status = text
+
+    def hurry(self) -> None:
+        """Let the next flush show what is new at once."""
+        self._due_at = 0.0
+
+    def flush(self, now_s: float) -> None:
+        """Show what is new, if it is time."""
+        if not self._is_stale or now_s < self._due_at:
+            return
+        self._is_stale = False
+        self._n_messages = self._n_bytes = 0
+        self._draw(self._status or UNFINISHED)
+        sending_s = self._n_bytes / self._bytes_per_s
+        gap_s = max(GAP_S * self._n_messages, sending_s)
+        self._due_at = now_s + min(gap_s, MAX_GAP_S)
+
+    def _draw(self, status: str) -> None:
+        """Show what is new, and a line below it."""
+        raise NotImplementedError
+
+    def _news(self) -> None:
+        self._status = ""
+        self._is_stale = True
+
+    def _show_bundle(self, number: int, bundle: Bundle) -> None:
+        """Publish an output, or update it; they are numbered from 1."""
+        name = f"{self._prefix}-{number}"
+        self._n_messages += 1
+        self._n_bytes += ENVELOPE_BYTES + sum(len(t.encode()) for t in bundle.values())
+        if number > self._n_outputs:
+            self._n_outputs = number
+            self._output.publish(bundle, name)
+        else:
+            self._output.update(bundle, name)
+
+    def finish(self, final: Final | None) -> None:
+        """Show the final form in place, or remove what was shown."""
+        if not self._n_outputs:
+            if final:
+                self._output.publish(final.bundle(), None)
+        elif final is not None:
+            self._end(final)
+        elif self._own_output:
+            self._output.erase()
+        else:
+            self._show_bundle(1, {"text/plain": ""})
+
+    def _end(self, final: Final) -> None:
+        """Show the final form in place."""
+        self._show_bundle(1, final.bundle())
+
+
+class LiveChoices(Live):
+    """Several choices side by side in one output, as in the final form."""
+
+    def __init__(
+        self,
+        output: Output,
+        display_id: str,
+        *,
+        own_output: bool,
+        is_verbatim: bool,
+        n_texts: int,
+    ) -> None:
+        self._texts = [""] * n_texts
+        super().__init__(
+            output, display_id, own_output=own_output, is_verbatim=is_verbatim
+        )
+
+    def add(self, text: str, choice: int = 0) -> None:
+        """Take a piece of a choice."""
+        if choice < len(self._texts):  # else it shows at the end
+            self._texts[choice] += text
+            self._news()
+
+    def _draw(self, status: str) -> None:
+        shown = Final(
+            texts=tuple(self._texts), footer=status, is_verbatim=self._is_verbatim
+        )
+        self._show_bundle(1, {"text/html": shown.bundle()["text/html"]})
+
+
+class LiveText(Live):
+    """One reply in a few outputs.
+
+    The last output is the open one. It shows the unfinished block, and finished blocks
+    until there are enough of them to join the output above. So the bytes sent grow with
+    the reply and not with its square, and what was drawn stays where it is.
+    """
+
+    def __init__(
+        self, output: Output, display_id: str, *, own_output: bool, is_verbatim: bool
+    ) -> None:
+        super().__init__(
+            output, display_id, own_output=own_output, is_verbatim=is_verbatim
+        )
+        self._max_outputs = MAX_OUTPUTS if own_output else 1
+        self._blocks = Blocks(is_verbatim=is_verbatim)
+        self._above: list[Part] = []
+        self._open = Part(is_verbatim=is_verbatim)
+        self._source: list[str] = []
+        self._shown_calls: list[str] = []
+
+    def add(self, text: str, choice: int = 0) -> None:
+        """Take a piece of the only choice."""
+        if choice == 0:
+            self._source.append(text)
+            self._blocks.feed(text)
+            self._news()
+
+    def tool_run(self, step: Step) -> None:
+        """Show an answered call below the text so far."""
+        self._blocks.feed("\n\n")
+        self._take_blocks()
+        self._open.add(step)
+        self._shown_calls.append(step.call_id)
+        self._news()
+
+    def _draw(self, status: str) -> None:
+        self._take_blocks()
+        moved = self._move_up() if len(self._open.plain) > _OPEN_CHARS else None
+        html = self._open.html(self._tail_html()) + _status_html(status)
+        # In this order nothing that is read disappears in between.
+        is_new_below = moved == self._n_outputs
+        if moved and not is_new_below:
+            self._show_part(moved)
+        self._show(len(self._above) + 1, html)
+        if moved and is_new_below:
+            self._show_part(moved)
+
+    def _take_blocks(self) -> None:
+        for block in self._blocks.take():
+            self._open.add(block)
+
+    def _move_up(self) -> int | None:
+        """Move the finished blocks of the open output up; return that output's number.
+
+        They join the output above, or, where that one is full, the open output becomes
+        theirs and another one opens.
+        """
+        n_above = len(self._above)
+        above = self._above[-1] if self._above else None
+        n_chars = len(self._open.plain) + (len(above.plain) if above else 0)
+        is_full = above is None or n_chars > _PART_CHARS * _PART_GROWTH**n_above
+        if is_full and n_above + 1 < self._max_outputs:
+            self._above.append(self._open)
+        elif above is None:
+            return None
+        else:
+            above.join(self._open)
+        self._open = Part(is_verbatim=self._is_verbatim)
+        return len(self._above)
+
+    def _show_part(self, number: int) -> None:
+        part = self._above[number - 1]
+        self._show(number, part.html(), part.plain)
+
+    def _show(self, number: int, html: str, plain: str = "") -> None:
+        bundle = {"text/html": f"<div>{html}</div>"}
+        if plain:
+            bundle["text/plain"] = to_terminal(plain)
+        self._show_bundle(number, bundle)
+
+    def _tail_html(self) -> str:
+        # The tail has no colours: they would change with every piece.
+        tail = self._blocks.tail
+        if self._is_verbatim:
+            return to_text(tail.source)
+        return to_html(tail.markdown, highlight=False) if tail.source.strip() else ""
+
+    def _end(self, final: Final) -> None:
+        if not self._is_drawn(final) and self._n_outputs > 1:
+            self._output.clear()
+            self._output.publish(final.bundle(), None)
+        elif self._is_drawn(final) and (self._above or self._shown_calls):
+            self._close(final)
+        else:
+            super()._end(final)
+
+    def _is_drawn(self, final: Final) -> bool:
+        """Whether what streamed is the final text, in the final form."""
+        if final.is_page or final.is_verbatim != self._is_verbatim:
+            return False
+        return "".join(self._source).split() == " ".join(final.texts).split()
+
+    def _close(self, final: Final) -> None:
+        """Add to the open output what the final form has more."""
+        self._take_blocks()
+        links = {} if self._is_verbatim else link_addresses("".join(self._source))
+        if links:
+            for number, part in enumerate(self._above, start=1):
+                part.draw_again(links)
+                self._show_part(number)
+        tail = self._blocks.tail
+        self._open.add(Block(tail.source, tail.markdown))
+        for step in final.tool_runs:
+            if step.call_id not in self._shown_calls:
+                self._open.add(step)
+        if links:
+            self._open.draw_again(links)
+        html = self._open.html() + final.closing_html
+        plain = f"{self._open.plain.rstrip()}\n\n{final.closing_line}"
+        self._show(len(self._above) + 1, html, plain.strip("\n"))

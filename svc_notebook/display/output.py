@@ -1,0 +1,105 @@
+"""Where a reply is shown: the output of a cell, a terminal, or nowhere."""
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from .reply import Final, Step
+
+Bundle: TypeAlias = Mapping[str, str]
+
+
+def _publish(bundle: Bundle, display_id: str | None) -> None:
+    from IPython.display import display  # noqa: PLC0415 - optional at import
+
+    display(dict(bundle), raw=True, display_id=display_id)
+
+
+def _update(bundle: Bundle, display_id: str) -> None:
+    from IPython.display import update_display  # noqa: PLC0415 - optional at import
+
+    update_display(dict(bundle), display_id=display_id, raw=True)
+
+
+def _clear(*, wait: bool) -> None:
+    from IPython.display import clear_output  # noqa: PLC0415 - optional at import
+
+    clear_output(wait=wait)
+
+
+def _write(text: str) -> None:
+    # A terminal that cannot show a letter shows its number instead of failing.
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    sys.stdout.flush()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """The output of a cell, or of a terminal.
+
+    Attributes:
+        publish: Add an output to the cell; a display id makes it updatable.
+        update: Replace the output of that display id, wherever it is.
+        clear: Empty the cell when its next output comes.
+        erase: Empty the cell now.
+        write: Print text that is safe for a terminal.
+    """
+
+    publish: Callable[[Bundle, str | None], None] = _publish
+    update: Callable[[Bundle, str], None] = _update
+    clear: Callable[[], None] = lambda: _clear(wait=True)
+    erase: Callable[[], None] = lambda: _clear(wait=False)
+    write: Callable[[str], None] = _write
+
+
+class Screen(StrEnum):
+    """Where widgets or bars can be seen."""
+
+    NOTEBOOK = "notebook"
+    TERMINAL = "terminal"
+    NONE = "none"
+
+
+def is_terminal() -> bool:
+    """Whether the standard error is a terminal; without a console there may be none."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def find_screen(display: str = "auto") -> Screen:
+    """Find out where this cell or program can show more than text, by this setting."""
+    if display == "settled":
+        return Screen.NONE
+    terminal = Screen.TERMINAL if is_terminal() else Screen.NONE
+    module = sys.modules.get("IPython")
+    shell = module.get_ipython() if module else None
+    kernel = getattr(shell, "kernel", None)
+    if shell is None or kernel is None or display == "plain":
+        return terminal
+    content = (shell.get_parent() or {}).get("content", {})
+    is_live = display == "live" or content.get("allow_stdin", True)
+    return Screen.NOTEBOOK if is_live else Screen.NONE
+
+
+class Shown:
+    """What a mode of display can do; this one shows nothing."""
+
+    def add(self, text: str, choice: int = 0) -> None:
+        """Take a piece of a choice."""
+
+    def status(self, text: str) -> None:
+        """Set the status line."""
+
+    def hurry(self) -> None:
+        """Let the next flush show what is new without waiting its turn."""
+
+    def tool_run(self, step: Step) -> None:
+        """Show an answered call below the text so far; text goes on below it."""
+
+    def flush(self, now_s: float) -> None:
+        """Show what is new, if it is time."""
+
+    def finish(self, final: Final | None) -> None:
+        """Replace everything by the final form, or by nothing."""

@@ -1,0 +1,185 @@
+"""Long replies in JupyterLab and Notebook 7: what is being read stays where it is."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from svc_notebook.display.live_reply import UNFINISHED
+from svc_notebook.emulator.server import Emulator
+from tests.browser.conftest import Bench, Notebook
+
+MARK = "WATCHED"
+WORDS = "The tide comes in twice a day, and the moon decides how far. "
+MOVED_PX = 24
+
+# Notes in every frame where the watched text is.
+WATCH = """
+([mark]) => {
+  const found = () => {
+    const area = document.querySelectorAll('.jp-CodeCell')[1];
+    const walker = document.createTreeWalker(
+      area.querySelector('.jp-Cell-outputArea'), NodeFilter.SHOW_TEXT);
+    for (let node; (node = walker.nextNode());)
+      if (node.data.includes(mark)) {
+        const range = document.createRange();
+        const at = node.data.indexOf(mark);
+        range.setStart(node, at); range.setEnd(node, at + mark.length);
+        return range.getBoundingClientRect().y;
+      }
+    return null;
+  };
+  window.frames_ = [];
+  const look = () => {
+    window.frames_.push(found());
+    requestAnimationFrame(look);
+  };
+  look();
+}
+"""
+SCROLL = """
+([mark]) => {
+  const area = document.querySelectorAll('.jp-CodeCell')[1];
+  const walker = document.createTreeWalker(
+    area.querySelector('.jp-Cell-outputArea'), NodeFilter.SHOW_TEXT);
+  for (let node; (node = walker.nextNode());)
+    if (node.data.includes(mark)) {
+      const range = document.createRange();
+      range.setStart(node, node.data.indexOf(mark)); range.collapse(true);
+      let outer = area;
+      while (outer && !(outer.scrollHeight > outer.clientHeight + 5 &&
+                        /auto|scroll/.test(getComputedStyle(outer).overflowY)))
+        outer = outer.parentElement;
+      outer = outer || document.scrollingElement;
+      outer.scrollTop += range.getBoundingClientRect().y - 150;
+    }
+}
+"""
+
+
+def _marked(parts: list[str]) -> str:
+    """Put the watched word into the part in the middle."""
+    middle = len(parts) // 2
+    parts[middle] = parts[middle].replace("tide", MARK, 1)
+    return "".join(parts)
+
+
+def _mixed(n_bytes: int) -> str:
+    parts = [
+        f"## Part {number}\n\n{WORDS * 3}\n\n- {WORDS}\n- the tide\n\n"
+        "```python\nfor tide in range(3):\n    print(tide)\n```\n\n"
+        for number in range(n_bytes // 320 + 1)
+    ]
+    return _marked(parts)
+
+
+def _code(n_bytes: int) -> str:
+    lines = [f"tide_{n} = {n}  # as measured\n" for n in range(n_bytes // 27)]
+    return f"```python\n{_marked(lines)}```\n"
+
+
+def _nested(n_bytes: int) -> str:
+    items = [
+        f"- Item {n}: the tide\n  - below it: {WORDS}\n    - and below that\n"
+        for n in range(n_bytes // 110)
+    ]
+    return _marked(items)
+
+
+REPLIES = {
+    "short": _mixed(1_000),
+    "mixed": _mixed(6_000),
+    "long": _mixed(40_000),
+    "code": _code(12_000),
+    "nested": _nested(12_000),
+    "paragraph": _marked([WORDS] * 100),
+}
+
+
+N_PIECES = 300
+STREAM_S = 4.0
+
+
+def _pieces(text: str) -> list[str]:
+    size = len(text) // N_PIECES + 1
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator that writes the replies above, quickly."""
+    script: list[dict[str, Any]] = [
+        {
+            "when": {"contains": f"kind {kind}."},
+            "text": _pieces(text),
+            "gap_s": STREAM_S / N_PIECES,
+        }
+        for kind, text in REPLIES.items()
+    ]
+    choices = [{"text": _pieces(_mixed(3_000))}] * 2
+    script.append(
+        {
+            "when": {"contains": "kind choices."},
+            "times": None,
+            "choices": choices,
+            "gap_s": STREAM_S / N_PIECES,
+        }
+    )
+    with Emulator(script=script, limits=False) as running:
+        yield running
+
+
+CASES = [
+    *(
+        (kind, "lab", n_below)
+        for kind, n_below in zip(REPLIES, [0, 3] * 3, strict=True)
+    ),
+    ("mixed", "notebook", 0),
+    ("code", "notebook", 3),
+]
+
+
+def _watch(notebook: Notebook) -> list[float | None]:
+    """Scroll to the watched text, and note where it is until the reply has settled."""
+    notebook.wait_idle()
+    notebook.run(0)
+    expect(notebook.cells.nth(0).locator(".jp-InputPrompt")).to_have_text("[1]:")
+    notebook.run(1)
+    expect(notebook.shown(1)).to_contain_text(MARK)
+    notebook.page.evaluate(SCROLL, [MARK])
+    notebook.page.evaluate(WATCH, [MARK])
+    expect(notebook.shown(1)).not_to_contain_text(UNFINISHED)
+    notebook.page.wait_for_timeout(500)  # what moves late, moves by then
+    frames: list[float | None] = notebook.page.evaluate("() => window.frames_")
+    return frames
+
+
+def _is_still(places: list[float | None]) -> bool:
+    found = [y for y in places if y is not None]
+    return max(found) - min(found) <= MOVED_PX
+
+
+@pytest.mark.parametrize(("kind", "place", "n_below"), CASES)
+def test_what_is_read_stays(bench: Bench, kind: str, place: str, n_below: int) -> None:
+    """Text moves by at most 24 px while a reply streams below it, and settles."""
+    path = bench.write("long", f"%%svc\nkind {kind}.", *["1 + 1"] * n_below)
+    notebook = bench.open(path, place=place)
+
+    places = _watch(notebook)
+
+    assert None not in places
+    assert _is_still(places)
+    n_outputs = notebook.shown(1).locator(".jp-OutputArea-child").count()
+    assert n_outputs <= 10
+
+
+@pytest.mark.parametrize("line", ["%%svc -n 2", "%%svc -t 0.1,0.9"])
+def test_replies_side_by_side_stay(bench: Bench, line: str) -> None:
+    """Side by side, replies are drawn as Markdown while they stream."""
+    notebook = bench.open(bench.write("grid", f"{line}\nkind choices."))
+
+    places = _watch(notebook)
+
+    assert None not in places
+    assert _is_still(places)
