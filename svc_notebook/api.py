@@ -534,7 +534,9 @@ def export_answers(
     """Write the good answers in the ledger into a file that notebooks can run from.
 
     With SVC_ANSWERS set to the file a notebook needs neither key nor network. The file
-    has requests and answers, but nothing about who asked.
+    has requests and answers, but nothing about who asked. What was asked several times
+    is answered in the same order again, so restart the kernel and run the notebook once
+    before you export.
 
     Args:
         path: The file; an old one is replaced.

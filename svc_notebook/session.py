@@ -21,7 +21,12 @@ from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversations
 from svc_notebook.credentials import Key, find_key, key_mark
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError
+from svc_notebook.errors import (
+    MissingKeyError,
+    ParameterError,
+    SettingsError,
+    warn,
+)
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.answers import Answers, find_answer
 from svc_notebook.ledger.connect import MEMORY
@@ -62,6 +67,7 @@ class Session:
         self.consent = Remembered(self.at_prompt)
         self._lock = RLock()
         self._ledger: Ledger | None = None
+        self._answers: Answers | None = None
         self._client: Client | None = None
         self._emulator: Emulator | None = None
         self._is_following = settings is None
@@ -170,8 +176,24 @@ class Session:
         Raises:
             SettingsError: The file cannot be read.
         """
-        path = self.settings.answers
-        return None if path is None else Answers.from_file(path).find
+        with self._lock:
+            path = self.settings.answers
+            if path is None:
+                return None
+            if self._answers is None or self._answers.path != path:
+                self._answers = Answers(path)
+            self._answers.refresh()
+            return self._answers.find
+
+    @property
+    def answers_note(self) -> str:
+        """Says that a file answers whatever endpoint is chosen; "" without a file."""
+        if self.settings.answers is None:
+            return ""
+        return (
+            f"The file {self.settings.answers} goes on answering, and nothing is sent. "
+            "Unset SVC_ANSWERS to ask the endpoint that you have chosen."
+        )
 
     def reused(self, request: CompletionRequest, origin: Origin) -> Exchange | None:
         """Look for an answer to an identical request in the ledger, then in the file.
@@ -386,10 +408,8 @@ def use(
             "or prices=FILE.",
             param="endpoint",
         )
-    if endpoint == "emulator":
-        current().use_emulator()
-    elif endpoint == "service":
-        current().use_service()
+    if endpoint is not None:
+        _choose(endpoint)
     for name, path in given.items():
         current().use_path(name, path, source="use")
     if model is not None:
@@ -397,6 +417,16 @@ def use(
 
 
 _ENDPOINTS = ("emulator", "service")
+
+
+def _choose(endpoint: str) -> None:
+    session = current()
+    if endpoint == "emulator":
+        session.use_emulator()
+    else:
+        session.use_service()
+    if session.answers_note:
+        warn(session.answers_note)
 
 
 def _positional_refused(value: object) -> ParameterError:
