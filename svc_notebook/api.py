@@ -69,7 +69,8 @@ def complete(
     Raises:
         AskError: Something is not allowed; nothing was sent.
         ToolSchemaError: Something in `tools` cannot be offered.
-        ToolLoopError: The rounds or their time are used up; `messages` can be sent.
+        ToolLoopError: The rounds or their time are used up, or `confirm` raised an
+            error; `messages` can be sent.
         ConfigError: The API key or the base address is missing.
         ServiceError: The service refused or failed, after bounded tries.
         TransportError: No whole answer came; `partial` holds the reply so far.
