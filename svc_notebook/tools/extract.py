@@ -18,8 +18,9 @@ from svc_notebook.service.tool_call import ToolCall
 from svc_notebook.tokens import check_budget
 
 from .call import ToolRun, failed_run, parse_arguments
+from .docstrings import texts_of
 from .rounds import RunSink, Send
-from .schema import build, schema_of, texts_of
+from .schema import build, schema_of
 
 Value = TypeVar("Value")
 MAX_TRIES = 3
