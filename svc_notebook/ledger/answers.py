@@ -52,48 +52,60 @@ def find_answer(
     Raises:
         LedgerError: The ledger cannot be read.
     """
-    found = ledger.asked(
-        request_hash(request),
-        endpoint=endpoint,
-        hash_of=lambda each: request_hash(each.request, each.est_prompt_tokens),
-    )
     repeat = origin.repeat or 0
-    return next((each for each in found if (each.origin.repeat or 0) == repeat), None)
+    for wanted in _hashes(request):
+        found = ledger.asked(
+            wanted,
+            endpoint=endpoint,
+            hash_of=lambda each: request_hash(each.request, each.est_prompt_tokens),
+        )
+        for each in found:
+            if (each.origin.repeat or 0) == repeat:
+                return each
+    return None
 
 
 def request_hash(request: CompletionRequest, prompt_tokens: int | None = None) -> str:
     """Return the hash of everything that affects the reply: 32 hexadecimal digits.
 
-    The order of names, 0 or 0.0, and `user` make no difference, nor does the number of
-    a max_tokens that was computed.
+    The order of names, 0 or 0.0, `user`, and what was computed for `fit` make no
+    difference.
 
     Args:
         request: The request.
-        prompt_tokens: The estimate of its prompt when it was sent; today's if None.
+        prompt_tokens: The estimate of its prompt when it was sent, if it was.
     """
     plain = _plain(request, prompt_tokens)
     text = msgspec.json.encode(plain, order="sorted", enc_hook=str)
     return blake2b(text, digest_size=16).hexdigest()
 
 
+def _hashes(request: CompletionRequest) -> Iterator[str]:
+    """Return the hashes of requests whose answers serve this one, the best first."""
+    yield request_hash(request)
+    if request.is_fitted:  # recorded where no max_tokens was asked for
+        params = {k: v for k, v in request.params.items() if k != "max_tokens"}
+        plain = msgspec.structs.replace(request, params=params, is_fitted=False)
+        yield request_hash(plain)
+    elif "max_tokens" in request.params:  # a number that fit would give, too
+        n_tokens = estimate_prompt_tokens(request.messages, request.tools)
+        yield request_hash(request, n_tokens)
+
+
 def _plain(
     request: CompletionRequest, prompt_tokens: int | None = None
 ) -> CompletionRequest:
-    """Return the one form of requests that are written differently but ask the same.
-
-    A max_tokens is "fit" in it if it is what `fit` gives for the prompt; the estimate
-    may be another one in the next version.
-    """
-    params = {name: _one_form(name, each) for name, each in request.params.items()}
+    """Return the one form of requests that are written differently but ask the same."""
+    params = request.asked_params
+    params = {name: _one_form(name, each) for name, each in params.items()}
     params.pop(_WITHOUT_EFFECT, None)
     max_tokens = params.get("max_tokens")
-    if isinstance(max_tokens, int):
-        if prompt_tokens is None:
-            prompt_tokens = estimate_prompt_tokens(request.messages, request.tools)
-        # the parts of a prompt, rounded one by one, can add up to one more
-        if abs(max_tokens - fit_max_tokens(prompt_tokens)) <= 1:
-            params["max_tokens"] = "fit"
-    return msgspec.structs.replace(request, params=params)
+    if prompt_tokens is not None and isinstance(max_tokens, int):
+        # Before requests had `is_fitted`: the number that fit gave for the estimate,
+        # or one less, since the parts of a prompt are rounded one by one.
+        is_fit = 0 <= fit_max_tokens(prompt_tokens) - max_tokens <= 1
+        params["max_tokens"] = "fit" if is_fit else max_tokens
+    return msgspec.structs.replace(request, params=params, is_fitted=False)
 
 
 def _one_form(name: str, value: Any) -> Any:  # noqa: ANN401 - any parameter
@@ -225,15 +237,18 @@ class Answers:
             SettingsError: The file has changed and cannot be used any more.
         """
         self.refresh()
-        request_key, repeat = request_hash(request), origin.repeat or 0
+        repeat = origin.repeat or 0
         with self._lock:
-            found = self._by_key.get((request_key, repeat))
-            if not found:
+            found = (
+                each for each in _hashes(request) if (each, repeat) in self._by_key
+            )
+            key = next(found, ""), repeat
+            if key not in self._by_key:
                 raise self._missing(_plain(request), repeat)
-            answer = found[0]
-            found.rotate(-1)
+            answer = self._by_key[key][0]
+            self._by_key[key].rotate(-1)
         return Exchange(
-            exchange_id=f"{request_key}-{repeat}",
+            exchange_id=f"{key[0]}-{repeat}",
             origin=Origin(repeat=repeat),
             endpoint=answer.endpoint,
             is_emulated=answer.is_emulated,

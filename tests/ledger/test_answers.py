@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from svc_notebook.errors import AskError, ParameterError, SettingsError
 from svc_notebook.exchange import Exchange, Origin
@@ -75,23 +76,40 @@ def test_what_was_asked_twice_is_answered_in_order(
     assert _texts(file, 4) == ["0", "1", "2", "0"]
 
 
-def _fits(prompt: str, less: int = 0) -> int:
-    tokens = estimate_prompt_tokens(_request(prompt).messages)
-    return fit_max_tokens(tokens) - less
-
-
+@pytest.mark.parametrize("is_marked", [True, False])
 def test_a_computed_max_tokens_identifies_nothing(
-    make: MakeExchange, file: Path
+    make: MakeExchange,
+    file: Path,
+    is_marked: bool,
 ) -> None:
     """What `fit` gave when it was recorded may be another number than today."""
-    asked = _request(max_tokens=fit_max_tokens(100))
-    export_answers(
-        file, [make(request=asked, body=_body("Yes."), est_prompt_tokens=100)]
-    )
+    recorded = _request(max_tokens=fit_max_tokens(100))
+    recorded = replace(recorded, is_fitted=is_marked)  # older records have no mark
+    export_answers(file, [make(request=recorded, est_prompt_tokens=100)])
 
-    assert _texts(file, 1, max_tokens=_fits("Hi")) == ["Yes."]
-    with pytest.raises(AskError, match=r"max_tokens \('fit' recorded, 9 asked\)"):
-        _texts(file, 1, max_tokens=9)
+    answers = Answers.from_file(file)
+
+    asked = replace(_request(max_tokens=7000), is_fitted=True)
+    assert answers.find(asked, Origin()).request == asked
+    with pytest.raises(AskError, match=r"max_tokens \('fit' recorded, 7000 asked\)"):
+        answers.find(_request(max_tokens=7000), Origin())
+
+
+def test_a_number_that_fit_would_give_is_found(make: MakeExchange, file: Path) -> None:
+    """A max_tokens that was given, and happens to be what `fit` computes, is found."""
+    n_tokens = estimate_prompt_tokens(_request().messages)
+    asked = _request(max_tokens=fit_max_tokens(n_tokens))
+    export_answers(file, [make(request=asked, est_prompt_tokens=n_tokens)])
+
+    assert Answers.from_file(file).find(asked, Origin()).request == asked
+
+
+def test_an_answer_to_no_max_tokens_serves_fit(make: MakeExchange, file: Path) -> None:
+    """What was recorded before `fit` was the default is found."""
+    export_answers(file, [make(request=_request())])
+    asked = replace(_request(max_tokens=7000), is_fitted=True)
+
+    assert Answers.from_file(file).find(asked, Origin()).request == asked
 
 
 def test_a_file_is_read_once_for_each_change(make: MakeExchange, file: Path) -> None:
