@@ -122,7 +122,8 @@ def extract(
     try is an exchange.
 
     Args:
-        type_: A dataclass, a TypedDict or a pydantic model.
+        type_: A dataclass, a TypedDict or a pydantic model; `list[Invoice]` for all
+            that the text has.
         prompt: A text, messages or a `CompletionRequest`, as in `complete`.
         model: Id of the model; the session's model if None (see `use`).
         system: A text put in front as a system message.

@@ -120,7 +120,8 @@ def run_tools() -> pd.DataFrame:
     asked = svc.complete("And in Bonn?", tools=svc.Toolbox([weather]), run_tools=False)
     names = [call.function.name for call in asked.tool_calls]
     invoice: Invoice = svc.extract(Invoice, f"{results} {names}", max_tries=2)
-    svc.conversation("trip").ask(str(invoice.number), tools=[weather])
+    invoices: list[Invoice] = svc.extract(list[Invoice], f"{results}")
+    svc.conversation("trip").ask(str(invoice.number + len(invoices)), tools=[weather])
     return svc.tool_calls_df(name="weather")
 
 
