@@ -14,12 +14,12 @@ from svc_notebook.exchange import Origin
 from svc_notebook.service.checks import check_flag
 from svc_notebook.service.params import Params, with_params
 from svc_notebook.service.request import CompletionRequest, Prompt
-from svc_notebook.session import current
+from svc_notebook.session import current, take_tools
 from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run import Run
 from svc_notebook.tools.extract import MAX_TRIES, to_form
 from svc_notebook.tools.extract import extract as extract_with
-from svc_notebook.tools.permissions import ToolParams, take_permit, to_offer
+from svc_notebook.tools.permissions import ToolParams, to_offer
 from svc_notebook.tools.rounds import Send
 
 Value = TypeVar("Value")
@@ -81,12 +81,8 @@ def complete(
     check_flag("run_tools", run_tools)
     send = _send(reuse=reuse)
     given: dict[str, Any] = {"model": model, "system": system, **params}
-    permit = take_permit(given)
-    offer = to_offer(given.pop("tools", None), run_tools=run_tools)
-    request = _request(prompt, {**given, "tools": offer.definitions})
-    if offer.toolbox is None:
-        return send(request, Origin())
-    return current().run_tools(request, Origin(), offer.toolbox, permit, send)
+    run = take_tools(given, run_tools=run_tools)
+    return run(_request(prompt, given), Origin(), send)
 
 
 def _request(

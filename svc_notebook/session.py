@@ -11,9 +11,10 @@ from os import PathLike
 from pathlib import Path
 from secrets import token_hex
 from threading import RLock
-from typing import Literal, Never
+from typing import Any, Literal, Never
 from uuid import uuid4
 
+from svc_notebook.client.aio import RunTools
 from svc_notebook.client.attempts import say
 from svc_notebook.client.exchange_record import Answerer
 from svc_notebook.client.sync import Client
@@ -41,7 +42,14 @@ from svc_notebook.settings import (
     read_env,
     to_path,
 )
-from svc_notebook.tools.permissions import AtPrompt, Permit, Remembered, warn_of_denied
+from svc_notebook.tools.permissions import (
+    AtPrompt,
+    Permit,
+    Remembered,
+    take_permit,
+    to_offer,
+    warn_of_denied,
+)
 from svc_notebook.tools.rounds import Send, ToolRecord, run_rounds
 from svc_notebook.tools.toolbox import Toolbox
 
@@ -129,6 +137,7 @@ class Session:
         toolbox: Toolbox,
         permit: Permit,
         send: Send | None = None,
+        check_stop: Callable[[], None] = lambda: None,
     ) -> Completion:
         """Send a request and run the tools that are called; return the last reply."""
         n_unasked = self.at_prompt.n_unasked
@@ -141,6 +150,7 @@ class Session:
             rounds=permit.rounds,
             keep=self.tool_record,
             hide=self.key_hider(),
+            check_stop=check_stop,
         )
         if n_denied := self.at_prompt.n_unasked - n_unasked:
             warn_of_denied(n_denied)
@@ -345,6 +355,33 @@ def _checked_path(name: str, path: str) -> str:
 
 _lock = RLock()
 _current: list[Session] = []
+
+
+def take_tools(given: dict[str, Any], *, run_tools: bool = True) -> RunTools:
+    """Take tools and limits out of a verb's parameters; return what runs the tools.
+
+    Args:
+        given: The parameters, which get the tools' definitions.
+        run_tools: Whether the tools are run; if not, the caller gets the calls.
+
+    Raises:
+        ToolSchemaError: A tool cannot be described.
+        ParameterError: A value is not allowed.
+    """
+    permit = take_permit(given)
+    given["tools"], toolbox = to_offer(given.get("tools"), run_tools=run_tools)
+
+    def run(
+        request: CompletionRequest,
+        origin: Origin,
+        ask: Send,
+        check_stop: Callable[[], None] = lambda: None,
+    ) -> Completion:
+        if toolbox is None:
+            return ask(request, origin)
+        return current().run_tools(request, origin, toolbox, permit, ask, check_stop)
+
+    return run
 
 
 def current() -> Session:
