@@ -52,7 +52,7 @@ async def ask_async() -> list[str]:
         texts += [step.result for step in asked.tool_runs]
         async with client.stream("And again.") as stream:
             async for text in stream:
-                texts.append(text)  # noqa: PERF401 - what a user writes
+                texts.append(text)
     return texts
 
 
