@@ -445,8 +445,8 @@ def use(
             "or prices=FILE.",
             param="endpoint",
         )
-    if endpoint is not None:
-        _choose(endpoint)
+    for note in _choose(endpoint):
+        warn(note)
     for name, path in given.items():
         current().use_path(name, path, source="use")
     if model is not None:
@@ -456,14 +456,16 @@ def use(
 _ENDPOINTS = ("emulator", "service")
 
 
-def _choose(endpoint: str) -> None:
+def _choose(endpoint: str | None) -> list[str]:
+    """Use an endpoint, if one is named; return what must be said about it."""
     session = current()
+    if endpoint is None:
+        return []
     if endpoint == "emulator":
         session.use_emulator()
     else:
         session.use_service()
-    if session.answers_note:
-        warn(session.answers_note)
+    return [session.answers_note] if session.answers_note else []
 
 
 def _positional_refused(value: object) -> ParameterError:

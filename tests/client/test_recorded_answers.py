@@ -88,15 +88,19 @@ def _replayed(session: Any, tmp_path: Path) -> Session:  # noqa: ANN401 - a pair
     return Session(Settings(ledger=":memory:", answers=str(file)))
 
 
+@pytest.mark.parametrize("is_reused", [False, True])
 def test_the_same_question_twice_is_answered_in_order(
     session: Any,  # noqa: ANN401 - a pair
     tmp_path: Path,
+    *,
+    is_reused: bool,
 ) -> None:
-    """Asked twice, both replies come back, in their order."""
+    """Asked twice, both replies come back, in their order; also where re-use is on."""
     recorded = [session[0].client.complete("Count.").text for _ in range(2)]
     offline = _replayed(session, tmp_path)
+    answers = offline.reused if is_reused else None
 
-    texts = [offline.client.complete("Count.").text for _ in range(2)]
+    texts = [offline.client.complete("Count.", answers=answers).text for _ in range(2)]
 
     offline.close()
     assert texts == recorded == ["One.", "Two."]
