@@ -65,7 +65,7 @@ from svc_notebook.errors import (
 )
 from svc_notebook.panels.open_panel import panel
 from svc_notebook.service.request import Message
-from svc_notebook.session import current, use
+from svc_notebook.session import current, take_tools, use
 from svc_notebook.sweeps.run import Run
 from svc_notebook.tools.tool import tool
 from svc_notebook.tools.toolbox import Toolbox
@@ -139,6 +139,7 @@ set_defaults(
         settings=lambda: current().settings,
         key=lambda settings: current().key(settings),
         sinks=lambda: (current().ledger,),
+        take_tools=take_tools,
     )
 )
 

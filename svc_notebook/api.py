@@ -14,12 +14,12 @@ from svc_notebook.exchange import Origin
 from svc_notebook.service.checks import check_flag
 from svc_notebook.service.params import Params, with_params
 from svc_notebook.service.request import CompletionRequest, Prompt
-from svc_notebook.session import current
+from svc_notebook.session import current, take_tools
 from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run import Run
 from svc_notebook.tools.extract import MAX_TRIES, to_form
 from svc_notebook.tools.extract import extract as extract_with
-from svc_notebook.tools.permissions import ToolParams, take_permit, to_offer
+from svc_notebook.tools.permissions import ToolParams, to_offer
 from svc_notebook.tools.rounds import Send
 
 Value = TypeVar("Value")
@@ -69,7 +69,8 @@ def complete(
     Raises:
         AskError: Something is not allowed; nothing was sent.
         ToolSchemaError: Something in `tools` cannot be offered.
-        ToolLoopError: The rounds or their time are used up; `messages` can be sent.
+        ToolLoopError: The rounds or their time are used up, or `confirm` raised an
+            error; `messages` can be sent.
         ConfigError: The API key or the base address is missing.
         ServiceError: The service refused or failed, after bounded tries.
         TransportError: No whole answer came; `partial` holds the reply so far.
@@ -80,12 +81,8 @@ def complete(
     check_flag("run_tools", run_tools)
     send = _send(reuse=reuse)
     given: dict[str, Any] = {"model": model, "system": system, **params}
-    permit = take_permit(given)
-    offer = to_offer(given.pop("tools", None), run_tools=run_tools)
-    request = _request(prompt, {**given, "tools": offer.definitions})
-    if offer.toolbox is None:
-        return send(request, Origin())
-    return current().run_tools(request, Origin(), offer.toolbox, permit, send)
+    run = take_tools(given, run_tools=run_tools)
+    return run(_request(prompt, given), Origin(), send)
 
 
 def _request(
@@ -121,7 +118,8 @@ def extract(
     try is an exchange.
 
     Args:
-        type_: A dataclass, a TypedDict or a pydantic model.
+        type_: A dataclass, a TypedDict or a pydantic model; `list[Invoice]` for all
+            that the text has.
         prompt: A text, messages or a `CompletionRequest`, as in `complete`.
         model: Id of the model; the session's model if None (see `use`).
         system: A text put in front as a system message.
@@ -534,7 +532,9 @@ def export_answers(
     """Write the good answers in the ledger into a file that notebooks can run from.
 
     With SVC_ANSWERS set to the file a notebook needs neither key nor network. The file
-    has requests and answers, but nothing about who asked.
+    has requests and answers, but nothing about who asked. What was asked several times
+    is answered in the same order again, so restart the kernel and run the notebook once
+    before you export.
 
     Args:
         path: The file; an old one is replaced.

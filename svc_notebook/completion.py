@@ -15,7 +15,7 @@ from svc_notebook.service.checks import as_number, shorten
 from svc_notebook.service.chunk import Choice, Usage
 from svc_notebook.service.params import DEFAULT_MAX_TOKENS
 from svc_notebook.service.request import CompletionRequest, Message
-from svc_notebook.service.tool_call import ToolCall
+from svc_notebook.service.tool_call import ToolCall, with_own_ids
 
 _REPR_CHARS = 60
 _REASON_CHARS = 60
@@ -61,12 +61,12 @@ class Completion:
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The tool calls of the first choice (doc: Tool call)."""
-        return self.choices[0].tool_calls if self.choices else ()
+        """The tool calls of the first choice, each with its own id (doc: Tool call)."""
+        return with_own_ids(self.choices[0].tool_calls) if self.choices else ()
 
     @property
     def reply(self) -> Message:
-        """The first choice as a message, its tool calls unchanged (doc: Message)."""
+        """The first choice as a message that can be sent back (doc: Message)."""
         text = self.choices[0].text if self.choices else None
         calls = self.tool_calls
         content = text if calls else text or ""

@@ -11,9 +11,10 @@ from os import PathLike
 from pathlib import Path
 from secrets import token_hex
 from threading import RLock
-from typing import Literal, Never
+from typing import Any, Literal, Never
 from uuid import uuid4
 
+from svc_notebook.client.aio import RunTools
 from svc_notebook.client.attempts import say
 from svc_notebook.client.exchange_record import Answerer
 from svc_notebook.client.sync import Client
@@ -21,7 +22,12 @@ from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversations
 from svc_notebook.credentials import Key, find_key, key_mark
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError
+from svc_notebook.errors import (
+    MissingKeyError,
+    ParameterError,
+    SettingsError,
+    warn,
+)
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.answers import Answers, find_answer
 from svc_notebook.ledger.connect import MEMORY
@@ -36,7 +42,14 @@ from svc_notebook.settings import (
     read_env,
     to_path,
 )
-from svc_notebook.tools.permissions import AtPrompt, Permit, Remembered, warn_of_denied
+from svc_notebook.tools.permissions import (
+    AtPrompt,
+    Permit,
+    Remembered,
+    take_permit,
+    to_offer,
+    warn_of_denied,
+)
 from svc_notebook.tools.rounds import Send, ToolRecord, run_rounds
 from svc_notebook.tools.toolbox import Toolbox
 
@@ -62,6 +75,7 @@ class Session:
         self.consent = Remembered(self.at_prompt)
         self._lock = RLock()
         self._ledger: Ledger | None = None
+        self._answers: Answers | None = None
         self._client: Client | None = None
         self._emulator: Emulator | None = None
         self._is_following = settings is None
@@ -123,6 +137,7 @@ class Session:
         toolbox: Toolbox,
         permit: Permit,
         send: Send | None = None,
+        check_stop: Callable[[], None] = lambda: None,
     ) -> Completion:
         """Send a request and run the tools that are called; return the last reply."""
         n_unasked = self.at_prompt.n_unasked
@@ -135,6 +150,7 @@ class Session:
             rounds=permit.rounds,
             keep=self.tool_record,
             hide=self.key_hider(),
+            check_stop=check_stop,
         )
         if n_denied := self.at_prompt.n_unasked - n_unasked:
             warn_of_denied(n_denied)
@@ -170,8 +186,24 @@ class Session:
         Raises:
             SettingsError: The file cannot be read.
         """
-        path = self.settings.answers
-        return None if path is None else Answers.from_file(path).find
+        with self._lock:
+            path = self.settings.answers
+            if path is None:
+                return None
+            if self._answers is None or self._answers.path != path:
+                self._answers = Answers(path)
+            self._answers.refresh()
+            return self._answers.find
+
+    @property
+    def answers_note(self) -> str:
+        """Says that a file answers whatever endpoint is chosen; "" without a file."""
+        if self.settings.answers is None:
+            return ""
+        return (
+            f"The file {self.settings.answers} goes on answering, and nothing is sent. "
+            "Unset SVC_ANSWERS to ask the endpoint that you have chosen."
+        )
 
     def reused(self, request: CompletionRequest, origin: Origin) -> Exchange | None:
         """Look for an answer to an identical request in the ledger, then in the file.
@@ -325,6 +357,33 @@ _lock = RLock()
 _current: list[Session] = []
 
 
+def take_tools(given: dict[str, Any], *, run_tools: bool = True) -> RunTools:
+    """Take tools and limits out of a verb's parameters; return what runs the tools.
+
+    Args:
+        given: The parameters, which get the tools' definitions.
+        run_tools: Whether the tools are run; if not, the caller gets the calls.
+
+    Raises:
+        ToolSchemaError: A tool cannot be described.
+        ParameterError: A value is not allowed.
+    """
+    permit = take_permit(given)
+    given["tools"], toolbox = to_offer(given.get("tools"), run_tools=run_tools)
+
+    def run(
+        request: CompletionRequest,
+        origin: Origin,
+        ask: Send,
+        check_stop: Callable[[], None] = lambda: None,
+    ) -> Completion:
+        if toolbox is None:
+            return ask(request, origin)
+        return current().run_tools(request, origin, toolbox, permit, ask, check_stop)
+
+    return run
+
+
 def current() -> Session:
     """Return this kernel's session, made at the first call."""
     with _lock:
@@ -386,10 +445,8 @@ def use(
             "or prices=FILE.",
             param="endpoint",
         )
-    if endpoint == "emulator":
-        current().use_emulator()
-    elif endpoint == "service":
-        current().use_service()
+    for note in _choose(endpoint):
+        warn(note)
     for name, path in given.items():
         current().use_path(name, path, source="use")
     if model is not None:
@@ -397,6 +454,18 @@ def use(
 
 
 _ENDPOINTS = ("emulator", "service")
+
+
+def _choose(endpoint: str | None) -> list[str]:
+    """Use an endpoint, if one is named; return what must be said about it."""
+    session = current()
+    if endpoint is None:
+        return []
+    if endpoint == "emulator":
+        session.use_emulator()
+    else:
+        session.use_service()
+    return [session.answers_note] if session.answers_note else []
 
 
 def _positional_refused(value: object) -> ParameterError:

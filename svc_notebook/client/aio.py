@@ -5,16 +5,25 @@ touches a socket; httpx is imported at the first request.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Sequence,
+)
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Self, Unpack
+from threading import Event
+from typing import Any, Protocol, Self, Unpack, cast
 from weakref import finalize
 
 from svc_notebook.completion import Completion
 from svc_notebook.credentials import Key, to_key
-from svc_notebook.errors import MissingKeyError, SettingsError, SvcError
+from svc_notebook.errors import Interrupted, MissingKeyError, SettingsError, SvcError
 from svc_notebook.exchange import Exchange, Origin, Sink
+from svc_notebook.service.checks import check_flag
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.params import Params, with_params
 from svc_notebook.service.request import CompletionRequest, Prompt
@@ -26,14 +35,40 @@ from .exchange_record import Answerer
 from .rate_limit import RateLimits
 from .rate_windows import Due, Room
 
+Ask = Callable[[CompletionRequest, Origin], Completion]
+
+
+class RunTools(Protocol):
+    """Sends a request, runs the tools that are called, and returns the last reply."""
+
+    def __call__(
+        self,
+        request: CompletionRequest,
+        origin: Origin,
+        ask: Ask,
+        check_stop: Callable[[], None] = lambda: None,
+    ) -> Completion:
+        """Run the rounds; `check_stop` is called often and stops them by an error."""
+
+
+def _run_none(_: dict[str, Any]) -> RunTools:
+    return lambda request, origin, ask, _=None: ask(request, origin)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """The default arguments of clients."""
+    """The default arguments of clients, and what runs tools for them.
+
+    Attributes:
+        settings, key, sinks: As in `AsyncClient`.
+        take_tools: Takes tools and limits out of a verb's parameters, which keep the
+            definitions, and returns what runs the tools.
+    """
 
     settings: Callable[[], Settings] = Settings.from_env
     key: Callable[[Settings], Key | None] = lambda _: None  # for the emulator's address
     sinks: Callable[[], Sequence[Sink]] = tuple
+    take_tools: Callable[[dict[str, Any]], RunTools] = _run_none
 
 
 _defaults = [Defaults()]
@@ -83,6 +118,11 @@ class BaseClient:
             runtime=runtime,
         )
         self._open()
+
+    def _offered(self, given: dict[str, Any], *, run_tools: bool) -> RunTools | None:
+        """Prepare tools to be run; None if they are not."""
+        check_flag("run_tools", run_tools)
+        return _defaults[0].take_tools(given) if run_tools else None
 
     def _open(self) -> None:
         """Finish the setup; an `__init__` of a subclass would show the key."""
@@ -143,12 +183,13 @@ class AsyncClient(BaseClient):
     """
 
     @with_params
-    async def complete(
+    async def complete(  # noqa: PLR0913 - as `svc.complete`, and for the ledger
         self,
         prompt: Prompt | CompletionRequest,
         *,
         model: str | None = None,
         system: str | None = None,
+        run_tools: bool = False,
         origin: Origin | None = None,
         watch: Watch | None = None,
         answers: Answerer | None = None,
@@ -162,6 +203,9 @@ class AsyncClient(BaseClient):
                 model, system message or parameter may be given.
             model: Id of the model; the settings' one if None.
             system: A text put in front as a system message.
+            run_tools: True runs the functions in `tools`, as `svc.complete` does, and
+                takes `confirm`, `max_rounds`, `tool_timeout_s` and `total_s` too. The
+                tools run on other threads.
             origin: What the request belongs to, for the ledger.
             watch: Called at each wait.
             answers: Looks for a recorded answer first, instead of the client's own.
@@ -175,11 +219,19 @@ class AsyncClient(BaseClient):
             TransportError: No complete answer came.
             DocumentError: The answer is not as the document says.
         """
-        request = self._path.request(prompt, model=model, system=system, **params)
-        task = await self._path.begin_on_loop(
-            request, origin=origin, watch=watch, answers=answers
-        )
-        return Completion(await task.run(lambda _: None))
+        given: dict[str, Any] = {"model": model, "system": system, **params}
+        run = self._offered(given, run_tools=run_tools)
+        request = self._path.request(prompt, **given)
+
+        async def ask(request: CompletionRequest, origin: Origin | None) -> Completion:
+            task = await self._path.begin_on_loop(
+                request, origin=origin, watch=watch, answers=answers
+            )
+            return Completion(await task.run(lambda _: None))
+
+        if run is None:
+            return await ask(request, origin)
+        return await _run_on_thread(run, request, origin or Origin(), ask)
 
     @with_params
     def stream(  # noqa: PLR0913 - as `complete`, and how to ask
@@ -236,6 +288,33 @@ class AsyncClient(BaseClient):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+async def _run_on_thread(
+    run: RunTools,
+    request: CompletionRequest,
+    origin: Origin,
+    ask: Callable[[CompletionRequest, Origin], Coroutine[Any, Any, Completion]],
+) -> Completion:
+    """Run tools on another thread, and send their requests on this loop."""
+    loop, is_over, asked = asyncio.get_running_loop(), Event(), list[Future[Any]]()
+
+    def check_stop() -> None:
+        if is_over.is_set():
+            raise Interrupted
+
+    def send(request: CompletionRequest, origin: Origin) -> Completion:
+        check_stop()
+        asked.append(asyncio.run_coroutine_threadsafe(ask(request, origin), loop))
+        return cast("Completion", asked[-1].result())
+
+    try:
+        return await asyncio.to_thread(run, request, origin, send, check_stop)
+    except asyncio.CancelledError:
+        is_over.set()
+        for each in asked:
+            each.cancel()
+        raise
 
 
 Queue = asyncio.Queue[Delta | None]

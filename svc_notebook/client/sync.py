@@ -67,14 +67,24 @@ class Client(BaseClient):
         self,
         prompt: Prompt | CompletionRequest,
         *,
+        run_tools: bool = False,
         origin: Origin | None = None,
         watch: Watch | None = None,
         answers: Answerer | None = None,
         **given: Any,  # noqa: ANN401 - see `like`
     ) -> Completion:
+        run = self._offered(given, run_tools=run_tools)
         request = self._path.request(prompt, **given)
-        task = self._path.begin(request, origin=origin, watch=watch, answers=answers)
-        return Completion(portal().run(task.run(lambda _: None)))
+
+        def ask(request: CompletionRequest, origin: Origin | None) -> Completion:
+            task = self._path.begin(
+                request, origin=origin, watch=watch, answers=answers
+            )
+            return Completion(portal().run(task.run(lambda _: None)))
+
+        if run is None:
+            return ask(request, origin)
+        return run(request, origin or Origin(), ask)
 
     @like(AsyncClient.stream)
     def stream(  # noqa: D102 - see `like`

@@ -1,25 +1,29 @@
 """Recorded answers, found in the ledger or in a file; a notebook runs without a key.
 
-A file holds requests and their good answers, one for each repetition, but nothing
-about who asked: no session, conversation, template columns or `user`.
+A file holds requests and all their good answers, in order, but nothing about who
+asked: no session, conversation, template columns or `user`.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from codecs import BOM_UTF8
+from collections import deque
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from difflib import SequenceMatcher
 from hashlib import blake2b
+from os.path import commonprefix
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import msgspec
 
-from svc_notebook.errors import AskError, SettingsError
+from svc_notebook.errors import AskError, ParameterError, SettingsError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.checks import shorten
 from svc_notebook.service.chunk import CompletionBody
 from svc_notebook.service.params import PARAMS
-from svc_notebook.service.request import CompletionRequest
+from svc_notebook.service.request import CompletionRequest, Message, build_request
+from svc_notebook.tokens import estimate_prompt_tokens, fit_max_tokens
 
 from .row import mended
 from .store import Ledger
@@ -48,43 +52,71 @@ def find_answer(
     Raises:
         LedgerError: The ledger cannot be read.
     """
-    found = ledger.asked(
-        request_hash(request),
-        endpoint=endpoint,
-        hash_of=lambda exchange: request_hash(exchange.request),
-    )
     repeat = origin.repeat or 0
-    return next((each for each in found if (each.origin.repeat or 0) == repeat), None)
+    for wanted in _hashes(request):
+        found = ledger.asked(
+            wanted,
+            endpoint=endpoint,
+            hash_of=lambda each: request_hash(each.request, each.est_prompt_tokens),
+        )
+        for each in found:
+            if (each.origin.repeat or 0) == repeat:
+                return each
+    return None
 
 
-def request_hash(request: CompletionRequest) -> str:
+def request_hash(request: CompletionRequest, prompt_tokens: int | None = None) -> str:
     """Return the hash of everything that affects the reply: 32 hexadecimal digits.
 
-    The order of names, 0 or 0.0, and `user` make no difference.
+    The order of names, 0 or 0.0, `user`, and what was computed for `fit` make no
+    difference.
+
+    Args:
+        request: The request.
+        prompt_tokens: The estimate of its prompt when it was sent, if it was.
     """
-    whole = {
-        "model": request.model,
-        "messages": request.messages,
-        "params": {
-            name: _plain(name, value)
-            for name, value in request.params.items()
-            if name != _WITHOUT_EFFECT
-        },
-        "tools": request.tools,
-        "extra": request.extra,
-    }
-    text = msgspec.json.encode(whole, order="sorted", enc_hook=str)
+    plain = _plain(request, prompt_tokens)
+    text = msgspec.json.encode(plain, order="sorted", enc_hook=str)
     return blake2b(text, digest_size=16).hexdigest()
 
 
-def _plain(name: str, value: Any) -> Any:  # noqa: ANN401 - any parameter
+def _hashes(request: CompletionRequest) -> Iterator[str]:
+    """Return the hashes of requests whose answers serve this one, the best first."""
+    yield request_hash(request)
+    if request.is_fitted:  # recorded where no max_tokens was asked for
+        params = {k: v for k, v in request.params.items() if k != "max_tokens"}
+        plain = msgspec.structs.replace(request, params=params, is_fitted=False)
+        yield request_hash(plain)
+    elif "max_tokens" in request.params:  # a number that fit would give, too
+        n_tokens = estimate_prompt_tokens(request.messages, request.tools)
+        yield request_hash(request, n_tokens)
+
+
+def _plain(
+    request: CompletionRequest, prompt_tokens: int | None = None
+) -> CompletionRequest:
+    """Return the one form of requests that are written differently but ask the same."""
+    params = request.asked_params
+    params = {name: _one_form(name, each) for name, each in params.items()}
+    params.pop(_WITHOUT_EFFECT, None)
+    max_tokens = params.get("max_tokens")
+    if prompt_tokens is not None and isinstance(max_tokens, int):
+        # Before requests had `is_fitted`: the number that fit gave for the estimate,
+        # or one less, since the parts of a prompt are rounded one by one.
+        is_fit = 0 <= fit_max_tokens(prompt_tokens) - max_tokens <= 1
+        params["max_tokens"] = "fit" if is_fit else max_tokens
+    return msgspec.structs.replace(request, params=params, is_fitted=False)
+
+
+def _one_form(name: str, value: Any) -> Any:  # noqa: ANN401 - any parameter
     """Return the one form of a value that can be written in several ways."""
     if name in _FLOATS:
         return float(value)
     return [value] if name == "stop" and isinstance(value, str) else value
 
 
-FORMAT = 1
+FORMAT = 2
+_CONFLICT_MARKS = (b"<<<<<<<", b"|||||||", b"=======", b">>>>>>>")
 
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,9 +126,11 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a file: a request and its answer; `repeat` counts from 0."""
+    """One line of a file: a request and its answer; `repeat` counts from 0.
 
-    request_hash: str
+    The request is in its one form, so a max_tokens that was computed is "fit".
+    """
+
     repeat: int = 0
     endpoint: str
     is_emulated: bool = False
@@ -106,32 +140,55 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     est_prompt_tokens: int = 0
     est_completion_tokens: int = 0
 
+    @classmethod
+    def of(cls, exchange: Exchange, body: CompletionBody) -> "Answer":
+        """Return the answer that an exchange got."""
+        return cls(
+            repeat=exchange.origin.repeat or 0,
+            endpoint=exchange.endpoint,
+            is_emulated=exchange.is_emulated,
+            answered_at=exchange.started_at,
+            request=_plain(exchange.request, exchange.est_prompt_tokens),
+            body=body,
+            est_prompt_tokens=exchange.est_prompt_tokens,
+            est_completion_tokens=exchange.est_completion_tokens,
+        )
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """The request's hash and the repetition."""
+        return request_hash(self.request, self.est_prompt_tokens), self.repeat
+
 
 def export_answers(path: str | Path, exchanges: Iterable[Exchange]) -> int:
-    """Write the last good answer to each request: see `svc.export_answers`."""
+    """Write the good answers, in order: see `svc.export_answers`."""
     from .exports import write_whole  # noqa: PLC0415 - loads pandas
 
-    found = {}
-    for exchange in exchanges:
-        if exchange.status == "ok" and exchange.body is not None:
-            answer = _to_answer(exchange, exchange.body)
-            found[answer.request_hash, answer.repeat] = answer
-    lines = [_line(_Head(svc_answers=FORMAT)), *map(_line, found.values())]
-    write_whole(path, lambda file: file.write_bytes(b"".join(lines)))
-    return len(found)
+    lines = [
+        _line(Answer.of(each, each.body))
+        for each in exchanges
+        if each.status == "ok" and each.body is not None
+    ]
+    content = b"".join([_line(_Head(svc_answers=FORMAT)), *lines])
+    write_whole(path, lambda file: file.write_bytes(content))
+    return len(lines)
 
 
-@dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers of a file.
+    """The answers of a file, which is read again when it changes.
+
+    What was asked several times is answered in the file's order; after the last answer
+    the first one comes again.
 
     Attributes:
-        name: Of the file, for messages.
-        by_key: By the request's hash and the repetition.
+        path: Of the file, as given.
     """
 
-    name: str
-    by_key: dict[tuple[str, int], Answer]
+    def __init__(self, path: str | Path) -> None:
+        self.path = str(path)
+        self._by_key: dict[tuple[str, int], deque[Answer]] = {}
+        self._stamp: tuple[int, ...] | None = None
+        self._lock = Lock()  # the trials of a sweep ask on several threads
 
     @classmethod
     def from_file(cls, path: str | Path) -> "Answers":
@@ -140,23 +197,33 @@ class Answers:
         Raises:
             SettingsError: It cannot be read, or is not a file of answers.
         """
-        try:
-            file = Path(path).expanduser()
-            head, *lines = file.read_bytes().splitlines()
-            _check_format(msgspec.json.decode(head, type=_Head), str(path))
-            answers = [_DECODER.decode(line) for line in lines if line.strip()]
-        except OSError as problem:
-            reason = f"cannot be read ({problem.strerror})"
-        except RuntimeError:  # of an unknown home
-            reason = "cannot be read (unknown home folder)"
-        except ValueError as problem:  # of msgspec, or no line at all
-            reason = f"is not a file of answers ({problem})"
-        else:
-            return cls(file.name, {(a.request_hash, a.repeat): a for a in answers})
-        raise SettingsError(
-            f"The file of answers {str(path)!r} {reason}. svc.export_answers(...) "
-            "writes one; unset SVC_ANSWERS to ask the service."
-        )
+        answers = cls(path)
+        answers.refresh()
+        return answers
+
+    def refresh(self) -> None:
+        """Read the file if it has changed.
+
+        Raises:
+            SettingsError: It cannot be read, or is not a file of answers.
+        """
+        with self._lock:
+            try:
+                file = Path(self.path).expanduser()
+                stat = file.stat()
+                stamp = stat.st_mtime_ns, stat.st_size, stat.st_ino
+                if stamp == self._stamp:
+                    return
+                content = file.read_bytes()
+            except OSError as problem:
+                raise self._refused(f"cannot be read ({problem.strerror})") from None
+            except RuntimeError:
+                reason = "cannot be read (unknown home folder)"
+                raise self._refused(reason) from None
+            by_key: dict[tuple[str, int], deque[Answer]] = {}
+            for answer in self._decoded(content):
+                by_key.setdefault(answer.key, deque()).append(answer)
+            self._by_key, self._stamp = by_key, stamp
 
     def find(self, request: CompletionRequest, origin: Origin) -> Exchange:
         """Return the recorded exchange that answers a request.
@@ -167,14 +234,22 @@ class Answers:
 
         Raises:
             AskError: It was not recorded.
+            SettingsError: The file has changed and cannot be used any more.
         """
+        self.refresh()
         repeat = origin.repeat or 0
-        answer = self.by_key.get((request_hash(request), repeat))
-        if answer is None:
-            raise self._missing(request, repeat)
+        with self._lock:
+            found = (
+                each for each in _hashes(request) if (each, repeat) in self._by_key
+            )
+            key = next(found, ""), repeat
+            if key not in self._by_key:
+                raise self._missing(_plain(request), repeat)
+            answer = self._by_key[key][0]
+            self._by_key[key].rotate(-1)
         return Exchange(
-            exchange_id=f"{answer.request_hash}-{answer.repeat}",
-            origin=Origin(repeat=answer.repeat),
+            exchange_id=f"{key[0]}-{repeat}",
+            origin=Origin(repeat=repeat),
             endpoint=answer.endpoint,
             is_emulated=answer.is_emulated,
             request=request,
@@ -185,20 +260,53 @@ class Answers:
             est_completion_tokens=answer.est_completion_tokens,
         )
 
-    def __len__(self) -> int:
-        return len(self.by_key)
+    def _decoded(self, content: bytes) -> Iterator[Answer]:
+        lines = content.removeprefix(BOM_UTF8).splitlines()
+        if not any(line.strip() for line in lines):
+            raise self._refused("is empty")
+        for number, line in enumerate(lines, start=1):
+            what = "the first line of a file of answers" if number == 1 else "an answer"
+            try:
+                if number == 1:
+                    self._check_format(msgspec.json.decode(line, type=_Head))
+                elif line.strip():
+                    yield _checked(_DECODER.decode(line))
+                continue
+            except (msgspec.ValidationError, ParameterError) as problem:
+                reason = f"is not {what} ({problem})"
+            except ValueError:
+                is_conflict = line.startswith(_CONFLICT_MARKS)
+                reason = "is not JSON"
+                if is_conflict:
+                    reason = "is a conflict mark of git; keep one side, without marks"
+            raise self._refused(f"cannot be used: line {number} {reason}")
+
+    def _check_format(self, head: _Head) -> None:
+        if head.svc_answers > FORMAT:
+            raise SettingsError(
+                f"The file of answers {self.path!r} was written by a newer version of "
+                "svc_notebook. Upgrade svc_notebook, or export the answers again."
+            )
+
+    def _refused(self, reason: str) -> SettingsError:
+        return SettingsError(
+            f"The file of answers {self.path!r} {reason}. svc.export_answers(...) "
+            "writes one; unset SVC_ANSWERS to ask the service."
+        )
 
     def _missing(self, request: CompletionRequest, repeat: int) -> AskError:
-        near = "The file is empty"
-        if self.by_key:
-            found = _nearest(request, [each.request for each in self.by_key.values()])
-            difference = _difference(found, request) or f"repetition {repeat}"
+        near = "The file has no answers"
+        if self._by_key:
+            found = _nearest(
+                request, [each[0].request for each in self._by_key.values()]
+            )
+            differences = ", ".join(_differences(found, request))
             near = (
                 f"The nearest recorded request is {_in_words(found)}; it differs in "
-                f"{difference}"
+                f"{differences or f'repetition {repeat}'}"
             )
         return AskError(
-            f"{self.name!r} has no recorded answer to this request: "
+            f"{Path(self.path).name!r} has no recorded answer to this request: "
             f"{_in_words(request)}. {near}. To record it, run the notebook with a key "
             "and without SVC_ANSWERS, and export the answers again."
         )
@@ -207,20 +315,20 @@ class Answers:
 _DECODER = msgspec.json.Decoder(Answer)
 
 
-def _to_answer(exchange: Exchange, body: CompletionBody) -> Answer:
-    request, params = exchange.request, dict(exchange.request.params)
-    params.pop(_WITHOUT_EFFECT, None)
-    return Answer(
-        request_hash=request_hash(request),
-        repeat=exchange.origin.repeat or 0,
-        endpoint=exchange.endpoint,
-        is_emulated=exchange.is_emulated,
-        answered_at=exchange.started_at,
-        request=msgspec.structs.replace(request, params=params),
-        body=body,
-        est_prompt_tokens=exchange.est_prompt_tokens,
-        est_completion_tokens=exchange.est_completion_tokens,
+def _checked(answer: Answer) -> Answer:
+    """Return an answer if it can be one: the file may have been edited.
+
+    Raises:
+        ParameterError: It cannot.
+    """
+    if not answer.body.choices:
+        raise ParameterError("its body has no choices")
+    request = _plain(answer.request, answer.est_prompt_tokens)
+    params = {name: each for name, each in request.params.items() if each != "fit"}
+    build_request(
+        request.messages, model=request.model, params=params, extra=request.extra
     )
+    return msgspec.structs.replace(answer, request=request)
 
 
 def _line(value: msgspec.Struct) -> bytes:
@@ -231,17 +339,10 @@ def _line(value: msgspec.Struct) -> bytes:
         return msgspec.json.encode(mended(plain)) + b"\n"
 
 
-def _check_format(head: _Head, path: str) -> None:
-    if head.svc_answers > FORMAT:
-        raise SettingsError(
-            f"The file of answers {path!r} was written by a newer version of "
-            "svc_notebook. Upgrade svc_notebook, or export the answers again."
-        )
-
-
 _SHOWN_CHARS = 60
 _COMPARED_CHARS = 2000  # comparing is quadratic
 _COMPARED = 200
+_BEFORE_CHARS = 20
 
 
 def _nearest(
@@ -250,30 +351,30 @@ def _nearest(
     """Return the request that is most like another."""
     mine = _fields(request)
 
-    def n_shared(other: CompletionRequest) -> int:
+    def n_different(other: CompletionRequest) -> int:
         theirs = _fields(other)
-        return sum(theirs.get(name) == value for name, value in mine.items())
+        return sum(theirs.get(name) != mine.get(name) for name in {**mine, **theirs})
 
     def likeness(other: CompletionRequest) -> float:
         prompts = request.prompt[:_COMPARED_CHARS], other.prompt[:_COMPARED_CHARS]
-        return SequenceMatcher(None, *prompts).ratio() * 10 + n_shared(other)
+        return SequenceMatcher(None, *prompts).ratio() * 10 - n_different(other)
 
     # comparing texts is slow, so only a few hundred are compared
-    return max(sorted(others, key=n_shared, reverse=True)[:_COMPARED], key=likeness)
+    return max(sorted(others, key=n_different)[:_COMPARED], key=likeness)
 
 
 def _fields(request: CompletionRequest) -> dict[str, Any]:
-    before = [message for message in request.messages if message.role != "system"]
-    params = sorted(request.params.items())
     return {
         "model": request.model,
-        "prompt": request.prompt,
-        "system": request.system,
-        "messages": len(before),
-        **{name: value for name, value in params if name != _WITHOUT_EFFECT},
-        "tools": len(request.tools),
+        **dict(sorted(request.params.items())),
         **request.extra,
+        **{f"the definition of the tool {_name(each)}": each for each in request.tools},
+        **{f"message {n}": each for n, each in enumerate(request.messages, start=1)},
     }
+
+
+def _name(tool: dict[str, Any]) -> str:
+    return str(tool.get("function", {}).get("name"))
 
 
 def _in_words(request: CompletionRequest) -> str:
@@ -281,14 +382,48 @@ def _in_words(request: CompletionRequest) -> str:
     return ", ".join(f"{name}={_short(value)}" for name, value in fields.items())
 
 
-def _difference(recorded: CompletionRequest, asked: CompletionRequest) -> str:
-    """Return in words how the compared fields differ; empty if they do not."""
+def _differences(
+    recorded: CompletionRequest, asked: CompletionRequest
+) -> Iterator[str]:
+    """Say how two requests differ; of their messages, only the first that does."""
     there, here = _fields(recorded), _fields(asked)
-    return ", ".join(
-        f"{name} ({_short(there.get(name))} recorded, {_short(here.get(name))} asked)"
-        for name in {**there, **here}
-        if there.get(name) != here.get(name)
-    )
+    for name in {**there, **here}:
+        was, now = there.get(name), here.get(name)
+        if was == now or isinstance(was or now, Message):
+            continue
+        if isinstance(was or now, dict) and name not in asked.extra:
+            yield name if was and now else f"{name} (only {_side(was)})"
+        else:
+            yield f"{name} ({_short(was)} recorded, {_short(now)} asked)"
+    sizes = len(recorded.messages), len(asked.messages)
+    if sizes[0] != sizes[1]:
+        yield f"the number of messages ({sizes[0]} recorded, {sizes[1]} asked)"
+    pairs = zip(recorded.messages, asked.messages, strict=False)
+    for number, (message, other) in enumerate(pairs, start=1):
+        if message != other:
+            yield f"message {number} of {sizes[1]}{_apart(message, other)}"
+            return
+
+
+def _side(was: object) -> str:
+    return "recorded" if was else "asked"
+
+
+def _apart(recorded: Message, asked: Message) -> str:
+    """Return in words how two messages differ, from shortly before they do."""
+    was, now = recorded.content or "", asked.content or ""
+    if recorded.role != asked.role:
+        return (
+            f" ({recorded.role}: {_short(was)} recorded, {asked.role}: {_short(now)} "
+            "asked)"
+        )
+    if was == now:  # other tool calls, or an id
+        was, now = (msgspec.json.encode(each).decode() for each in (recorded, asked))
+    shared = commonprefix([was, now])  # noqa: RUF071 - of texts, not of paths
+    start = len(shared) - _BEFORE_CHARS
+    if start > _BEFORE_CHARS:
+        was, now = f"...{was[start:]}", f"...{now[start:]}"
+    return f", {asked.role} ({_short(was)} recorded, {_short(now)} asked)"
 
 
 def _short(value: object) -> str:

@@ -244,6 +244,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE exchanges RENAME COLUMN cell_id TO request_key",
         "ALTER TABLE tool_runs RENAME COLUMN door TO origin",
     ),
+    # hashes from before a computed max_tokens made no difference; filled in again
+    ("DELETE FROM requests",),
 )
 
 

@@ -98,10 +98,11 @@ def use(session: Session, word: str = "") -> str:
         return describe(session)
     if word == "emulator":
         session.use_emulator()
-        return EMULATOR_NOTE
+        return session.answers_note or EMULATOR_NOTE
     if word == "service":
         session.use_service()
-        return f"Replies now come from {session.settings.base_url}."
+        from_service = f"Replies now come from {session.settings.base_url}."
+        return session.answers_note or from_service
     return _use_model(session, word)
 
 

@@ -250,6 +250,12 @@ class SvcMagics(SvcTraits, Magics):
     ) -> CellRequest:
         prompt = self._prompt(options, cell)
         if toolbox:
+            if prompt.params.get("n", 1) != 1:
+                raise ParameterError(
+                    "Tools can be run for one choice only, and -n asks for several. "
+                    "Leave -n out, or add --tools none.",
+                    param="n",
+                )
             tools = {"tools": toolbox.definitions}
             prompt = replace(prompt, params={**prompt.params, **tools})
         if options.conversation is None:

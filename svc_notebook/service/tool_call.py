@@ -52,12 +52,32 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         )
 
 
+def with_own_ids(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
+    """Number the ids that a reply uses twice, since results are matched by id.
+
+    The document has calls sent back unchanged, but a history in which two calls share
+    an id is refused (doc: Tool-calling flow).
+    """
+    taken: set[str] = set()
+    own = []
+    for call in calls:
+        call_id, n = call.id, 1
+        while call_id in taken:
+            n += 1
+            call_id = f"{call.id or 'call'}-{n}"
+        taken.add(call_id)
+        is_same = call_id == call.id
+        own.append(call if is_same else msgspec.structs.replace(call, id=call_id))
+    return tuple(own)
+
+
 def function_given() -> ParameterError:
     """Build the error for a function where only definitions are allowed."""
     return ParameterError(
         "tools contains a function, but only definitions are allowed here; give "
         "[svc.tool(...).definition], in a sweep a list of such lists. svc.complete "
-        "takes functions and runs them (doc: Tool definition).",
+        "takes functions and runs them, and so do clients with run_tools=True (doc: "
+        "Tool definition).",
         param="tools",
     )
 

@@ -5,7 +5,15 @@ Nothing is run. A call that does not fit is sent back with the error, up to a li
 
 import re
 from dataclasses import dataclass
-from typing import Any, Generic, NoReturn, TypeVar, get_origin
+from typing import (
+    Any,
+    Generic,
+    NoReturn,
+    TypedDict,
+    TypeVar,
+    get_args,
+    get_origin,
+)
 
 import msgspec
 
@@ -18,22 +26,36 @@ from svc_notebook.service.tool_call import ToolCall
 from svc_notebook.tokens import check_budget
 
 from .call import ToolRun, failed_run, parse_arguments
+from .docstrings import texts_of
 from .rounds import RunSink, Send
-from .schema import build, schema_of, texts_of
+from .schema import build, schema_of
 
 Value = TypeVar("Value")
 MAX_TRIES = 3
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+_ITEMS = "items"
 _UNUSED = "Only one call was asked for; this one was not read."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form(Generic[Value]):
-    """A type as a tool, with the definition that is sent (doc: Tool definition)."""
+    """A type as a tool, with the definition that is sent (doc: Tool definition).
+
+    Attributes:
+        type_: Of the value.
+        sent_type: Of the call's arguments: the same, or a class with a list in it.
+        name, definition: Of the tool.
+    """
 
     type_: type[Value]
+    sent_type: Any
     name: str
     definition: dict[str, Any]
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the value is a list, which arguments have in the field `items`."""
+        return self.sent_type is not self.type_
 
     @property
     def order(self) -> str:
@@ -51,24 +73,34 @@ def to_form(type_: type[Value]) -> Form[Value]:
     if not isinstance(given, type) and get_origin(given) is None:
         raise ToolSchemaError(
             f"This is a value of type {type(given).__name__}; extract takes a type: a "
-            "dataclass, a TypedDict or a pydantic model."
+            "dataclass, a TypedDict or a pydantic model, or a list of one."
         )
     schema = schema_of(type_)
+    name, about = _name(type_), texts_of(type_).description
+    sent_type: Any = type_
+    if schema.get("type") == "array":  # arguments are an object (doc: Tool call)
+        item = next(map(_name, get_args(type_)), "value")
+        name, about = f"{item}_list", f"Take down every {item}."
+        sent_type = TypedDict(name, {_ITEMS: type_})  # type: ignore[misc, no-redef]  # made here
+        schema = schema_of(sent_type)
     if schema.get("type") != "object" or "properties" not in schema:
         raise ToolSchemaError(
             f"{getattr(type_, '__name__', type_)} has no named fields; extract takes a "
-            "dataclass, a TypedDict or a pydantic model."
+            "dataclass, a TypedDict or a pydantic model, or a list of one."
         )
-    name = str(getattr(type_, "__name__", "value"))
-    if not name.isidentifier():  # of a generic: Page[int]
-        name = _NO_NAME.sub("_", name)
-    about = texts_of(type_).description or f"Take down a {name}."
+    about = about or f"Take down a {name}."
     function = {"name": name, "description": about, "parameters": schema}
     return Form(
         type_=type_,
+        sent_type=sent_type,
         name=name,
         definition={"type": "function", "function": function},
     )
+
+
+def _name(type_: object) -> str:
+    name = str(getattr(type_, "__name__", "value"))
+    return name if name.isidentifier() else _NO_NAME.sub("_", name)  # Page[int]
 
 
 def extract(
@@ -142,9 +174,12 @@ def _read_calls(form: Form[Value], completion: Completion) -> list[ToolRun]:
 def _read_call(form: Form[Value], call: ToolCall) -> ToolRun:
     if call.function.name != form.name:
         return failed_run(call, f"There is no such tool; call {form.name}.")
+    text = call.function.arguments
+    if form.is_list and text.lstrip().startswith("["):  # the list alone
+        text = f'{{"{_ITEMS}": {text}}}'
     try:
-        arguments = parse_arguments(call.function.arguments)
-        build(form.type_, arguments)
+        arguments = parse_arguments(text)
+        build(form.sent_type, arguments)
     except ToolCallError as problem:
         return failed_run(call, str(problem))
     return ToolRun(
@@ -153,7 +188,7 @@ def _read_call(form: Form[Value], call: ToolCall) -> ToolRun:
         arguments=call.function.arguments,
         sent_arguments=arguments,
         result="Taken.",
-        value=arguments,
+        value=arguments[_ITEMS] if form.is_list else arguments,
     )
 
 

@@ -15,11 +15,10 @@ from typing import Any
 from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
 from svc_notebook.service.tool_call import check_definition
 
+from .docstrings import Texts, described
 from .schema import (
     Schema,
-    Texts,
     TypeSchema,
-    described,
     short,
     to_property,
     unknown_name,
@@ -139,11 +138,6 @@ def _check(parameter: inspect.Parameter, where: str) -> None:
         raise ToolSchemaError(
             f"{where} can only be given by position, and calls give values by name; "
             "take the / out of the signature."
-        )
-    if parameter.annotation is _NONE and name in ("self", "cls"):
-        raise ToolSchemaError(
-            f"{where} is the object of a method; offer the method of an object: "
-            "thing.method."
         )
     if parameter.annotation is _NONE:
         raise ToolSchemaError(

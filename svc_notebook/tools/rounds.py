@@ -48,6 +48,7 @@ MAX_EDITS = 3
 MAX_CHANGED_TOKENS = 200
 DENIED = "This call was not allowed. Go on without it."
 INTERRUPTED = "The user interrupted this call; it gave no result."
+UNDECIDED = "Nobody could decide on this call; it was not run."
 TIME_OVER = "The time limit for all calls was reached; this call was not run."
 _REFUSED = (ParameterError, OverBudgetError, BadRequestError)  # and would be again
 
@@ -94,8 +95,8 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
 
     Raises:
         ParameterError: The request asks for more than one choice.
-        ToolLoopError: The rounds or the time are used up; `partial`, `messages` and
-            `tool_runs` hold what there is.
+        ToolLoopError: The rounds or the time are used up, or `consent` raised an error;
+            `partial`, `messages` and `tool_runs` hold what there is.
         OverBudgetError: A request does not fit; the message names the largest part.
         SvcError: A request failed; `messages` is the history, which can be sent.
         Interrupted: The user stopped it while a tool ran or consent was asked for.
@@ -211,6 +212,10 @@ class _ToolRounds:
                 messages=self._messages,
                 tool_runs=self._tool_runs,
             ) from stop
+        except ToolLoopError as error:  # consent could not be asked for
+            self._add_round(completion, results, UNDECIDED)
+            self._complete(error, completion)
+            raise
         self._add_round(completion, results, TIME_OVER)
         if self._left_s() <= 0:
             self._stop(
@@ -261,12 +266,14 @@ class _ToolRounds:
         self._new_messages = (*self._new_messages, reply, *results)
 
     def _stop(self, completion: Completion, reason: str) -> NoReturn:
-        error = ToolLoopError(
-            reason, messages=self._messages, tool_runs=self._tool_runs
-        )
+        error = ToolLoopError(reason)
+        self._complete(error, completion)
+        raise error
+
+    def _complete(self, error: ToolLoopError, completion: Completion) -> None:
+        error.messages, error.tool_runs = self._messages, self._tool_runs
         error.partial = completion.with_tool_runs(self._tool_runs)
         error.exchange_id = completion.exchange.exchange_id
-        raise error
 
     def _add_history(self, error: Any) -> None:  # noqa: ANN401 - any error takes attributes
         """Add the history to an error, so that the results of tools are not lost."""
@@ -388,6 +395,12 @@ class _CallRunner:
         started_s = self.clock()
         try:
             return self.consent(proposal)
+        except Exception as problem:
+            raise ToolLoopError(
+                f"confirm raised {type(problem).__name__}: {problem}. The call of "
+                f"{proposal.name} was not run. The error's `messages` are the history "
+                "until then, which can be sent; let confirm return True or False."
+            ) from problem
         finally:
             self.waited_s += self.clock() - started_s
 

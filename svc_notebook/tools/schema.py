@@ -7,10 +7,11 @@ document shows them, and refuses unknown fields at any depth.
 import dataclasses
 import json
 import sys
+import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
-from inspect import cleandoc
+from pathlib import PurePath
 from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin
 
 import msgspec
@@ -18,6 +19,8 @@ from msgspec import inspect
 
 from svc_notebook.errors import ToolCallError, ToolSchemaError
 from svc_notebook.service.checks import printable, shorten
+
+from .docstrings import described, texts_of
 
 Schema = dict[str, Any]
 Value = TypeVar("Value")
@@ -32,18 +35,33 @@ _SIMPLE: Mapping[type, Schema] = {
     inspect.NoneType: {"type": "null"},
     inspect.DateType: {"type": "string", "format": "date"},
     inspect.DateTimeType: {"type": "string", "format": "date-time"},
+    inspect.TimeType: {"type": "string", "format": "time"},
+    inspect.DecimalType: {"type": "string", "format": "decimal"},
+    inspect.UUIDType: {"type": "string", "format": "uuid"},
+    inspect.AnyType: {},
 }
+_NUMBER_BOUNDS = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+    "multiple_of": "multipleOf",
+}
+_UNIONS = (typing.Union, types.UnionType)
+_BOUNDS = (*_NUMBER_BOUNDS, "min_length", "max_length", "pattern")
 _JSON_TYPES = ((bool, "boolean"), (int, "integer"), (str, "string"))
 _COMBINED = {"anyOf", "oneOf", "allOf", "not", "const"}  # apply to every type
 _SUPPORTED = (
-    "str, int, float, bool, Literal, Enum, date, datetime, lists, tuples, sets and "
-    "dict[str, ...] of these, Optional, dataclasses, TypedDict or pydantic models"
+    "str, int, float, bool, Decimal, Literal, Enum, date, time, datetime, UUID, Path, "
+    "lists, tuples, sets and dict[str, ...] of these, Optional, Any, dataclasses, "
+    "TypedDict or pydantic models"
 )
 _DATES = {
     "Invalid RFC3339 encoded date": 'expected a date such as "2026-01-31"',
     "Invalid RFC3339 encoded datetime": (
         'expected a date and time such as "2026-01-31T09:30:00"'
     ),
+    "Invalid RFC3339 encoded time": 'expected a time such as "09:30:00"',
 }
 
 
@@ -62,6 +80,7 @@ class TypeSchema:
         if get_origin(annotation) is Iterable:
             annotation = list[get_args(annotation)]  # type: ignore[misc]  # made here
         try:
+            annotation = _with_metas(annotation)
             self._decoder = msgspec.json.Decoder(annotation, dec_hook=_to_model)
             found = inspect.type_info(annotation)
         except Exception as problem:  # noqa: BLE001 - annotations are any expression
@@ -127,14 +146,49 @@ def build(type_: type[Value], value: object) -> Value:
     return cast("Value", TypeSchema(type_, _name(type_)).read(value))
 
 
-def described(annotation: Any) -> str:  # noqa: ANN401 - any type
-    """Return the text of `Annotated[..., "text"]`; empty if there is none."""
-    while get_origin(annotation) in (Annotated, typing.Required, typing.NotRequired):
-        for each in getattr(annotation, "__metadata__", ()):
-            if isinstance(each, str):
-                return each
-        annotation = get_args(annotation)[0]
-    return ""
+def _with_metas(annotation: Any) -> Any:  # noqa: ANN401 - any type
+    """Write the bounds of pydantic and annotated_types as msgspec's, which checks them.
+
+    Inside a class they stay as they are, since msgspec reads its fields by itself.
+    """
+    origin, inside = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        type_, *notes = inside
+        notes = [_to_meta(each) for each in notes]
+        if get_origin(type_) not in _UNIONS:
+            return Annotated[_with_metas(type_), *notes]
+        return _union_of(  # the bounds are those of its members
+            each if each is types.NoneType else Annotated[_with_metas(each), *notes]
+            for each in get_args(type_)
+        )
+    changed = tuple(_with_metas(each) for each in inside)
+    if changed == inside:
+        return annotation
+    return _union_of(changed) if origin in _UNIONS else origin[changed]
+
+
+def _union_of(members: Iterable[Any]) -> Any:  # noqa: ANN401 - any types
+    return typing.Union[tuple(members)]  # noqa: UP007 - any number
+
+
+def _to_meta(note: object) -> object:
+    bounds = _bounds_of(note)
+    return msgspec.Meta(**bounds) if _is_foreign(note) and bounds else note
+
+
+def _bounds_of(note: object) -> dict[str, Any]:
+    """Return the bounds of a note by name; a Field of pydantic has several."""
+    parts = getattr(note, "metadata", (note,))
+    found = ((name, getattr(part, name, None)) for part in parts for name in _BOUNDS)
+    return {name: value for name, value in found if value is not None}
+
+
+def _is_foreign(note: object) -> bool:
+    """Return whether a note is one that only pydantic understands."""
+    owner = type(note).__module__.split(".")[0]
+    has_effect = getattr(note, "metadata", True)  # a Field can be a text alone
+    is_note = owner in ("pydantic", "annotated_types") and not isinstance(note, type)
+    return bool(is_note and has_effect)
 
 
 def to_property(
@@ -178,20 +232,20 @@ class _SchemaWriter:
         # msgspec sorts them; the schema has them in the order of the annotation.
         self._literals: list[Any] = []
         for part in _parts(annotation):
-            owner = type(part).__module__.split(".")[0]
-            if owner in ("pydantic", "annotated_types") and not isinstance(part, type):
+            if _is_foreign(part):
+                bounds = ", ".join(f"{n}={v!r}" for n, v in _bounds_of(part).items())
+                written = f"msgspec.Meta({bounds})" if bounds else "a text"
                 raise self.refusal(
-                    f"is annotated with {short(repr(part))}, which only a pydantic "
-                    "model checks",
-                    "use a pydantic model, or describe the bound in a text and check "
-                    "it in the function",
+                    f"is annotated with {bounds or short(repr(part))}, which only a "
+                    "pydantic model checks here",
+                    f"use a pydantic model, or write {written} instead",
                 )
             if get_origin(part) is Literal:
                 self._literals += get_args(part)
 
     def write(self, found: Any) -> Schema:  # noqa: ANN401 - msgspec's types
         if type(found) in _SIMPLE:
-            return dict(_SIMPLE[type(found)])
+            return {**_SIMPLE[type(found)], **_bounds_in(found, "Length")}
         write = _WRITERS.get(type(found), _SchemaWriter.refuse)
         return write(self, found)
 
@@ -204,7 +258,8 @@ class _SchemaWriter:
         return _union([self.write(each) for each in found.types])
 
     def array(self, found: inspect.ListType | inspect.VarTupleType) -> Schema:
-        return {"type": "array", "items": self.write(found.item_type)}
+        items = self.write(found.item_type)
+        return {"type": "array", "items": items, **_bounds_in(found, "Items")}
 
     def set_array(self, found: inspect.SetType | inspect.FrozenSetType) -> Schema:
         items = self.write(found.item_type)
@@ -213,7 +268,8 @@ class _SchemaWriter:
                 "is a set of arrays or objects",
                 "use a list, since a set holds simple values",
             )
-        return {"type": "array", "items": items, "uniqueItems": True}
+        bounds = _bounds_in(found, "Items")
+        return {"type": "array", "items": items, "uniqueItems": True, **bounds}
 
     def tuple_array(self, found: inspect.TupleType) -> Schema:
         items = [self.write(each) for each in found.item_types]
@@ -232,7 +288,8 @@ class _SchemaWriter:
             )
         return {
             "type": "object",
-            "additionalProperties": self.write(found.value_type),
+            "additionalProperties": self.write(found.value_type) or True,
+            **_bounds_in(found, "Properties"),
         }
 
     def fields_object(
@@ -274,6 +331,8 @@ class _SchemaWriter:
         }
 
     def model(self, found: inspect.CustomType) -> Schema:
+        if _is_path(found.cls):
+            return {"type": "string", "format": "path"}
         if not is_model(found.cls):
             return self.refuse(found)
         try:
@@ -289,13 +348,6 @@ class _SchemaWriter:
         raise self.refusal(
             f"is the model {_name(found.cls)}, which {reason}",
             "use fields of simple types",
-        )
-
-    def any_value(self, _: inspect.AnyType) -> Schema:
-        raise self.refusal(
-            "allows a value of any type",
-            "say what it contains, as in list[str] or dict[str, float]; use "
-            f"{_SUPPORTED}",
         )
 
     def refuse(self, found: Any) -> Schema:  # noqa: ANN401 - msgspec's types
@@ -323,8 +375,19 @@ _WRITERS: Mapping[type, Callable[[_SchemaWriter, Any], Schema]] = {
     inspect.DataclassType: _SchemaWriter.fields_object,
     inspect.TypedDictType: _SchemaWriter.fields_object,
     inspect.CustomType: _SchemaWriter.model,
-    inspect.AnyType: _SchemaWriter.any_value,
 }
+
+
+def _bounds_in(found: object, size: str) -> Schema:
+    """Return the bounds that msgspec checks, in the words of JSON schema.
+
+    Args:
+        found: msgspec's type.
+        size: What its length is called: Length, Items or Properties.
+    """
+    words = _NUMBER_BOUNDS | {"min_length": f"min{size}", "max_length": f"max{size}"}
+    given = ((words.get(name, name), getattr(found, name, None)) for name in _BOUNDS)
+    return {word: bound for word, bound in given if bound is not None}
 
 
 def _parts(annotation: object) -> Iterator[object]:
@@ -364,40 +427,6 @@ def _union(schemas: list[Schema]) -> Schema:
 def _types(schema: Schema) -> list[str]:
     types = schema.get("type", [])
     return [types] if isinstance(types, str) else types
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Texts:
-    """The texts of a docstring: all but the sections, and those of the parameters."""
-
-    description: str = ""
-    params: dict[str, str] = dataclasses.field(default_factory=dict)
-
-
-def texts_of(thing: object) -> Texts:
-    """Read the docstring of a function or class (Google, NumPy or reST style)."""
-    own = vars(thing).get("__doc__") if isinstance(thing, type) else thing.__doc__
-    written = cleandoc(own) if isinstance(own, str) else ""
-    if isinstance(thing, type) and written.startswith(f"{thing.__name__}("):
-        return Texts()  # a dataclass without a docstring has its signature there
-    import docstring_parser as parser  # noqa: PLC0415 - when the first tool is made
-
-    try:
-        read = parser.parse(written)
-    except (parser.ParseError, ValueError, IndexError, AttributeError):
-        return Texts(_sendable(written))
-    return Texts(
-        _sendable((read.description or "").strip()),
-        {
-            each.arg_name.lstrip("*"): _sendable(" ".join(each.description.split()))
-            for each in read.params
-            if each.description
-        },
-    )
-
-
-def _sendable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
 
 
 # Values that do not fit
@@ -491,8 +520,14 @@ def is_model(annotation: object) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, model)
 
 
-def _to_model(model: Any, value: object) -> object:  # noqa: ANN401 - pydantic's class
-    """Build a model; strict, so that a text is not accepted as a number."""
+def _is_path(annotation: object) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, PurePath)
+
+
+def _to_model(model: Any, value: object) -> object:  # noqa: ANN401 - a class
+    """Build a path or a model; strict, so that a text is not accepted as a number."""
+    if _is_path(model):
+        return model(msgspec.convert(value, str))
     try:
         return model.model_validate_json(json.dumps(value), strict=True)
     except ValueError as problem:

@@ -6,12 +6,16 @@ called like its function.
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
+from inspect import isfunction
+from types import MethodType
 from typing import Any, overload
 
 from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
 from svc_notebook.service.checks import check_flag, check_int, check_number, check_text
 
+from .docstrings import texts_of
 from .parameters import (
     Parameters,
     ReadyParameters,
@@ -20,7 +24,6 @@ from .parameters import (
     sendable,
     without_partials,
 )
-from .schema import texts_of
 
 _COPIED = ("__module__", "__name__", "__qualname__", "__doc__")
 
@@ -38,6 +41,7 @@ class Tool:
         confirm: Whether the user is asked before each call.
         timeout_s: Seconds that a call may take; None for the caller's limit.
         max_result_tokens: Estimated tokens of a result; None for the default.
+        is_method: Whether it still needs its object; `thing.method` has one.
     """
 
     name: str
@@ -49,6 +53,7 @@ class Tool:
     confirm: bool = False
     timeout_s: float | None = None
     max_result_tokens: int | None = None
+    is_method: bool = False
 
     def __post_init__(self) -> None:
         if self.function is None:
@@ -67,6 +72,13 @@ class Tool:
                 "yourself, or make it with svc.tool(function, definition=...)."
             )
         return self.function(*args, **kwargs)
+
+    def __get__(self, thing: object, owner: type | None = None) -> "Tool":
+        """Return the tool of an object, if it was made of a method in a class body."""
+        if thing is None or self.function is None or not self.is_method:
+            return self
+        method = MethodType(self.function, thing)
+        return replace(self, function=method, is_method=False)
 
     def __repr__(self) -> str:
         what = "" if self.function is not None else ", definition only"
@@ -123,9 +135,11 @@ def tool(
 
     Name, description and the parameters' texts come from the function and its
     docstring (Google, NumPy or reST style), the schema from the annotations: str,
-    int, float, bool, Literal, Enum, date, datetime, lists, tuples, sets and
-    dict[str, ...] of these, Optional, dataclasses, TypedDict and pydantic models.
-    `Annotated[int, "text"]` also describes a parameter (doc: Tool definition).
+    int, float, bool, Decimal, Literal, Enum, date, time, datetime, UUID, Path, lists,
+    tuples, sets and dict[str, ...] of these, Optional, Any, dataclasses, TypedDict and
+    pydantic models. `Annotated[int, "text"]` also describes a parameter, and
+    `Annotated[int, Field(ge=1)]` bounds it. In a class body it makes a method a tool:
+    offer `thing.method` (doc: Tool definition).
 
     Args:
         function: The function; left out in the form `@svc.tool(...)`.
@@ -153,8 +167,10 @@ def tool(
 
     def make(function: Callable[..., Any]) -> Tool:
         _check_function(function)
+        is_method = _takes_self(function)
+        offered = partial(function, None) if is_method else function
         described: tuple[str, dict[str, Any], Parameters | ReadyParameters] = (
-            _of_function(function, name)
+            _of_function(offered, name)
             if definition is None
             else _of_definition(definition, name)
         )
@@ -167,6 +183,7 @@ def tool(
             confirm=confirm,
             timeout_s=timeout_s,
             max_result_tokens=max_result_tokens,
+            is_method=is_method,
         )
 
     return make if function is None else make(function)
@@ -237,6 +254,13 @@ def _check_function(function: object) -> None:
             f"{source.__name__} yields its results, but a call has one result; return "
             "a list."
         )
+
+
+def _takes_self(function: Callable[..., Any]) -> bool:
+    """Return whether it is a function of a class that no object is bound to."""
+    names = function.__code__.co_varnames[:1] if isfunction(function) else ()
+    is_method = bool(names) and names[0] in ("self", "cls")
+    return is_method and names[0] not in function.__annotations__
 
 
 def _checked_name(name: object) -> str:

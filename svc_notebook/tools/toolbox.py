@@ -45,6 +45,11 @@ class Toolbox:
         self._tools: dict[str, Tool] = {}
         for each in offers:
             made = _to_tool(each)
+            if made.is_method:
+                raise ToolSchemaError(
+                    f"{made.name} is a method and its object is missing; offer the "
+                    f"method of an object: thing.{made.name}."
+                )
             if made.name in self._tools:
                 raise ToolSchemaError(
                     f"Two tools are called {made.name!r}; rename one, as in "

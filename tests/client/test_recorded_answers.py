@@ -8,10 +8,13 @@ import pytest
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import AskError
 from svc_notebook.ledger.answers import export_answers
-from svc_notebook.session import Session
+from svc_notebook.magics import subcommands
+from svc_notebook.session import Session, current, isolated, use
 from svc_notebook.settings import Settings
 
-SCRIPT: list[dict[str, Any]] = [{"text": "One."}, {"text": "Two."}]
+SCRIPT: list[dict[str, Any]] = [
+    {"text": each} for each in ("One.", "Two.", "Three.", "Four.")
+]
 
 
 @pytest.fixture
@@ -77,3 +80,66 @@ def test_recorded_answers_need_no_key_and_no_address(
     with pytest.raises(AskError, match="no recorded answer"):
         offline.client.complete("Count to three.")
     offline.close()
+
+
+def _replayed(session: Any, tmp_path: Path) -> Session:  # noqa: ANN401 - a pair
+    file = tmp_path / "answers.jsonl"
+    export_answers(file, session[0].ledger.read())
+    return Session(Settings(ledger=":memory:", answers=str(file)))
+
+
+@pytest.mark.parametrize("is_reused", [False, True])
+def test_the_same_question_twice_is_answered_in_order(
+    session: Any,  # noqa: ANN401 - a pair
+    tmp_path: Path,
+    *,
+    is_reused: bool,
+) -> None:
+    """Asked twice, both replies come back, in their order; also where re-use is on."""
+    recorded = [session[0].client.complete("Count.").text for _ in range(2)]
+    offline = _replayed(session, tmp_path)
+    answers = offline.reused if is_reused else None
+
+    texts = [offline.client.complete("Count.", answers=answers).text for _ in range(2)]
+
+    offline.close()
+    assert texts == recorded == ["One.", "Two."]
+
+
+def test_a_turn_that_was_asked_again_is_replayed(
+    session: Any,  # noqa: ANN401 - a pair
+    tmp_path: Path,
+) -> None:
+    """A conversation whose first turn was asked again runs from the file as it did."""
+
+    def talk(opened: Session) -> list[str | None]:
+        conversation = opened.conversations.named("plan")
+        asked = [conversation.ask("a"), conversation.ask("b")]
+        return [each.text for each in [*asked, conversation.ask_again(1)]]
+
+    recorded = talk(session[0])
+    offline = _replayed(session, tmp_path)
+
+    replayed = talk(offline)
+
+    offline.close()
+    assert replayed == recorded == ["One.", "Two.", "Three."]
+
+
+def test_an_endpoint_that_a_file_hides_is_said(
+    session: Any,  # noqa: ANN401 - a pair
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Choosing an endpoint while a file answers says that the file goes on."""
+    session[0].client.complete("Count.")
+    file = tmp_path / "answers.jsonl"
+    export_answers(file, session[0].ledger.read())
+    monkeypatch.setenv("SVC_ANSWERS", str(file))
+
+    with isolated():
+        with pytest.warns(RuntimeWarning, match=r"answers\.jsonl goes on answering"):
+            use(endpoint="emulator")
+        said = subcommands.use(current(), "emulator")
+
+    assert "answers.jsonl goes on answering" in said

@@ -38,7 +38,11 @@ CALLS = [
         [piece('{"a":1}', 0, None, "get_time")],
         [piece('{"a":2}', 0, None, "get_time")],
         [piece("{}", 0, None, "g")],
-        want=[("", *ONE[1:]), ("", "get_time", '{"a":2}'), ("", "g", "{}")],
+        want=[
+            ("", *ONE[1:]),
+            ("call-2", "get_time", '{"a":2}'),
+            ("call-3", "g", "{}"),
+        ],
     ),
 ]
 

@@ -1,5 +1,6 @@
 """A file of answers lets a notebook run without key and network."""
 
+import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -7,18 +8,26 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from svc_notebook.errors import AskError, ParameterError, SettingsError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.answers import Answers, export_answers
 from svc_notebook.ledger.exports import write_whole
 from svc_notebook.service.chunk import Choice, CompletionBody
-from svc_notebook.service.request import CompletionRequest, build_request
+from svc_notebook.service.request import (
+    CompletionRequest,
+    assistant,
+    build_request,
+    system,
+    user,
+)
+from svc_notebook.tokens import estimate_prompt_tokens, fit_max_tokens
 
 MakeExchange = Callable[..., Exchange]
 
 
-def _request(prompt: str = "Hi", **params: Any) -> CompletionRequest:  # noqa: ANN401 - fields
+def _request(prompt: Any = "Hi", **params: Any) -> CompletionRequest:  # noqa: ANN401 - fields
     return build_request(prompt, model="m", params=params)
 
 
@@ -49,18 +58,84 @@ def test_gives_back_what_was_recorded(make: MakeExchange, file: Path) -> None:
     ) == expected
 
 
-def test_the_last_of_several_answers_is_exported(
+def _texts(file: Path, n: int, **params: Any) -> list[str | None]:  # noqa: ANN401 - fields
+    answers = Answers.from_file(file)
+    request = _request(**params)
+    return [answers.find(request, Origin()).choices[0].text for _ in range(n)]
+
+
+def test_what_was_asked_twice_is_answered_in_order(
     make: MakeExchange, file: Path
 ) -> None:
-    """A request has one answer: the newest good one."""
+    """A request has all its good answers, in order; after the last comes the first."""
     asked = [make(each, request=_request(), body=_body(str(each))) for each in range(3)]
     failed = make(3, request=_request(), body=None, status="error")
 
-    assert export_answers(file, [*asked, failed]) == 1
+    assert export_answers(file, [*asked, failed]) == 3
+
+    assert _texts(file, 4) == ["0", "1", "2", "0"]
+
+
+@pytest.mark.parametrize("is_marked", [True, False])
+def test_a_computed_max_tokens_identifies_nothing(
+    make: MakeExchange,
+    file: Path,
+    is_marked: bool,
+) -> None:
+    """What `fit` gave when it was recorded may be another number than today."""
+    recorded = _request(max_tokens=fit_max_tokens(100))
+    recorded = replace(recorded, is_fitted=is_marked)  # older records have no mark
+    export_answers(file, [make(request=recorded, est_prompt_tokens=100)])
 
     answers = Answers.from_file(file)
-    assert len(answers) == 1
-    assert answers.find(_request(), Origin()).choices[0].text == "2"
+
+    asked = replace(_request(max_tokens=7000), is_fitted=True)
+    assert answers.find(asked, Origin()).request == asked
+    with pytest.raises(AskError, match=r"max_tokens \('fit' recorded, 7000 asked\)"):
+        answers.find(_request(max_tokens=7000), Origin())
+
+
+def test_a_number_that_fit_would_give_is_found(make: MakeExchange, file: Path) -> None:
+    """A max_tokens that was given, and happens to be what `fit` computes, is found."""
+    n_tokens = estimate_prompt_tokens(_request().messages)
+    asked = _request(max_tokens=fit_max_tokens(n_tokens))
+    export_answers(file, [make(request=asked, est_prompt_tokens=n_tokens)])
+
+    assert Answers.from_file(file).find(asked, Origin()).request == asked
+
+
+def test_an_answer_to_no_max_tokens_serves_fit(make: MakeExchange, file: Path) -> None:
+    """What was recorded before `fit` was the default is found."""
+    export_answers(file, [make(request=_request())])
+    asked = replace(_request(max_tokens=7000), is_fitted=True)
+
+    assert Answers.from_file(file).find(asked, Origin()).request == asked
+
+
+def test_a_file_is_read_once_for_each_change(make: MakeExchange, file: Path) -> None:
+    """What was found goes on in order until the file changes; then it begins again."""
+    asked = [make(each, request=_request(), body=_body(str(each))) for each in range(2)]
+    export_answers(file, asked)
+    answers = Answers.from_file(file)
+    first = answers.find(_request(), Origin())
+
+    again = answers.find(_request(), Origin())
+    export_answers(file, [make(request=_request(), body=_body("new"))])
+    changed = answers.find(_request(), Origin())
+
+    texts = [each.choices[0].text for each in (first, again, changed)]
+    assert texts == ["0", "1", "new"]
+    assert again.body is not None
+
+
+def test_a_file_that_goes_is_named(make: MakeExchange, file: Path) -> None:
+    """A file that is deleted after it was read is an error, not the old answers."""
+    export_answers(file, [make(request=_request())])
+    answers = Answers.from_file(file)
+    file.unlink()
+
+    with pytest.raises(SettingsError, match="cannot be read"):
+        answers.find(_request(), Origin())
 
 
 def test_each_repetition_is_kept(make: MakeExchange, file: Path) -> None:
@@ -119,6 +194,65 @@ def test_a_missing_request_is_named_with_the_nearest(
     )
 
 
+def _missing(make: MakeExchange, file: Path, recorded: Any, asked: Any) -> str:  # noqa: ANN401 - prompts
+    export_answers(file, [make(request=_request(recorded))])
+    with pytest.raises(AskError) as caught:
+        Answers.from_file(file).find(_request(asked), Origin())
+    return str(caught.value).partition("it differs in ")[2].partition(". To record")[0]
+
+
+BEFORE = [user("One?"), assistant("1" * 300 + " blue")]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked", "said"),
+    [
+        (
+            [*BEFORE, user("Two?")],
+            [BEFORE[0], assistant("1" * 300 + " red"), user("Two?")],
+            (
+                "message 2 of 3, assistant ('...1111111111111111111 blue' recorded, "
+                "'...1111111111111111111 red' asked)"
+            ),
+        ),
+        (
+            [*BEFORE, user("Two?")],
+            [user("Two?")],
+            (
+                "the number of messages (3 recorded, 1 asked), "
+                "message 1 of 1, user ('One?' recorded, 'Two?' asked)"
+            ),
+        ),
+        (
+            [*BEFORE, user("Two?")],
+            [*BEFORE, system("Two?")],
+            "message 3 of 3 (user: 'Two?' recorded, system: 'Two?' asked)",
+        ),
+    ],
+)
+def test_says_which_message_differs_and_how(
+    make: MakeExchange,
+    file: Path,
+    recorded: Any,  # noqa: ANN401 - prompts
+    asked: Any,  # noqa: ANN401 - prompts
+    said: str,
+) -> None:
+    """The first message that differs is named, with its texts from where they do."""
+    assert _missing(make, file, recorded, asked) == said
+
+
+def test_says_which_tool_differs(make: MakeExchange, file: Path) -> None:
+    """Tools of the same number and name still differ in their definitions."""
+    tools = [
+        {"type": "function", "function": {"name": "f", "description": each}}
+        for each in ("One.", "Two.")
+    ]
+    export_answers(file, [make(request=_request(tools=tools[:1]))])
+
+    with pytest.raises(AskError, match=r"differs in the definition of the tool f\."):
+        Answers.from_file(file).find(_request(tools=tools[1:]), Origin())
+
+
 def test_an_error_shows_no_whole_prompt(make: MakeExchange, file: Path) -> None:
     """Long prompts are shortened in the error."""
     export_answers(file, [make(request=_request("a" * 5000))])
@@ -133,20 +267,78 @@ def test_an_empty_file_of_answers_says_so(file: Path) -> None:
     """With nothing recorded, the error says that there is nothing."""
     export_answers(file, [])
 
-    with pytest.raises(AskError, match="The file is empty"):
+    with pytest.raises(AskError, match="The file has no answers"):
         Answers.from_file(file).find(_request(), Origin())
 
 
+HEAD = b'{"svc_answers":1}\n'
+
+
 @pytest.mark.parametrize(
-    "content",
-    [b"", b"{}\n", b"not json\n", b"\xff\xfe\n", b'{"svc_answers":1}\n{"a":1}\n'],
+    ("content", "said"),
+    [
+        (b"", "is empty"),
+        (b"\n", "is empty"),
+        (b"{}\n", "line 1 is not"),
+        (b"not json\n", "line 1 is not JSON"),
+        (b"\xff\xfe\n", "line 1 is not JSON"),
+        (HEAD + b'{"a":1}\n', "line 2 is not an answer"),
+        (HEAD + b"\n<<<<<<< HEAD\n", "line 3 is a conflict mark of git"),
+    ],
 )
-def test_refuses_what_is_no_file_of_answers(file: Path, content: bytes) -> None:
-    """Another file is refused by name, with what writes the right one."""
+def test_refuses_what_is_no_file_of_answers(
+    file: Path, content: bytes, said: str
+) -> None:
+    """Another file is refused by name, with the line and what writes the right one."""
     file.write_bytes(content)
 
-    with pytest.raises(SettingsError, match=r"answers\.jsonl.*export_answers"):
+    with pytest.raises(SettingsError, match=rf"answers\.jsonl.*{said}.*export_answers"):
         Answers.from_file(file)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (r'"choices":\[.*?\}\]', '"choices":[]', "line 2.*no choices"),
+        (r'"messages":\[.*?\]', '"messages":[]', "line 2.*messages is empty"),
+        (r'"model":"m"', '"model":""', "line 2.*model must be"),
+        (r'"params":{}', '"params":{"temperature":9}', "line 2.*temperature"),
+        (r'"role":"user"', '"role":"boss"', "line 2.*role must be"),
+    ],
+)
+def test_refuses_an_answer_that_cannot_be_one(
+    make: MakeExchange, file: Path, old: str, new: str, said: str
+) -> None:
+    """An edited line is refused with its number and the reason."""
+    export_answers(file, [make(request=_request())])
+    written = file.read_text(encoding="utf-8")
+    file.write_text(re.sub(old, new, written, count=1), encoding="utf-8")
+
+    with pytest.raises(SettingsError, match=said):
+        Answers.from_file(file)
+
+
+def test_an_edited_request_is_the_one_that_is_answered(
+    make: MakeExchange, file: Path
+) -> None:
+    """An answer belongs to the request as the file has it now, and to no other."""
+    export_answers(file, [make(request=_request("Old"), body=_body("Yes."))])
+    written = file.read_text(encoding="utf-8")
+    file.write_text(written.replace("Old", "New"), encoding="utf-8")
+
+    answers = Answers.from_file(file)
+
+    assert answers.find(_request("New"), Origin()).choices[0].text == "Yes."
+    with pytest.raises(AskError):
+        answers.find(_request("Old"), Origin())
+
+
+def test_a_byte_order_mark_is_ignored(make: MakeExchange, file: Path) -> None:
+    """An editor may have put one in front."""
+    export_answers(file, [make(request=_request(), body=_body("Yes."))])
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+
+    assert _texts(file, 1) == ["Yes."]
 
 
 def test_refuses_a_newer_file(file: Path) -> None:
@@ -177,7 +369,7 @@ def test_every_line_is_json(make: MakeExchange, file: Path) -> None:
     export_answers(file, [make(request=_request())])
 
     head, answer = map(msgspec.json.decode, file.read_bytes().splitlines())
-    assert head == {"svc_answers": 1}
+    assert head == {"svc_answers": 2}
     assert answer["request"]["model"] == "m"
 
 

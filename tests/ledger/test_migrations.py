@@ -9,6 +9,7 @@ import pytest
 
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.ledger.answers import find_answer
 from svc_notebook.ledger.connect import APPLICATION_ID, MIGRATIONS, migrate
 from svc_notebook.ledger.frames import replies_df
 from svc_notebook.ledger.row import to_row
@@ -106,6 +107,7 @@ def _write_version_3(path: Path, exchanges: list[Exchange]) -> None:
     begun_at = "2026-01-01T00:00:00.000000Z"
     connection.execute("INSERT INTO sessions VALUES ('before', ?)", (begun_at,))
     connection.execute("INSERT INTO runs VALUES ('r', ?)", (begun_at,))
+    connection.execute("INSERT INTO requests VALUES (1, 'hash of that version')")
     connection.execute("INSERT INTO scores VALUES ('x0000', 0, 'good', 1, '2026')")
     connection.execute(
         "INSERT INTO tool_runs (exchange_id, session_id, door, run, model, started_at, "
@@ -136,6 +138,21 @@ def test_a_file_of_version_3_is_read_whole(tmp_path: Path, make: MakeExchange) -
     assert frame["origin"].tolist() == ["sweep", "python", "sweep"]
     assert frame["request_key"].fillna("").tolist() == ["k", "", "k"]
     assert frame["score_good"].fillna(0).tolist() == [1, 0, 0]
+
+
+def test_requests_of_version_3_are_used_again(
+    tmp_path: Path, make: MakeExchange
+) -> None:
+    """Hashes are made again, since today's leave out what `fit` computed."""
+    asked = make(0)
+    _write_version_3(tmp_path / "ledger.sqlite", [asked])
+
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        found = find_answer(
+            ledger, asked.request, endpoint=asked.endpoint, origin=Origin()
+        )
+
+    assert found == asked
 
 
 _WRITERS = [_write_version_1, _write_version_2, _write_version_3]
@@ -170,7 +187,7 @@ def test_an_older_file_takes_tool_calls(
 def test_a_file_of_version_2_keeps_its_tables(
     tmp_path: Path, make: MakeExchange
 ) -> None:
-    """Scores, sessions and the index of requests are as they were."""
+    """Scores and sessions are as they were; the index of requests is made again."""
     path = tmp_path / "ledger.sqlite"
     _write_version_2(path, _exchanges(make))
     Ledger(path).check()
@@ -184,7 +201,7 @@ def test_a_file_of_version_2_keeps_its_tables(
     assert kept == [
         [("x0000", 0, "good", 1, "2026")],
         [("before", "2026-01-01T00:00:00.000000Z")],
-        [(1, "hash")],
+        [],
         [],
     ]
 

@@ -266,7 +266,7 @@ def test_several_answers_run_no_tools(tools: Shell, emulator: Emulator) -> None:
     n = tools.run("%%svc --tools weather -n 2\nHello")
 
     assert "Leave --tools out" in both.shown
-    assert "leave n out" in n.shown
+    assert "Leave -n out, or add --tools none." in n.shown
     assert emulator.requests == ()
 
 

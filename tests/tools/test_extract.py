@@ -1,5 +1,6 @@
 """extract returns an object of a type, or raises an error with the reason."""
 
+import json
 from dataclasses import dataclass, make_dataclass
 from typing import Any, TypedDict
 
@@ -60,6 +61,35 @@ def test_other_kinds_of_types(serve: Serve) -> None:
     serve(calling({"name": "Rome"}, "Place"), calling({"item": "tea"}, "Order"))
     assert svc.extract(Place, "Rome.") == {"name": "Rome"}
     assert svc.extract(Order, "Tea.") == Order(item="tea", count=1)
+
+
+@pytest.mark.parametrize("arguments", [{"items": [GOOD, GOOD]}, [GOOD, GOOD]])
+def test_a_list_comes_in_a_field_or_alone(serve: Serve, arguments: object) -> None:
+    """A list of a type is taken however the model wraps it."""
+    emulator = serve(calling(json.dumps(arguments), "Invoice_list"))
+
+    got = svc.extract(list[Invoice], "Two of number 7.")
+
+    assert got == [Invoice(number=7, total=120.0)] * 2
+    (asked,) = emulator.requests
+    schema = asked.json["tools"][0]["function"]["parameters"]
+    assert schema["properties"]["items"]["items"]["required"] == ["number", "total"]
+
+
+def test_a_list_that_does_not_fit_goes_back_with_its_place(serve: Serve) -> None:
+    """The fault names the item; a list of another name is not taken."""
+    bad = {"items": [GOOD, {"number": "seven", "total": 1}]}
+    emulator = serve(
+        calling(bad, "Invoice_list"),
+        calling({"all": [GOOD]}, "Invoice_list"),
+        calling({"items": [GOOD]}, "Invoice_list"),
+    )
+
+    assert svc.extract(list[Invoice], "Number 7.") == [Invoice(number=7, total=120.0)]
+
+    second, third = (each.json["messages"] for each in emulator.requests[1:])
+    assert "items[1].number" in second[-1]["content"]
+    assert "items" in third[-1]["content"]
 
 
 def test_what_does_not_fit_goes_back_with_the_reason(serve: Serve) -> None:

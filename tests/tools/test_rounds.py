@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.errors import ParameterError
+from svc_notebook.errors import ParameterError, ToolLoopError
 from svc_notebook.service.request import Message
+from svc_notebook.tools.permissions import Proposal, deny_all, to_permit
 from svc_notebook.tools.tool import tool
 from svc_notebook.tools.toolbox import Toolbox
 from tests.tools.conftest import Caller, MakeCaller
@@ -388,3 +389,48 @@ def test_a_history_with_calls_goes_on(make_caller: MakeCaller, log: Log) -> None
 
     assert second.tool_runs == ()
     assert second.text
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_calls_with_the_same_id_are_told_apart(
+    make_caller: MakeCaller, log: Log, *, is_streamed: bool
+) -> None:
+    """Two calls of a reply that share an id are both run, and the model answers."""
+    caller = make_caller(
+        calling(call("add", {"a": 1, "b": 2}), call("name", {"text": "x"})),
+        DONE,
+        is_streamed=is_streamed,
+    )
+
+    completion = caller.run(log.all)
+
+    assert completion.text == "Done."
+    assert [each.call_id for each in completion.tool_runs] == ["c1", "c1-2"]
+    assert results(caller) == ["3", "<x>"]
+
+
+def test_a_confirm_that_raises_keeps_the_rounds(
+    make_caller: MakeCaller, log: Log
+) -> None:
+    """The error names what `confirm` raised, and its history can be sent."""
+    caller = make_caller(
+        calling(call("add", {"a": 1, "b": 2})),
+        calling(call("name", {"text": "x"}, id_="c2"), call("name", {}, id_="c3")),
+        DONE,
+    )
+
+    def decide(proposal: Proposal) -> bool:
+        if proposal.name == "name":
+            raise ZeroDivisionError("no")
+        return True
+
+    permit = to_permit(confirm=decide)
+    with pytest.raises(ToolLoopError) as caught:
+        caller.run(log.all, rounds=permit.rounds, consent=permit.consent(deny_all))
+
+    error: Any = caught.value
+    assert "confirm raised ZeroDivisionError: no" in str(error)
+    assert isinstance(error.__cause__, ZeroDivisionError)
+    assert [each.name for each in error.tool_runs] == ["add", "name", "name"]
+    assert log.calls == [(1, 2)]
+    assert caller.client.complete(error.messages).text == "Done."

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
-from datetime import date, datetime
+from datetime import date, datetime, time
+from decimal import Decimal
 from enum import Enum, IntEnum
+from pathlib import Path
 from typing import (
     Annotated,
     Any,
@@ -16,14 +18,17 @@ from typing import (
     TypedDict,
     TypeVar,
 )
+from uuid import UUID
 
+import msgspec
 import pandas as pd
 import pytest
-from annotated_types import Gt
+from annotated_types import Gt, Predicate
+from pydantic import Field
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from svc_notebook.errors import ToolSchemaError
-from svc_notebook.tools.schema import schema_of
+from svc_notebook.errors import ToolCallError, ToolSchemaError
+from svc_notebook.tools.schema import build, schema_of
 from svc_notebook.tools.tool import tool
 
 
@@ -92,6 +97,13 @@ class Bounded:
     number: int
 
 
+@dataclass
+class Ranged:
+    """Has a bound that msgspec does not see."""
+
+    number: Annotated[int, Field(ge=1)]
+
+
 Item = TypeVar("Item")
 
 
@@ -132,6 +144,44 @@ def _property(annotation: Any) -> dict[str, Any]:  # noqa: ANN401 - any type
         (date, {"type": "string", "format": "date"}),
         (datetime, {"type": "string", "format": "date-time"}),
         (UserId, {"type": "integer"}),
+        (time, {"type": "string", "format": "time"}),
+        (Decimal, {"type": "string", "format": "decimal"}),
+        (UUID, {"type": "string", "format": "uuid"}),
+        (Path, {"type": "string", "format": "path"}),
+        (Path | None, {"type": ["string", "null"], "format": "path"}),
+        (Any, {}),
+        (Item, {}),
+        (list, {"type": "array", "items": {}}),
+        (dict, {"type": "object", "additionalProperties": True}),
+        (dict[str, Any], {"type": "object", "additionalProperties": True}),
+        (Annotated[int, Field(ge=1)], {"type": "integer", "minimum": 1}),
+        (Annotated[float, Gt(0)], {"type": "number", "exclusiveMinimum": 0}),
+        (
+            Annotated[int | None, Field(le=5, description="How many.")],
+            {
+                "type": ["integer", "null"],
+                "description": "How many.",
+                "maximum": 5,
+            },
+        ),
+        (
+            Annotated[str, Field(description="A word.")],
+            {
+                "type": "string",
+                "description": "A word.",
+            },
+        ),
+        (
+            list[Annotated[str, Field(min_length=2, pattern="^a")]],
+            {
+                "type": "array",
+                "items": {"type": "string", "minLength": 2, "pattern": "^a"},
+            },
+        ),
+        (
+            Annotated[list[int], msgspec.Meta(max_length=3)],
+            {"type": "array", "items": {"type": "integer"}, "maxItems": 3},
+        ),
         (Level, {"type": "integer", "enum": [1, 2]}),
         (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
         (Literal["a", 1], {"type": ["string", "integer"], "enum": ["a", 1]}),
@@ -239,12 +289,8 @@ def test_a_default_of_none_allows_null() -> None:
 @pytest.mark.parametrize(
     ("annotation", "reason", "remedy"),
     [
-        (Any, "any type", "use str, int"),
         (pd.DataFrame, "DataFrame", "use str, int"),
         (bytes, "type bytes", "use str, int"),
-        (Item, "any type", "use str, int"),
-        (list, "any type", "list[str]"),
-        (dict, "any type", "list[str]"),
         (list[object], "object", "use str, int"),
         (dict[int, str], "keys that are not texts", "dict[str, ...]"),
         (set[Point], "a set of arrays or objects", "use a list"),
@@ -258,7 +304,8 @@ def test_a_default_of_none_allows_null() -> None:
         (Bounded, "pydantic dataclass Bounded", "use a pydantic model"),
         ("Missing", "cannot be read", "TYPE_CHECKING"),
         ("1 +", "cannot be read", "TYPE_CHECKING"),
-        (Annotated[int, Gt(0)], "only a pydantic model checks", "in a text"),
+        (Ranged, "ge=1, which only a pydantic model", "msgspec.Meta(ge=1)"),
+        (Annotated[int, Predicate(bool)], "Predicate", "pydantic model"),
     ],
 )
 def test_what_cannot_be_described_is_refused(
@@ -287,3 +334,50 @@ def test_a_default_that_is_no_json_is_left_out() -> None:
     properties = _properties(asked)
 
     assert [each.keys() for each in properties.values()] == [{"type"}] * 4
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "read"),
+    [
+        (Any, [{"a": 1}], [{"a": 1}]),
+        (Decimal, "1.50", Decimal("1.50")),
+        (Decimal, 1.5, Decimal("1.5")),
+        (UUID, str(UUID(int=7)), UUID(int=7)),
+        (Path, "a/b.csv", Path("a/b.csv")),
+        (time, "09:30:00", time(9, 30)),
+        (list, [1, "a"], [1, "a"]),
+        (dict[str, Any], {"a": None}, {"a": None}),
+        (Annotated[int, Field(ge=1)], 1, 1),
+    ],
+)
+def test_values_become_objects_of_the_type(
+    annotation: Any,  # noqa: ANN401 - any type
+    value: object,
+    read: object,
+) -> None:
+    """A function gets what its annotation says."""
+    assert build(annotation, value) == read
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "said"),
+    [
+        (Decimal, "many", "invalid decimal"),
+        (UUID, "7", "invalid UUID"),
+        (Path, 7, "expected str, got int"),
+        (time, "half past nine", 'expected a time such as "09:30:00"'),
+        (list, "a", "expected array"),
+        (Annotated[int, Field(ge=1)], 0, "expected int >= 1"),
+        (list[Annotated[str, Field(min_length=2)]], ["a"], "[0]: expected str of len"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused(
+    annotation: Any,  # noqa: ANN401 - any type
+    value: object,
+    said: str,
+) -> None:
+    """The model reads what was expected, the bounds included."""
+    with pytest.raises(ToolCallError) as refused:
+        build(annotation, value)
+
+    assert said in str(refused.value)

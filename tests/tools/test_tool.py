@@ -9,6 +9,7 @@ import pytest
 
 from svc_notebook.errors import ToolSchemaError
 from svc_notebook.tools.tool import Tool, tool
+from svc_notebook.tools.toolbox import Toolbox
 
 
 class Unit(Enum):
@@ -219,7 +220,6 @@ async def _yields_later(number: int) -> AsyncIterator[int]:
         (_names, "any number of values (**numbers)", "dict[str, ...]"),
         (_by_position, "only be given by position", "take the / out"),
         (_bare, "'number' has no annotation", "number: str"),
-        (Clock.now, "the object of a method", "thing.method"),
         (_yields, "yields its results", "return a list"),
         (_yields_later, "yields its results", "return a list"),
         (Clock, "the class Clock", "write a function"),
@@ -240,6 +240,40 @@ def test_what_cannot_be_called_by_name_is_refused(
 
     assert reason in str(refused.value)
     assert remedy in str(refused.value)
+
+
+class Shop:
+    """Has tools in its body."""
+
+    def __init__(self, price: int) -> None:
+        self.price = price
+
+    @tool
+    def cost(self, n: int) -> int:
+        """Tell what so many cost."""
+        return n * self.price
+
+    @tool(name="later")
+    async def cost_later(self, n: int) -> int:
+        """Tell it later."""
+        return n * self.price
+
+
+def test_a_method_is_a_tool_of_its_object() -> None:
+    """In a class body a tool waits for its object, which is never offered."""
+    one, other = Shop(2), Shop(3)
+    box = Toolbox([one.cost, one.cost_later])
+
+    assert [each.signature for each in box] == ["cost(n)", "later(n)"]
+    assert [each.is_async for each in box] == [False, True]
+    assert (one.cost(n=5), other.cost(5), Shop.cost(one, 1)) == (10, 15, 2)
+
+
+@pytest.mark.parametrize("method", [Shop.cost, Clock.now])
+def test_a_method_without_its_object_is_not_offered(method: Any) -> None:  # noqa: ANN401 - the point
+    """The refusal says how the method is offered."""
+    with pytest.raises(ToolSchemaError, match=r"object is missing; .* thing\.\w+"):
+        Toolbox([method])
 
 
 def test_texts_that_cannot_be_sent_are_refused() -> None:

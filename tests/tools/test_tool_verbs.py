@@ -1,8 +1,10 @@
 """`svc.complete` and conversations with tools: rounds, calls handed back, records."""
 
+import asyncio
 import os
 import pickle
 from dataclasses import replace
+from threading import Event
 from typing import Any
 
 import pytest
@@ -264,3 +266,68 @@ def test_results_by_hand_are_no_trail(serve: Serve) -> None:
 
     assert newest is not None
     assert newest.tool_runs == ()
+
+
+def test_clients_run_tools_where_asked(serve: Serve) -> None:
+    """With run_tools both clients run functions; without it those are refused."""
+    emulator = serve()
+    settings: Any = {"base_url": emulator.base_url, "api_key": emulator.api_key}
+    prompt = "Use weather for Phuket."
+
+    async def ask() -> svc.Completion:
+        async with svc.AsyncClient(**settings) as client:
+            return await client.complete(prompt, tools=[weather], run_tools=True)
+
+    awaited = asyncio.run(ask())
+    with svc.Client(**settings) as client:
+        waited = client.complete(prompt, tools=[weather], run_tools=True)
+        with pytest.raises(svc.ParameterError, match="run_tools=True"):
+            client.complete(prompt, tools=[weather])
+
+    for got in (awaited, waited):
+        assert "weather answered" in got.text
+        assert [step.name for step in got.tool_runs] == ["weather"]
+    assert len(emulator.requests) == 4
+
+
+def test_a_client_takes_consent_and_limits(serve: Serve) -> None:
+    """What `svc.complete` takes for tools, clients take with run_tools."""
+    emulator = serve()
+    limits: Any = {"confirm": lambda _: False, "max_rounds": 2}
+
+    with svc.Client(base_url=emulator.base_url, api_key=emulator.api_key) as client:
+        got = client.complete(
+            "Use weather for Rome.", tools=[weather], run_tools=True, **limits
+        )
+
+    assert got.tool_runs[0].is_approved is False
+
+
+def test_cancelling_an_async_client_stops_its_tool(serve: Serve) -> None:
+    """The tool is cancelled, and nothing more is sent."""
+    emulator = serve({"tool_calls": [{"name": "wait", "arguments": {}}]})
+    has_begun, is_cancelled = Event(), Event()
+
+    async def wait() -> None:
+        """Wait."""
+        has_begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            is_cancelled.set()
+            raise
+
+    async def ask() -> None:
+        settings: Any = {"base_url": emulator.base_url, "api_key": emulator.api_key}
+        async with svc.AsyncClient(**settings) as client:
+            asked = client.complete("Go.", tools=[wait], run_tools=True)
+            task = asyncio.create_task(asked)
+            await asyncio.to_thread(has_begun.wait, 30)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(ask())
+
+    assert is_cancelled.wait(30)
+    assert len(emulator.requests) == 1

@@ -48,9 +48,11 @@ async def ask_async() -> list[str]:
     async with svc.AsyncClient(base_url="https://host/v1", api_key="key") as client:
         completion = await client.complete("Say hello.", n=2)
         texts = list(completion.texts)
+        asked = await client.complete("Bonn?", tools=[weather], run_tools=True)
+        texts += [step.result for step in asked.tool_runs]
         async with client.stream("And again.") as stream:
             async for text in stream:
-                texts.append(text)  # noqa: PERF401 - what a user writes
+                texts.append(text)
     return texts
 
 
@@ -120,7 +122,8 @@ def run_tools() -> pd.DataFrame:
     asked = svc.complete("And in Bonn?", tools=svc.Toolbox([weather]), run_tools=False)
     names = [call.function.name for call in asked.tool_calls]
     invoice: Invoice = svc.extract(Invoice, f"{results} {names}", max_tries=2)
-    svc.conversation("trip").ask(str(invoice.number), tools=[weather])
+    invoices: list[Invoice] = svc.extract(list[Invoice], f"{results}")
+    svc.conversation("trip").ask(str(invoice.number + len(invoices)), tools=[weather])
     return svc.tool_calls_df(name="weather")
 
 
