@@ -172,7 +172,8 @@ class Completion:
     def _handed_back(self) -> tuple[Step, ...]:
         answered = {step.call_id for step in self.tool_runs}
         calls = [call for call in self.tool_calls if call.id not in answered]
-        why = "the reply broke off" if self.is_partial else "the call was handed back"
+        why = "the reply was cut" if self.is_cut else "the call was handed back"
+        why = "the reply broke off" if self.is_partial else why
         return tuple(Unrun(call, why) for call in calls)
 
 
@@ -206,18 +207,25 @@ def is_cut(exchange: Exchange, choice: Choice) -> bool:
     return choice.finish_reason in CUT_REASONS or _is_at_limit(exchange, choice)
 
 
-def _is_at_limit(exchange: Exchange, choice: Choice) -> bool:
-    """Say whether the tokens, reported or estimated, reach the max_tokens in force.
+_OTHER_CHUNKS = range(1, 4)
+"""Chunks of a stream without text: the last one, and perhaps role and usage."""
 
-    The choice is probably cut then, although it ended normally.
+
+def _is_at_limit(exchange: Exchange, choice: Choice) -> bool:
+    """Say whether the tokens, reported or counted, are at the max_tokens in force.
+
+    The choice is probably cut then, although it ended normally. An estimate says
+    nothing. Where each token is a chunk, as usual, the chunks of a stream do; where
+    there are more chunks than tokens are allowed, they are something else.
     """
     body = exchange.body  # not `choices`: frames call this very often
     if choice.finish_reason != "stop" or body is None or len(body.choices) != 1:
         return False
+    max_tokens = int(exchange.request.params.get("max_tokens", DEFAULT_MAX_TOKENS))
     reported = body.usage.completion_tokens if body.usage else None
-    n_tokens = exchange.est_completion_tokens if reported is None else reported
-    max_tokens = exchange.request.params.get("max_tokens", DEFAULT_MAX_TOKENS)
-    return n_tokens >= int(max_tokens)
+    if reported is not None:
+        return reported >= max_tokens
+    return exchange.n_chunks - max_tokens in _OTHER_CHUNKS
 
 
 def cut_mark(exchange: Exchange) -> str:

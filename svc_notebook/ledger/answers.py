@@ -4,7 +4,7 @@ A file holds requests and their good answers, one for each repetition, but nothi
 about who asked: no session, conversation, template columns or `user`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import SequenceMatcher
@@ -48,26 +48,31 @@ def find_answer(
     Raises:
         LedgerError: The ledger cannot be read.
     """
-    found = ledger.asked(
-        request_hash(request),
-        endpoint=endpoint,
-        hash_of=lambda exchange: request_hash(exchange.request),
-    )
     repeat = origin.repeat or 0
-    return next((each for each in found if (each.origin.repeat or 0) == repeat), None)
+    for wanted in _hashes(request):
+        found = ledger.asked(
+            wanted,
+            endpoint=endpoint,
+            hash_of=lambda exchange: request_hash(exchange.request),
+        )
+        for each in found:
+            if (each.origin.repeat or 0) == repeat:
+                return each
+    return None
 
 
 def request_hash(request: CompletionRequest) -> str:
     """Return the hash of everything that affects the reply: 32 hexadecimal digits.
 
-    The order of names, 0 or 0.0, and `user` make no difference.
+    The order of names, 0 or 0.0, `user`, and what was computed for `fit` make no
+    difference.
     """
     whole = {
         "model": request.model,
         "messages": request.messages,
         "params": {
             name: _plain(name, value)
-            for name, value in request.params.items()
+            for name, value in request.asked_params.items()
             if name != _WITHOUT_EFFECT
         },
         "tools": request.tools,
@@ -75,6 +80,15 @@ def request_hash(request: CompletionRequest) -> str:
     }
     text = msgspec.json.encode(whole, order="sorted", enc_hook=str)
     return blake2b(text, digest_size=16).hexdigest()
+
+
+def _hashes(request: CompletionRequest) -> Iterator[str]:
+    """Return the hashes of requests whose answers serve this one, the best first."""
+    yield request_hash(request)
+    if request.is_fitted:  # recorded where no max_tokens was asked for
+        params = {k: v for k, v in request.params.items() if k != "max_tokens"}
+        plain = msgspec.structs.replace(request, params=params, is_fitted=False)
+        yield request_hash(plain)
 
 
 def _plain(name: str, value: Any) -> Any:  # noqa: ANN401 - any parameter
@@ -169,7 +183,8 @@ class Answers:
             AskError: It was not recorded.
         """
         repeat = origin.repeat or 0
-        answer = self.by_key.get((request_hash(request), repeat))
+        found = (self.by_key.get((each, repeat)) for each in _hashes(request))
+        answer = next(filter(None, found), None)
         if answer is None:
             raise self._missing(request, repeat)
         return Exchange(
@@ -264,7 +279,7 @@ def _nearest(
 
 def _fields(request: CompletionRequest) -> dict[str, Any]:
     before = [message for message in request.messages if message.role != "system"]
-    params = sorted(request.params.items())
+    params = sorted(request.asked_params.items())
     return {
         "model": request.model,
         "prompt": request.prompt,
@@ -277,7 +292,7 @@ def _fields(request: CompletionRequest) -> dict[str, Any]:
 
 
 def _in_words(request: CompletionRequest) -> str:
-    fields = {"model": request.model, "prompt": request.prompt, **request.params}
+    fields = {"model": request.model, "prompt": request.prompt, **request.asked_params}
     return ", ".join(f"{name}={_short(value)}" for name, value in fields.items())
 
 

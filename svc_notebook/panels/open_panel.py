@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from svc_notebook.service.params import with_params
 from svc_notebook.session import current
+from svc_notebook.tokens import MaxTokens
 from svc_notebook.tools.permissions import ToolParams, take_permit
 from svc_notebook.tools.toolbox import to_toolbox
 
@@ -21,6 +22,7 @@ def panel(
     *,
     system: str | None = None,
     model: str | None = None,
+    max_tokens: MaxTokens = "fit",
     **params: Unpack[ToolParams],
 ) -> "Panel":
     """Open a chat panel on a conversation, which `%%svc -c NAME` can continue.
@@ -34,11 +36,11 @@ def panel(
         name: The conversation's name, without blanks; `chat` if None.
         system: A new system message for the conversation; None keeps the present one.
         model: Id of the model; the session's model if None.
-        **params: Parameters as for `svc.complete`. `max_tokens` also takes `fit` (what
-            is left of the budget, the default) and `service` (none is sent). `tools`
-            is a `Toolbox` or a list of functions that replies may call; those made
-            with `confirm=True` ask for consent in the panel. `confirm`, `max_rounds`,
-            `tool_timeout_s` and `total_s` are as for `svc.complete`.
+        max_tokens: As for `svc.complete`.
+        **params: Parameters as for `svc.complete`. `tools` is a `Toolbox` or a list of
+            functions that replies may call; those made with `confirm=True` ask for
+            consent in the panel. `confirm`, `max_rounds`, `tool_timeout_s` and
+            `total_s` are as for `svc.complete`.
 
     Returns:
         The panel: a widget, with `conversation` and `freeze()`.
@@ -57,7 +59,7 @@ def panel(
     permit = take_permit(given)
     toolbox = to_toolbox(given.pop("tools", None))
     settings = Settings().setting("model", model)
-    for param, value in given.items():
+    for param, value in {**given, "max_tokens": max_tokens}.items():
         settings = settings.setting(param, value)
     conversation = session.conversations.named(NAME if name is None else name)
     if system is not None:

@@ -157,6 +157,7 @@ class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         params: Parameters that are sent, by the document's names.
         tools: Tool definitions (doc: Tool definition).
         extra: Fields that the document does not show, sent as they are.
+        is_fitted: Whether max_tokens was computed, because `fit` was asked for.
     """
 
     model: str
@@ -164,12 +165,21 @@ class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     params: dict[str, Any] = {}
     tools: tuple[dict[str, Any], ...] = ()
     extra: dict[str, Any] = {}
+    is_fitted: bool = False
 
     @property
     def system(self) -> str | None:
         """The text of the first message, if it is a system message."""
         first = self.messages[0]
         return first.content if first.role == "system" else None
+
+    @property
+    def asked_params(self) -> dict[str, Any]:
+        """The parameters as asked for: `fit`, not the number that is computed for it.
+
+        They identify the request, because the number changes with our estimates.
+        """
+        return {**self.params, "max_tokens": "fit"} if self.is_fitted else self.params
 
     @property
     def prompt(self) -> str:

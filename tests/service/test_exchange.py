@@ -39,7 +39,13 @@ CASES = [
     (exchange(STOP, n_tokens=149), False),
     (exchange(STOP, n_tokens=150), True),
     (exchange(STOP, n_tokens=150, max_tokens=200), False),
-    (exchange(STOP, est_completion_tokens=150), True),
+    (exchange(STOP, est_completion_tokens=900), False),
+    (exchange(STOP, n_chunks=150), False),
+    (exchange(STOP, n_chunks=151), True),
+    (exchange(STOP, n_chunks=153), True),
+    (exchange(STOP, n_chunks=154), False),
+    (exchange(STOP, n_chunks=151, n_tokens=100), False),
+    (exchange(STOP, n_chunks=201, max_tokens=200), True),
     (exchange(STOP, n_tokens=10, est_completion_tokens=150), False),
     (exchange(Choice(text="x"), est_completion_tokens=900), False),
     (exchange(Choice(text="x", finish_reason="weather"), n_tokens=150), False),
@@ -49,7 +55,10 @@ CASES = [
 
 @pytest.mark.parametrize(("made", "is_cut"), CASES, ids=range(len(CASES)))
 def test_cut(made: Exchange, is_cut: bool) -> None:
-    """A reply is cut by its finish reason, or when its tokens reach what is allowed."""
+    """A reply is cut by its finish reason, or where tokens are counted at the limit.
+
+    They are reported, or one chunk each; an estimate is no evidence.
+    """
     assert completion.is_cut(made, made.choices[0]) == is_cut
 
 

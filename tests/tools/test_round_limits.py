@@ -206,7 +206,7 @@ def test_calls_too_large_to_be_answered_are_not_run(
     caller = make_caller({"tool_calls": [large]}, DONE)
 
     with pytest.raises(OverBudgetError, match="the model's tool calls") as caught:
-        caller.run([take], rounds=Rounds(max_tokens=max_tokens))
+        caller.run([take], params={"max_tokens": max_tokens})
 
     assert done == []
     assert "were not run" in caught.value.__notes__[0]
@@ -243,7 +243,7 @@ def test_fitted_replies_are_fitted_in_each_round(make_caller: MakeCaller) -> Non
     free = tool(read, max_result_tokens=100_000)
     caller = make_caller(calling("read"), calling("read"), calling("read"), DONE)
 
-    caller.run([free], rounds=Rounds(max_tokens="fit"))
+    caller.run([free], params={"max_tokens": "fit"})
 
     sizes = [each.params["max_tokens"] for each in caller.sent]
     assert sizes == sorted(sizes, reverse=True)
