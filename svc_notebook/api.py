@@ -286,6 +286,8 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
         **varied: Any parameter of the service, as one value or a list of values. A
             list of texts is one value of `stop`, a list of lists varies it; likewise
             `tools`, whose calls are not run (see the column `tool_calls`).
+            `max_tokens` is not sent if left out, so 150 applies; `fit` takes what each
+            prompt leaves.
 
     Returns:
         The run. Display it for the plan, then call `.run()` and `.replies_df()`.

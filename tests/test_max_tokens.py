@@ -78,7 +78,9 @@ def test_a_verb_asks_for_what_the_prompt_leaves(emulator: Emulator, verb: Verb) 
 
 
 @all_verbs
-@pytest.mark.parametrize(("word", "number"), [("service", None), (None, None), (9, 9)])
+@pytest.mark.parametrize(
+    ("word", "number"), [("service", None), (None, None), (99, 99)]
+)
 def test_service_sends_none(
     emulator: Emulator, verb: Verb, word: object, number: int | None
 ) -> None:
@@ -125,6 +127,21 @@ def test_many_requests_keep_the_services_default(
 
     assert default is None
     assert fitted > LARGE
+
+
+def test_a_sweep_says_at_its_end_what_was_cut(
+    emulator: Emulator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The line is printed and shown with the run, and names what to pass."""
+    note = "1 of 2 replies was cut. Pass a larger max_tokens, such as max_tokens='fit'."
+    models = ["svc-v2-8b-instruct", "svc-v2-70b-instruct"]  # terse, and talkative
+    run = svc.sweep("Tea?", model=models, temperature=0).run()
+
+    assert note in capsys.readouterr().err
+    assert note in " ".join(repr(run).split())
+    assert len(emulator.requests) == 2
+    run = svc.sweep("Tea?", model=models, temperature=0, max_tokens="fit").run()
+    assert not run.cut_note
 
 
 def test_fit_varies_in_a_sweep(emulator: Emulator) -> None:
