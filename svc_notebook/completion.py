@@ -19,6 +19,7 @@ from svc_notebook.service.tool_call import ToolCall
 
 _REPR_CHARS = 60
 _REASON_CHARS = 60
+_MODEL_CHARS = 80
 
 
 class Completion:
@@ -237,10 +238,12 @@ def cut_mark(exchange: Exchange) -> str:
 
 
 def marks(exchange: Exchange) -> tuple[str, ...]:
-    """Return the badges of a reply: cut, interrupted, emulator, …."""
+    """Return the badges of a reply: cut, empty, another model, interrupted, …."""
     found = [cut] if (cut := cut_mark(exchange)) else []
-    if exchange.status == "ok" and not any(map(_has_content, exchange.choices)):
+    if exchange.status == "ok" and is_empty(exchange):
         found.append("empty")
+    if other := _other_model(exchange):
+        found.append(other)
     if exchange.status == "cancelled":
         found.append("interrupted")
     elif exchange.status == "error":
@@ -252,8 +255,26 @@ def marks(exchange: Exchange) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _has_content(choice: Choice) -> bool:
-    return bool(choice.text or choice.tool_calls)
+def is_empty(exchange: Exchange) -> bool:
+    """Say whether no choice has a text, apart from blanks, or a tool call."""
+    return not any(
+        choice.tool_calls or (choice.text or "").strip() for choice in exchange.choices
+    )
+
+
+_first_with: dict[tuple[str, str], str] = {}
+"""The first exchange of this kernel with a pair of models: asked for, and answered."""
+
+
+def _other_model(exchange: Exchange) -> str:
+    """Name the model that answered instead; once for each pair of models."""
+    asked = exchange.request.model
+    answered = exchange.body.model if exchange.body else None
+    if not answered or answered == asked:
+        return ""
+    first = _first_with.setdefault((asked, answered), exchange.exchange_id)
+    is_first = first == exchange.exchange_id
+    return f"answered by {shorten(answered, _MODEL_CHARS)}" if is_first else ""
 
 
 def _reused(exchange: Exchange) -> str:

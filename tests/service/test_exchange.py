@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from svc_notebook import completion
 from svc_notebook.exchange import Exchange, Origin
@@ -70,3 +71,27 @@ def test_usage_source() -> None:
 
     assert got == ["reported", "estimated", "missing"]
     assert made[2].choices == ()
+
+
+@pytest.mark.parametrize("text", [None, "", " \n"])
+def test_an_empty_reply_is_marked(text: str | None) -> None:
+    """Blanks are no reply either."""
+    made = exchange(Choice(text=text, finish_reason="stop"))
+
+    assert completion.marks(made) == ("empty",)
+
+
+def test_another_model_is_marked_once() -> None:
+    """The first reply says which model answered, however often it is shown."""
+    body = CompletionBody(choices=(STOP,), model="another-<b>")
+    first = replace(exchange(STOP), body=body, exchange_id="first")
+    second = replace(first, exchange_id="second")
+    same = replace(first, body=replace(body, model="m"))
+
+    shown = [completion.marks(each) for each in (first, second, same, first)]
+
+    assert shown == [("answered by another-<b>",), (), (), ("answered by another-<b>",)]
+    assert (
+        "another-&lt;b&gt;"
+        in completion.Completion(first).final().bundle()["text/html"]
+    )
