@@ -11,7 +11,7 @@ from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Origin
-from svc_notebook.max_tokens import FIT, with_max_tokens
+from svc_notebook.max_tokens import FIT, refitted, with_max_tokens
 from svc_notebook.service.checks import check_flag
 from svc_notebook.service.params import OtherParams, with_params
 from svc_notebook.service.request import CompletionRequest, Prompt
@@ -99,9 +99,11 @@ def _request(
     prompt: Prompt | CompletionRequest, max_tokens: MaxTokens, given: Mapping[str, Any]
 ) -> CompletionRequest:
     model = current().settings.model
-    if isinstance(prompt, CompletionRequest):  # sent as it is
+    if isinstance(prompt, CompletionRequest):  # says what it wants
         given = {**given, "max_tokens": None if max_tokens == FIT else max_tokens}
-        return to_request(prompt, default_model=model, given=given, stacklevel=3)
+        return refitted(
+            to_request(prompt, default_model=model, given=given, stacklevel=3)
+        )
     request = to_request(prompt, default_model=model, given=given, stacklevel=3)
     return with_max_tokens(request, max_tokens)
 

@@ -115,6 +115,41 @@ def test_a_complete_request_is_sent_as_it_is(emulator: Emulator) -> None:
         svc.complete(request, max_tokens=5)
 
 
+def test_a_fitted_request_is_fitted_again(emulator: Emulator) -> None:
+    """A request that was asked for with `fit` can be sent again with more messages."""
+    asked = svc.complete("Hi").request
+    longer = (svc.Message(role="system", content="word " * 500), *asked.messages)
+
+    svc.complete(msgspec.structs.replace(asked, messages=longer))
+
+    first, second = (each.json["max_tokens"] for each in emulator.requests)
+    assert second < first - 400
+
+
+@pytest.mark.usefixtures("emulator")
+def test_a_panel_sends_none_if_told_to() -> None:
+    """None means the same in a panel as elsewhere."""
+    view: Any = svc.panel("plan", max_tokens=None).view
+
+    assert view["settings"]["max_tokens"] == "service"
+
+
+@pytest.mark.parametrize(("max_tokens", "is_cut"), [(20, True), (30, False)])
+def test_the_chunks_of_a_stream_tell_that_it_was_cut(
+    monkeypatch: pytest.MonkeyPatch, max_tokens: int, is_cut: bool
+) -> None:
+    """A stream that ends with `stop` after as many chunks as tokens is probably cut."""
+    words = {"text": ["incomprehensibilities "] * 20}
+    with Emulator(script=[words], tokens_per_s=None, limits=False) as scripted:
+        monkeypatch.setenv("SVC_BASE_URL", scripted.base_url)
+        monkeypatch.setenv("SVC_API_KEY", scripted.api_key)
+        with isolated(), svc.stream("Hi", max_tokens=max_tokens) as pieces:
+            list(pieces)
+
+    assert pieces.completion.is_cut == is_cut
+    assert pieces.completion.usage_source == "estimated"
+
+
 @many
 def test_many_requests_keep_the_services_default(
     emulator: Emulator, verb: Verb

@@ -1,6 +1,6 @@
 """`svc.panel`: opens a chat panel on a conversation. ipywidgets loads at first use."""
 
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from svc_notebook.service.params import with_params
 from svc_notebook.session import current
@@ -55,11 +55,12 @@ def panel(
     from .widget import Panel  # noqa: PLC0415 - loads ipywidgets
 
     session = current()
-    given = dict(params)
+    given: dict[str, Any] = dict(params)
     permit = take_permit(given)
     toolbox = to_toolbox(given.pop("tools", None))
     settings = Settings().setting("model", model)
-    for param, value in {**given, "max_tokens": max_tokens}.items():
+    given["max_tokens"] = "service" if max_tokens is None else max_tokens
+    for param, value in given.items():
         settings = settings.setting(param, value)
     conversation = session.conversations.named(NAME if name is None else name)
     if system is not None:
