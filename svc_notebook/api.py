@@ -11,12 +11,14 @@ from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Origin
+from svc_notebook.max_tokens import FIT, refitted, with_max_tokens
 from svc_notebook.service.checks import check_flag
-from svc_notebook.service.params import Params, with_params
+from svc_notebook.service.params import OtherParams, with_params
 from svc_notebook.service.request import CompletionRequest, Prompt
 from svc_notebook.session import current, take_tools
 from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run import Run
+from svc_notebook.tokens import MaxTokens
 from svc_notebook.tools.extract import MAX_TRIES, to_form
 from svc_notebook.tools.extract import extract as extract_with
 from svc_notebook.tools.permissions import ToolParams, to_offer
@@ -31,6 +33,7 @@ def complete(
     *,
     model: str | None = None,
     system: str | None = None,
+    max_tokens: MaxTokens = "fit",
     reuse: bool = False,
     run_tools: bool = True,
     **params: Unpack[ToolParams],
@@ -44,9 +47,12 @@ def complete(
     Args:
         prompt: A text, which becomes one user message; or messages as `Message` or as
             mappings with role and content, oldest first; or a `CompletionRequest`,
-            then without model, system and parameters.
+            which is sent as it is, without model, system and parameters.
         model: Id of the model; the session's model if None (see `use`).
         system: A text put in front as a system message.
+        max_tokens: Most tokens of the reply: `fit` for what the prompt leaves of 8192,
+            a number, or `service` or None to send none, so that the service's default
+            of 150 applies.
         reuse: Return the ledger's newest answer to the same request if it has one.
         run_tools: False does not run the functions: `tool_calls` has the calls, and
             `messages` is the history to continue with.
@@ -58,9 +64,9 @@ def complete(
         tool_timeout_s: Seconds a call may take if its tool sets no limit (default 60).
         total_s: Seconds for all rounds (default 600), without waits for your consent.
         **params: Parameters by the document's names, checked against its ranges; one
-            that is left out is not sent, so the service's default applies (150 for
-            max_tokens). `tools` takes functions, `svc.tool`s, a `Toolbox` or
-            definitions; `extra` sends fields the document does not show.
+            that is left out is not sent, so the service's default applies. `tools`
+            takes functions, `svc.tool`s, a `Toolbox` or definitions; `extra` sends
+            fields the document does not show.
 
     Returns:
         The completion, with usage as the service reported it. After rounds it is the
@@ -69,6 +75,7 @@ def complete(
     Raises:
         AskError: Something is not allowed; nothing was sent.
         ToolSchemaError: Something in `tools` cannot be offered.
+        CutError: A reply was cut in the middle of a call, which was not run.
         ToolLoopError: The rounds or their time are used up, or `confirm` raised an
             error; `messages` can be sent.
         ConfigError: The API key or the base address is missing.
@@ -82,14 +89,20 @@ def complete(
     send = _send(reuse=reuse)
     given: dict[str, Any] = {"model": model, "system": system, **params}
     run = take_tools(given, run_tools=run_tools)
-    return run(_request(prompt, given), Origin(), send)
+    return run(_request(prompt, max_tokens, given), Origin(), send)
 
 
 def _request(
-    prompt: Prompt | CompletionRequest, given: Mapping[str, Any]
+    prompt: Prompt | CompletionRequest, max_tokens: MaxTokens, given: Mapping[str, Any]
 ) -> CompletionRequest:
     model = current().settings.model
-    return to_request(prompt, default_model=model, given=given, stacklevel=3)
+    if isinstance(prompt, CompletionRequest):  # says what it wants
+        given = {**given, "max_tokens": None if max_tokens == FIT else max_tokens}
+        return refitted(
+            to_request(prompt, default_model=model, given=given, stacklevel=3)
+        )
+    request = to_request(prompt, default_model=model, given=given, stacklevel=3)
+    return with_max_tokens(request, max_tokens)
 
 
 def _send(*, reuse: bool = False) -> Send:
@@ -108,8 +121,9 @@ def extract(
     *,
     model: str | None = None,
     system: str | None = None,
+    max_tokens: MaxTokens = "fit",
     max_tries: int = MAX_TRIES,
-    **params: Unpack[Params],
+    **params: Unpack[OtherParams],
 ) -> Value:
     """Extract a value of a type from a text (doc: Tool-calling flow).
 
@@ -123,6 +137,7 @@ def extract(
         prompt: A text, messages or a `CompletionRequest`, as in `complete`.
         model: Id of the model; the session's model if None (see `use`).
         system: A text put in front as a system message.
+        max_tokens: As for `complete`.
         max_tries: Most requests, at least 1.
         **params: Parameters by the document's names, without `tools` and `n`.
 
@@ -131,6 +146,8 @@ def extract(
 
     Raises:
         ToolSchemaError: The type cannot be described.
+        CutError: A reply was cut before the value was whole; the message says what to
+            pass.
         ToolCallError: No try fitted; `partial` is the last completion.
         SvcError: A request failed, as with `complete`.
 
@@ -146,7 +163,7 @@ def extract(
             )
     return extract_with(
         to_form(type_),
-        _request(prompt, {"model": model, "system": system, **params}),
+        _request(prompt, max_tokens, {"model": model, "system": system, **params}),
         Origin(),
         send=_send(),
         max_tries=max_tries,
@@ -160,8 +177,9 @@ def stream(
     *,
     model: str | None = None,
     system: str | None = None,
+    max_tokens: MaxTokens = "fit",
     reuse: bool = False,
-    **params: Unpack[Params],
+    **params: Unpack[OtherParams],
 ) -> CompletionStream:
     """Ask for a reply that comes as it is generated (doc: Response, streamed).
 
@@ -169,6 +187,7 @@ def stream(
         prompt: A text, messages or a `CompletionRequest`, as in `complete`.
         model: Id of the model; the session's model if None (see `use`).
         system: A text put in front as a system message.
+        max_tokens: As for `complete`.
         reuse: Return the ledger's newest answer to the same request if it has one.
         **params: Parameters by the document's names, checked against its ranges; one
             that is left out is not sent. Calls of `tools` are not run: the stream's
@@ -190,7 +209,7 @@ def stream(
     session = current()
     offer = to_offer(params.pop("tools", None), run_tools=False)
     given = {"model": model, "system": system, "tools": offer.definitions, **params}
-    request = _request(prompt, given)
+    request = _request(prompt, max_tokens, given)
     answers = session.reused if reuse else None
     return session.client.stream(request, watch=say, answers=answers)
 
@@ -267,6 +286,8 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
         **varied: Any parameter of the service, as one value or a list of values. A
             list of texts is one value of `stop`, a list of lists varies it; likewise
             `tools`, whose calls are not run (see the column `tool_calls`).
+            `max_tokens` is not sent if left out, so 150 applies; `fit` takes what each
+            prompt leaves.
 
     Returns:
         The run. Display it for the plan, then call `.run()` and `.replies_df()`.

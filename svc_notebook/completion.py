@@ -19,6 +19,7 @@ from svc_notebook.service.tool_call import ToolCall, with_own_ids
 
 _REPR_CHARS = 60
 _REASON_CHARS = 60
+_MODEL_CHARS = 80
 
 
 class Completion:
@@ -172,7 +173,8 @@ class Completion:
     def _handed_back(self) -> tuple[Step, ...]:
         answered = {step.call_id for step in self.tool_runs}
         calls = [call for call in self.tool_calls if call.id not in answered]
-        why = "the reply broke off" if self.is_partial else "the call was handed back"
+        why = "the reply was cut" if self.is_cut else "the call was handed back"
+        why = "the reply broke off" if self.is_partial else why
         return tuple(Unrun(call, why) for call in calls)
 
 
@@ -206,18 +208,25 @@ def is_cut(exchange: Exchange, choice: Choice) -> bool:
     return choice.finish_reason in CUT_REASONS or _is_at_limit(exchange, choice)
 
 
-def _is_at_limit(exchange: Exchange, choice: Choice) -> bool:
-    """Say whether the tokens, reported or estimated, reach the max_tokens in force.
+_OTHER_CHUNKS = range(1, 4)
+"""Chunks of a stream without text: the last one, and perhaps role and usage."""
 
-    The choice is probably cut then, although it ended normally.
+
+def _is_at_limit(exchange: Exchange, choice: Choice) -> bool:
+    """Say whether the tokens, reported or counted, are at the max_tokens in force.
+
+    The choice is probably cut then, although it ended normally. An estimate says
+    nothing. Where each token is a chunk, as usual, the chunks of a stream do; where
+    there are more chunks than tokens are allowed, they are something else.
     """
     body = exchange.body  # not `choices`: frames call this very often
     if choice.finish_reason != "stop" or body is None or len(body.choices) != 1:
         return False
+    max_tokens = int(exchange.request.params.get("max_tokens", DEFAULT_MAX_TOKENS))
     reported = body.usage.completion_tokens if body.usage else None
-    n_tokens = exchange.est_completion_tokens if reported is None else reported
-    max_tokens = exchange.request.params.get("max_tokens", DEFAULT_MAX_TOKENS)
-    return n_tokens >= int(max_tokens)
+    if reported is not None:
+        return reported >= max_tokens
+    return exchange.n_chunks - max_tokens in _OTHER_CHUNKS
 
 
 def cut_mark(exchange: Exchange) -> str:
@@ -229,10 +238,12 @@ def cut_mark(exchange: Exchange) -> str:
 
 
 def marks(exchange: Exchange) -> tuple[str, ...]:
-    """Return the badges of a reply: cut, interrupted, emulator, …."""
+    """Return the badges of a reply: cut, empty, another model, interrupted, …."""
     found = [cut] if (cut := cut_mark(exchange)) else []
-    if exchange.status == "ok" and not any(map(_has_content, exchange.choices)):
+    if exchange.status == "ok" and is_empty(exchange):
         found.append("empty")
+    if other := _other_model(exchange):
+        found.append(other)
     if exchange.status == "cancelled":
         found.append("interrupted")
     elif exchange.status == "error":
@@ -244,8 +255,26 @@ def marks(exchange: Exchange) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _has_content(choice: Choice) -> bool:
-    return bool(choice.text or choice.tool_calls)
+def is_empty(exchange: Exchange) -> bool:
+    """Say whether no choice has a text, apart from blanks, or a tool call."""
+    return not any(
+        choice.tool_calls or (choice.text or "").strip() for choice in exchange.choices
+    )
+
+
+_first_with: dict[tuple[str, str], str] = {}
+"""The first exchange of this kernel with a pair of models: asked for, and answered."""
+
+
+def _other_model(exchange: Exchange) -> str:
+    """Name the model that answered instead; once for each pair of models."""
+    asked = exchange.request.model
+    answered = exchange.body.model if exchange.body else None
+    if not answered or answered == asked:
+        return ""
+    first = _first_with.setdefault((asked, answered), exchange.exchange_id)
+    is_first = first == exchange.exchange_id
+    return f"answered by {shorten(answered, _MODEL_CHARS)}" if is_first else ""
 
 
 def _reused(exchange: Exchange) -> str:

@@ -77,13 +77,15 @@ class FrameAccessor:
             reuse: Whether the ledger may answer identical requests.
             confirm_above: Ask the user before sending more requests than this.
             extra: Fields the document does not show, sent with every request.
-            **params: Parameters of the service, one value each. Calls of `tools` are
-                not run; with expand they are in the column `tool_calls`.
+            **params: Parameters of the service, one value each. `max_tokens` is not
+                sent if left out, so 150 applies; `fit` takes what each prompt leaves.
+                Calls of `tools` are not run; with expand they are in the column
+                `tool_calls`.
 
         Returns:
             The texts as a Series of dtype `string` with the frame's index. Failed rows
-            are missing, with a warning. With expand a DataFrame with the same index
-            and the columns `EXPANDED`.
+            are missing, with a warning; another says how many were cut. With expand a
+            DataFrame with the same index and the columns `EXPANDED`.
 
         Raises:
             ParameterError: A column does not exist or has gaps, or a parameter is not
@@ -133,6 +135,8 @@ def _asked(run: Run, frame: pd.DataFrame, *, is_retried: bool) -> pd.DataFrame:
             "expand=True shows the errors; with a name, retry=True sends them again.",
             stacklevel=3,
         )
+    if cut_note := run.cut_note:
+        warnings.warn(cut_note, stacklevel=3)
     if n_called := int((replies["n_tool_calls"].fillna(0) > 0).sum()):
         warnings.warn(
             f"{n_called} of {len(replies)} rows called tools, which are not run here: "

@@ -14,7 +14,7 @@ from svc_notebook.completion import Completion
 from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.exchange import Exchange, Origin, OriginKind
 from svc_notebook.service.checks import check_text
-from svc_notebook.service.params import Params, with_params
+from svc_notebook.service.params import OtherParams, with_params
 from svc_notebook.service.request import CompletionRequest, check_model
 from svc_notebook.tokens import MaxTokens, estimate_prompt_tokens
 from svc_notebook.tools.permissions import Permit, ToolParams, take_permit, to_offer
@@ -100,13 +100,19 @@ class Conversation:
 
     @with_params
     def ask(
-        self, text: str, *, model: str | None = None, **params: Unpack[ToolParams]
+        self,
+        text: str,
+        *,
+        model: str | None = None,
+        max_tokens: MaxTokens = "fit",
+        **params: Unpack[ToolParams],
     ) -> Completion:
         """Send a message and return the whole reply; both are added to the history.
 
         Args:
             text: The user's message.
             model: Id of the model; the session's model if None.
+            max_tokens: As for `svc.complete`.
             **params: As for `svc.complete`, with `confirm` and the limits of rounds.
                 Functions in `tools` are run in rounds, and the history keeps their
                 calls and results.
@@ -115,7 +121,7 @@ class Conversation:
             AskError: Something is not allowed; nothing was sent.
             SvcError: It failed; the history is unchanged, or has the partial reply.
         """
-        return self._ask_turn(params, text=text, model=model)
+        return self._ask_turn(params, text=text, model=model, max_tokens=max_tokens)
 
     @with_params
     def ask_again(
@@ -124,6 +130,7 @@ class Conversation:
         text: str | None = None,
         *,
         model: str | None = None,
+        max_tokens: MaxTokens = "fit",
         **params: Unpack[ToolParams],
     ) -> Completion:
         """Ask a turn again, with its prompt or a new one; adds a version to it.
@@ -132,13 +139,16 @@ class Conversation:
             turn: Its number, from 1, or its id.
             text: The new prompt; the turn's prompt if None.
             model: Id of the model; the session's model if None.
+            max_tokens: As for `svc.complete`.
             **params: As for `ask`.
 
         Raises:
             AskError: There is no such turn, or something is not allowed.
             SvcError: It failed; the history is unchanged, or has the partial reply.
         """
-        return self._ask_turn(params, text=text, turn=turn, model=model)
+        return self._ask_turn(
+            params, text=text, turn=turn, model=model, max_tokens=max_tokens
+        )
 
     @with_params
     def go_on(
@@ -146,13 +156,15 @@ class Conversation:
         turn: int | str | None = None,
         *,
         model: str | None = None,
-        **params: Unpack[Params],
+        max_tokens: MaxTokens = "fit",
+        **params: Unpack[OtherParams],
     ) -> Completion:
         """Continue a reply that was cut or interrupted; the text is added to it.
 
         Args:
             turn: Its number, from 1, or its id; the newest turn if None.
             model: Id of the model; the session's model if None.
+            max_tokens: As for `svc.complete`.
             **params: As for `svc.complete`; `n` and `tools` are ignored.
 
         Returns:
@@ -162,7 +174,9 @@ class Conversation:
             AskError: There is nothing to continue, or something is not allowed.
             SvcError: It failed; the history is unchanged, or has the partial text.
         """
-        step = self.next_part(turn, model=model, params=dict(params))
+        step = self.next_part(
+            turn, model=model, params=dict(params), max_tokens=max_tokens
+        )
         return self._answer(step, self._ask)
 
     def next_turn(  # noqa: PLR0913 - one for each option of a cell
@@ -172,7 +186,7 @@ class Conversation:
         turn: int | str | None = None,
         model: str | None = None,
         params: Mapping[str, Any] | None = None,
-        max_tokens: MaxTokens = None,
+        max_tokens: MaxTokens = "fit",
         origin_kind: OriginKind = "python",
         place: str | None = None,
         system: str | None = None,
@@ -183,7 +197,7 @@ class Conversation:
             text: The user's message; the turn's prompt if None.
             turn: The turn to ask again; a new one if None.
             model: Id of the model; the session's model if None.
-            params: Parameters by the document's names.
+            params: Other parameters by the document's names.
             max_tokens: A number, `fit`, or `service` or None to send none.
             origin_kind: Where the request comes from.
             place: Names a new turn; the same name asks the same turn again.
@@ -208,7 +222,7 @@ class Conversation:
         *,
         model: str | None = None,
         params: Mapping[str, Any] | None = None,
-        max_tokens: MaxTokens = None,
+        max_tokens: MaxTokens = "fit",
         origin_kind: OriginKind = "python",
     ) -> NextTurn:
         """Build the request that continues a reply.

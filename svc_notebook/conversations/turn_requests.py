@@ -14,6 +14,7 @@ from svc_notebook.completion import Completion, footer, marks
 from svc_notebook.display.reply import Step
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.max_tokens import check_max_tokens, with_max_tokens
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.request import CompletionRequest, Message, build_request
 from svc_notebook.tokens import (
@@ -21,7 +22,6 @@ from svc_notebook.tokens import (
     REPLY_TOKENS,
     MaxTokens,
     estimate_prompt_tokens,
-    in_force,
     room_for_reply,
 )
 
@@ -97,15 +97,15 @@ class TurnSettings:
 
     Attributes:
         model: Id of the model.
-        params: Parameters by the document's names, with `max_tokens`, `tools` and
-            `extra` if they are given.
-        max_tokens: Used if `params` has none.
+        params: Parameters by the document's names, with `tools` and `extra` if
+            they are given.
+        max_tokens: A number, `fit`, or `service` or None to send none.
         system: Replaces the history's system message; "" sends none.
     """
 
     model: str
     params: Mapping[str, Any] = field(default_factory=dict)
-    max_tokens: MaxTokens = None
+    max_tokens: MaxTokens = "fit"
     system: str | None = None
 
 
@@ -196,7 +196,7 @@ def _next_turn(
     settings: TurnSettings,
 ) -> NextTurn:
     params = dict(settings.params)
-    max_tokens = params.pop("max_tokens", None) or settings.max_tokens
+    max_tokens = check_max_tokens(settings.max_tokens)
     extra = params.pop("extra", None)
     tools = params.get("tools")  # checked when the request is built
     tools = tools if isinstance(tools, (list, tuple)) else ()
@@ -209,12 +209,12 @@ def _next_turn(
         reply_tokens=room_for_reply(max_tokens),
         budget_tokens=BUDGET_TOKENS - n_tool_tokens,
     )
-    params["max_tokens"] = in_force(max_tokens, fitted.prompt_tokens + n_tool_tokens)
+    request = build_request(
+        fitted.messages, model=settings.model, params=params, extra=extra
+    )
     index = history.find(origin.turn_id or "")
     return NextTurn(
-        request=build_request(
-            fitted.messages, model=settings.model, params=params, extra=extra
-        ),
+        request=with_max_tokens(request, max_tokens),
         origin=origin,
         fitted=fitted,
         is_again=index is not None,

@@ -12,12 +12,11 @@ from traitlets import Bool, HasTraits, TraitError, TraitType, Unicode
 from traitlets.config import Configurable
 
 from svc_notebook.errors import ConfigError, LedgerError, ParameterError
+from svc_notebook.max_tokens import check_max_tokens
 from svc_notebook.service.catalogue import DEFAULT_MODEL
 from svc_notebook.service.params import PARAMS, check
 from svc_notebook.service.request import check_model
 from svc_notebook.session import current
-
-KEYWORDS = {"fit", "service"}
 
 
 class ParamTrait(AnyTrait):
@@ -25,17 +24,12 @@ class ParamTrait(AnyTrait):
 
     def validate(self, _: HasTraits, value: object) -> object:
         """Refuse what the service document does not allow."""
-        if value is None or (self.name == "max_tokens" and value in KEYWORDS):
-            return value
         try:
-            return check(str(self.name), value)
+            if self.name == "max_tokens":
+                return check_max_tokens(value)
+            return None if value is None else check(str(self.name), value)
         except ParameterError as error:
             reason = str(error)
-        if self.name == "max_tokens":
-            reason += (
-                " Also allowed: 'fit' (what the prompt leaves of 8192) and 'service' "
-                "(send none)."
-            )
         raise TraitError(reason)
 
 

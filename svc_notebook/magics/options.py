@@ -15,6 +15,7 @@ from textwrap import fill
 from typing import Any
 
 from svc_notebook.errors import ParameterError
+from svc_notebook.max_tokens import ALLOWED, WORDS
 from svc_notebook.service.checks import did_you_mean
 from svc_notebook.service.params import PARAMS, Param
 from svc_notebook.template import decode_escapes
@@ -159,13 +160,9 @@ def _one_of(flag: str, words: tuple[str, ...]) -> Callable[[str], str]:
 
 def _max_tokens(text: str) -> object:
     number = to_number(text)
-    if isinstance(number, int) or text in {"fit", "service"}:
+    if isinstance(number, int) or text in WORDS:
         return text if number is None else number
-    allowed = (
-        "an integer from 1 to 8192, fit (what the prompt leaves of 8192) or service "
-        "(send none)"
-    )
-    raise _not_allowed("--max-tokens", text, allowed)
+    raise _not_allowed("--max-tokens", text, ALLOWED)
 
 
 def _variable(text: str) -> str:

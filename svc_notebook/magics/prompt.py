@@ -15,21 +15,18 @@ from pathlib import Path
 from typing import Any
 from unicodedata import normalize
 
-import msgspec
-
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.turn_requests import NextTurn
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Origin
+from svc_notebook.max_tokens import with_max_tokens
 from svc_notebook.service.checks import did_you_mean
 from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.template import fill
 from svc_notebook.tokens import (
     MaxTokens,
-    estimate_prompt_tokens,
     estimate_tokens,
-    in_force,
 )
 from svc_notebook.tools.results import cut_table, is_pandas
 
@@ -286,19 +283,17 @@ def to_prompt(
 
 def single_request(prompt: CellPrompt) -> CellRequest:
     """Build the request of a cell without a conversation."""
-    number = prompt.max_tokens if isinstance(prompt.max_tokens, int) else None
     request = build_request(
         prompt.text,
         model=prompt.model,
         system=prompt.system or None,
-        params={**prompt.params, "max_tokens": number},
+        params=prompt.params,
     )
-    prompt_tokens = estimate_prompt_tokens(request.messages, request.tools)
-    max_tokens = in_force(prompt.max_tokens, prompt_tokens)
-    if max_tokens is not None:
-        params = {**request.params, "max_tokens": max_tokens}
-        request = msgspec.structs.replace(request, params=params)
-    return CellRequest(request=request, origin=Origin(kind="magic"), notes=prompt.notes)
+    return CellRequest(
+        request=with_max_tokens(request, prompt.max_tokens),
+        origin=Origin(kind="magic"),
+        notes=prompt.notes,
+    )
 
 
 def conversation_request(

@@ -27,12 +27,11 @@ from svc_notebook.errors import (
 )
 from svc_notebook.service.catalogue import MODELS
 from svc_notebook.service.checks import did_you_mean
-from svc_notebook.service.request import to_messages
 from svc_notebook.session import Session, current
 from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run import Run
 from svc_notebook.sweeps.side_by_side import run_side_by_side
-from svc_notebook.tokens import check_budget, estimate_prompt_tokens, in_force
+from svc_notebook.tokens import check_budget
 from svc_notebook.tools.permissions import MAX_ROUNDS, Rounds
 from svc_notebook.tools.toolbox import Toolbox
 
@@ -184,17 +183,12 @@ class SvcMagics(SvcTraits, Magics):
         draw = partial(_draw, options, asked, mode)
         if stream is not None:
             return show(stream, display, draw)
-        max_tokens = options.max_tokens
-        if max_tokens is None:
-            max_tokens = self.defaults().get("max_tokens")
         return RoundsCell(self.session, start, display, mode, draw).run(
             asked.request,
             asked.origin,
             toolbox or Toolbox(),
             confirm_tools=options.confirm_tools or self.confirm_tools,
-            rounds=Rounds(
-                max_rounds=options.max_rounds or MAX_ROUNDS, max_tokens=max_tokens
-            ),
+            rounds=Rounds(max_rounds=options.max_rounds or MAX_ROUNDS),
         )
 
     def _toolbox(self, options: SvcOptions) -> Toolbox | None:
@@ -366,8 +360,6 @@ def _check_several(options: SvcOptions) -> None:
 
 def _to_run(session: Session, options: SvcOptions, prompt: CellPrompt) -> Run:
     """Plan the requests of a line with several values; nothing is sent."""
-    messages = to_messages(prompt.text, system=prompt.system or None)
-    max_tokens = in_force(prompt.max_tokens, estimate_prompt_tokens(messages))
     return plan(
         session,
         prompt.text,
@@ -377,7 +369,7 @@ def _to_run(session: Session, options: SvcOptions, prompt: CellPrompt) -> Run:
         raw=True,
         reuse=options.is_reused,
         origin="magic",
-        varied={**prompt.params, "max_tokens": max_tokens},
+        varied={**prompt.params, "max_tokens": prompt.max_tokens},
     )
 
 

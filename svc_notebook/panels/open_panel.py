@@ -1,9 +1,10 @@
 """`svc.panel`: opens a chat panel on a conversation. ipywidgets loads at first use."""
 
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from svc_notebook.service.params import with_params
 from svc_notebook.session import current
+from svc_notebook.tokens import MaxTokens
 from svc_notebook.tools.permissions import ToolParams, take_permit
 from svc_notebook.tools.toolbox import to_toolbox
 
@@ -21,6 +22,7 @@ def panel(
     *,
     system: str | None = None,
     model: str | None = None,
+    max_tokens: MaxTokens = "fit",
     **params: Unpack[ToolParams],
 ) -> "Panel":
     """Open a chat panel on a conversation, which `%%svc -c NAME` can continue.
@@ -34,11 +36,11 @@ def panel(
         name: The conversation's name, without blanks; `chat` if None.
         system: A new system message for the conversation; None keeps the present one.
         model: Id of the model; the session's model if None.
-        **params: Parameters as for `svc.complete`. `max_tokens` also takes `fit` (what
-            is left of the budget, the default) and `service` (none is sent). `tools`
-            is a `Toolbox` or a list of functions that replies may call; those made
-            with `confirm=True` ask for consent in the panel. `confirm`, `max_rounds`,
-            `tool_timeout_s` and `total_s` are as for `svc.complete`.
+        max_tokens: As for `svc.complete`.
+        **params: Parameters as for `svc.complete`. `tools` is a `Toolbox` or a list of
+            functions that replies may call; those made with `confirm=True` ask for
+            consent in the panel. `confirm`, `max_rounds`, `tool_timeout_s` and
+            `total_s` are as for `svc.complete`.
 
     Returns:
         The panel: a widget, with `conversation` and `freeze()`.
@@ -53,10 +55,11 @@ def panel(
     from .widget import Panel  # noqa: PLC0415 - loads ipywidgets
 
     session = current()
-    given = dict(params)
+    given: dict[str, Any] = dict(params)
     permit = take_permit(given)
     toolbox = to_toolbox(given.pop("tools", None))
     settings = Settings().setting("model", model)
+    given["max_tokens"] = "service" if max_tokens is None else max_tokens
     for param, value in given.items():
         settings = settings.setting(param, value)
     conversation = session.conversations.named(NAME if name is None else name)

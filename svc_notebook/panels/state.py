@@ -12,6 +12,7 @@ from typing import Any
 from svc_notebook.conversations.history import History, Turn, Version
 from svc_notebook.display.markup import to_text
 from svc_notebook.display.reply import SHOWN_CHARS, Step, reply_html
+from svc_notebook.max_tokens import WORDS, check_max_tokens
 from svc_notebook.service.catalogue import BUDGET_TOKENS, MODELS
 from svc_notebook.service.checks import range_text
 from svc_notebook.service.params import PARAMS, Param, check, unknown_param
@@ -24,7 +25,6 @@ OFFERED = (
     *(each.name for each in PARAMS if each.is_offered and each.name not in _LAST),
     *_LAST,
 )
-_WORDS = ("fit", "service")
 _STEPS = {"repetition_penalty": 0.01, "top_p": 0.01}
 _BY_NAME = {param.name: param for param in PARAMS}
 
@@ -110,7 +110,7 @@ def _param_field(param: Param) -> dict[str, Any]:
         minimum=param.minimum,
         maximum=param.maximum,
         step=1 if is_whole else _STEPS.get(param.name, 0.1),
-        options=list(_WORDS) if is_size else None,
+        options=list(WORDS) if is_size else None,
         doc=f"{allowed}{words}; {param.doc}",
     )
 
@@ -135,10 +135,9 @@ def _field(
 
 
 def _size(value: object) -> MaxTokens:
-    word = value.strip().lower() if isinstance(value, str) else ""
-    if word == "fit":
-        return "fit"
-    return "service" if word == "service" else _checked("max_tokens", value)
+    if isinstance(value, str):
+        value = _typed("max_tokens", value.strip().lower())
+    return check_max_tokens(value)
 
 
 def _checked(name: str, value: object) -> Any:  # noqa: ANN401 - of the parameter's kind

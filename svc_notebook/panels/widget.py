@@ -166,9 +166,6 @@ class Controller:
 
     def _begin(self, step: NextTurn, live: Live, so_far: str = "") -> None:
         """Ask for a reply on a new thread."""
-        rounds = self._permit.rounds
-        if step.request.tools:
-            rounds = replace(rounds, max_tokens=self.state.settings.max_tokens)
         worker = Worker(
             step,
             live,
@@ -177,7 +174,7 @@ class Controller:
             so_far=so_far,
             toolbox=self._toolbox,
             consent=self._consent,
-            rounds=rounds,
+            rounds=self._permit.rounds,
         )
         with self._lock:
             if self.state.phase is not Phase.IDLE:  # a second view was quicker

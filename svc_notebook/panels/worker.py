@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from threading import Event as Flag
 from typing import Any, Literal, Protocol
 
-from svc_notebook.completion import Completion
+from svc_notebook.completion import Completion, is_empty
 from svc_notebook.conversations.turn_requests import NextTurn
 from svc_notebook.display.live import POLL_S, Wait, follow
 from svc_notebook.display.live_reply import GAP_S, block_html
@@ -49,6 +49,10 @@ _END_TEXTS: dict[EndStatus, str] = {
     "stopped": "Reply stopped",
     "failed": "Reply failed",
 }
+_EMPTY = (
+    "The reply is empty, so nothing was added to the conversation. Send the prompt "
+    "again, or change it."
+)
 _log = logging.getLogger(__name__)
 
 
@@ -216,6 +220,8 @@ class Worker:
             _log.exception("A reply of the panel failed.")
             words = f"{type(problem).__name__}: {problem}"
         else:
+            if is_empty(completion.exchange):
+                return ReplyEnd(status="failed", problem=_EMPTY)
             status: EndStatus = "cut" if completion.is_cut else "finished"
             return ReplyEnd(status=status, completion=completion)
         return ReplyEnd(status="failed", completion=self._newest, problem=words)
@@ -320,9 +326,7 @@ class Worker:
 
     def _keep(self, completion: object) -> None:
         """Remember a completion if it has any content."""
-        if isinstance(completion, Completion) and any(
-            each.text or each.tool_calls for each in completion.choices
-        ):
+        if isinstance(completion, Completion) and not is_empty(completion.exchange):
             self._newest = completion
 
     def _show_status(self, text: str, *, until_ms: int | None = None) -> None:

@@ -125,13 +125,12 @@ PARAMS = (
 PARAM_NAMES = tuple(param.name for param in PARAMS)
 
 
-class Params(TypedDict, total=False):
-    """The parameters of a request by the document's names (doc: Request body).
+class OtherParams(TypedDict, total=False):
+    """The parameters of a request by the document's names, without max_tokens.
 
     Leave one out, or give None, and it is not sent: the service's default applies.
     """
 
-    max_tokens: int | None
     temperature: float | None
     top_p: float | None
     n: int | None
@@ -142,6 +141,12 @@ class Params(TypedDict, total=False):
     user: str | None
     tools: Any  # definitions; the verbs take functions and toolboxes too
     extra: Mapping[str, Any] | None
+
+
+class Params(OtherParams, total=False):
+    """The parameters of a request (doc: Request body)."""
+
+    max_tokens: int | None
 
 
 _BY_NAME = {param.name: param for param in PARAMS}
@@ -258,7 +263,7 @@ def with_params(verb: Verb) -> Verb:
 
     Args:
         verb: A function whose last parameter is `**params: Unpack[Params]`, or of
-            more than `Params`; or, where a value may also be a list of values,
+            another such class; or, where a value may also be a list of values,
             `**params: Any`.
     """
     signature = inspect.signature(verb)

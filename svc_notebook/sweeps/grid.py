@@ -15,6 +15,7 @@ import msgspec
 from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.exchange import Origin, OriginKind
 from svc_notebook.ledger.prices import Prices
+from svc_notebook.max_tokens import with_max_tokens
 from svc_notebook.service.checks import did_you_mean
 from svc_notebook.service.params import PARAMS
 from svc_notebook.service.request import CompletionRequest, build_request
@@ -61,7 +62,7 @@ class Trial:
 
 def value_of(request: CompletionRequest, name: str) -> Any:  # noqa: ANN401 - any factor
     """Return what a request has for a factor; None or () if it is not sent."""
-    return request.params.get(name, getattr(request, name, None))
+    return request.asked_params.get(name, getattr(request, name, None))
 
 
 def request_key_of(
@@ -84,7 +85,7 @@ def request_key_of(
     """
     params = {
         name: float(value) if name in _FLOATS else value
-        for name, value in sorted(request.params.items())
+        for name, value in sorted(request.asked_params.items())
     }
     same = msgspec.structs.replace(request, params=params)
     hashed = blake2b(encode(same, is_streamed=False), digest_size=8)
@@ -261,13 +262,15 @@ class Grid:
         prompt, system = params.pop("prompt", None), params.pop("system", None)
         if values is not None and not self.is_raw:
             prompt, system = filled(prompt, values), filled(system, values)
-        return build_request(
+        max_tokens = params.pop("max_tokens", None)
+        request = build_request(
             prompt,
             model=params.pop("model"),
             system=system,
             extra=self.extra,
             params=params,
         )
+        return with_max_tokens(request, max_tokens)
 
     @cached_property
     def templates(self) -> tuple[str, ...]:

@@ -11,9 +11,11 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
+from svc_notebook.completion import cut_mark
 from svc_notebook.errors import ParameterError, SettingsError
 from svc_notebook.exchange import Exchange, Failure
 from svc_notebook.ledger.reply_columns import Reply, RowStatus, to_replies
+from svc_notebook.max_tokens import more_room
 from svc_notebook.service.fault import UNAUTHORIZED
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import Settings
@@ -85,10 +87,11 @@ Mark = Literal["ok", "error", "cancelled", "missing"]
 
 
 class TrialStatus(NamedTuple):
-    """How a trial that was sent has ended."""
+    """How a trial that was sent has ended, and what to do if its reply was cut."""
 
     mark: Mark
     model: str
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +115,16 @@ class RunStatus:
         del counts["missing"]
         counts["not_run"] = n_trials - counts.total()
         return counts
+
+    def cut_note(self) -> str:
+        """Say how many replies were cut and what to pass; "" if none was."""
+        remedies = Counter(each.remedy for each in self.trials.values() if each.remedy)
+        if not remedies:
+            return ""
+        n_ok = sum(each.mark == "ok" for each in self.trials.values())
+        ((remedy, _),) = remedies.most_common(1)
+        verb = "was" if remedies.total() == 1 else "were"
+        return f"{remedies.total()} of {n_ok} replies {verb} cut. {remedy}."
 
     def settled(self, *, is_retried: bool = False) -> Mapping[TrialKey, str]:
         """Return the trials that are not sent again, each with its model."""
@@ -144,7 +157,10 @@ def status_of(exchanges: Iterable[Exchange]) -> RunStatus:
         key = key_of(exchange)
         before = trials.get(key)
         if before is None or before.mark != "ok":
-            trials[key] = TrialStatus(_mark(exchange), exchange.request.model)
+            is_cut = exchange.status == "ok" and bool(cut_mark(exchange))
+            remedy = more_room(exchange.request) if is_cut else ""
+            mark, model = _mark(exchange), exchange.request.model
+            trials[key] = TrialStatus(mark, model, remedy)
     return RunStatus(trials, endpoint)
 
 

@@ -202,6 +202,11 @@ class Run:
         return self._view.reasons()
 
     @property
+    def cut_note(self) -> str:
+        """How many replies were cut and what to pass; "" if none was."""
+        return self._view.status().cut_note()
+
+    @property
     def manifest(self) -> dict[str, Any]:
         """All that is needed to repeat the run, as JSON values; never a key."""
         return self._view.manifest()
@@ -314,11 +319,11 @@ class Run:
         return self._describe(with_reasons=not is_explained).bundle()
 
     def _run(self, **how: Any) -> Self:  # noqa: ANN401 - as `SendOptions`
-        self._explain_failure(self._execution.run(self._options(**how)))
+        self._explain_end(self._execution.run(self._options(**how)))
         return self
 
     async def _run_async(self) -> Self:
-        self._explain_failure(await self._execution.run_async(self._options()))
+        self._explain_end(await self._execution.run_async(self._options()))
         return self
 
     def _options(self, **how: Any) -> SendOptions:  # noqa: ANN401 - as `SendOptions`
@@ -341,13 +346,15 @@ class Run:
         n_left = {
             model: n - n_settled[model] for model, n in self.grid.n_by_model.items()
         }
+        note = status.cut_note() if with_reasons else ""
+        cut = [("cut", note)] if note else []
         lines = plan_lines(self.grid, size=self.size, n_left=n_left)
         if self.is_running:
             lines = [line for line in lines if line[0] == "time"]
         return RunDescription(
             name=self.name,
             head=headline(self.grid, counts, is_begun=self._view.is_begun),
-            lines=[*(("failed", reason) for reason in reasons), *lines],
+            lines=[*(("failed", reason) for reason in reasons), *cut, *lines],
             footer=" · ".join(self._next_steps(status, counts["error"])),
         )
 
@@ -368,22 +375,24 @@ class Run:
             if queue.given_up
         ]
 
-    def _explain_failure(self, task: RunTask | None) -> None:
-        """Print the reasons if every request of a task failed."""
+    def _explain_end(self, task: RunTask | None) -> None:
+        """Print the reasons if every request of a task failed, or what was cut."""
         if task is None or self.origin != "sweep":
             return
         queues = task.scheduler.queues
         n_failed = sum(queue.n_failed for queue in queues)
-        if not n_failed or any(queue.n_ok for queue in queues):
-            return
-        self._explained_in = _cell_number()
-        reasons = "".join(f"\n  {each}" for each in self.reasons)
-        sys.stderr.write(
-            to_terminal(
+        text = ""
+        if any(queue.n_ok for queue in queues):
+            text = self.cut_note
+        elif n_failed:
+            reasons = "".join(f"\n  {each}" for each in self.reasons)
+            text = (
                 f"No request succeeded; {n_failed} failed:{reasons}\n"
-                "Fix this, then call retry().\n"
+                "Fix this, then call retry()."
             )
-        )
+        if text and sys.stderr is not None:
+            self._explained_in = _cell_number()
+            sys.stderr.write(to_terminal(text) + "\n")
 
 
 def _cell_number() -> int | None:

@@ -14,7 +14,9 @@ from math import isfinite
 from time import monotonic
 from typing import Any
 
-from svc_notebook.errors import ToolCallError
+from svc_notebook.completion import Completion
+from svc_notebook.errors import CutError, ToolCallError
+from svc_notebook.max_tokens import more_room
 from svc_notebook.service.request import Message
 from svc_notebook.service.tool_call import ToolCall
 
@@ -65,6 +67,33 @@ def parse_arguments(text: str, *, takes_none: bool = False) -> dict[str, Any]:
     raise ToolCallError(
         f"The arguments {reason}. Write the arguments as one JSON object."
     )
+
+
+def check_whole(completion: Completion) -> None:
+    """Refuse the calls of a reply that was cut in the middle of one.
+
+    Raises:
+        CutError: It was; `partial` is the completion.
+    """
+    for call in completion.tool_calls if completion.is_cut else ():
+        try:
+            parse_arguments(call.function.arguments)
+        except ToolCallError:
+            what = f"in the middle of a call of {short(call.function.name)}"
+            problem = cut_error(completion, f"{what}, which was not run")
+        else:
+            continue
+        raise problem
+
+
+def cut_error(completion: Completion, where: str) -> CutError:
+    """Build the error for a reply that was cut, with what to pass."""
+    error = CutError(
+        f"The reply was cut {where}. {more_room(completion.request)} (doc: Limits)."
+    )
+    error.partial = completion
+    error.exchange_id = completion.exchange.exchange_id
+    return error
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Extracts a value of a type from a prompt: the type is offered as one tool to call.
 
-Nothing is run. A call that does not fit is sent back with the error, up to a limit.
+Nothing is run. A call that does not fit is sent back with the error, up to a limit; one
+that was cut is an error. A value that comes as JSON text instead is read too.
 """
 
 import re
@@ -20,12 +21,13 @@ import msgspec
 from svc_notebook.completion import Completion
 from svc_notebook.errors import ToolCallError, ToolSchemaError
 from svc_notebook.exchange import Origin
+from svc_notebook.max_tokens import refitted
 from svc_notebook.service.checks import check_int
 from svc_notebook.service.request import CompletionRequest, Message
-from svc_notebook.service.tool_call import ToolCall
+from svc_notebook.service.tool_call import FunctionCall, ToolCall
 from svc_notebook.tokens import check_budget
 
-from .call import ToolRun, failed_run, parse_arguments
+from .call import ToolRun, check_whole, cut_error, failed_run, parse_arguments
 from .docstrings import texts_of
 from .rounds import RunSink, Send
 from .schema import build, schema_of
@@ -33,6 +35,7 @@ from .schema import build, schema_of
 Value = TypeVar("Value")
 MAX_TRIES = 3
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+_FENCED = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _ITEMS = "items"
 _UNUSED = "Only one call was asked for; this one was not read."
 
@@ -124,26 +127,31 @@ def extract(
 
     Raises:
         ParameterError: `max_tries` is not allowed.
+        CutError: The reply was cut before the value was whole.
         ToolCallError: No value fits; `partial` is the last completion.
         SvcError: A request failed.
     """
     check_int("max_tries", max_tries, minimum=1)
     asked = _asking_for(form, request)
-    reason = ""
     for number in range(1, max_tries + 1):
+        asked = refitted(asked)
         check_budget(asked)
         completion = send(asked, origin)
+        check_whole(completion)
         runs = _read_calls(form, completion)
         for run in runs:
             if keep is not None:
                 keep(completion.exchange, run)
-        good = next((run for run in runs if run.error is None), None)
+        found = runs or [_read_text(form, completion)]
+        good = next((run for run in found if run.error is None), None)
         if good is not None:
             return build(form.type_, good.value)
-        reason = next((run.error for run in runs if run.error), _no_call(form))
+        if completion.is_cut:
+            raise cut_error(completion, f"before it gave a whole {form.name}")
+        reason = next(run.error for run in found if run.error)
         if number == max_tries:
             _give_up(form, completion, reason, n_tries=number)
-        asked = _again(asked, completion, runs, form)
+        asked = _again(asked, completion, runs, f"{reason} {form.order}")
     raise AssertionError  # the last try returns or raises
 
 
@@ -196,18 +204,22 @@ def _again(
     asked: CompletionRequest,
     completion: Completion,
     runs: list[ToolRun],
-    form: Form[Value],
+    order: str,
 ) -> CompletionRequest:
     """Add the reply and what was wrong: tool messages, or a prompt without a call."""
-    answers = [run.message for run in runs]
-    if not answers:
-        answers = [Message(role="user", content=f"{_no_call(form)} {form.order}")]
+    answers = [run.message for run in runs] or [Message(role="user", content=order)]
     messages = (*asked.messages, completion.reply, *answers)
     return msgspec.structs.replace(asked, messages=messages)
 
 
-def _no_call(form: Form[Value]) -> str:
-    return f"You did not call {form.name}."
+def _read_text(form: Form[Value], completion: Completion) -> ToolRun:
+    """Read JSON that came as text, plain or fenced, as if it were a call."""
+    fenced = _FENCED.search(completion.text)
+    text = (fenced[1] if fenced else completion.text).strip()
+    call = ToolCall(id="", function=FunctionCall(name=form.name, arguments=text))
+    if text.startswith(("{", "[") if form.is_list else "{"):
+        return _read_call(form, call)
+    return failed_run(call, f"You did not call {form.name}.")
 
 
 def _give_up(

@@ -14,8 +14,7 @@ from typing import Any, Literal, NamedTuple
 from svc_notebook.display.markup import to_terminal
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.checks import check_int, check_number
-from svc_notebook.service.params import Params
-from svc_notebook.tokens import MaxTokens
+from svc_notebook.service.params import OtherParams
 
 from .call import Checked
 from .toolbox import Toolbox, to_toolbox
@@ -263,7 +262,6 @@ class Rounds:
         max_rounds: Most requests, the last one included.
         tool_timeout_s: Time limit of a call whose tool has none.
         total_s: Time limit of all rounds; no request and no call starts after it.
-        max_tokens: As given; `fit` is computed for each request.
         ask_for: Which calls need consent: those of tools marked with `confirm`, all,
             or none.
     """
@@ -271,7 +269,6 @@ class Rounds:
     max_rounds: int = MAX_ROUNDS
     tool_timeout_s: float = TOOL_TIMEOUT_S
     total_s: float = TOTAL_S
-    max_tokens: MaxTokens = None
     ask_for: AskFor = "marked"
 
     def __post_init__(self) -> None:
@@ -281,8 +278,8 @@ class Rounds:
             check_number(name, getattr(self, name), above=0, kind="a number of seconds")
 
 
-class ToolParams(Params, total=False):
-    """The parameters of a request, with consent and the limits of rounds."""
+class ToolParams(OtherParams, total=False):
+    """The other parameters of a request, with consent and the limits of rounds."""
 
     confirm: Confirm
     max_rounds: int | None
@@ -330,7 +327,7 @@ def take_permit(params: MutableMapping[str, Any]) -> Permit:
     Raises:
         ParameterError: A value is not allowed.
     """
-    names = ToolParams.__annotations__.keys() - Params.__annotations__.keys()
+    names = ToolParams.__annotations__.keys() - OtherParams.__annotations__.keys()
     return to_permit(**{name: params.pop(name, None) for name in names})
 
 

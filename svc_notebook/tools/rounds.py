@@ -19,6 +19,7 @@ import msgspec
 from svc_notebook.completion import Completion
 from svc_notebook.errors import (
     BadRequestError,
+    CutError,
     Interrupted,
     OverBudgetError,
     ParameterError,
@@ -28,17 +29,12 @@ from svc_notebook.errors import (
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.ledger.tool_runs import row_of
+from svc_notebook.max_tokens import refitted
 from svc_notebook.service.request import CompletionRequest, Message
 from svc_notebook.service.tool_call import ToolCall
-from svc_notebook.tokens import (
-    check_budget,
-    estimate_prompt_tokens,
-    in_force,
-    room_for_reply,
-    room_for_results,
-)
+from svc_notebook.tokens import check_budget, room_for_reply, room_for_results
 
-from .call import Checked, ToolRun, check_call, failed_run, run_call
+from .call import Checked, ToolRun, check_call, check_whole, failed_run, run_call
 from .permissions import Consent, Decision, Proposal, Rounds, deny_all
 from .results import fit_text
 from .toolbox import Toolbox
@@ -95,6 +91,7 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
 
     Raises:
         ParameterError: The request asks for more than one choice.
+        CutError: A reply was cut in the middle of a call, which was not run.
         ToolLoopError: The rounds or the time are used up, or `consent` raised an error;
             `partial`, `messages` and `tool_runs` hold what there is.
         OverBudgetError: A request does not fit; the message names the largest part.
@@ -172,24 +169,16 @@ class _ToolRounds:
             tools=() if is_last else self._request.tools,
         )
         try:
-            request = self._fitted(request)
+            request = refitted(request)
             check_budget(request)
             return self._send(request, self._origin)
         except (SvcError, KeyboardInterrupt) as error:
             self._add_history(error)
             raise
 
-    def _fitted(self, request: CompletionRequest) -> CompletionRequest:
-        """Set max_tokens to what the budget leaves, if that is asked for."""
-        if self._limits.max_tokens != "fit":
-            return request
-        n_tokens = estimate_prompt_tokens(request.messages, request.tools)
-        params = {**request.params, "max_tokens": in_force("fit", n_tokens)}
-        return msgspec.structs.replace(request, params=params)
-
     def _answer_calls(self, completion: Completion) -> None:
         """Answer the calls of a reply, and add both to the history."""
-        self._check_room(completion)
+        self._check_calls(completion)
         reply = completion.reply
         results: list[Message] = []
         try:
@@ -225,14 +214,18 @@ class _ToolRounds:
                 "with total_s.",
             )
 
-    def _check_room(self, completion: Completion) -> None:
-        """Refuse calls that alone are too large to be sent back with results."""
-        params = {} if self._limits.max_tokens == "fit" else self._request.params
+    def _check_calls(self, completion: Completion) -> None:
+        """Refuse calls that were cut, or are too large to be sent back with results."""
+        params = {} if self._request.is_fitted else self._request.params
         messages = (*self._messages, completion.reply)
         try:
+            check_whole(completion)
             check_budget(
                 msgspec.structs.replace(self._request, messages=messages, params=params)
             )
+        except CutError as error:
+            self._add_history(error)
+            raise
         except OverBudgetError as error:
             error.partial = completion
             error.add_note("The tools that the last reply calls were not run.")
@@ -242,11 +235,10 @@ class _ToolRounds:
     def _max_result_tokens(self, reply: Message) -> int:
         messages = (*self._messages, reply)
         request = msgspec.structs.replace(self._request, messages=messages)
-        max_tokens = self._limits.max_tokens or request.params.get("max_tokens")
         return room_for_results(
             request,
             n_calls=len(reply.tool_calls),
-            reply_tokens=room_for_reply(max_tokens),
+            reply_tokens=room_for_reply(request.asked_params.get("max_tokens")),
         )
 
     def _left_s(self) -> float:

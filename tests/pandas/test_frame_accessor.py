@@ -38,13 +38,21 @@ def test_gives_a_series_with_the_frames_own_index(emulator: Emulator) -> None:
     """Replies have the index of their rows, also with duplicates."""
     frame = _frame(["one", "two", "one"], [7, 7, 3])
 
-    found = frame.svc.complete("Say {{text}}!", max_tokens=20)
+    found = frame.svc.complete("Say {{text}}!", max_tokens="fit")
 
     assert found.index.tolist() == [7, 7, 3]
     assert found.dtype == "string"
     assert found.notna().all()
     asked = [each.json["messages"][-1]["content"] for each in emulator.requests]
     assert sorted(asked) == ["Say one!", "Say one!", "Say two!"]
+
+
+def test_says_how_many_replies_were_cut() -> None:
+    """The service's default cuts long replies; a warning says so and what to pass."""
+    frame = _frame(["Tea?", "Rain?"], [1, 0])
+
+    with pytest.warns(UserWarning, match=r"^2 of 2 replies were cut\. .*='fit'\.$"):
+        frame.svc.complete("{{text}}", model="svc-v2-70b-instruct", temperature=0)
 
 
 def test_expands_to_a_frame() -> None:

@@ -24,12 +24,25 @@ SILENT = {
     "cut_after": 1,
     "end": "silent",
 }
+EMPTY = {"when": {"contains": "nothing"}, "text": ""}
+OTHER = {
+    "when": {"contains": "other"},
+    "times": None,
+    "events": [
+        {
+            "model": "another-model",
+            "choices": [{"index": 0, "delta": {"content": "Hi"}}],
+        },
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+        "[DONE]",
+    ],
+}
 
 
 @pytest.fixture
 def emulator() -> Iterator[Emulator]:
     """An emulator with a slow reply, a cut one and a refusal."""
-    script: list[dict[str, Any]] = [SLOW, CUT, REST, FAIL, SILENT]
+    script: list[dict[str, Any]] = [SLOW, CUT, REST, FAIL, SILENT, EMPTY, OTHER]
     key = "svc-key-of-this-test-4b1c"
     with Emulator(
         script=script, keys=[key], tokens_per_s=None, first_token_s=0, limits=False
@@ -251,6 +264,27 @@ def test_without_a_key_the_panel_says_so(
     page.wait(lambda: page.view["state"] == "idle" and page.view["notice"])
 
     assert "SVC_API_KEY" in page.view["notice"]
+
+
+def test_an_empty_reply_says_so(open_page: OpenPage) -> None:
+    """Nothing is added to the conversation, and the notice says why."""
+    page = open_page()
+    page.ask("Hello there")
+
+    got = page.do("send", text="nothing")
+
+    assert [turn["prompt"] for turn in got["turns"]] == ["Hello there"]
+    assert "The reply is empty" in got["notice"]
+    assert page.all("ended")[-1]["how"] == "failed"
+
+
+def test_another_model_is_named(open_page: OpenPage) -> None:
+    """The turn has a badge with the model that answered; once for each pair."""
+    page = open_page()
+
+    badges = [page.ask("other")["badges"] for _ in range(2)]
+
+    assert badges == [["answered by another-model", "emulator"], ["emulator"]]
 
 
 def test_an_empty_prompt_is_refused(open_page: OpenPage) -> None:

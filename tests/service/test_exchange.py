@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from svc_notebook import completion
 from svc_notebook.exchange import Exchange, Origin
@@ -39,7 +40,13 @@ CASES = [
     (exchange(STOP, n_tokens=149), False),
     (exchange(STOP, n_tokens=150), True),
     (exchange(STOP, n_tokens=150, max_tokens=200), False),
-    (exchange(STOP, est_completion_tokens=150), True),
+    (exchange(STOP, est_completion_tokens=900), False),
+    (exchange(STOP, n_chunks=150), False),
+    (exchange(STOP, n_chunks=151), True),
+    (exchange(STOP, n_chunks=153), True),
+    (exchange(STOP, n_chunks=154), False),
+    (exchange(STOP, n_chunks=151, n_tokens=100), False),
+    (exchange(STOP, n_chunks=201, max_tokens=200), True),
     (exchange(STOP, n_tokens=10, est_completion_tokens=150), False),
     (exchange(Choice(text="x"), est_completion_tokens=900), False),
     (exchange(Choice(text="x", finish_reason="weather"), n_tokens=150), False),
@@ -49,7 +56,10 @@ CASES = [
 
 @pytest.mark.parametrize(("made", "is_cut"), CASES, ids=range(len(CASES)))
 def test_cut(made: Exchange, is_cut: bool) -> None:
-    """A reply is cut by its finish reason, or when its tokens reach what is allowed."""
+    """A reply is cut by its finish reason, or where tokens are counted at the limit.
+
+    They are reported, or one chunk each; an estimate is no evidence.
+    """
     assert completion.is_cut(made, made.choices[0]) == is_cut
 
 
@@ -61,3 +71,27 @@ def test_usage_source() -> None:
 
     assert got == ["reported", "estimated", "missing"]
     assert made[2].choices == ()
+
+
+@pytest.mark.parametrize("text", [None, "", " \n"])
+def test_an_empty_reply_is_marked(text: str | None) -> None:
+    """Blanks are no reply either."""
+    made = exchange(Choice(text=text, finish_reason="stop"))
+
+    assert completion.marks(made) == ("empty",)
+
+
+def test_another_model_is_marked_once() -> None:
+    """The first reply says which model answered, however often it is shown."""
+    body = CompletionBody(choices=(STOP,), model="another-<b>")
+    first = replace(exchange(STOP), body=body, exchange_id="first")
+    second = replace(first, exchange_id="second")
+    same = replace(first, body=replace(body, model="m"))
+
+    shown = [completion.marks(each) for each in (first, second, same, first)]
+
+    assert shown == [("answered by another-<b>",), (), (), ("answered by another-<b>",)]
+    assert (
+        "another-&lt;b&gt;"
+        in completion.Completion(first).final().bundle()["text/html"]
+    )

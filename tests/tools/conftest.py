@@ -10,6 +10,7 @@ from svc_notebook.client.sync import Client
 from svc_notebook.completion import Completion
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.max_tokens import with_max_tokens
 from svc_notebook.service.request import CompletionRequest, Prompt, build_request
 from svc_notebook.session import isolated
 from svc_notebook.tools.call import ToolRun
@@ -60,8 +61,11 @@ class Caller:
     ) -> Completion:
         """Run rounds with these tools."""
         toolbox: Toolbox = to_toolbox(tools)
+        given = dict(params or {})
+        max_tokens = given.pop("max_tokens", None)
+        request = build_request(prompt, model=MODEL, params=given)
         return run_rounds(
-            build_request(prompt, model=MODEL, params=params or {}),
+            with_max_tokens(request, max_tokens),
             Origin(),
             toolbox=toolbox,
             send=self.send,

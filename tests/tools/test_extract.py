@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass, make_dataclass
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 import pytest
 from pydantic import BaseModel
@@ -118,6 +118,77 @@ def test_it_gives_up_after_so_many_tries(serve: Serve) -> None:
     assert len(emulator.requests) == 2
     assert isinstance(caught.value.partial, svc.Completion)
     assert caught.value.partial.tool_calls[0].function.arguments == "{"
+
+
+def test_extract_asks_for_room_in_each_try(serve: Serve) -> None:
+    """Each try asks for what its prompt leaves."""
+    emulator = serve(calling({}), calling(GOOD))
+    svc.extract(Invoice, "Number 7.")
+
+    first, second = (each.json["max_tokens"] for each in emulator.requests)
+    assert first > second > 7000
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "advice"),
+    [
+        (9, "Pass a larger max_tokens, such as max_tokens='fit'"),
+        ("fit", "shorten the prompt, or ask for less"),
+    ],
+)
+@pytest.mark.parametrize(
+    "reply",
+    [
+        calling('{"number": 7, "to'),
+        calling(""),
+        {"text": '```json\n{"number": 7, "to'},
+        {"text": "First, let me"},
+    ],
+)
+def test_a_reply_that_was_cut_is_not_asked_for_again(
+    serve: Serve, reply: dict[str, Any], max_tokens: Literal["fit"] | int, advice: str
+) -> None:
+    """The error says that it was cut and what to pass; one request was sent."""
+    emulator = serve({**reply, "finish_reason": "length"})
+
+    with pytest.raises(svc.CutError, match=f"The reply was cut .*{advice}") as caught:
+        svc.extract(Invoice, "Number 7.", max_tokens=max_tokens)
+
+    assert len(emulator.requests) == 1
+    assert isinstance(caught.value.partial, svc.Completion)
+
+
+def test_a_whole_value_of_a_reply_that_was_cut_counts(serve: Serve) -> None:
+    """What came after the value does not matter."""
+    serve({**calling(GOOD), "finish_reason": "length"})
+    assert svc.extract(Invoice, "Number 7.") == Invoice(number=7, total=120.0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"number": 7, "total": 120}',
+        '```json\n{"number": 7, "total": 120}\n```',
+        'Here it is:\n\n```\n{"number": 7,\n "total": 120}\n```\nAnything else?',
+    ],
+)
+def test_json_that_comes_as_text_is_read(serve: Serve, text: str) -> None:
+    """Plain or fenced, JSON instead of a call is the value."""
+    emulator = serve({"text": text})
+
+    assert svc.extract(Invoice, "Number 7.") == Invoice(number=7, total=120.0)
+    assert len(emulator.requests) == 1
+
+
+def test_json_as_text_that_does_not_fit_goes_back(serve: Serve) -> None:
+    """The model gets the reason, and the next try counts."""
+    emulator = serve({"text": '{"number": "seven", "total": 120}'}, calling(GOOD))
+    svc.extract(Invoice, "Number 7.")
+
+    answer = emulator.requests[1].json["messages"][-1]
+    assert answer["role"] == "user"
+    assert "number" in answer["content"]
+    assert "Answer by calling the tool Invoice" in answer["content"]
 
 
 def test_the_first_call_that_fits_counts(serve: Serve) -> None:

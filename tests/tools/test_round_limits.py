@@ -6,6 +6,7 @@ import pytest
 
 from svc_notebook.completion import Completion
 from svc_notebook.errors import (
+    CutError,
     Interrupted,
     OverBudgetError,
     ParameterError,
@@ -206,11 +207,49 @@ def test_calls_too_large_to_be_answered_are_not_run(
     caller = make_caller({"tool_calls": [large]}, DONE)
 
     with pytest.raises(OverBudgetError, match="the model's tool calls") as caught:
-        caller.run([take], rounds=Rounds(max_tokens=max_tokens))
+        caller.run([take], params={"max_tokens": max_tokens})
 
     assert done == []
     assert "were not run" in caught.value.__notes__[0]
     assert caught.value.partial is not None
+
+
+@pytest.mark.parametrize("is_streamed", [True, False])
+@pytest.mark.parametrize("arguments", ['{"text": "all of', ""])
+def test_a_call_that_was_cut_is_not_run(
+    make_caller: MakeCaller, arguments: str, is_streamed: bool
+) -> None:
+    """Nor is the model told; the error has the history, and says what to pass."""
+    done: list[str] = []
+
+    def take(text: str = "all") -> str:
+        """Take a text."""
+        done.append(text)
+        return "taken"
+
+    whole = {"id": "a", "name": "take", "arguments": {"text": "some"}}
+    cut = {"id": "b", "name": "take", "arguments": arguments}
+    caller = make_caller(
+        {"tool_calls": [whole]},
+        {"tool_calls": [whole, cut], "finish_reason": "length"},
+        is_streamed=is_streamed,
+    )
+
+    with pytest.raises(CutError, match="in the middle of a call of take") as caught:
+        caller.run([take], params={"max_tokens": 9})
+
+    messages: Any = caught.value.messages  # type: ignore[attr-defined]  # put there
+    assert done == ["some"]
+    assert [each.role for each in messages] == ["user", "assistant", "tool"]
+    assert "Pass a larger max_tokens, such as max_tokens='fit'" in str(caught.value)
+    assert len(caller.sent) == 2
+
+
+def test_whole_calls_of_a_reply_that_was_cut_are_run(make_caller: MakeCaller) -> None:
+    """A call is cut where its arguments are."""
+    caller = make_caller({**calling("ping"), "finish_reason": "length"}, DONE)
+
+    assert caller.run([ping]).text == "Done."
 
 
 def test_results_are_fitted_to_what_is_left(make_caller: MakeCaller) -> None:
@@ -243,7 +282,7 @@ def test_fitted_replies_are_fitted_in_each_round(make_caller: MakeCaller) -> Non
     free = tool(read, max_result_tokens=100_000)
     caller = make_caller(calling("read"), calling("read"), calling("read"), DONE)
 
-    caller.run([free], rounds=Rounds(max_tokens="fit"))
+    caller.run([free], params={"max_tokens": "fit"})
 
     sizes = [each.params["max_tokens"] for each in caller.sent]
     assert sizes == sorted(sizes, reverse=True)

@@ -32,7 +32,8 @@ def ask_with_messages() -> svc.Completion:
         [
             svc.Message(role="system", content="Be brief."),
             {"role": "user", "content": "Say hello."},
-        ]
+        ],
+        max_tokens="service",
     )
 
 
