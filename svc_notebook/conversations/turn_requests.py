@@ -50,6 +50,18 @@ class Fitted:
     left_out_tokens: int = 0
 
 
+    @property
+    def note(self) -> str:
+        """Say which turns are left out; "" if none is."""
+        if not self.left_out:
+            return ""
+        n = len(self.left_out)
+        turns = "turn" if n == 1 else f"{n} turns"
+        return (
+            f"left out to fit the limit: the oldest {turns}, about "
+            f"{self.left_out_tokens} tokens (estimated)"
+        )
+
 def fit(
     system: str | None,
     turns: Sequence[Turn],

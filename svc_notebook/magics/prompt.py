@@ -343,11 +343,4 @@ def turn_notes(turn: NextTurn) -> tuple[str, ...]:
     if turn.n_later:
         turns = "turn is" if turn.n_later == 1 else "turns are"
         notes.append(f"{turn.n_later} later {turns} now stale")
-    n_left_out = len(turn.fitted.left_out)
-    if n_left_out:
-        turns = "turn" if n_left_out == 1 else f"{n_left_out} turns"
-        notes.append(
-            f"left out to fit the limit: the oldest {turns}, about "
-            f"{turn.fitted.left_out_tokens} tokens"
-        )
-    return tuple(notes)
+    return tuple(note for note in (*notes, turn.fitted.note) if note)

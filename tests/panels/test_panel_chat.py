@@ -339,7 +339,7 @@ def test_what_is_left_out_is_said(open_page: OpenPage) -> None:
     metered = page.view["meter"]["text"]
     page.ask("Last")
 
-    assert "would be left out" in metered
+    assert "left out to fit the limit: the oldest" in metered
     assert page.view["notice"].startswith("Left out to fit the limit: the oldest")
 
 
