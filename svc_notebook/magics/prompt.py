@@ -312,6 +312,7 @@ def conversation_request(
         conversation: The one to continue.
         place: Names the cell's turn, so that running the cell again asks it again.
     """
+    older = conversation.older_note()
     turn = conversation.next_turn(
         prompt.text,
         model=prompt.model,
@@ -330,7 +331,7 @@ def conversation_request(
     return CellRequest(
         request=turn.request,
         origin=turn.origin,
-        notes=(*turn_notes(turn), *prompt.notes),
+        notes=(*turn_notes(turn), *filter(None, (older,)), *prompt.notes),
         keep=keep,
     )
 

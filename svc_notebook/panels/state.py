@@ -173,7 +173,7 @@ _CONSENT = {None: "", True: "approved · ", False: "denied · "}
 
 def _draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any]:
     version = turn.version
-    choices = [each.content or "" for each in version.choices or version.replies[-1:]]
+    choices = [each.content or "" for each in version.choices] or [version.text]
     return {
         "id": turn.turn_id,
         "number": number,

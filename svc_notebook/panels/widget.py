@@ -53,7 +53,9 @@ class Controller:
     ) -> None:
         self.conversation = conversation
         self.static_view = StaticView()
-        self.state = PanelState(settings=settings)
+        notice = conversation.older_note()
+        notice = notice[:1].upper() + notice[1:]
+        self.state = PanelState(settings=settings, notice=notice)
         self.turns: Turns = {}
         self._session = session
         self._toolbox = toolbox

@@ -103,6 +103,20 @@ def test_stop_closes_the_connection_and_keeps_the_text(
     assert "continue" in turn["can"]
 
 
+def test_a_reply_that_ends_after_a_reset_is_no_turn(open_page: OpenPage) -> None:
+    """Python empties the conversation while a reply is written; it stays empty."""
+    page = open_page()
+    page.say("send", text="silent")
+    page.wait(lambda: page.all("delta"))
+
+    page.panel.conversation.reset()
+    page.say("stop")
+    page.wait_idle()
+
+    assert page.panel.conversation.turns == ()
+    assert page.view["turns"] == []
+
+
 def test_a_cut_reply_is_continued_in_place(
     open_page: OpenPage, emulator: Emulator
 ) -> None:
