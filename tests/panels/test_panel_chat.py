@@ -390,6 +390,7 @@ def test_a_picture_carries_the_turns_that_changed(open_page: OpenPage) -> None:
     """What a page has is not sent again; one that says hello gets everything."""
     page = open_page()
     ids = [page.ask(text)["id"] for text in ("One", "Two", "Three")]
+    page.wait(lambda: page.pictures[-1]["state"] == "idle")
     page.comm.published.clear()
 
     fourth = page.ask("Four")["id"]
