@@ -222,7 +222,8 @@ def conversation(name: str, *, system: str | None = None) -> Conversation:
         system: The system message of every request from now on; None changes nothing.
 
     Returns:
-        The conversation; the same object for the same name.
+        The conversation; the same object for the same name. If the ledger has turns
+        of that name from before, a warning says so; `restore` brings them back.
 
     Raises:
         ParameterError: The name is empty or has blanks.
@@ -233,6 +234,7 @@ def conversation(name: str, *, system: str | None = None) -> Conversation:
     found = current().conversations.named(name)
     if system is not None:
         found.system = system
+    found.warn_of_older()
     return found
 
 

@@ -28,14 +28,21 @@ class Completion:
     `str()` gives the text; a cell renders it as safe Markdown.
     """
 
-    __slots__ = ("exchange", "tool_runs")
+    __slots__ = ("exchange", "notes", "tool_runs")
 
     exchange: Exchange
     tool_runs: tuple[Step, ...]  # the tool calls that were run before it, in order
+    notes: tuple[str, ...]  # on what was sent, such as which turns were left out
 
-    def __init__(self, exchange: Exchange, tool_runs: tuple[Step, ...] = ()) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        tool_runs: tuple[Step, ...] = (),
+        notes: tuple[str, ...] = (),
+    ) -> None:
         object.__setattr__(self, "exchange", exchange)
         object.__setattr__(self, "tool_runs", tool_runs)
+        object.__setattr__(self, "notes", notes)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"A Completion is read-only; {name} cannot be set.")
@@ -141,7 +148,8 @@ class Completion:
         return format(self.text, spec)
 
     def __reduce__(self) -> tuple[type["Completion"], tuple[Any, ...]]:
-        return Completion, (self.exchange, tuple(map(_without_value, self.tool_runs)))
+        tool_runs = tuple(map(_without_value, self.tool_runs))
+        return Completion, (self.exchange, tool_runs, self.notes)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Completion) and self.exchange == other.exchange
@@ -159,7 +167,11 @@ class Completion:
 
     def with_tool_runs(self, tool_runs: tuple[Step, ...]) -> "Completion":
         """Return the same completion with the tool calls that were run before it."""
-        return Completion(self.exchange, tool_runs)
+        return Completion(self.exchange, tool_runs, self.notes)
+
+    def with_notes(self, *notes: str) -> "Completion":
+        """Return the same completion with more notes, which its footer shows."""
+        return Completion(self.exchange, self.tool_runs, (*self.notes, *notes))
 
     def final(self) -> Final:
         """Return what a cell shows of the finished reply."""
@@ -168,7 +180,7 @@ class Completion:
             footer=footer(self.exchange),
             marks=marks(self.exchange),
             tool_runs=(*self.tool_runs, *self._handed_back()),
-        )
+        ).with_notes(*self.notes)
 
     def _handed_back(self) -> tuple[Step, ...]:
         answered = {step.call_id for step in self.tool_runs}

@@ -68,7 +68,13 @@ class Session:
     def __init__(self, settings: Settings | None = None) -> None:
         self.session_id = uuid4().hex
         self.conversations = Conversations(
-            ask=self.ask, run=self.run_tools, model=lambda: self.settings.model
+            ask=self.ask,
+            run=self.run_tools,
+            stream=lambda request, origin: self.client.stream(
+                request, origin=origin, watch=say
+            ),
+            model=lambda: self.settings.model,
+            ledger=lambda: self.ledger,
         )
         self.tool_record = ToolRecord(lambda: self.ledger)
         self.at_prompt = AtPrompt()

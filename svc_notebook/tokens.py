@@ -132,8 +132,8 @@ MARGIN_TOKENS = 32
 FLOOR_TOKENS = 256
 """Requested if the estimate leaves no room, because the estimate errs high."""
 
-REPLY_TOKENS = 1024
-"""Room kept for the reply when turns are left out and no max_tokens is given."""
+REPLY_TOKENS = 512
+"""Room kept for the reply when turns are left out and max_tokens is `fit`."""
 
 _SURE = 0.5  # estimates err high, but at most by half
 

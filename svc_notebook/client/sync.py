@@ -166,6 +166,8 @@ class CompletionStream:
         self._error: BaseException | None = None
         self._is_ended = False
         self._is_done = False
+        self._on_end: Callable[[Completion], object] | None = None
+        self._notes: tuple[str, ...] = ()
         self._arrived = _Arrived()
         self._first = FirstChoice()
         self._job: Job[None] = portal().submit(_hand_over(task, queue, self._arrived))
@@ -176,6 +178,18 @@ class CompletionStream:
     def is_done(self) -> bool:
         """Whether the reply has ended and all of it was returned."""
         return self._is_done
+
+    def on_end(
+        self, callback: Callable[[Completion], object], *, notes: tuple[str, ...] = ()
+    ) -> None:
+        """Call a function once with the completion, when the reply has ended here.
+
+        Args:
+            callback: Called when the end is read, or the stream is cancelled; not if
+                nothing was sent.
+            notes: Notes for the completion.
+        """
+        self._on_end, self._notes = callback, notes
 
     def poll(self, timeout_s: float | None = None) -> list[Delta | Waiting]:
         """Return what arrived since the last call; wait a while if nothing did.
@@ -207,7 +221,7 @@ class CompletionStream:
             self.cancel()
             raise
         if self._is_ended and not (items and self._error):
-            self._is_done = True
+            self._finish()
             error, self._error = self._error, None
             if error is not None:
                 raise error
@@ -234,9 +248,10 @@ class CompletionStream:
         """
         while not self._is_done:
             self.poll()
-        if self._exchange_task.exchange is None:
+        found = self._completion()
+        if found is None:
             raise SvcError("The request was stopped before anything was sent.")
-        return Completion(self._exchange_task.exchange)
+        return found
 
     def cancel(self) -> Completion | None:
         """Stop: close the connection and record the reply so far.
@@ -246,10 +261,10 @@ class CompletionStream:
             sent.
         """
         self._job.cancel()
-        self._is_ended = self._is_done = True
+        self._is_ended = True
         self._error = None
-        exchange = self._exchange_task.exchange
-        return Completion(exchange) if exchange else None
+        self._finish()
+        return self._completion()
 
     def __repr__(self) -> str:
         return state_of(
@@ -264,6 +279,16 @@ class CompletionStream:
 
     def __exit__(self, *_: object) -> None:
         self.cancel()
+
+    def _completion(self) -> Completion | None:
+        exchange = self._exchange_task.exchange
+        return Completion(exchange, notes=self._notes) if exchange else None
+
+    def _finish(self) -> None:
+        self._is_done = True
+        found, on_end, self._on_end = self._completion(), self._on_end, None
+        if found is not None and on_end is not None:
+            on_end(found)
 
     def _next(self, timeout_s: float | None) -> Delta | Waiting | None:
         """Return the next item; None at the end or if nothing comes in time."""

@@ -5,14 +5,18 @@ text changes nothing; an interrupted one keeps its text, marked. After any chang
 history can be sent. The ledger keeps every answer; `restore` reads them back.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, Never, Self, Unpack
 from uuid import uuid4
 
+from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
-from svc_notebook.errors import ParameterError, SvcError
-from svc_notebook.exchange import Exchange, Origin, OriginKind
+from svc_notebook.errors import ParameterError, SvcError, warn
+from svc_notebook.exchange import Origin, OriginKind
+from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.checks import check_text
 from svc_notebook.service.params import OtherParams, with_params
 from svc_notebook.service.request import CompletionRequest, check_model
@@ -21,22 +25,29 @@ from svc_notebook.tools.permissions import Permit, ToolParams, take_permit, to_o
 from svc_notebook.tools.rounds import Send
 from svc_notebook.tools.toolbox import Toolbox
 
-from .export import to_json, to_markdown, to_transcript
-from .history import History, Turn, UndoableHistory
+from .export import from_json, to_json, to_markdown, to_transcript
+from .history import History, State, Turn, UndoableHistory, new_series
+from .saved_turns import (
+    SavedTurns,
+    n_turns,
+    older_note,
+    pick_saved,
+    read_saved,
+    to_copied,
+)
 from .turn_requests import (
     NextTurn,
     TurnSettings,
     add_answer,
-    rebuild,
     request_continuation,
     request_turn,
-    series_of,
 )
 
 if TYPE_CHECKING:  # pandas loads when a frame is asked for
     import pandas as pd
 
 Run = Callable[[CompletionRequest, Origin, Toolbox, Permit], Completion]
+Stream = Callable[[CompletionRequest, Origin], CompletionStream]
 
 
 class Conversation:
@@ -47,26 +58,14 @@ class Conversation:
 
     Args:
         name: As in `svc.conversation(NAME)` and `%%svc -c NAME`.
-        ask: Sends a request and returns the reply.
-        run: The same, and runs the tools that are called; if None, calls are not run.
-        model: Returns the model to use if a request names none.
-        system: The system message that every request begins with.
+        session: The conversations of its session; they send, and read the ledger.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        ask: Send,
-        run: Run | None = None,
-        model: Callable[[], str],
-        system: str | None = None,
-    ) -> None:
+    def __init__(self, name: str, session: "Conversations") -> None:
         self.name = name
-        self._ask = ask
-        self._run = run
-        self._model = model
-        self._shared = UndoableHistory(name, system)
+        self._session = session
+        self._shared = UndoableHistory(name, None)
+        self._is_told_of_older = False
 
     @property
     def history(self) -> History:
@@ -112,8 +111,8 @@ class Conversation:
         Args:
             text: The user's message.
             model: Id of the model; the session's model if None.
-            max_tokens: As for `svc.complete`.
-            **params: As for `svc.complete`, with `confirm` and the limits of rounds.
+            max_tokens: A number, `fit`, or `service` or None to send none.
+            **params: Those of `svc.complete`, with `confirm` and the limits of rounds.
                 Functions in `tools` are run in rounds, and the history keeps their
                 calls and results.
 
@@ -139,8 +138,8 @@ class Conversation:
             turn: Its number, from 1, or its id.
             text: The new prompt; the turn's prompt if None.
             model: Id of the model; the session's model if None.
-            max_tokens: As for `svc.complete`.
-            **params: As for `ask`.
+            max_tokens: A number, `fit`, or `service` or None to send none.
+            **params: Those of `ask`.
 
         Raises:
             AskError: There is no such turn, or something is not allowed.
@@ -164,8 +163,8 @@ class Conversation:
         Args:
             turn: Its number, from 1, or its id; the newest turn if None.
             model: Id of the model; the session's model if None.
-            max_tokens: As for `svc.complete`.
-            **params: As for `svc.complete`; `n` and `tools` are ignored.
+            max_tokens: A number, `fit`, or `service` or None to send none.
+            **params: Those of `svc.complete`; `n` and `tools` are ignored.
 
         Returns:
             The completion of the continuation; the history has the joined text.
@@ -177,7 +176,44 @@ class Conversation:
         step = self.next_part(
             turn, model=model, params=dict(params), max_tokens=max_tokens
         )
-        return self._answer(step, self._ask)
+        return self._answer(step, self._session.ask)
+
+    @with_params
+    def stream(
+        self,
+        text: str,
+        *,
+        model: str | None = None,
+        max_tokens: MaxTokens = "fit",
+        **params: Unpack[OtherParams],
+    ) -> CompletionStream:
+        """Send a message and return the reply as it comes (doc: Response, streamed).
+
+        Both are added to the history when the reply has ended here: iterate the stream
+        to its end, read its `completion`, or use it in `with`. What came before an
+        interrupt, or before the end of `with`, is kept and marked.
+
+        Args:
+            text: The user's message.
+            model: Id of the model; the session's model if None.
+            max_tokens: A number, `fit`, or `service` or None to send none.
+            **params: Those of `svc.stream`; calls of `tools` are not run.
+
+        Raises:
+            AskError: Something is not allowed; nothing was sent.
+
+        Example:
+            >>> for piece in plan.stream("Tell a story."):  # doctest: +SKIP
+            ...     print(piece, end="")
+        """
+        given = dict(params)
+        offer = to_offer(given.pop("tools", None), run_tools=False)
+        given["tools"] = offer.definitions
+        step = self.next_turn(text, model=model, params=given, max_tokens=max_tokens)
+        notes = _notes(step)
+        found = self._session.stream(step.request, step.origin)
+        found.on_end(lambda completion: self.record(step, completion), notes=notes)
+        return found
 
     def next_turn(  # noqa: PLR0913 - one for each option of a cell
         self,
@@ -206,7 +242,7 @@ class Conversation:
         Raises:
             AskError: Something is not allowed.
         """
-        history, series = self._shared.state
+        history, series, _ = self._shared.state
         turn_id = f"{series}/{place or uuid4().hex[:12]}"
         if turn is not None:
             found = history.turn(turn)
@@ -229,10 +265,10 @@ class Conversation:
 
         Args:
             turn: The turn with the reply; the newest if None.
-            model: As for `next_turn`.
-            params: As for `next_turn`.
-            max_tokens: As for `next_turn`.
-            origin_kind: As for `next_turn`.
+            model: Id of the model; the session's model if None.
+            params: Parameters of the request, by their names.
+            max_tokens: A number, `fit`, or `service` or None to send none.
+            origin_kind: Where it was asked.
 
         Raises:
             AskError: The reply is whole, or something is not allowed.
@@ -252,7 +288,7 @@ class Conversation:
         exchange, tool_runs = completion.exchange, completion.tool_runs
         self._shared.change(
             lambda old: add_answer(old, exchange, step.origin, tool_runs),
-            series=series_of(step.origin),
+            turn_id=step.origin.turn_id,
         )
 
     def choose(self, turn: int | str, version: int) -> None:
@@ -301,15 +337,105 @@ class Conversation:
         """
         return self._shared.listen(callback)
 
-    def restore(self, exchanges: Iterable[Exchange]) -> Self:
-        """Rebuild the turns since the last reset from the ledger's exchanges.
+    def saved(self) -> tuple[SavedTurns, ...]:
+        """Return what the ledger has under this name, in the order of its begin.
+
+        Each kernel that did not restore the conversation first, and each reset, began
+        a series of turns, which is one item here; print it for its number and prompt.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+        """
+        return read_saved(self._session.ledger(), self.name).get(self.name, ())
+
+    def restore(self, number: int | None = None) -> Self:
+        """Bring turns back from the ledger, after a restart or from another kernel.
+
+        They are added to the turns here, in the order in which they were asked. The
+        ledger does not have what was picked, pinned, hidden or deleted.
 
         Args:
-            exchanges: Those of this conversation, oldest first.
+            number: Which series, as `saved` numbers them, from 1; the newest if None.
+
+        Raises:
+            ParameterError: The ledger has no such turns.
+            LedgerError: The ledger cannot be read.
         """
-        state = rebuild(self.name, exchanges)
-        if state:
-            self._shared.put(state)
+        self.add(pick_saved(self.saved(), self.name, number))
+        return self
+
+    def add(self, saved: SavedTurns) -> None:
+        """Add turns of the ledger; a conversation without turns continues them."""
+        if self.turns:
+            self._shared.change(lambda history: history.merged(saved.history))
+            return
+        system = saved.history.system if self.system is None else self.system
+        history = replace(saved.history, name=self.name, system=system)
+        self._shared.put(State(history, saved.series, self._shared.state.series))
+
+    def older_note(self) -> str:
+        """Say that the ledger has turns from before, until there are turns here.
+
+        It never fails: a ledger that cannot be read has none.
+        """
+        if self.turns or self.can_undo:
+            return ""
+        with suppress(SvcError):
+            return older_note(self._session.ledger(), self.name)
+        return ""
+
+    def warn_of_older(self) -> None:
+        """Warn once if the ledger has turns from before that are not here."""
+        if not self._is_told_of_older and (note := self.older_note()):
+            warn(f"{note[0].upper()}{note[1:]}.")
+        self._is_told_of_older = True
+
+    def copy(self, name: str, *, until: int | str | None = None) -> "Conversation":
+        """Copy the turns and the system message to another conversation.
+
+        Both go on independently. What is pinned, hidden and chosen is copied.
+
+        Args:
+            name: Of the other conversation, which must have no turns.
+            until: The last turn to copy, by number or id; all turns if None.
+
+        Returns:
+            The other conversation.
+
+        Raises:
+            ParameterError: The other has turns, or there is no such turn.
+        """
+        turns = self.turns
+        if until is not None:
+            turns = turns[: self.history.index_of(until) + 1]
+        return self._session.named(name).fill(replace(self.history, turns=turns))
+
+    def from_json(self, text: str) -> Self:
+        """Read the turns and the system message that `to_json` wrote.
+
+        Args:
+            text: The JSON text. The name in it is not used.
+
+        Raises:
+            ParameterError: The conversation has turns, or the text is something else.
+        """
+        return self.fill(from_json(text))
+
+    def fill(self, history: History) -> Self:
+        """Give a conversation without turns those of a history.
+
+        Raises:
+            ParameterError: It has turns.
+        """
+        if self.turns:
+            raise ParameterError(
+                f"The conversation {self.name!r} has {n_turns(len(self.turns))} "
+                "already; choose another name, or reset it first.",
+                param="conversation",
+            )
+        series = new_series()
+        turns = to_copied(history.turns, series)
+        self._shared.put(State(replace(history, name=self.name, turns=turns), series))
         return self
 
     def to_df(self, *, versions: Literal["chosen", "all"] = "chosen") -> "pd.DataFrame":
@@ -342,16 +468,17 @@ class Conversation:
         permit = take_permit(given)
         offer = to_offer(given.pop("tools", None))
         step = self.next_turn(**turn, params={**given, "tools": offer.definitions})
-        run, toolbox = self._run, offer.toolbox
-        if run is None or toolbox is None:
-            return self._answer(step, self._ask)
+        run, toolbox = self._session.run, offer.toolbox
+        if toolbox is None:
+            return self._answer(step, self._session.ask)
         return self._answer(
             step, lambda request, origin: run(request, origin, toolbox, permit)
         )
 
     def _answer(self, step: NextTurn, ask: Send) -> Completion:
+        notes = _notes(step)
         try:
-            completion = ask(step.request, step.origin)
+            completion = ask(step.request, step.origin).with_notes(*notes)
         except (SvcError, KeyboardInterrupt) as error:
             partial = getattr(error, "partial", None)  # Interrupted has one too
             if isinstance(partial, Completion):
@@ -368,7 +495,7 @@ class Conversation:
         system: str | None = None,
     ) -> TurnSettings:
         return TurnSettings(
-            model=self._model() if model is None else check_model(model),
+            model=self._session.model() if model is None else check_model(model),
             params=params or {},
             max_tokens=max_tokens,
             system=system,
@@ -377,7 +504,8 @@ class Conversation:
     def __reduce_ex__(self, protocol: object) -> Never:
         raise ParameterError(
             f"The conversation {self.name!r} cannot be copied or pickled, because it "
-            "belongs to this kernel. Copy or pickle its `history`, a plain value. In "
+            "belongs to this kernel. Use copy(NAME) for another conversation, or copy "
+            "or pickle its `history`, a plain value. In "
             f"another kernel `%svc restore {self.name}` brings it back.",
             param="conversation",
         )
@@ -390,15 +518,38 @@ class Conversation:
         return to_transcript(self.history)
 
 
+def _notes(step: NextTurn) -> tuple[str, ...]:
+    """Return the notes on a request, and warn of the turns that are not sent."""
+    if note := step.fitted.note:
+        warn(f"{step.origin.conversation}: {note}; pinned turns are always sent.")
+    return (note,) if note else ()
+
+
 class Conversations:
-    """The conversations of a session, by name; takes what a `Conversation` does."""
+    """The conversations of a session, by name.
+
+    Args:
+        ask: Sends a request and returns the reply.
+        run: The same, and runs the tools that are called.
+        stream: Sends a request and returns a stream.
+        model: Returns the model to use if a request names none.
+        ledger: Returns the ledger in use.
+    """
 
     def __init__(
-        self, ask: Send, model: Callable[[], str], run: Run | None = None
+        self,
+        *,
+        ask: Send,
+        run: Run,
+        stream: Stream,
+        model: Callable[[], str],
+        ledger: Callable[[], Ledger],
     ) -> None:
-        self._ask = ask
-        self._run = run
-        self._model = model
+        self.ask = ask
+        self.run = run
+        self.stream = stream
+        self.model = model
+        self.ledger = ledger
         self._lock = RLock()
         self._by_name: dict[str, Conversation] = {}
 
@@ -418,9 +569,7 @@ class Conversations:
         check_text(given, param="conversation", name="The name of the conversation")
         with self._lock:
             if name not in self._by_name:
-                self._by_name[name] = Conversation(
-                    name, ask=self._ask, run=self._run, model=self._model
-                )
+                self._by_name[name] = Conversation(name, self)
             return self._by_name[name]
 
     def known(self, name: str) -> Conversation:
@@ -437,18 +586,6 @@ class Conversations:
             f"`%svc restore {name}` looks for it in the ledger.",
             param="conversation",
         )
-
-    def restore(self, exchanges: Iterable[Exchange]) -> list[Conversation]:
-        """Rebuild the conversations that have no turns here, from all exchanges."""
-        by_name: dict[str, list[Exchange]] = {}
-        for exchange in exchanges:
-            if exchange.origin.conversation:
-                by_name.setdefault(exchange.origin.conversation, []).append(exchange)
-        for conversation in self:
-            if conversation.turns:
-                by_name.pop(conversation.name, None)
-        restored = [self.named(name).restore(each) for name, each in by_name.items()]
-        return [conversation for conversation in restored if conversation.turns]
 
     def __iter__(self) -> Iterator[Conversation]:
         return iter(tuple(self._by_name.values()))

@@ -83,7 +83,8 @@ def _said(row: Row, version: Version) -> Iterator[Row]:
     *rounds, reply = version.replies
     yield from (row._replace(message=message) for message in rounds)
     if not version.choices:
-        yield row._replace(message=reply, choice_index=0)
+        index = 0 if reply.role == "assistant" else None
+        yield row._replace(message=reply, choice_index=index)
     for index, choice in enumerate(version.choices):
         is_chosen = row.is_chosen and index == version.picked
         yield row._replace(message=choice, choice_index=index, is_chosen=is_chosen)

@@ -4,6 +4,7 @@ A turn is a prompt and the versions of its answer; later requests send the versi
 is chosen. Whatever is done to a turn, its `messages` can be sent.
 """
 
+import heapq
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -34,7 +35,7 @@ class Version:
         picked: Index of the choice that is in `replies`.
         is_partial: Whether the reply was interrupted or the connection broke.
         is_cut: Whether the reply ended at the token limit.
-        is_open: Whether it calls tools whose results are not known yet.
+        is_open: Whether it ends with tool calls, so that there is no answer yet.
         footer: Model, finish reason, tokens and seconds, on one line.
         marks: Warnings about the reply, such as "cut".
         tool_runs: The tool calls that were run for it, if this kernel ran them.
@@ -54,8 +55,14 @@ class Version:
 
     @property
     def text(self) -> str:
-        """The text of the final reply."""
-        return self.replies[-1].content or ""
+        """The text of the final reply; "" if it ends with the results of tools."""
+        last = self.replies[-1]
+        return last.content or "" if last.role == "assistant" else ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has neither text nor results of tools, so that it is not sent."""
+        return not any(each.content or each.tool_calls for each in self.replies)
 
     @property
     def can_go_on(self) -> bool:
@@ -113,7 +120,8 @@ class Turn:
             "pinned": self.is_pinned,
             "hidden": self.is_hidden,
             "stale: an earlier turn has changed": self.is_stale,
-            "tool results missing": version.is_open,
+            "tool results missing, not sent": version.is_empty and version.is_open,
+            "stopped after tool calls": version.is_open and not version.is_empty,
         }
         ended = version.marks or (("interrupted",) if version.is_partial else ())
         return [*(mark for mark, is_set in marks.items() if is_set), *ended]
@@ -223,6 +231,19 @@ class History:
         )
         return replace(self, turns=tuple(turns))
 
+    def merged(self, other: "History") -> "History":
+        """Add the turns of another history that this one lacks, by the time of asking.
+
+        Turns that were answered without the turns now before them become stale.
+        """
+        added = [turn for turn in other.turns if self.find(turn.turn_id) is None]
+        turns = [*heapq.merge(self.turns, added, key=_asked)]
+        is_added = [turn in added for turn in turns]
+        stale = [new != is_added[0] for new in is_added]
+        for n, turn in enumerate(turns):
+            turns[n] = replace(turn, is_stale=turn.is_stale or any(stale[: n + 1]))
+        return replace(self, turns=tuple(turns))
+
     def _with(self, index: int, *turn: Turn) -> "History":
         stale = (replace(later, is_stale=True) for later in self.turns[index + 1 :])
         return replace(self, turns=(*self.turns[:index], *turn, *stale))
@@ -239,16 +260,27 @@ class History:
             ) from None
 
 
+def _asked(turn: Turn) -> str:
+    return min(version.exchange_id for version in turn.versions)  # ids sort by time
+
+
 class State(NamedTuple):
     """One step that undo can return to.
 
     Attributes:
         history: The turns; steps share them, so many steps cost little.
         series: Prefix of the ids of new turns; a reset starts a new one.
+        before: The series before a restore, whose late answers are still taken.
     """
 
     history: History
     series: str
+    before: str = ""
+
+    def takes(self, turn_id: str) -> bool:
+        """Whether the history has this turn, or it belongs to the same series."""
+        is_known = self.history.find(turn_id) is not None
+        return is_known or series_of(turn_id) in {self.series, self.before}
 
 
 class UndoableHistory:
@@ -256,7 +288,7 @@ class UndoableHistory:
 
     def __init__(self, name: str, system: str | None) -> None:
         self._lock = RLock()
-        self._state = State(History(name=name, system=system), _new_series())
+        self._state = State(History(name=name, system=system), new_series())
         self._past: deque[State] = deque(maxlen=MAX_UNDO)
         self._listeners: list[Callable[[], object]] = []
 
@@ -271,17 +303,17 @@ class UndoableHistory:
         return bool(self._past)
 
     def change(
-        self, change: Callable[[History], History], *, series: str | None = None
+        self, change: Callable[[History], History], *, turn_id: str | None = None
     ) -> None:
         """Change the history in one step that can be undone.
 
         Args:
             change: Returns the new history; what it raises leaves the old one.
-            series: Only change the history while it has this series; any if None.
+            turn_id: Only change the history if it has this turn or its series.
         """
         with self._lock:
             before = self._state
-            if series not in (None, before.series):
+            if turn_id is not None and not before.takes(turn_id):
                 return
             after = before._replace(history=change(before.history))
             if after == before:
@@ -310,7 +342,7 @@ class UndoableHistory:
         with self._lock:
             self._past.append(self._state)
             history = replace(self._state.history, turns=())
-            self._state = State(history, _new_series())
+            self._state = State(history, new_series())
         self._notify()
 
     def put(self, state: State) -> None:
@@ -348,5 +380,11 @@ class UndoableHistory:
                 _log.exception("A listener of the conversation %r failed.", name)
 
 
-def _new_series() -> str:
+def new_series() -> str:
+    """Return the name of a new series."""
     return uuid4().hex[:12]
+
+
+def series_of(turn_id: str | None) -> str:
+    """Return the series of a turn: the turns between two resets share one."""
+    return (turn_id or "").partition("/")[0]

@@ -4,7 +4,7 @@ Pure functions. The service has no way to continue a reply that was cut, so a us
 message after the text so far asks for the rest (doc: Request body).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.max_tokens import check_max_tokens, with_max_tokens
 from svc_notebook.service.catalogue import BUDGET_TOKENS
+from svc_notebook.service.chunk import Choice
 from svc_notebook.service.request import CompletionRequest, Message, build_request
 from svc_notebook.tokens import (
     MARGIN_TOKENS,
@@ -25,7 +26,7 @@ from svc_notebook.tokens import (
     room_for_reply,
 )
 
-from .history import History, State, Turn, Version
+from .history import History, Turn, Version
 
 GO_ON = (
     "Your last message stopped before its end. Go on exactly where it stopped, with "
@@ -49,6 +50,18 @@ class Fitted:
     prompt_tokens: int = 0
     left_out_tokens: int = 0
 
+    @property
+    def note(self) -> str:
+        """Say which turns are left out; "" if none is."""
+        if not self.left_out:
+            return ""
+        n = len(self.left_out)
+        turns = "turn" if n == 1 else f"{n} turns"
+        return (
+            f"left out to fit the limit: the oldest {turns}, about "
+            f"{self.left_out_tokens} tokens (estimated)"
+        )
+
 
 def fit(
     system: str | None,
@@ -60,7 +73,7 @@ def fit(
 ) -> Fitted:
     """Choose the turns that are sent: the newest ones that fit, and the pinned ones.
 
-    Hidden turns are never sent, the system message and the new prompt always.
+    Hidden and empty turns are never sent, the system message and the new prompt always.
 
     Args:
         system: Text of the system message.
@@ -70,7 +83,7 @@ def fit(
         budget_tokens: Tokens that prompt and completion share (doc: Limits).
     """
     front = () if system is None else (Message(role="system", content=system),)
-    shown = [turn for turn in turns if not turn.is_hidden]
+    shown = [turn for turn in turns if not (turn.is_hidden or turn.version.is_empty)]
     sizes = {turn.turn_id: estimate_prompt_tokens(turn.messages) for turn in shown}
     kept = {turn.turn_id for turn in shown if turn.is_pinned}
     room = budget_tokens - MARGIN_TOKENS - reply_tokens
@@ -249,6 +262,8 @@ def add_answer(
         is_open=bool(choices[0].tool_calls),
         tool_runs=tool_runs,
     )
+    if version.is_open:
+        version = replace(version, replies=_open_replies(version, choices[0]))
     turn = _find_turn(history, origin.turn_id)
     has_results = exchange.request.messages[-1].role == "tool"
     if turn and has_results and turn.versions[-1].is_open:
@@ -256,22 +271,22 @@ def add_answer(
     return history.with_answer(origin.turn_id, version)
 
 
-def rebuild(name: str, exchanges: Iterable[Exchange]) -> State | None:
-    """Rebuild a conversation since its last reset, from exchanges, oldest first."""
-    kept = [each for each in exchanges if each.origin.turn_id]
-    if not kept:
-        return None
-    series = series_of(kept[-1].origin)
-    history = History(name=name, system=kept[-1].request.system)
-    for exchange in kept:
-        if series_of(exchange.origin) == series:
-            history = add_answer(history, exchange, exchange.origin)
-    return State(history, series)
+def _open_replies(version: Version, last: Choice) -> tuple[Message, ...]:
+    """Return the messages of an answer that ends with calls, with known results.
 
-
-def series_of(origin: Origin) -> str:
-    """Return the series of a turn: the turns between two resets share one."""
-    return (origin.turn_id or "").partition("/")[0]
+    Calls without results cannot be sent, nor is an empty reply of use after results.
+    """
+    *rounds, reply = version.replies
+    calls = last.tool_calls
+    runs = version.tool_runs[sum(each.role == "tool" for each in rounds) :]
+    if [run.call_id for run in runs] == [call.id for call in calls]:
+        results = (
+            Message(role="tool", content=run.result, tool_call_id=run.call_id)
+            for run in runs
+        )
+        called = Message(role="assistant", content=last.text, tool_calls=calls)
+        return (*rounds, called, *results)
+    return tuple(rounds) if rounds and not reply.content else version.replies
 
 
 def _to_version(

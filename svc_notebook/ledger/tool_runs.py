@@ -6,7 +6,7 @@ A row repeats what filters need of its exchange, which may be in another ledger.
 import sqlite3
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -17,7 +17,7 @@ from .row import Where, mended, to_sortable
 
 
 class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of a tool.
+    """One call of a tool, which is drawn like a `ToolRun`.
 
     Attributes:
         exchange_id: The exchange whose reply made the call.
@@ -30,6 +30,7 @@ class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
         n_cut_tokens: Estimated tokens of the result that were left out.
         seconds_s: Duration of the tool's run.
         created_at: When it ended (aware, UTC).
+        traceback: Is not kept.
     """
 
     exchange_id: str
@@ -47,6 +48,7 @@ class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
     n_cut_tokens: int = 0
     seconds_s: float = 0.0
     created_at: datetime
+    traceback: ClassVar[None] = None
 
 
 _KEYS = (*ToolRow.__struct_fields__, "session_id", "started_at")

@@ -307,6 +307,7 @@ def conversation_request(
         conversation: The one to continue.
         place: Names the cell's turn, so that running the cell again asks it again.
     """
+    older = conversation.older_note()
     turn = conversation.next_turn(
         prompt.text,
         model=prompt.model,
@@ -325,7 +326,7 @@ def conversation_request(
     return CellRequest(
         request=turn.request,
         origin=turn.origin,
-        notes=(*turn_notes(turn), *prompt.notes),
+        notes=(*turn_notes(turn), *filter(None, (older,)), *prompt.notes),
         keep=keep,
     )
 
@@ -338,11 +339,4 @@ def turn_notes(turn: NextTurn) -> tuple[str, ...]:
     if turn.n_later:
         turns = "turn is" if turn.n_later == 1 else "turns are"
         notes.append(f"{turn.n_later} later {turns} now stale")
-    n_left_out = len(turn.fitted.left_out)
-    if n_left_out:
-        turns = "turn" if n_left_out == 1 else f"{n_left_out} turns"
-        notes.append(
-            f"left out to fit the limit: the oldest {turns}, about "
-            f"{turn.fitted.left_out_tokens} tokens"
-        )
-    return tuple(notes)
+    return tuple(note for note in (*notes, turn.fitted.note) if note)

@@ -12,11 +12,17 @@ from getpass import getpass
 from typing import TYPE_CHECKING
 
 from svc_notebook.client.rate_windows import Room
+from svc_notebook.conversations.saved_turns import (
+    SavedTurns,
+    n_turns,
+    pick_saved,
+    read_saved,
+)
 from svc_notebook.credentials import KEYRING_NAME, Key, remember
 from svc_notebook.errors import ConfigError, MissingKeyError, ParameterError, SvcError
 from svc_notebook.panels.open_panel import panel
 from svc_notebook.service.catalogue import MODELS
-from svc_notebook.service.checks import near_names
+from svc_notebook.service.checks import did_you_mean, near_names
 from svc_notebook.session import Session
 from svc_notebook.settings import ENV_NAMES, WAYS_ON, read_env
 
@@ -163,20 +169,50 @@ def choose(session: Session, name: str, turn: str, version: str) -> str:
     return f"Version {version} of turn {turn} now feeds later turns of {name}."
 
 
-def restore(session: Session, name: str | None = None) -> str:
-    """Rebuild conversations that have no turns here from the ledger."""
-    exchanges = session.ledger.read(
-        scope="all", conversation=name, origin=("magic", "panel", "python")
-    )
-    restored = session.conversations.restore(exchanges)
-    if restored:
-        counts = ((each.name, len(each.turns)) for each in restored)
-        names = (f"{each} ({n} turn{'s'[: n != 1]})" for each, n in counts)
-        return f"Restored: {', '.join(names)}."
-    if name and session.conversations.named(name).turns:
-        return f"{name} has turns already; nothing was restored."
-    of = f" of {name}" if name else " that are not here"
-    return f"The ledger {session.settings.ledger} holds no turns{of}."
+def restore(
+    session: Session, name: str | None = None, number: str | None = None
+) -> str:
+    """Bring turns back from the ledger: of one conversation, or of all without turns.
+
+    A conversation that has turns here is not changed unless a number says which turns
+    to add.
+    """
+    found = read_saved(session.ledger, name)
+    if name is not None and name not in found:
+        near = did_you_mean(name, read_saved(session.ledger))
+        return f"The ledger {session.settings.ledger} holds no turns of {name}.{near}"
+    if name is not None and number is not None:
+        picked = pick_saved(found[name], name, _count(number))
+        conversation = session.conversations.named(name)
+        if picked.is_in(conversation.history):
+            return f"{name} has these turns already; nothing was restored."
+        n_before = len(conversation.turns)
+        conversation.add(picked)
+        n_now = len(conversation.turns)
+        added = n_turns(n_now - n_before)
+        return f"Restored: {added} of {name}, which has {n_turns(n_now)} now."
+    lines = [_restore(session, each, found[each]) for each in found]
+    if not lines:
+        return f"The ledger {session.settings.ledger} holds no turns of conversations."
+    return "\n".join(lines)
+
+
+def _restore(session: Session, name: str, saved: tuple[SavedTurns, ...]) -> str:
+    """Restore the newest turns of a conversation that has none; say what is left."""
+    conversation = session.conversations.named(name)
+    has_turns = bool(conversation.turns)
+    if not has_turns:
+        conversation.add(pick_saved(saved, name, None))
+    others = [each for each in saved if not each.is_in(conversation.history)]
+    n_here = n_turns(len(conversation.turns))
+    said = f"Restored: {name} ({n_here})."
+    if has_turns:
+        said = f"{name} has turns already ({n_here}); nothing was restored."
+    if not others:
+        return said
+    rest = [f"  {each}" for each in others]
+    way = f"`%svc restore {name} NUMBER` adds those of a line."
+    return "\n".join((f"{said} The ledger also has:", *rest, f"  {way}"))
 
 
 def _count(text: str) -> int:
@@ -418,7 +454,7 @@ COMMANDS = (
     Command("hide", _HIDE, "NAME TURN", (2, 2), hide),
     Command("version", _VERSION, "NAME TURN VERSION", (3, 3), choose),
     Command("panel", _PANEL, "NAME", (0, 1), lambda _, *names: panel(*names)),
-    Command("restore", _RESTORE, "[NAME]", (0, 1), restore),
+    Command("restore", _RESTORE, "[NAME [NUMBER]]", (0, 2), restore),
     Command("help", "this page"),
 )
 BY_NAME = {command.name: command for command in COMMANDS}

@@ -172,7 +172,7 @@ _CONSENT = {None: "", True: "approved · ", False: "denied · "}
 
 def _draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any]:
     version = turn.version
-    choices = [each.content or "" for each in version.choices or version.replies[-1:]]
+    choices = [each.content or "" for each in version.choices] or [version.text]
     return {
         "id": turn.turn_id,
         "number": number,
@@ -292,12 +292,11 @@ class PanelState:
     main_writes: int = 0
 
 
-def draw_meter(used_tokens: int, *, n_left_out: int) -> dict[str, Any]:
+def draw_meter(used_tokens: int, *, note: str) -> dict[str, Any]:
     """Return the size of the next request, without its prompt, for the browser."""
     text = f"about {used_tokens} of {BUDGET_TOKENS} tokens (estimated)"
-    if n_left_out:
-        turns = "turn" if n_left_out == 1 else f"{n_left_out} turns"
-        text += f"; the oldest {turns} would be left out"
+    if note:
+        text += f"; {note}"
     return {"used_tokens": used_tokens, "budget_tokens": BUDGET_TOKENS, "text": text}
 
 

@@ -53,7 +53,9 @@ class Controller:
     ) -> None:
         self.conversation = conversation
         self.static_view = StaticView()
-        self.state = PanelState(settings=settings)
+        notice = conversation.older_note()
+        notice = notice[:1].upper() + notice[1:]
+        self.state = PanelState(settings=settings, notice=notice)
         self.turns: Turns = {}
         self._session = session
         self._toolbox = toolbox
@@ -180,7 +182,7 @@ class Controller:
             if self.state.phase is not Phase.IDLE:  # a second view was quicker
                 raise ParameterError("A reply is being written already.", param="panel")
             self._worker = worker
-            note = _left_out_note(step)
+            note = step.fitted.note.capitalize()
             self.change(phase=Phase.BUSY, live=live, notice=note, is_problem=False)
         self.show()
         # In the handler's context, so that what it publishes belongs to this message.
@@ -301,19 +303,8 @@ class Controller:
         )
         return draw_meter(
             fitted.prompt_tokens + self._n_tool_tokens,
-            n_left_out=len(fitted.left_out),
+            note=fitted.note,
         )
-
-
-def _left_out_note(step: NextTurn) -> str:
-    n_left_out = len(step.fitted.left_out)
-    if not n_left_out:
-        return ""
-    turns = "turn" if n_left_out == 1 else f"{n_left_out} turns"
-    return (
-        f"Left out to fit the limit: the oldest {turns}, about "
-        f"{step.fitted.left_out_tokens} tokens (estimated)."
-    )
 
 
 _STATIC = Path(__file__).parent / "static"

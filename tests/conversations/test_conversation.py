@@ -5,18 +5,21 @@ import json
 import logging
 import pickle
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from threading import Thread
 from typing import Any
 
+import msgspec
 import pandas as pd
 import pytest
 
 import svc_notebook as svc
 from svc_notebook.conversations.frames import MESSAGES
+from svc_notebook.conversations.history import Turn
 from svc_notebook.conversations.turn_requests import GO_ON
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.service.request import assistant, user
-from svc_notebook.session import current, isolated
+from svc_notebook.session import isolated
 
 CUT: dict[str, Any] = {
     "when": {"contains": "Count"},
@@ -46,6 +49,15 @@ def plan(
     monkeypatch.setenv("SVC_LEDGER", ":memory:")
     with isolated():
         yield svc.conversation("plan")
+
+
+def weather(city: str) -> str:
+    """Say the weather.
+
+    Args:
+        city: Where.
+    """
+    return f"sunny\n# in {city}"
 
 
 def contents(emulator: Emulator) -> list[str]:
@@ -221,11 +233,11 @@ def test_restored_with_continued_and_chosen_replies(plan: svc.Conversation) -> N
     plan.ask_again(2, "Second, better")
     live = [turn.messages for turn in plan.turns]
 
-    exchanges = list(current().ledger.read(conversation="plan"))
-    restored = svc.conversation("other").restore(exchanges)
+    plan.reset()
+    plan.restore()
 
-    assert [turn.messages for turn in restored.turns] == live
-    assert [len(turn.versions) for turn in restored.turns] == [1, 2]
+    assert [turn.messages for turn in plan.turns] == live
+    assert [len(turn.versions) for turn in plan.turns] == [1, 2]
 
 
 def test_as_a_frame_it_has_a_row_a_message(plan: svc.Conversation) -> None:
@@ -302,3 +314,144 @@ def test_shown_it_is_the_static_transcript(plan: svc.Conversation) -> None:
     assert "Count &lt;b&gt;" in bundle["text/html"]
     assert "cut" in bundle["text/plain"]
     assert "svc-v2-8b-instruct" in bundle["text/plain"]
+
+
+def test_what_is_left_out_is_warned_of_and_noted(plan: svc.Conversation) -> None:
+    """The warning and the completion, also a stream's, say how many and how large."""
+    for n in range(4):
+        plan.ask(f"{n} " + "word " * 1200, max_tokens=5)
+    match = r"plan: left out to fit the limit: the oldest .* tokens \(estimated\)"
+
+    with pytest.warns(RuntimeWarning, match=match):
+        got = plan.ask("Last")
+    with pytest.warns(RuntimeWarning, match=match):
+        stream = plan.stream("Last")
+
+    assert got.notes[0].startswith("left out to fit the limit: the oldest")
+    assert got.notes[0] in got._repr_mimebundle_()["text/plain"]
+    assert pickle.loads(pickle.dumps(got)).notes == got.notes  # noqa: S301 - our own
+    assert stream.completion.notes
+
+
+def test_nothing_left_out_is_not_noted(plan: svc.Conversation) -> None:
+    """A completion of a whole conversation has no notes."""
+    plan.ask("First")
+
+    assert plan.ask("Second").notes == ()
+
+
+def test_a_streamed_reply_is_a_turn(plan: svc.Conversation) -> None:
+    """It is added when it has been read to its end, once."""
+    stream = plan.stream("First")
+    before = plan.turns
+    text = "".join(stream)
+
+    assert before == ()
+    assert [turn.version.text for turn in plan.turns] == [text]
+    assert stream.completion.text == text
+    assert len(plan.turns[0].versions) == 1
+
+
+def test_a_stream_that_breaks_off_is_kept_and_marked(plan: svc.Conversation) -> None:
+    """What came stays in the history; the error is raised."""
+    with pytest.raises(svc.SvcError):
+        list(plan.stream("Break"))
+
+    [turn] = plan.turns
+    assert turn.version.text == "a"
+    assert turn.version.is_partial
+
+
+def test_a_stream_left_early_is_kept_and_marked(plan: svc.Conversation) -> None:
+    """The end of `with` stops the reply; its text so far is in the history."""
+    with plan.stream("Tell a long story", max_tokens=500) as stream:
+        first = next(iter(stream))
+
+    [turn] = plan.turns
+    assert turn.version.text.startswith(first)
+
+
+def test_a_copy_goes_on_independently(
+    plan: svc.Conversation, emulator: Emulator
+) -> None:
+    """It has the turns until the one named, with what is pinned, and the system."""
+    plan.system = "Be brief"
+    for text in ("one", "two", "three"):
+        plan.ask(text)
+    plan.toggle_pin(1)
+
+    other = plan.copy("other", until=2)
+    other.ask("four")
+    other.ask_again(1, "one, better")
+
+    assert [turn.prompt.content for turn in plan.turns] == ["one", "two", "three"]
+    assert [turn.prompt.content for turn in other.turns] == [
+        *("one, better", "two", "four"),
+    ]
+    assert other.turns[0].is_pinned
+    assert contents(emulator) == ["Be brief", "one, better"]
+    assert svc.conversation("other") is other
+
+
+def test_a_copy_does_not_overwrite(plan: svc.Conversation) -> None:
+    """A conversation that has turns takes no others."""
+    plan.ask("one")
+    plan.copy("other")
+
+    with pytest.raises(svc.ParameterError, match="'other' has 1 turn already"):
+        plan.copy("other")
+    with pytest.raises(svc.ParameterError, match="no turn 5"):
+        plan.copy("third", until=5)
+
+
+def test_what_json_holds_is_read_back(plan: svc.Conversation) -> None:
+    """Versions, choices, marks and tool rounds come back, and go on."""
+    plan.system = "Be brief"
+    plan.ask("Count", n=2)
+    plan.ask_again(1)
+    plan.choose(1, 1)
+    plan.toggle_pin(1)
+    plan.ask("weather", tools=[weather])
+
+    other = svc.conversation("other").from_json(plan.to_json())
+    other.ask_again(2)
+
+    def without_runs(turn: Turn) -> Turn:
+        versions = (replace(each, tool_runs=()) for each in turn.versions)
+        return replace(turn, turn_id="", versions=tuple(versions))
+
+    assert other.system == "Be brief"
+    assert without_runs(other.turns[0]) == without_runs(plan.turns[0])
+    assert other.turns[1].versions[0] == without_runs(plan.turns[1]).versions[0]
+    assert len(other.turns[1].versions) == 2
+
+
+SWAPPED = msgspec.json.encode({"messages": [assistant("a"), user("b")]}).decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("nonsense", "JSON"),
+        ("[]", "object"),
+        ('{"turns": [{"turn_id": "a", "versions": []}]}', "versions"),
+        (f'{{"turns": [{{"turn_id": "a", "versions": [{SWAPPED}]}}]}}', "user message"),
+    ],
+)
+def test_what_is_no_conversation_is_refused(
+    plan: svc.Conversation, text: str, what: str
+) -> None:
+    """The message says where the text differs; the conversation stays empty."""
+    with pytest.raises(svc.ParameterError, match=f"as to_json.*{what}"):
+        plan.from_json(text)
+
+    assert plan.turns == ()
+
+
+def test_as_markdown_tool_calls_show_with_their_results(plan: svc.Conversation) -> None:
+    """They stand above the answer as code, so that nothing in them is Markdown."""
+    plan.ask('weather in "Oslo"', tools=[weather])
+
+    assert '\n    weather({"city":"Oslo"}) → sunny\n    # in Oslo\n' in (
+        plan.to_markdown().replace('": "', '":"')
+    )

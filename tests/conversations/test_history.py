@@ -27,6 +27,20 @@ def three_turns() -> History:
     return history
 
 
+def test_merged_turns_are_in_the_order_of_asking() -> None:
+    """What was answered without the turns before it is stale; turns here are kept."""
+    here, there = History(), History()
+    for name in ("a", "c"):
+        here = here.with_answer(name, answer(name, name))
+    there = here.without("c").with_answer("b", answer("b", "b"))
+
+    got = here.merged(there)
+
+    assert [turn.turn_id for turn in got.turns] == ["a", "b", "c"]
+    assert [turn.is_stale for turn in got.turns] == [False, True, True]
+    assert got.merged(there) == got
+
+
 def test_a_new_turn_comes_last() -> None:
     """Turns are in the order in which they were asked."""
     assert [turn.turn_id for turn in three_turns().turns] == ["a", "b", "c"]

@@ -24,7 +24,7 @@ from svc_notebook.service.request import (
     user,
 )
 from svc_notebook.service.tool_call import FunctionCall, ToolCall
-from svc_notebook.tokens import FLOOR_TOKENS, fit_max_tokens
+from svc_notebook.tokens import FLOOR_TOKENS, fit_max_tokens, room_for_reply
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 ORIGIN = Origin(conversation="plan", turn_id="s/t")
@@ -237,6 +237,16 @@ def test_the_oldest_turns_are_left_out_first() -> None:
     assert got.messages[0].role == "system"
     assert got.messages[-1] == user("new")
     assert got.prompt_tokens + 1024 < 8192
+
+
+def test_turns_that_leave_room_for_a_reply_are_all_sent() -> None:
+    """About 7200 tokens of turns go out; what they leave is enough for a reply."""
+    turns = [turn(name, 10_800) for name in "ab"]
+
+    got = fit(None, turns, user("new"), reply_tokens=room_for_reply("fit"))
+
+    assert got.left_out == ()
+    assert got.prompt_tokens > 7200
 
 
 def test_a_pinned_turn_stays() -> None:

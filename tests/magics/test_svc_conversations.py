@@ -1,13 +1,15 @@
 """`-c NAME`: a cell continues a conversation that Python sees too."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
+from svc_notebook.session import isolated
 from tests.magics.conftest import Shell
 
 Named = Callable[[str, str], str]
@@ -196,8 +198,6 @@ def test_restored_after_a_restart(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A new kernel finds the turns in the ledger, those before a reset left out."""
-    from svc_notebook.session import isolated  # noqa: PLC0415 - a second kernel
-
     monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
     with isolated():
         shell.run("%%svc -c plan\nForgotten")
@@ -212,6 +212,81 @@ def test_restored_after_a_restart(
     assert "plan (1 turn)" in said
     assert "other (1 turn)" in said
     assert after == before
+
+
+@pytest.fixture
+def older_turns(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[None]:
+    """A new kernel, whose ledger has two turns of `plan` from another one."""
+    monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
+    with isolated():
+        shell.run("%%svc -c plan\none")
+        shell.run("%%svc -c plan\ntwo")
+    with isolated():
+        yield
+
+
+@pytest.mark.usefixtures("older_turns")
+def test_the_first_use_of_a_name_says_that_there_are_older_turns(shell: Shell) -> None:
+    """The first cell names the command that shows them, a later one does not."""
+    first = shell.run("%%svc -c plan\nthree").shown
+    second = shell.run("%%svc -c plan\nfour").shown
+
+    assert "2 older turns of plan, not sent here: see `%svc restore plan`" in first
+    assert "older" not in second
+
+
+@pytest.mark.usefixtures("older_turns")
+def test_a_panel_says_that_there_are_older_turns() -> None:
+    """Its notice names the command that shows them."""
+    panel: Any = svc.panel("plan")
+
+    assert "The ledger has 2 older turns of plan" in panel.view["notice"]
+
+
+@pytest.mark.usefixtures("older_turns")
+def test_restore_lists_what_is_not_here_and_adds_what_is_asked_for(
+    shell: Shell,
+) -> None:
+    """A conversation with turns is changed only by a number from the list."""
+    shell.run("%%svc -c plan\nthree")
+
+    listed = shell.run("%svc restore plan").shown
+    prompts = [turn.prompt.content for turn in svc.conversation("plan").turns]
+    added = shell.run("%svc restore plan 1").shown
+    again = shell.run("%svc restore plan 1").shown
+    whole = shell.run("%svc restore plan").shown
+
+    assert "plan has turns already (1 turn); nothing was restored." in listed
+    assert "another kernel, 2 turns: one" in listed
+    assert "`%svc restore plan NUMBER`" in listed
+    assert prompts == ["three"]
+    assert added == "Restored: 2 turns of plan, which has 3 turns now.\n"
+    assert "has these turns already" in again
+    assert "another kernel" not in whole
+
+
+@pytest.mark.usefixtures("older_turns")
+def test_a_restore_says_what_it_leaves_out(shell: Shell) -> None:
+    """Only the newest series is restored; the others are listed."""
+    with isolated():
+        shell.run("%%svc -c plan\nthree")
+    with isolated():
+        said = shell.run("%svc restore").shown
+
+    assert said.startswith("Restored: plan (1 turn). The ledger also has:\n  1  ")
+
+
+@pytest.mark.usefixtures("older_turns")
+def test_restore_of_a_misspelt_name_makes_no_conversation(shell: Shell) -> None:
+    """The near name is said, and the list of conversations stays as it is."""
+    said = shell.run("%svc restore plam").shown
+    listed = shell.run("%svc conversations").value
+
+    assert "holds no turns of plam. Did you mean plan?" in said
+    assert isinstance(listed, pd.DataFrame)
+    assert listed.empty
 
 
 def test_a_panel_opens_on_the_conversation(shell: Shell) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import svc_notebook as svc
 from svc_notebook.completion import Completion
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError, ToolLoopError
@@ -258,6 +259,13 @@ def test_an_interrupt_keeps_what_was_run(tools: Shell) -> None:
     ]
     assert "[interrupted]" in cell.shown
     assert after.error is None
+    [turn, _] = svc.conversation("trip").turns
+    assert [each.role for each in turn.messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+    ]
 
 
 def test_several_answers_run_no_tools(tools: Shell, emulator: Emulator) -> None:

@@ -116,6 +116,20 @@ def test_stop_closes_the_connection_and_keeps_the_text(
     assert "continue" in turn["can"]
 
 
+def test_a_reply_that_ends_after_a_reset_is_no_turn(open_page: OpenPage) -> None:
+    """Python empties the conversation while a reply is written; it stays empty."""
+    page = open_page()
+    page.say("send", text="silent")
+    page.wait(lambda: page.all("delta"))
+
+    page.panel.conversation.reset()
+    page.say("stop")
+    page.wait_idle()
+
+    assert page.panel.conversation.turns == ()
+    assert page.view["turns"] == []
+
+
 def test_a_cut_reply_is_continued_in_place(
     open_page: OpenPage, emulator: Emulator
 ) -> None:
@@ -373,7 +387,7 @@ def test_what_is_left_out_is_said(open_page: OpenPage) -> None:
     metered = page.view["meter"]["text"]
     page.ask("Last")
 
-    assert "would be left out" in metered
+    assert "left out to fit the limit: the oldest" in metered
     assert page.view["notice"].startswith("Left out to fit the limit: the oldest")
 
 
@@ -410,6 +424,7 @@ def test_a_picture_carries_the_turns_that_changed(open_page: OpenPage) -> None:
     """What a page has is not sent again; one that says hello gets everything."""
     page = open_page()
     ids = [page.ask(text)["id"] for text in ("One", "Two", "Three")]
+    page.wait(lambda: page.pictures[-1]["state"] == "idle")
     page.comm.published.clear()
 
     fourth = page.ask("Four")["id"]

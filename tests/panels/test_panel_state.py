@@ -178,7 +178,7 @@ def view_of(state: PanelState, *turns: Turn) -> dict[str, Any]:
         History(name="plan", system="Be brief", turns=turns),
         can=("send", "undo"),
         can_on=lambda turn: allowed_on(turn, Phase.IDLE),
-        meter=draw_meter(5, n_left_out=2),
+        meter=draw_meter(5, note="left out: 2"),
         model="svc-instruct",
     )
 
@@ -212,9 +212,7 @@ def test_the_picture_of_the_panel() -> None:
     assert got["settings"]["system"] == "Be brief"
     assert got["settings"]["max_tokens"] == "fit"
     assert got["settings"]["temperature"] is None
-    assert got["meter"]["text"] == (
-        "about 5 of 8192 tokens (estimated); the oldest 2 turns would be left out"
-    )
+    assert got["meter"]["text"] == ("about 5 of 8192 tokens (estimated); left out: 2")
     assert (got["notice"], got["live"], got["ask"]) == ("note", None, None)
 
 

@@ -76,12 +76,13 @@ def test_a_turn_with_tools_is_restored_as_it_was(open_page: OpenPage) -> None:
     page = open_page(tools=[weather])
     page.ask('weather in "Oslo"')
     page.ask("Thank you")
-    exchanges = list(current().ledger.read())
+    plan = page.panel.conversation
+    live = plan.turns
+    plan.reset()
 
-    restored = svc.conversation("other").restore(exchanges)
+    plan.restore()
 
-    live = page.panel.conversation.turns
-    assert [t.messages for t in restored.turns] == [t.messages for t in live]
+    assert [t.messages for t in plan.turns] == [t.messages for t in live]
 
 
 def test_nothing_runs_before_the_user_approves(open_page: OpenPage) -> None:

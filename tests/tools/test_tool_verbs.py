@@ -171,7 +171,9 @@ def test_an_interrupted_conversation_can_go_on(serve: Serve) -> None:
     got = talk.ask("Never mind.")
 
     assert got.text
-    assert all(not each.tool_calls for turn in talk.turns for each in turn.messages)
+    assert [each.role for each in got.request.messages] == [
+        *("user", "assistant", "tool", "user"),
+    ]
 
 
 def test_without_a_prompt_calls_are_denied(

@@ -95,6 +95,9 @@ def read_over(plan: svc.Conversation) -> pd.DataFrame:
     panel = svc.panel("plan", system="Be brief.", max_tokens=50)
     panel.freeze()
     text: str = plan.to_markdown() + plan.to_json()
+    text += "".join(plan.stream("And then?")) + "".join(map(str, plan.saved()))
+    branch: svc.Conversation = plan.copy("branch", until=1).restore(1)
+    svc.conversation("read").from_json(branch.to_json())
     return plan.to_df(versions="all").assign(text=text)
 
 

@@ -1,0 +1,196 @@
+"""The turns of a conversation in the ledger, from where `restore` brings them back.
+
+Kernels, and resets, begin a series of turns each; a series is restored as a whole. The
+ledger does not have what was picked, pinned, hidden or deleted.
+"""
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import pairwise
+
+from svc_notebook.display.markup import to_terminal
+from svc_notebook.errors import ParameterError
+from svc_notebook.exchange import Exchange
+from svc_notebook.ledger.store import Ledger
+from svc_notebook.ledger.tool_runs import ToolRow
+from svc_notebook.service.checks import shorten
+from svc_notebook.service.request import Message
+
+from .history import History, Turn, Version, series_of
+from .turn_requests import add_answer
+
+_ORIGINS = ("magic", "panel", "python")
+_PROMPT_CHARS = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SavedTurns:
+    """A series of turns in the ledger.
+
+    Attributes:
+        number: Its number among those of the conversation, by their begin, from 1.
+        series: Its name.
+        history: The turns, and the system message of the newest.
+        started_at, ended_at: When it was first and last asked (aware, UTC).
+        is_own: Whether this kernel asked any of it.
+    """
+
+    number: int
+    series: str
+    history: History
+    started_at: datetime
+    ended_at: datetime
+    is_own: bool
+
+    def is_in(self, history: History) -> bool:
+        """Whether a history has all of its turns."""
+        return all(
+            history.find(turn.turn_id) is not None for turn in self.history.turns
+        )
+
+    def __str__(self) -> str:
+        first = self.history.turns[0].prompt.content or ""
+        prompt = shorten(to_terminal(" ".join(first.split())), _PROMPT_CHARS)
+        kernel = "this kernel" if self.is_own else "another kernel"
+        return (
+            f"{self.number}  {self.started_at.astimezone():%Y-%m-%d %H:%M}, {kernel}, "
+            f"{n_turns(len(self.history.turns))}: {prompt}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<SavedTurns {self}>"
+
+
+def n_turns(n: int, what: str = "") -> str:
+    """Write a number of turns."""
+    return f"{n} {what}turn{'s'[: n != 1]}"
+
+
+def read_saved(
+    ledger: Ledger, name: str | None = None
+) -> dict[str, tuple[SavedTurns, ...]]:
+    """Read the turns of conversations, by the conversation's name.
+
+    Args:
+        ledger: Where they are.
+        name: Of a conversation; all if None.
+    """
+    by_name: dict[str, list[Exchange]] = {}
+    for each in ledger.read(scope="all", conversation=name, origin=_ORIGINS):
+        if each.origin.conversation:
+            by_name.setdefault(each.origin.conversation, []).append(each)
+    rows: dict[str, tuple[ToolRow, ...]] = {}
+    for row in ledger.tool_runs(scope="all", conversation=name):
+        rows[row.exchange_id] = (*rows.get(row.exchange_id, ()), row)
+    own = ledger.read(conversation=name, origin=_ORIGINS, texts=False)
+    ids = {each.exchange_id for each in own}
+    found = {key: _rebuild(key, asked, rows, ids) for key, asked in by_name.items()}
+    return {key: saved for key, saved in found.items() if saved}
+
+
+def older_note(ledger: Ledger, name: str) -> str:
+    """Say how many turns a ledger has, and how to see them; "" for none."""
+    asked = ledger.read(scope="all", conversation=name, origin=_ORIGINS, texts=False)
+    n = len({each.origin.turn_id for each in asked if each.status == "ok"})
+    if not n:
+        return ""
+    return (
+        f"the ledger has {n_turns(n, 'older ')} of {name}, not sent here: see "
+        f"`%svc restore {name}`"
+    )
+
+
+def pick_saved(
+    saved: tuple[SavedTurns, ...], name: str, number: int | None
+) -> SavedTurns:
+    """Return the series of this number, or the newest.
+
+    Raises:
+        ParameterError: There is none.
+    """
+    if not saved:
+        raise ParameterError(
+            f"The ledger has no turns of {name!r}.", param="conversation"
+        )
+    if number is None:
+        return max(saved, key=lambda each: each.ended_at)
+    if type(number) is int and 0 < number <= len(saved):
+        return saved[number - 1]
+    raise ParameterError(
+        f"The ledger has no turns {number!r} of {name}; choose a number from 1 to "
+        f"{len(saved)}, as `%svc restore {name}` lists them.",
+        param="number",
+    )
+
+
+def _rebuild(
+    name: str,
+    exchanges: list[Exchange],
+    tool_rows: Mapping[str, tuple[ToolRow, ...]],
+    session_ids: Container[str],
+) -> tuple[SavedTurns, ...]:
+    """Rebuild the turns of a conversation, one item for each series that has some."""
+    by_series: dict[str, list[Exchange]] = {}
+    for exchange in exchanges:
+        if exchange.origin.turn_id:
+            series = series_of(exchange.origin.turn_id)
+            by_series.setdefault(series, []).append(exchange)
+    found: list[SavedTurns] = []
+    for series, asked in by_series.items():
+        history = _to_history(name, asked, tool_rows)
+        if history.turns:
+            saved = SavedTurns(
+                number=len(found) + 1,
+                series=series,
+                history=history,
+                started_at=asked[0].started_at,
+                ended_at=asked[-1].started_at,
+                is_own=any(each.exchange_id in session_ids for each in asked),
+            )
+            found.append(saved)
+    return tuple(found)
+
+
+def _to_history(
+    name: str, exchanges: list[Exchange], rows: Mapping[str, tuple[ToolRow, ...]]
+) -> History:
+    history = History(name=name, system=exchanges[-1].request.system)
+    runs: dict[str | None, tuple[ToolRow, ...]] = {}  # by turn, of its newest answer
+    for exchange in exchanges:
+        origin = exchange.origin
+        is_later_round = exchange.request.messages[-1].role == "tool"
+        before = runs.get(origin.turn_id, ()) if is_later_round else ()
+        runs[origin.turn_id] = (*before, *rows.get(exchange.exchange_id, ()))
+        answered = add_answer(history, exchange, origin, runs[origin.turn_id])
+        if answered.turns and not history.turns:
+            turns = (*_turns_before(exchange), *answered.turns)
+            answered = replace(answered, turns=turns)
+        history = answered
+    return history
+
+
+def _turns_before(exchange: Exchange) -> tuple[Turn, ...]:
+    """Return the turns that a copied conversation had before its first own one."""
+    sent = [each for each in exchange.request.messages if each.role != "system"]
+    starts = [at for at, message in enumerate(sent) if message.role == "user"]
+    if exchange.origin.continues:
+        starts = starts[:-1]  # the last one asks for the rest
+    turns = []
+    for at, end in pairwise(starts):
+        replies: tuple[Message, ...] = tuple(sent[at + 1 : end])
+        if replies:
+            version = Version(
+                exchange_id=exchange.exchange_id, prompt=sent[at], replies=replies
+            )
+            turns.append(Turn(turn_id="", versions=(version,)))
+    return to_copied(turns, series_of(exchange.origin.turn_id))
+
+
+def to_copied(turns: Sequence[Turn], series: str) -> tuple[Turn, ...]:
+    """Give turns ids in a series, from the newest, so that a restore finds the same."""
+    n = len(turns)
+    return tuple(
+        replace(turn, turn_id=f"{series}/copied-{n - at}")
+        for at, turn in enumerate(turns)
+    )

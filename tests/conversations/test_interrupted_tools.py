@@ -1,0 +1,152 @@
+"""A turn whose tools were stopped keeps the results that there are, and is marked."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import svc_notebook as svc
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import Interrupted
+from svc_notebook.session import isolated
+
+SCHEMA = {"type": "object", "properties": {}}
+
+
+def call(name: str, n: int) -> dict[str, Any]:
+    """Return a tool call, as a script has it."""
+    return {"id": f"c{n}", "name": name, "arguments": {}}
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator that calls two tools, and later answers."""
+    script: list[dict[str, Any]] = [
+        {
+            "when": {"contains": "Use"},
+            "tool_calls": [call("first", 1), call("second", 2)],
+            "times": 2,
+        },
+        {"when": {"contains": "Loop"}, "tool_calls": [call("first", 3)], "times": None},
+    ]
+    with Emulator(script=script, tokens_per_s=None, first_token_s=0) as running:
+        yield running
+
+
+@pytest.fixture
+def plan(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[svc.Conversation]:
+    """A conversation in a new session."""
+    monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
+    monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
+    monkeypatch.setenv("SVC_LEDGER", ":memory:")
+    with isolated():
+        yield svc.conversation("plan")
+
+
+def first() -> str:
+    """Give a result."""
+    return "one"
+
+
+def second() -> str:
+    """Is interrupted, as by a key."""
+    raise KeyboardInterrupt
+
+
+def sent(emulator: Emulator) -> list[tuple[str, str]]:
+    """Return role and text, or "calls", of the newest request's messages."""
+    messages: list[dict[str, Any]] = emulator.requests[-1].json["messages"]
+    return [
+        (each["role"], "calls" if each.get("tool_calls") else each["content"])
+        for each in messages
+    ]
+
+
+def test_an_interrupted_tool_leaves_the_results_of_the_others(
+    plan: svc.Conversation, emulator: Emulator
+) -> None:
+    """The turn is marked, and the next one sends calls and results, no empty reply."""
+    with pytest.raises(Interrupted) as stopped:
+        plan.ask("Use both", tools=[first, second])
+    [turn] = plan.turns
+
+    plan.ask("Thank you")
+
+    assert turn.messages == stopped.value.messages
+    assert "stopped after tool calls" in turn.marks
+    assert sent(emulator) == [
+        ("user", "Use both"),
+        ("assistant", "calls"),
+        ("tool", "one"),
+        ("tool", "Error: The user interrupted this call; it gave no result."),
+        ("user", "Thank you"),
+    ]
+
+
+def test_a_stopped_turn_is_restored_with_its_results(plan: svc.Conversation) -> None:
+    """The ledger has the results too."""
+    with pytest.raises(Interrupted):
+        plan.ask("Use both", tools=[first, second])
+    live = plan.turns[0].messages
+    plan.reset()
+
+    [turn] = plan.restore().turns
+
+    assert turn.messages == live
+    assert [run.name for run in turn.version.tool_runs] == ["first", "second"]
+
+
+def test_a_stopped_turn_can_be_asked_again(plan: svc.Conversation) -> None:
+    """The whole answer takes its place."""
+    with pytest.raises(Interrupted):
+        plan.ask("Use both", tools=[first, second])
+
+    answer = plan.ask_again(1, "Say hello")
+
+    assert plan.turns[0].version.text == answer.text
+    assert not plan.turns[0].marks[1:]
+
+
+def test_endless_rounds_leave_their_results(
+    plan: svc.Conversation, emulator: Emulator
+) -> None:
+    """The calls of the last reply have no results, so they are not sent."""
+    with pytest.raises(svc.ToolLoopError):
+        plan.ask("Loop", tools=[first], max_rounds=2)
+    [turn] = plan.turns
+
+    plan.ask("Thank you")
+
+    assert [each.role for each in turn.messages] == ["user", "assistant", "tool"]
+    assert "stopped after tool calls" in turn.marks
+    assert ("assistant", "") not in sent(emulator)
+
+
+def test_calls_without_results_are_not_sent(
+    plan: svc.Conversation, emulator: Emulator
+) -> None:
+    """A turn that only has the calls for the caller is marked and left out."""
+    definition = {
+        "type": "function",
+        "function": {"name": "first", "parameters": SCHEMA},
+    }
+    plan.ask("Use it", tools=[definition])
+
+    plan.ask("Thank you")
+
+    assert "tool results missing, not sent" in plan.turns[0].marks
+    assert sent(emulator) == [("user", "Thank you")]
+
+
+def test_a_stopped_turn_shows_its_calls_and_results(plan: svc.Conversation) -> None:
+    """Transcript, Markdown and frame have them, and no empty reply."""
+    with pytest.raises(Interrupted):
+        plan.ask("Use both", tools=[first, second])
+
+    roles = plan.to_df()["role"].tolist()
+
+    assert roles == ["user", "assistant", "tool", "tool"]
+    assert "first({}) → one" in plan.to_markdown()
+    assert "stopped after tool calls" in plan._repr_mimebundle_()["text/plain"]

@@ -1,0 +1,160 @@
+"""Turns come back from the ledger, whichever kernel asked them."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import svc_notebook as svc
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.session import isolated
+
+
+@pytest.fixture(autouse=True)
+def emulator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Emulator]:
+    """An emulator, and a ledger that the kernels of a test share."""
+    with Emulator(tokens_per_s=None, first_token_s=0, limits=False) as running:
+        monkeypatch.setenv("SVC_BASE_URL", running.base_url)
+        monkeypatch.setenv("SVC_API_KEY", running.api_key)
+        monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
+        yield running
+
+
+@contextmanager
+def kernel(name: str = "plan") -> Iterator[svc.Conversation]:
+    """Begin a kernel, and use a conversation in it."""
+    with isolated(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield svc.conversation(name)
+
+
+def prompts(plan: svc.Conversation) -> list[str | None]:
+    """Return the prompts of a conversation."""
+    return [turn.prompt.content for turn in plan.turns]
+
+
+@pytest.fixture
+def two_kernels() -> None:
+    """One kernel asked "one" and "two", a later one asked "three" without them."""
+    with kernel() as plan:
+        plan.ask("one")
+        plan.ask("two")
+    with kernel() as plan:
+        plan.ask("three")
+
+
+@pytest.mark.usefixtures("two_kernels")
+def test_the_newest_turns_are_restored_and_older_ones_can_be_added() -> None:
+    """Each kernel's turns have a number; what is added comes in the order of asking."""
+    with kernel() as plan:
+        newest = prompts(plan.restore())
+        both = prompts(plan.restore(1))
+        stale = [turn.is_stale for turn in plan.turns]
+
+    assert newest == ["three"]
+    assert both == ["one", "two", "three"]
+    assert stale == [False, False, True]
+
+
+@pytest.mark.usefixtures("two_kernels")
+def test_what_the_ledger_has_is_listed() -> None:
+    """A line a series: its number, the kernel, how many turns, the first prompt."""
+    with kernel() as plan:
+        plan.ask("four")
+        lines = [str(each).split(", ", 1) for each in plan.saved()]
+
+    assert [rest for _, rest in lines] == [
+        "another kernel, 2 turns: one",
+        "another kernel, 1 turn: three",
+        "this kernel, 1 turn: four",
+    ]
+    assert [begin.split()[0] for begin, _ in lines] == ["1", "2", "3"]
+
+
+@pytest.mark.usefixtures("two_kernels")
+def test_added_turns_are_sent_and_can_be_asked_again(emulator: Emulator) -> None:
+    """A turn of another kernel is a turn like others; undo takes them away again."""
+    with kernel() as plan:
+        plan.ask("four")
+        plan.restore(1)
+        plan.ask("five")
+        sent: list[dict[str, Any]] = emulator.requests[-1].json["messages"]
+        plan.ask_again(1)
+        n_versions = [len(turn.versions) for turn in plan.turns]
+        plan.undo()
+        plan.undo()
+        plan.undo()
+
+        assert prompts(plan) == ["four"]
+    asked = [each["content"] for each in sent if each["role"] == "user"]
+    assert asked == ["one", "two", "four", "five"]
+    assert n_versions == [2, 1, 1, 1]
+
+
+@pytest.mark.usefixtures("two_kernels")
+def test_a_restored_conversation_is_continued_in_the_ledger() -> None:
+    """Turns that are asked after a restore come back with those before them."""
+    with kernel() as plan:
+        plan.restore(1)
+        plan.ask("more")
+    with kernel() as plan:
+        plan.restore()
+
+        assert prompts(plan) == ["one", "two", "more"]
+
+
+@pytest.mark.usefixtures("two_kernels")
+def test_a_reply_that_ends_after_a_restore_is_a_turn() -> None:
+    """What was asked before the restore comes after the restored turns."""
+    with kernel() as plan:
+        step = plan.next_turn("late")
+        late = svc.complete("late")
+        plan.restore(1)
+        plan.record(step, late)
+
+        assert prompts(plan) == ["one", "two", "late"]
+
+
+@pytest.mark.usefixtures("two_kernels")
+def test_the_first_use_warns_of_older_turns() -> None:
+    """The warning names the command, once in a kernel."""
+    with isolated():
+        with pytest.warns(RuntimeWarning, match="3 older turns of plan.*%svc restore"):
+            svc.conversation("plan")
+        svc.conversation("plan").ask("four")
+        svc.conversation("other")
+
+
+@pytest.mark.usefixtures("two_kernels")
+@pytest.mark.parametrize("number", [0, 3, "one"])
+def test_a_number_that_is_not_listed_is_refused(number: object) -> None:
+    """The message says which numbers there are."""
+    with kernel() as plan, pytest.raises(svc.ParameterError, match="from 1 to 2"):
+        plan.restore(number)  # type: ignore[arg-type]  # what is refused
+
+
+def test_a_name_without_turns_is_refused() -> None:
+    """Nothing is restored, and the conversation stays empty."""
+    with (
+        kernel() as plan,
+        pytest.raises(svc.ParameterError, match="no turns of 'plan'"),
+    ):
+        plan.restore()
+
+
+def test_a_copy_is_restored_with_the_turns_it_was_copied_with() -> None:
+    """The ledger has them under the other name, so they are read from the request."""
+    with kernel() as plan:
+        plan.ask("one")
+        plan.ask("two")
+        other = plan.copy("other", until=1)
+        other.ask("three")
+        live = [turn.messages for turn in other.turns]
+        assert all(saved.is_in(other.history) for saved in other.saved())
+    with kernel("other") as other:
+        other.restore()
+
+        assert [turn.messages for turn in other.turns] == live
