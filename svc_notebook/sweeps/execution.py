@@ -24,7 +24,7 @@ from svc_notebook.session import Session
 
 from .describe import duration, forecast
 from .progress import Bars, progress_of
-from .resume import Endpoint, TrialKey, check_endpoint, check_same_grid, status_of
+from .resume import TrialKey, check_endpoint, key_of, strays_of
 from .run_lock import held_here, lock_run
 from .run_view import RunView
 from .scheduler import Scheduler, Show, TrialRunner, todo_of
@@ -190,7 +190,6 @@ class Execution:
         self._view = view
         self._plan = view.plan
         self._session = session
-        self._endpoint: Endpoint | None = None
         self._is_own = True
         self._guard = RLock()
 
@@ -203,14 +202,14 @@ class Execution:
         """Continue with the exchanges that the ledger has under this run's name.
 
         Raises:
-            ParameterError: Some of them are not in the grid.
+            ParameterError: Some of them have replies and are not in the grid.
             LedgerError: They cannot be read.
         """
-        ledger, run_id = self._session.ledger, self._plan.run_id
-        check_same_grid(self._plan.grid, run_id, ledger.read(scope="all", run=run_id))
-        status = status_of(ledger.read(scope="all", run=run_id, texts=False))
-        if status.endpoint is not None:
-            self._view.ledger, self._endpoint = ledger, status.endpoint
+        view, ledger = self._view, self._session.ledger
+        read = partial(ledger.read, scope="all", run=self._plan.run_id)
+        view.strays = strays_of(self._plan, read)
+        if any(key_of(each) not in view.strays for each in read(texts=False)):
+            view.ledger = ledger
 
     def start(self, options: SendOptions, *, is_drawn: bool) -> None:
         """Begin to send what is missing, and return at once."""
@@ -295,16 +294,12 @@ class Execution:
         settings, view = self._session.settings, self._view
         is_answered = settings.answers is not None
         if not is_answered:
-            check_endpoint(self._endpoint, settings, n_todo=n_todo)
+            check_endpoint(view.status().endpoint, settings, n_todo=n_todo)
         _ = self._session.client  # refuses settings that cannot be used
         ledger = view.ledger or self._session.ledger
         if settings.base_url is not None or is_answered:
             ledger.check()
             view.ledger = ledger
-        if settings.base_url is not None and not is_answered:
-            self._endpoint = self._endpoint or Endpoint(
-                url=settings.base_url, is_emulated=settings.is_emulated
-            )
         return ledger
 
     def _bind_again(self, n_todo: int) -> None:
@@ -312,9 +307,10 @@ class Execution:
         try:
             self.bind()
             if self._session.settings.answers is None:
-                check_endpoint(self._endpoint, self._session.settings, n_todo=n_todo)
+                found = self._view.status().endpoint
+                check_endpoint(found, self._session.settings, n_todo=n_todo)
         except SvcError:
-            self._view.ledger = self._endpoint = None  # those are another grid's
+            self._view.ledger = None  # those are another grid's
             raise
 
     def _task(

@@ -17,7 +17,7 @@ from .execution import Execution, RunTask, SendOptions, Tick
 from .grid import RunPlan
 from .resume import RunStatus
 from .run_view import RunView
-from .scheduler import Show
+from .scheduler import ModelQueue, Show
 
 if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
     import pandas as pd
@@ -55,7 +55,7 @@ class Run:
         is_reusing: Whether the ledger may answer identical requests.
 
     Raises:
-        ParameterError: A run of this name has requests that are not in the plan.
+        ParameterError: A run of this name has replies that are not in the plan.
         LedgerError: It has a name and the ledger cannot be read.
     """
 
@@ -104,6 +104,7 @@ class Run:
             LedgerError: Replies cannot be kept. None is lost: they are kept when the
                 run is continued.
             AuthError: The key is invalid (401), so no request can succeed.
+            UnknownModelError: The service knows none of the models (404).
             SvcError: Every model was given up after many failures in a row; this is
                 one of them.
         """
@@ -333,7 +334,8 @@ class Run:
         try:
             status = self._view.status()
             counts = status.counts(len(self))
-            reasons = self.reasons if with_reasons and counts["error"] else []
+            is_failed = counts["error"] or any(each.given_up for each in self._queues)
+            reasons = self.reasons if with_reasons and is_failed else []
         except LedgerError as problem:
             head = f"its ledger cannot be read. {problem}"
             return RunDescription(name=self.name, head=head)
@@ -364,9 +366,14 @@ class Run:
             steps.append(f".retry() sends the {n_failed} that failed again")
         return steps + [
             f"stopped sending to {queue.model}: {type(queue.given_up).__name__}"
-            for queue in (task.scheduler.queues if task is not None else ())
+            for queue in self._queues
             if queue.given_up
         ]
+
+    @property
+    def _queues(self) -> tuple[ModelQueue, ...]:
+        task = self._execution.task
+        return () if task is None else task.scheduler.queues
 
     def _explain_failure(self, task: RunTask | None) -> None:
         """Print the reasons if every request of a task failed."""

@@ -74,6 +74,37 @@ def test_a_name_asks_only_what_is_missing(emulator: Emulator) -> None:
     assert found.notna().all()
 
 
+def test_a_named_run_goes_on_with_fewer_rows(emulator: Emulator) -> None:
+    """Rows that have their reply may be left out, and all of them may."""
+    frame = _frame(["one", "bad", "three"], [0, 1, 2])
+    with pytest.warns(UserWarning, match="1 of 3 rows have no reply"):
+        frame["out"] = frame.svc.complete("{{text}}", name="n")
+    left = frame[frame["out"].isna()]
+
+    found = left.svc.complete("{{text}}", name="n", retry=True)
+
+    assert found.index.tolist() == [1]
+    assert found.notna().all()
+    assert len(emulator.requests) == 4
+    assert len(frame[:0].svc.complete("{{text}}", name="n")) == 0
+
+
+@pytest.mark.parametrize(
+    "changed", [{"template": "Say {{text}}"}, {"system": "Hi"}, {"max_tokens": 9}]
+)
+def test_another_template_of_the_same_name_is_refused(
+    emulator: Emulator, changed: dict[str, Any]
+) -> None:
+    """Fewer rows are the same run; another template or parameter is another one."""
+    frame = _frame(["one", "two"], [0, 1])
+    frame.svc.complete("{{text}}", name="n")
+
+    with pytest.raises(ParameterError, match="not in this plan"):
+        frame[:1].svc.complete(**{"template": "{{text}}", "name": "n", **changed})
+
+    assert len(emulator.requests) == 2
+
+
 def test_a_frame_without_rows_gives_none(emulator: Emulator) -> None:
     """An empty frame gives an empty Series, and nothing is sent."""
     frame = _frame([], [])
