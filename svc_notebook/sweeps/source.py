@@ -4,7 +4,7 @@ pandas is not imported: its objects are recognised by their methods. Values beco
 plain Python ones. A row is identified by its position and named by its label.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.checks import check_text, did_you_mean
-from svc_notebook.template import fill, names_in
+from svc_notebook.template import fill, names_in, wrong_marks
 
 DEFAULT_COLUMN = "text"
 ROW = "row"
@@ -155,18 +155,19 @@ def _refused(reason: str, called: str) -> ParameterError:
 _SHOWN_ROWS = 5
 _NO_IDENTIFIER = (
     "A prompt uses a column by a name that is an identifier; rename the columns, for "
-    "example with rows.rename(columns=...)."
+    "example with {called}.rename(columns=...)."
 )
 
 
 def columns_in(prompt: object) -> tuple[str, ...]:
     """Return the columns that a prompt uses: a text, messages, or None."""
+    found = (name for text in _texts(prompt) for name in names_in(text))
+    return tuple(dict.fromkeys(found))
+
+
+def _texts(prompt: object) -> Iterator[str]:
     texts = [prompt] if isinstance(prompt, str) else map(_content, _messages(prompt))
-    return tuple(
-        dict.fromkeys(
-            name for text in texts if isinstance(text, str) for name in names_in(text)
-        )
-    )
+    return (text for text in texts if isinstance(text, str))
 
 
 def filled(prompt: Any, row: Mapping[str, Any]) -> Any:  # noqa: ANN401 - text or messages
@@ -183,13 +184,24 @@ def to_text(value: object) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-def check_columns(prompts: Iterable[object], columns: Iterable[str]) -> None:
-    """Refuse `{{name}}` in a prompt or system if there is no such column."""
+def check_columns(
+    prompts: Iterable[object], columns: Iterable[str], *, called: str = "rows"
+) -> None:
+    """Refuse `{{name}}` in a prompt or system if it is not a column.
+
+    Args:
+        prompts: Prompts and systems.
+        columns: The names of all columns.
+        called: What the columns are of, for messages.
+    """
     known = list(columns)
     for prompt in prompts:
+        for text in _texts(prompt):
+            for mark in wrong_marks(text):
+                raise _no_mark(mark, known, called)
         for name in columns_in(prompt):
             if name not in known:
-                raise _unknown(name, known)
+                raise _unknown(name, known, called)
 
 
 def check_rows(source: Source, names: Iterable[str]) -> None:
@@ -225,18 +237,36 @@ def _filled_message(message: Any, row: Mapping[str, Any]) -> Any:  # noqa: ANN40
     return replace(message, content=text)
 
 
-def _unknown(name: str, known: Sequence[str]) -> ParameterError:
-    where = (
-        f"is not a column; the columns are {', '.join(known)}."
-        + ("" if any(map(str.isidentifier, known)) else f" {_NO_IDENTIFIER}")
-        if known
-        else "means a column, but no rows were given."
-    )
+def _no_mark(mark: str, known: Sequence[str], called: str) -> ParameterError:
+    inner = mark[2:-2].strip()
+    hint = "Put what you compute into a column first."
+    if inner.isidentifier():
+        hint = f"Did you mean {{{{{inner}}}}}?"
+    elif inner in known:
+        hint = _NO_IDENTIFIER.format(called=called)
     return ParameterError(
-        f"{{{{{name}}}}} {where}{did_you_mean(name, known)} For the plain text write "
-        f"\\{{{{{name}}}}}, or use raw=True. Nothing was sent.",
+        f"{mark} is not a column: between the braces there may only be its name, "
+        f"without spaces. {hint} {_as_text(mark, called)}",
         param="prompt",
     )
+
+
+def _unknown(name: str, known: Sequence[str], called: str) -> ParameterError:
+    where = "means a column, but no rows were given."
+    if known:
+        where = f"is not a column; the columns are {', '.join(known)}."
+        if not any(map(str.isidentifier, known)):
+            where += f" {_NO_IDENTIFIER.format(called=called)}"
+    mark = f"{{{{{name}}}}}"
+    return ParameterError(
+        f"{mark} {where}{did_you_mean(name, known)} {_as_text(mark, called)}",
+        param="prompt",
+    )
+
+
+def _as_text(mark: str, called: str) -> str:
+    raw = ", or use raw=True" if called == "rows" else ""
+    return f"For the plain text write \\{mark}{raw}. Nothing was sent."
 
 
 def _incomplete(name: str, labels: Sequence[object]) -> ParameterError:

@@ -119,6 +119,8 @@ def test_a_frame_without_rows_gives_none(emulator: Emulator) -> None:
     ("template", "params", "said"),
     [
         ("{{txt}}", {}, "Did you mean text?"),
+        ("{{ text }}", {}, "Did you mean {{text}}?"),
+        ("{{text}} {{n+1}}", {}, "{{n+1}} is not a column"),
         ("{{text}}", {"temperature": [0, 1]}, "one reply for each row"),
         ("{{text}}", {"n": 2}, "one reply for each row"),
         ("{{text}}", {"temperature": 3}, "temperature must be a number from 0 to 2"),

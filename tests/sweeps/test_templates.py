@@ -70,6 +70,47 @@ def test_raw_prompts_are_sent_as_they_are() -> None:
     assert (_prompts(raw), _prompts(escaped)) == (["{{x}} \\{{y}}"], ["{{y}}"])
 
 
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [
+        ("{{ text }}", "Did you mean {{text}}?"),
+        ("{{text+1}}", "Put what you compute into a column first."),
+        ("{{row.text}}", "without spaces."),
+        ("{{a b}}", "rename the columns, for example with rows.rename(columns=...)"),
+        ("{{}}", "without spaces."),
+    ],
+)
+def test_what_only_looks_like_a_mark_is_refused(mark: str, said: str) -> None:
+    """A mark that is not a column's name is refused in prompts, systems, messages."""
+    rows = [{"text": "one", "a b": "two"}]
+    given: list[dict[str, Any]] = [
+        {"prompt": f"{{{{text}}}} {mark}", "varied": MODEL, "rows": rows},
+        {"prompt": "{{text}}", "varied": {**MODEL, "system": mark}, "rows": rows},
+        {"prompt": [user("{{text}} " + mark)], "varied": MODEL, "rows": rows},
+    ]
+    for each in given:
+        with pytest.raises(ParameterError) as caught:
+            build_grid(**each)
+
+        assert str(caught.value).startswith(f"{mark} is not a column: ")
+        assert said in str(caught.value)
+        assert f"write \\{mark}, or use raw=True." in str(caught.value)
+
+
+def test_what_looks_like_a_mark_can_be_sent_on_purpose() -> None:
+    """A backslash in front makes it text; longer braces were never marks."""
+    texts = ["\\{{ n }} \\{{n+1}}", "{{\n  a\n}}", "{a} {{a}"]
+
+    assert _prompts(build_grid(texts, varied=MODEL)) == [
+        "{{ n }} {{n+1}}",
+        "{{\n  a\n}}",
+        "{a} {{a}",
+    ]
+    with pytest.raises(ParameterError, match="Did you mean"):
+        build_grid("{{ n }}", varied=MODEL)
+    assert _prompts(build_grid("{{ n }}", varied=MODEL, is_raw=True)) == ["{{ n }}"]
+
+
 def test_rows_that_read_the_same_are_trials_of_their_own() -> None:
     """Each row is sent, even if another gives the same prompt; earlier keys stay."""
     few = build_grid("{{text}}", varied=MODEL, rows=["a", "b", "a"])

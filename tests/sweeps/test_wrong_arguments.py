@@ -206,8 +206,10 @@ def test_a_name_that_a_prompt_names_is_no_slip() -> None:
 @pytest.mark.parametrize(
     ("prompt", "rows", "said"),
     [
-        ("{{0}}", pd.DataFrame([["a", 1]]), "rows.set_axis(['text', 'column_1']"),
-        ("{{my col}}", pd.DataFrame({"my col": ["a"]}), "rename 'my col'"),
+        ("{{0}}", pd.DataFrame([["a", 1]]), "rename the columns"),
+        ("{{my col}}", pd.DataFrame({"my col": ["a"]}), "rename the columns"),
+        ("p", pd.DataFrame([["a", 1]]), "rows.set_axis(['text', 'column_1']"),
+        ("p", pd.DataFrame({"my col": ["a"]}), "rename 'my col'"),
         ("{{a}}", pd.DataFrame({0: ["a"]}), "rename the columns"),
         ("p", pd.DataFrame([list("abcdef")]), "rows.rename(columns=...)"),
         ("p", pd.DataFrame({0: ["a"], "text": ["b"]}), "Write {{text}} where"),
