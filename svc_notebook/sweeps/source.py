@@ -6,8 +6,12 @@ plain Python ones. A row is identified by its position and named by its label.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date, time, timedelta
 from functools import cached_property
+from numbers import Number
+from pathlib import PurePath
 from typing import Any
+from uuid import UUID
 
 from msgspec.structs import replace
 
@@ -30,12 +34,16 @@ class Source:
         labels: The label of each row, for messages.
         index: The values of each index level, by name; empty for a plain count.
         frame: The DataFrame they came in, if it was one; never written to.
+        called: What messages call the rows: `df` and `series` for `df.svc`.
+        doubled: The names of columns that were there twice; no prompt may use them.
     """
 
     columns: Mapping[str, Sequence[Any]]
     labels: Sequence[Any]
     index: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     frame: Any = None
+    called: str = "rows"
+    doubled: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -68,13 +76,14 @@ def source_of(rows: object, *, called: str = "rows") -> Source:
     Args:
         rows: A DataFrame; a Series, whose name is the column, or `text` if a prompt
             cannot use that name; a list of mappings; or a list of texts, which are the
-            column `text`.
+            column `text`; or a Source.
         called: The argument's name, for messages.
 
     Raises:
-        ParameterError: They are none of these, have no column, or two columns have
-            the same name.
+        ParameterError: They are none of these, or have no column.
     """
+    if isinstance(rows, Source):
+        return rows
     if hasattr(rows, "columns") and hasattr(rows, "iloc"):
         return _of_frame(rows, called)
     if hasattr(rows, "to_list") and hasattr(rows, "to_frame") and hasattr(rows, "name"):
@@ -86,6 +95,20 @@ def source_of(rows: object, *, called: str = "rows") -> Source:
     return _of_list(list(rows), called)
 
 
+_TEXTUAL = (str, Number, date, time, timedelta, UUID, PurePath)
+_TEXTUAL_NAMES = frozenset(
+    {"Period", "Interval", "bool", "bool_", "datetime64", "timedelta64"}
+)
+
+
+def is_text(value: object) -> bool:
+    """Say whether a prompt may have a value: a text, number, date, id or path.
+
+    The text of other kinds, such as bytes and sets, is Python's form of them.
+    """
+    return isinstance(value, _TEXTUAL) or type(value).__name__ in _TEXTUAL_NAMES
+
+
 def is_missing(value: object) -> bool:
     """Say whether a value is None, NaN, NaT or pandas' NA."""
     if value is None or type(value).__name__ in _MISSING:
@@ -94,13 +117,13 @@ def is_missing(value: object) -> bool:
 
 
 def _of_frame(frame: Any, called: str) -> Source:  # noqa: ANN401 - a DataFrame, without pandas
-    names = [str(name) for name in frame.columns]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ParameterError(
-            f"Two columns of {called} are called {twice[0]!r}. Rename one of them.",
-            param=called,
-        )
+    given = [str(name) for name in frame.columns]
+    names: list[str] = []
+    for name in given:
+        names.append(_free(name, names))
+    doubled = frozenset(name for name in given if given.count(name) > 1)
+    if doubled and called == "conditions":
+        raise _doubled(min(doubled), called)
     if len(frame) and not names:
         raise _refused(f"{called} has no columns", called)
     # a shallow copy is pandas' own way to keep what may be written to later
@@ -109,6 +132,8 @@ def _of_frame(frame: Any, called: str) -> Source:  # noqa: ANN401 - a DataFrame,
         labels=frame.index.tolist(),
         index=_index_of(frame.index),
         frame=frame.copy(deep=False),
+        called=called,
+        doubled=doubled,
     )
 
 
@@ -207,12 +232,34 @@ def check_columns(
 def check_rows(source: Source, names: Iterable[str]) -> None:
     """Refuse rows where a value in one of these columns is missing or not a text."""
     for name in names:
+        if name in source.doubled:
+            raise _doubled(name, source.called)
         values = source.columns[name]
-        pairs = zip(source.labels, values, strict=True)
+        pairs = list(zip(source.labels, values, strict=True))
         if gaps := [label for label, value in pairs if is_missing(value)]:
-            raise _incomplete(name, gaps)
-        for at, value in enumerate(values):
-            check_text(to_text(value), param=f"{name} of row {source.labels[at]!r}")
+            raise _incomplete(source, name, gaps)
+        if wrong := [label for label, value in pairs if not is_text(value)]:
+            raise _no_text(source, name, wrong)
+        for label, value in pairs:
+            check_text(to_text(value), param=f"{name} of row {label!r}")
+
+
+def check_not_blank(source: Source, prompts: Iterable[object]) -> None:
+    """Refuse rows that make an empty prompt of one of these."""
+    for prompt in prompts:
+        if not isinstance(prompt, str) or fill(prompt, lambda _: "").strip():
+            continue
+        columns = [source.columns.get(name, ()) for name in names_in(prompt)]
+        if not columns or not all(columns):
+            continue
+        rows = zip(source.labels, *columns, strict=True)
+        blank = [at for at, *each in rows if not "".join(map(to_text, each)).strip()]
+        if blank:
+            raise ParameterError(
+                f"The prompt is empty for {_named(blank)}. Fill the gaps in "
+                f"{source.called}, or leave out what has no text. Nothing was sent.",
+                param="prompt",
+            )
 
 
 def _messages(prompt: object) -> Sequence[Any]:
@@ -269,14 +316,39 @@ def _as_text(mark: str, called: str) -> str:
     return f"For the plain text write \\{mark}{raw}. Nothing was sent."
 
 
-def _incomplete(name: str, labels: Sequence[object]) -> ParameterError:
+def _doubled(name: str, called: str) -> ParameterError:
+    return ParameterError(
+        f"Two columns of {called} are called {name!r}. Rename one of them.",
+        param=called,
+    )
+
+
+def _incomplete(source: Source, name: str, labels: Sequence[object]) -> ParameterError:
+    where, called = _named(labels), source.called
+    subset = "" if called == "series" else f"subset=[{name!r}]"
+    return ParameterError(
+        f"The column {name!r} has no value in {where}, and the prompt uses it. Fill "
+        f"the gaps or leave the {where.split()[0]} out, for example with "
+        f"{called}.dropna({subset}). Nothing was sent.",
+        param=called,
+    )
+
+
+def _no_text(source: Source, name: str, labels: Sequence[object]) -> ParameterError:
+    value = source.columns[name][list(source.labels).index(labels[0])]
+    called = source.called
+    column = called if called == "series" else f"{called}[{name!r}]"
+    return ParameterError(
+        f"The column {name!r} has {type(value).__name__} in {_named(labels)}, and a "
+        "prompt takes texts, numbers and dates. Convert the values to text first, for "
+        f"example with {column}.map(your_function). Nothing was sent.",
+        param=called,
+    )
+
+
+def _named(labels: Sequence[object]) -> str:
+    """Return the names of some rows, such as "rows 1, 2"."""
     shown = ", ".join(map(repr, labels[:_SHOWN_ROWS]))
     n_more = len(labels) - _SHOWN_ROWS
     rest = f" and {n_more} more" if n_more > 0 else ""
-    noun = "row" if len(labels) == 1 else "rows"
-    return ParameterError(
-        f"The column {name!r} has no value in {noun} {shown}{rest}, and the prompt "
-        f"uses it. Fill the gaps or leave the {noun} out, for example with "
-        f"rows.dropna(subset=[{name!r}]). Nothing was sent.",
-        param="rows",
-    )
+    return f"row{'s' * (len(labels) > 1)} {shown}{rest}"

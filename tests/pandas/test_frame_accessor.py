@@ -47,6 +47,51 @@ def test_gives_a_series_with_the_frames_own_index(emulator: Emulator) -> None:
     assert sorted(asked) == ["Say one!", "Say one!", "Say two!"]
 
 
+def test_gives_a_reply_for_each_value_of_a_series(emulator: Emulator) -> None:
+    """A Series fills `{{value}}` and gives a Series with its own index."""
+    series: Any = pd.Series(["one", "two"], index=["x", "y"], name="my text")
+
+    found = series.svc.complete("Say {{value}}!", max_tokens=20)
+
+    assert (found.index.tolist(), str(found.dtype)) == (["x", "y"], "string")
+    asked = [each.json["messages"][-1]["content"] for each in emulator.requests]
+    assert sorted(asked) == ["Say one!", "Say two!"]
+
+
+@pytest.mark.parametrize(
+    ("values", "template", "params", "said"),
+    [
+        (["a", None], "{{text}}", {}, "df.dropna(subset=['text'])"),
+        (["a", b"b"], "{{text}}", {}, "df['text'].map(your_function)"),
+        (["a", " "], "{{text}}", {}, "The prompt is empty for row 'y'."),
+        (["a", "b"], "Hi", {}, "Write {{text}} where the column goes."),
+        (["a", "b"], "{{txt}}", {}, "For the plain text write \\{{txt}}. Nothing"),
+        (["a", "b"], "{{text}}", {"repeat": 2}, "'repeat' is not a parameter of"),
+        (["a", "b"], "{{text}}", {"retrys": True}, "Did you mean retry?"),
+    ],
+)
+def test_advises_what_a_frame_can_do(
+    values: list[object], template: str, params: dict[str, Any], said: str
+) -> None:
+    """Messages name rows by the index, and arguments that df.svc takes."""
+    frame: Any = pd.DataFrame({"text": values}, index=["x", "y"])
+
+    with pytest.raises(ParameterError) as caught:
+        frame.svc.complete(template, **params)
+
+    assert said in str(caught.value)
+    assert "raw=" not in str(caught.value)
+
+
+@pytest.mark.parametrize("gap", [None, b"b"])
+def test_advises_what_a_series_can_do(gap: object) -> None:
+    """Messages call a Series series."""
+    series: Any = pd.Series(["a", gap])
+
+    with pytest.raises(ParameterError, match=r"series\.(dropna\(\)|map\(your)"):
+        series.svc.complete("{{value}}")
+
+
 def test_expands_to_a_frame() -> None:
     """With expand the outcome of each row comes too."""
     frame = _frame(["one", "bad"], [1, 0])

@@ -1,6 +1,9 @@
 """Grids over rows, templates, tied lists, conditions, and `where`."""
 
 from collections.abc import Mapping
+from datetime import date
+from decimal import Decimal
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -53,7 +56,20 @@ def test_fills_systems_and_messages_too() -> None:
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(1, "1"), (1.5, "1.5"), (True, "True"), ("", ""), ("{{text}}", "{{text}}")],
+    [
+        (1, "1"),
+        (1.5, "1.5"),
+        (True, "True"),
+        (np.bool_(1), "True"),
+        (np.float32(0.5), "0.5"),
+        (Decimal("1.50"), "1.50"),
+        (date(2026, 1, 2), "2026-01-02"),
+        (pd.Timestamp("2026-01-02 03:04"), "2026-01-02 03:04:00"),
+        (pd.Period("2026-01", freq="M"), "2026-01"),
+        (PurePosixPath("a/b"), "a/b"),
+        ("", ""),
+        ("{{text}}", "{{text}}"),
+    ],
 )
 def test_values_read_as_they_are(value: object, expected: str) -> None:
     """A value is put in as it reads, and never expanded again."""
@@ -143,6 +159,11 @@ def test_two_templates_that_read_the_same_are_two_trials() -> None:
             "has no value in row 'q',",
         ),
         ("{{x}}", [{"x": "\ud83d"}], "x of row 0 contains half of a surrogate pair"),
+        ("{{x}}", [{"x": "a"}, {"x": " "}], "The prompt is empty for row 1."),
+        ("{{x}}", [{"x": "a"}, {"x": b"a"}], "The column 'x' has bytes in row 1,"),
+        ("{{x}}", [{"x": {1}}, {"x": {2}}], "has set in rows 0, 1,"),
+        ("{{x}}", [{"x": object()}], "rows['x'].map(your_function)"),
+        ("{{x}}", [{"x": ["a"]}], "a prompt takes texts, numbers and dates"),
     ],
 )
 def test_templates_are_checked_before_anything_is_sent(
@@ -277,6 +298,7 @@ def test_conditions_may_have_prompts_and_columns() -> None:
             "in rows and in conditions",
         ),
         ({"prompt": "{{x}}", "conditions": [{"x": 1}, {"y": 1}]}, "no value for 'x'"),
+        ({"prompt": "{{x}}", "conditions": [{"x": b"a"}]}, "Condition 0 has bytes"),
         ({"prompt": "p", "conditions": [{"n": 1}, {"n": 1}]}, "the same request"),
     ],
 )
