@@ -486,7 +486,8 @@ def export(frame: "pd.DataFrame", path: str | Path) -> Path:
 
     `read_parquet` returns an identical frame, and JSON lines have unchanged values. CSV
     and Excel are safe in a spreadsheet: no text is a formula, Thai is readable, and a
-    warning names texts that are too long for a cell.
+    warning names texts that are too long for a cell. An index that has a name, or is
+    more than 0, 1, 2 and so on, is kept in the first columns.
 
     Args:
         frame: Such as `replies_df()`.
@@ -497,7 +498,8 @@ def export(frame: "pd.DataFrame", path: str | Path) -> Path:
 
     Raises:
         ConfigError: A package is missing; the message names the command.
-        ParameterError: The name has another suffix, or the file cannot be written.
+        ParameterError: The name has another suffix, two columns have the same name, a
+            workbook cannot hold so many rows, or the file cannot be written.
 
     Example:
         >>> svc.export(svc.replies_df(), "replies.xlsx")  # doctest: +SKIP
