@@ -80,7 +80,8 @@ class FrameAccessor:
             name: Name of the run: under the same name only rows without a reply are
                 sent, also after a restart or of a part of the frame. Without a name
                 every call sends all rows.
-            retry: Whether rows that failed under this name are sent again.
+            retry: Whether rows that failed under this name are sent again, unless the
+                service refused them as invalid (400).
             reuse: Whether the ledger may answer identical requests.
             confirm_above: Ask the user before sending more requests than this.
             extra: Fields the document does not show, sent with every request.
@@ -137,7 +138,8 @@ def _asked(run: Run, frame: pd.DataFrame, *, is_retried: bool) -> pd.DataFrame:
         reasons = "".join(f"\n  {each}" for each in run.reasons)
         warnings.warn(
             f"{len(bad)} of {len(replies)} rows have no reply:{reasons}\n"
-            "expand=True shows the errors; with a name, retry=True sends them again.",
+            "expand=True shows the errors; with a name, retry=True sends those again "
+            "that were not refused as invalid (400).",
             stacklevel=3,
         )
     if n_called := int((replies["n_tool_calls"].fillna(0) > 0).sum()):

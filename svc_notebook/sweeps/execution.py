@@ -171,6 +171,7 @@ class SendOptions:
     confirm_above: int | None = None
     is_reusing: bool = False
     is_retried: bool = False
+    include_refused: bool = False
     watch: Watch | None = None
     show: Show | None = None
     bars: Bars | None = None
@@ -354,7 +355,9 @@ class Execution:
         )
 
     def _settled(self, options: SendOptions) -> Mapping[TrialKey, str]:
-        return self._view.status().settled(is_retried=options.is_retried)
+        return self._view.status().settled(
+            is_retried=options.is_retried, include_refused=options.include_refused
+        )
 
     def _is_confirmed(self, n_todo: int, confirm_above: int | None) -> bool:
         """Ask the user, if need be, and say whether they agree."""

@@ -81,7 +81,8 @@ def reply_rows(
             yield replace(reply, origin=origin)
 
 
-Mark = Literal["ok", "error", "cancelled", "missing"]
+Mark = Literal["ok", "error", "refused", "cancelled", "missing"]
+"""`refused` is an error that the same request would get again (400)."""
 
 
 class TrialStatus(NamedTuple):
@@ -109,15 +110,27 @@ class RunStatus:
     def counts(self, n_trials: int) -> Counter[str]:
         """Return how many of all trials ended how; the others are `not_run`."""
         counts = Counter[str](each.mark for each in self.trials.values())
+        counts["error"] += counts.pop("refused", 0)
         del counts["missing"]
         counts["not_run"] = n_trials - counts.total()
         return counts
 
-    def settled(self, *, is_retried: bool = False) -> Mapping[TrialKey, str]:
+    @property
+    def n_refused(self) -> int:
+        """How many trials would be refused again."""
+        return sum(each.mark == "refused" for each in self.trials.values())
+
+    def settled(
+        self, *, is_retried: bool = False, include_refused: bool = False
+    ) -> Mapping[TrialKey, str]:
         """Return the trials that are not sent again, each with its model."""
-        settled = {"ok"} if is_retried else {"ok", "error"}
+        open_marks: set[Mark] = {"cancelled", "missing"}
+        if is_retried:
+            open_marks |= {"error", "refused"} if include_refused else {"error"}
         return {
-            key: each.model for key, each in self.trials.items() if each.mark in settled
+            key: each.model
+            for key, each in self.trials.items()
+            if each.mark not in open_marks
         }
 
     def with_failures(self, failures: Mapping[TrialKey, TrialFailure]) -> "RunStatus":
@@ -151,10 +164,11 @@ def _mark(exchange: Exchange) -> Mark:
     failure = exchange.failure
     if exchange.status != "error" or failure is None:
         return exchange.status
-    is_refused = failure.type == "RateLimitError"
+    is_limit = failure.type == "RateLimitError"
     is_key = failure.type == "AuthError" and failure.http_status == UNAUTHORIZED
-    is_model = failure.type == "UnknownModelError"
-    return "missing" if is_refused or is_key or is_model else "error"
+    if is_limit or is_key or failure.type == "UnknownModelError":
+        return "missing"
+    return "refused" if failure.type == "BadRequestError" else "error"
 
 
 def check_endpoint(

@@ -10,6 +10,7 @@ from svc_notebook.display.comparison import Comparison
 from svc_notebook.display.markup import to_terminal
 from svc_notebook.errors import LedgerError
 from svc_notebook.ledger.reply_columns import Reply
+from svc_notebook.service.checks import check_flag
 from svc_notebook.session import Session
 
 from .describe import RunDescription, Size, headline, plan_lines
@@ -110,9 +111,18 @@ class Run:
         """
         return self._run(watch=watch)
 
-    def retry(self, *, watch: Watch | None = None) -> Self:
-        """Send what failed and what is missing, and wait; otherwise like `run`."""
-        return self._run(watch=watch, is_retried=True)
+    def retry(
+        self, *, include_refused: bool = False, watch: Watch | None = None
+    ) -> Self:
+        """Send what failed and what is missing, and wait; otherwise like `run`.
+
+        Args:
+            include_refused: Also send what the service refused as invalid (400), which
+                it would most likely refuse again.
+            watch: As for `run`.
+        """
+        check_flag("include_refused", include_refused)
+        return self._run(watch=watch, is_retried=True, include_refused=include_refused)
 
     def start(
         self,
@@ -130,7 +140,7 @@ class Run:
             watch: Called before each wait, for a limit or another try.
             show: Called with each piece of a reply. Replies are streamed then, and
                 their usage is estimated.
-            is_retried: Whether failed requests are sent again.
+            is_retried: Whether failed requests are sent again, as `retry` does.
             is_drawn: Whether to show progress, where that is possible.
 
         Returns:
@@ -194,7 +204,7 @@ class Run:
 
     @property
     def n_failed(self) -> int:
-        """How many requests failed; `retry` would send these too."""
+        """How many requests failed, including those that the service refused."""
         return self._view.status().counts(len(self))["error"]
 
     @property
@@ -362,8 +372,13 @@ class Run:
         n_todo = len(self) - len(status.settled())
         read = ".replies_df(), .summary_df(), .compare()"
         steps = [".run() sends what is missing" if n_todo else read]
-        if n_failed:
-            steps.append(f".retry() sends the {n_failed} that failed again")
+        if n_again := n_failed - status.n_refused:
+            steps.append(f".retry() sends the {n_again} that failed again")
+        if status.n_refused:
+            steps.append(
+                f"{status.n_refused} would be refused again, "
+                ".retry(include_refused=True) sends them all the same"
+            )
         return steps + [
             f"stopped sending to {queue.model}: {type(queue.given_up).__name__}"
             for queue in self._queues
@@ -385,11 +400,10 @@ class Run:
             return
         self._explained_in = _cell_number()
         reasons = "".join(f"\n  {each}" for each in self.reasons)
+        is_refused = self._view.status().n_refused >= n_failed
+        way = "Fix this in a new plan" if is_refused else "Fix this, then call retry()"
         sys.stderr.write(
-            to_terminal(
-                f"No request succeeded; {n_failed} failed:{reasons}\n"
-                "Fix this, then call retry().\n"
-            )
+            to_terminal(f"No request succeeded; {n_failed} failed:{reasons}\n{way}.\n")
         )
 
 

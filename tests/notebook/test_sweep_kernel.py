@@ -23,7 +23,7 @@ run.in_flight = 2
 QUICK = PLAN.replace('f"text', 'f"word')
 FAILING: dict[str, Any] = {
     "when": {"contains": "text 7"},
-    "status": 400,
+    "status": 403,
     "error": {"message": "Not this one."},
 }
 STUCK: dict[str, Any] = {"when": {"contains": "text 3"}, "end": "silent", "body": ["{"]}

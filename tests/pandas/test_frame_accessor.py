@@ -14,10 +14,18 @@ from svc_notebook.session import isolated
 
 @pytest.fixture
 def emulator() -> Iterator[Emulator]:
-    """An emulator without limits that refuses whatever says bad."""
-    refusal = {"when": {"contains": "bad"}, "status": 400, "error": {"message": "No."}}
+    """An emulator without limits that refuses whatever says bad or, once, secret."""
+    script = [
+        {
+            "when": {"contains": word},
+            "status": status,
+            "times": times,
+            "error": {"message": "No."},
+        }
+        for word, status, times in (("bad", 400, None), ("secret", 403, 1))
+    ]
     with Emulator(
-        tokens_per_s=None, first_token_s=0, limits=False, script=[refusal]
+        tokens_per_s=None, first_token_s=0, limits=False, script=script
     ) as running:
         yield running
 
@@ -105,23 +113,23 @@ def test_expands_to_a_frame() -> None:
 
 
 def test_a_name_asks_only_what_is_missing(emulator: Emulator) -> None:
-    """Under a name the same call sends nothing again; retry sends what failed."""
-    frame = _frame(["one", "bad"], [0, 1])
-    with pytest.warns(UserWarning, match="no reply"):
-        frame.svc.complete("{{text}}", name="n")
-    with pytest.warns(UserWarning, match="no reply"):
-        frame.svc.complete("{{text}}", name="n")
+    """The same call sends nothing again; retry sends what failed, but no 400."""
+    frame = _frame(["one", "secret", "bad"], [0, 1, 2])
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="2 of 3 rows have no reply"):
+            frame.svc.complete("{{text}}", name="n")
     n_before = len(emulator.requests)
 
-    found = frame.svc.complete("{{text}}", name="n", retry=True)
+    with pytest.warns(UserWarning, match=r"refused as invalid \(400\)"):
+        found = frame.svc.complete("{{text}}", name="n", retry=True)
 
-    assert (n_before, len(emulator.requests)) == (2, 3)
-    assert found.notna().all()
+    assert (n_before, len(emulator.requests)) == (3, 4)
+    assert found.notna().tolist() == [True, True, False]
 
 
 def test_a_named_run_goes_on_with_fewer_rows(emulator: Emulator) -> None:
     """Rows that have their reply may be left out, and all of them may."""
-    frame = _frame(["one", "bad", "three"], [0, 1, 2])
+    frame = _frame(["one", "secret", "three"], [0, 1, 2])
     with pytest.warns(UserWarning, match="1 of 3 rows have no reply"):
         frame["out"] = frame.svc.complete("{{text}}", name="n")
     left = frame[frame["out"].isna()]

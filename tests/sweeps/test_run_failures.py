@@ -63,7 +63,7 @@ def test_failures_are_rows_in_place(open_session: OpenSession) -> None:
 
 def test_what_failed_is_asked_again_on_demand_only(open_session: OpenSession) -> None:
     """Running again leaves a failed row as it is; `retry` sends it, and only it."""
-    refusal = {"when": {"contains": "b"}, "status": 400, "error": {"message": "No."}}
+    refusal = {"when": {"contains": "b"}, "status": 403, "error": {"message": "No."}}
     with _scripted(refusal) as emulator:
         run = plan(open_session(emulator), ["a", "b", "c"]).run()
         assert (run.n_todo, run.n_failed) == (0, 1)
@@ -75,6 +75,25 @@ def test_what_failed_is_asked_again_on_demand_only(open_session: OpenSession) ->
     assert left["status"].tolist() == ["ok", "error", "ok"]
     assert retried["status"].tolist() == ["ok"] * 3
     assert n_requests == 4
+
+
+def test_what_was_refused_as_invalid_is_left_out(open_session: OpenSession) -> None:
+    """`retry` does not send again what gave a 400, unless it is asked to."""
+    refusal = {"when": {"contains": "b"}, "status": 400, "error": {"message": "No."}}
+    with _scripted({**refusal, "times": 20}) as emulator:
+        session = open_session(emulator)
+        prompts = ["a", *(f"b{number}" for number in range(20))]
+        run = plan(session, prompts, model="svc-instruct", name="n").run()
+        assert (run.n_failed, len(emulator.requests)) == (20, 21)
+
+        plan(session, prompts, model="svc-instruct", name="n").retry()
+        left = repr(run.retry())
+        n_before = len(emulator.requests)
+        run.retry(include_refused=True)
+
+        assert (n_before, len(emulator.requests)) == (21, 41)
+    assert "20 would be refused again, .retry(include_refused=True) sends" in left
+    assert run.replies_df()["status"].tolist() == ["ok"] * 21
 
 
 def test_a_model_that_is_not_for_this_key_is_a_row(open_session: OpenSession) -> None:
