@@ -173,12 +173,19 @@ class Session:
         path = self.settings.answers
         return None if path is None else Answers.from_file(path).find
 
-    def reused(self, request: CompletionRequest, origin: Origin) -> Exchange | None:
+    def reused(
+        self,
+        request: CompletionRequest,
+        origin: Origin,
+        *,
+        recorded: Answerer | None = None,
+    ) -> Exchange | None:
         """Look for an answer to an identical request in the ledger, then in the file.
 
-        It reads the disk, so an event loop must call it on another thread.
+        It reads the disk, so an event loop must call it on another thread. `recorded`
+        are the answers in the file, if they were already read.
         """
-        endpoint, recorded = self.settings.base_url, self.answers
+        endpoint, recorded = self.settings.base_url, recorded or self.answers
         if endpoint is not None:
             found = find_answer(self.ledger, request, endpoint=endpoint, origin=origin)
             if found is not None:

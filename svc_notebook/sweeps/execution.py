@@ -7,6 +7,7 @@ requests is confirmed.
 import asyncio
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -199,6 +200,11 @@ class Execution:
         """Whether requests are being sent."""
         return self.task is not None and not self.task.is_over
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether a file answers, so that nothing is sent."""
+        return self._session.settings.answers is not None
+
     def bind(self) -> None:
         """Continue with the exchanges that the ledger has under this run's name.
 
@@ -293,12 +299,11 @@ class Execution:
     def _settle(self, n_todo: int) -> Ledger:
         """Choose ledger and endpoint, once for all requests of the run."""
         settings, view = self._session.settings, self._view
-        is_answered = settings.answers is not None
-        if not is_answered:
+        if not self.is_answered:
             check_endpoint(view.status().endpoint, settings, n_todo=n_todo)
         _ = self._session.client  # refuses settings that cannot be used
         ledger = view.ledger or self._session.ledger
-        if settings.base_url is not None or is_answered:
+        if settings.base_url is not None or self.is_answered:
             ledger.check()
             view.ledger = ledger
         return ledger
@@ -307,7 +312,7 @@ class Execution:
         """Read what another kernel sent under this name since it was planned."""
         try:
             self.bind()
-            if self._session.settings.answers is None:
+            if not self.is_answered:
                 found = self._view.status().endpoint
                 check_endpoint(found, self._session.settings, n_todo=n_todo)
         except SvcError:
@@ -320,7 +325,7 @@ class Execution:
         """Begin a task, once the run is locked; None if nothing is to be sent."""
         settled = self._settled(options)
         n_todo = len(self._plan.grid) - len(settled)
-        if n_todo == 0 or not self._is_confirmed(n_todo, options.confirm_above):
+        if n_todo == 0 or not self._is_confirmed(settled, options):
             return None
         for key in self._view.failures.keys() - settled.keys():
             del self._view.failures[key]
@@ -337,15 +342,14 @@ class Execution:
     def _runner(self, ledger: Ledger, options: SendOptions) -> TrialRunner:
         session = self._session
         recorded = session.answers
-        # a file that answers everything comes first: it needs no key and no address
-        is_from_ledger = options.is_reusing and session.settings.answers is None
+        reused = partial(session.reused, recorded=recorded)
         return TrialRunner(
             plan=self._plan,
             client=RequestPath(
                 session.settings,
                 key=session.key() if recorded is None else None,
                 sinks=(ledger,),
-                answers=session.reused if is_from_ledger else recorded,
+                answers=reused if options.is_reusing else recorded,
             ),
             ledger=ledger,
             failures=self._view.failures,
@@ -359,16 +363,29 @@ class Execution:
             is_retried=options.is_retried, include_refused=options.include_refused
         )
 
-    def _is_confirmed(self, n_todo: int, confirm_above: int | None) -> bool:
+    def _is_confirmed(
+        self, settled: Mapping[TrialKey, str], options: SendOptions
+    ) -> bool:
         """Ask the user, if need be, and say whether they agree."""
-        if confirm_above is None or n_todo <= confirm_above:
+        session, grid = self._session, self._plan.grid
+        above = options.confirm_above
+        n_todo = len(grid) - len(settled)
+        if above is None or self.is_answered or n_todo <= above:
             return True
-        grid = self._plan.grid
-        share = n_todo / len(grid)
-        n_left = {model: round(n * share) for model, n in grid.n_by_model.items()}
+        n_left = Counter(grid.n_by_model) - Counter(settled.values())
+        if options.is_reusing:
+            n_left -= Counter(
+                trial.model
+                for trial in grid
+                if trial.key not in settled
+                and session.reused(trial.request, self._plan.origin_of(trial))
+            )
+        if (n_todo := n_left.total()) <= above:
+            return True
         lasts_s = forecast(n_left)[0].last_sent_s
         how_long = f", which takes about {duration(lasts_s)}" if lasts_s else ""
-        question = f"This sends {n_todo} requests{how_long}. Continue?"
+        requests = "request" if n_todo == 1 else "requests"
+        question = f"This sends {n_todo} {requests}{how_long}. Continue?"
         try:
             return input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
         except (EOFError, NotImplementedError):  # IPython's refusal is the latter

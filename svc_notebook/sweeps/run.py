@@ -52,7 +52,8 @@ class Run:
         origin: Where it was planned: by a sweep, a magic or a frame.
         prices: The price table for costs, if there is one.
         in_flight: Most requests in flight for one model; by its limit if None.
-        confirm_above: Ask the user before sending more requests; never if None.
+        confirm_above: Ask the user before sending more requests; never if None. What
+            the ledger or a file answers is not counted.
         is_reusing: Whether the ledger may answer identical requests.
 
     Raises:
@@ -353,7 +354,12 @@ class Run:
         n_left = {
             model: n - n_settled[model] for model, n in self.grid.n_by_model.items()
         }
-        lines = plan_lines(self.grid, size=self.size, n_left=n_left)
+        lines = plan_lines(
+            self.grid,
+            size=self.size,
+            n_left=n_left,
+            is_answered=self._execution.is_answered,
+        )
         if self.is_running:
             lines = [line for line in lines if line[0] == "time"]
         return RunDescription(
