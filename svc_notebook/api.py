@@ -249,7 +249,8 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
 
     Args:
         prompt: A text or messages, or a list of these. `{{name}}` is a column of the
-            rows, `\{{name}}` is plain text. None if `conditions` has prompts.
+            rows, `\{{name}}` is plain text; anything else in double braces is refused.
+            None if `conditions` has prompts.
         model: One model id, or a list; the session's model if None.
         system: One system text, or a list; None is no system message.
         rows: A DataFrame, a Series, or a list of mappings or texts to fill prompts
@@ -260,7 +261,8 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
             several such groups. With `rows` in a group, each row has its own value.
         where: Says whether to keep a combination, given its values and columns.
         repeats: How many times each combination is sent, at least 1.
-        name: Name of the run. A run of this name continues, also after a restart.
+        name: Name of the run. A run of this name continues, also after a restart; one
+            without any reply leaves its name free.
         seed: Of the order of sending; made from the name if None, or random.
         confirm_above: Ask the user before sending more requests; never if None.
         raw: Whether prompts are sent as they are, without filling templates.
@@ -275,7 +277,7 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
 
     Raises:
         ParameterError: A combination is not allowed (the message names it), or a run
-            of this name has requests that are not in this plan.
+            of this name has replies that are not in this plan.
         ToolSchemaError: A function in `tools` cannot be offered.
         LedgerError: A name was given and the ledger cannot be read.
 
