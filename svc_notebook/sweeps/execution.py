@@ -193,6 +193,7 @@ class Execution:
         self._plan = view.plan
         self._session = session
         self._is_own = True
+        self._is_bound = False
         self._guard = RLock()
 
     @property
@@ -216,7 +217,7 @@ class Execution:
         read = partial(ledger.read, scope="all", run=self._plan.run_id)
         view.strays = strays_of(self._plan, read)
         if any(key_of(each) not in view.strays for each in read(texts=False)):
-            view.ledger = ledger
+            view.ledger, self._is_bound = ledger, True
 
     def start(self, options: SendOptions, *, is_drawn: bool) -> None:
         """Begin to send what is missing, and return at once."""
@@ -276,11 +277,13 @@ class Execution:
             ledger.flush()
             if ledger.problem is not None:
                 raise ledger.problem
+            if self._plan.name is not None and not self._is_bound:
+                self._bind_again(len(self._plan.grid))  # it waited for another `Run`
         # a complete run is never sent again, so its address makes no difference
         n_todo = len(self._plan.grid) - len(self._settled(options))
         if n_todo == 0:
             return None
-        plan, is_new = self._plan, not self._view.is_begun
+        plan = self._plan
         ledger = self._settle(n_todo)
         held = held_here(ledger, plan.run_id)
         self._is_own = held is None or held.task is None or held.task.is_over
@@ -288,8 +291,9 @@ class Execution:
             return cast("RunTask", held.task)
         lock = lock_run(ledger, plan.run_id, is_named=plan.name is not None)
         try:
-            if is_new and plan.name is not None:
+            if plan.name is not None and not self._is_bound:
                 self._bind_again(n_todo)
+                self._is_bound = True
             lock.task = self._task(ledger, options, on_over=lock.release)
         finally:
             if lock.task is None:

@@ -380,6 +380,23 @@ def test_a_larger_grid_goes_on_after_the_smaller_one(open_session: OpenSession) 
         assert len(emulator.requests) == 3
 
 
+def test_another_grid_is_refused_after_the_first_one_replied(
+    open_session: OpenSession,
+) -> None:
+    """A plan that waited for a run of its name is checked against its replies."""
+    slow = {"when": {"contains": "a"}, "before_s": 0.3, "text": "late"}
+    with Emulator(tokens_per_s=None, first_token_s=0, script=[slow]) as emulator:
+        session = open_session(emulator)
+        first = plan(session, ["a"], name="n").start()
+        other = plan(session, ["b"], name="n")
+
+        with pytest.raises(ParameterError, match="not in this plan: prompt 'a'"):
+            other.run()
+
+        assert first.wait().n_todo == 0
+        assert len(emulator.requests) == 1
+
+
 def test_what_was_asked_since_the_plan_is_seen(
     open_session: OpenSession, emulator: Emulator
 ) -> None:
