@@ -268,7 +268,8 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
 
     Args:
         prompt: A text or messages, or a list of these. `{{name}}` is a column of the
-            rows, `\{{name}}` is plain text. None if `conditions` has prompts.
+            rows, `\{{name}}` is plain text; anything else in double braces is refused.
+            None if `conditions` has prompts.
         model: One model id, or a list; the session's model if None.
         system: One system text, or a list; None is no system message.
         rows: A DataFrame, a Series, or a list of mappings or texts to fill prompts
@@ -279,7 +280,8 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
             several such groups. With `rows` in a group, each row has its own value.
         where: Says whether to keep a combination, given its values and columns.
         repeats: How many times each combination is sent, at least 1.
-        name: Name of the run. A run of this name continues, also after a restart.
+        name: Name of the run. A run of this name continues, also after a restart; one
+            without any reply leaves its name free.
         seed: Of the order of sending; made from the name if None, or random.
         confirm_above: Ask the user before sending more requests; never if None.
         raw: Whether prompts are sent as they are, without filling templates.
@@ -296,7 +298,7 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
 
     Raises:
         ParameterError: A combination is not allowed (the message names it), or a run
-            of this name has requests that are not in this plan.
+            of this name has replies that are not in this plan.
         ToolSchemaError: A function in `tools` cannot be offered.
         LedgerError: A name was given and the ledger cannot be read.
 
@@ -507,7 +509,8 @@ def export(frame: "pd.DataFrame", path: str | Path) -> Path:
 
     `read_parquet` returns an identical frame, and JSON lines have unchanged values. CSV
     and Excel are safe in a spreadsheet: no text is a formula, Thai is readable, and a
-    warning names texts that are too long for a cell.
+    warning names texts that are too long for a cell. An index that has a name, or is
+    more than 0, 1, 2 and so on, is kept in the first columns.
 
     Args:
         frame: Such as `replies_df()`.
@@ -518,7 +521,8 @@ def export(frame: "pd.DataFrame", path: str | Path) -> Path:
 
     Raises:
         ConfigError: A package is missing; the message names the command.
-        ParameterError: The name has another suffix, or the file cannot be written.
+        ParameterError: The name has another suffix, two columns have the same name, a
+            workbook cannot hold so many rows, or the file cannot be written.
 
     Example:
         >>> svc.export(svc.replies_df(), "replies.xlsx")  # doctest: +SKIP

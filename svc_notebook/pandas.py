@@ -1,10 +1,11 @@
-r"""`df.svc`: one reply for each row of a DataFrame, from a template.
+r"""`df.svc` and `series.svc`: one reply for each row, from a template.
 
     import svc_notebook.pandas
 
     df["summary"] = df.svc.complete("Summarise: {{text}}", max_tokens=60)
+    df["text"].svc.complete("Summarise: {{value}}")
 
-Importing this file registers `df.svc` with pandas.
+Importing this file registers them with pandas.
 """
 
 import warnings
@@ -19,6 +20,7 @@ from svc_notebook.service.params import with_params
 from svc_notebook.session import current
 from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run import Run
+from svc_notebook.sweeps.source import source_of
 
 EXPANDED = (
     "text",
@@ -37,15 +39,19 @@ EXPANDED = (
 """Columns of `complete(..., expand=True)`; they mean what they mean in `replies_df`."""
 
 
+@pd.api.extensions.register_series_accessor("svc")
 @pd.api.extensions.register_dataframe_accessor("svc")
 class FrameAccessor:
-    """The verbs of the service on a DataFrame: `df.svc`.
+    """The verbs of the service on a DataFrame or a Series: `df.svc`, `series.svc`.
 
     Args:
-        frame: The DataFrame; it is only read.
+        frame: It is only read; a Series is the column `value`.
     """
 
-    def __init__(self, frame: pd.DataFrame) -> None:
+    def __init__(self, frame: pd.DataFrame | pd.Series) -> None:
+        self._called = "df"
+        if isinstance(frame, pd.Series):
+            frame, self._called = frame.to_frame("value"), "series"
         self._frame = frame
 
     @with_params
@@ -66,14 +72,16 @@ class FrameAccessor:
         r"""Return one reply for each row.
 
         Args:
-            template: The prompt; `{{name}}` is a column of the frame, `\{{name}}` is
-                plain text.
+            template: The prompt; `{{name}}` is a column of the frame, `{{value}}` the
+                value of a Series, `\{{name}}` is plain text.
             model: One model id; the session's model if None.
             system: The system message; a template too.
             expand: Whether to return more than the texts.
             name: Name of the run: under the same name only rows without a reply are
-                sent, also after a restart. Without a name every call sends all rows.
-            retry: Whether rows that failed under this name are sent again.
+                sent, also after a restart or of a part of the frame. Without a name
+                every call sends all rows.
+            retry: Whether rows that failed under this name are sent again, unless the
+                service refused them as invalid (400).
             reuse: Whether the ledger may answer identical requests.
             confirm_above: Ask the user before sending more requests than this.
             extra: Fields the document does not show, sent with every request.
@@ -88,8 +96,8 @@ class FrameAccessor:
             DataFrame with the same index and the columns `EXPANDED`.
 
         Raises:
-            ParameterError: A column does not exist or has gaps, or a parameter is not
-                allowed; nothing was sent.
+            ParameterError: A column does not exist, has gaps or has values that are
+                not text, or a parameter is not allowed; nothing was sent.
             SvcError: No further request could succeed; see `Run.run`.
         """
         if not isinstance(template, str):
@@ -103,7 +111,7 @@ class FrameAccessor:
         run = plan(
             current(),
             template,
-            rows=self._frame,
+            rows=source_of(self._frame, called=self._called),
             model=model,
             system=system,
             name=name,
@@ -132,7 +140,8 @@ def _asked(run: Run, frame: pd.DataFrame, *, is_retried: bool) -> pd.DataFrame:
         reasons = "".join(f"\n  {each}" for each in run.reasons)
         warnings.warn(
             f"{len(bad)} of {len(replies)} rows have no reply:{reasons}\n"
-            "expand=True shows the errors; with a name, retry=True sends them again.",
+            "expand=True shows the errors; with a name, retry=True sends those again "
+            "that were not refused as invalid (400).",
             stacklevel=3,
         )
     if cut_note := run.cut_note:

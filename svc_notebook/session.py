@@ -211,12 +211,19 @@ class Session:
             "Unset SVC_ANSWERS to ask the endpoint that you have chosen."
         )
 
-    def reused(self, request: CompletionRequest, origin: Origin) -> Exchange | None:
+    def reused(
+        self,
+        request: CompletionRequest,
+        origin: Origin,
+        *,
+        recorded: Answerer | None = None,
+    ) -> Exchange | None:
         """Look for an answer to an identical request in the ledger, then in the file.
 
-        It reads the disk, so an event loop must call it on another thread.
+        It reads the disk, so an event loop must call it on another thread. `recorded`
+        are the answers in the file, if they were already read.
         """
-        endpoint, recorded = self.settings.base_url, self.answers
+        endpoint, recorded = self.settings.base_url, recorded or self.answers
         if endpoint is not None:
             found = find_answer(self.ledger, request, endpoint=endpoint, origin=origin)
             if found is not None:

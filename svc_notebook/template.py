@@ -1,7 +1,8 @@
 r"""Templates with marks such as `{{name}}`, and escapes such as \n.
 
 A template is filled in one pass: marks in the texts that are put in stay as they are.
-`\{{name}}` is the plain text `{{name}}`; all other text is unchanged.
+`\{{name}}` is the plain text `{{name}}`, whatever is between the braces; all other text
+is unchanged.
 """
 
 import re
@@ -10,7 +11,7 @@ from collections.abc import Callable
 _ESCAPE = re.compile(r"\\([ntr\\])")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 # Not \w, which would leave out the vowel and tone signs of Thai.
-_MARK = re.compile(r"(\\?)\{\{([^\s{}]+)\}\}")
+_MARK = re.compile(r"(\\?)\{\{([^{}\n]*)\}\}")
 
 
 def names_in(template: str) -> tuple[str, ...]:
@@ -27,19 +28,29 @@ def names_in(template: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def wrong_marks(template: str) -> tuple[str, ...]:
+    """Return what looks like a mark and is not one, such as `{{ n }}`, each once."""
+    found = (
+        mark.group()
+        for mark in _MARK.finditer(template)
+        if not mark[1] and not mark[2].isidentifier()
+    )
+    return tuple(dict.fromkeys(found))
+
+
 def fill(template: str, text_of: Callable[[str], str]) -> str:
     r"""Replace the marks by texts.
 
     Args:
-        template: The text; `\{{name}}` becomes `{{name}}`.
+        template: The text; `\{{name}}` becomes `{{name}}`, and so does `\{{a b}}`.
         text_of: Returns the text for a name; what it raises is raised.
     """
 
     def put(mark: re.Match[str]) -> str:
         escaped, name = mark.groups()
-        if not name.isidentifier():
-            return mark.group()
-        return mark.group()[1:] if escaped else text_of(name)
+        if escaped:
+            return mark.group()[1:]
+        return text_of(name) if name.isidentifier() else mark.group()
 
     return _MARK.sub(put, template)
 

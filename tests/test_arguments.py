@@ -64,8 +64,8 @@ def _asked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         ("path is int; give the path", lambda: svc.export_answers(FIVE)),
         ("path is int; give", lambda: svc.read_parquet(FIVE)),
         ("'nope' cannot be read: there is no", lambda: svc.read_parquet("nope")),
-        ("named 'text', but", lambda: svc.export(TWINS, "twins.parquet")),
-        ("columns are named", lambda: svc.export(TWINS, "twins.jsonl")),
+        ("are called 'text'", lambda: svc.export(TWINS, "twins.parquet")),
+        ("Two columns of the frame", lambda: svc.export(TWINS, "twins.jsonl")),
         ("repeats is an argument", lambda: FRAME.svc.complete("{{text}}", repeats=2)),
     ],
 )

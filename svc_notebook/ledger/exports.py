@@ -26,9 +26,6 @@ import pandas as pd
 from svc_notebook.errors import ConfigError, ParameterError, SvcError
 from svc_notebook.settings import to_path
 
-from .groups import USAGE
-from .reply_columns import REPLIES
-
 
 def export(frame: pd.DataFrame, path: str | Path) -> Path:
     """Write a frame into a file whose suffix is the format: see `svc.export`."""
@@ -39,14 +36,35 @@ def export(frame: pd.DataFrame, path: str | Path) -> Path:
             param="frame",
         )
     is_path = isinstance(path, (str, PathLike))
-    write = _WRITERS.get(Path(path).suffix.lower()) if is_path else None
+    suffix = Path(path).suffix.lower() if is_path else ""
+    write = _WRITERS.get(suffix)
     if write is None:
         raise ParameterError(
             f"{str(path)!r} does not name a format; end it with one of "
             f"{', '.join(_WRITERS)}.",
             param="path",
         )
-    return write_whole(path, partial(write, frame))
+    shown = frame if suffix == ".parquet" else _with_index(frame)
+    names = [str(name) for name in shown.columns]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ParameterError(
+            f"Two columns of the frame are called {twice[0]!r}. Rename one of them, "
+            "or the index.",
+            param="frame",
+        )
+    return write_whole(path, partial(write, shown))
+
+
+def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame whose index is in its first columns if it says more than a count.
+
+    Names of columns become text, since some kinds of columns take no other name.
+    """
+    index = frame.index
+    if index.names == [None] and index.equals(pd.RangeIndex(len(frame))):
+        return frame
+    names = [str(name) for name in frame.columns]
+    return frame.set_axis(names, axis="columns").reset_index(allow_duplicates=True)
 
 
 def read_parquet(path: str | Path) -> pd.DataFrame:
@@ -61,7 +79,7 @@ def read_parquet(path: str | Path) -> pd.DataFrame:
         reason = getattr(problem, "strerror", None) or str(problem).splitlines()[0]
         reason = reason.rstrip(".")
     else:
-        return _unfolded(frame.astype(_dtypes(frame)))
+        return _unfolded(frame)
     raise ParameterError(
         f"{str(path)!r} cannot be read: {reason}. Name a Parquet file, such as one "
         "that svc.export wrote.",
@@ -121,7 +139,6 @@ def _import_extra(package: str, what: str) -> ModuleType:
 
 def _to_parquet(frame: pd.DataFrame, file: Path) -> None:
     _import_extra("pyarrow", "Parquet files")
-    _check_names(frame)
     try:
         _folded(frame).to_parquet(file, engine="pyarrow")
     except (RuntimeError, TypeError, ValueError, OverflowError):
@@ -136,6 +153,8 @@ _JSON_NAMES = "svc_notebook.json"
 def _folded(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame with lists and dicts as JSON text, which Parquet can hold."""
     shown, names = frame.copy(deep=False), []
+    if isinstance(frame.columns, pd.CategoricalIndex):  # pandas cannot read these back
+        shown.columns = frame.columns.astype(frame.columns.categories.dtype)
     for at, name in enumerate(frame.columns):
         column = frame.iloc[:, at]
         text = _as_json(column) if column.dtype == object else None
@@ -191,29 +210,6 @@ def _check_kinds(frame: pd.DataFrame) -> None:
         )
 
 
-def _check_names(frame: pd.DataFrame) -> None:
-    """Refuse a column name that occurs twice, since one column would be lost."""
-    names = frame.columns.map(str)
-    if not names.is_unique:
-        raise ParameterError(
-            f"Two columns are named {names[names.duplicated()][0]!r}, but column names "
-            "in a Parquet file or in JSON lines are unique. Rename one of them.",
-            param="frame",
-        )
-
-
-_KINDS: dict[Any, Any] = {column.name: column.dtype for column in (*REPLIES, *USAGE)}
-
-
-def _dtypes(frame: pd.DataFrame) -> dict[Any, Any]:
-    """Return the dtypes for a frame that pandas read."""
-    return {
-        name: _KINDS.get(name, "string")
-        for name, dtype in frame.dtypes.items()
-        if name in _KINDS or isinstance(dtype, pd.StringDtype)
-    }
-
-
 # CSV and JSON lines
 
 
@@ -252,7 +248,6 @@ def _is_invisible(letter: str) -> bool:
 
 def _to_jsonl(frame: pd.DataFrame, file: Path) -> None:
     """Write one object per row, with unchanged values."""
-    _check_names(frame)
     names = [str(name) for name in frame.columns]
     with file.open("wb") as opened:
         for row in _rows(frame):
@@ -294,11 +289,19 @@ def _shown(value: Any) -> Any:  # noqa: ANN401 - whatever a frame holds
 _MAX_CELL_BYTES = 2 * 32_767  # of UTF-16, in Excel and others
 _SAFE_INTEGER = 2**53  # a spreadsheet's numbers are floats
 _FIRST_YEAR = 1900  # of a workbook's calendar
+_MAX_ROWS = 1_048_576  # of a sheet, with the names of the columns
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _ESCAPES = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)")
 
 
 def _to_excel(frame: pd.DataFrame, file: Path) -> None:
+    if len(frame) >= _MAX_ROWS:
+        raise ParameterError(
+            f"The frame has {len(frame):,} rows, and a sheet of Excel takes "
+            f"{_MAX_ROWS - 1:,} below the names. Write a part of it, or name a file "
+            "that ends with .parquet, .csv or .jsonl.",
+            param="frame",
+        )
     openpyxl = _import_extra("openpyxl", "Excel workbooks")
     _warn_of_cuts(frame, "they were cut; Parquet, CSV and JSON lines keep them whole")
     book = openpyxl.Workbook(write_only=True)

@@ -23,7 +23,7 @@ from svc_notebook.exchange import Origin
 from svc_notebook.max_tokens import with_max_tokens
 from svc_notebook.service.checks import did_you_mean
 from svc_notebook.service.request import CompletionRequest, build_request
-from svc_notebook.template import fill
+from svc_notebook.template import fill, wrong_marks
 from svc_notebook.tokens import (
     MaxTokens,
     estimate_tokens,
@@ -172,9 +172,6 @@ def _capped(item: Item) -> Item:
     return replace(item, text=f"{text}\n[{cut}]", kind=f"{item.kind}, {cut}")
 
 
-_SPACED = re.compile(r"\{\{(?:\s+([^\s{}]+)\s*|([^\s{}]+)\s+)\}\}")
-
-
 def interpolate(
     template: str, names: Mapping[str, object], *, hide: Callable[[str], str] = str
 ) -> tuple[str, tuple[Item, ...]]:
@@ -199,9 +196,7 @@ def interpolate(
 
 def near_marks(template: str, names: Mapping[str, object]) -> tuple[str, ...]:
     """Return the marks that would name variables without their blanks."""
-    marks = _SPACED.finditer(template)
-    found = (mark[0] for mark in marks if (mark[1] or mark[2]) in names)
-    return tuple(dict.fromkeys(found))
+    return tuple(each for each in wrong_marks(template) if each[2:-2].strip() in names)
 
 
 def _unknown(name: str, names: Mapping[str, object]) -> ParameterError:

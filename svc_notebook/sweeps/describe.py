@@ -166,12 +166,17 @@ _HOURS_S = 7200
 
 
 def plan_lines(
-    grid: Grid, *, size: Size, n_left: Mapping[str, int] | None = None
+    grid: Grid,
+    *,
+    size: Size,
+    n_left: Mapping[str, int] | None = None,
+    is_answered: bool = False,
 ) -> list[Line]:
     """Return what a plan sends, how large it is, and warnings.
 
     `n_left` are the requests still to be sent to each model; all if None. If nothing
-    is left, there are no size, duration and warnings.
+    is left, there are no size, duration and warnings. If a file answers
+    (`is_answered`), there are no cost and duration.
     """
     n_left = grid.n_by_model if n_left is None else n_left
     is_done = len(grid) > 0 and not any(n_left.values())
@@ -182,7 +187,7 @@ def plan_lines(
         *(_values(each) for each in grid.dimensions),
         ("repeats", str(grid.repeats) if grid.repeats > 1 else ""),
         ("where", f"leaves out {n_out} of {grid.n_product}" if n_out else ""),
-        *([] if is_done else _outlook(size, n_left)),
+        *([] if is_done else _outlook(size, n_left, is_answered=is_answered)),
     ]
     return [line for line in lines if line[1]]
 
@@ -232,15 +237,17 @@ def duration(length_s: float) -> str:
     return "{} h {} min".format(*divmod(round(length_s / 60), 60))
 
 
-def _outlook(size: Size, n_left: Mapping[str, int]) -> list[Line]:
+def _outlook(size: Size, n_left: Mapping[str, int], *, is_answered: bool) -> list[Line]:
     left = {model: n for model, n in n_left.items() if n}
     is_part = sum(left.values()) < size.n_trials
     of_all = f", for all {size.n_trials:,} requests" if is_part else ""
-    cost = _cost(size)
+    cost = "" if is_answered else _cost(size)
+    times = [] if is_answered else duration_lines(forecast(left))
     return [
         ("tokens", _tokens(size) + of_all),
         ("cost", cost + of_all if cost else ""),
-        *(("time", line) for line in duration_lines(forecast(left))),
+        *(("time", line) for line in times),
+        ("note", "nothing is sent: the file in SVC_ANSWERS answers" * is_answered),
         *(("note", line) for line in _warnings(size)),
     ]
 

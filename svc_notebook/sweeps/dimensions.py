@@ -157,6 +157,12 @@ def tie(
 def conditions_of(conditions: object) -> Dimension:
     """Read a list, or a DataFrame, of conditions; a missing value is not sent."""
     source = source_of(conditions, called="conditions")
+    if not len(source):
+        raise ParameterError(
+            "conditions is empty, so there is nothing to send; give at least one, or "
+            "remove it.",
+            param="conditions",
+        )
     points = tuple(
         {
             name: _as_integer(name, value)

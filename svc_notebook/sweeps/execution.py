@@ -7,6 +7,7 @@ requests is confirmed.
 import asyncio
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from svc_notebook.session import Session
 
 from .describe import duration, forecast
 from .progress import Bars, progress_of
-from .resume import Endpoint, TrialKey, check_endpoint, check_same_grid, status_of
+from .resume import TrialKey, check_endpoint, key_of, strays_of
 from .run_lock import held_here, lock_run
 from .run_view import RunView
 from .scheduler import Scheduler, Show, TrialRunner, todo_of
@@ -171,6 +172,7 @@ class SendOptions:
     confirm_above: int | None = None
     is_reusing: bool = False
     is_retried: bool = False
+    include_refused: bool = False
     watch: Watch | None = None
     show: Show | None = None
     bars: Bars | None = None
@@ -190,8 +192,8 @@ class Execution:
         self._view = view
         self._plan = view.plan
         self._session = session
-        self._endpoint: Endpoint | None = None
         self._is_own = True
+        self._is_bound = False
         self._guard = RLock()
 
     @property
@@ -199,18 +201,23 @@ class Execution:
         """Whether requests are being sent."""
         return self.task is not None and not self.task.is_over
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether a file answers, so that nothing is sent."""
+        return self._session.settings.answers is not None
+
     def bind(self) -> None:
         """Continue with the exchanges that the ledger has under this run's name.
 
         Raises:
-            ParameterError: Some of them are not in the grid.
+            ParameterError: Some of them have replies and are not in the grid.
             LedgerError: They cannot be read.
         """
-        ledger, run_id = self._session.ledger, self._plan.run_id
-        check_same_grid(self._plan.grid, run_id, ledger.read(scope="all", run=run_id))
-        status = status_of(ledger.read(scope="all", run=run_id, texts=False))
-        if status.endpoint is not None:
-            self._view.ledger, self._endpoint = ledger, status.endpoint
+        view, ledger = self._view, self._session.ledger
+        read = partial(ledger.read, scope="all", run=self._plan.run_id)
+        view.strays = strays_of(self._plan, read)
+        if any(key_of(each) not in view.strays for each in read(texts=False)):
+            view.ledger, self._is_bound = ledger, True
 
     def start(self, options: SendOptions, *, is_drawn: bool) -> None:
         """Begin to send what is missing, and return at once."""
@@ -270,11 +277,13 @@ class Execution:
             ledger.flush()
             if ledger.problem is not None:
                 raise ledger.problem
+            if self._plan.name is not None and not self._is_bound:
+                self._bind_again(len(self._plan.grid))  # it waited for another `Run`
         # a complete run is never sent again, so its address makes no difference
         n_todo = len(self._plan.grid) - len(self._settled(options))
         if n_todo == 0:
             return None
-        plan, is_new = self._plan, not self._view.is_begun
+        plan = self._plan
         ledger = self._settle(n_todo)
         held = held_here(ledger, plan.run_id)
         self._is_own = held is None or held.task is None or held.task.is_over
@@ -282,8 +291,9 @@ class Execution:
             return cast("RunTask", held.task)
         lock = lock_run(ledger, plan.run_id, is_named=plan.name is not None)
         try:
-            if is_new and plan.name is not None:
+            if plan.name is not None and not self._is_bound:
                 self._bind_again(n_todo)
+                self._is_bound = True
             lock.task = self._task(ledger, options, on_over=lock.release)
         finally:
             if lock.task is None:
@@ -293,28 +303,24 @@ class Execution:
     def _settle(self, n_todo: int) -> Ledger:
         """Choose ledger and endpoint, once for all requests of the run."""
         settings, view = self._session.settings, self._view
-        is_answered = settings.answers is not None
-        if not is_answered:
-            check_endpoint(self._endpoint, settings, n_todo=n_todo)
+        if not self.is_answered:
+            check_endpoint(view.status().endpoint, settings, n_todo=n_todo)
         _ = self._session.client  # refuses settings that cannot be used
         ledger = view.ledger or self._session.ledger
-        if settings.base_url is not None or is_answered:
+        if settings.base_url is not None or self.is_answered:
             ledger.check()
             view.ledger = ledger
-        if settings.base_url is not None and not is_answered:
-            self._endpoint = self._endpoint or Endpoint(
-                url=settings.base_url, is_emulated=settings.is_emulated
-            )
         return ledger
 
     def _bind_again(self, n_todo: int) -> None:
         """Read what another kernel sent under this name since it was planned."""
         try:
             self.bind()
-            if self._session.settings.answers is None:
-                check_endpoint(self._endpoint, self._session.settings, n_todo=n_todo)
+            if not self.is_answered:
+                found = self._view.status().endpoint
+                check_endpoint(found, self._session.settings, n_todo=n_todo)
         except SvcError:
-            self._view.ledger = self._endpoint = None  # those are another grid's
+            self._view.ledger = None  # those are another grid's
             raise
 
     def _task(
@@ -323,7 +329,7 @@ class Execution:
         """Begin a task, once the run is locked; None if nothing is to be sent."""
         settled = self._settled(options)
         n_todo = len(self._plan.grid) - len(settled)
-        if n_todo == 0 or not self._is_confirmed(n_todo, options.confirm_above):
+        if n_todo == 0 or not self._is_confirmed(settled, options):
             return None
         for key in self._view.failures.keys() - settled.keys():
             del self._view.failures[key]
@@ -340,15 +346,14 @@ class Execution:
     def _runner(self, ledger: Ledger, options: SendOptions) -> TrialRunner:
         session = self._session
         recorded = session.answers
-        # a file that answers everything comes first: it needs no key and no address
-        is_from_ledger = options.is_reusing and session.settings.answers is None
+        reused = partial(session.reused, recorded=recorded)
         return TrialRunner(
             plan=self._plan,
             client=RequestPath(
                 session.settings,
                 key=session.key() if recorded is None else None,
                 sinks=(ledger,),
-                answers=session.reused if is_from_ledger else recorded,
+                answers=reused if options.is_reusing else recorded,
             ),
             ledger=ledger,
             failures=self._view.failures,
@@ -358,18 +363,33 @@ class Execution:
         )
 
     def _settled(self, options: SendOptions) -> Mapping[TrialKey, str]:
-        return self._view.status().settled(is_retried=options.is_retried)
+        return self._view.status().settled(
+            is_retried=options.is_retried, include_refused=options.include_refused
+        )
 
-    def _is_confirmed(self, n_todo: int, confirm_above: int | None) -> bool:
+    def _is_confirmed(
+        self, settled: Mapping[TrialKey, str], options: SendOptions
+    ) -> bool:
         """Ask the user, if need be, and say whether they agree."""
-        if confirm_above is None or n_todo <= confirm_above:
+        session, grid = self._session, self._plan.grid
+        above = options.confirm_above
+        n_todo = len(grid) - len(settled)
+        if above is None or self.is_answered or n_todo <= above:
             return True
-        grid = self._plan.grid
-        share = n_todo / len(grid)
-        n_left = {model: round(n * share) for model, n in grid.n_by_model.items()}
+        n_left = Counter(grid.n_by_model) - Counter(settled.values())
+        if options.is_reusing:
+            n_left -= Counter(
+                trial.model
+                for trial in grid
+                if trial.key not in settled
+                and session.reused(trial.request, self._plan.origin_of(trial))
+            )
+        if (n_todo := n_left.total()) <= above:
+            return True
         lasts_s = forecast(n_left)[0].last_sent_s
         how_long = f", which takes about {duration(lasts_s)}" if lasts_s else ""
-        question = f"This sends {n_todo} requests{how_long}. Continue?"
+        requests = "request" if n_todo == 1 else "requests"
+        question = f"This sends {n_todo} {requests}{how_long}. Continue?"
         try:
             return input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
         except (EOFError, NotImplementedError):  # IPython's refusal is the latter

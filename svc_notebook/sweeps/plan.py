@@ -37,7 +37,15 @@ from .dimensions import (
 from .grid import Grid, RunPlan, Where, keep, request_key_of
 from .run import Run
 from .scheduler import seed_of
-from .source import Source, check_columns, check_rows, columns_in, source_of
+from .source import (
+    Source,
+    check_columns,
+    check_not_blank,
+    check_rows,
+    columns_in,
+    is_text,
+    source_of,
+)
 
 _CUTOFF = 0.8
 _OWN = (
@@ -45,6 +53,9 @@ _OWN = (
     *("name", "seed", "confirm_above", "raw"),
 )
 """What a sweep takes in addition to the parameters of a request."""
+
+_OF_FRAMES = ("name", "confirm_above", "expand", "retry", "reuse")
+_OWN_BY = {"rows": _OWN, "df": _OF_FRAMES, "series": _OF_FRAMES}
 
 _PROMPT_FIRST = (
     "Give the prompt first, without a name: a text, messages, or a list of such."
@@ -60,7 +71,7 @@ _SHOWN_NAMES = 4
 _LEAST_CHARS = 4  # shorter beginnings may be words of their own
 
 
-def _check_params(names: Iterable[str]) -> None:
+def _check_params(names: Iterable[str], *, own: Sequence[str]) -> None:
     """Refuse a name that is not a parameter, and suggest the nearest one."""
     for name in names:
         if name in _ELSEWHERE:
@@ -72,7 +83,7 @@ def _check_params(names: Iterable[str]) -> None:
             )
         if name in FACTORS:
             continue
-        if hint := did_you_mean(name, _OWN, n=1, cutoff=_CUTOFF):
+        if hint := did_you_mean(name, own, n=1, cutoff=_CUTOFF):
             raise ParameterError(
                 f"{name!r} is not a parameter.{hint} Nothing was sent.", param=name
             )
@@ -92,15 +103,15 @@ def _check_label(name: str) -> None:
         )
 
 
-def _marker_hint(columns: Iterable[str]) -> str:
-    """Say how a prompt uses one of these columns, or how to rename them first."""
-    names = list(columns)
+def _marker_hint(source: Source) -> str:
+    """Say how a prompt uses one of the columns, or how to rename them first."""
+    names, called = list(source.columns), source.called
     if plain := [name for name in names if name.isidentifier()]:
         return f"Write {{{{{plain[0]}}}}} where the column goes"
     new = ["text", *(f"column_{at}" for at in range(1, len(names)))]
-    way = f"rows.set_axis({new}, axis='columns')"
+    way = f"{called}.set_axis({new}, axis='columns')"
     if len(names) > _SHOWN_NAMES:
-        way = "rows.rename(columns=...)"
+        way = f"{called}.rename(columns=...)"
     return (
         "A prompt uses a column as {{name}}, and the name must be an identifier; "
         f"rename {names[0]!r}, for example with {way}"
@@ -120,9 +131,9 @@ def build_grid(  # noqa: PLR0913 - what a grid is made of
     is_raw: bool = False,
 ) -> Grid:
     """Make a grid and check all of it; for arguments and errors see `svc.sweep`."""
-    _check_params(varied)
-    n_repeats = check_int("repeats", repeats, minimum=1)
     source = None if rows is None else source_of(rows)
+    _check_params(varied, own=_OWN if source is None else _OWN_BY[source.called])
+    n_repeats = check_int("repeats", repeats, minimum=1)
     dimensions = _dimensions(
         prompt,
         varied,
@@ -143,7 +154,7 @@ def build_grid(  # noqa: PLR0913 - what a grid is made of
         extra=check_extra(extra),
         is_raw=is_raw,
     )
-    _check_templates(grid)
+    _check_templates(grid, is_whole=where is None)
     _check_points(grid)
     if where is None or not grid.n_product:
         return grid
@@ -182,17 +193,20 @@ def _dimensions(
     return (given, *tie(found, tied, n_rows=n_rows))
 
 
-def _check_templates(grid: Grid) -> None:
+def _check_templates(grid: Grid, *, is_whole: bool) -> None:
     columns = [*(() if grid.source is None else grid.source.columns), *grid.labels]
     prompts = [*grid.values_of("prompt"), *grid.values_of("system")]
     if grid.is_raw:
         named: set[str] = set()
     else:
         if columns or grid.source is None:
-            check_columns(prompts, columns)
+            called = "rows" if grid.source is None else grid.source.called
+            check_columns(prompts, columns, called=called)
         named = {name for prompt in prompts for name in columns_in(prompt)}
     if grid.source is not None and grid.source.columns:
         _check_use(grid.source, named)
+        if not grid.is_raw and is_whole:
+            check_not_blank(grid.source, grid.values_of("prompt"))
     for name in grid.labels:
         if name in named:
             _check_own(grid, name)
@@ -203,21 +217,28 @@ def _check_templates(grid: Grid) -> None:
 def _check_use(source: Source, named: set[str]) -> None:
     used = [name for name in source.columns if name in named]
     if not used:
+        way = ", or use repeats instead of rows" if source.called == "rows" else ""
         raise ParameterError(
             "No prompt uses a column of the rows, so the same would be sent for all "
-            f"rows. {_marker_hint(source.columns)}, or use repeats instead of rows.",
-            param="rows",
+            f"rows. {_marker_hint(source)}{way}.",
+            param=source.called,
         )
     check_rows(source, used)
 
 
 def _check_own(grid: Grid, name: str) -> None:
-    """Refuse a condition without a column that a prompt uses."""
+    """Refuse a condition without a text for a column that a prompt uses."""
     for dimension in grid.dimensions:
         for at, point in enumerate(dimension.points):
             if name in dimension.names and name not in point:
                 raise ParameterError(
                     f"Condition {at} has no value for {name!r}, which a prompt uses.",
+                    param="conditions",
+                )
+            if name in point and not is_text(point[name]):
+                raise ParameterError(
+                    f"Condition {at} has {type(point[name]).__name__} for {name!r}; a "
+                    "prompt takes texts, numbers and dates. Convert it to text first.",
                     param="conditions",
                 )
 

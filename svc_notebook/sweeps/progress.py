@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from svc_notebook.display.markup import to_terminal
-from svc_notebook.display.output import Screen
+from svc_notebook.display.output import Output, Screen
 
 from .scheduler import ModelQueue
 
@@ -65,6 +66,9 @@ class Bars:
         for bar in bars.values():
             with suppress(Exception):
                 bar.close()
+                if self._where is Screen.NOTEBOOK:  # a saved notebook keeps the text
+                    bundle = bar.container._repr_mimebundle_()
+                    Output().update(bundle, bar.container.model_id)
 
     def _draw(self, part: Part, at: int) -> None:
         bar = self._bars.get(part.name)
@@ -81,7 +85,9 @@ class Bars:
         # tqdm loads its widgets, which takes time: only when there is something to draw
         make: Callable[..., Any]
         if self._where is Screen.NOTEBOOK:
-            from tqdm.notebook import tqdm_notebook as make  # noqa: PLC0415
+            from tqdm.notebook import tqdm_notebook  # noqa: PLC0415
+
+            make = partial(tqdm_notebook, display=False)
         else:
             from tqdm.std import tqdm as make  # noqa: PLC0415
         bar: Any = make(
@@ -96,6 +102,8 @@ class Bars:
         if self._where is Screen.NOTEBOOK:
             for text in bar.container.children[::2]:
                 text.layout.flex = "0 0 auto"  # it is the bar that gives way
+            bundle = bar.container._repr_mimebundle_()
+            Output().publish(bundle, bar.container.model_id)
         return bar
 
 

@@ -1,11 +1,11 @@
 """What the ledger has of a run's trials, and which of them are still to be sent.
 
 A trial that failed counts as settled, because sending it again is the user's choice.
-One that was interrupted or refused, for a rate limit or for its key, does not.
+One that was interrupted or refused, for a rate limit, its key or its model, does not.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -21,7 +21,7 @@ from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import Settings
 
 from .dimensions import FACTORS, short
-from .grid import Grid, RunPlan, value_of
+from .grid import Grid, RunPlan, request_key_of, value_of
 
 TrialKey = tuple[str, int]
 
@@ -83,7 +83,8 @@ def reply_rows(
             yield replace(reply, origin=origin)
 
 
-Mark = Literal["ok", "error", "cancelled", "missing"]
+Mark = Literal["ok", "error", "refused", "cancelled", "missing"]
+"""`refused` is an error that the same request would get again (400)."""
 
 
 class TrialStatus(NamedTuple):
@@ -104,7 +105,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """The status of each trial that was sent, and where the first one was sent."""
+    """The status of each trial that was sent, and where the first reply came from."""
 
     trials: Mapping[TrialKey, TrialStatus] = field(default_factory=dict)
     endpoint: Endpoint | None = None
@@ -112,6 +113,7 @@ class RunStatus:
     def counts(self, n_trials: int) -> Counter[str]:
         """Return how many of all trials ended how; the others are `not_run`."""
         counts = Counter[str](each.mark for each in self.trials.values())
+        counts["error"] += counts.pop("refused", 0)
         del counts["missing"]
         counts["not_run"] = n_trials - counts.total()
         return counts
@@ -126,11 +128,22 @@ class RunStatus:
         verb = "was" if remedies.total() == 1 else "were"
         return f"{remedies.total()} of {n_ok} replies {verb} cut. {remedy}."
 
-    def settled(self, *, is_retried: bool = False) -> Mapping[TrialKey, str]:
+    @property
+    def n_refused(self) -> int:
+        """How many trials would be refused again."""
+        return sum(each.mark == "refused" for each in self.trials.values())
+
+    def settled(
+        self, *, is_retried: bool = False, include_refused: bool = False
+    ) -> Mapping[TrialKey, str]:
         """Return the trials that are not sent again, each with its model."""
-        settled = {"ok"} if is_retried else {"ok", "error"}
+        open_marks: set[Mark] = {"cancelled", "missing"}
+        if is_retried:
+            open_marks |= {"error", "refused"} if include_refused else {"error"}
         return {
-            key: each.model for key, each in self.trials.items() if each.mark in settled
+            key: each.model
+            for key, each in self.trials.items()
+            if each.mark not in open_marks
         }
 
     def with_failures(self, failures: Mapping[TrialKey, TrialFailure]) -> "RunStatus":
@@ -151,9 +164,8 @@ def status_of(exchanges: Iterable[Exchange]) -> RunStatus:
     trials: dict[TrialKey, TrialStatus] = {}
     endpoint = None
     for exchange in exchanges:
-        endpoint = endpoint or Endpoint(
-            url=exchange.endpoint, is_emulated=exchange.is_emulated
-        )
+        if endpoint is None and exchange.status == "ok":
+            endpoint = Endpoint(url=exchange.endpoint, is_emulated=exchange.is_emulated)
         key = key_of(exchange)
         before = trials.get(key)
         if before is None or before.mark != "ok":
@@ -168,9 +180,11 @@ def _mark(exchange: Exchange) -> Mark:
     failure = exchange.failure
     if exchange.status != "error" or failure is None:
         return exchange.status
-    is_refused = failure.type == "RateLimitError"
+    is_limit = failure.type == "RateLimitError"
     is_key = failure.type == "AuthError" and failure.http_status == UNAUTHORIZED
-    return "missing" if is_refused or is_key else "error"
+    if is_limit or is_key or failure.type == "UnknownModelError":
+        return "missing"
+    return "refused" if failure.type == "BadRequestError" else "error"
 
 
 def check_endpoint(
@@ -189,21 +203,54 @@ def check_endpoint(
         )
 
 
-def check_same_grid(grid: Grid, name: str, exchanges: Iterable[Exchange]) -> None:
-    """Raise ParameterError if a run of this name has trials that the grid lacks.
+def strays_of(
+    plan: RunPlan, read: Callable[..., Iterable[Exchange]]
+) -> frozenset[TrialKey]:
+    """Return the trials that were sent under this name and are not in the plan.
 
-    The grid may have more trials than were sent. The message says what differs.
+    A trial without a reply binds nothing, and rows may be left out of a frame.
+
+    Args:
+        plan: It may have more trials than were sent.
+        read: Reads the run's exchanges; takes `texts`.
+
+    Raises:
+        ParameterError: Others have replies; the message says what differs.
     """
-    sent = {key_of(exchange): exchange for exchange in exchanges}
-    for trial in grid if sent else ():
-        sent.pop(trial.key, None)
-    if sent:
-        raise ParameterError(
-            f"The run {name!r} already has {len(sent)} requests that are not in this "
-            f"plan: {_difference(grid, sent.values())}. Nothing was sent. Choose "
-            "another name, or plan all requests of the run; a plan may add more.",
-            param="name",
-        )
+    has_reply: dict[TrialKey, bool] = {}
+    for exchange in read(texts=False):
+        key = key_of(exchange)
+        has_reply[key] = has_reply.get(key, False) or exchange.status == "ok"
+    for trial in plan.grid if has_reply else ():
+        has_reply.pop(trial.key, None)
+    if any(has_reply.values()) and len(plan.grid):
+        strays = {
+            key_of(each): each
+            for each in read(texts=True)
+            if has_reply.get(key_of(each)) and not _is_other_row(plan, each)
+        }
+        if strays:
+            raise ParameterError(
+                f"The run {plan.name!r} already has {len(strays)} requests that are "
+                f"not in this plan: {_difference(plan.grid, strays.values())}. Nothing "
+                "was sent. Choose another name, or plan all requests of the run; a "
+                "plan may add more.",
+                param="name",
+            )
+    return frozenset(has_reply)
+
+
+def _is_other_row(plan: RunPlan, exchange: Exchange) -> bool:
+    """Return whether an exchange is of a frame's run, for a row that is left out."""
+    if plan.origin != "frame":
+        return False
+    templates = [next(plan.grid.values_of(name), None) for name in ("prompt", "system")]
+    key = request_key_of(exchange.request, templates=templates)
+    first, other = (
+        request_key_of(replace(each, messages=()))
+        for each in (plan.grid[0].request, exchange.request)
+    )
+    return first == other and (exchange.origin.request_key or "").startswith(key)
 
 
 _SHOWN = 4

@@ -10,6 +10,7 @@ from svc_notebook.display.comparison import Comparison
 from svc_notebook.display.markup import to_terminal
 from svc_notebook.errors import LedgerError
 from svc_notebook.ledger.reply_columns import Reply
+from svc_notebook.service.checks import check_flag
 from svc_notebook.session import Session
 
 from .describe import RunDescription, Size, headline, plan_lines
@@ -17,7 +18,7 @@ from .execution import Execution, RunTask, SendOptions, Tick
 from .grid import RunPlan
 from .resume import RunStatus
 from .run_view import RunView
-from .scheduler import Show
+from .scheduler import ModelQueue, Show
 
 if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
     import pandas as pd
@@ -51,11 +52,12 @@ class Run:
         origin: Where it was planned: by a sweep, a magic or a frame.
         prices: The price table for costs, if there is one.
         in_flight: Most requests in flight for one model; by its limit if None.
-        confirm_above: Ask the user before sending more requests; never if None.
+        confirm_above: Ask the user before sending more requests; never if None. What
+            the ledger or a file answers is not counted.
         is_reusing: Whether the ledger may answer identical requests.
 
     Raises:
-        ParameterError: A run of this name has requests that are not in the plan.
+        ParameterError: A run of this name has replies that are not in the plan.
         LedgerError: It has a name and the ledger cannot be read.
     """
 
@@ -104,14 +106,24 @@ class Run:
             LedgerError: Replies cannot be kept. None is lost: they are kept when the
                 run is continued.
             AuthError: The key is invalid (401), so no request can succeed.
+            UnknownModelError: The service knows none of the models (404).
             SvcError: Every model was given up after many failures in a row; this is
                 one of them.
         """
         return self._run(watch=watch)
 
-    def retry(self, *, watch: Watch | None = None) -> Self:
-        """Send what failed and what is missing, and wait; otherwise like `run`."""
-        return self._run(watch=watch, is_retried=True)
+    def retry(
+        self, *, include_refused: bool = False, watch: Watch | None = None
+    ) -> Self:
+        """Send what failed and what is missing, and wait; otherwise like `run`.
+
+        Args:
+            include_refused: Also send what the service refused as invalid (400), which
+                it would most likely refuse again.
+            watch: As for `run`.
+        """
+        check_flag("include_refused", include_refused)
+        return self._run(watch=watch, is_retried=True, include_refused=include_refused)
 
     def start(
         self,
@@ -129,7 +141,7 @@ class Run:
             watch: Called before each wait, for a limit or another try.
             show: Called with each piece of a reply. Replies are streamed then, and
                 their usage is estimated.
-            is_retried: Whether failed requests are sent again.
+            is_retried: Whether failed requests are sent again, as `retry` does.
             is_drawn: Whether to show progress, where that is possible.
 
         Returns:
@@ -193,7 +205,7 @@ class Run:
 
     @property
     def n_failed(self) -> int:
-        """How many requests failed; `retry` would send these too."""
+        """How many requests failed, including those that the service refused."""
         return self._view.status().counts(len(self))["error"]
 
     @property
@@ -338,7 +350,8 @@ class Run:
         try:
             status = self._view.status()
             counts = status.counts(len(self))
-            reasons = self.reasons if with_reasons and counts["error"] else []
+            is_failed = counts["error"] or any(each.given_up for each in self._queues)
+            reasons = self.reasons if with_reasons and is_failed else []
         except LedgerError as problem:
             head = f"its ledger cannot be read. {problem}"
             return RunDescription(name=self.name, head=head)
@@ -348,7 +361,12 @@ class Run:
         }
         note = status.cut_note() if with_reasons else ""
         cut = [("cut", note)] if note else []
-        lines = plan_lines(self.grid, size=self.size, n_left=n_left)
+        lines = plan_lines(
+            self.grid,
+            size=self.size,
+            n_left=n_left,
+            is_answered=self._execution.is_answered,
+        )
         if self.is_running:
             lines = [line for line in lines if line[0] == "time"]
         return RunDescription(
@@ -367,13 +385,23 @@ class Run:
         n_todo = len(self) - len(status.settled())
         read = ".replies_df(), .summary_df(), .compare()"
         steps = [".run() sends what is missing" if n_todo else read]
-        if n_failed:
-            steps.append(f".retry() sends the {n_failed} that failed again")
+        if n_again := n_failed - status.n_refused:
+            steps.append(f".retry() sends the {n_again} that failed again")
+        if status.n_refused:
+            steps.append(
+                f"{status.n_refused} would be refused again, "
+                ".retry(include_refused=True) sends them all the same"
+            )
         return steps + [
             f"stopped sending to {queue.model}: {type(queue.given_up).__name__}"
-            for queue in (task.scheduler.queues if task is not None else ())
+            for queue in self._queues
             if queue.given_up
         ]
+
+    @property
+    def _queues(self) -> tuple[ModelQueue, ...]:
+        task = self._execution.task
+        return () if task is None else task.scheduler.queues
 
     def _explain_end(self, task: RunTask | None) -> None:
         """Print the reasons if every request of a task failed, or what was cut."""
@@ -386,10 +414,13 @@ class Run:
             text = self.cut_note
         elif n_failed:
             reasons = "".join(f"\n  {each}" for each in self.reasons)
-            text = (
-                f"No request succeeded; {n_failed} failed:{reasons}\n"
-                "Fix this, then call retry()."
+            is_refused = self._view.status().n_refused >= n_failed
+            way = (
+                "Fix this in a new plan"
+                if is_refused
+                else "Fix this, then call retry()"
             )
+            text = f"No request succeeded; {n_failed} failed:{reasons}\n{way}."
         if text and sys.stderr is not None:
             self._explained_in = _cell_number()
             sys.stderr.write(to_terminal(text) + "\n")

@@ -169,6 +169,7 @@ class RunView:
     Attributes:
         ledger: Where the replies are kept; None before anything was sent.
         failures: Why trials have no reply, where the ledger does not say it.
+        strays: Trials of this run in the ledger that the plan lacks; left out.
     """
 
     def __init__(self, plan: RunPlan) -> None:
@@ -176,6 +177,7 @@ class RunView:
         self.grid = plan.grid
         self.ledger: Ledger | None = None
         self.failures: dict[TrialKey, TrialFailure] = {}
+        self.strays: frozenset[TrialKey] = frozenset()
 
     @cached_property
     def size(self) -> Size:
@@ -338,7 +340,8 @@ class RunView:
     def _exchanges(self, *, texts: bool) -> Iterable[Exchange]:
         if self.ledger is None:
             return ()
-        return self.ledger.read(scope="all", run=self.plan.run_id, texts=texts)
+        found = self.ledger.read(scope="all", run=self.plan.run_id, texts=texts)
+        return (each for each in found if key_of(each) not in self.strays)
 
 
 def _as_text(value: object) -> object:

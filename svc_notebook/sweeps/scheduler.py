@@ -178,8 +178,9 @@ class ModelQueue:
                 self.n_failed += 1
                 self._n_refusals = 0
                 self._n_failures += is_of_service
-                if self._n_failures >= FAILURES_IN_A_ROW:
-                    self.given_up = error
+                is_model = isinstance(error, UnknownModelError)  # so all would fail
+                if is_model or self._n_failures >= FAILURES_IN_A_ROW:
+                    self.given_up = self.given_up or error
             case Refused(error=error):
                 self._next.appendleft(trial)
                 self._n_sent -= 1
@@ -399,7 +400,6 @@ def todo_of(
 _OF_SERVICE = (
     TransportError,
     ServerFaultError,
-    UnknownModelError,
     AuthError,
     DocumentError,
 )

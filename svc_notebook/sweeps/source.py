@@ -4,16 +4,20 @@ pandas is not imported: its objects are recognised by their methods. Values beco
 plain Python ones. A row is identified by its position and named by its label.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date, time, timedelta
 from functools import cached_property
+from numbers import Number
+from pathlib import PurePath
 from typing import Any
+from uuid import UUID
 
 from msgspec.structs import replace
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.checks import check_text, did_you_mean
-from svc_notebook.template import fill, names_in
+from svc_notebook.template import fill, names_in, wrong_marks
 
 DEFAULT_COLUMN = "text"
 ROW = "row"
@@ -30,12 +34,16 @@ class Source:
         labels: The label of each row, for messages.
         index: The values of each index level, by name; empty for a plain count.
         frame: The DataFrame they came in, if it was one; never written to.
+        called: What messages call the rows: `df` and `series` for `df.svc`.
+        doubled: The names of columns that were there twice; no prompt may use them.
     """
 
     columns: Mapping[str, Sequence[Any]]
     labels: Sequence[Any]
     index: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     frame: Any = None
+    called: str = "rows"
+    doubled: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -68,13 +76,14 @@ def source_of(rows: object, *, called: str = "rows") -> Source:
     Args:
         rows: A DataFrame; a Series, whose name is the column, or `text` if a prompt
             cannot use that name; a list of mappings; or a list of texts, which are the
-            column `text`.
+            column `text`; or a Source.
         called: The argument's name, for messages.
 
     Raises:
-        ParameterError: They are none of these, have no column, or two columns have
-            the same name.
+        ParameterError: They are none of these, or have no column.
     """
+    if isinstance(rows, Source):
+        return rows
     if hasattr(rows, "columns") and hasattr(rows, "iloc"):
         return _of_frame(rows, called)
     if hasattr(rows, "to_list") and hasattr(rows, "to_frame") and hasattr(rows, "name"):
@@ -86,6 +95,20 @@ def source_of(rows: object, *, called: str = "rows") -> Source:
     return _of_list(list(rows), called)
 
 
+_TEXTUAL = (str, Number, date, time, timedelta, UUID, PurePath)
+_TEXTUAL_NAMES = frozenset(
+    {"Period", "Interval", "bool", "bool_", "datetime64", "timedelta64"}
+)
+
+
+def is_text(value: object) -> bool:
+    """Say whether a prompt may have a value: a text, number, date, id or path.
+
+    The text of other kinds, such as bytes and sets, is Python's form of them.
+    """
+    return isinstance(value, _TEXTUAL) or type(value).__name__ in _TEXTUAL_NAMES
+
+
 def is_missing(value: object) -> bool:
     """Say whether a value is None, NaN, NaT or pandas' NA."""
     if value is None or type(value).__name__ in _MISSING:
@@ -94,13 +117,13 @@ def is_missing(value: object) -> bool:
 
 
 def _of_frame(frame: Any, called: str) -> Source:  # noqa: ANN401 - a DataFrame, without pandas
-    names = [str(name) for name in frame.columns]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ParameterError(
-            f"Two columns of {called} are called {twice[0]!r}. Rename one of them.",
-            param=called,
-        )
+    given = [str(name) for name in frame.columns]
+    names: list[str] = []
+    for name in given:
+        names.append(_free(name, names))
+    doubled = frozenset(name for name in given if given.count(name) > 1)
+    if doubled and called == "conditions":
+        raise _doubled(min(doubled), called)
     if len(frame) and not names:
         raise _refused(f"{called} has no columns", called)
     # a shallow copy is pandas' own way to keep what may be written to later
@@ -109,6 +132,8 @@ def _of_frame(frame: Any, called: str) -> Source:  # noqa: ANN401 - a DataFrame,
         labels=frame.index.tolist(),
         index=_index_of(frame.index),
         frame=frame.copy(deep=False),
+        called=called,
+        doubled=doubled,
     )
 
 
@@ -155,18 +180,19 @@ def _refused(reason: str, called: str) -> ParameterError:
 _SHOWN_ROWS = 5
 _NO_IDENTIFIER = (
     "A prompt uses a column by a name that is an identifier; rename the columns, for "
-    "example with rows.rename(columns=...)."
+    "example with {called}.rename(columns=...)."
 )
 
 
 def columns_in(prompt: object) -> tuple[str, ...]:
     """Return the columns that a prompt uses: a text, messages, or None."""
+    found = (name for text in _texts(prompt) for name in names_in(text))
+    return tuple(dict.fromkeys(found))
+
+
+def _texts(prompt: object) -> Iterator[str]:
     texts = [prompt] if isinstance(prompt, str) else map(_content, _messages(prompt))
-    return tuple(
-        dict.fromkeys(
-            name for text in texts if isinstance(text, str) for name in names_in(text)
-        )
-    )
+    return (text for text in texts if isinstance(text, str))
 
 
 def filled(prompt: Any, row: Mapping[str, Any]) -> Any:  # noqa: ANN401 - text or messages
@@ -183,24 +209,57 @@ def to_text(value: object) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-def check_columns(prompts: Iterable[object], columns: Iterable[str]) -> None:
-    """Refuse `{{name}}` in a prompt or system if there is no such column."""
+def check_columns(
+    prompts: Iterable[object], columns: Iterable[str], *, called: str = "rows"
+) -> None:
+    """Refuse `{{name}}` in a prompt or system if it is not a column.
+
+    Args:
+        prompts: Prompts and systems.
+        columns: The names of all columns.
+        called: What the columns are of, for messages.
+    """
     known = list(columns)
     for prompt in prompts:
+        for text in _texts(prompt):
+            for mark in wrong_marks(text):
+                raise _no_mark(mark, known, called)
         for name in columns_in(prompt):
             if name not in known:
-                raise _unknown(name, known)
+                raise _unknown(name, known, called)
 
 
 def check_rows(source: Source, names: Iterable[str]) -> None:
     """Refuse rows where a value in one of these columns is missing or not a text."""
     for name in names:
+        if name in source.doubled:
+            raise _doubled(name, source.called)
         values = source.columns[name]
-        pairs = zip(source.labels, values, strict=True)
+        pairs = list(zip(source.labels, values, strict=True))
         if gaps := [label for label, value in pairs if is_missing(value)]:
-            raise _incomplete(name, gaps)
-        for at, value in enumerate(values):
-            check_text(to_text(value), param=f"{name} of row {source.labels[at]!r}")
+            raise _incomplete(source, name, gaps)
+        if wrong := [label for label, value in pairs if not is_text(value)]:
+            raise _no_text(source, name, wrong)
+        for label, value in pairs:
+            check_text(to_text(value), param=f"{name} of row {label!r}")
+
+
+def check_not_blank(source: Source, prompts: Iterable[object]) -> None:
+    """Refuse rows that make an empty prompt of one of these."""
+    for prompt in prompts:
+        if not isinstance(prompt, str) or fill(prompt, lambda _: "").strip():
+            continue
+        columns = [source.columns.get(name, ()) for name in names_in(prompt)]
+        if not columns or not all(columns):
+            continue
+        rows = zip(source.labels, *columns, strict=True)
+        blank = [at for at, *each in rows if not "".join(map(to_text, each)).strip()]
+        if blank:
+            raise ParameterError(
+                f"The prompt is empty for {_named(blank)}. Fill the gaps in "
+                f"{source.called}, or leave out what has no text. Nothing was sent.",
+                param="prompt",
+            )
 
 
 def _messages(prompt: object) -> Sequence[Any]:
@@ -225,28 +284,71 @@ def _filled_message(message: Any, row: Mapping[str, Any]) -> Any:  # noqa: ANN40
     return replace(message, content=text)
 
 
-def _unknown(name: str, known: Sequence[str]) -> ParameterError:
-    where = (
-        f"is not a column; the columns are {', '.join(known)}."
-        + ("" if any(map(str.isidentifier, known)) else f" {_NO_IDENTIFIER}")
-        if known
-        else "means a column, but no rows were given."
-    )
+def _no_mark(mark: str, known: Sequence[str], called: str) -> ParameterError:
+    inner = mark[2:-2].strip()
+    hint = "Put what you compute into a column first."
+    if inner.isidentifier():
+        hint = f"Did you mean {{{{{inner}}}}}?"
+    elif inner in known:
+        hint = _NO_IDENTIFIER.format(called=called)
     return ParameterError(
-        f"{{{{{name}}}}} {where}{did_you_mean(name, known)} For the plain text write "
-        f"\\{{{{{name}}}}}, or use raw=True. Nothing was sent.",
+        f"{mark} is not a column: between the braces there may only be its name, "
+        f"without spaces. {hint} {_as_text(mark, called)}",
         param="prompt",
     )
 
 
-def _incomplete(name: str, labels: Sequence[object]) -> ParameterError:
+def _unknown(name: str, known: Sequence[str], called: str) -> ParameterError:
+    where = "means a column, but no rows were given."
+    if known:
+        where = f"is not a column; the columns are {', '.join(known)}."
+        if not any(map(str.isidentifier, known)):
+            where += f" {_NO_IDENTIFIER.format(called=called)}"
+    mark = f"{{{{{name}}}}}"
+    return ParameterError(
+        f"{mark} {where}{did_you_mean(name, known)} {_as_text(mark, called)}",
+        param="prompt",
+    )
+
+
+def _as_text(mark: str, called: str) -> str:
+    raw = ", or use raw=True" if called == "rows" else ""
+    return f"For the plain text write \\{mark}{raw}. Nothing was sent."
+
+
+def _doubled(name: str, called: str) -> ParameterError:
+    return ParameterError(
+        f"Two columns of {called} are called {name!r}. Rename one of them.",
+        param=called,
+    )
+
+
+def _incomplete(source: Source, name: str, labels: Sequence[object]) -> ParameterError:
+    where, called = _named(labels), source.called
+    subset = "" if called == "series" else f"subset=[{name!r}]"
+    return ParameterError(
+        f"The column {name!r} has no value in {where}, and the prompt uses it. Fill "
+        f"the gaps or leave the {where.split()[0]} out, for example with "
+        f"{called}.dropna({subset}). Nothing was sent.",
+        param=called,
+    )
+
+
+def _no_text(source: Source, name: str, labels: Sequence[object]) -> ParameterError:
+    value = source.columns[name][list(source.labels).index(labels[0])]
+    called = source.called
+    column = called if called == "series" else f"{called}[{name!r}]"
+    return ParameterError(
+        f"The column {name!r} has {type(value).__name__} in {_named(labels)}, and a "
+        "prompt takes texts, numbers and dates. Convert the values to text first, for "
+        f"example with {column}.map(your_function). Nothing was sent.",
+        param=called,
+    )
+
+
+def _named(labels: Sequence[object]) -> str:
+    """Return the names of some rows, such as "rows 1, 2"."""
     shown = ", ".join(map(repr, labels[:_SHOWN_ROWS]))
     n_more = len(labels) - _SHOWN_ROWS
     rest = f" and {n_more} more" if n_more > 0 else ""
-    noun = "row" if len(labels) == 1 else "rows"
-    return ParameterError(
-        f"The column {name!r} has no value in {noun} {shown}{rest}, and the prompt "
-        f"uses it. Fill the gaps or leave the {noun} out, for example with "
-        f"rows.dropna(subset=[{name!r}]). Nothing was sent.",
-        param="rows",
-    )
+    return f"row{'s' * (len(labels) > 1)} {shown}{rest}"

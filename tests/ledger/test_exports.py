@@ -217,6 +217,86 @@ def test_json_lines_hold_everything_as_it_is(
     assert "สวัสดีครับ" in content
 
 
+INDEXED = [
+    (pd.Index(["a", "b"], name="text"), ["text"], [["a"], ["b"]]),
+    (pd.Index([5, 3]), ["index"], [[5], [3]]),
+    (pd.RangeIndex(2, name="id"), ["id"], [[0], [1]]),
+    (
+        pd.MultiIndex.from_tuples([("a", 1), ("b", 2)], names=["text", None]),
+        ["text", "level_1"],
+        [["a", 1], ["b", 2]],
+    ),
+    (pd.RangeIndex(2), [], [[], []]),
+    (pd.Index([0, 1]), [], [[], []]),
+]
+
+
+@pytest.mark.parametrize(("index", "names", "values"), INDEXED)
+def test_an_index_is_kept(
+    tmp_path: Path, index: pd.Index, names: list[str], values: list[list[object]]
+) -> None:
+    """An index with a name, or that is not 0 to n - 1, is in the first columns."""
+    columns = pd.CategoricalIndex(["one", "other"], name="model")  # of a pivot table
+    frame = pd.DataFrame([[1, 2], [3, 4]], index=index, columns=columns)
+
+    lines = _rows(export(frame, tmp_path / "p.csv"))
+    sheet = _cells(export(frame, tmp_path / "p.xlsx"))
+    content = export(frame, tmp_path / "p.jsonl").read_text("utf-8")
+
+    first, second = [*values[0], 1, 2], [*values[1], 3, 4]
+    assert lines == [
+        [*names, "one", "other"],
+        *([str(value) for value in row] for row in (first, second)),
+    ]
+    assert [[cell.value for cell in row] for row in sheet] == [
+        [*names, "one", "other"],
+        first,
+        second,
+    ]
+    assert [list(json.loads(line).items()) for line in content.splitlines()] == [
+        list(zip([*names, "one", "other"], row, strict=True)) for row in (first, second)
+    ]
+    got = read_parquet(export(frame, tmp_path / "p.parquet"))
+    assert_frame_equal(got, frame, check_column_type=False, check_categorical=False)
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "xlsx", "parquet"])
+def test_two_columns_of_one_name_are_refused(tmp_path: Path, ending: str) -> None:
+    """A file would lose one of them, so they are named first."""
+    frame = pd.DataFrame([[1, 2]], columns=["a", "a"])
+
+    with pytest.raises(ParameterError, match="Two columns of the frame are called 'a'"):
+        export(frame, tmp_path / f"d.{ending}")
+
+
+def test_an_index_called_as_a_column_is_refused(tmp_path: Path) -> None:
+    """An index that would become a second column of the same name is named."""
+    frame = pd.DataFrame({"a": [1]}, index=pd.Index(["x"], name="a"))
+
+    with pytest.raises(ParameterError, match="Rename one of them, or the index"):
+        export(frame, tmp_path / "d.csv")
+
+
+def test_more_rows_than_a_sheet_has_are_refused(tmp_path: Path) -> None:
+    """A workbook is refused above 1,048,575 rows, with other formats to take."""
+    frame = pd.DataFrame({"a": np.zeros(1_048_576, dtype="int8")})
+
+    with pytest.raises(ParameterError, match=r"1,048,576 rows.* \.parquet, \.csv"):
+        export(frame, tmp_path / "r.xlsx")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_texts_come_back_with_their_own_dtype(tmp_path: Path) -> None:
+    """Columns of rows that are `str` are read as `str`, and `string` as `string`."""
+    frame = pd.DataFrame({"label": ["a", None], "text": ["b", None]})
+    frame["other"] = frame["label"].astype("string")
+
+    got = read_parquet(export(frame, tmp_path / "t.parquet"))
+
+    assert_frame_equal(got, frame)
+
+
 def test_a_name_without_a_kind_is_refused(tmp_path: Path) -> None:
     """A file name must say what to write."""
     with pytest.raises(ParameterError, match=r"\.parquet, \.csv, \.jsonl, \.xlsx"):

@@ -23,7 +23,7 @@ run.in_flight = 2
 QUICK = PLAN.replace('f"text', 'f"word')
 FAILING: dict[str, Any] = {
     "when": {"contains": "text 7"},
-    "status": 400,
+    "status": 403,
     "error": {"message": "Not this one."},
 }
 STUCK: dict[str, Any] = {"when": {"contains": "text 3"}, "end": "silent", "body": ["{"]}
@@ -118,7 +118,7 @@ def test_the_whole_life_of_a_run(open_kernel: Open, emulator: Emulator) -> None:
 
 
 def test_progress_is_widgets_where_somebody_watches(open_kernel: Open) -> None:
-    """A watched cell gets bars; an unwatched one gets its result and nothing else."""
+    """A watched cell keeps bars with their end; an unwatched one gets its result."""
     kernel = open_kernel()
     kernel.run(QUICK)
 
@@ -129,6 +129,9 @@ def test_progress_is_widgets_where_somebody_watches(open_kernel: Open) -> None:
     bars = [each for each in watched.all("display_data") if MODEL in str(each)]
     assert len(bars) == 1
     assert "60/60" in watched.shown.replace("\u2007", " ")
+    [last] = watched.all("update_display_data")
+    assert last["transient"] == bars[0]["transient"]
+    assert "60/60" in last["data"]["text/plain"]
     assert alone.messages == []
 
 

@@ -14,10 +14,18 @@ from svc_notebook.session import isolated
 
 @pytest.fixture
 def emulator() -> Iterator[Emulator]:
-    """An emulator without limits that refuses whatever says bad."""
-    refusal = {"when": {"contains": "bad"}, "status": 400, "error": {"message": "No."}}
+    """An emulator without limits that refuses whatever says bad or, once, secret."""
+    script = [
+        {
+            "when": {"contains": word},
+            "status": status,
+            "times": times,
+            "error": {"message": "No."},
+        }
+        for word, status, times in (("bad", 400, None), ("secret", 403, 1))
+    ]
     with Emulator(
-        tokens_per_s=None, first_token_s=0, limits=False, script=[refusal]
+        tokens_per_s=None, first_token_s=0, limits=False, script=script
     ) as running:
         yield running
 
@@ -55,6 +63,51 @@ def test_says_how_many_replies_were_cut() -> None:
         frame.svc.complete("{{text}}", model="svc-v2-70b-instruct", temperature=0)
 
 
+def test_gives_a_reply_for_each_value_of_a_series(emulator: Emulator) -> None:
+    """A Series fills `{{value}}` and gives a Series with its own index."""
+    series: Any = pd.Series(["one", "two"], index=["x", "y"], name="my text")
+
+    found = series.svc.complete("Say {{value}}!", max_tokens=300)
+
+    assert (found.index.tolist(), str(found.dtype)) == (["x", "y"], "string")
+    asked = [each.json["messages"][-1]["content"] for each in emulator.requests]
+    assert sorted(asked) == ["Say one!", "Say two!"]
+
+
+@pytest.mark.parametrize(
+    ("values", "template", "params", "said"),
+    [
+        (["a", None], "{{text}}", {}, "df.dropna(subset=['text'])"),
+        (["a", b"b"], "{{text}}", {}, "df['text'].map(your_function)"),
+        (["a", " "], "{{text}}", {}, "The prompt is empty for row 'y'."),
+        (["a", "b"], "Hi", {}, "Write {{text}} where the column goes."),
+        (["a", "b"], "{{txt}}", {}, "For the plain text write \\{{txt}}. Nothing"),
+        (["a", "b"], "{{text}}", {"repeat": 2}, "'repeat' is not a parameter of"),
+        (["a", "b"], "{{text}}", {"retrys": True}, "Did you mean retry?"),
+    ],
+)
+def test_advises_what_a_frame_can_do(
+    values: list[object], template: str, params: dict[str, Any], said: str
+) -> None:
+    """Messages name rows by the index, and arguments that df.svc takes."""
+    frame: Any = pd.DataFrame({"text": values}, index=["x", "y"])
+
+    with pytest.raises(ParameterError) as caught:
+        frame.svc.complete(template, **params)
+
+    assert said in str(caught.value)
+    assert "raw=" not in str(caught.value)
+
+
+@pytest.mark.parametrize("gap", [None, b"b"])
+def test_advises_what_a_series_can_do(gap: object) -> None:
+    """Messages call a Series series."""
+    series: Any = pd.Series(["a", gap])
+
+    with pytest.raises(ParameterError, match=r"series\.(dropna\(\)|map\(your)"):
+        series.svc.complete("{{value}}")
+
+
 def test_expands_to_a_frame() -> None:
     """With expand the outcome of each row comes too."""
     frame = _frame(["one", "bad"], [1, 0])
@@ -68,18 +121,49 @@ def test_expands_to_a_frame() -> None:
 
 
 def test_a_name_asks_only_what_is_missing(emulator: Emulator) -> None:
-    """Under a name the same call sends nothing again; retry sends what failed."""
-    frame = _frame(["one", "bad"], [0, 1])
-    with pytest.warns(UserWarning, match="no reply"):
-        frame.svc.complete("{{text}}", name="n")
-    with pytest.warns(UserWarning, match="no reply"):
-        frame.svc.complete("{{text}}", name="n")
+    """The same call sends nothing again; retry sends what failed, but no 400."""
+    frame = _frame(["one", "secret", "bad"], [0, 1, 2])
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="2 of 3 rows have no reply"):
+            frame.svc.complete("{{text}}", name="n")
     n_before = len(emulator.requests)
 
-    found = frame.svc.complete("{{text}}", name="n", retry=True)
+    with pytest.warns(UserWarning, match=r"refused as invalid \(400\)"):
+        found = frame.svc.complete("{{text}}", name="n", retry=True)
 
-    assert (n_before, len(emulator.requests)) == (2, 3)
+    assert (n_before, len(emulator.requests)) == (3, 4)
+    assert found.notna().tolist() == [True, True, False]
+
+
+def test_a_named_run_goes_on_with_fewer_rows(emulator: Emulator) -> None:
+    """Rows that have their reply may be left out, and all of them may."""
+    frame = _frame(["one", "secret", "three"], [0, 1, 2])
+    with pytest.warns(UserWarning, match="1 of 3 rows have no reply"):
+        frame["out"] = frame.svc.complete("{{text}}", name="n")
+    left = frame[frame["out"].isna()]
+
+    found = left.svc.complete("{{text}}", name="n", retry=True)
+
+    assert found.index.tolist() == [1]
     assert found.notna().all()
+    assert len(emulator.requests) == 4
+    assert len(frame[:0].svc.complete("{{text}}", name="n")) == 0
+
+
+@pytest.mark.parametrize(
+    "changed", [{"template": "Say {{text}}"}, {"system": "Hi"}, {"max_tokens": 9}]
+)
+def test_another_template_of_the_same_name_is_refused(
+    emulator: Emulator, changed: dict[str, Any]
+) -> None:
+    """Fewer rows are the same run; another template or parameter is another one."""
+    frame = _frame(["one", "two"], [0, 1])
+    frame.svc.complete("{{text}}", name="n")
+
+    with pytest.raises(ParameterError, match="not in this plan"):
+        frame[:1].svc.complete(**{"template": "{{text}}", "name": "n", **changed})
+
+    assert len(emulator.requests) == 2
 
 
 def test_a_frame_without_rows_gives_none(emulator: Emulator) -> None:
@@ -96,6 +180,8 @@ def test_a_frame_without_rows_gives_none(emulator: Emulator) -> None:
     ("template", "params", "said"),
     [
         ("{{txt}}", {}, "Did you mean text?"),
+        ("{{ text }}", {}, "Did you mean {{text}}?"),
+        ("{{text}} {{n+1}}", {}, "{{n+1}} is not a column"),
         ("{{text}}", {"temperature": [0, 1]}, "one reply for each row"),
         ("{{text}}", {"n": 2}, "one reply for each row"),
         ("{{text}}", {"temperature": 3}, "temperature must be a number from 0 to 2"),

@@ -32,6 +32,7 @@ def open_session(
 
         def opened(emulator: Emulator) -> Session:
             monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
+            monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
             settings = Settings(
                 base_url=emulator.base_url, ledger=str(tmp_path / "ledger.sqlite")
             )

@@ -276,7 +276,7 @@ def test_reasons_are_printed_if_all_requests_failed(
     assert "No, never." in said[1]
     assert said[2].startswith("  1 x BadRequestError (400): ")
     assert "Not b." in said[2]
-    assert said[3] == "Fix this, then call retry()."
+    assert said[3] == "Fix this in a new plan."
     assert " ".join(said[1].split()) in " ".join(str(run).split())
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.errors import ParameterError, SettingsError
+from svc_notebook.errors import ParameterError, SettingsError, UnknownModelError
 from svc_notebook.session import Session
 from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run_lock import held_here, lock_run
@@ -93,6 +93,37 @@ def test_another_grid_of_the_same_name_is_refused(
     assert said in str(caught.value)
     assert "Choose another name" in str(caught.value)
     assert len(emulator.requests) == n_before
+
+
+def test_a_run_without_a_reply_binds_nothing(open_session: OpenSession) -> None:
+    """After a mistyped model, or a wrong address, the name takes another plan."""
+    with Emulator(tokens_per_s=None, first_token_s=0) as wrong:
+        with pytest.raises(UnknownModelError):
+            plan(open_session(wrong), list("abc"), model="typo", name="n").run()
+        assert 1 <= len(wrong.requests) <= 3
+    with Emulator(tokens_per_s=None, first_token_s=0) as right:
+        run = plan(open_session(right), list("abcd"), model=SMALL, name="n")
+        before = repr(run)
+
+        frame = run.run().replies_df()
+
+        assert len(right.requests) == 4
+    assert before.startswith("Run n: 4 requests planned, nothing sent yet.")
+    assert frame["status"].tolist() == ["ok"] * 4
+    assert repr(run).startswith("Run n: 4 requests: 4 ok.")
+
+
+def test_a_request_without_a_reply_binds_nothing(open_session: OpenSession) -> None:
+    """A plan may leave out what has no reply, and does not count it any more."""
+    refusal = {"when": {"contains": "b"}, "status": 400, "error": {"message": "No."}}
+    with Emulator(tokens_per_s=None, first_token_s=0, script=[refusal]) as emulator:
+        session = open_session(emulator)
+        plan(session, ["a", "b"], name="n").run()
+
+        fewer = plan(session, ["a"], name="n")
+
+    assert (fewer.n_failed, fewer.n_todo, fewer.reasons) == (0, 0, [])
+    assert fewer.usage_df(include_emulated=True)["n_requests"].tolist() == [1]
 
 
 def test_runs_of_other_names_are_never_mixed(
@@ -347,6 +378,23 @@ def test_a_larger_grid_goes_on_after_the_smaller_one(open_session: OpenSession) 
 
         assert larger.replies_df()["status"].tolist() == ["ok"] * 3
         assert len(emulator.requests) == 3
+
+
+def test_another_grid_is_refused_after_the_first_one_replied(
+    open_session: OpenSession,
+) -> None:
+    """A plan that waited for a run of its name is checked against its replies."""
+    slow = {"when": {"contains": "a"}, "before_s": 0.3, "text": "late"}
+    with Emulator(tokens_per_s=None, first_token_s=0, script=[slow]) as emulator:
+        session = open_session(emulator)
+        first = plan(session, ["a"], name="n").start()
+        other = plan(session, ["b"], name="n")
+
+        with pytest.raises(ParameterError, match="not in this plan: prompt 'a'"):
+            other.run()
+
+        assert first.wait().n_todo == 0
+        assert len(emulator.requests) == 1
 
 
 def test_what_was_asked_since_the_plan_is_seen(

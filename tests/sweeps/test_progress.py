@@ -82,7 +82,9 @@ def test_no_screen_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_notebook_gets_widgets(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a notebook each part is a bar of widgets."""
     shown: list[Any] = []
-    monkeypatch.setattr("tqdm.notebook.display", shown.append)
+    monkeypatch.setattr(
+        "IPython.display.display", lambda bundle, **_: shown.append(bundle)
+    )
 
     Bars(Screen.NOTEBOOK).show(PARTS, is_last=True)
 

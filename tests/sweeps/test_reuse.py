@@ -1,6 +1,7 @@
 """Sweeps that are answered from a file, or from the ledger."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,64 @@ def test_a_file_answers_what_the_ledger_does_not_have(answered: Session) -> None
 
     assert completion.text
     assert completion.exchange.is_reused
+
+
+def test_a_plan_that_a_file_answers_shows_no_time(
+    answered: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing will be sent, so no limit, no cost and no question stand in the way."""
+    monkeypatch.setattr("builtins.input", lambda _: pytest.fail("asked"))
+    limited = [f"text {number}" for number in range(200)]
+
+    shown = repr(plan(answered, limited, model="svc-v2-8b-instruct"))
+    run = plan(answered, PROMPTS, model=MODEL, confirm_above=5).run()
+
+    assert "until the last request" not in shown
+    assert "nothing is sent: the file in SVC_ANSWERS answers" in shown
+    assert run.replies_df()["status"].tolist() == ["ok"] * 10
+
+
+def test_only_what_is_sent_is_confirmed(
+    session: Session, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the ledger answers is not counted in the question."""
+    questions: list[str] = []
+
+    def agree(question: str) -> str:
+        questions.append(question)
+        return "y"
+
+    monkeypatch.setattr("builtins.input", agree)
+    plan(session, PROMPTS, model=MODEL).run()
+    more = [*PROMPTS, "a", "b", "c"]
+
+    plan(session, more, model=MODEL, reuse=True, confirm_above=3).run()
+    assert questions == []
+    plan(session, [*more, "d"], model=MODEL, reuse=True, confirm_above=0).run()
+
+    assert questions == ["This sends 1 request. Continue? [y/N] "]
+    assert len(emulator.requests) == 14
+
+
+def test_the_ledger_comes_before_the_file(
+    answered: Session, open_session: OpenSession
+) -> None:
+    """With reuse a sweep looks where `complete` looks: in the ledger, then the file."""
+    script = [{"text": "from the ledger"}]
+    with Emulator(tokens_per_s=None, first_token_s=0, script=script) as emulator:
+        asked = open_session(emulator)
+        plan(asked, "text 1", model=MODEL).run()
+        asked.ledger.flush()
+        both = Session(replace(asked.settings, answers=answered.settings.answers))
+
+        prompts = ["text 1", "text 2"]
+        texts = plan(both, prompts, model=MODEL, reuse=True).run().replies_df()["text"]
+        one = both.client.complete("text 1", model=MODEL, answers=both.reused)
+
+        both.close()
+        assert len(emulator.requests) == 1
+    assert one.text == texts[0] == "from the ledger"
+    assert texts[1] != "from the ledger"
 
 
 def test_what_is_not_in_the_file_is_a_row(answered: Session) -> None:

@@ -63,7 +63,7 @@ def test_failures_are_rows_in_place(open_session: OpenSession) -> None:
 
 def test_what_failed_is_asked_again_on_demand_only(open_session: OpenSession) -> None:
     """Running again leaves a failed row as it is; `retry` sends it, and only it."""
-    refusal = {"when": {"contains": "b"}, "status": 400, "error": {"message": "No."}}
+    refusal = {"when": {"contains": "b"}, "status": 403, "error": {"message": "No."}}
     with _scripted(refusal) as emulator:
         run = plan(open_session(emulator), ["a", "b", "c"]).run()
         assert (run.n_todo, run.n_failed) == (0, 1)
@@ -75,6 +75,25 @@ def test_what_failed_is_asked_again_on_demand_only(open_session: OpenSession) ->
     assert left["status"].tolist() == ["ok", "error", "ok"]
     assert retried["status"].tolist() == ["ok"] * 3
     assert n_requests == 4
+
+
+def test_what_was_refused_as_invalid_is_left_out(open_session: OpenSession) -> None:
+    """`retry` does not send again what gave a 400, unless it is asked to."""
+    refusal = {"when": {"contains": "b"}, "status": 400, "error": {"message": "No."}}
+    with _scripted({**refusal, "times": 20}) as emulator:
+        session = open_session(emulator)
+        prompts = ["a", *(f"b{number}" for number in range(20))]
+        run = plan(session, prompts, model="svc-instruct", name="n").run()
+        assert (run.n_failed, len(emulator.requests)) == (20, 21)
+
+        plan(session, prompts, model="svc-instruct", name="n").retry()
+        left = repr(run.retry())
+        n_before = len(emulator.requests)
+        run.retry(include_refused=True)
+
+        assert (n_before, len(emulator.requests)) == (21, 41)
+    assert "20 would be refused again, .retry(include_refused=True) sends" in left
+    assert run.replies_df()["status"].tolist() == ["ok"] * 21
 
 
 def test_a_model_that_is_not_for_this_key_is_a_row(open_session: OpenSession) -> None:
@@ -142,13 +161,17 @@ def test_a_missing_address_is_raised(
     session.close()
 
 
-def test_never_mixes_two_addresses(session: Session, emulator: Emulator) -> None:
-    """A run that was begun at one address is not continued at another."""
+def test_never_mixes_two_addresses(
+    session: Session, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that has a reply of one address is not continued at another."""
     run = plan(session, ["a", "b " * 30_000]).run()
-    other = session.use_emulator()
+    with _scripted() as other:
+        monkeypatch.setenv("SVC_BASE_URL", other.base_url)
+        session.use_service()
 
-    with pytest.raises(SettingsError, match=r"1 of its requests are missing.* mix"):
-        run.retry()
+        with pytest.raises(SettingsError, match=r"1 of its requests are missing.* mix"):
+            run.retry()
 
     assert (len(emulator.requests), len(other.requests)) == (1, 0)
 
@@ -298,7 +321,7 @@ def test_passes_waits_to_watch(open_session: OpenSession) -> None:
 def test_a_dead_service_ends_the_run(open_session: OpenSession) -> None:
     """After failures in a row the rest is not run, and the error says why."""
     fault: dict[str, Any] = {
-        "status": 404,
+        "status": 403,
         "error": {"message": "Oh."},
         "times": None,
     }
@@ -307,7 +330,7 @@ def test_a_dead_service_ends_the_run(open_session: OpenSession) -> None:
             open_session(dead), [str(n) for n in range(60)], model="svc-instruct"
         )
 
-        with pytest.raises(UnknownModelError, match="Oh"):
+        with pytest.raises(AuthError, match="Oh"):
             run.run()
 
         n_asked = len(dead.requests)
@@ -315,7 +338,36 @@ def test_a_dead_service_ends_the_run(open_session: OpenSession) -> None:
     counts = run.replies_df()["status"].value_counts().to_dict()
     assert counts == {"error": n_asked, "not_run": 60 - n_asked}
     assert n_asked <= 10 + 8
-    assert ": UnknownModelError" in run._repr_mimebundle_()["text/plain"]
+    assert ": AuthError" in run._repr_mimebundle_()["text/plain"]
+
+
+@pytest.mark.parametrize("n_rows", [1, 3, 60])
+def test_an_unknown_model_stops_the_run(
+    open_session: OpenSession, unlimited: Emulator, n_rows: int
+) -> None:
+    """A 404 ends the run at once with the same error for any number of rows."""
+    run = plan(open_session(unlimited), list(map(str, range(n_rows))), model="typo")
+    run.in_flight = 1
+
+    for _ in range(2):
+        with pytest.raises(UnknownModelError, match="The model does not exist"):
+            run.run()
+
+    assert len(unlimited.requests) == 2
+
+
+def test_an_unknown_model_stops_its_own_requests_only(
+    open_session: OpenSession, unlimited: Emulator
+) -> None:
+    """The other models are asked, and the run says what the service said."""
+    session = open_session(unlimited)
+
+    run = plan(session, list("abc"), model=["svc-instruct", "typo"]).run()
+
+    shown = repr(run)
+    assert "6 requests: 3 ok, 3 not run" in shown
+    assert "x UnknownModelError (404): The service answered with status 404" in shown
+    assert "stopped sending to typo: UnknownModelError" in shown
 
 
 def test_runs_without_a_standard_error(

@@ -1,6 +1,9 @@
 """Grids over rows, templates, tied lists, conditions, and `where`."""
 
 from collections.abc import Mapping
+from datetime import date
+from decimal import Decimal
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -53,7 +56,20 @@ def test_fills_systems_and_messages_too() -> None:
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(1, "1"), (1.5, "1.5"), (True, "True"), ("", ""), ("{{text}}", "{{text}}")],
+    [
+        (1, "1"),
+        (1.5, "1.5"),
+        (True, "True"),
+        (np.bool_(1), "True"),
+        (np.float32(0.5), "0.5"),
+        (Decimal("1.50"), "1.50"),
+        (date(2026, 1, 2), "2026-01-02"),
+        (pd.Timestamp("2026-01-02 03:04"), "2026-01-02 03:04:00"),
+        (pd.Period("2026-01", freq="M"), "2026-01"),
+        (PurePosixPath("a/b"), "a/b"),
+        ("", ""),
+        ("{{text}}", "{{text}}"),
+    ],
 )
 def test_values_read_as_they_are(value: object, expected: str) -> None:
     """A value is put in as it reads, and never expanded again."""
@@ -68,6 +84,47 @@ def test_raw_prompts_are_sent_as_they_are() -> None:
     escaped = build_grid("\\{{y}}", varied=MODEL)
 
     assert (_prompts(raw), _prompts(escaped)) == (["{{x}} \\{{y}}"], ["{{y}}"])
+
+
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [
+        ("{{ text }}", "Did you mean {{text}}?"),
+        ("{{text+1}}", "Put what you compute into a column first."),
+        ("{{row.text}}", "without spaces."),
+        ("{{a b}}", "rename the columns, for example with rows.rename(columns=...)"),
+        ("{{}}", "without spaces."),
+    ],
+)
+def test_what_only_looks_like_a_mark_is_refused(mark: str, said: str) -> None:
+    """A mark that is not a column's name is refused in prompts, systems, messages."""
+    rows = [{"text": "one", "a b": "two"}]
+    given: list[dict[str, Any]] = [
+        {"prompt": f"{{{{text}}}} {mark}", "varied": MODEL, "rows": rows},
+        {"prompt": "{{text}}", "varied": {**MODEL, "system": mark}, "rows": rows},
+        {"prompt": [user("{{text}} " + mark)], "varied": MODEL, "rows": rows},
+    ]
+    for each in given:
+        with pytest.raises(ParameterError) as caught:
+            build_grid(**each)
+
+        assert str(caught.value).startswith(f"{mark} is not a column: ")
+        assert said in str(caught.value)
+        assert f"write \\{mark}, or use raw=True." in str(caught.value)
+
+
+def test_what_looks_like_a_mark_can_be_sent_on_purpose() -> None:
+    """A backslash in front makes it text; longer braces were never marks."""
+    texts = ["\\{{ n }} \\{{n+1}}", "{{\n  a\n}}", "{a} {{a}"]
+
+    assert _prompts(build_grid(texts, varied=MODEL)) == [
+        "{{ n }} {{n+1}}",
+        "{{\n  a\n}}",
+        "{a} {{a}",
+    ]
+    with pytest.raises(ParameterError, match="Did you mean"):
+        build_grid("{{ n }}", varied=MODEL)
+    assert _prompts(build_grid("{{ n }}", varied=MODEL, is_raw=True)) == ["{{ n }}"]
 
 
 def test_rows_that_read_the_same_are_trials_of_their_own() -> None:
@@ -102,6 +159,11 @@ def test_two_templates_that_read_the_same_are_two_trials() -> None:
             "has no value in row 'q',",
         ),
         ("{{x}}", [{"x": "\ud83d"}], "x of row 0 contains half of a surrogate pair"),
+        ("{{x}}", [{"x": "a"}, {"x": " "}], "The prompt is empty for row 1."),
+        ("{{x}}", [{"x": "a"}, {"x": b"a"}], "The column 'x' has bytes in row 1,"),
+        ("{{x}}", [{"x": {1}}, {"x": {2}}], "has set in rows 0, 1,"),
+        ("{{x}}", [{"x": object()}], "rows['x'].map(your_function)"),
+        ("{{x}}", [{"x": ["a"]}], "a prompt takes texts, numbers and dates"),
     ],
 )
 def test_templates_are_checked_before_anything_is_sent(
@@ -236,6 +298,7 @@ def test_conditions_may_have_prompts_and_columns() -> None:
             "in rows and in conditions",
         ),
         ({"prompt": "{{x}}", "conditions": [{"x": 1}, {"y": 1}]}, "no value for 'x'"),
+        ({"prompt": "{{x}}", "conditions": [{"x": b"a"}]}, "Condition 0 has bytes"),
         ({"prompt": "p", "conditions": [{"n": 1}, {"n": 1}]}, "the same request"),
     ],
 )

@@ -77,7 +77,19 @@ def _asked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         ("whole replies", lambda: FRAME.svc.complete("{{text}}", stream=True)),
         ("Give the prompt first", lambda: svc.sweep(messages=["a"])),
         ("without a name: a text", lambda: FRAME.svc.complete("{{text}}", prompt="a")),
-        ("Two columns of rows are called 'text'", lambda: svc.sweep("a", rows=TWICE)),
+        (
+            "Two columns of rows are called 'text'",
+            lambda: svc.sweep("{{text}}", rows=TWICE),
+        ),
+        (
+            "Two columns of conditions are called 'text'",
+            lambda: svc.sweep("a", conditions=TWICE),
+        ),
+        ("conditions is empty", lambda: svc.sweep("a", conditions=[])),
+        (
+            "conditions is empty, so",
+            lambda: svc.sweep("a", conditions=pd.DataFrame()),
+        ),
         ("A lambda has neither", lambda: svc.sweep("a", tools=[lambda x: x])),
         ("tools must be a list of functions", lambda: svc.sweep("a", tools=5)),
     ],
@@ -115,6 +127,16 @@ def test_functions_are_offered_as_tools(
     ]
 
     assert offered == expected
+
+
+def test_columns_of_one_name_may_be_left_alone() -> None:
+    """Two columns of the same name do no harm where a prompt uses another one."""
+    rows = pd.DataFrame([["a", 1, 2]], columns=["text", "size", "size"])
+
+    frame = svc.sweep("{{text}}", rows=rows).plan_df()
+
+    [row] = frame[["var_text", "size", "var_size"]].to_dict("records")
+    assert row == {"var_text": "a", "size": 1, "var_size": 2}
 
 
 def test_trials_take_functions_as_tools(session: Session) -> None:
@@ -206,8 +228,10 @@ def test_a_name_that_a_prompt_names_is_no_slip() -> None:
 @pytest.mark.parametrize(
     ("prompt", "rows", "said"),
     [
-        ("{{0}}", pd.DataFrame([["a", 1]]), "rows.set_axis(['text', 'column_1']"),
-        ("{{my col}}", pd.DataFrame({"my col": ["a"]}), "rename 'my col'"),
+        ("{{0}}", pd.DataFrame([["a", 1]]), "rename the columns"),
+        ("{{my col}}", pd.DataFrame({"my col": ["a"]}), "rename the columns"),
+        ("p", pd.DataFrame([["a", 1]]), "rows.set_axis(['text', 'column_1']"),
+        ("p", pd.DataFrame({"my col": ["a"]}), "rename 'my col'"),
         ("{{a}}", pd.DataFrame({0: ["a"]}), "rename the columns"),
         ("p", pd.DataFrame([list("abcdef")]), "rows.rename(columns=...)"),
         ("p", pd.DataFrame({0: ["a"], "text": ["b"]}), "Write {{text}} where"),
