@@ -80,7 +80,7 @@ Outcome = Answered | Failed | Refused | Stop
 IN_FLIGHT = 8
 """Most requests in flight for a model whose limit the document does not show."""
 MOST_IN_FLIGHT = 64
-REFUSALS_IN_A_ROW = 20  # about seven minutes of waiting: the limit does not pass
+REFUSALS_IN_A_ROW = 14  # about seven minutes of waiting: the limit does not pass
 FAILURES_IN_A_ROW = 10
 
 
@@ -133,7 +133,7 @@ class ModelQueue:
         self._n_sent = 0
         self._n_refusals = self._n_failures = 0
         self._refused_s: float | None = None
-        self._said_s: float | None = None
+        self._said_until_s = float("-inf")
         self._changed = asyncio.Event()
 
     @property
@@ -209,12 +209,12 @@ class ModelQueue:
         return max(self._began_s + whole_s + max(late_s - next_s, 0.0) - now_s, 0.0)
 
     def say_if_closed(self, now_s: float) -> None:
-        """Say once for each 429, of this run or not, that the model is closed."""
-        refusals = self._refusals()
-        if refusals.closed_until_s > now_s and refusals.newest_s != self._said_s:
-            self._said_s = refusals.newest_s
+        """Say once that the model is closed, by a 429 of this run or not."""
+        until_s = self._refusals().closed_until_s
+        if until_s > max(now_s, self._said_until_s + LOOK_S):
+            self._said_until_s = until_s
             reason = f"{self.model} refuses more requests for now (429)"
-            self._watch(Waiting(refusals.closed_until_s - now_s, reason))
+            self._watch(Waiting(until_s - now_s, reason))
 
     def _count_refusal(self, error: RateLimitError) -> None:
         newest_s = self._refusals().newest_s
@@ -333,8 +333,9 @@ class Scheduler:
     def _due(self, queue: ModelQueue) -> Due:
         if self.is_paused:
             return Due(LOOK_S, "paused")
+        due = queue.limiter.due() if queue.limiter else Due(0.0)
         queue.say_if_closed(self._clock())
-        return queue.limiter.due() if queue.limiter else Due(0.0)
+        return due
 
     async def _ask(self, queue: ModelQueue, trial: Trial) -> None:
         outcome: Outcome | None = None

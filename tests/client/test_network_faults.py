@@ -182,18 +182,6 @@ def test_requests_that_were_never_sent_take_no_place(
     assert max(each.queue_s for each in kept.exchanges) < 0.1
 
 
-def test_answers_wear_care_off(serve: Serve, client_of: ClientOf, kept: Kept) -> None:
-    """A model that refused once is asked slowly, and at full speed after 20 answers."""
-    server = serve([http(b"{}", status=429), "keep"], [GOOD, "keep"])
-    client = client_of(server.base_url, model="svc-next")
-
-    for _ in range(25):
-        client.complete("Hi")
-
-    waits = [each.queue_s > 0.1 for each in kept.exchanges]
-    assert (any(waits[1:20]), any(waits[21:])) == (True, False)
-
-
 def test_no_such_host(client_of: ClientOf) -> None:
     """A host that does not exist is named."""
     with pytest.raises(NoConnectionError, match=r"nowhere\.invalid:443.*no such host"):
