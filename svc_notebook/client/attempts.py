@@ -198,7 +198,12 @@ class ExchangeTask:
 
         while True:
             slot = await self._pace()
-            failure = await self._try(slot, noted)
+            try:
+                failure = await self._try(slot, noted)
+            except BaseException:
+                if not slot.is_sent:  # cancelled while it was connecting
+                    self._limiter.give_back(slot)
+                raise
             if failure and self._failure:
                 error = with_earlier(failure.error, self._failure.error)
                 failure = replace(failure, error=error)
