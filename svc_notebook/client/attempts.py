@@ -275,11 +275,10 @@ class ExchangeTask:
         elif not failure.is_sent:
             self._limiter.give_back(slot)
         wait_s = retry_wait_s(
-            failure.error,
+            failure,
             attempt=self._record.n_attempts,
             jitter=self._runtime.jitter(),
             has_shown=self._has_shown,
-            is_lasting=failure.is_lasting,
             policy=self._policy,
         )
         left_s = self._deadlines.total_left_s(self._runtime.clock())

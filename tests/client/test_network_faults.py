@@ -182,10 +182,44 @@ def test_requests_that_were_never_sent_take_no_place(
     assert max(each.queue_s for each in kept.exchanges) < 0.1
 
 
-def test_no_such_host(client_of: ClientOf) -> None:
-    """A host that does not exist is named."""
+@pytest.fixture
+def lookups(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The errors with which the next look-ups of a name fail, first one first."""
+    errors: list[int] = []
+    real = socket.getaddrinfo
+
+    def look_up(*args: Any, **options: Any) -> Any:  # noqa: ANN401 - the system's own
+        if errors:
+            raise socket.gaierror(errors.pop(0), "made up")
+        return real(*args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    return errors
+
+
+def test_a_name_that_cannot_be_looked_up_now(
+    serve: Serve, client_of: ClientOf, lookups: list[int]
+) -> None:
+    """A moment without DNS is waited out; if it lasts, the error says what failed."""
+    client = client_of(serve([GOOD]).base_url.replace("127.0.0.1", "localhost"))
+    lookups += [socket.EAI_AGAIN] * 2
+
+    text = client.complete("Hi").text
+    lookups += [socket.EAI_AGAIN] * 3
+    with pytest.raises(NoConnectionError, match="name cannot be looked up now"):
+        client.complete("Hi")
+
+    assert text == "Hello."
+
+
+def test_no_such_host(client_of: ClientOf, lookups: list[int]) -> None:
+    """A host that does not exist is named, and not tried again."""
+    lookups += [socket.EAI_NONAME] * 3
+
     with pytest.raises(NoConnectionError, match=r"nowhere\.invalid:443.*no such host"):
         client_of("https://nowhere.invalid/v1").complete("Hi")
+
+    assert len(lookups) == 2
 
 
 def test_tls_to_a_plain_port(emulator: Emulator, client_of: ClientOf) -> None:
