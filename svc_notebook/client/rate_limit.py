@@ -144,6 +144,7 @@ class RateLimiter:
 
     Attributes:
         refusals: What its 429s mean now.
+        limit: The documented limit, or what 429s have shown of it.
     """
 
     def __init__(
@@ -158,7 +159,7 @@ class RateLimiter:
         self._model = model
         self._clock = clock
         self._is_known = limit is not None
-        limit = limit or Limit(per_second=UNLIMITED, per_minute=UNLIMITED)
+        self.limit = limit = limit or Limit(per_second=UNLIMITED, per_minute=UNLIMITED)
         self._windows = Windows(
             per_second=limit.per_second,
             per_minute=limit.per_minute,
@@ -234,9 +235,12 @@ class RateLimiter:
             return
         self.refusals = refusals
         if not self._is_known:
-            self._windows.allow(
-                per_second=refusals.per_second, per_minute=refusals.per_minute
-            )
+            allowed = {
+                "per_second": refusals.per_second,
+                "per_minute": refusals.per_minute,
+            }
+            self.limit = Limit(**allowed)
+            self._windows.allow(**allowed)
 
     def _named(self, due: Due) -> Due:
         kind = "" if self._is_known else "estimated "

@@ -131,6 +131,8 @@ class ModelQueue:
             self._most_in_flight = min(limit.per_minute, MOST_IN_FLIGHT)
         self._began_s: float | None = None
         self._n_sent = 0
+        self._sent_s: dict[TrialKey, float] = {}
+        self._took_s = 0.0
         self._n_refusals = self._n_failures = 0
         self._refused_s: float | None = None
         self._said_until_s = float("-inf")
@@ -164,11 +166,16 @@ class ModelQueue:
         self._began_s = now_s if self._began_s is None else self._began_s
         self._n_sent += 1
         self.n_in_flight += 1
-        return self._next.popleft()
+        trial = self._next.popleft()
+        self._sent_s[trial.key] = now_s
+        return trial
 
-    def end(self, trial: Trial, outcome: Outcome | None) -> None:
+    def end(self, trial: Trial, outcome: Outcome | None, now_s: float) -> None:
         """Count a trial that has ended; None if it was stopped."""
         self.n_in_flight -= 1
+        took_s = now_s - self._sent_s.pop(trial.key)
+        if isinstance(outcome, (Answered, Failed)):
+            self._took_s += took_s
         match outcome:
             case Answered(n_tokens=n_tokens):
                 self.n_ok += 1
@@ -192,21 +199,37 @@ class ModelQueue:
         await self._changed.wait()
 
     def ends_after_s(self, now_s: float) -> float | None:
-        """Return the seconds until the last request can be sent, by the limits."""
-        limit = limit_of(self.model)
-        n_left = self.n_trials - self.n_ok - self.n_failed - self.n_in_flight
-        if limit is None:
+        """Return the seconds until the last reply is expected.
+
+        It goes by the limits, the most in flight, and how long replies took so far;
+        None before the first one.
+        """
+        n_ended = self.n_ok + self.n_failed
+        if not n_ended:
             return None
+        mean_s = self._took_s / n_ended
+        busy_s = [max(at_s + mean_s - now_s, 0.0) for at_s in self._sent_s.values()]
+        n_left = self.n_trials - n_ended - self.n_in_flight
         if n_left <= 0:
+            return max(busy_s, default=0.0)
+        free_s = sorted([0.0] * (self._most_in_flight - len(busy_s)) + busy_s)
+        n_rounds, last = divmod(n_left - 1, len(free_s))
+        sent_s = max(free_s[last] + n_rounds * mean_s, self._sent_after_s(now_s))
+        return sent_s + mean_s
+
+    def _sent_after_s(self, now_s: float) -> float:
+        """Return the seconds until the limits let the last request go."""
+        if self.limiter is None or self._began_s is None:
             return 0.0
-        if self._began_s is None:
-            return last_sent_s(n_left, limit)
+        limit = self.limiter.limit
+        n_left = self.n_trials - self.n_ok - self.n_failed - self.n_in_flight
         so_far_s = last_sent_s(self._n_sent, limit)
         late_s = max(now_s - self._began_s - so_far_s, 0.0)
         whole_s = last_sent_s(self._n_sent + n_left, limit)
         # what was late is not made up for: the windows slide
         next_s = last_sent_s(self._n_sent + 1, limit) - so_far_s
-        return max(self._began_s + whole_s + max(late_s - next_s, 0.0) - now_s, 0.0)
+        by_limit_s = self._began_s + whole_s + max(late_s - next_s, 0.0) - now_s
+        return max(by_limit_s, self.waits_for.wait_s)
 
     def say_if_closed(self, now_s: float) -> None:
         """Say once that the model is closed, by a 429 of this run or not."""
@@ -342,7 +365,7 @@ class Scheduler:
         try:
             outcome = await self._asker.ask(trial)
         finally:
-            queue.end(trial, outcome)
+            queue.end(trial, outcome, self._clock())
         if isinstance(outcome, Stop):
             self._stop = self._stop or outcome.error
 

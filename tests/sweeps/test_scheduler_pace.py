@@ -92,6 +92,34 @@ def test_slow_replies_do_not_hold_the_limit_up() -> None:
     assert world.log[-1][0] == pytest.approx(69.8, abs=0.5)
 
 
+@pytest.mark.parametrize(
+    ("model", "in_flight", "ends_s"),
+    [
+        ("m", 16, 240),  # six rounds
+        ("svc-v2-8b-instruct", 16, 240),
+        ("svc-v2-8b-instruct", None, 109),  # the last one is sent after 69 s
+    ],
+)
+def test_the_end_is_known_from_the_first_reply_on(
+    model: str, in_flight: int | None, ends_s: float
+) -> None:
+    """With replies of 40 s each announced end is that of the last reply."""
+    announced = []
+
+    async def answer(world: World, _trial: Trial) -> Outcome:
+        await world.sleep(40.0)
+        if world.now_s > 50 and world.scheduler is not None:
+            left_s = world.scheduler.queues[0].ends_after_s(world.now_s)
+            announced.append(world.now_s + (left_s or 0.0))
+        return Answered()
+
+    world = World()
+    world.run(conditions_of(96, [model]), answer, in_flight=in_flight)
+
+    assert world.now_s == pytest.approx(ends_s, rel=0.03)
+    assert announced == pytest.approx([world.now_s] * len(announced), rel=0.05)
+
+
 def test_pauses_and_goes_on() -> None:
     """A pause sends nothing more; after it the rest is asked."""
     world = World()
