@@ -14,7 +14,7 @@ from hashlib import blake2b
 from random import Random
 from typing import Protocol
 
-from svc_notebook.client.attempts import RequestPath, Waiting, Watch
+from svc_notebook.client.attempts import RequestPath, Waiting, Watch, tell
 from svc_notebook.client.exchange_record import to_failure
 from svc_notebook.client.rate_limit import RateLimiter, Refusals
 from svc_notebook.client.rate_windows import Due
@@ -237,7 +237,7 @@ class ModelQueue:
         if until_s > max(now_s, self._said_until_s + LOOK_S):
             self._said_until_s = until_s
             reason = f"{self.model} refuses more requests for now (429)"
-            self._watch(Waiting(until_s - now_s, reason))
+            tell(self._watch, Waiting(until_s - now_s, reason))
 
     def _count_refusal(self, error: RateLimitError) -> None:
         newest_s = self._refusals().newest_s
@@ -305,7 +305,7 @@ class Scheduler:
                 for queue in self.queues:
                     group.create_task(self._drive(queue, group))
         except ExceptionGroup as problems:
-            # from a caller's own `watch`; they know it by its own name
+            # the first one says what happened; a group would not
             raise problems.exceptions[0] from None
         given_up = [queue.given_up for queue in self.queues]
         return self._stop or (given_up[0] if given_up and all(given_up) else None)
@@ -451,7 +451,6 @@ class TrialRunner:
     watch: Watch | None = None
     show: Show | None = None
     is_paced: bool = True
-    _problems: list[Exception] = field(default_factory=list)
 
     def limiter(self, model: str) -> RateLimiter | None:
         """Return what decides when a request to a model may go; None to go at once."""
@@ -465,7 +464,7 @@ class TrialRunner:
                 trial.request,
                 is_streamed=show is not None,
                 origin=self.plan.origin_of(trial),
-                watch=self._watched,
+                watch=self.watch,
                 policy=QUEUED,
             )
             exchange = await task.run(
@@ -473,20 +472,10 @@ class TrialRunner:
             )
         except SvcError as error:
             return self._failed(trial, error)
-        finally:
-            if self._problems:  # what the caller's own `watch` raised, unchanged
-                raise self._problems[0]
         if (problem := self.ledger.problem) is not None:
             return Stop(problem)
         self.failures.pop(trial.key, None)
         return Answered(n_tokens=_n_tokens(exchange))
-
-    def _watched(self, waiting: Waiting) -> None:
-        try:
-            if self.watch is not None:
-                self.watch(waiting)
-        except Exception as problem:  # noqa: BLE001 - the reply comes first
-            self._problems.append(problem)
 
     def _failed(self, trial: Trial, error: SvcError) -> Outcome:
         if (problem := self.ledger.problem) is not None:

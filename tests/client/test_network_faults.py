@@ -6,6 +6,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from svc_notebook.client.attempts import Waiting, say
 from svc_notebook.client.http import tls_context
 from svc_notebook.client.sync import Client
 from svc_notebook.emulator.server import Emulator
@@ -135,6 +137,43 @@ def test_too_many_requests_waits_as_told(
     assert (exchange.n_attempts, exchange.n_refused) == (2, 1)
     assert exchange.retry_wait_s == pytest.approx(7.5, abs=0.5)
     assert sum(virtual.slept_s) >= 7.0
+
+
+class Closed:
+    """A stream that cannot be written, such as `| head` leaves behind."""
+
+    def write(self, _: str) -> None:
+        """Fail as a broken pipe does."""
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("stream", [None, Closed()])
+def test_a_wait_needs_no_standard_error(
+    stream: object,
+    serve: Serve,
+    client_of: ClientOf,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A wait that cannot be announced is waited all the same."""
+    monkeypatch.setattr(sys, "stderr", stream)
+    server = serve([http(b"", status=429, Retry_After="7")], [GOOD])
+
+    assert client_of(server.base_url).complete("Hi", watch=say).text == "Hello."
+
+
+def test_a_watch_that_raises_fails_no_request(
+    serve: Serve, client_of: ClientOf
+) -> None:
+    """Its mistake becomes a warning, and the reply comes."""
+    server = serve([http(b"", status=429, Retry_After="7")], [GOOD])
+
+    def watch(_: Waiting) -> None:
+        raise ZeroDivisionError
+
+    with pytest.warns(RuntimeWarning, match=r"watch= raised ZeroDivisionError"):
+        text = client_of(server.base_url).complete("Hi", watch=watch).text
+
+    assert text == "Hello."
 
 
 def test_long_wait_is_raised_at_once(
