@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
 from math import inf
 from pathlib import Path
@@ -87,6 +88,7 @@ CREATE TABLE IF NOT EXISTS sent (
 )"""
 _STAMP = "UPDATE sent SET at_s=? WHERE ticket=?"
 _DROP = "DELETE FROM sent WHERE ticket=?"
+_KEPT = 2000  # rows of others are left alone, up to here: their clock may be another
 _UNUSABLE = (sqlite3.OperationalError, sqlite3.NotSupportedError, OSError)
 
 Result = TypeVar("Result")
@@ -110,7 +112,7 @@ class SharedQuota:
     def __init__(self, path: Path, quota: str, *, clock: Callable[[], float]) -> None:
         self._path = path
         # The clock is this machine's; a home folder may be on several.
-        marked = f"{platform.node()}\n{quota}".encode()
+        marked = f"{_clock_id()}\n{quota}".encode()
         self._quota = blake2b(marked, digest_size=16).hexdigest()
         self._clock = clock
         self._paused_until_s = float("-inf")
@@ -184,6 +186,15 @@ class SharedQuota:
         return file
 
 
+@cache
+def _clock_id() -> str:
+    """Return what tells this machine's clock from that of others, and of restarts."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii")
+    except OSError:  # not Linux
+        return platform.node()
+
+
 def _times(file: sqlite3.Connection, quota: str) -> list[float]:
     rows = file.execute(
         "SELECT at_s FROM sent WHERE quota=? ORDER BY at_s DESC", (quota,)
@@ -197,12 +208,14 @@ def _take(
     keep_s = max(window.length_s for window in windows)
     # A time of the future is from before this machine was restarted.
     file.execute(
-        "DELETE FROM sent WHERE at_s<=? OR at_s>?", (now_s - keep_s, now_s + 1)
+        "DELETE FROM sent WHERE quota=? AND (at_s<=? OR at_s>?)",
+        (quota, now_s - keep_s, now_s + 1),
     )
     longest = _longest_wait(_times(file, quota), windows, now_s)
     if longest.wait_s > 0:
         return longest
     added = file.execute("INSERT INTO sent (quota, at_s) VALUES (?, ?)", (quota, now_s))
+    file.execute("DELETE FROM sent WHERE ticket<=?", ((added.lastrowid or 0) - _KEPT,))
     return added.lastrowid
 
 
