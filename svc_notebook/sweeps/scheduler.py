@@ -208,14 +208,15 @@ class ModelQueue:
         if not n_ended:
             return None
         mean_s = self._took_s / n_ended
-        busy_s = [max(at_s + mean_s - now_s, 0.0) for at_s in self._sent_s.values()]
+        sent_s = self._sent_s.copy().values()  # the loop may change it meanwhile
+        busy_s = [max(at_s + mean_s - now_s, 0.0) for at_s in sent_s]
         n_left = self.n_trials - n_ended - self.n_in_flight
         if n_left <= 0:
             return max(busy_s, default=0.0)
         free_s = sorted([0.0] * (self._most_in_flight - len(busy_s)) + busy_s)
         n_rounds, last = divmod(n_left - 1, len(free_s))
-        sent_s = max(free_s[last] + n_rounds * mean_s, self._sent_after_s(now_s))
-        return sent_s + mean_s
+        last_s = max(free_s[last] + n_rounds * mean_s, self._sent_after_s(now_s))
+        return last_s + mean_s
 
     def _sent_after_s(self, now_s: float) -> float:
         """Return the seconds until the limits let the last request go."""

@@ -266,6 +266,26 @@ def test_announces_a_long_wait(
     assert run.replies_df()["error_type"].tolist() == ["RateLimitError"]
 
 
+def test_a_run_can_be_looked_at_while_failures_come(open_session: OpenSession) -> None:
+    """Its counts and reasons are read on one thread while another adds to them."""
+    refusal: dict[str, Any] = {"status": 400, "error": {"message": "No."}}
+    interval_s = sys.getswitchinterval()
+    with _scripted({**refusal, "times": None}) as emulator:
+        run = plan(
+            open_session(emulator), [*map(str, range(150))], model="svc-instruct"
+        )
+        sys.setswitchinterval(1e-6)  # so that threads take turns all the time
+        try:
+            run.start(is_drawn=False)
+            while run.is_running:
+                repr(run)
+                _ = run.n_failed, run.reasons
+        finally:
+            sys.setswitchinterval(interval_s)
+
+    assert run.n_failed == 150
+
+
 def test_an_error_of_watch_ends_no_run(open_session: OpenSession) -> None:
     """A watching function that fails is warned about, and the run goes on."""
 
