@@ -164,7 +164,7 @@ def test_a_wait_needs_no_standard_error(
 def test_a_watch_that_raises_fails_no_request(
     serve: Serve, client_of: ClientOf
 ) -> None:
-    """Its mistake becomes a warning, and the reply comes."""
+    """What `watch` raises becomes a warning, and the reply comes."""
     server = serve([http(b"", status=429, Retry_After="7")], [GOOD])
 
     def watch(_: Waiting) -> None:

@@ -90,7 +90,7 @@ def test_what_passed_before_a_refusal_is_the_limit(now: Now) -> None:
 
 
 def test_a_second_refusal_without_an_answer_is_of_the_minute(now: Now) -> None:
-    """The model opens when the first of this minute's requests is a minute old."""
+    """A full minute ends when the first of its requests is a minute old."""
     limiter = limiter_of(None, now)
     asked(limiter, 3)
     now.s = 5.0
