@@ -233,9 +233,10 @@ def test_two_tasks_read_one_stream(emulator: Emulator) -> None:
     assert n_shown == n_chars > 0
 
 
-def test_a_stream_stays_on_its_loop(emulator: Emulator) -> None:
+def test_a_stream_stays_on_its_loop(serve: Serve) -> None:
     """On another loop a stream is refused by name, and can be closed."""
-    stream = client_of(emulator).stream("Hello")
+    client = AsyncClient(base_url=serve([HEAD, SOME, "silence"]).base_url, api_key="k")
+    stream = client.stream("Hello", model=MODEL)
 
     async def read() -> str:
         return await anext(stream)
