@@ -68,13 +68,13 @@ class Refusals:
         """Return the state after one more 429.
 
         Args:
-            sent_s: When its request was sent. If that was before the newest refusal
-                came, it says nothing new.
+            sent_s: When its request was sent. If that was before the model opened
+                again, it was let out before the newest refusal: it says nothing new.
             now_s: When it came.
             retry_after_s: Seconds the service asked to wait; never cut short.
         """
         until_s = max(self.closed_until_s, now_s + (retry_after_s or 0.0))
-        if sent_s <= self.newest_s:
+        if sent_s < self.closed_until_s:
             return replace(self, closed_until_s=until_s)
         return replace(
             self,

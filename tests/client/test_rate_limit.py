@@ -106,6 +106,22 @@ def test_a_second_refusal_without_an_answer_is_of_the_minute(now: Now) -> None:
     assert waits_of(limiter, 4) == [0.0, 0.0, 0.0, 60.08]
 
 
+def test_requests_let_out_together_are_refused_together(now: Now) -> None:
+    """One that is written after another's refusal came does not close the minute."""
+    limiter = limiter_of(Limit(per_second=5, per_minute=50), now)
+    slots = [limiter.reserve() for _ in range(5)]
+    for slot in slots:
+        limiter.try_pass(slot)
+    for slot in slots[2:]:
+        now.s += 0.2
+        limiter.sent(slot)
+        now.s += 0.1
+        limiter.refused(slot, retry_after_s=None)
+    now.s = 1.5
+
+    assert limiter.due().wait_s == 0.0
+
+
 def test_care_wears_off(now: Now) -> None:
     """Each minute without a refusal lets more requests out than the one before."""
     limiter = limiter_of(None, now)
