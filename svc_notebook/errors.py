@@ -284,5 +284,10 @@ def warn(message: str) -> None:
     try:
         warnings.warn(message, RuntimeWarning, stacklevel=3)
     except Exception:  # noqa: BLE001 - from a filter, or from the display of warnings
-        with suppress(Exception):
-            sys.stderr.write(message + "\n")
+        write_line(message)
+
+
+def write_line(line: str) -> None:
+    """Write a line on stderr; there may be none, or nobody who reads it."""
+    with suppress(Exception):
+        sys.stderr.write(line + "\n")

@@ -327,9 +327,9 @@ class Session:
 
     def _renew(self, settings: Settings) -> None:
         """Use these settings; the client and a changed ledger are made again."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        # Dropped, not closed: closing waits for the loop, and what runs there may need
+        # this session's lock. Its connections close when nothing uses it any more.
+        self._client = None
         if self._ledger is not None and settings.ledger != self._settings.ledger:
             self._ledger.close()
             self._ledger = None
@@ -342,9 +342,7 @@ class Session:
         closes by itself, so this need not be called.
         """
         with self._lock:
-            for part in (self._client, self._ledger, self._emulator):
-                if part is not None:
-                    part.close()
+            parts = self._client, self._ledger, self._emulator
             self._client = self._ledger = self._emulator = None
             if self._settings.is_emulated:
                 now, gone = self._settings, {"base_url", "is_emulated"}
@@ -353,6 +351,9 @@ class Session:
                     now, base_url=None, is_emulated=False, sources=sources
                 )
                 self._seen = None  # the environment is read again
+        for part in parts:  # without the lock, which the loop may be waiting for
+            if part is not None:
+                part.close()
 
 
 def _checked_path(name: str, path: str) -> str:

@@ -4,6 +4,7 @@ No test connects beyond this machine or reads the settings, key or ledger of the
 who runs it; hypothesis repeats itself. A folder's fixtures are in its own conftest.
 """
 
+import atexit
 import gc
 import ipaddress
 import os
@@ -26,6 +27,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("repeatable")
 
 _HOME = TemporaryDirectory(prefix="svc-notebook-tests-", ignore_cleanup_errors=True)
+atexit.register(_HOME.cleanup)  # left to the collector, it is a warning
 
 
 class BeyondThisMachineError(Exception):

@@ -6,7 +6,6 @@ frames in which they arose, because those may hold what the service sent back.
 """
 
 import asyncio
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,6 +23,8 @@ from svc_notebook.errors import (
     StreamBrokenError,
     SvcError,
     TimedOutError,
+    warn,
+    write_line,
 )
 from svc_notebook.exchange import Exchange, Failure, Origin, Sink, Status
 from svc_notebook.service.chunk import Delta
@@ -66,7 +67,8 @@ class Waiting:
 
 
 Watch = Callable[[Waiting], None]
-"""Called at each wait, on the loop's thread; it must return at once."""
+"""Called at each wait, on the loop's thread; it must return at once. What it raises
+becomes a warning."""
 
 _SAID_S = 2.0
 
@@ -74,7 +76,17 @@ _SAID_S = 2.0
 def say(waiting: Waiting) -> None:
     """Write a line on stderr if a wait is long enough to be noticed."""
     if waiting.wait_s >= _SAID_S:
-        sys.stderr.write(f"waiting {waiting.wait_s:.0f} s: {waiting.reason}\n")
+        write_line(f"waiting {waiting.wait_s:.0f} s: {waiting.reason}")
+
+
+def tell(watch: Watch | None, waiting: Waiting) -> None:
+    """Call `watch`; its own mistake must not fail a request."""
+    try:
+        if watch is not None:
+            watch(waiting)
+    except Exception as problem:  # noqa: BLE001 - the reply comes first
+        kind = type(problem).__name__
+        warn(f"watch= raised {kind}; the request goes on. Correct the function.")
 
 
 Show = Callable[[Delta], None]
@@ -198,7 +210,12 @@ class ExchangeTask:
 
         while True:
             slot = await self._pace()
-            failure = await self._try(slot, noted)
+            try:
+                failure = await self._try(slot, noted)
+            except BaseException:
+                if not slot.is_sent:  # cancelled while it was connecting
+                    self._limiter.give_back(slot)
+                raise
             if failure and self._failure:
                 error = with_earlier(failure.error, self._failure.error)
                 failure = replace(failure, error=error)
@@ -217,7 +234,7 @@ class ExchangeTask:
             while (
                 due := self._limiter.try_pass(slot, patience_s=patience_s)
             ).wait_s > 0:
-                self._tell(Waiting(due.wait_s, due.reason))
+                tell(self._watch, Waiting(due.wait_s, due.reason))
                 await self._runtime.sleep(due.wait_s)
         except BaseException:
             self._limiter.give_back(slot)
@@ -270,11 +287,10 @@ class ExchangeTask:
         elif not failure.is_sent:
             self._limiter.give_back(slot)
         wait_s = retry_wait_s(
-            failure.error,
+            failure,
             attempt=self._record.n_attempts,
             jitter=self._runtime.jitter(),
             has_shown=self._has_shown,
-            is_lasting=failure.is_lasting,
             policy=self._policy,
         )
         left_s = self._deadlines.total_left_s(self._runtime.clock())
@@ -284,15 +300,11 @@ class ExchangeTask:
         """Wait between two tries."""
         began_s = self._runtime.clock()
         why = _WHY.get(type(self._failure.error), "a failure") if self._failure else ""
-        self._tell(Waiting(wait_s, f"trying again after {why}"))
+        tell(self._watch, Waiting(wait_s, f"trying again after {why}"))
         try:
             await self._runtime.sleep(wait_s)
         finally:
             self._record.retry_wait_s += self._runtime.clock() - began_s
-
-    def _tell(self, waiting: Waiting) -> None:
-        if self._watch is not None:
-            self._watch(waiting)
 
     def _end(self, status: Status, failure: Failure | None) -> Exchange:
         self.exchange = self._record.exchange(

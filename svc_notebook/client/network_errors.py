@@ -107,6 +107,8 @@ def _why_not_connected(problem: BaseException) -> tuple[str, bool]:
         if isinstance(cause, ssl.SSLError):
             return "the server does not use TLS there; the port may be wrong", True
         if isinstance(cause, socket.gaierror):
+            if cause.errno == socket.EAI_AGAIN:
+                return "its name cannot be looked up now (DNS gives no answer)", False
             return "no such host", True
         if isinstance(cause, ConnectionRefusedError):
             return "nothing listens there (connection refused)", False

@@ -1,12 +1,14 @@
 """Decides when a model's next request may be sent (doc: Rate limits per model).
 
 Nothing here sleeps: the caller decides how long it waits. `rate_windows` keeps the
-documented limits; `Refusals` decides what a 429 means.
+limits; `Refusals` decides what a 429 means, and what the limits are if the document
+does not show them.
 """
 
 import os
 import time
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from threading import Lock
@@ -15,32 +17,50 @@ from svc_notebook.credentials import Key
 from svc_notebook.service.catalogue import Limit, limit_of
 from svc_notebook.settings import default_ledger
 
-from .rate_windows import Clock, Due, Room, SharedQuota, Slot, Windows
+from .rate_windows import (
+    MARGIN_S,
+    MINUTE_S,
+    SECOND_S,
+    UNLIMITED,
+    Clock,
+    Due,
+    Room,
+    SharedQuota,
+    Slot,
+    Windows,
+)
 
-FIRST_CLOSED_S = 0.5
-LONGEST_CLOSED_S = 30.0  # our own choice; the service may ask for more
-FIRST_GAP_S = 0.2
-LONGEST_GAP_S = 12.0
-N_CALM = 20
+CLOSED_S = SECOND_S + MARGIN_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusals:
     """What the 429s of a model mean for its next requests. Pure: callers pass the time.
 
+    A 429 closes the model for a second. If nothing was accepted since the 429 before
+    it, the minute is full, and the model stays closed until a minute has passed. What
+    was accepted before a 429 is the limit from then on; it grows while there is none.
+
     Attributes:
         newest_s: When the newest one came that said something new.
-        n_in_a_row: How many such came without an answer between them.
+        sent_s: When its request was sent.
+        previous_s: When the one before it came.
         closed_until_s: No request is sent before.
-        gap_s: Seconds between two requests, where no limit is known.
-        n_answers: Answers since the newest one, or since the gap changed.
+        is_settled: Whether what it teaches is known: others sent with it come later.
+        per_second, per_minute: Most requests, as far as 429s have shown.
+        before: `per_second` before the newest one.
+        n_calm: Minutes without one.
     """
 
     newest_s: float = -inf
-    n_in_a_row: int = 0
+    sent_s: float = -inf
+    previous_s: float = -inf
     closed_until_s: float = -inf
-    gap_s: float = 0.0
-    n_answers: int = 0
+    is_settled: bool = True
+    per_second: int = UNLIMITED
+    per_minute: int = UNLIMITED
+    before: int = UNLIMITED
+    n_calm: int = 0
 
     def refused(
         self, *, sent_s: float, now_s: float, retry_after_s: float | None
@@ -48,29 +68,69 @@ class Refusals:
         """Return the state after one more 429.
 
         Args:
-            sent_s: When its request was sent. If that was before the newest refusal
-                came, it says nothing new.
+            sent_s: When its request was sent. If that was before the model opened
+                again, it was let out before the newest refusal: it says nothing new.
             now_s: When it came.
             retry_after_s: Seconds the service asked to wait; never cut short.
         """
         until_s = max(self.closed_until_s, now_s + (retry_after_s or 0.0))
-        if sent_s <= self.newest_s:
+        if sent_s < self.closed_until_s:
             return replace(self, closed_until_s=until_s)
-        n_in_a_row = self.n_in_a_row + 1
-        doubled_s = FIRST_CLOSED_S * 2.0 ** min(n_in_a_row - 1, 16)
-        return Refusals(
+        return replace(
+            self,
             newest_s=now_s,
-            n_in_a_row=n_in_a_row,
-            closed_until_s=max(until_s, now_s + min(doubled_s, LONGEST_CLOSED_S)),
-            gap_s=min(max(self.gap_s * 2, FIRST_GAP_S), LONGEST_GAP_S),
+            sent_s=sent_s,
+            # the service's own hint says which window is full
+            previous_s=-inf if retry_after_s else self.newest_s,
+            closed_until_s=max(until_s, now_s + CLOSED_S),
+            is_settled=False,
+            n_calm=0,
         )
 
-    def answered(self) -> "Refusals":
+    def settled(self, times_s: Sequence[float]) -> "Refusals":
+        """Return the state when the model would open again after a 429.
+
+        Args:
+            times_s: When the requests of the last minute were sent, oldest first,
+                without those that were refused.
+        """
+        minute = [at_s for at_s in times_s if at_s > self.sent_s - MINUTE_S]
+        is_minute_full = self.previous_s > self.newest_s - MINUTE_S and not any(
+            at_s > self.previous_s for at_s in minute
+        )
+        if not is_minute_full:
+            second = [at_s for at_s in minute if at_s > self.sent_s - SECOND_S]
+            return replace(
+                self,
+                is_settled=True,
+                per_second=max(_most_in_a_second(second), 1),
+                before=self.per_second,
+            )
+        full_s = minute[0] if minute else self.newest_s
+        until_s = max(self.closed_until_s, full_s + MINUTE_S + MARGIN_S)
+        closed = replace(self, is_settled=True, closed_until_s=until_s)
+        if not minute:  # somebody else filled it
+            return closed
+        # it was not the second that was full
+        return replace(closed, per_second=self.before, per_minute=len(minute))
+
+    def answered(self, now_s: float) -> "Refusals":
         """Return the state after a request that was not refused."""
-        n_answers, gap_s = self.n_answers + 1, self.gap_s
-        if n_answers >= N_CALM:
-            n_answers, gap_s = 0, gap_s / 2 if gap_s > FIRST_GAP_S else 0.0
-        return replace(self, n_in_a_row=0, n_answers=n_answers, gap_s=gap_s)
+        is_unlimited = self.per_second == self.per_minute == UNLIMITED
+        if is_unlimited or now_s < self.closed_until_s + MINUTE_S * (self.n_calm + 1):
+            return self
+        step = 4**self.n_calm  # small at first: the limit is probably still the same
+        return replace(
+            self,
+            per_second=min(self.per_second + step, UNLIMITED),
+            per_minute=min(self.per_minute + step, UNLIMITED),
+            n_calm=self.n_calm + 1,
+        )
+
+
+def _most_in_a_second(times_s: Sequence[float]) -> int:
+    ends = (bisect_left(times_s, at_s + SECOND_S) for at_s in times_s)
+    return max((end - at for at, end in enumerate(ends)), default=0)
 
 
 class RateLimiter:
@@ -84,6 +144,7 @@ class RateLimiter:
 
     Attributes:
         refusals: What its 429s mean now.
+        limit: The documented limit, or what 429s have shown of it.
     """
 
     def __init__(
@@ -97,21 +158,19 @@ class RateLimiter:
         self.refusals = Refusals()
         self._model = model
         self._clock = clock
-        self._windows = limit and Windows(
+        self._is_known = limit is not None
+        self.limit = limit = limit or Limit(per_second=UNLIMITED, per_minute=UNLIMITED)
+        self._windows = Windows(
             per_second=limit.per_second,
             per_minute=limit.per_minute,
             clock=clock,
-            others=others,
+            others=others if self._is_known else None,
         )
         self._lock = Lock()
-        self._free_at_s = -inf
 
     def reserve(self) -> Slot:
         """Take a place in the model's queue."""
-        if self._windows:
-            return self._windows.reserve()
-        with self._lock:
-            return self._placed(Slot(-inf))
+        return self._windows.reserve()
 
     def try_pass(self, slot: Slot, *, patience_s: float = inf) -> Due:
         """Let a place's request go now, or return how long it has to wait, and why.
@@ -125,42 +184,24 @@ class RateLimiter:
         closed = self._closed()
         if 0 < closed.wait_s <= patience_s:
             return closed
-        if self._windows:
-            return self._named(self._windows.try_pass(slot))
-        with self._lock:
-            if self.refusals.gap_s and slot.at_s < self.refusals.newest_s:
-                self._placed(slot)  # requests that waited for a 429 go one by one
-            due = self._gap_until(slot.at_s)
-            if due.wait_s <= 0:
-                slot.is_out = True
-            return due
+        return self._named(self._windows.try_pass(slot))
 
     def due(self) -> Due:
         """Return how long a request would have to wait now; no place is taken."""
         closed = self._closed()
-        if closed.wait_s > 0:
-            return closed
-        if self._windows:
-            return self._named(self._windows.due())
-        return self._gap_until(self._free_at_s)
+        return closed if closed.wait_s > 0 else self._named(self._windows.due())
 
     def room(self) -> Room | None:
         """Return how many requests may be sent now; None if no limit is known."""
-        return self._windows.room() if self._windows else None
+        return self._windows.room() if self._is_known else None
 
     def sent(self, slot: Slot) -> None:
         """Note that a place's request is being written now."""
-        if self._windows:
-            self._windows.sent(slot)
+        self._windows.sent(slot)
 
     def give_back(self, slot: Slot) -> None:
         """Free a place whose request was not sent."""
-        if self._windows:
-            self._windows.give_back(slot)
-            return
-        with self._lock:
-            if self._free_at_s == slot.at_s + self.refusals.gap_s:  # the last place
-                self._free_at_s = slot.at_s
+        self._windows.give_back(slot)
 
     def refused(self, slot: Slot, *, retry_after_s: float | None) -> None:
         """Note a 429: the place is free again, and the model closed for a while.
@@ -178,23 +219,32 @@ class RateLimiter:
     def answered(self) -> None:
         """Note an answer that is not a 429."""
         with self._lock:
-            self.refusals = self.refusals.answered()
+            self._learn(self.refusals.answered(self._clock()))
 
     def _closed(self) -> Due:
-        wait_s = self.refusals.closed_until_s - self._clock()
+        with self._lock:
+            now_s = self._clock()
+            newest = self.refusals
+            if not newest.is_settled and now_s >= newest.closed_until_s:
+                self._learn(newest.settled(self._windows.sent_s()))
+            wait_s = self.refusals.closed_until_s - now_s
         return Due(wait_s, f"{self._model} refuses more requests for now (429)")
 
+    def _learn(self, refusals: Refusals) -> None:
+        if refusals is self.refusals:
+            return
+        self.refusals = refusals
+        if not self._is_known:
+            allowed = {
+                "per_second": refusals.per_second,
+                "per_minute": refusals.per_minute,
+            }
+            self.limit = Limit(**allowed)
+            self._windows.allow(**allowed)
+
     def _named(self, due: Due) -> Due:
-        return Due(due.wait_s, due.reason and f"{due.reason} of {self._model}")
-
-    def _placed(self, slot: Slot) -> Slot:
-        slot.at_s = max(self._clock(), self._free_at_s)
-        self._free_at_s = slot.at_s + self.refusals.gap_s
-        return slot
-
-    def _gap_until(self, at_s: float) -> Due:
-        wait_s = max(at_s - self._clock(), 0.0)
-        return Due(wait_s, f"slower requests to {self._model} after a 429")
+        kind = "" if self._is_known else "estimated "
+        return Due(due.wait_s, due.reason and f"{kind}{due.reason} of {self._model}")
 
 
 class RateLimits:

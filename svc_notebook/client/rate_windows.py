@@ -1,4 +1,4 @@
-"""The documented limits as sliding windows, shared by this machine's kernels.
+"""Limits as sliding windows, shared by this machine's kernels if they are documented.
 
 Nothing here sleeps. A slot is taken in one step, so that two callers never get the same
 one; an unused slot is given back.
@@ -6,9 +6,11 @@ one; an unused slot is given back.
 
 import platform
 import sqlite3
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
 from math import inf
 from pathlib import Path
@@ -20,6 +22,7 @@ Clock: TypeAlias = Callable[[], float]
 MARGIN_S = 0.08  # between our clock and the service's
 SECOND_S = 1.0
 MINUTE_S = 60.0
+UNLIMITED = sys.maxsize
 STAMP_S = 0.01  # a smaller delay is within the margin, and noting it costs time
 FLIGHT_S = 30.0  # what was let out so long ago has been sent, noted or not
 
@@ -85,6 +88,7 @@ CREATE TABLE IF NOT EXISTS sent (
 )"""
 _STAMP = "UPDATE sent SET at_s=? WHERE ticket=?"
 _DROP = "DELETE FROM sent WHERE ticket=?"
+_KEPT = 2000  # rows of others are left alone, up to here: their clock may be another
 _UNUSABLE = (sqlite3.OperationalError, sqlite3.NotSupportedError, OSError)
 
 Result = TypeVar("Result")
@@ -108,7 +112,7 @@ class SharedQuota:
     def __init__(self, path: Path, quota: str, *, clock: Callable[[], float]) -> None:
         self._path = path
         # The clock is this machine's; a home folder may be on several.
-        marked = f"{platform.node()}\n{quota}".encode()
+        marked = f"{_clock_id()}\n{quota}".encode()
         self._quota = blake2b(marked, digest_size=16).hexdigest()
         self._clock = clock
         self._paused_until_s = float("-inf")
@@ -182,6 +186,15 @@ class SharedQuota:
         return file
 
 
+@cache
+def _clock_id() -> str:
+    """Return what tells this machine's clock from that of others, and of restarts."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii")
+    except OSError:  # not Linux
+        return platform.node()
+
+
 def _times(file: sqlite3.Connection, quota: str) -> list[float]:
     rows = file.execute(
         "SELECT at_s FROM sent WHERE quota=? ORDER BY at_s DESC", (quota,)
@@ -195,12 +208,14 @@ def _take(
     keep_s = max(window.length_s for window in windows)
     # A time of the future is from before this machine was restarted.
     file.execute(
-        "DELETE FROM sent WHERE at_s<=? OR at_s>?", (now_s - keep_s, now_s + 1)
+        "DELETE FROM sent WHERE quota=? AND (at_s<=? OR at_s>?)",
+        (quota, now_s - keep_s, now_s + 1),
     )
     longest = _longest_wait(_times(file, quota), windows, now_s)
     if longest.wait_s > 0:
         return longest
     added = file.execute("INSERT INTO sent (quota, at_s) VALUES (?, ?)", (quota, now_s))
+    file.execute("DELETE FROM sent WHERE ticket<=?", ((added.lastrowid or 0) - _KEPT,))
     return added.lastrowid
 
 
@@ -228,15 +243,25 @@ class Windows:
         margin_s: float = MARGIN_S,
         others: SharedQuota | None = None,
     ) -> None:
-        self._windows = (
-            Window(per_minute, MINUTE_S + margin_s, "per-minute limit"),
-            Window(per_second, SECOND_S + margin_s, "per-second limit"),
-        )
+        self._margin_s = margin_s
+        self.allow(per_second=per_second, per_minute=per_minute)
         self._others = others
         self._held_until_s, self._held_by = -inf, ""
         self._clock = clock
         self._lock = Lock()
         self._slots: list[Slot] = []
+
+    def allow(self, *, per_second: int, per_minute: int) -> None:
+        """Allow so many requests from now on."""
+        self._windows = (
+            Window(per_minute, MINUTE_S + self._margin_s, "per-minute limit"),
+            Window(per_second, SECOND_S + self._margin_s, "per-second limit"),
+        )
+
+    def sent_s(self) -> list[float]:
+        """Return when the requests of the last minute went, if not refused."""
+        with self._lock:
+            return sorted(slot.at_s for slot in self._slots if slot.is_out)
 
     def reserve(self) -> Slot:
         """Take the next free slot; `try_pass` says how long it has to wait."""
@@ -251,6 +276,9 @@ class Windows:
         """Let a slot's request go now, or return how long it has to wait."""
         with self._lock:
             now_s = self._clock()
+            if self._windows[0].n_allowed == UNLIMITED == self._windows[1].n_allowed:
+                slot.at_s, slot.is_out = now_s, True
+                return Due(0.0)
             # A request that may go but was not sent is behind all that were.
             self._slots.sort(key=lambda each: (_gone_s(each, now_s), not each.is_out))
             at_s, reason = self._earliest(self._slots.index(slot), now_s)

@@ -47,6 +47,8 @@ class Policy:
 
     Attributes:
         n_tries: Most requests for one exchange.
+        n_unsent_tries: The same, where no connection could be made: nothing was
+            billed, and a sweep outlives some seconds without a network.
         max_wait_s: If the service asks to wait longer, the exchange fails at once.
         cap_s: Longest wait that we choose ourselves.
         is_refusal_retried: Whether to retry after a 429; a sweep puts the trial back
@@ -54,6 +56,7 @@ class Policy:
     """
 
     n_tries: int = 3
+    n_unsent_tries: int = 3
     max_wait_s: float = 60.0
     cap_s: float = 8.0
     is_refusal_retried: bool = True
@@ -61,30 +64,30 @@ class Policy:
 
 INTERACTIVE = Policy()
 
-QUEUED = Policy(is_refusal_retried=False)
+QUEUED = Policy(n_unsent_tries=5, is_refusal_retried=False)
 
 
 def retry_wait_s(
-    error: SvcError,
+    failure: FailedTry,
     *,
     attempt: int,
     jitter: float,
     has_shown: bool = False,
-    is_lasting: bool = False,
     policy: Policy = INTERACTIVE,
 ) -> float | None:
     """Return the seconds until the next try; None to give up.
 
     Args:
-        error: What went wrong.
+        failure: What went wrong.
         attempt: Requests sent so far, this one included; from 1.
         jitter: A random number from 0 to 1.
         has_shown: Whether any of the reply was shown.
-        is_lasting: Whether a retry at once would fail in the same way.
         policy: How patient the caller is.
     """
-    if has_shown or is_lasting or attempt >= policy.n_tries:
+    n_tries = policy.n_tries if failure.is_sent else policy.n_unsent_tries
+    if has_shown or failure.is_lasting or attempt >= n_tries:
         return None
+    error = failure.error
     found_s = error.retry_after_s if isinstance(error, ServiceError) else None
     asked_s = found_s or 0.0
     if asked_s > policy.max_wait_s or not _may_pass(error, policy):

@@ -5,7 +5,6 @@ requests is confirmed.
 """
 
 import asyncio
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +18,7 @@ from typing import cast
 from svc_notebook.client.attempts import RequestPath, Waiting, Watch
 from svc_notebook.client.portal import Job, portal
 from svc_notebook.display.output import find_screen, is_terminal
-from svc_notebook.errors import Interrupted, ParameterError, SvcError
+from svc_notebook.errors import Interrupted, ParameterError, SvcError, write_line
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.session import Session
 
@@ -404,7 +403,7 @@ class Execution:
 def _announce(waiting: Waiting) -> None:
     """Print that the run waits, if it waits for long."""
     if waiting.wait_s >= ANNOUNCED_S:
-        sys.stderr.write(
+        write_line(
             f"The run waits {waiting.wait_s:.0f} s: {waiting.reason}. Interrupt to "
-            "stop it; run() continues later.\n"
+            "stop it; run() continues later."
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from svc_notebook.client.attempts import Watch
 from svc_notebook.display.comparison import Comparison
 from svc_notebook.display.markup import to_terminal
-from svc_notebook.errors import LedgerError
+from svc_notebook.errors import LedgerError, write_line
 from svc_notebook.ledger.reply_columns import Reply
 from svc_notebook.service.checks import check_flag
 from svc_notebook.session import Session
@@ -421,9 +421,9 @@ class Run:
                 else "Fix this, then call retry()"
             )
             text = f"No request succeeded; {n_failed} failed:{reasons}\n{way}."
-        if text and sys.stderr is not None:
+        if text:
             self._explained_in = _cell_number()
-            sys.stderr.write(to_terminal(text) + "\n")
+            write_line(to_terminal(text))
 
 
 def _cell_number() -> int | None:

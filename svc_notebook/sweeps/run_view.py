@@ -168,7 +168,8 @@ class RunView:
 
     Attributes:
         ledger: Where the replies are kept; None before anything was sent.
-        failures: Why trials have no reply, where the ledger does not say it.
+        failures: Why trials have no reply, where the ledger does not say it. The loop
+            adds to it, so read a copy.
         strays: Trials of this run in the ledger that the plan lacks; left out.
     """
 
@@ -191,14 +192,18 @@ class RunView:
 
     def status(self) -> RunStatus:
         """Return the status of every trial."""
-        return status_of(self._exchanges(texts=False)).with_failures(self.failures)
+        return status_of(self._exchanges(texts=False)).with_failures(
+            self.failures.copy()
+        )
 
     def reasons(self) -> list[str]:
         """Return why trials have no reply, each reason with its count."""
         found = by_trial(self._exchanges(texts=False))
         failures = [each.failure for each in found.values() if each.status == "error"]
         failures += [
-            each.failure for key, each in self.failures.items() if key not in found
+            each.failure
+            for key, each in self.failures.copy().items()
+            if key not in found
         ]
         return reasons_of(filter(None, failures))
 

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from random import Random
 from typing import Protocol
 
-from svc_notebook.client.attempts import RequestPath, Waiting, Watch
+from svc_notebook.client.attempts import RequestPath, Waiting, Watch, tell
 from svc_notebook.client.exchange_record import to_failure
 from svc_notebook.client.rate_limit import RateLimiter, Refusals
 from svc_notebook.client.rate_windows import Due
@@ -80,7 +80,7 @@ Outcome = Answered | Failed | Refused | Stop
 IN_FLIGHT = 8
 """Most requests in flight for a model whose limit the document does not show."""
 MOST_IN_FLIGHT = 64
-REFUSALS_IN_A_ROW = 20  # about seven minutes of waiting: the limit does not pass
+REFUSALS_IN_A_ROW = 14  # about seven minutes of waiting: the limit does not pass
 FAILURES_IN_A_ROW = 10
 
 
@@ -131,9 +131,11 @@ class ModelQueue:
             self._most_in_flight = min(limit.per_minute, MOST_IN_FLIGHT)
         self._began_s: float | None = None
         self._n_sent = 0
+        self._sent_s: dict[TrialKey, float] = {}
+        self._took_s = 0.0
         self._n_refusals = self._n_failures = 0
         self._refused_s: float | None = None
-        self._said_s: float | None = None
+        self._said_until_s = float("-inf")
         self._changed = asyncio.Event()
 
     @property
@@ -164,11 +166,16 @@ class ModelQueue:
         self._began_s = now_s if self._began_s is None else self._began_s
         self._n_sent += 1
         self.n_in_flight += 1
-        return self._next.popleft()
+        trial = self._next.popleft()
+        self._sent_s[trial.key] = now_s
+        return trial
 
-    def end(self, trial: Trial, outcome: Outcome | None) -> None:
+    def end(self, trial: Trial, outcome: Outcome | None, now_s: float) -> None:
         """Count a trial that has ended; None if it was stopped."""
         self.n_in_flight -= 1
+        took_s = now_s - self._sent_s.pop(trial.key)
+        if isinstance(outcome, (Answered, Failed)):
+            self._took_s += took_s
         match outcome:
             case Answered(n_tokens=n_tokens):
                 self.n_ok += 1
@@ -193,29 +200,46 @@ class ModelQueue:
         await self._changed.wait()
 
     def ends_after_s(self, now_s: float) -> float | None:
-        """Return the seconds until the last request can be sent, by the limits."""
-        limit = limit_of(self.model)
-        n_left = self.n_trials - self.n_ok - self.n_failed - self.n_in_flight
-        if limit is None:
+        """Return the seconds until the last reply is expected.
+
+        It goes by the limits, the most in flight, and how long replies took so far;
+        None before the first one.
+        """
+        n_ended = self.n_ok + self.n_failed
+        if not n_ended:
             return None
+        mean_s = self._took_s / n_ended
+        sent_s = self._sent_s.copy().values()  # the loop may change it meanwhile
+        busy_s = [max(at_s + mean_s - now_s, 0.0) for at_s in sent_s]
+        n_left = self.n_trials - n_ended - self.n_in_flight
         if n_left <= 0:
+            return max(busy_s, default=0.0)
+        free_s = sorted([0.0] * (self._most_in_flight - len(busy_s)) + busy_s)
+        n_rounds, last = divmod(n_left - 1, len(free_s))
+        last_s = max(free_s[last] + n_rounds * mean_s, self._sent_after_s(now_s))
+        return last_s + mean_s
+
+    def _sent_after_s(self, now_s: float) -> float:
+        """Return the seconds until the limits let the last request go."""
+        if self.limiter is None or self._began_s is None:
             return 0.0
-        if self._began_s is None:
-            return last_sent_s(n_left, limit)
+        limit = self.limiter.limit
+        n_left = self.n_trials - self.n_ok - self.n_failed - self.n_in_flight
         so_far_s = last_sent_s(self._n_sent, limit)
         late_s = max(now_s - self._began_s - so_far_s, 0.0)
         whole_s = last_sent_s(self._n_sent + n_left, limit)
         # what was late is not made up for: the windows slide
         next_s = last_sent_s(self._n_sent + 1, limit) - so_far_s
-        return max(self._began_s + whole_s + max(late_s - next_s, 0.0) - now_s, 0.0)
+        by_limit_s = self._began_s + whole_s + max(late_s - next_s, 0.0) - now_s
+        return max(by_limit_s, self.waits_for.wait_s)
 
     def say_if_closed(self, now_s: float) -> None:
-        """Say once for each 429, of this run or not, that the model is closed."""
-        refusals = self._refusals()
-        if refusals.closed_until_s > now_s and refusals.newest_s != self._said_s:
-            self._said_s = refusals.newest_s
+        """Say once that the model is closed, by a 429 of this run or not."""
+        until_s = self._refusals().closed_until_s
+        if until_s > max(now_s, self._said_until_s + LOOK_S):
+            self._said_until_s = until_s
             reason = f"{self.model} refuses more requests for now (429)"
-            self._watch(Waiting(refusals.closed_until_s - now_s, reason))
+            tell(self._watch, Waiting(until_s - now_s, reason))
 
     def _count_refusal(self, error: RateLimitError) -> None:
         newest_s = self._refusals().newest_s
@@ -283,7 +307,7 @@ class Scheduler:
                 for queue in self.queues:
                     group.create_task(self._drive(queue, group))
         except ExceptionGroup as problems:
-            # from a caller's own `watch`; they know it by its own name
+            # the first one says what happened; a group would not
             raise problems.exceptions[0] from None
         given_up = [queue.given_up for queue in self.queues]
         return self._stop or (given_up[0] if given_up and all(given_up) else None)
@@ -334,15 +358,16 @@ class Scheduler:
     def _due(self, queue: ModelQueue) -> Due:
         if self.is_paused:
             return Due(LOOK_S, "paused")
+        due = queue.limiter.due() if queue.limiter else Due(0.0)
         queue.say_if_closed(self._clock())
-        return queue.limiter.due() if queue.limiter else Due(0.0)
+        return due
 
     async def _ask(self, queue: ModelQueue, trial: Trial) -> None:
         outcome: Outcome | None = None
         try:
             outcome = await self._asker.ask(trial)
         finally:
-            queue.end(trial, outcome)
+            queue.end(trial, outcome, self._clock())
         if isinstance(outcome, Stop):
             self._stop = self._stop or outcome.error
 
@@ -427,7 +452,6 @@ class TrialRunner:
     watch: Watch | None = None
     show: Show | None = None
     is_paced: bool = True
-    _problems: list[Exception] = field(default_factory=list)
 
     def limiter(self, model: str) -> RateLimiter | None:
         """Return what decides when a request to a model may go; None to go at once."""
@@ -441,7 +465,7 @@ class TrialRunner:
                 trial.request,
                 is_streamed=show is not None,
                 origin=self.plan.origin_of(trial),
-                watch=self._watched,
+                watch=self.watch,
                 policy=QUEUED,
             )
             exchange = await task.run(
@@ -449,20 +473,10 @@ class TrialRunner:
             )
         except SvcError as error:
             return self._failed(trial, error)
-        finally:
-            if self._problems:  # what the caller's own `watch` raised, unchanged
-                raise self._problems[0]
         if (problem := self.ledger.problem) is not None:
             return Stop(problem)
         self.failures.pop(trial.key, None)
         return Answered(n_tokens=_n_tokens(exchange))
-
-    def _watched(self, waiting: Waiting) -> None:
-        try:
-            if self.watch is not None:
-                self.watch(waiting)
-        except Exception as problem:  # noqa: BLE001 - the reply comes first
-            self._problems.append(problem)
 
     def _failed(self, trial: Trial, error: SvcError) -> Outcome:
         if (problem := self.ledger.problem) is not None:

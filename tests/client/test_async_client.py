@@ -12,6 +12,7 @@ from svc_notebook.client.body import HttpAnswer
 from svc_notebook.client.clock import utc_now
 from svc_notebook.client.http import HttpTransport
 from svc_notebook.client.rate_limit import RateLimits
+from svc_notebook.client.rate_windows import Room
 from svc_notebook.credentials import Key
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import RateLimitError, ServerFaultError, SvcError
@@ -96,6 +97,24 @@ def test_dropped_stream_is_closed(serve: Serve) -> None:
 
     assert text == "some"
     assert server.is_left.wait(5)
+
+
+def test_a_request_cancelled_while_it_connects_takes_no_place(serve: Serve) -> None:
+    """A request that was stopped before it was sent does not count for the limit."""
+    server = serve(["silence"])  # never ends the TLS handshake
+
+    async def ask() -> object:
+        base_url = server.base_url.replace("http:", "https:")
+        async with AsyncClient(base_url=base_url, api_key="k") as client:
+            asked = client.complete("Hi", model="svc-v2-8b-instruct")
+            task = asyncio.create_task(asked)
+            while not server.n_connections:  # noqa: ASYNC110 - its thread counts
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+            return client.room("svc-v2-8b-instruct")
+
+    assert asyncio.run(ask()) == Room(5, 50)
 
 
 def test_cancelled_task_is_recorded(serve: Serve, kept: Any) -> None:  # noqa: ANN401 - a sink
@@ -214,9 +233,10 @@ def test_two_tasks_read_one_stream(emulator: Emulator) -> None:
     assert n_shown == n_chars > 0
 
 
-def test_a_stream_stays_on_its_loop(emulator: Emulator) -> None:
+def test_a_stream_stays_on_its_loop(serve: Serve) -> None:
     """On another loop a stream is refused by name, and can be closed."""
-    stream = client_of(emulator).stream("Hello")
+    client = AsyncClient(base_url=serve([HEAD, SOME, "silence"]).base_url, api_key="k")
+    stream = client.stream("Hello", model=MODEL)
 
     async def read() -> str:
         return await anext(stream)

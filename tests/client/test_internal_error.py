@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.attempts import Waiting
+from svc_notebook.client.clock import Runtime
 from svc_notebook.errors import SvcError
 
 Serve = Callable[..., Any]
@@ -15,17 +15,20 @@ GONE = b"HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n"
 
 
 def test_an_internal_error_is_recorded(serve: Serve, kept: Any) -> None:  # noqa: ANN401 - a sink
-    """A watcher that fails ends the exchange as our error: the place, not the words."""
+    """A mistake of ours ends the exchange as our error: the place, not the words."""
     server = serve([GONE])
 
-    def watch(_: Waiting) -> None:
+    async def sleep(_: float) -> None:
         raise ZeroDivisionError("secret words")
 
     async def ask() -> None:
         async with AsyncClient(
-            base_url=server.base_url, api_key="k", sinks=[kept]
+            base_url=server.base_url,
+            api_key="k",
+            sinks=[kept],
+            runtime=Runtime(sleep=sleep),
         ) as client:
-            await client.complete("Hi", model="svc-instruct", watch=watch)
+            await client.complete("Hi", model="svc-instruct")
 
     place = r"ZeroDivisionError, test_internal_error.py:\d+\)"
     with pytest.raises(SvcError, match=place) as caught:

@@ -6,6 +6,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from svc_notebook.client.attempts import Waiting, say
 from svc_notebook.client.http import tls_context
 from svc_notebook.client.sync import Client
 from svc_notebook.emulator.server import Emulator
@@ -137,6 +139,43 @@ def test_too_many_requests_waits_as_told(
     assert sum(virtual.slept_s) >= 7.0
 
 
+class Closed:
+    """A stream that cannot be written, such as `| head` leaves behind."""
+
+    def write(self, _: str) -> None:
+        """Fail as a broken pipe does."""
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("stream", [None, Closed()])
+def test_a_wait_needs_no_standard_error(
+    stream: object,
+    serve: Serve,
+    client_of: ClientOf,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A wait that cannot be announced is waited all the same."""
+    monkeypatch.setattr(sys, "stderr", stream)
+    server = serve([http(b"", status=429, Retry_After="7")], [GOOD])
+
+    assert client_of(server.base_url).complete("Hi", watch=say).text == "Hello."
+
+
+def test_a_watch_that_raises_fails_no_request(
+    serve: Serve, client_of: ClientOf
+) -> None:
+    """What `watch` raises becomes a warning, and the reply comes."""
+    server = serve([http(b"", status=429, Retry_After="7")], [GOOD])
+
+    def watch(_: Waiting) -> None:
+        raise ZeroDivisionError
+
+    with pytest.warns(RuntimeWarning, match=r"watch= raised ZeroDivisionError"):
+        text = client_of(server.base_url).complete("Hi", watch=watch).text
+
+    assert text == "Hello."
+
+
 def test_long_wait_is_raised_at_once(
     serve: Serve, client_of: ClientOf, virtual: Virtual
 ) -> None:
@@ -182,22 +221,44 @@ def test_requests_that_were_never_sent_take_no_place(
     assert max(each.queue_s for each in kept.exchanges) < 0.1
 
 
-def test_answers_wear_care_off(serve: Serve, client_of: ClientOf, kept: Kept) -> None:
-    """A model that refused once is asked slowly, and at full speed after 20 answers."""
-    server = serve([http(b"{}", status=429), "keep"], [GOOD, "keep"])
-    client = client_of(server.base_url, model="svc-next")
+@pytest.fixture
+def lookups(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The errors with which the next look-ups of a name fail, first one first."""
+    errors: list[int] = []
+    real = socket.getaddrinfo
 
-    for _ in range(25):
+    def look_up(*args: Any, **options: Any) -> Any:  # noqa: ANN401 - the system's own
+        if errors:
+            raise socket.gaierror(errors.pop(0), "made up")
+        return real(*args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    return errors
+
+
+def test_a_name_that_cannot_be_looked_up_now(
+    serve: Serve, client_of: ClientOf, lookups: list[int]
+) -> None:
+    """A moment without DNS is waited out; if it lasts, the error says what failed."""
+    client = client_of(serve([GOOD]).base_url.replace("127.0.0.1", "localhost"))
+    lookups += [socket.EAI_AGAIN] * 2
+
+    text = client.complete("Hi").text
+    lookups += [socket.EAI_AGAIN] * 3
+    with pytest.raises(NoConnectionError, match="name cannot be looked up now"):
         client.complete("Hi")
 
-    waits = [each.queue_s > 0.1 for each in kept.exchanges]
-    assert (any(waits[1:20]), any(waits[21:])) == (True, False)
+    assert text == "Hello."
 
 
-def test_no_such_host(client_of: ClientOf) -> None:
-    """A host that does not exist is named."""
+def test_no_such_host(client_of: ClientOf, lookups: list[int]) -> None:
+    """A host that does not exist is named, and not tried again."""
+    lookups += [socket.EAI_NONAME] * 3
+
     with pytest.raises(NoConnectionError, match=r"nowhere\.invalid:443.*no such host"):
         client_of("https://nowhere.invalid/v1").complete("Hi")
+
+    assert len(lookups) == 2
 
 
 def test_tls_to_a_plain_port(emulator: Emulator, client_of: ClientOf) -> None:

@@ -7,13 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.client.rate_limit import (
-    LONGEST_CLOSED_S,
     RateLimiter,
     RateLimits,
-    Refusals,
     shared_limits,
 )
-from svc_notebook.client.rate_windows import Due, Room
+from svc_notebook.client.rate_windows import Due, Room, Slot
 from svc_notebook.credentials import Key
 from svc_notebook.service.catalogue import Limit
 
@@ -62,33 +60,81 @@ def test_an_unlisted_model_has_no_invented_limit(now: Now) -> None:
     assert got == [0.0] * 500
 
 
-def test_a_refusal_teaches_an_unlisted_model_care(now: Now) -> None:
-    """After a 429 requests go out one by one, until many have passed."""
-    limiter = limiter_of(None, now)
-    limiter.refused(limiter.reserve(), retry_after_s=0.0)
-    now.s = 0.5
+def asked(limiter: RateLimiter, n_requests: int) -> list[Slot]:
+    """Send so many requests at once."""
+    slots = [limiter.reserve() for _ in range(n_requests)]
+    for slot in slots:
+        if limiter.try_pass(slot).wait_s <= 0:
+            limiter.sent(slot)
+    return slots
 
-    careful = [limiter.try_pass(limiter.reserve()).wait_s for _ in range(3)]
-    for _ in range(20):
+
+def waits_of(limiter: RateLimiter, n_requests: int) -> list[float]:
+    """Return how long each of so many more requests would wait."""
+    slots = [limiter.reserve() for _ in range(n_requests)]
+    return [round(limiter.try_pass(slot).wait_s, 2) for slot in slots]
+
+
+def test_what_passed_before_a_refusal_is_the_limit(now: Now) -> None:
+    """Of six at once three pass: then three a second go, and the wait is named."""
+    limiter = limiter_of(None, now)
+    for slot in asked(limiter, 6)[3:]:
+        now.s += 0.01
+        limiter.refused(slot, retry_after_s=None)
+    now.s = 1.1
+
+    waits = waits_of(limiter, 4)
+
+    assert waits == [0.0, 0.0, 0.0, 1.08]
+    assert limiter.due() == Due(1.08, "estimated per-second limit of m")
+
+
+def test_a_second_refusal_without_an_answer_is_of_the_minute(now: Now) -> None:
+    """A full minute ends when the first of its requests is a minute old."""
+    limiter = limiter_of(None, now)
+    asked(limiter, 3)
+    now.s = 5.0
+    limiter.refused(asked(limiter, 1)[0], retry_after_s=None)
+    now.s = 6.1
+    limiter.refused(asked(limiter, 1)[0], retry_after_s=None)
+    now.s = 7.2
+
+    closed = limiter.due().wait_s
+    now.s = 60.1
+
+    assert round(closed, 2) == 52.88
+    assert waits_of(limiter, 4) == [0.0, 0.0, 0.0, 60.08]
+
+
+def test_requests_let_out_together_are_refused_together(now: Now) -> None:
+    """One that is written after another's refusal came does not close the minute."""
+    limiter = limiter_of(Limit(per_second=5, per_minute=50), now)
+    slots = [limiter.reserve() for _ in range(5)]
+    for slot in slots:
+        limiter.try_pass(slot)
+    for slot in slots[2:]:
+        now.s += 0.2
+        limiter.sent(slot)
+        now.s += 0.1
+        limiter.refused(slot, retry_after_s=None)
+    now.s = 1.5
+
+    assert limiter.due().wait_s == 0.0
+
+
+def test_care_wears_off(now: Now) -> None:
+    """Each minute without a refusal lets more requests out than the one before."""
+    limiter = limiter_of(None, now)
+    limiter.refused(asked(limiter, 1)[0], retry_after_s=None)
+    n_at_once = []
+    for now.s in (2.0, 62.0, 122.0, 182.0):
         limiter.answered()
-    now.s = 100.0
-    calm = [limiter.try_pass(limiter.reserve()).wait_s for _ in range(3)]
+        slots = asked(limiter, 50)
+        n_at_once.append(sum(slot.is_out for slot in slots))
+        for slot in slots:
+            limiter.give_back(slot)
 
-    assert [round(wait_s, 1) for wait_s in careful] == [0.0, 0.2, 0.4]
-    assert calm == [0.0, 0.0, 0.0]
-
-
-def test_care_has_an_end(now: Now) -> None:
-    """However often it refused, a model is asked every 12 s."""
-    limiter = limiter_of(None, now)
-    for _ in range(20):
-        now.s += 100
-        limiter.refused(limiter.reserve(), retry_after_s=0.0)
-    now.s += 100
-
-    waits = [limiter.try_pass(limiter.reserve()).wait_s for _ in range(3)]
-
-    assert waits == [0.0, 12.0, 24.0]
+    assert n_at_once == [1, 2, 6, 22]
 
 
 def test_a_refused_request_takes_up_no_place(now: Now) -> None:
@@ -98,12 +144,12 @@ def test_a_refused_request_takes_up_no_place(now: Now) -> None:
     for slot in slots:
         limiter.try_pass(slot)
         limiter.sent(slot)
+    now.s = 0.2
+    limiter.sent(slots[1])
     limiter.refused(slots[0], retry_after_s=0.0)
-    now.s = 0.5
+    now.s = 1.28
 
-    waits = [limiter.try_pass(limiter.reserve()).wait_s > 0 for _ in range(2)]
-
-    assert waits == [False, True]
+    assert waits_of(limiter, 6) == [0.0] * 5 + [1.08]
 
 
 def test_a_refusal_closes_the_model_for_everybody(now: Now) -> None:
@@ -132,39 +178,25 @@ def test_an_hour_is_waited_for_only_by_those_who_want_to(now: Now) -> None:
 
 @given(
     st.lists(
-        st.tuples(st.floats(0, 100), st.none() | st.floats(0, 1e4), st.booleans()),
+        st.tuples(st.floats(0, 100), st.none() | st.floats(0, 1e4), st.integers(0, 3)),
         max_size=40,
     )
 )
 def test_a_refusal_is_never_cut_short_and_always_ends(
-    steps: list[tuple[float, float | None, bool]],
+    steps: list[tuple[float, float | None, int]],
 ) -> None:
-    """A model stays closed as long as was asked for, and else a bounded time."""
-    refusals, now_s, asked_until_s = Refusals(), 0.0, 0.0
-    for wait_s, retry_after_s, is_answer in steps:
-        now_s += wait_s
-        if is_answer:
-            refusals = refusals.answered()
-            continue
-        refusals = refusals.refused(
-            sent_s=now_s, now_s=now_s, retry_after_s=retry_after_s
-        )
-        asked_until_s = max(asked_until_s, now_s + (retry_after_s or 0.0))
+    """A model stays closed as long as was asked for, and else a minute at most."""
+    now, asked_until_s = Now(), 0.0
+    limiter = limiter_of(None, now)
+    for wait_s, retry_after_s, n_answers in steps:
+        now.s += wait_s
+        asked(limiter, n_answers)
+        limiter.refused(asked(limiter, 1)[0], retry_after_s=retry_after_s)
+        asked_until_s = max(asked_until_s, now.s + (retry_after_s or 0.0))
+        limiter.due()
 
-        assert refusals.closed_until_s >= asked_until_s
-        assert refusals.closed_until_s <= max(asked_until_s, now_s + LONGEST_CLOSED_S)
-
-
-def test_refusals_in_a_row_close_for_longer() -> None:
-    """Each refusal that says something new doubles the time; an answer ends that."""
-    refusals, closed_s = Refusals(), []
-    for now_s in (100.0, 200.0, 200.0, 300.0):
-        refusals = refusals.refused(sent_s=now_s, now_s=now_s, retry_after_s=None)
-        closed_s.append(refusals.closed_until_s - now_s)
-    refusals = refusals.answered().refused(sent_s=400, now_s=400, retry_after_s=None)
-
-    assert closed_s == [0.5, 1.0, 1.0, 2.0]
-    assert refusals.closed_until_s == 400.5
+        assert limiter.refusals.closed_until_s >= asked_until_s
+        assert limiter.refusals.closed_until_s <= max(asked_until_s, now.s + 60.08)
 
 
 def test_waiting_requests_do_not_burst_when_a_limiter_opens(now: Now) -> None:
@@ -190,47 +222,34 @@ def test_limits_are_shared_by_key_and_address(now: Now) -> None:
     assert shared_limits("https://b/v1", key, clock=now) is not first
 
 
-def test_those_refused_together_come_back_one_by_one(now: Now) -> None:
-    """Ten requests of an unlisted model, refused at once, pass one after another."""
-    limiter = limiter_of(None, now)
-    slots = [limiter.reserve() for _ in range(20)]
-    for slot in slots:
-        limiter.try_pass(slot)
-    now.s = 0.5
-    for slot in slots[:10]:
-        limiter.refused(slot, retry_after_s=1.0)
-    now.s = 1.5
-
-    waits = [limiter.try_pass(limiter.reserve()).wait_s for _ in range(10)]
-
-    assert [round(wait_s, 1) for wait_s in waits] == [
-        round(0.2 * at, 1) for at in range(10)
-    ]
-
-
 def test_those_that_waited_behind_a_refusal_do_not_burst(now: Now) -> None:
-    """Requests that were held up by a closed limiter go one by one when it opens."""
+    """Where nothing was accepted, waiting requests go one by one when it opens."""
     limiter = limiter_of(None, now)
-    waiting = [limiter.reserve() for _ in range(5)]
+    waiting = [limiter.reserve() for _ in range(4)]
     now.s = 0.1
-    limiter.refused(limiter.reserve(), retry_after_s=1.0)
-    now.s = 2.0
+    limiter.refused(asked(limiter, 1)[0], retry_after_s=1.0)
+    gone = []
+    for now.s in (2.0, 3.1, 4.2, 5.3):
+        out = [slot for slot in waiting if limiter.try_pass(slot).wait_s <= 0]
+        for slot in out:
+            limiter.sent(slot)
+            waiting.remove(slot)
+        gone.append(len(out))
 
-    waits = [limiter.try_pass(slot).wait_s for slot in waiting]
-
-    assert [round(wait_s, 1) for wait_s in waits] == [0.0, 0.2, 0.4, 0.6, 0.8]
+    assert gone == [1, 1, 1, 1]
 
 
 def test_looking_at_a_careful_limiter_takes_no_place(now: Now) -> None:
     """Asking how long a request would wait does not make the next one wait longer."""
     limiter = limiter_of(None, now)
-    limiter.refused(limiter.reserve(), retry_after_s=0.0)
-    now.s = 0.5
+    limiter.refused(asked(limiter, 1)[0], retry_after_s=0.0)
+    now.s = 1.1
+    limiter.due()
     limiter.reserve()
 
-    got = [round(limiter.due().wait_s, 1) for _ in range(3)]
+    got = [round(limiter.due().wait_s, 2) for _ in range(3)]
 
-    assert got == [0.2, 0.2, 0.2]
+    assert got == [1.08, 1.08, 1.08]
 
 
 def test_the_room_left_counts_those_that_wait(now: Now) -> None:

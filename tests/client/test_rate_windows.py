@@ -258,6 +258,34 @@ def test_another_key_or_model_counts_apart(path: Path, now: Now) -> None:
     assert isinstance(got, int)
 
 
+@pytest.mark.parametrize("ahead_s", [-900.0, 900.0])
+def test_a_machine_leaves_the_rows_of_others_alone(
+    ahead_s: float, path: Path, now: Now
+) -> None:
+    """The clocks of two machines that share a folder say nothing about each other."""
+    one = SharedQuota(path, "a", clock=now)
+    other = SharedQuota(path, "of another machine", clock=Now(now.s + ahead_s))
+    for _ in range(5):
+        one.take(now.s, WINDOWS)
+
+    other.take(now.s + ahead_s, WINDOWS)
+
+    assert isinstance(one.take(now.s, WINDOWS), Due)
+
+
+def test_the_file_stays_small(path: Path, now: Now) -> None:
+    """Rows that nobody counts any more are dropped after some thousands."""
+    quota = SharedQuota(path, "a", clock=now)
+    with _made(quota, path) as file:
+        file.execute("INSERT INTO sent VALUES (1, 'old', 0)")
+        file.execute("INSERT INTO sent VALUES (2500, 'new', 0)")
+
+    quota.take(now.s, WINDOWS)
+
+    assert file.execute("SELECT ticket FROM sent").fetchall() == [(2500,), (2501,)]
+    file.close()
+
+
 def test_a_late_request_counts_from_when_it_was_sent(path: Path, now: Now) -> None:
     """Other kernels hear when a request that had to connect first was written."""
     one, two = kernels(path, now)

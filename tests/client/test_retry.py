@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.client.retry import INTERACTIVE, Policy, retry_after_s, retry_wait_s
+from svc_notebook.client.retry import (
+    INTERACTIVE,
+    QUEUED,
+    FailedTry,
+    Policy,
+    retry_after_s,
+    retry_wait_s,
+)
 from svc_notebook.errors import (
     AuthError,
     BadRequestError,
@@ -54,7 +61,12 @@ def name(error: object) -> str:
 def test_what_may_pass_is_asked_again(error: SvcError) -> None:
     """A failure that may pass is retried after full jitter that grows, to 8 s."""
     got = [
-        retry_wait_s(error, attempt=attempt, jitter=1.0, policy=Policy(n_tries=9))
+        retry_wait_s(
+            FailedTry(error=error),
+            attempt=attempt,
+            jitter=1.0,
+            policy=Policy(n_tries=9),
+        )
         for attempt in range(1, 7)
     ]
 
@@ -64,20 +76,41 @@ def test_what_may_pass_is_asked_again(error: SvcError) -> None:
 @pytest.mark.parametrize("error", LASTING, ids=name)
 def test_what_lasts_is_not_asked_again(error: SvcError) -> None:
     """A refusal, or a time-out of what was sent, is not asked again."""
-    assert retry_wait_s(error, attempt=1, jitter=0.5) is None
+    assert retry_wait_s(FailedTry(error=error), attempt=1, jitter=0.5) is None
 
 
 @pytest.mark.parametrize("error", PASSING, ids=name)
 def test_nothing_is_asked_again_once_shown(error: SvcError) -> None:
     """Once text was shown, and where the cause lasts, there is no second try."""
     got = [
-        retry_wait_s(error, attempt=1, jitter=0.5, has_shown=True),
-        retry_wait_s(error, attempt=1, jitter=0.5, is_lasting=True),
-        retry_wait_s(error, attempt=3, jitter=0.5),
-        retry_wait_s(error, attempt=1, jitter=0.5, policy=Policy(n_tries=1)),
+        retry_wait_s(FailedTry(error=error), attempt=1, jitter=0.5, has_shown=True),
+        retry_wait_s(FailedTry(error=error, is_lasting=True), attempt=1, jitter=0.5),
+        retry_wait_s(FailedTry(error=error), attempt=3, jitter=0.5),
+        retry_wait_s(
+            FailedTry(error=error), attempt=1, jitter=0.5, policy=Policy(n_tries=1)
+        ),
     ]
 
     assert got == [None] * 4
+
+
+def test_a_sweep_waits_longer_for_a_connection() -> None:
+    """Where nothing was sent, a sweep tries five times, and a cell three times."""
+
+    def n_tries(policy: Policy, *, is_sent: bool) -> int:
+        attempt = 1
+        while retry_wait_s(
+            FailedTry(error=NoConnectionError(), is_sent=is_sent),
+            attempt=attempt,
+            jitter=0.5,
+            policy=policy,
+        ):
+            attempt += 1
+        return attempt
+
+    assert n_tries(QUEUED, is_sent=False) == 5
+    assert n_tries(QUEUED, is_sent=True) == 3
+    assert n_tries(INTERACTIVE, is_sent=False) == 3
 
 
 @pytest.mark.parametrize(
@@ -98,7 +131,7 @@ def test_a_rate_limit(
     """A 429 waits as long as it says and a little more: many come back apart."""
     error = RateLimitError(status=429, retry_after_s=asked_s)
 
-    assert retry_wait_s(error, attempt=1, jitter=jitter) == wait_s
+    assert retry_wait_s(FailedTry(error=error), attempt=1, jitter=jitter) == wait_s
 
 
 @given(
@@ -108,7 +141,7 @@ def test_a_rate_limit(
 )
 def test_waits_are_bounded(error: SvcError, attempt: int, jitter: float) -> None:
     """Whatever failed, there are at most three tries, and no own wait above 8 s."""
-    wait_s = retry_wait_s(error, attempt=attempt, jitter=jitter)
+    wait_s = retry_wait_s(FailedTry(error=error), attempt=attempt, jitter=jitter)
 
     if wait_s is not None:
         assert attempt < INTERACTIVE.n_tries

@@ -9,6 +9,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
+from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.rate_windows import Due
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import BadRequestError, ParameterError, ServerFaultError
@@ -379,13 +380,20 @@ def test_numbers_that_differ_are_written_as_people_do(session: Session) -> None:
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def _queue(n_trials: int, outcomes: list[Outcome], model: str = SMALL) -> ModelQueue:
+def _queue(
+    n_trials: int,
+    outcomes: list[Outcome],
+    *,
+    model: str = SMALL,
+    took_s: float = 0.0,
+) -> ModelQueue:
     grid = build_grid("p", varied={"model": model}, repeats=n_trials)
     pull: Iterator[Trial] = iter(grid)
     queue = ModelQueue(model, Trials(pull=pull, n_trials=n_trials))
+    queue.limiter = RateLimits(clock=lambda: 0.0).of(model)
     for outcome in outcomes:
         queue.pull()
-        queue.end(queue.take(0.0), outcome)
+        queue.end(queue.take(0.0), outcome, took_s)
     return queue
 
 
@@ -395,7 +403,7 @@ def _note(queue: ModelQueue, *, now_s: float = 0.0, state: str = "") -> str:
 
 
 def test_says_tokens_failures_and_the_computed_end() -> None:
-    """A line has tokens so far, failures, and when the last will be sent."""
+    """A line has tokens so far, failures, and when the last reply is expected."""
     outcomes: list[Outcome] = [
         Answered(n_tokens=1500),
         Failed(error=BadRequestError("no")),
@@ -436,6 +444,13 @@ def test_says_pauses_and_ends() -> None:
     )
 
 
-def test_an_unknown_limit_gives_no_end() -> None:
-    """For a model without a documented limit no end is computed."""
-    assert _note(_queue(99, [Answered()], model="svc-instruct")) == "0 tokens"
+def test_a_model_without_a_documented_limit_has_an_end() -> None:
+    """Of 99 trials 98 are left, 8 at a time, 10 s each: thirteen rounds."""
+    queue = _queue(99, [Answered()], model="svc-instruct", took_s=10.0)
+
+    assert _note(queue, now_s=10.0) == "0 tokens · ends about 12:02:10"
+
+
+def test_no_end_is_announced_before_the_first_reply() -> None:
+    """How long replies take is not known before."""
+    assert _note(_queue(99, [])) == "0 tokens"

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
+from svc_notebook.client.portal import portal
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.ledger.answers import export_answers
 from svc_notebook.session import Session
@@ -168,3 +170,16 @@ def test_usage_leaves_out_what_was_given_back(
     assert (paid["n_requests"][0], paid["n_left_out"][0]) == (1, 2)
     assert everything["n_requests"][0] == 3
     assert len(emulator.requests) == 3
+
+
+def test_a_change_of_endpoint_does_not_wait_for_the_loop(session: Session) -> None:
+    """What runs on the loop may look at the session while its endpoint changes."""
+    assert session.client.settings.base_url
+    change = Thread(target=session.use_emulator)
+
+    async def blocked() -> bool:
+        change.start()
+        change.join(10.0)  # the loop does nothing meanwhile
+        return change.is_alive()
+
+    assert not portal().run(blocked())

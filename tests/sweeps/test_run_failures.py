@@ -289,8 +289,28 @@ def test_announces_a_long_wait(
     assert run.replies_df()["error_type"].tolist() == ["RateLimitError"]
 
 
-def test_an_error_of_watch_is_raised_unchanged(open_session: OpenSession) -> None:
-    """A watching function that fails ends the run with its own error."""
+def test_a_run_can_be_looked_at_while_failures_come(open_session: OpenSession) -> None:
+    """Its counts and reasons are read on one thread while another adds to them."""
+    refusal: dict[str, Any] = {"status": 400, "error": {"message": "No."}}
+    interval_s = sys.getswitchinterval()
+    with _scripted({**refusal, "times": None}) as emulator:
+        run = plan(
+            open_session(emulator), [*map(str, range(150))], model="svc-instruct"
+        )
+        sys.setswitchinterval(1e-6)  # so that threads take turns all the time
+        try:
+            run.start(is_drawn=False)
+            while run.is_running:
+                repr(run)
+                _ = run.n_failed, run.reasons
+        finally:
+            sys.setswitchinterval(interval_s)
+
+    assert run.n_failed == 150
+
+
+def test_an_error_of_watch_ends_no_run(open_session: OpenSession) -> None:
+    """A watching function that fails is warned about, and the run goes on."""
 
     def watch(_: Waiting) -> None:
         raise ZeroDivisionError
@@ -299,8 +319,10 @@ def test_an_error_of_watch_is_raised_unchanged(open_session: OpenSession) -> Non
     with _scripted(refusal) as emulator:
         run = plan(open_session(emulator), "p")
 
-        with pytest.raises(ZeroDivisionError):
+        with pytest.warns(RuntimeWarning, match="watch= raised ZeroDivisionError"):
             run.run(watch=watch)
+
+    assert run.replies_df()["status"].tolist() == ["ok"]
 
 
 @pytest.mark.slow

@@ -155,7 +155,7 @@ def test_a_refused_model_holds_up_no_other() -> None:
 
     assert [at for at, what in world.log if what == "o ended"] == [0.0] * 3
     m_ended = [at for at, what in world.log if what == "m ended"]
-    assert m_ended == pytest.approx([60.0, 60.2, 60.4])
+    assert m_ended == pytest.approx([60.0, 61.08, 62.16])
 
 
 def test_a_trial_that_never_answers_holds_up_no_other() -> None:

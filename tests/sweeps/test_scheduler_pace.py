@@ -1,12 +1,12 @@
 """Trials asked side by side: as fast as the limits let them, and no faster."""
 
 import asyncio
-from collections import Counter
 
 import pytest
 
+from svc_notebook.emulator.access import Quota
 from svc_notebook.errors import RateLimitError
-from svc_notebook.service.catalogue import limit_of
+from svc_notebook.service.catalogue import Limit, limit_of
 from svc_notebook.sweeps.describe import last_sent_s
 from svc_notebook.sweeps.grid import Trial
 from svc_notebook.sweeps.scheduler import Answered, Outcome, Refused
@@ -23,22 +23,33 @@ def test_keeps_so_many_in_flight_and_no_more() -> None:
     assert world.now_s == pytest.approx(8.0)
 
 
-def test_refusals_slow_a_model_without_known_limits_down() -> None:
-    """After refusals requests go out one by one, and all are answered."""
+@pytest.mark.parametrize("reply_s", [0.005, 3.0])
+@pytest.mark.parametrize(("per_second", "per_minute"), [(20, 150), (5, 50)])
+def test_unknown_limits_are_found_and_kept(
+    per_second: int, per_minute: int, reply_s: float
+) -> None:
+    """Two minutes' requests end near the optimum, after few refusals."""
+    world = World()
+    quota = Quota({"m": (per_second, per_minute)}, lambda: world.now_s)
+    n_refused = 0
 
     async def answer(world: World, _trial: Trial) -> Outcome:
-        if world.n_in_flight["m"] > 2:
+        nonlocal n_refused
+        await world.sleep(0.002)
+        if quota.take("m"):
+            n_refused += 1
             return Refused(RateLimitError())
-        await world.sleep(1.0)
+        await world.sleep(reply_s)
         return Answered()
 
-    world = World()
-    stopped = world.run(conditions_of(20), answer, in_flight=8)
+    stopped = world.run(conditions_of(2 * per_minute), answer, in_flight=16)
 
+    limit = Limit(per_second=per_second, per_minute=per_minute)
+    sixteen_s = 60 + per_minute / 16 * reply_s  # no more than that are in flight
+    optimum_s = max(last_sent_s(2 * per_minute, limit), sixteen_s)
     assert stopped is None
-    assert world.n_in_flight == {"m": 0}
-    late = Counter(int(at) for at, _ in world.log if at > 4)
-    assert max(late.values()) <= 3
+    assert world.now_s <= 1.25 * optimum_s + reply_s
+    assert n_refused <= 100
 
 
 @pytest.mark.slow
@@ -79,6 +90,34 @@ def test_slow_replies_do_not_hold_the_limit_up() -> None:
     world.run(conditions_of(100, ["svc-v2-8b-instruct"]), answer, in_flight=None)
 
     assert world.log[-1][0] == pytest.approx(69.8, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("model", "in_flight", "ends_s"),
+    [
+        ("m", 16, 240),  # six rounds
+        ("svc-v2-8b-instruct", 16, 240),
+        ("svc-v2-8b-instruct", None, 109),  # the last one is sent after 69 s
+    ],
+)
+def test_the_end_is_known_from_the_first_reply_on(
+    model: str, in_flight: int | None, ends_s: float
+) -> None:
+    """With replies of 40 s each announced end is that of the last reply."""
+    announced = []
+
+    async def answer(world: World, _trial: Trial) -> Outcome:
+        await world.sleep(40.0)
+        if world.now_s > 50 and world.scheduler is not None:
+            left_s = world.scheduler.queues[0].ends_after_s(world.now_s)
+            announced.append(world.now_s + (left_s or 0.0))
+        return Answered()
+
+    world = World()
+    world.run(conditions_of(96, [model]), answer, in_flight=in_flight)
+
+    assert world.now_s == pytest.approx(ends_s, rel=0.03)
+    assert announced == pytest.approx([world.now_s] * len(announced), rel=0.05)
 
 
 def test_pauses_and_goes_on() -> None:

@@ -32,7 +32,7 @@ def test_refusals_for_ever_end() -> None:
     stopped = world.run(conditions_of(20), answer)
 
     assert isinstance(stopped, RateLimitError)
-    assert len(world.waits) == REFUSALS_IN_A_ROW - 1
+    assert len(world.log) == REFUSALS_IN_A_ROW
     assert world.now_s < 600
 
 
