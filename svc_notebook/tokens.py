@@ -8,6 +8,7 @@ bounds: `most_tokens` to make room, the least to refuse what cannot fit.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, floor, hypot, sqrt
 from typing import Any, Literal, NamedTuple
 
@@ -246,13 +247,17 @@ def count(text: str) -> Counts:
     )
 
 
+# A history is counted again for each turn and each picture of a panel.
+_count_again = lru_cache(maxsize=512)(count)
+
+
 def count_prompt(
     messages: Iterable[Message], tools: Iterable[Mapping[str, Any]] = ()
 ) -> Counts:
     """Count what is in a whole prompt, tool definitions included."""
     found = [Counts()]
     for message in messages:
-        found.append(count(message.content or "")._replace(messages=1))
+        found.append(_count_again(message.content or "")._replace(messages=1))
         found += [_count_call(call) for call in message.tool_calls]
     found += [count(msgspec.json.encode(tool).decode()) for tool in tools]
     return add_up(found)

@@ -62,6 +62,7 @@ MAX_ROWS = 500
 MIN_STREAMS = 10
 """So many streams tell whether each of their chunks has one token."""
 _NEAR = 0.08  # of one token a chunk; other servers send words or several tokens
+_SURE = 0.6  # the widest interval, as a share of the estimate, that tells anything
 _SEEN_TOKENS = 300.0  # of one kind, until half of what is unknown about it is known
 _DRIFT = 0.05  # the next texts are not quite like those that were seen
 _LEAST_NOISE = 0.02
@@ -153,12 +154,12 @@ def _pairs(exchange: Exchange) -> Iterator[tuple[Counts, int]]:
 
 def _is_by_chunk(exchanges: Iterable[Exchange], rule: Rule) -> bool:
     """Say whether streams have as many chunks as the rule expects tokens."""
-    ratios = [
-        by_chunks(exchange.n_chunks).mean / tokens
-        for exchange in exchanges
-        if exchange.n_chunks and len(exchange.choices) == 1
-        if (tokens := rule.tokens(count_choices(exchange.choices)).mean) >= MIN_ROWS
-    ]
+    ratios = []
+    for exchange in exchanges:
+        tokens = rule.tokens(count_choices(exchange.choices))
+        is_sure = tokens.high - tokens.low <= _SURE * tokens.mean
+        if exchange.n_chunks and tokens.best and is_sure:
+            ratios.append(by_chunks(exchange.n_chunks).mean / tokens.mean)
     if len(ratios) < MIN_STREAMS:
         return False
     return abs(float(np.median(ratios)) - 1.0) <= _NEAR
