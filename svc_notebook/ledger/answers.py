@@ -23,7 +23,7 @@ from svc_notebook.service.checks import shorten
 from svc_notebook.service.chunk import CompletionBody
 from svc_notebook.service.params import PARAMS
 from svc_notebook.service.request import CompletionRequest, Message, build_request
-from svc_notebook.tokens import fit_max_tokens, most_prompt_tokens
+from svc_notebook.tokens import estimate_prompt_tokens, fit_max_tokens
 
 from .row import mended
 from .store import Ledger
@@ -88,8 +88,8 @@ def _hashes(request: CompletionRequest) -> Iterator[str]:
         plain = msgspec.structs.replace(request, params=params, is_fitted=False)
         yield request_hash(plain)
     elif "max_tokens" in request.params:  # a number that fit would give, too
-        n_tokens = most_prompt_tokens(request.messages, request.tools)
-        yield request_hash(request, n_tokens)
+        prompt = estimate_prompt_tokens(request.messages, request.tools)
+        yield request_hash(request, prompt.best)
 
 
 def _plain(

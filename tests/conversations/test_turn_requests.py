@@ -195,7 +195,9 @@ def turn(name: str, n_chars: int = 30, *, is_pinned: bool = False) -> Turn:
             Version(
                 exchange_id=name,
                 prompt=user(name.ljust(n_chars // 2)),
-                replies=(Message(role="assistant", content="words " * (n_chars // 6)),),
+                replies=(
+                    Message(role="assistant", content="words " * (n_chars // 6 + 1)),
+                ),
             ),
         ),
         is_pinned=is_pinned,
@@ -241,7 +243,7 @@ def test_the_oldest_turns_are_left_out_first() -> None:
 
 def test_turns_that_leave_room_for_a_reply_are_all_sent() -> None:
     """About 7200 tokens of turns go out; what they leave is enough for a reply."""
-    turns = [turn(name, 10_800) for name in "ab"]
+    turns = [turn(name, 11_400) for name in "ab"]
 
     got = fit(None, turns, user("new"), reply_tokens=room_for_reply("fit"))
 
