@@ -67,6 +67,7 @@ from svc_notebook.panels.open_panel import panel
 from svc_notebook.service.request import Message
 from svc_notebook.session import current, take_tools, use
 from svc_notebook.sweeps.run import Run
+from svc_notebook.tokens import Tokens, estimate_tokens
 from svc_notebook.tools.tool import tool
 from svc_notebook.tools.toolbox import Toolbox
 
@@ -98,6 +99,7 @@ __all__ = [
     "StreamBrokenError",
     "SvcError",
     "TimedOutError",
+    "Tokens",
     "ToolCallError",
     "ToolError",
     "ToolLoopError",
@@ -107,6 +109,7 @@ __all__ = [
     "UnknownModelError",
     "complete",
     "conversation",
+    "estimate_tokens",
     "export",
     "export_answers",
     "extract",

@@ -178,6 +178,7 @@ class Completion:
         return Final(
             texts=self.texts,
             footer=footer(self.exchange),
+            hint=estimate_hint(self.exchange),
             marks=marks(self.exchange),
             tool_runs=(*self.tool_runs, *self._handed_back()),
         ).with_notes(*self.notes)
@@ -300,7 +301,7 @@ def _reused(exchange: Exchange) -> str:
 
 
 def footer(exchange: Exchange) -> str:
-    """Return the footer: model, finish reason, tokens with their source, seconds."""
+    """Return the footer: model, finish reason, tokens, seconds; `~` is an estimate."""
     reasons = {
         (choice.finish_reason or "no finish reason")[:_REASON_CHARS]
         for choice in exchange.choices
@@ -312,13 +313,22 @@ def footer(exchange: Exchange) -> str:
 
 
 def _tokens(exchange: Exchange) -> str:
-    usage = Completion(exchange).usage
-    if exchange.usage_source == "missing":
+    usage, source = Completion(exchange).usage, exchange.usage_source
+    if source == "missing":
         return "no usage"
-    return (
-        f"{usage.prompt_tokens} + {usage.completion_tokens} tokens "
-        f"({exchange.usage_source})"
-    )
+    if source == "estimated":
+        return f"~{usage.total_tokens} tokens"
+    return f"{usage.prompt_tokens} + {usage.completion_tokens} tokens (reported)"
+
+
+def estimate_hint(exchange: Exchange) -> str:
+    """Return the details of the footer's estimate; "" where tokens were reported."""
+    if exchange.usage_source != "estimated":
+        return ""
+    parts = f"{exchange.est_prompt_tokens} + {exchange.est_completion_tokens}"
+    low, high = exchange.est_low_tokens, exchange.est_high_tokens
+    both = "" if low is None or high is None else f", together {low:,} to {high:,}"
+    return f"estimated: {parts} tokens{both}"
 
 
 _BOTH_CHANGED = (

@@ -81,8 +81,10 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         first_text_s: From sending the last attempt to the first text; None if none.
         latency_s: From sending the last attempt to the end.
         started_at, ended_at: Aware, UTC.
-        est_prompt_tokens, est_completion_tokens: Estimates, also where usage was
+        est_prompt_tokens, est_completion_tokens: Best estimates, also where usage was
             reported.
+        est_low_tokens, est_high_tokens: The interval of both together; None in the
+            first ledgers.
     """
 
     exchange_id: str
@@ -106,6 +108,8 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ended_at: datetime
     est_prompt_tokens: int = 0
     est_completion_tokens: int = 0
+    est_low_tokens: int | None = None
+    est_high_tokens: int | None = None
 
     @property
     def choices(self) -> tuple[Choice, ...]:

@@ -8,7 +8,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.service.checks import must_be
 from svc_notebook.service.params import check
 from svc_notebook.service.request import CompletionRequest
-from svc_notebook.tokens import MaxTokens, estimate_prompt_tokens, in_force
+from svc_notebook.tokens import MaxTokens, in_force, most_prompt_tokens
 
 FIT: Final = "fit"
 WORDS = (FIT, "service")
@@ -44,7 +44,7 @@ def with_max_tokens(
     asked = check_max_tokens(max_tokens)
     is_fitted = asked == FIT
     prompt = (request.messages, request.tools) if is_fitted else ((), ())
-    number = in_force(asked, estimate_prompt_tokens(*prompt))
+    number = in_force(asked, most_prompt_tokens(*prompt))
     params = {
         name: each for name, each in request.params.items() if name != "max_tokens"
     }

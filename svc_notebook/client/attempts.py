@@ -31,7 +31,7 @@ from svc_notebook.service.chunk import Delta
 from svc_notebook.service.params import Params
 from svc_notebook.service.request import CompletionRequest, Prompt, build_request
 from svc_notebook.settings import Settings, Timeouts
-from svc_notebook.tokens import check_budget
+from svc_notebook.tokens import check_budget, warn_if_over
 from svc_notebook.wire.encode import encode
 
 from .body import HttpAnswer
@@ -458,6 +458,8 @@ class RequestPath:
             )
         context = self._context()
         context.key.refuse_in(body)
+        prompt = check_budget(request)
+        warn_if_over(request, prompt.best)
         now = self._runtime.now()
         begun = Exchange(
             exchange_id=self._runtime.new_id(),
@@ -468,9 +470,9 @@ class RequestPath:
             is_emulated=self.settings.is_emulated,
             started_at=now,
             ended_at=now,
-            est_prompt_tokens=check_budget(request),
+            est_prompt_tokens=prompt.best,
         )
-        record = ExchangeRecord(begun)
+        record = ExchangeRecord(begun, prompt)
         return ExchangeTask(record, body, context=context, policy=policy, watch=watch)
 
     async def begin_on_loop(

@@ -20,7 +20,7 @@ from svc_notebook.errors import DocumentError, ServiceError, SvcError, warn
 from svc_notebook.exchange import Exchange, Failure, Origin, Sink, Status
 from svc_notebook.service.chunk import CompletionBody, Delta, to_delta
 from svc_notebook.service.request import CompletionRequest
-from svc_notebook.tokens import estimate_tokens
+from svc_notebook.tokens import Tokens, estimate_reply_tokens
 
 from .clock import Runtime
 
@@ -31,11 +31,13 @@ class ExchangeRecord:
 
     Attributes:
         begun: The exchange as it began.
+        prompt: Estimated tokens of the prompt.
         others: Of the newest try, or of all; as in `Exchange`.
         sent_s: When the newest try was sent, by the clock.
     """
 
     begun: Exchange
+    prompt: Tokens
     is_emulated: bool = False
     body: CompletionBody | None = None
     n_attempts: int = 0
@@ -68,6 +70,9 @@ class ExchangeRecord:
         ended_at: datetime,
     ) -> Exchange:
         """Return the finished exchange."""
+        choices = self.body.choices if self.body else ()
+        reply = estimate_reply_tokens(choices, max_tokens=self.begun.max_tokens)
+        both = self.prompt + reply
         return replace(
             self.begun,
             is_emulated=self.begun.is_emulated or self.is_emulated,
@@ -82,7 +87,9 @@ class ExchangeRecord:
             first_text_s=self.first_text_s,
             latency_s=None if self.sent_s is None else now_s - self.sent_s,
             ended_at=ended_at,
-            est_completion_tokens=_estimate(self.body),
+            est_completion_tokens=reply.best,
+            est_low_tokens=both.low,
+            est_high_tokens=both.high,
         )
 
 
@@ -125,15 +132,6 @@ def completed(error: SvcError, exchange: Exchange) -> SvcError:
 CANCELLED = Failure(
     type="Cancelled", message="Interrupted before the reply was complete."
 )
-
-
-def _estimate(body: CompletionBody | None) -> int:
-    if body is None:
-        return 0
-    calls = [call.function for choice in body.choices for call in choice.tool_calls]
-    texts = [choice.text or "" for choice in body.choices]
-    texts += [call.name + call.arguments for call in calls]
-    return sum(map(estimate_tokens, texts))
 
 
 KEPT_WITHIN_S = 3.0

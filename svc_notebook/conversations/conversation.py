@@ -90,7 +90,8 @@ class Conversation:
     def est_tokens(self) -> int:
         """Estimated tokens of all turns that are not hidden."""
         shown = (turn for turn in self.turns if not turn.is_hidden)
-        return estimate_prompt_tokens([m for turn in shown for m in turn.messages])
+        messages = [m for turn in shown for m in turn.messages]
+        return estimate_prompt_tokens(messages).best
 
     @property
     def can_undo(self) -> bool:

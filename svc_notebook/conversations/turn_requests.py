@@ -23,6 +23,7 @@ from svc_notebook.tokens import (
     REPLY_TOKENS,
     MaxTokens,
     estimate_prompt_tokens,
+    most_prompt_tokens,
     room_for_reply,
 )
 
@@ -41,7 +42,7 @@ class Fitted:
     Attributes:
         messages: To send, oldest first, the new prompt last.
         left_out: Turns that did not fit, oldest first.
-        prompt_tokens: Estimated tokens of `messages`.
+        prompt_tokens: The most tokens that `messages` can have.
         left_out_tokens: Estimated tokens of `left_out`.
     """
 
@@ -84,10 +85,10 @@ def fit(
     """
     front = () if system is None else (Message(role="system", content=system),)
     shown = [turn for turn in turns if not (turn.is_hidden or turn.version.is_empty)]
-    sizes = {turn.turn_id: estimate_prompt_tokens(turn.messages) for turn in shown}
+    sizes = {turn.turn_id: most_prompt_tokens(turn.messages) for turn in shown}
     kept = {turn.turn_id for turn in shown if turn.is_pinned}
     room = budget_tokens - MARGIN_TOKENS - reply_tokens
-    room -= estimate_prompt_tokens((*front, prompt)) + sum(sizes[each] for each in kept)
+    room -= most_prompt_tokens((*front, prompt)) + sum(sizes[each] for each in kept)
     for turn in reversed([turn for turn in shown if not turn.is_pinned]):
         room -= sizes[turn.turn_id]
         if room < 0:
@@ -99,8 +100,10 @@ def fit(
     return Fitted(
         messages=messages,
         left_out=left_out,
-        prompt_tokens=estimate_prompt_tokens(messages),
-        left_out_tokens=sum(sizes[turn.turn_id] for turn in left_out),
+        prompt_tokens=most_prompt_tokens(messages),
+        left_out_tokens=estimate_prompt_tokens(
+            [message for turn in left_out for message in turn.messages]
+        ).best,
     )
 
 
@@ -214,7 +217,7 @@ def _next_turn(
     tools = params.get("tools")  # checked when the request is built
     tools = tools if isinstance(tools, (list, tuple)) else ()
     definitions = [each for each in tools if isinstance(each, Mapping)]
-    n_tool_tokens = estimate_prompt_tokens((), definitions)
+    n_tool_tokens = most_prompt_tokens((), definitions)
     fitted = fit(
         history.system,
         turns,

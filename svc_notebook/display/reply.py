@@ -32,9 +32,10 @@ _WRAPPED = "white-space:pre-wrap;overflow-wrap:anywhere"
 _VERBATIM = f"{_WRAPPED};margin:0"
 
 
-def quiet_html(html: str) -> str:
-    """Put HTML into a line of small, quiet letters."""
-    return f'<div style="{QUIET_LINE}">{html}</div>'
+def quiet_html(html: str, *, hint: str = "") -> str:
+    """Put HTML into a line of small, quiet letters; the hint is for the mouse."""
+    title = f' title="{escape(hint)}"' if hint else ""
+    return f'<div style="{QUIET_LINE}"{title}>{html}</div>'
 
 
 def verbatim_html(html: str) -> str:
@@ -186,6 +187,7 @@ class Final:
     Attributes:
         texts: The Markdown of each choice, in order; empty if nothing arrived.
         footer: One quiet line: model, tokens, seconds.
+        hint: What the footer says when the mouse rests on it.
         marks: What must not be overlooked, such as "cut" or "interrupted".
         is_verbatim: Whether the texts are shown as they are, not as Markdown.
         is_page: Whether they are HTML, to be shown in sandboxed frames.
@@ -194,6 +196,7 @@ class Final:
 
     texts: tuple[str, ...]
     footer: str = ""
+    hint: str = ""
     marks: tuple[str, ...] = ()
     is_verbatim: bool = False
     is_page: bool = False
@@ -213,7 +216,7 @@ class Final:
     def closing_html(self) -> str:
         """Marks and footer as a quiet line."""
         line = marks_html(self.marks, _BADGE) + to_text(self.footer)
-        return quiet_html(line) if line else ""
+        return quiet_html(line, hint=self.hint) if line else ""
 
     def bundle(self) -> dict[str, str]:
         """Draw it: `text/html`, and `text/plain` with the Markdown source."""

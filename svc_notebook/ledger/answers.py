@@ -88,8 +88,8 @@ def _hashes(request: CompletionRequest) -> Iterator[str]:
         plain = msgspec.structs.replace(request, params=params, is_fitted=False)
         yield request_hash(plain)
     elif "max_tokens" in request.params:  # a number that fit would give, too
-        n_tokens = estimate_prompt_tokens(request.messages, request.tools)
-        yield request_hash(request, n_tokens)
+        prompt = estimate_prompt_tokens(request.messages, request.tools)
+        yield request_hash(request, prompt.best)
 
 
 def _plain(
@@ -139,6 +139,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     body: CompletionBody
     est_prompt_tokens: int = 0
     est_completion_tokens: int = 0
+    est_low_tokens: int | None = None
+    est_high_tokens: int | None = None
 
     @classmethod
     def of(cls, exchange: Exchange, body: CompletionBody) -> "Answer":
@@ -152,6 +154,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
             body=body,
             est_prompt_tokens=exchange.est_prompt_tokens,
             est_completion_tokens=exchange.est_completion_tokens,
+            est_low_tokens=exchange.est_low_tokens,
+            est_high_tokens=exchange.est_high_tokens,
         )
 
     @property
@@ -258,6 +262,8 @@ class Answers:
             ended_at=answer.answered_at,
             est_prompt_tokens=answer.est_prompt_tokens,
             est_completion_tokens=answer.est_completion_tokens,
+            est_low_tokens=answer.est_low_tokens,
+            est_high_tokens=answer.est_high_tokens,
         )
 
     def _decoded(self, content: bytes) -> Iterator[Answer]:

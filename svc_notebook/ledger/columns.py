@@ -10,7 +10,9 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.service.checks import did_you_mean
 
 Scalar = str | int | float | bool | datetime | None
-Dtype = Literal["string", "Int64", "Float64", "boolean", "datetime64[us, UTC]"]
+Dtype = Literal[
+    "string", "Int64", "Float64", "boolean", "datetime64[us, UTC]", "object"
+]
 
 
 class Batch:

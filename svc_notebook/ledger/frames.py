@@ -302,4 +302,5 @@ _MAKERS: dict[Dtype, Callable[[list[Any]], ExtensionArray]] = {
     "Float64": _floats,
     "boolean": _flags,
     "datetime64[us, UTC]": _instants,
+    "object": lambda values: pd.array(values, dtype="object"),  # estimates to be added
 }

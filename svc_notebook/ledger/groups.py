@@ -5,7 +5,7 @@ Reported and estimated tokens are never added. The estimates' rules are fitted h
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
@@ -13,8 +13,16 @@ import pandas as pd
 
 from svc_notebook.completion import is_cut
 from svc_notebook.errors import ParameterError
-from svc_notebook.exchange import Exchange
-from svc_notebook.tokens import FIXED, Counts, Rule, count_choices, count_prompt
+from svc_notebook.exchange import Exchange, UsageSource
+from svc_notebook.tokens import (
+    FIXED,
+    Counts,
+    Rule,
+    Tokens,
+    by_chunks,
+    count_choices,
+    count_prompt,
+)
 
 from .columns import Batch, Column, Source, as_names, pick, template_columns
 from .frames import assembled, chunks
@@ -33,10 +41,12 @@ from .store import Ledger, Texts
 
 _CHUNK_ROWS = 2048  # fewer exchanges at once are read faster
 _INFINITE = float("inf")
-How = Literal["count", "sum", "known", "floor", "ceil", "median", "first"] | float
+How = (
+    Literal["count", "sum", "known", "round", "low", "high", "median", "first"] | float
+)
 """How a column is summed up. Without values `count` is 0 and all others are missing.
-`known` is a sum that is missing if one value is infinite, which means unknown. `floor`
-and `ceil` round a sum. A float is a quantile."""
+`known` is a sum that is missing if one value is infinite, which means unknown. `round`
+rounds a sum; `low` and `high` are of a sum of estimates. A float is a quantile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +59,16 @@ class Measure(Column):
 MIN_ROWS = 20
 """A rule is fitted on at least so many requests with reported usage, the newest."""
 MAX_ROWS = 500
-SAFE_SHARE = 0.95
+MIN_STREAMS = 10
+"""So many streams tell whether each of their chunks has one token."""
+_NEAR = 0.08  # of one token a chunk; other servers send words or several tokens
+_SURE = 0.6  # the widest interval, as a share of the estimate, that tells anything
+_SEEN_TOKENS = 300.0  # of one kind, until half of what is unknown about it is known
+_DRIFT = 0.05  # the next texts are not quite like those that were seen
+_LEAST_NOISE = 0.02
 _TRUST = 0.01  # weight of the fixed rule, for scripts with few examples
 _LEAST_WEIGHT = 0.05  # no script is free, whatever a few requests say
+_Z = 1.65  # standard deviations: 9 of 10 are within
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,36 +76,45 @@ class Estimates:
     """The rules of all models, each fitted when it is first needed.
 
     Attributes:
-        reported: Takes a model id and whether the emulator answered; returns the
-            newest exchanges with reported usage.
+        newest: Takes a model id and whether the emulator answered; returns the newest
+            exchanges with reported usage, and the newest streams without it.
         fitted: The rules, by the same two.
     """
 
-    reported: Callable[[str, bool], Iterable[Exchange]]
+    newest: Callable[[str, bool], Iterable[Exchange]]
     fitted: dict[tuple[str, bool], Rule] = field(default_factory=dict)
 
     def rule(self, model: str, *, is_emulated: bool = False) -> Rule:
         """Return a model's rule; the fixed one if too few exchanges have usage."""
         key = model, is_emulated
         if key not in self.fitted:
-            self.fitted[key] = fit(self.reported(model, is_emulated))
+            self.fitted[key] = fit(self.newest(model, is_emulated))
         return self.fitted[key]
 
 
 def estimates_of(ledger: Ledger) -> Estimates:
     """Return rules that are fitted on a ledger's reported tokens."""
+    sources: tuple[UsageSource, ...] = ("reported", "estimated")
     return Estimates(
-        lambda model, is_emulated: ledger.reported(
-            model, is_emulated=is_emulated, n=MAX_ROWS
-        )
+        lambda model, is_emulated: [
+            exchange
+            for source in sources
+            for exchange in ledger.newest(
+                model, is_emulated=is_emulated, usage_source=source, n=MAX_ROWS
+            )
+        ]
     )
 
 
 def fit(exchanges: Iterable[Exchange]) -> Rule:
-    """Fit a rule that 19 of 20 requests stay below; the fixed rule if too few.
+    """Fit a rule to what the service reported; the fixed rule if that is too little.
 
-    `exchanges` are of one model; those without reported usage are skipped.
+    What was not seen, such as another script, keeps the fixed rule and its interval.
+
+    Args:
+        exchanges: Of one model. Those without usage only tell what a chunk is.
     """
+    exchanges = list(exchanges)
     pairs = [pair for exchange in exchanges for pair in _pairs(exchange)]
     n_rows = len(pairs) // 2
     if n_rows < MIN_ROWS:
@@ -96,14 +122,21 @@ def fit(exchanges: Iterable[Exchange]) -> Rule:
     counts = np.array([each for each, _ in pairs], dtype=float)
     tokens = np.array([each for _, each in pairs], dtype=float)
     weights = _weights(counts, tokens)
-    ratios = tokens / np.maximum(counts @ weights, 1.0)
-    safe = float(np.quantile(ratios, SAFE_SHARE, method="higher"))
-    return Rule(
-        weights=tuple(float(weight) for weight in weights * safe),
-        low=min(float(np.quantile(ratios, 1 - SAFE_SHARE)) / safe, 1.0),
-        high=max(float(ratios.max()) / safe, 1.0),
+    errors = np.abs(tokens / np.maximum(counts @ weights, 1.0) - 1.0)
+    noise = max(float(np.quantile(errors, 0.9)) / _Z, _LEAST_NOISE)
+    seen = (counts * weights).sum(axis=0)
+    known = seen / (seen + _SEEN_TOKENS)
+    bias = weights * (_DRIFT + _Z * noise / np.sqrt(n_rows)) * known
+    under = bias + (1.0 - known) * np.maximum(weights - FIXED.lows, 0.0)
+    over = bias + (1.0 - known) * np.maximum(FIXED.highs - weights, 0.0)
+    rule = Rule(
+        weights=tuple(weights.tolist()),
+        lows=tuple((weights - under).tolist()),
+        highs=tuple((weights + over).tolist()),
+        noise=noise,
         n_rows=n_rows,
     )
+    return replace(rule, is_by_chunk=_is_by_chunk(exchanges, rule))
 
 
 def _pairs(exchange: Exchange) -> Iterator[tuple[Counts, int]]:
@@ -117,6 +150,19 @@ def _pairs(exchange: Exchange) -> Iterator[tuple[Counts, int]]:
         return  # the document does not say how the service counts tools
     yield count_prompt(request.messages), usage.prompt_tokens
     yield count_choices(exchange.choices), usage.completion_tokens
+
+
+def _is_by_chunk(exchanges: Iterable[Exchange], rule: Rule) -> bool:
+    """Say whether streams have as many chunks as the rule expects tokens."""
+    ratios = []
+    for exchange in exchanges:
+        tokens = rule.tokens(count_choices(exchange.choices))
+        is_sure = tokens.high - tokens.low <= _SURE * tokens.mean
+        if exchange.n_chunks and tokens.best and is_sure:
+            ratios.append(by_chunks(exchange.n_chunks).mean / tokens.mean)
+    if len(ratios) < MIN_STREAMS:
+        return False
+    return abs(float(np.median(ratios)) - 1.0) <= _NEAR
 
 
 def _weights(counts: "np.ndarray", tokens: "np.ndarray") -> "np.ndarray":
@@ -243,10 +289,9 @@ class _Used(NamedTuple):
     """Tokens and cost of an exchange; an unknown cost is infinite."""
 
     cost: float | None = None
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    low: float | None = None
-    high: float | None = None
+    prompt_tokens: float | None = None
+    completion_tokens: float | None = None
+    both: Tokens | None = None
     estimated_cost: float | None = None
 
 
@@ -266,28 +311,33 @@ def _used(
 def _estimated(
     exchange: Exchange, estimates: Estimates, prices: Prices | None
 ) -> _Used:
+    rule = estimates.rule(exchange.request.model, is_emulated=exchange.is_emulated)
     request = exchange.request
-    rule = estimates.rule(request.model, is_emulated=exchange.is_emulated)
-    tokens = exchange.est_prompt_tokens, exchange.est_completion_tokens
-    if rule is not FIXED and request.messages:
-        tokens = (
-            rule.tokens(count_prompt(request.messages, request.tools)),
-            rule.tokens(count_choices(exchange.choices)),
-        )
+    prompt = rule.tokens(count_prompt(request.messages, request.tools))
+    reply = _reply_tokens(exchange, rule)
+    tokens = prompt.mean, reply.mean
     return _Used(
-        prompt_tokens=tokens[0],
-        completion_tokens=tokens[1],
-        low=rule.low * sum(tokens),
-        high=rule.high * sum(tokens),
+        prompt_tokens=prompt.mean,
+        completion_tokens=reply.mean,
+        both=prompt + reply,
         estimated_cost=_cost(exchange, prices, *tokens) if prices else _INFINITE,
     )
+
+
+def _reply_tokens(exchange: Exchange, rule: Rule) -> Tokens:
+    """Estimate a reply by its chunks if each has one token, else by its text."""
+    if rule.is_by_chunk and exchange.n_chunks:
+        tokens = by_chunks(exchange.n_chunks)
+    else:
+        tokens = rule.tokens(count_choices(exchange.choices))
+    return tokens.capped(exchange.max_tokens * max(len(exchange.choices), 1))
 
 
 def _cost(
     exchange: Exchange,
     prices: Prices,
-    prompt_tokens: int | None,
-    completion_tokens: int | None,
+    prompt_tokens: float | None,
+    completion_tokens: float | None,
 ) -> float:
     cost = prices.cost(
         exchange.request.model,
@@ -325,7 +375,7 @@ def _grouped(
     return Groups(frame.assign(**found), firsts)
 
 
-_DTYPES: dict[How, Any] = {"floor": "Float64", "ceil": "Float64"}
+_DTYPES: dict[How, Any] = {"round": "Float64", "low": "object", "high": "object"}
 
 
 def _codes(keys: pd.DataFrame) -> tuple["np.ndarray", list[int]]:
@@ -344,6 +394,8 @@ def _summed(groups: Any, measure: Measure, n_groups: int) -> pd.Series:  # noqa:
     values, how = groups[measure.name], measure.how
     if how == "first":
         found = values.first()
+    elif how in {"low", "high"}:
+        found = values.agg(lambda part: _end_of(part.dropna(), str(how)))
     elif isinstance(how, float):
         found = values.quantile(how)
     elif how == "median":
@@ -355,12 +407,16 @@ def _summed(groups: Any, measure: Measure, n_groups: int) -> pd.Series:  # noqa:
         found = found.fillna(0)
     elif how == "known":
         found = found.where(np.isfinite(found.fillna(0.0)))
-    elif how == "floor":
-        found = np.floor(found.round(6))
-    elif how == "ceil":
-        found = np.ceil(found.round(6))
+    elif how == "round":
+        found = found.round()
     summed: pd.Series = found.astype(measure.dtype)
     return summed
+
+
+def _end_of(estimates: Iterable[Tokens], end: str) -> int | None:
+    """Return the lower or upper end of a sum; None if there is nothing to add."""
+    found = list(estimates)
+    return getattr(sum(found, Tokens()), end) if found else None
 
 
 def _equal(path: str, value: str) -> Source:
@@ -433,22 +489,22 @@ USAGE = (
     _count(
         "estimated_prompt_tokens",
         "used.prompt_tokens",
-        "high estimate for the n_estimated requests; not part of prompt_tokens",
-        "sum",
+        "best estimate for the n_estimated requests; not part of prompt_tokens",
+        "round",
     ),
     _count(
         "estimated_completion_tokens",
         "used.completion_tokens",
-        "high estimate for the n_estimated requests; not part of completion_tokens",
-        "sum",
+        "best estimate for the n_estimated requests; not part of completion_tokens",
+        "round",
     ),
     _count(
         "estimated_low_tokens",
-        "used.low",
-        "low estimate of all tokens of the n_estimated requests",
-        "floor",
+        "used.both",
+        "lower end of the interval for all tokens of the n_estimated requests",
+        "low",
     ),
-    _count("estimated_high_tokens", "used.high", "high estimate of the same", "ceil"),
+    _count("estimated_high_tokens", "used.both", "its upper end", "high"),
     _count("n_missing", _from("missing"), "without an answer"),
     _number("queue_s", "first.queue_s", "all waits for our own rate limit", "count"),
     _number("retry_wait_s", "first.retry_wait_s", "all waits for retries", "count"),

@@ -59,7 +59,11 @@ class Prices:
         return f"{self.source}, {self.currency}, {self.as_of.isoformat()}"
 
     def cost(
-        self, model: str, *, prompt_tokens: int | None, completion_tokens: int | None
+        self,
+        model: str,
+        *,
+        prompt_tokens: float | None,
+        completion_tokens: float | None,
     ) -> float | None:
         """Return what these tokens cost; None if they or the price are unknown."""
         price = self.models.get(model)

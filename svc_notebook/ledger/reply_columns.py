@@ -250,6 +250,13 @@ REPLIES = (
     Column("est_prompt_tokens", "Int64", "est_prompt_tokens", _ESTIMATED),
     Column("est_completion_tokens", "Int64", "first.est_completion_tokens", _ESTIMATED),
     Column(
+        "est_low_tokens",
+        "Int64",
+        "first.est_low_tokens",
+        "lower end of the estimate of prompt and reply together",
+    ),
+    Column("est_high_tokens", "Int64", "first.est_high_tokens", "its upper end"),
+    Column(
         "usage_source",
         "string",
         usage_source,

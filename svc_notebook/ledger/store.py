@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 from uuid import uuid4
 
 from svc_notebook.errors import LedgerError
-from svc_notebook.exchange import Exchange
+from svc_notebook.exchange import Exchange, UsageSource
 
 from .connect import MEMORY, explain, is_busy
 from .row import Scope, Wanted, Where, from_row, to_row, where
@@ -181,19 +181,21 @@ class Ledger:
             newest = select(connection, condition)
             return [*found, *(row for row in newest if row not in found)]
 
-    def reported(self, model: str, *, is_emulated: bool, n: int) -> list[Exchange]:
-        """Return the newest `n` good exchanges of a model with reported usage.
+    def newest(
+        self, model: str, *, is_emulated: bool, usage_source: UsageSource, n: int
+    ) -> list[Exchange]:
+        """Return the newest `n` good exchanges of a model whose usage is such.
 
         Raises:
             LedgerError: The ledger cannot be read.
         """
         sql = (
             f"{_COLUMNS} WHERE model = ? AND is_emulated = ? AND status = 'ok' AND "
-            "usage_source = 'reported' AND NOT is_reused "
+            "usage_source = ? AND NOT is_reused "
             "ORDER BY started_at DESC, exchange_id DESC LIMIT ?"
         )
         self.flush()
-        rows = self._rows(sql, (model, int(is_emulated), n))
+        rows = self._rows(sql, (model, int(is_emulated), usage_source, n))
         return [self._to_exchange(row) for row in rows]
 
     def asked(

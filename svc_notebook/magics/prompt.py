@@ -47,7 +47,7 @@ class Item:
     @property
     def n_tokens(self) -> int:
         """Estimated tokens of the text."""
-        return estimate_tokens(self.text)
+        return estimate_tokens(self.text).best
 
     @property
     def note(self) -> str:
@@ -165,7 +165,7 @@ def _capped(item: Item) -> Item:
         return item
     whole = item.text
     n_chars = bisect_right(
-        range(len(whole) + 1), CAP_TOKENS, key=lambda n: estimate_tokens(whole[:n])
+        range(len(whole) + 1), CAP_TOKENS, key=lambda n: estimate_tokens(whole[:n]).best
     )
     text = whole[: n_chars - 1]
     cut = f"cut to the first {len(text)} of {len(whole)} characters"

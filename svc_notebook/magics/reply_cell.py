@@ -17,7 +17,7 @@ from svc_notebook.display.reply import Entry, Final, transcript
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest
-from svc_notebook.tokens import estimate_prompt_tokens
+from svc_notebook.tokens import Tokens, estimate_prompt_tokens
 
 Draw = Callable[[Completion], Final]
 
@@ -159,23 +159,25 @@ class DryRun:
     wait: str = ""  # how long it would wait for a limit, in words
 
     @property
-    def prompt_tokens(self) -> int:
+    def prompt_tokens(self) -> Tokens:
         """Estimated tokens of the prompt."""
         return estimate_prompt_tokens(self.request.messages, self.request.tools)
 
     @property
     def room_tokens(self) -> int:
         """Estimated tokens that the prompt leaves of 8192; below 0 if too long."""
-        return BUDGET_TOKENS - self.prompt_tokens
+        return BUDGET_TOKENS - self.prompt_tokens.best
 
     @property
     def lines(self) -> tuple[str, ...]:
         """The figures, in words."""
         params = ", ".join(f"{k}={v!r}" for k, v in self.request.params.items())
-        tools = self.request.tools
+        tools, prompt = self.request.tools, self.prompt_tokens
         names = ", ".join(str(each["function"]["name"]) for each in tools)
-        offered = f"tools offered, about {estimate_prompt_tokens((), tools)} tokens"
-        size = f"prompt about {self.prompt_tokens} tokens (estimated)"
+        offered = (
+            f"tools offered, about {estimate_prompt_tokens((), tools).best} tokens"
+        )
+        size = f"prompt about {prompt.best} tokens (estimated: {prompt})"
         return (
             f"model {self.request.model}; parameters sent: {params or 'none'}",
             f"{size}; room left in {BUDGET_TOKENS}: {self.room_tokens}",

@@ -259,7 +259,7 @@ def tools_df(
             _first_line(tool),
             tool.confirm and tool.name not in always,
             variable in offered,
-            estimate_prompt_tokens((), [tool.definition]),
+            estimate_prompt_tokens((), [tool.definition]).best,
         )
         for variable, toolbox in known_tools(variables).items()
         for tool in toolbox

@@ -18,7 +18,7 @@ from svc_notebook.service.checks import range_text
 from svc_notebook.service.params import PARAMS, Param, check, unknown_param
 from svc_notebook.service.request import check_model
 from svc_notebook.template import decode_escapes
-from svc_notebook.tokens import MaxTokens
+from svc_notebook.tokens import MaxTokens, Tokens
 
 _LAST = ("stop", "n")
 OFFERED = (
@@ -292,12 +292,12 @@ class PanelState:
     main_writes: int = 0
 
 
-def draw_meter(used_tokens: int, *, note: str) -> dict[str, Any]:
+def draw_meter(used: Tokens, *, note: str) -> dict[str, Any]:
     """Return the size of the next request, without its prompt, for the browser."""
-    text = f"about {used_tokens} of {BUDGET_TOKENS} tokens (estimated)"
+    text = f"about {used.best} of {BUDGET_TOKENS} tokens (estimated: {used})"
     if note:
         text += f"; {note}"
-    return {"used_tokens": used_tokens, "budget_tokens": BUDGET_TOKENS, "text": text}
+    return {"used_tokens": used.best, "budget_tokens": BUDGET_TOKENS, "text": text}
 
 
 def to_view(

@@ -19,7 +19,11 @@ from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.request import Message
 from svc_notebook.session import Session
-from svc_notebook.tokens import room_for_reply
+from svc_notebook.tokens import (
+    estimate_prompt_tokens,
+    most_prompt_tokens,
+    room_for_reply,
+)
 from svc_notebook.tools.permissions import Decision, Permit, Proposal, Remembered
 from svc_notebook.tools.toolbox import Toolbox
 
@@ -60,7 +64,6 @@ class Controller:
         self._session = session
         self._toolbox = toolbox
         self._tool_params = {"tools": toolbox.definitions} if len(toolbox) else {}
-        self._n_tool_tokens = toolbox.n_tokens
         self._permit = permit
         remembered = Remembered(self._ask_consent, shared_with=session.consent)
         self._consent = permit.consent(remembered)
@@ -293,16 +296,16 @@ class Controller:
         return {**view, "is_whole": is_whole}
 
     def _meter(self) -> dict[str, Any]:
-        history = self.conversation.history
+        history, tools = self.conversation.history, self._tool_params.get("tools", ())
         fitted = fit(
             history.system,
             history.turns,
             Message(role="user", content=""),
             reply_tokens=room_for_reply(self.state.settings.max_tokens),
-            budget_tokens=BUDGET_TOKENS - self._n_tool_tokens,
+            budget_tokens=BUDGET_TOKENS - most_prompt_tokens((), tools),
         )
         return draw_meter(
-            fitted.prompt_tokens + self._n_tool_tokens,
+            estimate_prompt_tokens(fitted.messages, tools),
             note=fitted.note,
         )
 

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, floor
+from math import ceil
 from textwrap import wrap
 from typing import Any
 
@@ -19,7 +19,7 @@ from svc_notebook.ledger.prices import Prices
 from svc_notebook.service.catalogue import BUDGET_TOKENS, Limit, limit_of
 from svc_notebook.service.checks import shorten
 from svc_notebook.service.params import DEFAULT_MAX_TOKENS
-from svc_notebook.tokens import FIXED
+from svc_notebook.tokens import Tokens
 
 from .dimensions import TOOLS, Dimension, tool_names
 from .grid import Grid
@@ -34,10 +34,10 @@ class Size:
 
     Attributes:
         n_trials: Requests.
-        prompt_tokens_low, prompt_tokens: Estimated tokens of all prompts.
+        prompt: Estimated tokens of all prompts.
         completion_tokens: The most that the replies can have, by max_tokens.
         n_default: Requests without max_tokens: the service's default applies.
-        n_over: Requests whose prompt and max_tokens may exceed the budget.
+        n_over: Requests whose prompt and max_tokens probably exceed the budget.
         is_sampled: Whether the figures were scaled up from a sample.
         cost_low, cost_high: In the table's currency; None if a price is unknown.
         prices: The price table, if there is one.
@@ -45,8 +45,7 @@ class Size:
     """
 
     n_trials: int
-    prompt_tokens_low: int
-    prompt_tokens: int
+    prompt: Tokens
     completion_tokens: int
     n_default: int
     n_over: int
@@ -60,51 +59,45 @@ class Size:
 def size_of(grid: Grid, *, prices: Prices | None = None) -> Size:
     """Estimate the size of a plan, from an evenly spread sample if it is very large."""
     n_all, n_taken = grid.n_combinations, min(grid.n_combinations, SAMPLE_TRIALS)
-    prompt_tokens = completion_tokens = n_default = n_over = 0
-    low = high = 0.0
-    unpriced: dict[str, None] = {}
+    n_default = n_over = 0
+    prompts, replies = dict[str, Tokens](), Counter[str]()
     for number in range(n_taken):
         trial = grid.trial(number * n_all // n_taken, 0)
-        params, n_prompt = trial.request.params, trial.est_prompt_tokens
+        params, model, prompt = trial.request.params, trial.model, trial.prompt_tokens
         max_tokens = int(params.get("max_tokens", DEFAULT_MAX_TOKENS))
-        n_reply = max_tokens * int(params.get("n", 1))
-        prompt_tokens += n_prompt
-        completion_tokens += n_reply
+        prompts[model] = prompts.get(model, Tokens()) + prompt
+        replies[model] += max_tokens * int(params.get("n", 1))
         n_default += "max_tokens" not in params
-        n_over += n_prompt + max_tokens > BUDGET_TOKENS
-        cost = _cost_of(trial.model, n_prompt, n_reply, prices=prices)
-        if cost is None:
-            unpriced[trial.model] = None
-        else:
-            low, high = low + cost[0], high + cost[1]
+        n_over += prompt.best + max_tokens > BUDGET_TOKENS
     scale = n_all / max(n_taken, 1) * grid.repeats
-    is_priced = prices is not None and not unpriced
+    costs = {
+        each: _cost_of(each, prompts[each], replies[each], prices) for each in prompts
+    }
+    known = [cost for cost in costs.values() if cost is not None]
+    is_priced = prices is not None and len(known) == len(costs)
     return Size(
         n_trials=len(grid),
-        prompt_tokens_low=floor(prompt_tokens * scale * FIXED.low),
-        prompt_tokens=round(prompt_tokens * scale),
-        completion_tokens=round(completion_tokens * scale),
+        prompt=sum(prompts.values(), Tokens()).times(scale),
+        completion_tokens=round(replies.total() * scale),
         n_default=ceil(n_default * scale),
         n_over=ceil(n_over * scale),
         is_sampled=n_taken < n_all,
-        cost_low=low * scale if is_priced else None,
-        cost_high=high * scale if is_priced else None,
+        cost_low=sum(low for low, _ in known) * scale if is_priced else None,
+        cost_high=sum(high for _, high in known) * scale if is_priced else None,
         prices=prices,
-        unpriced=tuple(unpriced),
+        unpriced=tuple(model for model, cost in costs.items() if cost is None),
     )
 
 
 def _cost_of(
-    model: str, n_prompt: int, n_reply: int, *, prices: Prices | None
+    model: str, prompt: Tokens, n_reply: int, prices: Prices | None
 ) -> tuple[float, float] | None:
-    """Return the least and the most that a trial can cost; None without a price."""
+    """Return the least and the most that requests can cost; None without a price."""
     if prices is None:
         return None
-    of_prompt = prices.cost(model, prompt_tokens=n_prompt, completion_tokens=0)
-    of_reply = prices.cost(model, prompt_tokens=0, completion_tokens=n_reply)
-    if of_prompt is None or of_reply is None:
-        return None
-    return of_prompt * FIXED.low, of_prompt * FIXED.high + of_reply
+    low = prices.cost(model, prompt_tokens=prompt.low, completion_tokens=0)
+    high = prices.cost(model, prompt_tokens=prompt.high, completion_tokens=n_reply)
+    return None if low is None or high is None else (low, high)
 
 
 PER_MINUTE_S = MINUTE_S + MARGIN_S
@@ -273,7 +266,7 @@ def _rows(source: Source | None) -> str:
 def _tokens(size: Size) -> str:
     how = "estimated from a sample" if size.is_sampled else "estimated"
     return (
-        f"{size.prompt_tokens_low:,} to {size.prompt_tokens:,} in prompts ({how}), "
+        f"about {size.prompt.best:,} in prompts ({how}: {size.prompt}), "
         f"0 to {size.completion_tokens:,} in replies (by max_tokens)"
     )
 

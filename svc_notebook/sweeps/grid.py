@@ -19,7 +19,7 @@ from svc_notebook.max_tokens import with_max_tokens
 from svc_notebook.service.checks import did_you_mean
 from svc_notebook.service.params import PARAMS
 from svc_notebook.service.request import CompletionRequest, build_request
-from svc_notebook.tokens import estimate_prompt_tokens
+from svc_notebook.tokens import Tokens, estimate_prompt_tokens
 from svc_notebook.wire.encode import encode
 
 from .dimensions import FACTORS, TOOLS, Dimension, short, tool_names
@@ -55,7 +55,7 @@ class Trial:
         return self.request.model
 
     @property
-    def est_prompt_tokens(self) -> int:
+    def prompt_tokens(self) -> Tokens:
         """Estimated tokens of the prompt."""
         return estimate_prompt_tokens(self.request.messages, self.request.tools)
 

@@ -74,7 +74,7 @@ def reply_rows(
                 origin=replace(plan.origin_of(trial), columns=columns),
                 status="error" if failed else missing,
                 failure=failed.failure if failed else None,
-                est_prompt_tokens=trial.est_prompt_tokens,
+                est_prompt_tokens=trial.prompt_tokens.best,
             )
             continue
         for reply in to_replies(exchange):

@@ -20,7 +20,7 @@ from typing import Any
 from uuid import UUID
 
 from svc_notebook.errors import ToolCallError
-from svc_notebook.tokens import estimate_tokens
+from svc_notebook.tokens import estimate_tokens, most_tokens
 
 MAX_RESULT_TOKENS = 1500
 """Estimated tokens of a result: 8192 has room for a few of them and a reply."""
@@ -28,7 +28,7 @@ MAX_RESULT_TOKENS = 1500
 MAX_ARRAY_VALUES = 10_000
 """Values of an array that are written: all of a large one would take minutes."""
 
-_CHARS_PER_TOKEN = 3  # at most, in the fixed estimate
+_CHARS_PER_TOKEN = 8  # at most, by `most_tokens`: blanks
 _HEAD_SHARE = 2 / 3
 _AS_TEXT = (Decimal, PurePath, UUID)
 
@@ -40,7 +40,7 @@ def to_result_text(
 
     Args:
         value: What a tool returned.
-        max_tokens: The most estimated tokens of the text.
+        max_tokens: The most tokens of the text, by the upper bound of the estimate.
 
     Returns:
         The text, and the estimated tokens of what was left out.
@@ -66,18 +66,17 @@ def fit_text(text: str, *, max_tokens: int) -> tuple[str, int]:
         The text, and the estimated tokens of what was left out.
     """
     text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    n_tokens = estimate_tokens(text)
-    if n_tokens <= max_tokens:
+    if most_tokens(text) <= max_tokens:
         return text, 0
     low, high = 0, min(len(text) - 1, max(max_tokens, 0) * _CHARS_PER_TOKEN)
     while low < high:  # the most characters that fit
         middle = (low + high + 1) // 2
-        if estimate_tokens(_cut(text, middle)) <= max_tokens:
+        if most_tokens(_cut(text, middle)) <= max_tokens:
             low = middle
         else:
             high = middle - 1
     kept = _cut(text, low)
-    return kept, max(n_tokens - estimate_tokens(kept), 1)
+    return kept, max(estimate_tokens(text).best - estimate_tokens(kept).best, 1)
 
 
 def _cut(text: str, n_chars: int) -> str:
@@ -252,7 +251,7 @@ def cut_table(value: Any, cap_tokens: int) -> Table:  # noqa: ANN401 - a frame
         f"the first {n_shown} rows" if n_shown < n_rows else "",
         f"the first {MAX_COLUMNS} columns" if n_columns > MAX_COLUMNS else "",
     ]
-    tokens_per_row = sum(map(estimate_tokens, kept)) / max(len(kept), 1)
+    tokens_per_row = sum(estimate_tokens(row).mean for row in kept) / max(len(kept), 1)
     return Table(
         kind=type(value).__name__,
         shape=shape,
@@ -281,7 +280,7 @@ def _within(lines: Iterable[str], cap_tokens: int) -> list[str]:
     kept: list[str] = []
     room = cap_tokens
     for line in lines:
-        room -= estimate_tokens(line) + 1
+        room -= most_tokens(line) + 1
         if room < 0 and kept:
             break
         kept.append(line)

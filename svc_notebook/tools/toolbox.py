@@ -70,7 +70,7 @@ class Toolbox:
     @property
     def n_tokens(self) -> int:
         """Estimated tokens of the definitions in every request."""
-        return estimate_prompt_tokens((), [each.definition for each in self])
+        return estimate_prompt_tokens((), [each.definition for each in self]).best
 
     def tool(self, name: str) -> Tool:
         """Return the tool with a name.

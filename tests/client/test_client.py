@@ -68,6 +68,24 @@ def test_stream_and_complete_agree(emulator: Emulator, client: Client) -> None:
     assert len(emulator.requests) == 2
 
 
+def test_an_estimate_is_marked_and_has_its_interval(client: Client) -> None:
+    """A footer says `~` and the sum; where the mouse rests, parts and interval."""
+    stream = client.stream("Say hello in many words.", temperature=0, max_tokens=9)
+    list(stream)
+
+    [exchange] = _exchanges(stream)
+    prompt, reply = exchange.est_prompt_tokens, exchange.est_completion_tokens
+    low, high = exchange.est_low_tokens, exchange.est_high_tokens
+    assert low is not None
+    assert high is not None
+    assert low <= prompt + reply <= high
+    assert reply <= 9
+    shown = stream.completion.final().bundle()
+    assert f" · ~{prompt + reply} tokens · " in shown["text/plain"]
+    hint = f"estimated: {prompt} + {reply} tokens, together {low} to {high}"
+    assert f' title="{hint}"' in shown["text/html"]
+
+
 def _exchanges(*held: Any) -> list[Exchange]:  # noqa: ANN401 - stream or completion
     return [getattr(each, "completion", each).exchange for each in held]
 
@@ -130,7 +148,8 @@ def test_every_exchange_is_told_once(
     assert exchange.failure.code == "invalid_api_key"
     assert exchange.is_emulated
     assert caught.value.exchange_id == exchange.exchange_id
-    assert exchange.est_prompt_tokens == 6
+    assert exchange.est_prompt_tokens == 5
+    assert (exchange.est_low_tokens, exchange.est_high_tokens) == (2, 9)
     assert exchange.started_at.utcoffset() == timedelta(0)
     assert exchange.ended_at >= exchange.started_at
 

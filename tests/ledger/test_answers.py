@@ -97,7 +97,7 @@ def test_a_computed_max_tokens_identifies_nothing(
 
 def test_a_number_that_fit_would_give_is_found(make: MakeExchange, file: Path) -> None:
     """A max_tokens that was given, and happens to be what `fit` computes, is found."""
-    n_tokens = estimate_prompt_tokens(_request().messages)
+    n_tokens = estimate_prompt_tokens(_request().messages).best
     asked = _request(max_tokens=fit_max_tokens(n_tokens))
     export_answers(file, [make(request=asked, est_prompt_tokens=n_tokens)])
 

@@ -1,137 +1,126 @@
-"""Estimates of tokens: on the safe side, fitted where the service reported."""
+"""Rules that are fitted to what the service reported, per script."""
 
-from collections.abc import Callable
-from random import Random
+import json
+from collections.abc import Callable, Iterable
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from svc_notebook.exchange import Exchange
-from svc_notebook.ledger.groups import MIN_ROWS, Estimates, fit
+from svc_notebook.ledger.groups import MIN_ROWS, Estimates, fit, usage_frame
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
-from svc_notebook.service.request import Message, build_request, user
+from svc_notebook.service.request import build_request
 from svc_notebook.service.tool_call import FunctionCall, ToolCall
-from svc_notebook.tokens import (
-    FIXED,
-    Counts,
-    Rule,
-    count,
-    count_choices,
-    estimate_prompt_tokens,
-    estimate_tokens,
-)
+from svc_notebook.tokens import FIXED, Rule, Tokens, count
 
 MakeExchange = Callable[..., Exchange]
+ROWS: list[dict[str, Any]] = json.loads(
+    (Path(__file__).parents[1] / "tokens/texts.json").read_text(encoding="utf-8")
+)
+VOCABULARIES = sorted(ROWS[0]["tokens"])
 
-THAI = "สวัสดีครับวันนี้อากาศดีมากเลยไปเที่ยวทะเลกันไหม"
-ENGLISH = "the quick brown fox jumps over the lazy dog and runs home "
 
-
-def _counted(text: str, is_prompt: bool) -> int:
-    """Count as an imagined tokenizer does: 4.4 letters or 1.6 Thai characters each."""
-    counts = count(text)
-    tokens = counts.letters / 4.4 + counts.thai / 1.6 + counts.signs / 3
-    return round(tokens + 3 * is_prompt) or 1
+def _rows(*kinds: str) -> list[dict[str, Any]]:
+    return [row for row in ROWS if row["kind"] in kinds]
 
 
 def _reported(
-    make: MakeExchange, n: int, script: str = ENGLISH + THAI, seed: int = 1
+    make: MakeExchange, n: int, *kinds: str, name: str = "gemma3"
 ) -> list[Exchange]:
-    chance = Random(seed)  # noqa: S311 - texts to test with
-    found = []
-    for number in range(n):
-        prompt, reply = (
-            "".join(chance.choices(script, k=chance.randint(20, 900))) for _ in range(2)
+    """Return whole replies with the usage that a vocabulary counts."""
+    rows = islice(cycle(_rows(*kinds)), n)
+    return [_answer(make, number, row, name) for number, row in enumerate(rows)]
+
+
+def _answer(
+    make: MakeExchange, number: int, row: dict[str, Any], name: str
+) -> Exchange:
+    tokens = row["tokens"][name]
+    usage = Usage(prompt_tokens=tokens + 5, completion_tokens=tokens)
+    body = CompletionBody(choices=(Choice(text=row["text"]),), usage=usage)
+    return make(number, request=build_request(row["text"], model="m"), body=body)
+
+
+def _streamed(
+    make: MakeExchange, rows: Iterable[dict[str, Any]], *, tokens_per_chunk: int
+) -> list[Exchange]:
+    """Return streams without usage, in chunks of so many tokens of gemma3."""
+    return [
+        make(
+            100 + number,
+            request=build_request("Hi", model="m", params={"max_tokens": 4000}),
+            body=CompletionBody(choices=(Choice(text=row["text"]),)),
+            is_streamed=True,
+            n_chunks=1 + row["tokens"]["gemma3"] // tokens_per_chunk,
         )
-        usage = Usage(
-            prompt_tokens=_counted(prompt, is_prompt=True),
-            completion_tokens=_counted(reply, is_prompt=False),
-        )
-        body = CompletionBody(choices=(Choice(text=reply),), usage=usage)
-        request = build_request(prompt, model="m")
-        found.append(make(number, request=request, body=body))
-    return found
+        for number, row in enumerate(rows)
+    ]
 
 
-@pytest.mark.parametrize(
-    ("text", "tokens"),
-    [
-        ("", 0),
-        ("abc", 1),
-        ("abc def", 3),
-        ("x" * 300, 100),
-        ("12 + 3\n", 6),
-        ("สวัสดี", 6),
-        ("é", 1),
-        ("漢字", 3),
-        ("👩", 2),
-        ("\ud83d", 2),
-    ],
-)
-def test_the_fixed_rule(text: str, tokens: int) -> None:
-    """A third of a token a letter, one a sign or Thai character, half a byte else."""
-    assert estimate_tokens(text) == tokens
-
-
-def test_counts_by_script() -> None:
-    """Letters and blanks, signs, Thai characters and other bytes are told apart."""
-    assert count("Hi, ไทย é!") == Counts(letters=4, signs=2, thai=3, other_bytes=2)
-
-
-def test_a_message_costs_something_itself() -> None:
-    """Each message adds to the prompt, and so do tools."""
-    assert estimate_prompt_tokens([user("abc"), user("abc")]) == 10
-    assert estimate_prompt_tokens([], [{"a": 1}]) == 7
-    assert estimate_prompt_tokens([]) == 0
-
-
-def test_a_tool_call_costs_its_words() -> None:
-    """A call in a message or a reply adds its name and arguments."""
-    call = ToolCall(id="t", function=FunctionCall(name="abc", arguments="{}"))
-    message = Message(role="assistant", tool_calls=(call,))
-
-    assert estimate_prompt_tokens([message]) == 4 + 3
-    assert FIXED.tokens(count_choices([Choice(tool_calls=(call,))])) == 3
-
-
-@given(st.text(), st.text())
-def test_more_text_is_never_fewer_tokens(one: str, more: str) -> None:
-    """An estimate grows with the text."""
-    assert estimate_tokens(one + more) >= estimate_tokens(one)
+def _sum(rule: Rule, kind: str) -> Tokens:
+    rows = _rows(kind)
+    return sum((rule.tokens(count(row["text"])) for row in rows), Tokens())
 
 
 @pytest.mark.parametrize("n", [0, MIN_ROWS - 1])
 def test_too_little_reported_means_the_fixed_rule(make: MakeExchange, n: int) -> None:
     """With too few reported requests the fixed rule holds."""
-    assert fit(_reported(make, n)) == FIXED
+    assert fit(_reported(make, n, "english")) == FIXED
 
 
-def test_a_fitted_rule_is_nearer_and_still_safe(make: MakeExchange) -> None:
-    """A fitted rule is near the count, and of new requests 9 in 10 are within it."""
-    rule = fit(_reported(make, 100))
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_what_was_seen_is_estimated_more_closely(make: MakeExchange, name: str) -> None:
+    """A fitted rule has narrower intervals for a script it has seen; they hold."""
+    rule = fit(_reported(make, 40, "english", "thai", name=name))
 
-    ratios = []
-    for exchange in _reported(make, 200, seed=2):
-        assert exchange.body is not None
-        assert exchange.body.usage is not None
-        estimate = estimate_prompt_tokens(exchange.request.messages, rule=rule)
-        ratios.append((exchange.body.usage.prompt_tokens or 0) / estimate)
-
-    assert rule.n_rows == 100
-    assert sum(ratio <= 1 for ratio in ratios) >= 180
-    assert sum(rule.low * 0.95 <= ratio <= rule.high * 1.05 for ratio in ratios) >= 190
-    assert sorted(ratios)[100] > 0.9
+    for kind in ("english", "thai"):
+        tokens, fixed = _sum(rule, kind), _sum(FIXED, kind)
+        truth = sum(row["tokens"][name] for row in _rows(kind))
+        assert tokens.low <= truth <= tokens.high
+        assert abs(tokens.best - truth) <= 0.15 * truth
+        assert tokens.high - tokens.low < fixed.high - fixed.low
+    assert rule.n_rows == 40
 
 
-def test_a_script_that_was_hardly_seen_keeps_the_fixed_rule(
-    make: MakeExchange,
+@pytest.mark.parametrize("name", VOCABULARIES)
+@pytest.mark.parametrize("kind", ["thai", "chinese", "numbers"])
+def test_what_was_not_seen_keeps_its_wide_interval(
+    make: MakeExchange, kind: str, name: str
 ) -> None:
-    """What was learnt of English says nothing of Thai: that stays on the safe side."""
-    rule = fit(_reported(make, 100, script=ENGLISH))
+    """What was learnt of English says nothing of other scripts."""
+    rule = fit(_reported(make, 40, "english", name=name))
 
-    assert rule.tokens(count(ENGLISH)) < FIXED.tokens(count(ENGLISH))
-    assert rule.tokens(count(THAI)) >= 0.9 * len(THAI)
+    tokens = _sum(rule, kind)
+
+    truth = sum(row["tokens"][name] for row in _rows(kind))
+    assert tokens.low <= truth <= tokens.high
+
+
+def test_chunks_are_counted_where_each_has_one_token(make: MakeExchange) -> None:
+    """If streams have as many chunks as whole replies have tokens, chunks count."""
+    known = _reported(make, 40, "english", "code")
+    streams = _streamed(make, _rows("english", "code"), tokens_per_chunk=1)
+    thai = _streamed(make, _rows("thai"), tokens_per_chunk=1)
+    estimates = Estimates(lambda *_: [*known, *streams])
+
+    frame = usage_frame(thai, (), estimates=estimates).frame
+
+    truth = sum(row["tokens"]["gemma3"] for row in _rows("thai"))
+    assert abs(frame["estimated_completion_tokens"][0] - truth) <= 0.05 * truth
+
+
+@pytest.mark.parametrize(("tokens_per_chunk", "n_streams"), [(2, 16), (1, 5)])
+def test_other_chunks_are_not_counted(
+    make: MakeExchange, tokens_per_chunk: int, n_streams: int
+) -> None:
+    """Chunks of several tokens, and few streams, leave the text to be estimated."""
+    known = _reported(make, 40, "english", "code")
+    rows = _rows("english", "code")[:n_streams]
+    streams = _streamed(make, rows, tokens_per_chunk=tokens_per_chunk)
+
+    assert not fit([*known, *streams]).is_by_chunk
 
 
 def test_tools_are_not_fitted_on(make: MakeExchange) -> None:
@@ -154,11 +143,11 @@ def test_a_rule_is_fitted_once_for_each_model(make: MakeExchange) -> None:
     """Each model has its own rule, the emulator's apart, fitted when asked for."""
     asked: list[tuple[str, bool]] = []
 
-    def reported(model: str, is_emulated: bool) -> list[Exchange]:
+    def newest(model: str, is_emulated: bool) -> list[Exchange]:
         asked.append((model, is_emulated))
-        return _reported(make, 30) if model == "m" else []
+        return _reported(make, 30, "english") if model == "m" else []
 
-    estimates = Estimates(reported)
+    estimates = Estimates(newest)
     rules = [estimates.rule(model) for model in ("m", "other", "m")]
     estimates.rule("m", is_emulated=True)
 
@@ -169,9 +158,8 @@ def test_a_rule_is_fitted_once_for_each_model(make: MakeExchange) -> None:
 def test_a_rule_never_makes_a_script_free(make: MakeExchange) -> None:
     """A service that reports next to nothing does not make texts cost nothing."""
     usage = Usage(prompt_tokens=1, completion_tokens=1)
-    body = CompletionBody(choices=(Choice(text=ENGLISH),), usage=usage)
+    body = CompletionBody(choices=(Choice(text="The quick brown fox"),), usage=usage)
 
     rule = fit([make(number, body=body) for number in range(30)])
 
     assert all(weight > 0 for weight in rule.weights)
-    assert isinstance(rule, Rule)

@@ -99,7 +99,7 @@ def test_estimates_by_what_the_whole_ledger_reported(
 
     assert frame["n_requests"].tolist() == [1]
     assert 99 <= frame["estimated_completion_tokens"][0] <= 106
-    assert frame["estimated_low_tokens"][0] >= 95
+    assert frame["estimated_low_tokens"][0] >= 75
 
 
 def test_more_rows_than_a_chunk_are_one_frame(make: MakeExchange) -> None:

@@ -61,6 +61,8 @@ SCHEMA = {
     "total_tokens": "Int64",
     "est_prompt_tokens": "Int64",
     "est_completion_tokens": "Int64",
+    "est_low_tokens": "Int64",
+    "est_high_tokens": "Int64",
     "usage_source": "string",
     "queue_s": "Float64",
     "retry_wait_s": "Float64",

@@ -166,6 +166,8 @@ def test_what_was_used_again_is_no_second_report(
     ledger.add(make(1))
     ledger.add(make(2, is_reused=True))
 
-    found = ledger.reported("svc-v2-8b-instruct", is_emulated=False, n=9)
+    found = ledger.newest(
+        "svc-v2-8b-instruct", is_emulated=False, usage_source="reported", n=9
+    )
 
     assert [each.exchange_id for each in found] == ["x0001"]

@@ -16,7 +16,7 @@ from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.ledger.reply_columns import REPLIES
 from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.request import build_request
-from svc_notebook.tokens import Rule
+from svc_notebook.tokens import FIXED, Rule
 
 MakeExchange = Callable[..., Exchange]
 
@@ -121,10 +121,10 @@ def test_sums_by_model(make: MakeExchange) -> None:
             "completion_tokens": 4,
             "total_tokens": 24,
             "n_estimated": 1,
-            "estimated_prompt_tokens": 8,
-            "estimated_completion_tokens": 3,
-            "estimated_low_tokens": 3,
-            "estimated_high_tokens": 11,
+            "estimated_prompt_tokens": 7,
+            "estimated_completion_tokens": 1,
+            "estimated_low_tokens": 4,
+            "estimated_high_tokens": 12,
             "n_missing": 1,
             "queue_s": 0.25,
             "retry_wait_s": 4.0,
@@ -166,32 +166,34 @@ def test_counts_emulated_replies_when_asked(make: MakeExchange) -> None:
     assert both["n_left_out"].tolist() == [0]
 
 
-def test_an_estimate_has_an_interval_by_its_rule(make: MakeExchange) -> None:
-    """By the fixed rule the tokens are a third of the estimate to all of it."""
-    frame = _usage_df([_streamed(make, each) for each in range(3)])
+def test_the_interval_of_a_sum_is_narrower_than_that_of_its_parts(
+    make: MakeExchange,
+) -> None:
+    """A group's interval is of its sum: single errors partly cancel."""
+    one, many = (
+        _usage_df([_streamed(make, each) for each in range(n)]) for n in (1, 9)
+    )
 
-    names = ["estimated_low_tokens", "estimated_high_tokens"]
-    assert frame[names].to_dict("records") == [
-        {"estimated_low_tokens": 11, "estimated_high_tokens": 33}
+    widths = [
+        int((each["estimated_high_tokens"] - each["estimated_low_tokens"])[0])
+        for each in (one, many)
     ]
+    assert many["estimated_prompt_tokens"][0] == round(9 * 6.95)
+    assert widths[1] < 0.8 * 9 * widths[0]
 
 
 def test_estimates_by_the_models_own_rule(make: MakeExchange) -> None:
     """Where tokens were reported for a model, its streams are estimated from them."""
-    rule = Rule(weights=(0.25, 1.0, 1.0, 1.0, 3.0), low=0.9, high=1.1, n_rows=20)
+    weights = tuple(2 * each for each in FIXED.weights)
+    rule = Rule(weights=weights, lows=weights, highs=weights, n_rows=20)
     estimates = Estimates(lambda *_: [])
     estimates.fitted["svc-v2-8b-instruct", False] = rule
 
     frame = _usage_df([_streamed(make, 0)], estimates=estimates)
 
-    names = [
-        "estimated_prompt_tokens",
-        "estimated_completion_tokens",
-        "estimated_low_tokens",
-        "estimated_high_tokens",
-    ]
-    # "Say hello." has 9 letters and a sign, "Hi" has two letters
-    assert frame[names].iloc[0].tolist() == [7, 1, 7, 9]
+    names = ["estimated_prompt_tokens", "estimated_completion_tokens"]
+    # "Say hello." has two words and a sign, "Hi" has one word
+    assert frame[names].iloc[0].tolist() == [14, 2]
 
 
 def test_a_cost_needs_a_table(make: MakeExchange) -> None:
@@ -204,7 +206,7 @@ def test_a_cost_needs_a_table(make: MakeExchange) -> None:
     assert frame[names].to_dict("records") == [
         {
             "cost": pytest.approx(2 * (10 * 2 + 2 * 4) / 1e6),
-            "estimated_cost": pytest.approx((8 * 2 + 3 * 4) / 1e6),
+            "estimated_cost": pytest.approx((6.95 * 2 + 1.05 * 4) / 1e6),
             "n_unpriced": 0,
             "cost_source": "list, THB, 2026-01-31",
         }

@@ -150,6 +150,6 @@ def test_usage_shows_what_replies_cost(shell: Shell, prices: Path) -> None:
 
     got = shell.run("%svc usage").value.iloc[0]
 
-    assert got[["n_requests", "cost", "estimated_cost"]].to_list() == [2, 0.02, 0.014]
+    assert got[["n_requests", "cost", "estimated_cost"]].to_list() == [2, 0.02, 0.00715]
     assert got["cost_source"] == "prices.toml, USD, 2026-01-31"
-    assert got[["estimated_low_tokens", "estimated_high_tokens"]].to_list() == [3, 11]
+    assert got[["estimated_low_tokens", "estimated_high_tokens"]].to_list() == [3, 10]

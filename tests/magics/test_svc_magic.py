@@ -51,7 +51,7 @@ def test_max_tokens_is_what_8192_leaves(shell: Shell, emulator: Emulator) -> Non
     shell.run("%%svc --max-tokens 7\nHello")
     number = sent(emulator)["max_tokens"]
 
-    assert fitted == 8192 - 1000 - 4 - 32
+    assert fitted == 8192 - 900 - 8 - 32
     assert service is None
     assert number == 7
 

@@ -27,6 +27,7 @@ from svc_notebook.panels.state import (
 from svc_notebook.service.params import PARAMS
 from svc_notebook.service.request import Message, assistant, user
 from svc_notebook.service.tool_call import FunctionCall, ToolCall
+from svc_notebook.tokens import Tokens
 
 
 def turn(
@@ -178,7 +179,7 @@ def view_of(state: PanelState, *turns: Turn) -> dict[str, Any]:
         History(name="plan", system="Be brief", turns=turns),
         can=("send", "undo"),
         can_on=lambda turn: allowed_on(turn, Phase.IDLE),
-        meter=draw_meter(5, note="left out: 2"),
+        meter=draw_meter(Tokens(5.0, under=1.0, over=2.0), note="left out: 2"),
         model="svc-instruct",
     )
 
@@ -212,7 +213,9 @@ def test_the_picture_of_the_panel() -> None:
     assert got["settings"]["system"] == "Be brief"
     assert got["settings"]["max_tokens"] == "fit"
     assert got["settings"]["temperature"] is None
-    assert got["meter"]["text"] == ("about 5 of 8192 tokens (estimated); left out: 2")
+    assert got["meter"]["text"] == (
+        "about 5 of 8192 tokens (estimated: 4 to 7); left out: 2"
+    )
     assert (got["notice"], got["live"], got["ask"]) == ("note", None, None)
 
 

@@ -71,7 +71,10 @@ def test_says_what_will_be_asked() -> None:
         ("repeats", "2"),
         (
             "tokens",
-            "26 to 80 in prompts (estimated), 0 to 1,200 in replies (by max_tokens)",
+            (
+                "about 68 in prompts (estimated: 50 to 95), "
+                "0 to 1,200 in replies (by max_tokens)"
+            ),
         ),
         ("time", "unknown for svc-instruct: no limit is documented"),
         ("note", DEFAULT_NOTE),
@@ -90,7 +93,7 @@ def test_says_what_it_may_cost() -> None:
     costs = [dict(_planned(each, prices))["cost"] for each in (grid, other)]
 
     assert costs == [
-        "5 to 25 USD, by your prices (mine, 2026-01-31)",
+        "6 to 37 USD, by your prices (mine, 2026-01-31)",
         "unknown: your price table has no price for svc-instruct",
     ]
     assert "cost" not in dict(_planned(grid))
@@ -211,10 +214,11 @@ def test_a_plan_is_whole_in_a_terminal(session: Session) -> None:
         "  model        `svc-v2-8b-instruct`, `svc-v2-70b-instruct`",
         "  temperature  `0`, `0.7`",
         (
-            "  tokens       720 to 2,160 in prompts (estimated), 0 to 30,000 in "
-            "replies (by max_tokens)"
+            "  tokens       about 1,889 in prompts (estimated: 1,531 to 2,582), "
+            "0 to 30,000 in replies"
         ),
-        "  cost         0.00072 to 0.06216 USD, by your prices (mine, 2026-01-31)",
+        "               (by max_tokens)",
+        "  cost         0.001528 to 0.06258 USD, by your prices (mine, 2026-01-31)",
         (
             "  time         about 70 s until the last request is sent, because of the "
             "per-minute limit"

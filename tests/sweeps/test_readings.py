@@ -187,7 +187,7 @@ def test_prices_give_an_interval_before_and_costs_after(session: Session) -> Non
 
     words = run._repr_mimebundle_()["text/plain"]
 
-    assert "1.667 to 25 USD, by your prices (mine, 2026-01-31)" in words
+    assert "2 to 29 USD, by your prices (mine, 2026-01-31)" in words
     assert run.manifest["prices"]["currency"] == "USD"
     assert run.run().replies_df()["cost"].isna().all()  # the emulator costs nothing
 

@@ -14,7 +14,7 @@ from svc_notebook.errors import (
     ToolLoopError,
 )
 from svc_notebook.service.request import build_request, user
-from svc_notebook.tokens import estimate_tokens
+from svc_notebook.tokens import most_tokens
 from svc_notebook.tools.permissions import Rounds
 from svc_notebook.tools.tool import tool
 from tests.tools.conftest import MODEL, MakeCaller
@@ -268,7 +268,7 @@ def test_results_are_fitted_to_what_is_left(make_caller: MakeCaller) -> None:
     results = [each.content or "" for each in whole.messages if each.role == "tool"]
     assert all("characters left out" in each for each in results)
     assert all(each.startswith("begin") and each.endswith("end") for each in results)
-    assert sum(map(estimate_tokens, results)) < 8192 - 1000
+    assert sum(map(most_tokens, results)) < 8192 - 1000
     assert caller.kept[0][1].n_cut_tokens > 10_000
 
 

@@ -103,7 +103,10 @@ def test_large_definitions_are_named_also_where_calls_are_handed_back(
 ) -> None:
     """The budget's error says that the definitions are what is large."""
     emulator = serve()
-    large = {"type": "function", "function": {"name": "f", "description": "x" * 60_000}}
+    large = {
+        "type": "function",
+        "function": {"name": "f", "description": "x" * 100_000},
+    }
 
     with pytest.raises(svc.OverBudgetError, match="Offer fewer tools"):
         svc.complete("Go.", tools=[large])

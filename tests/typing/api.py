@@ -151,6 +151,13 @@ async def weather_of(city: str) -> str:
     return city
 
 
+def estimate(texts: list[str]) -> str:
+    """Estimate tokens and add them up."""
+    total: svc.Tokens = sum(map(svc.estimate_tokens, texts), svc.Tokens())
+    best: int = total.best
+    return f"{best}: {total.low} to {total.high}"
+
+
 def offer() -> tuple[str, ...]:
     """Put tools into a toolbox and read what is sent of them."""
     box = svc.Toolbox([area, weather_of, str.upper]) + svc.Toolbox()
