@@ -20,12 +20,16 @@ from svc_notebook.errors import LedgerError, warn
 
 from .connect import (
     MEMORY,
+    Identity,
     absolute,
     explain,
     explained,
+    identity,
     is_busy,
+    journals,
     open_file,
     probe,
+    set_aside,
     set_busy,
     transaction,
 )
@@ -116,7 +120,8 @@ class LedgerFile:
         self.lock, self.indexing = RLock(), Lock()
         self.begun: Begun = {}
         self._connection: sqlite3.Connection | None = None
-        self._identity: tuple[int, int] | None = None
+        self._identity: Identity = None
+        self._journals: dict[str, Identity] = {}
 
     @property
     def is_open(self) -> bool:
@@ -146,16 +151,19 @@ class LedgerFile:
             LedgerError: As `connect.open_file`.
             sqlite3.Error: As `connect.open_file`.
         """
-        if self._connection is not None and self._identity != _identity(self._place):
-            # The file was deleted or replaced: what is written to the old one would be
-            # lost at the end of this process.
-            self.close()
+        if self._is_moved():
+            self.close()  # it may be deleted: what is written to it would be lost
         if self._connection is None:
             self._connection = open_file(self._place, busy_s=self._busy_s)
             set_busy(self._connection, _TRY_S)
-            self._identity = _identity(self._place)
+            self._identity = identity(self._place)
+            self._journals = journals(self._place)
             self.begun.clear()
         return self._connection
+
+    def _is_moved(self) -> bool:
+        """Return whether the open file was moved, deleted or replaced."""
+        return self._connection is not None and self._identity != identity(self._place)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -171,9 +179,16 @@ class LedgerFile:
     def close(self) -> None:
         """Close the connection; the next use opens it again."""
         with self.lock:  # closed during another thread's statement, SQLite crashes
+            is_moved = self._is_moved()
             connection, self._connection = self._connection, None
-            if connection is not None:
-                connection.close()
+            if connection is None:
+                return
+            if is_moved:  # SQLite leaves its WAL behind, for a file that is elsewhere
+                with suppress(sqlite3.Error):
+                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            connection.close()
+            if is_moved:
+                set_aside(self._place, self._journals)
 
     def before_fork(self) -> None:
         """Take the lock, and close the file: a child must not use its connection.
@@ -187,17 +202,6 @@ class LedgerFile:
     def begin_child(self) -> None:
         """Make new locks in a forked child."""
         self.lock, self.indexing = RLock(), Lock()
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    """Return what identifies the file itself, not its name; None without a file."""
-    if path == MEMORY:
-        return None
-    try:
-        found = os.stat(path)  # noqa: PTH116 - a Path costs many times as much
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 class LedgerWriter:
