@@ -351,8 +351,8 @@ def replies_df(
             a large ledger is read faster without them.
 
     Returns:
-        One row for each choice, oldest exchange first. Numbers of the request are on
-        the row of its first choice only, so that sums are right. dtypes are fixed,
+        One row for each choice, in the order in which replies ended. Numbers of the
+        request are on the row of its first choice only, so that sums are right. dtypes are fixed,
         also without rows. Scores (see `score`) are the last columns.
 
     Raises:

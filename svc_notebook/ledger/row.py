@@ -194,10 +194,17 @@ class Filters(TypedDict, total=False):
 
 
 class Where(NamedTuple):
-    """A condition and the values it binds."""
+    """A condition and the values it binds; `since` is the part about time alone."""
 
     sql: str
     values: tuple[Any, ...]
+    since: str = "1"
+    since_values: tuple[Any, ...] = ()
+
+    @property
+    def in_sequence(self) -> str:
+        """The condition for rows in the order of `seq`: no index of times is used."""
+        return self.sql.replace("started_at >=", "+started_at >=")
 
 
 _ALLOWED = {"origin": get_args(OriginKind), "status": get_args(Status)}
@@ -226,11 +233,12 @@ def where(
             param="scope",
         )
     filters = dict(wanted)
-    parts, values = ["1"], []
+    times, times_values = list[str](), list[Any]()
     if scope == "session":
         filters["session_id"] = session_id
-        parts.append(_SINCE_SESSION)  # the index has the instant, not the session
-        values.append(session_id)
+        times.append(_SINCE_SESSION)  # the index has the instant, not the session
+        times_values.append(session_id)
+    parts, values = list[str](), list[Any]()
     for column, want in filters.items():
         if want is not None:
             allowed = _several(column, want)
@@ -238,12 +246,17 @@ def where(
             parts.append(one_of)
             values += allowed
             if column == "run":  # not in the index either
-                parts.append(_SINCE_RUN.format(one_of))
-                values += allowed
+                times.append(_SINCE_RUN.format(one_of))
+                times_values += allowed
     if since is not None:
-        parts.append("started_at >= ?")
-        values.append(since_sql(since))
-    return Where(" AND ".join(parts), tuple(values))
+        times.append("started_at >= ?")
+        times_values.append(since_sql(since))
+    return Where(
+        " AND ".join(["1", *times, *parts]),
+        (*times_values, *values),
+        " AND ".join(["1", *times]),
+        tuple(times_values),
+    )
 
 
 def _several(column: str, want: Any) -> list[str]:  # noqa: ANN401 - numbers come too

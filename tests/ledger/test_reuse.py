@@ -30,11 +30,11 @@ def _found(ledger: Ledger, request: CompletionRequest, **origin: Any) -> str | N
 
 
 def test_finds_the_newest_answer(ledger: Ledger, make: MakeExchange) -> None:
-    """Of several answers to a request the newest is given back."""
+    """Of several answers to a request the one added last is given back."""
     for number in (2, 3, 1):
         ledger.add(make(number, request=_request()))
 
-    assert _found(ledger, _request()) == "x0003"
+    assert _found(ledger, _request()) == "x0001"
 
 
 def test_finds_answers_of_all_sessions(
