@@ -1,5 +1,6 @@
 """The package's functions, such as `complete`; each uses this kernel's session."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -352,8 +353,8 @@ def replies_df(
 
     Returns:
         One row for each choice, in the order in which replies ended. Numbers of the
-        request are on the row of its first choice only, so that sums are right. dtypes are fixed,
-        also without rows. Scores (see `score`) are the last columns.
+        request are on the row of its first choice only, so that sums are right. dtypes
+        are fixed, also without rows. Scores (see `score`) are the last columns.
 
     Raises:
         LedgerError: The ledger cannot be read.
@@ -398,12 +399,15 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
         conversation: Only this conversation, or any of several.
         run: Only this run of a sweep, or any of several.
         model: Only this model, or any of several.
-        include_emulated: Count answers of the emulator too; they cost nothing.
+        include_emulated: Count answers of the emulator too; nothing was paid for
+            them, and their costs are those of the same tokens at the service.
         include_reused: Count answers that were read from the ledger too.
 
     Returns:
-        One row for each group. Reported and estimated tokens are in separate columns,
-        the latter with an interval. Costs come from your price table (SVC_PRICES).
+        One row for each group: `n_requests` counts what was sent, retries included,
+        `n_exchanges` the questions. Reported and estimated tokens are in separate
+        columns, the latter with an interval. Costs come from your price table
+        (SVC_PRICES). A line on stderr says how many exchanges are left out.
 
     Raises:
         LedgerError: The ledger cannot be read.
@@ -412,12 +416,13 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
     Example:
         >>> svc.usage_df(by=["model", "run"], scope="all")  # doctest: +SKIP
     """
+    from svc_notebook.ledger.groups import say_left_out  # noqa: PLC0415
     from svc_notebook.ledger.groups import usage_df as frame  # noqa: PLC0415
 
     check_flag("include_emulated", include_emulated)
     check_flag("include_reused", include_reused)
     session = current()
-    return frame(
+    usage = frame(
         session.ledger,
         by=by,
         scope=scope,
@@ -429,6 +434,10 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
         include_reused=include_reused,
         prices=session.prices,
     )
+    if not include_emulated:
+        hint = "; include_emulated=True counts the emulator's"
+        say_left_out(usage, hint=hint, file=sys.stderr)
+    return usage
 
 
 def tool_calls_df(

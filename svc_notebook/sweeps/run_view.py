@@ -5,6 +5,7 @@ requests are being sent.
 """
 
 import platform
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib.metadata import version
@@ -279,20 +280,24 @@ class RunView:
         include_reused: bool,
     ) -> "pd.DataFrame":
         """Return one row for each group of requests."""
-        from svc_notebook.ledger.groups import estimates_of  # noqa: PLC0415 - pandas
+        from svc_notebook.ledger import groups  # noqa: PLC0415 - pandas
 
         check_flag("include_emulated", include_emulated)
         check_flag("include_reused", include_reused)
         ledger = self.ledger
-        return usage_frame(
+        usage = usage_frame(
             self._exchanges(texts=True),
             self.grid,
             by=by,
             include_emulated=include_emulated,
             include_reused=include_reused,
-            estimates=None if ledger is None else estimates_of(ledger),
+            estimates=None if ledger is None else groups.estimates_of(ledger),
             prices=self.plan.prices,
         )
+        if not include_emulated:
+            hint = "; include_emulated=True counts the emulator's"
+            groups.say_left_out(usage, hint=hint, file=sys.stderr)
+        return usage
 
     def summary_df(self, by: str | Sequence[str] | None) -> "pd.DataFrame":
         """Return one row for each group of trials."""
