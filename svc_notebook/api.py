@@ -261,6 +261,7 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
     raw: bool = False,
     reuse: bool = False,
     extra: Mapping[str, Any] | None = None,
+    manifest: Mapping[str, Any] | None = None,
     **varied: Any,  # noqa: ANN401 - a value, or a list of values, of any parameter
 ) -> Run:
     r"""Plan a sweep: every combination of what is given as a list.
@@ -288,6 +289,8 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
         raw: Whether prompts are sent as they are, without filling templates.
         reuse: Whether the ledger may answer an identical request of the same repeat.
         extra: Fields the document does not show, sent with every request.
+        manifest: The `manifest` of a run, to plan the same requests in the same order.
+            Only `name`, `seed`, `confirm_above` and `reuse` go with it.
         **varied: Any parameter of the service, as one value or a list of values. A
             list of texts is one value of `stop`, a list of lists varies it; likewise
             `tools`, whose calls are not run (see the column `tool_calls`).
@@ -323,6 +326,7 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
         raw=raw,
         reuse=reuse,
         extra=extra,
+        manifest=manifest,
         varied=varied,
     )
 

@@ -220,7 +220,7 @@ class RunView:
     def manifest(self) -> dict[str, Any]:
         """Return all that is needed to repeat the run, as JSON values."""
         plan, grid, status = self.plan, self.grid, self.status()
-        rows = grid.source
+        rows, sent = grid.source, list(self._exchanges(texts=False))
         found = {
             "run": plan.run_id,
             "name": plan.name,
@@ -230,6 +230,7 @@ class RunView:
                 {
                     "names": each.names,
                     "points": each.points,
+                    "is_varied": each.is_varied,
                     "is_by_row": each.is_by_row,
                 }
                 for each in grid.dimensions
@@ -247,6 +248,9 @@ class RunView:
             "n_cells": len(grid),
             "counts": dict(status.counts(len(grid))),
             "endpoint": status.endpoint.url if status.endpoint else None,
+            "is_emulated": status.endpoint.is_emulated if status.endpoint else None,
+            "started_at": min((each.started_at for each in sent), default=None),
+            "ended_at": max((each.ended_at for each in sent), default=None),
             "limits": {model: limit_of(model) for model in grid.n_by_model},
             "prices": plan.prices,
             "versions": {
