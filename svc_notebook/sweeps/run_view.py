@@ -220,7 +220,9 @@ class RunView:
     def manifest(self) -> dict[str, Any]:
         """Return all that is needed to repeat the run, as JSON values."""
         plan, grid, status = self.plan, self.grid, self.status()
-        rows, sent = grid.source, list(self._exchanges(texts=False))
+        exchanges = self._exchanges(texts=False)
+        times = [(each.started_at, each.ended_at) for each in exchanges]
+        rows = grid.source
         found = {
             "run": plan.run_id,
             "name": plan.name,
@@ -249,8 +251,8 @@ class RunView:
             "counts": dict(status.counts(len(grid))),
             "endpoint": status.endpoint.url if status.endpoint else None,
             "is_emulated": status.endpoint.is_emulated if status.endpoint else None,
-            "started_at": min((each.started_at for each in sent), default=None),
-            "ended_at": max((each.ended_at for each in sent), default=None),
+            "started_at": min((began for began, _ in times), default=None),
+            "ended_at": max((ended for _, ended in times), default=None),
             "limits": {model: limit_of(model) for model in grid.n_by_model},
             "prices": plan.prices,
             "versions": {
