@@ -20,7 +20,7 @@ from svc_notebook.conversations.history import Turn
 from svc_notebook.conversations.turn_requests import GO_ON
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.service.request import assistant, user
-from svc_notebook.session import isolated
+from svc_notebook.session import current, isolated
 
 CUT: dict[str, Any] = {
     "when": {"contains": "Count"},

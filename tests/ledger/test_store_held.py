@@ -301,6 +301,21 @@ def test_what_cannot_be_written_is_tried_again(session: Session, path: Path) -> 
     assert session.ledger.problem is None
 
 
+def test_a_reply_that_cannot_be_written_is_returned_under_strict_warnings(
+    session: Session, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where warnings are errors a paid reply is returned, and stderr says the rest."""
+    with sqlite3.connect(path) as spoiler:
+        spoiler.execute("DROP TABLE exchanges")
+    spoiler.close()
+
+    text = session.client.complete("Hello").text
+
+    assert text
+    assert "1 exchange could not be written" in capsys.readouterr().err
+    session.close()
+
+
 def test_a_row_that_no_file_can_hold_stops_nobody(
     ledger: Ledger, make: MakeExchange
 ) -> None:
