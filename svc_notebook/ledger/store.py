@@ -219,8 +219,9 @@ class Ledger:
                     request_hash, endpoint=endpoint, hash_of=hash_of
                 )
         with self._file.indexing:  # the first thread reads the whole ledger
-            newest = self._index(hash_of)
-        for seq in [seq for seq, found in reversed(newest) if found == request_hash]:
+            self._index(hash_of)
+            newest = [seq for seq, each in self._file.hashes if each == request_hash]
+        for seq in reversed(newest):
             for row in self._rows(_AT, (seq, endpoint)):
                 yield self._to_exchange(row)
         for row in self._rows(_ASKED, (request_hash, endpoint)):
@@ -308,25 +309,28 @@ class Ledger:
                 yield self._to_exchange(row, texts)
             last = rows[-1][0]
 
-    def _index(self, hash_of: Callable[[Exchange], str]) -> list[tuple[int, str]]:
+    def _index(self, hash_of: Callable[[Exchange], str]) -> None:
         """Keep the hashes of requests that were added since the last time.
 
-        Those that could not be written, since another program holds the file, are
-        returned.
+        They stay in memory while another program holds the file.
         """
-        not_noted: list[tuple[int, str]] = []
-        last = self._rows(_INDEXED, ())[0][0]
-        while rows := self._rows(_NOT_INDEXED, (last,)):
-            found = [(row[0], hash_of(self._to_exchange(row))) for row in rows]
-            last = found[-1][0]
+        hashes, is_held = self._file.hashes, False
+        last = hashes[-1][0] if hashes else self._rows(_INDEXED, ())[0][0]
+        while (rows := self._rows(_NOT_INDEXED, (last,))) or (hashes and not is_held):
+            hashes += [(row[0], hash_of(self._to_exchange(row))) for row in rows]
+            last = hashes[-1][0]
+            if is_held:  # one wait for the other program is enough
+                continue
             try:
                 with self._file.transaction() as connection:
-                    connection.executemany(_NOTE_HASH, found)
+                    connection.executemany(_NOTE_HASH, hashes)
             except sqlite3.Error as problem:
                 if not is_busy(problem):
+                    hashes.clear()
                     raise explain(problem, self.path) from None
-                not_noted += found
-        return not_noted
+                is_held = True
+            else:
+                hashes.clear()
 
     def _rows(self, sql: str, values: Iterable[object]) -> list[Any]:
         with self._file.opened() as connection:

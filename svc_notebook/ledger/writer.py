@@ -110,6 +110,7 @@ class LedgerFile:
         lock: Held while the connection is used.
         indexing: Held while hashes of requests are written.
         begun: The sessions and runs that are in the file.
+        hashes: Of requests, by `seq`, that are not in the file yet.
     """
 
     def __init__(self, path: str, *, busy_s: float) -> None:
@@ -119,6 +120,7 @@ class LedgerFile:
         self._busy_s = busy_s
         self.lock, self.indexing = RLock(), Lock()
         self.begun: Begun = {}
+        self.hashes: list[tuple[int, str]] = []
         self._connection: sqlite3.Connection | None = None
         self._identity: Identity = None
         self._journals: dict[str, Identity] = {}
@@ -159,6 +161,7 @@ class LedgerFile:
             self._identity = identity(self._place)
             self._journals = journals(self._place)
             self.begun.clear()
+            self.hashes.clear()
         return self._connection
 
     def _is_moved(self) -> bool:
@@ -350,8 +353,10 @@ class LedgerWriter:
         goal, until_s = self._n_added, time.monotonic() + within_s
         self._try()
         while self._n_gone < goal and self.problem is None:
-            if self._busy_since_s is not None and time.monotonic() >= until_s:
-                return
+            if self._busy_since_s is not None:
+                if time.monotonic() >= until_s:
+                    return
+                time.sleep(_PAUSE_S)
             self._try()
 
     def _try(self) -> int:
@@ -395,6 +400,8 @@ class LedgerWriter:
         begun = self._file.begun
         try:
             connection = self._file.connection()
+            if self._busy_since_s is not None:
+                set_busy(connection, 0.0)  # readers wait for the lock meanwhile
             # alone, a statement commits by itself, in half the time
             is_alone = len(jobs) == 1
             with nullcontext() if is_alone else transaction(connection):
@@ -402,6 +409,8 @@ class LedgerWriter:
         except Exception as problem:  # noqa: BLE001 - the thread goes on
             begun.clear()  # its new entries were rolled back
             return problem
+        if self._busy_since_s is not None:
+            set_busy(connection, _TRY_S)
         return None
 
     def _note(

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Thread
+from threading import Thread, current_thread
 
 import pytest
 
@@ -185,6 +185,22 @@ def test_a_stream_flows(session: Session, holder: Holder, path: Path) -> None:
     assert sorted(_written(path)) == sorted(
         completion.exchange.exchange_id for completion in asked
     )
+
+
+def test_the_event_loop_never_waits_for_the_file(session: Session) -> None:
+    """Replies, streams, sweeps and look-ups use the file on other threads."""
+    threads = set[str]()
+    with session.ledger.opened() as connection:
+        connection.set_trace_callback(lambda _: threads.add(current_thread().name))
+    session.client.complete("Hello", answers=session.reused)
+    list(session.client.stream("Hello"))
+    plan(session, ["a", "b"], model=MODEL).run()
+    plan(session, ["a", "b"], model=MODEL, reuse=True).run()
+    with session.ledger.opened() as connection:
+        connection.set_trace_callback(None)
+
+    assert "svc_notebook ledger" in threads
+    assert "svc_notebook" not in threads
 
 
 @pytest.mark.slow
