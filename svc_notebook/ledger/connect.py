@@ -430,6 +430,38 @@ def open_file(
     return connection
 
 
+def open_to_read(path: str, *, busy_s: float) -> sqlite3.Connection:
+    """Open a ledger's file that cannot be written, for reading only.
+
+    Raises:
+        LedgerError: It was written by another version, or `check_is_ours` refuses it.
+        sqlite3.Error: SQLite cannot open or read it.
+    """
+    file = absolute(path)
+    address = file.as_uri() + "?mode=ro"
+    # in a folder that cannot be written either, SQLite cannot make its -shm
+    with closing(_connect(address, busy_s)) as connection:
+        try:
+            _pragma(connection, "user_version")
+        except sqlite3.OperationalError:
+            address += "&immutable=1"
+    connection = _connect(address, busy_s)
+    try:
+        check_is_ours(connection, place=path, n_bytes=file.stat().st_size)
+        version = _pragma(connection, "user_version")
+    except BaseException:
+        connection.close()
+        raise
+    if version == len(MIGRATIONS):
+        return connection
+    connection.close()
+    raise LedgerError(
+        f"The ledger {path} was written by an older version of svc_notebook and cannot "
+        "be written, so it cannot be brought up to date. Copy it to a folder that you "
+        "can write to, and set SVC_LEDGER to the copy."
+    )
+
+
 def _has_journal(file: Path) -> bool:
     """Return whether there is a WAL with changes: of this file, or of one before it."""
     try:
@@ -503,6 +535,13 @@ _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 def is_busy(problem: Exception) -> bool:
     """Return whether another program holds the file; a later try may succeed."""
     return str(getattr(problem, "sqlite_errorname", "")).startswith(_BUSY)
+
+
+def is_read_only(problem: Exception) -> bool:
+    """Return whether the file cannot be written; it may still be read."""
+    return str(getattr(problem, "sqlite_errorname", "")).startswith(
+        ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
+    )
 
 
 def explain(problem: sqlite3.Error, place: str) -> LedgerError:

@@ -26,8 +26,10 @@ from .connect import (
     explained,
     identity,
     is_busy,
+    is_read_only,
     journals,
     open_file,
+    open_to_read,
     probe,
     set_aside,
     set_busy,
@@ -122,6 +124,7 @@ class LedgerFile:
         self.begun: Begun = {}
         self.hashes: list[tuple[int, str]] = []
         self._connection: sqlite3.Connection | None = None
+        self._is_read_only = False
         self._identity: Identity = None
         self._journals: dict[str, Identity] = {}
 
@@ -132,37 +135,49 @@ class LedgerFile:
 
     def check(self) -> None:
         """Raise a LedgerError if rows cannot be written."""
-        with self.opened() as connection:
-            probe(connection, busy_s=self._busy_s)
+        with self.lock, explained(self.path):
+            probe(self.connection(), busy_s=_TRY_S)
 
     @contextmanager
     def opened(self) -> Iterator[sqlite3.Connection]:
         """Keep the file open inside the block; errors of SQLite become LedgerErrors."""
         with self.lock, explained(self.path):
-            connection = self.connection()
+            connection = self.connection(is_to_write=False)
             set_busy(connection, self._busy_s)
             try:
                 yield connection
             finally:
                 set_busy(connection, _TRY_S)
 
-    def connection(self) -> sqlite3.Connection:
+    def connection(self, *, is_to_write: bool = True) -> sqlite3.Connection:
         """Return the open connection; the caller holds the lock.
+
+        With `is_to_write=False` it may be one that can only read.
 
         Raises:
             LedgerError: As `connect.open_file`.
             sqlite3.Error: As `connect.open_file`.
         """
-        if self._is_moved():
+        if self._is_moved() or (is_to_write and self._is_read_only):
             self.close()  # it may be deleted: what is written to it would be lost
         if self._connection is None:
-            self._connection = open_file(self._place, busy_s=self._busy_s)
+            self._connection = self._opened(is_to_write=is_to_write)
             set_busy(self._connection, _TRY_S)
             self._identity = identity(self._place)
             self._journals = journals(self._place)
             self.begun.clear()
             self.hashes.clear()
         return self._connection
+
+    def _opened(self, *, is_to_write: bool) -> sqlite3.Connection:
+        self._is_read_only = False
+        try:
+            return open_file(self._place, busy_s=self._busy_s)
+        except sqlite3.OperationalError as problem:
+            if is_to_write or not is_read_only(problem):
+                raise
+        self._is_read_only = True
+        return open_to_read(self._place, busy_s=self._busy_s)
 
     def _is_moved(self) -> bool:
         """Return whether the open file was moved, deleted or replaced."""
