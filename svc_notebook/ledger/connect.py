@@ -287,6 +287,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     # hashes from before a computed max_tokens made no difference; filled in again
     ("DELETE FROM requests",),
+    (),  # records refer to texts of messages; an older version must not read them
 )
 
 

@@ -70,7 +70,41 @@ def to_sortable(instant: datetime) -> str:
     return instant.isoformat(timespec="microseconds")[:26] + "Z"
 
 
+_PART = "svc_part"
+_SHORT_CHARS = 32  # not worth a reference
+
+
+def _with_parts(exchange: Exchange) -> Exchange:
+    """Replace long texts of template columns by their place in a message.
+
+    The prompt was filled from them, so that each would be in the record twice.
+    """
+    places: dict[str, Any] = {}
+    for name, text in exchange.origin.columns.items():
+        if isinstance(text, str) and len(text) > _SHORT_CHARS:
+            for at, message in enumerate(exchange.request.messages):
+                start = (message.content or "").find(text)
+                if start >= 0:
+                    places[name] = {_PART: (at, start, start + len(text))}
+                    break
+    if not places:
+        return exchange
+    columns = {**exchange.origin.columns, **places}
+    origin = msgspec.structs.replace(exchange.origin, columns=columns)
+    return msgspec.structs.replace(exchange, origin=origin)
+
+
+def _fill_parts(exchange: Exchange) -> None:
+    """Put the texts back that `_with_parts` replaced."""
+    columns = exchange.origin.columns
+    for name, value in columns.items():
+        if isinstance(value, dict) and value.keys() == {_PART}:
+            at, start, end = value[_PART]
+            columns[name] = (exchange.request.messages[at].content or "")[start:end]
+
+
 def _to_bytes(exchange: Exchange) -> bytes:
+    exchange = _with_parts(exchange) if exchange.origin.columns else exchange
     try:
         return _ENCODER.encode(exchange)
     except (TypeError, UnicodeEncodeError):
@@ -107,6 +141,8 @@ def from_row(
         params = exchange.request.params
         if "stop" in params and isinstance(params["stop"], list):  # a tuple, in JSON
             params["stop"] = tuple(params["stop"])
+        if texts and exchange.origin.columns:
+            _fill_parts(exchange)
         return exchange
     raise _unreadable(exchange_id, place, reason)
 

@@ -251,7 +251,7 @@ def test_restored_in_order_after_the_clock_was_set_back(
             started_at = exchange.started_at - timedelta(hours=hour)
             earlier = msgspec.structs.replace(exchange, started_at=started_at)
             current().ledger.add(earlier)
-        restored = svc.conversation("plan").restore(current().ledger.read())
+        restored = svc.conversation("plan").restore()
         last = svc.last()
 
     prompts = [turn.prompt.content for turn in restored.turns]
