@@ -145,7 +145,7 @@ def _asked(run: Run, frame: pd.DataFrame, *, is_retried: bool) -> pd.DataFrame:
             stacklevel=3,
         )
     if cut_note := run.cut_note:
-        warnings.warn(cut_note, stacklevel=3)
+        warn(cut_note, UserWarning, stacklevel=3)
     if n_called := int((replies["n_tool_calls"].fillna(0) > 0).sum()):
         warn(
             f"{n_called} of {len(replies)} rows called tools, which are not run here: "
