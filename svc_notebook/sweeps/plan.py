@@ -224,7 +224,7 @@ def _grid_of(found: _Manifest) -> Grid:
             "it as run.manifest returned it.",
             param="manifest",
         )
-    _check_templates(grid)
+    _check_templates(grid, is_whole=found.kept is None)
     _check_points(grid)
     return grid
 
