@@ -1,5 +1,6 @@
 """The package's functions, such as `complete`; each uses this kernel's session."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -260,6 +261,7 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
     raw: bool = False,
     reuse: bool = False,
     extra: Mapping[str, Any] | None = None,
+    manifest: Mapping[str, Any] | None = None,
     **varied: Any,  # noqa: ANN401 - a value, or a list of values, of any parameter
 ) -> Run:
     r"""Plan a sweep: every combination of what is given as a list.
@@ -287,6 +289,8 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
         raw: Whether prompts are sent as they are, without filling templates.
         reuse: Whether the ledger may answer an identical request of the same repeat.
         extra: Fields the document does not show, sent with every request.
+        manifest: The `manifest` of a run, to plan the same requests in the same order.
+            Only `name`, `seed`, `confirm_above` and `reuse` go with it.
         **varied: Any parameter of the service, as one value or a list of values. A
             list of texts is one value of `stop`, a list of lists varies it; likewise
             `tools`, whose calls are not run (see the column `tool_calls`).
@@ -322,6 +326,7 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
         raw=raw,
         reuse=reuse,
         extra=extra,
+        manifest=manifest,
         varied=varied,
     )
 
@@ -351,9 +356,9 @@ def replies_df(
             a large ledger is read faster without them.
 
     Returns:
-        One row for each choice, oldest exchange first. Numbers of the request are on
-        the row of its first choice only, so that sums are right. dtypes are fixed,
-        also without rows. Scores (see `score`) are the last columns.
+        One row for each choice, in the order in which replies ended. Numbers of the
+        request are on the row of its first choice only, so that sums are right. dtypes
+        are fixed, also without rows. Scores (see `score`) are the last columns.
 
     Raises:
         LedgerError: The ledger cannot be read.
@@ -398,12 +403,15 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
         conversation: Only this conversation, or any of several.
         run: Only this run of a sweep, or any of several.
         model: Only this model, or any of several.
-        include_emulated: Count answers of the emulator too; they cost nothing.
+        include_emulated: Count answers of the emulator too; nothing was paid for
+            them, and their costs are those of the same tokens at the service.
         include_reused: Count answers that were read from the ledger too.
 
     Returns:
-        One row for each group. Reported and estimated tokens are in separate columns,
-        the latter with an interval. Costs come from your price table (SVC_PRICES).
+        One row for each group: `n_requests` counts what was sent, retries included,
+        `n_exchanges` the questions. Reported and estimated tokens are in separate
+        columns, the latter with an interval. Costs come from your price table
+        (SVC_PRICES). A line on stderr says how many exchanges are left out.
 
     Raises:
         LedgerError: The ledger cannot be read.
@@ -412,12 +420,13 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
     Example:
         >>> svc.usage_df(by=["model", "run"], scope="all")  # doctest: +SKIP
     """
+    from svc_notebook.ledger.groups import say_left_out  # noqa: PLC0415
     from svc_notebook.ledger.groups import usage_df as frame  # noqa: PLC0415
 
     check_flag("include_emulated", include_emulated)
     check_flag("include_reused", include_reused)
     session = current()
-    return frame(
+    usage = frame(
         session.ledger,
         by=by,
         scope=scope,
@@ -429,6 +438,10 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
         include_reused=include_reused,
         prices=session.prices,
     )
+    if not include_emulated:
+        hint = "; include_emulated=True counts the emulator's"
+        say_left_out(usage, hint=hint, file=sys.stderr)
+    return usage
 
 
 def tool_calls_df(

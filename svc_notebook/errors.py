@@ -279,10 +279,16 @@ class Interrupted(KeyboardInterrupt):
         return [str(self)]
 
 
-def warn(message: str) -> None:
-    """Warn without raising: where warnings are errors, write a line on stderr."""
+def warn(
+    message: str, category: type[Warning] = RuntimeWarning, *, stacklevel: int = 2
+) -> None:
+    """Warn without raising, since a reply that was paid for would be lost.
+
+    Where warnings are errors, it writes a line on stderr. `stacklevel` 2 is the line
+    that called the function which warns.
+    """
     try:
-        warnings.warn(message, RuntimeWarning, stacklevel=3)
+        warnings.warn(message, category, stacklevel=stacklevel + 1)
     except Exception:  # noqa: BLE001 - from a filter, or from the display of warnings
         write_line(message)
 

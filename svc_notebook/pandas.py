@@ -8,13 +8,12 @@ r"""`df.svc` and `series.svc`: one reply for each row, from a template.
 Importing this file registers them with pandas.
 """
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
-from svc_notebook.errors import ParameterError
+from svc_notebook.errors import ParameterError, warn
 from svc_notebook.service.checks import check_flag
 from svc_notebook.service.params import with_params
 from svc_notebook.session import current
@@ -138,19 +137,21 @@ def _asked(run: Run, frame: pd.DataFrame, *, is_retried: bool) -> pd.DataFrame:
     bad = replies[replies["status"] != "ok"]
     if len(bad):
         reasons = "".join(f"\n  {each}" for each in run.reasons)
-        warnings.warn(
+        warn(
             f"{len(bad)} of {len(replies)} rows have no reply:{reasons}\n"
             "expand=True shows the errors; with a name, retry=True sends those again "
             "that were not refused as invalid (400).",
+            UserWarning,
             stacklevel=3,
         )
     if cut_note := run.cut_note:
-        warnings.warn(cut_note, stacklevel=3)
+        warn(cut_note, UserWarning, stacklevel=3)
     if n_called := int((replies["n_tool_calls"].fillna(0) > 0).sum()):
-        warnings.warn(
+        warn(
             f"{n_called} of {len(replies)} rows called tools, which are not run here: "
             "expand=True shows the calls. To run them, call svc.complete(..., "
             "tools=...) for each row.",
+            UserWarning,
             stacklevel=3,
         )
     return replies

@@ -294,7 +294,7 @@ class Session:
             source: Where the path was set.
 
         Raises:
-            LedgerError: A ledger cannot be kept there; the previous one stays in use.
+            LedgerError: It cannot be read or made; the previous one stays in use.
             SettingsError: It is not a price table; the previous one stays in use.
         """
         path = None if path is None else _checked_path(name, path)
@@ -357,13 +357,16 @@ class Session:
 
 
 def _checked_path(name: str, path: str) -> str:
-    """Return a path in full, of a ledger or a price table that can be used."""
+    """Return a path in full, of a ledger or a price table that can be read.
+
+    Whether a ledger can be written shows before a request is sent.
+    """
     path = path if path == MEMORY else str(Path(path).expanduser().absolute())
     if name == "prices":
         Prices.from_file(path)
     else:
-        with Ledger(path) as ledger:
-            ledger.check()
+        with Ledger(path) as ledger, ledger.opened():
+            pass
     return path
 
 
@@ -430,7 +433,7 @@ def use(
     Raises:
         ConfigError: The service's key or address is missing, or the file holds no
             price table.
-        LedgerError: The ledger cannot be kept there; the previous one stays in use.
+        LedgerError: The ledger cannot be read or made; the previous one stays in use.
         ParameterError: A value is not allowed, or an argument is not named.
 
     Example:

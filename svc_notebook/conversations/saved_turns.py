@@ -114,7 +114,7 @@ def pick_saved(
             f"The ledger has no turns of {name!r}.", param="conversation"
         )
     if number is None:
-        return max(saved, key=lambda each: each.ended_at)
+        return saved[-1]  # by sequence: the clock may have been set back
     if type(number) is int and 0 < number <= len(saved):
         return saved[number - 1]
     raise ParameterError(
@@ -135,7 +135,7 @@ def _rebuild(
     for exchange in exchanges:
         if exchange.origin.turn_id:
             series = series_of(exchange.origin.turn_id)
-            by_series.setdefault(series, []).append(exchange)
+            by_series[series] = [*by_series.pop(series, ()), exchange]  # newest last
     found: list[SavedTurns] = []
     for series, asked in by_series.items():
         history = _to_history(name, asked, tool_rows)

@@ -11,6 +11,7 @@ from svc_notebook.errors import ParameterError
 
 from .connect import MEMORY, absolute, explained, open_file, transaction
 from .row import since_sql
+from .store import Ledger
 
 _BUSY_S = 5.0
 _FILES = ("", "-wal", "-shm", "-journal")
@@ -33,7 +34,7 @@ def size(place: str) -> str:
     """
     if not _exists(place):
         return "nothing is kept"
-    with explained(place), closing(open_file(place, busy_s=_BUSY_S)) as connection:
+    with Ledger(place, busy_s=_BUSY_S) as ledger, ledger.opened() as connection:
         n, first, last, n_sessions = connection.execute(
             "SELECT count(*), min(started_at), max(started_at), "
             "count(DISTINCT session_id) FROM exchanges"

@@ -7,7 +7,7 @@ that names the file and what to do.
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from operator import methodcaller
 from pathlib import Path
 
@@ -44,17 +44,58 @@ def _make_file(path: Path) -> None:
     """Make the folder (mode 0700) and an empty file (mode 0600) if they are missing."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        foreign = journals(path)
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
         reason = "" if path.parent.is_dir() else "its folder is a file"
     except (OSError, ValueError) as problem:
         reason = getattr(problem, "strerror", None) or str(problem)
     else:
+        set_aside(path, foreign)
         return
     if not reason and path.is_dir():
         reason = "it is a folder"
     if reason:
         raise _not_made(str(path), reason)
+
+
+Identity = tuple[int, int] | None
+
+
+def identity(path: str | Path) -> Identity:
+    """Return what identifies the file itself, not its name; None without a file."""
+    if path == MEMORY:
+        return None
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a Path costs many times as much
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+_JOURNALS = ("-wal", "-journal", "-shm")
+
+
+def journals(path: str | Path) -> dict[str, Identity]:
+    """Return SQLite's files for a ledger, those that are there, by the name's end."""
+    found = ((ending, identity(f"{path}{ending}")) for ending in _JOURNALS)
+    return {ending: each for ending, each in found if each is not None}
+
+
+def set_aside(path: str | Path, foreign: dict[str, Identity]) -> None:
+    """Move away journals of a file that was at `path` before.
+
+    SQLite would write them into the file that is there now. One that holds changes is
+    renamed: `.old` at its end.
+    """
+    for ending, found in foreign.items():
+        journal = Path(f"{path}{ending}")
+        if found == identity(journal):
+            with suppress(OSError):
+                if journal.stat().st_size and ending != "-shm":
+                    journal.replace(f"{journal}.old")
+                else:
+                    journal.unlink()
 
 
 def is_on_network(path: Path, *, mounts_file: Path = _MOUNTS) -> bool:
@@ -246,6 +287,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     # hashes from before a computed max_tokens made no difference; filled in again
     ("DELETE FROM requests",),
+    (),  # records refer to texts of messages; an older version must not read them
 )
 
 
@@ -372,9 +414,12 @@ def open_file(
         return connection
     file = absolute(path)
     _make_file(file)
+    if is_checked := _has_journal(file):
+        _check_unchanged(file, place=path, busy_s=busy_s)
     connection = _connect(file.as_uri() + "?mode=rw", busy_s)
     try:
-        check_is_ours(connection, place=path, n_bytes=file.stat().st_size)
+        if not is_checked:
+            check_is_ours(connection, place=path, n_bytes=file.stat().st_size)
         migrate(connection)
         if is_shared is None:
             is_shared = is_on_network(file)
@@ -384,6 +429,62 @@ def open_file(
         connection.close()
         raise
     return connection
+
+
+def open_to_read(path: str, *, busy_s: float) -> sqlite3.Connection:
+    """Open a ledger's file that cannot be written, for reading only.
+
+    Raises:
+        LedgerError: It was written by another version, or `check_is_ours` refuses it.
+        sqlite3.Error: SQLite cannot open or read it.
+    """
+    file = absolute(path)
+    address = file.as_uri() + "?mode=ro"
+    # in a folder that cannot be written either, SQLite cannot make its -shm
+    with closing(_connect(address, busy_s)) as connection:
+        try:
+            _pragma(connection, "user_version")
+        except sqlite3.OperationalError:
+            address += "&immutable=1"
+    connection = _connect(address, busy_s)
+    try:
+        check_is_ours(connection, place=path, n_bytes=file.stat().st_size)
+        version = _pragma(connection, "user_version")
+    except BaseException:
+        connection.close()
+        raise
+    if version == len(MIGRATIONS):
+        return connection
+    connection.close()
+    raise LedgerError(
+        f"The ledger {path} was written by an older version of svc_notebook and cannot "
+        "be written, so it cannot be brought up to date. Copy it to a folder that you "
+        "can write to, and set SVC_LEDGER to the copy."
+    )
+
+
+def _has_journal(file: Path) -> bool:
+    """Return whether there is a WAL with changes: of this file, or of one before it."""
+    try:
+        return file.with_name(file.name + "-wal").stat().st_size > 0
+    except OSError:
+        return False
+
+
+def _check_unchanged(file: Path, *, place: str, busy_s: float) -> None:
+    """Check a file without its WAL and then with it, and write nothing.
+
+    A WAL of another file hides what is in this one, and would overwrite it.
+    """
+    n_bytes = file.stat().st_size
+    whole = f"{place} (with {file.name}-wal, which may be of an earlier file)"
+    for how, name, n_checked in (
+        ("&immutable=1", place, CHECKED_BYTES + 1),  # a WAL may repair it
+        ("", whole, n_bytes),
+    ):
+        address = f"{file.as_uri()}?mode=ro{how}"
+        with closing(_connect(address, busy_s)) as connection:
+            check_is_ours(connection, place=name, n_bytes=n_checked)
 
 
 def _connect(address: str, busy_s: float) -> sqlite3.Connection:
@@ -435,6 +536,13 @@ _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 def is_busy(problem: Exception) -> bool:
     """Return whether another program holds the file; a later try may succeed."""
     return str(getattr(problem, "sqlite_errorname", "")).startswith(_BUSY)
+
+
+def is_read_only(problem: Exception) -> bool:
+    """Return whether the file cannot be written; it may still be read."""
+    return str(getattr(problem, "sqlite_errorname", "")).startswith(
+        ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
+    )
 
 
 def explain(problem: sqlite3.Error, place: str) -> LedgerError:

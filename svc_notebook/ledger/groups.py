@@ -6,7 +6,7 @@ Reported and estimated tokens are never added. The estimates' rules are fitted h
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, Unpack
+from typing import Any, Literal, NamedTuple, TextIO, Unpack
 
 import numpy as np
 import pandas as pd
@@ -209,6 +209,13 @@ def usage_df(
         estimates=estimates_of(ledger),
         prices=prices,
     )[0]
+
+
+def say_left_out(usage: pd.DataFrame, *, hint: str, file: TextIO | None) -> None:
+    """Write how many exchanges a frame of `usage_df` does not count, if any."""
+    if n := int(usage["n_left_out"].sum()):
+        what = f"{n} exchange{'s'[: n != 1]} left out: emulated or reused"
+        print(f"{what}{hint}.", file=file)
 
 
 class Groups(NamedTuple):
@@ -419,8 +426,13 @@ def _end_of(estimates: Iterable[Tokens], end: str) -> int | None:
     return getattr(sum(found, Tokens()), end) if found else None
 
 
-def _equal(path: str, value: str) -> Source:
-    return lambda batch: [each == value for each in batch.part(path)]
+def _has_failed(batch: Batch) -> list[bool]:
+    rows = zip(batch.part("status"), batch.part("failure"), batch.rows, strict=True)
+    return [
+        status == "error"
+        and not (each.origin.run and failure and failure.type == "RateLimitError")
+        for status, failure, each in rows
+    ]
 
 
 def _from(source: str) -> Source:
@@ -476,40 +488,49 @@ _REPORTED = tuple(
     for name in ("prompt_tokens", "completion_tokens", "total_tokens")
 )
 USAGE = (
+    _count("n_requests", "first.n_attempts", "requests sent, retries included"),
+    _count("n_exchanges", lambda batch: [1] * len(batch.rows), "exchanges counted"),
     _count(
-        "n_requests", lambda batch: [1] * len(batch.rows), "requests that are counted"
+        "n_failed",
+        _has_failed,
+        "exchanges that ended in an error, except 429s that a run sends again",
     ),
-    _count("n_failed", _equal("status", "error"), "that ended in an error"),
-    _count("n_cancelled", _equal("status", "cancelled"), "that were interrupted"),
-    _count("n_cut", _has_cut, "with a reply that was cut: see is_cut"),
+    _count(
+        "n_cancelled",
+        lambda batch: [each == "cancelled" for each in batch.part("status")],
+        "exchanges that were interrupted",
+    ),
+    _count("n_cut", _has_cut, "exchanges with a reply that was cut: see is_cut"),
     _count("n_refused", "first.n_refused", "429 answers, retried ones included"),
-    _count("n_reported", _from("reported"), "whose tokens are reported"),
+    _count("n_reported", _from("reported"), "exchanges with reported tokens"),
     *_REPORTED,
-    _count("n_estimated", _from("estimated"), "answered without reporting tokens"),
+    _count("n_estimated", _from("estimated"), "exchanges without reported tokens"),
     _count(
         "estimated_prompt_tokens",
         "used.prompt_tokens",
-        "best estimate for the n_estimated requests; not part of prompt_tokens",
+        "best estimate for the n_estimated exchanges; not part of prompt_tokens",
         "round",
     ),
     _count(
         "estimated_completion_tokens",
         "used.completion_tokens",
-        "best estimate for the n_estimated requests; not part of completion_tokens",
+        "best estimate for the n_estimated exchanges; not part of completion_tokens",
         "round",
     ),
     _count(
         "estimated_low_tokens",
         "used.both",
-        "lower end of the interval for all tokens of the n_estimated requests",
+        "lower end of the interval for all tokens of the n_estimated exchanges",
         "low",
     ),
     _count("estimated_high_tokens", "used.both", "its upper end", "high"),
-    _count("n_missing", _from("missing"), "without an answer"),
+    _count("n_missing", _from("missing"), "exchanges without an answer"),
     _number("queue_s", "first.queue_s", "all waits for our own rate limit", "count"),
     _number("retry_wait_s", "first.retry_wait_s", "all waits for retries", "count"),
-    _number("median_first_text_s", "good.first_text_s", "of the ok requests", "median"),
-    _number("median_latency_s", "good.latency_s", "of the ok requests", "median"),
+    _number(
+        "median_first_text_s", "good.first_text_s", "of the ok exchanges", "median"
+    ),
+    _number("median_latency_s", "good.latency_s", "of the ok exchanges", "median"),
     _number(
         "cost",
         "used.cost",
@@ -522,7 +543,7 @@ USAGE = (
         "the same for estimated tokens; not part of cost",
         "known",
     ),
-    _count("n_unpriced", _is_unpriced, "with tokens, but no price in your table"),
+    _count("n_unpriced", _is_unpriced, "exchanges without a price"),
     Measure(
         "cost_source",
         "string",
@@ -530,9 +551,7 @@ USAGE = (
         "the price table, its currency and its date",
         "first",
     ),
-    _count(
-        "n_left_out", "is_left_out", "not counted: answered by the emulator, or re-used"
-    ),
+    _count("n_left_out", "is_left_out", "exchanges not counted: emulated or reused"),
 )
 """The columns of `usage_df`, after those it is grouped by."""
 

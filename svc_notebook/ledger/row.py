@@ -70,7 +70,41 @@ def to_sortable(instant: datetime) -> str:
     return instant.isoformat(timespec="microseconds")[:26] + "Z"
 
 
+_PART = "svc_part"
+_SHORT_CHARS = 32  # not worth a reference
+
+
+def _with_parts(exchange: Exchange) -> Exchange:
+    """Replace long texts of template columns by their place in a message.
+
+    The prompt was filled from them, so that each would be in the record twice.
+    """
+    places: dict[str, Any] = {}
+    for name, text in exchange.origin.columns.items():
+        if isinstance(text, str) and len(text) > _SHORT_CHARS:
+            for at, message in enumerate(exchange.request.messages):
+                start = (message.content or "").find(text)
+                if start >= 0:
+                    places[name] = {_PART: (at, start, start + len(text))}
+                    break
+    if not places:
+        return exchange
+    columns = {**exchange.origin.columns, **places}
+    origin = msgspec.structs.replace(exchange.origin, columns=columns)
+    return msgspec.structs.replace(exchange, origin=origin)
+
+
+def _fill_parts(exchange: Exchange) -> None:
+    """Put the texts back that `_with_parts` replaced."""
+    columns = exchange.origin.columns
+    for name, value in columns.items():
+        if isinstance(value, dict) and value.keys() == {_PART}:
+            at, start, end = value[_PART]
+            columns[name] = (exchange.request.messages[at].content or "")[start:end]
+
+
 def _to_bytes(exchange: Exchange) -> bytes:
+    exchange = _with_parts(exchange) if exchange.origin.columns else exchange
     try:
         return _ENCODER.encode(exchange)
     except (TypeError, UnicodeEncodeError):
@@ -107,6 +141,8 @@ def from_row(
         params = exchange.request.params
         if "stop" in params and isinstance(params["stop"], list):  # a tuple, in JSON
             params["stop"] = tuple(params["stop"])
+        if texts and exchange.origin.columns:
+            _fill_parts(exchange)
         return exchange
     raise _unreadable(exchange_id, place, reason)
 
@@ -194,10 +230,17 @@ class Filters(TypedDict, total=False):
 
 
 class Where(NamedTuple):
-    """A condition and the values it binds."""
+    """A condition and the values it binds; `since` is the part about time alone."""
 
     sql: str
     values: tuple[Any, ...]
+    since: str = "1"
+    since_values: tuple[Any, ...] = ()
+
+    @property
+    def in_sequence(self) -> str:
+        """The condition for rows in the order of `seq`: no index of times is used."""
+        return self.sql.replace("started_at >=", "+started_at >=")
 
 
 _ALLOWED = {"origin": get_args(OriginKind), "status": get_args(Status)}
@@ -226,11 +269,12 @@ def where(
             param="scope",
         )
     filters = dict(wanted)
-    parts, values = ["1"], []
+    times, times_values = list[str](), list[Any]()
     if scope == "session":
         filters["session_id"] = session_id
-        parts.append(_SINCE_SESSION)  # the index has the instant, not the session
-        values.append(session_id)
+        times.append(_SINCE_SESSION)  # the index has the instant, not the session
+        times_values.append(session_id)
+    parts, values = list[str](), list[Any]()
     for column, want in filters.items():
         if want is not None:
             allowed = _several(column, want)
@@ -238,12 +282,17 @@ def where(
             parts.append(one_of)
             values += allowed
             if column == "run":  # not in the index either
-                parts.append(_SINCE_RUN.format(one_of))
-                values += allowed
+                times.append(_SINCE_RUN.format(one_of))
+                times_values += allowed
     if since is not None:
-        parts.append("started_at >= ?")
-        values.append(since_sql(since))
-    return Where(" AND ".join(parts), tuple(values))
+        times.append("started_at >= ?")
+        times_values.append(since_sql(since))
+    return Where(
+        " AND ".join(["1", *times, *parts]),
+        (*times_values, *values),
+        " AND ".join(["1", *times]),
+        tuple(times_values),
+    )
 
 
 def _several(column: str, want: Any) -> list[str]:  # noqa: ANN401 - numbers come too

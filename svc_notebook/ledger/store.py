@@ -4,7 +4,6 @@
 written, and adds what could not be written. Threads and programs may share a file.
 """
 
-import heapq
 import sqlite3
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -26,10 +25,10 @@ from .writer import BUSY_S, LedgerFile, LedgerWriter, write_rows
 PAGE_ROWS = 256
 
 _COLUMNS = (  # bytes, which are read faster than texts
-    "SELECT CAST(started_at AS BLOB), seq, CAST(record AS BLOB), record_crc32, "
+    "SELECT seq, CAST(record AS BLOB), record_crc32, "
     "CAST(exchange_id AS BLOB), usage_source = 'estimated' FROM exchanges "
 )
-_AFTER = "(started_at, exchange_id) > (CAST(? AS TEXT), CAST(? AS TEXT))"
+_BEFORE = "SELECT coalesce(min(+seq), 1) - 1 FROM exchanges WHERE "  # by its index
 _NOT_INDEXED = (
     f"{_COLUMNS} WHERE seq > ? "
     f"AND status = 'ok' AND NOT is_reused ORDER BY seq LIMIT {PAGE_ROWS}"
@@ -39,7 +38,7 @@ _NOTE_HASH = "INSERT OR IGNORE INTO requests VALUES (?, ?)"
 _AT = f"{_COLUMNS} WHERE seq = ? AND endpoint = ?"
 _ASKED = (
     f"{_COLUMNS} JOIN requests USING (seq) WHERE request_hash = ? AND endpoint = ? "
-    "ORDER BY started_at DESC, exchange_id DESC"
+    "ORDER BY seq DESC"
 )
 Texts = bool | Literal["estimated"]
 """Which texts to read: all, none, or those of exchanges without reported usage."""
@@ -118,7 +117,7 @@ class Ledger:
         status: Wanted = None,
         texts: Texts = True,
     ) -> Iterator[Exchange]:
-        """Read exchanges in the order in which they started.
+        """Read exchanges in the order in which they were added: when they ended.
 
         What is added meanwhile may be missing. Each of `conversation`, `run`, `model`,
         `request_key`, `origin` and `status` is one value or several; None is any.
@@ -191,8 +190,7 @@ class Ledger:
         """
         sql = (
             f"{_COLUMNS} WHERE model = ? AND is_emulated = ? AND status = 'ok' AND "
-            "usage_source = ? AND NOT is_reused "
-            "ORDER BY started_at DESC, exchange_id DESC LIMIT ?"
+            "usage_source = ? AND NOT is_reused ORDER BY seq DESC LIMIT ?"
         )
         self.flush()
         rows = self._rows(sql, (model, int(is_emulated), usage_source, n))
@@ -222,29 +220,29 @@ class Ledger:
                     request_hash, endpoint=endpoint, hash_of=hash_of
                 )
         with self._file.indexing:  # the first thread reads the whole ledger
-            newest = self._index(hash_of)
-        for seq in [seq for seq, found in reversed(newest) if found == request_hash]:
+            self._index(hash_of)
+            newest = [seq for seq, each in self._file.hashes if each == request_hash]
+        for seq in reversed(newest):
             for row in self._rows(_AT, (seq, endpoint)):
                 yield self._to_exchange(row)
         for row in self._rows(_ASKED, (request_hash, endpoint)):
             yield self._to_exchange(row)
 
     def last(self, *, scope: Scope = "session") -> Exchange | None:
-        """Return the exchange that started last, if there is one.
+        """Return the exchange that was added last, if there is one.
 
         Raises:
             LedgerError: The ledger cannot be read.
         """
         condition = where(scope=scope, session_id=self.session_id)
-        order = " ORDER BY started_at DESC, exchange_id DESC LIMIT 1"
-        sql = f"{_COLUMNS} WHERE {condition.sql}{order}"
+        sql = f"{_COLUMNS} WHERE {condition.in_sequence} ORDER BY seq DESC LIMIT 1"
         in_hand = self._in_hand()
-        rows = self._rows(sql, condition.values)
-        found = [self._to_exchange(row) for row in rows]
         if in_hand is not None:
             with in_hand:
-                found += filter(None, [in_hand.last(scope=scope)])
-        return max(found, key=_order, default=None)
+                if found := in_hand.last(scope=scope):
+                    return found
+        rows = self._rows(sql, condition.values)
+        return self._to_exchange(rows[0]) if rows else None
 
     def count(self, *, scope: Scope = "all") -> int:
         """Count exchanges.
@@ -293,57 +291,54 @@ class Ledger:
         if in_hand is None:
             yield from self._pages(condition, texts)
             return
-        known = None
         with in_hand:
-            newest = in_hand._pages(condition, texts)  # noqa: SLF001 - a ledger, too
-            written = self._pages(condition, texts)
-            for exchange in heapq.merge(written, newest, key=_order):
-                if exchange.exchange_id != known:  # it may have been written meanwhile
-                    yield exchange
-                known = exchange.exchange_id
+            newest = list(in_hand._pages(condition, texts))  # noqa: SLF001 - a ledger, too
+        known = {each.exchange_id for each in newest}
+        for exchange in self._pages(condition, texts):
+            if exchange.exchange_id not in known:  # it may have been written meanwhile
+                yield exchange
+        yield from newest
 
     def _pages(self, condition: Where, texts: Texts) -> Iterator[Exchange]:
         # Whole pages and no open cursor: a reader that stops half-way must not block
         # a writer in another program.
-        order = f"ORDER BY started_at, exchange_id LIMIT {PAGE_ROWS}"
-        first = f"{_COLUMNS} WHERE {condition.sql} {order}"
-        # The + keeps SQLite from starting each page at the condition's instant, from
-        # where it would step over all earlier pages.
-        later = condition.sql.replace("started_at >=", "+started_at >=")
-        then = f"{_COLUMNS} WHERE {later} AND {_AFTER} {order}"
-        rows = self._rows(first, condition.values)
-        while rows:
+        these = f"WHERE seq > ? AND {condition.in_sequence}"
+        sql = f"{_COLUMNS} {these} ORDER BY seq LIMIT {PAGE_ROWS}"
+        last = self._rows(_BEFORE + condition.since, condition.since_values)[0][0]
+        while rows := self._rows(sql, (last, *condition.values)):
             for row in rows:
                 yield self._to_exchange(row, texts)
-            after = rows[-1][0], rows[-1][4]
-            rows = self._rows(then, (*condition.values, *after))
+            last = rows[-1][0]
 
-    def _index(self, hash_of: Callable[[Exchange], str]) -> list[tuple[int, str]]:
+    def _index(self, hash_of: Callable[[Exchange], str]) -> None:
         """Keep the hashes of requests that were added since the last time.
 
-        Those that could not be written, since another program holds the file, are
-        returned.
+        They stay in memory while another program holds the file.
         """
-        not_noted: list[tuple[int, str]] = []
-        last = self._rows(_INDEXED, ())[0][0]
-        while rows := self._rows(_NOT_INDEXED, (last,)):
-            found = [(row[1], hash_of(self._to_exchange(row))) for row in rows]
-            last = found[-1][0]
+        hashes, is_held = self._file.hashes, False
+        last = hashes[-1][0] if hashes else self._rows(_INDEXED, ())[0][0]
+        while (rows := self._rows(_NOT_INDEXED, (last,))) or (hashes and not is_held):
+            hashes += [(row[0], hash_of(self._to_exchange(row))) for row in rows]
+            last = hashes[-1][0]
+            if is_held:  # one wait for the other program is enough
+                continue
             try:
                 with self._file.transaction() as connection:
-                    connection.executemany(_NOTE_HASH, found)
+                    connection.executemany(_NOTE_HASH, hashes)
             except sqlite3.Error as problem:
                 if not is_busy(problem):
+                    hashes.clear()
                     raise explain(problem, self.path) from None
-                not_noted += found
-        return not_noted
+                is_held = True
+            else:
+                hashes.clear()
 
     def _rows(self, sql: str, values: Iterable[object]) -> list[Any]:
         with self._file.opened() as connection:
             return connection.execute(sql, tuple(values)).fetchall()
 
     def _to_exchange(self, row: Any, texts: Texts = True) -> Exchange:  # noqa: ANN401, FBT002 - SQLite's types; as `read`
-        _, _, record, crc32, exchange_id, is_estimated = row
+        _, record, crc32, exchange_id, is_estimated = row
         whole = is_estimated if texts == "estimated" else texts
         return from_row(
             record,
@@ -352,7 +347,3 @@ class Ledger:
             place=self.path,
             texts=whole,
         )
-
-
-def _order(exchange: Exchange) -> tuple[datetime, str]:
-    return exchange.started_at, exchange.exchange_id

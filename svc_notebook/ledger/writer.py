@@ -20,12 +20,18 @@ from svc_notebook.errors import LedgerError, warn
 
 from .connect import (
     MEMORY,
+    Identity,
     absolute,
     explain,
     explained,
+    identity,
     is_busy,
+    is_read_only,
+    journals,
     open_file,
+    open_to_read,
     probe,
+    set_aside,
     set_busy,
     transaction,
 )
@@ -106,6 +112,7 @@ class LedgerFile:
         lock: Held while the connection is used.
         indexing: Held while hashes of requests are written.
         begun: The sessions and runs that are in the file.
+        hashes: Of requests, by `seq`, that are not in the file yet.
     """
 
     def __init__(self, path: str, *, busy_s: float) -> None:
@@ -115,8 +122,11 @@ class LedgerFile:
         self._busy_s = busy_s
         self.lock, self.indexing = RLock(), Lock()
         self.begun: Begun = {}
+        self.hashes: list[tuple[int, str]] = []
         self._connection: sqlite3.Connection | None = None
-        self._identity: tuple[int, int] | None = None
+        self._is_read_only = False
+        self._identity: Identity = None
+        self._journals: dict[str, Identity] = {}
 
     @property
     def is_open(self) -> bool:
@@ -125,37 +135,53 @@ class LedgerFile:
 
     def check(self) -> None:
         """Raise a LedgerError if rows cannot be written."""
-        with self.opened() as connection:
-            probe(connection, busy_s=self._busy_s)
+        with self.lock, explained(self.path):
+            probe(self.connection(), busy_s=_TRY_S)
 
     @contextmanager
     def opened(self) -> Iterator[sqlite3.Connection]:
         """Keep the file open inside the block; errors of SQLite become LedgerErrors."""
         with self.lock, explained(self.path):
-            connection = self.connection()
+            connection = self.connection(is_to_write=False)
             set_busy(connection, self._busy_s)
             try:
                 yield connection
             finally:
                 set_busy(connection, _TRY_S)
 
-    def connection(self) -> sqlite3.Connection:
+    def connection(self, *, is_to_write: bool = True) -> sqlite3.Connection:
         """Return the open connection; the caller holds the lock.
+
+        With `is_to_write=False` it may be one that can only read.
 
         Raises:
             LedgerError: As `connect.open_file`.
             sqlite3.Error: As `connect.open_file`.
         """
-        if self._connection is not None and self._identity != _identity(self._place):
-            # The file was deleted or replaced: what is written to the old one would be
-            # lost at the end of this process.
-            self.close()
+        if self._is_moved() or (is_to_write and self._is_read_only):
+            self.close()  # it may be deleted: what is written to it would be lost
         if self._connection is None:
-            self._connection = open_file(self._place, busy_s=self._busy_s)
+            self._connection = self._opened(is_to_write=is_to_write)
             set_busy(self._connection, _TRY_S)
-            self._identity = _identity(self._place)
+            self._identity = identity(self._place)
+            self._journals = journals(self._place)
             self.begun.clear()
+            self.hashes.clear()
         return self._connection
+
+    def _opened(self, *, is_to_write: bool) -> sqlite3.Connection:
+        self._is_read_only = False
+        try:
+            return open_file(self._place, busy_s=self._busy_s)
+        except sqlite3.OperationalError as problem:
+            if is_to_write or not is_read_only(problem):
+                raise
+        self._is_read_only = True
+        return open_to_read(self._place, busy_s=self._busy_s)
+
+    def _is_moved(self) -> bool:
+        """Return whether the open file was moved, deleted or replaced."""
+        return self._connection is not None and self._identity != identity(self._place)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -171,9 +197,16 @@ class LedgerFile:
     def close(self) -> None:
         """Close the connection; the next use opens it again."""
         with self.lock:  # closed during another thread's statement, SQLite crashes
+            is_moved = self._is_moved()
             connection, self._connection = self._connection, None
-            if connection is not None:
-                connection.close()
+            if connection is None:
+                return
+            if is_moved:  # SQLite leaves its WAL behind, for a file that is elsewhere
+                with suppress(sqlite3.Error):
+                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            connection.close()
+            if is_moved:
+                set_aside(self._place, self._journals)
 
     def before_fork(self) -> None:
         """Take the lock, and close the file: a child must not use its connection.
@@ -187,17 +220,6 @@ class LedgerFile:
     def begin_child(self) -> None:
         """Make new locks in a forked child."""
         self.lock, self.indexing = RLock(), Lock()
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    """Return what identifies the file itself, not its name; None without a file."""
-    if path == MEMORY:
-        return None
-    try:
-        found = os.stat(path)  # noqa: PTH116 - a Path costs many times as much
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 class LedgerWriter:
@@ -346,8 +368,10 @@ class LedgerWriter:
         goal, until_s = self._n_added, time.monotonic() + within_s
         self._try()
         while self._n_gone < goal and self.problem is None:
-            if self._busy_since_s is not None and time.monotonic() >= until_s:
-                return
+            if self._busy_since_s is not None:
+                if time.monotonic() >= until_s:
+                    return
+                time.sleep(_PAUSE_S)
             self._try()
 
     def _try(self) -> int:
@@ -391,6 +415,8 @@ class LedgerWriter:
         begun = self._file.begun
         try:
             connection = self._file.connection()
+            if self._busy_since_s is not None:
+                set_busy(connection, 0.0)  # readers wait for the lock meanwhile
             # alone, a statement commits by itself, in half the time
             is_alone = len(jobs) == 1
             with nullcontext() if is_alone else transaction(connection):
@@ -398,6 +424,8 @@ class LedgerWriter:
         except Exception as problem:  # noqa: BLE001 - the thread goes on
             begun.clear()  # its new entries were rolled back
             return problem
+        if self._busy_since_s is not None:
+            set_busy(connection, _TRY_S)
         return None
 
     def _note(

@@ -5,6 +5,7 @@ both spellings are shown; `%svc ask ...` always asks.
 """
 
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -226,7 +227,8 @@ def _count(text: str) -> int:
 
 
 _USAGE_COLUMNS = (
-    *("n_requests", "n_failed", "n_cut", "prompt_tokens", "completion_tokens"),
+    *("n_requests", "n_exchanges", "n_failed", "n_cut"),
+    *("prompt_tokens", "completion_tokens"),
     *("estimated_prompt_tokens", "estimated_completion_tokens"),
     *("estimated_low_tokens", "estimated_high_tokens"),
 )
@@ -237,22 +239,32 @@ _REPLY_COLUMNS = (
 )
 
 
-def usage_df(session: Session) -> "pd.DataFrame":
+def usage_df(session: Session, word: str = "") -> "pd.DataFrame":
     """Sum up what this kernel asked: one row per model; the emulator has its own rows.
 
     It has the columns of `svc.usage_df` that fit a screen: costs where there is a price
-    table, and how many reused replies are left out where there are any.
+    table. The emulator's answers are counted with the word `emulated` only; a line says
+    how many exchanges are left out.
     """
+    from svc_notebook.ledger.groups import say_left_out  # noqa: PLC0415 - pandas
     from svc_notebook.ledger.groups import usage_df as frame  # noqa: PLC0415 - pandas
 
-    prices = session.prices
-    groups = ["model", "is_emulated"]
-    usage = frame(session.ledger, by=groups, include_emulated=True, prices=prices)
-    usage.loc[usage["is_emulated"], list(_COSTS)] = None  # nothing was paid for these
-    shown = [*_USAGE_COLUMNS, *(_COSTS if prices else ())]
-    if usage["n_left_out"].any():
-        shown.append("n_left_out")
-    return usage.set_index(groups)[shown]
+    if word not in {"", "emulated"}:
+        raise ParameterError(
+            f"%svc usage {word}: write `%svc usage`, or `%svc usage emulated` to count "
+            "the emulator's answers too.",
+            param="line",
+        )
+    usage = frame(
+        session.ledger,
+        by=("model", "is_emulated"),
+        include_emulated=bool(word),
+        prices=session.prices,
+    )
+    hint = "" if word else "; `%svc usage emulated` counts the emulator's"
+    say_left_out(usage, hint=hint, file=sys.stdout)
+    shown = [*_USAGE_COLUMNS, *(_COSTS if session.prices else ())]
+    return usage.set_index(["model", "is_emulated"])[shown]
 
 
 def replies_df(session: Session) -> "pd.DataFrame":
@@ -443,7 +455,7 @@ COMMANDS = (
     Command("login", _LOGIN, run=login),
     Command("tools", _TOOLS, "[[add|remove|ask] NAME]", (0, 2)),
     Command("models", "the documented models, their limits, and the room left"),
-    Command("usage", _USAGE, run=usage_df),
+    Command("usage", _USAGE, "[emulated]", (0, 1), usage_df),
     Command("replies", _REPLIES, run=replies_df),
     Command("last", "the newest reply, a partial one too", run=_last),
     Command("settings", "every setting, and where it came from"),

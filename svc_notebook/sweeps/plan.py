@@ -10,6 +10,8 @@ from secrets import randbits
 from typing import Any
 from uuid import uuid4
 
+import msgspec
+
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import OriginKind
 from svc_notebook.ledger.prices import Prices
@@ -50,7 +52,7 @@ from .source import (
 _CUTOFF = 0.8
 _OWN = (
     *("rows", "conditions", "tied", "where", "repeats"),
-    *("name", "seed", "confirm_above", "raw"),
+    *("name", "seed", "confirm_above", "raw", "manifest"),
 )
 """What a sweep takes in addition to the parameters of a request."""
 
@@ -165,6 +167,66 @@ def build_grid(  # noqa: PLR0913 - what a grid is made of
         "send.",
         param="where",
     )
+
+
+class _Dimension(msgspec.Struct):
+    names: tuple[str, ...]
+    points: tuple[dict[str, Any], ...]
+    is_varied: bool
+    is_by_row: bool
+
+
+class _Manifest(msgspec.Struct):
+    """What a run's manifest says of its grid; the rest is not needed to repeat it."""
+
+    dimensions: tuple[_Dimension, ...]
+    rows: list[dict[str, Any]] | None
+    kept: list[int] | None
+    extra: dict[str, Any] | None
+    is_raw: bool
+    repeats: int
+    seed: int
+
+
+def _read_manifest(manifest: object, *others: object) -> _Manifest:
+    """Check a manifest, and that none of the other arguments is given with it."""
+    if any(others):
+        raise ParameterError(
+            "manifest has the whole grid; give only name, seed, confirm_above and "
+            "reuse with it.",
+            param="manifest",
+        )
+    try:
+        return msgspec.convert(manifest, _Manifest)
+    except msgspec.ValidationError as problem:
+        raise ParameterError(
+            f"manifest is not the manifest of a run: {problem}. Give what run.manifest "
+            "returned, or what was read from its JSON.",
+            param="manifest",
+        ) from None
+
+
+def _grid_of(found: _Manifest) -> Grid:
+    """Make the grid of a run again, from its manifest."""
+    grid = Grid(
+        dimensions=tuple(
+            Dimension(**msgspec.structs.asdict(each)) for each in found.dimensions
+        ),
+        source=None if found.rows is None else source_of(found.rows),
+        repeats=check_int("repeats", found.repeats, minimum=1),
+        extra=check_extra(found.extra),
+        is_raw=found.is_raw,
+        kept=found.kept,
+    )
+    if found.kept and not 0 <= min(found.kept) <= max(found.kept) < grid.n_product:
+        raise ParameterError(
+            f"manifest keeps combinations that its {grid.n_product} do not have; give "
+            "it as run.manifest returned it.",
+            param="manifest",
+        )
+    _check_templates(grid, is_whole=found.kept is None)
+    _check_points(grid)
+    return grid
 
 
 def _dimensions(
@@ -308,46 +370,54 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
     prices: Prices | None = None,
     extra: Mapping[str, Any] | None = None,
     varied: Mapping[str, Any] | None = None,
+    manifest: Mapping[str, Any] | None = None,
 ) -> Run:
     """Plan a sweep for a session; for the arguments see `svc.sweep`.
 
-    `varied` has the parameters, `origin` says where it is planned, and `prices` are
-    the session's if None.
+    `varied` has the parameters; `prices` are the session's if None.
 
     Raises:
-        ParameterError: Something is not allowed, or a run of this name has requests
-            that are not in this plan.
-        SvcError: A tool cannot be offered, or ledger or prices cannot be read.
+        SvcError: As `svc.sweep`, or the prices cannot be read.
     """
     check_flag("raw", raw)
     check_flag("reuse", reuse)
-    model = session.settings.model if model is None else model
     given = {"model": model, "system": system, **(varied or {})}
-    grid = build_grid(
-        prompt,
-        varied={key: each for key, each in given.items() if each is not None},
-        rows=rows,
-        conditions=conditions,
-        tied=tied,
-        where=where,
-        extra=extra,
-        repeats=repeats,
-        is_raw=raw,
-    )
-    if confirm_above is not None:
-        confirm_above = check_int(
-            "confirm_above", confirm_above, minimum=0, otherwise="or None to never ask"
+    given = {key: each for key, each in given.items() if each is not None}
+    if manifest is None:
+        grid = build_grid(
+            prompt,
+            varied={"model": session.settings.model, **given},
+            rows=rows,
+            conditions=conditions,
+            tied=tied,
+            where=where,
+            extra=extra,
+            repeats=repeats,
+            is_raw=raw,
         )
-    found = _name(name)
+    else:
+        others = [each is not None for each in (prompt, rows, conditions, where)]
+        found = _read_manifest(manifest, *others, given, tied, extra, raw, repeats != 1)
+        grid, seed = _grid_of(found), found.seed if seed is None else seed
+    name = _name(name)
     planned = RunPlan(
         grid=grid,
-        name=found,
-        run_id=found or f"run-{uuid4().hex[:12]}",
-        seed=_seed(seed, found),
+        name=name,
+        run_id=name or f"run-{uuid4().hex[:12]}",
+        seed=_seed(seed, name),
         origin=origin,
         prices=session.prices if prices is None else prices,
     )
-    return Run(planned, session=session, confirm_above=confirm_above, is_reusing=reuse)
+    least = _least(confirm_above)
+    return Run(planned, session=session, confirm_above=least, is_reusing=reuse)
+
+
+def _least(confirm_above: object) -> int | None:
+    if confirm_above is None:
+        return None
+    return check_int(
+        "confirm_above", confirm_above, minimum=0, otherwise="or None to never ask"
+    )
 
 
 def _name(name: object) -> str | None:

@@ -263,7 +263,7 @@ class Run:
 
         Args:
             by: Columns of `replies_df` to group by, including those of the rows.
-            include_emulated: Count the emulator's answers too; they cost nothing.
+            include_emulated: Count the emulator's answers too, as if they were paid.
             include_reused: Count answers from the ledger or a file too.
 
         Returns:

@@ -5,6 +5,7 @@ requests are being sent.
 """
 
 import platform
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib.metadata import version
@@ -219,6 +220,8 @@ class RunView:
     def manifest(self) -> dict[str, Any]:
         """Return all that is needed to repeat the run, as JSON values."""
         plan, grid, status = self.plan, self.grid, self.status()
+        exchanges = self._exchanges(texts=False)
+        times = [(each.started_at, each.ended_at) for each in exchanges]
         rows = grid.source
         found = {
             "run": plan.run_id,
@@ -229,6 +232,7 @@ class RunView:
                 {
                     "names": each.names,
                     "points": each.points,
+                    "is_varied": each.is_varied,
                     "is_by_row": each.is_by_row,
                 }
                 for each in grid.dimensions
@@ -246,6 +250,9 @@ class RunView:
             "n_cells": len(grid),
             "counts": dict(status.counts(len(grid))),
             "endpoint": status.endpoint.url if status.endpoint else None,
+            "is_emulated": status.endpoint.is_emulated if status.endpoint else None,
+            "started_at": min((began for began, _ in times), default=None),
+            "ended_at": max((ended for _, ended in times), default=None),
             "limits": {model: limit_of(model) for model in grid.n_by_model},
             "prices": plan.prices,
             "versions": {
@@ -279,20 +286,24 @@ class RunView:
         include_reused: bool,
     ) -> "pd.DataFrame":
         """Return one row for each group of requests."""
-        from svc_notebook.ledger.groups import estimates_of  # noqa: PLC0415 - pandas
+        from svc_notebook.ledger import groups  # noqa: PLC0415 - pandas
 
         check_flag("include_emulated", include_emulated)
         check_flag("include_reused", include_reused)
         ledger = self.ledger
-        return usage_frame(
+        usage = usage_frame(
             self._exchanges(texts=True),
             self.grid,
             by=by,
             include_emulated=include_emulated,
             include_reused=include_reused,
-            estimates=None if ledger is None else estimates_of(ledger),
+            estimates=None if ledger is None else groups.estimates_of(ledger),
             prices=self.plan.prices,
         )
+        if not include_emulated:
+            hint = "; include_emulated=True counts the emulator's"
+            groups.say_left_out(usage, hint=hint, file=sys.stderr)
+        return usage
 
     def summary_df(self, by: str | Sequence[str] | None) -> "pd.DataFrame":
         """Return one row for each group of trials."""

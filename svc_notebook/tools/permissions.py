@@ -6,13 +6,12 @@ Values are checked when they are given, even if no tools are offered.
 import copy
 import inspect
 import json
-import warnings
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from svc_notebook.display.markup import to_terminal
-from svc_notebook.errors import ParameterError
+from svc_notebook.errors import ParameterError, warn
 from svc_notebook.service.checks import check_int, check_number
 from svc_notebook.service.params import OtherParams
 
@@ -170,10 +169,9 @@ def warn_of_denied(n_denied: int) -> None:
     The warning is for the line outside this package that made the request.
     """
     calls = "1 tool call was" if n_denied == 1 else f"{n_denied} tool calls were"
-    warnings.warn(
+    warn(
         f"{calls} denied, because there was no prompt to ask for consent. Allow calls "
         "with confirm=False, or with a function that decides.",
-        RuntimeWarning,
         stacklevel=_outside(),
     )
 

@@ -6,6 +6,7 @@ import logging
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from threading import Thread
 from typing import Any
 
@@ -19,7 +20,7 @@ from svc_notebook.conversations.history import Turn
 from svc_notebook.conversations.turn_requests import GO_ON
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.service.request import assistant, user
-from svc_notebook.session import isolated
+from svc_notebook.session import current, isolated
 
 CUT: dict[str, Any] = {
     "when": {"contains": "Count"},
@@ -238,6 +239,25 @@ def test_restored_with_continued_and_chosen_replies(plan: svc.Conversation) -> N
 
     assert [turn.messages for turn in plan.turns] == live
     assert [len(turn.versions) for turn in plan.turns] == [1, 2]
+
+
+def test_restored_in_order_after_the_clock_was_set_back(
+    plan: svc.Conversation,
+) -> None:
+    """Restored turns and the last reply have the order in which they were asked."""
+    asked = [plan.ask(prompt).exchange for prompt in ("one", "two", "three")]
+    with isolated():
+        for hour, exchange in enumerate(asked):
+            started_at = exchange.started_at - timedelta(hours=hour)
+            earlier = msgspec.structs.replace(exchange, started_at=started_at)
+            current().ledger.add(earlier)
+        restored = svc.conversation("plan").restore()
+        last = svc.last()
+
+    prompts = [turn.prompt.content for turn in restored.turns]
+    assert prompts == ["one", "two", "three"]
+    assert last is not None
+    assert last.text == asked[-1].choices[0].text
 
 
 def test_as_a_frame_it_has_a_row_a_message(plan: svc.Conversation) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from svc_notebook.exchange import Exchange, Failure, Origin
 from svc_notebook.ledger.row import Outline, from_row, to_row, to_sortable
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
-from svc_notebook.service.request import CompletionRequest, Message
+from svc_notebook.service.request import CompletionRequest, Message, build_request
 from svc_notebook.service.tool_call import FunctionCall, ToolCall
 
 MakeExchange = Callable[..., Exchange]
@@ -133,6 +133,22 @@ def test_keeps_any_template_value(
     )
 
     assert got.origin.columns == {"v": kept}
+
+
+def test_a_text_of_a_row_is_in_the_record_once(make: MakeExchange) -> None:
+    """A template column that the prompt was filled from is not written again."""
+    text = "ชา and coffee, " * 10
+    request = build_request(f"Translate: {text}!", model="m")
+    columns = {"text": text, "label": "short", "other": "not in the prompt " * 4}
+    row = to_row(make(request=request, origin=Origin(columns=columns)), "s")
+
+    got = from_row(
+        row["record"].encode(), row["record_crc32"], exchange_id="x", place="here"
+    )
+
+    assert row["record"].count("and coffee") == 10
+    assert got.origin.columns == columns
+    assert list(got.origin.columns) == list(columns)
 
 
 def test_keeps_a_reply_that_utf8_cannot_carry(make: MakeExchange) -> None:

@@ -1,6 +1,8 @@
 """An identical request is answered from the ledger; any other is not."""
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +32,11 @@ def _found(ledger: Ledger, request: CompletionRequest, **origin: Any) -> str | N
 
 
 def test_finds_the_newest_answer(ledger: Ledger, make: MakeExchange) -> None:
-    """Of several answers to a request the newest is given back."""
+    """Of several answers to a request the one added last is given back."""
     for number in (2, 3, 1):
         ledger.add(make(number, request=_request()))
 
-    assert _found(ledger, _request()) == "x0003"
+    assert _found(ledger, _request()) == "x0001"
 
 
 def test_finds_answers_of_all_sessions(
@@ -145,6 +147,29 @@ def test_an_index_that_fails_is_begun_again(ledger: Ledger, make: MakeExchange) 
         next(asked)
 
     assert _found(ledger, _request()) == "x0001"
+
+
+@pytest.mark.slow
+def test_looking_through_a_held_ledger_waits_once(
+    ledger: Ledger, make: MakeExchange, path: Path
+) -> None:
+    """While another program holds the file, hashes are read once and stay in memory."""
+    for number in range(3 * PAGE_ROWS):
+        ledger.add(make(number, request=_request(f"p{number}")))
+    statements: list[str] = []
+    with ledger.opened() as connection, closing(sqlite3.connect(path)) as holder:
+        connection.set_trace_callback(statements.append)
+        holder.execute("BEGIN EXCLUSIVE")
+        first = _found(ledger, _request("p3"))
+        n_tries = statements.count("BEGIN IMMEDIATE")
+        statements.clear()
+        second = _found(ledger, _request("p700"))
+        n_pages = sum("NOT is_reused" in each for each in statements)
+    after = _found(ledger, _request("p3"))
+    connection.set_trace_callback(None)
+
+    assert (first, second, after) == ("x0003", "x0700", "x0003")
+    assert (n_tries, n_pages) == (1, 2)  # the second only looks for newer ones
 
 
 def test_an_index_that_cannot_be_kept_is_an_error(

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,12 +49,17 @@ def test_keeps_an_exchange_once(ledger: Ledger, make: MakeExchange) -> None:
     assert ledger.count() == 1
 
 
-def test_reads_in_the_order_of_starting(ledger: Ledger, make: MakeExchange) -> None:
-    """The exchange that started first comes first, whichever ended first."""
-    for number in (3, 1, 2):
-        ledger.add(make(number))
+@pytest.mark.parametrize("filters", [{}, {"scope": "all"}, {"conversation": "plan"}])
+def test_reads_in_the_order_of_adding(
+    ledger: Ledger, make: MakeExchange, filters: dict[str, Any]
+) -> None:
+    """Exchanges are read as they were added, also if the clock was set back."""
+    for number in (3, 2, 1):
+        ledger.add(make(number, origin=Origin(conversation="plan")))
 
-    assert [each.exchange_id for each in ledger.read()] == ["x0001", "x0002", "x0003"]
+    got = [each.exchange_id for each in ledger.read(**filters)]
+
+    assert got == ["x0003", "x0002", "x0001"]
 
 
 def test_reads_page_after_page(ledger: Ledger, make: MakeExchange) -> None:
@@ -161,13 +167,13 @@ def test_refuses_what_cannot_be_meant(
 
 
 def test_knows_the_newest(ledger: Ledger, make: MakeExchange) -> None:
-    """The last exchange is the one that started last; an empty ledger has none."""
+    """The last exchange is the one added last; an empty ledger has none."""
     assert ledger.last() is None
 
     ledger.add(make(2))
     ledger.add(make(1))
 
-    assert ledger.last() == make(2)
+    assert ledger.last() == make(1)
 
 
 def test_opens_nothing_before_it_is_used(path: Path) -> None:

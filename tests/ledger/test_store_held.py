@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Thread
+from threading import Thread, current_thread
 
 import pytest
 
@@ -187,6 +187,22 @@ def test_a_stream_flows(session: Session, holder: Holder, path: Path) -> None:
     )
 
 
+def test_the_event_loop_never_waits_for_the_file(session: Session) -> None:
+    """Replies, streams, sweeps and look-ups use the file on other threads."""
+    threads = set[str]()
+    with session.ledger.opened() as connection:
+        connection.set_trace_callback(lambda _: threads.add(current_thread().name))
+    session.client.complete("Hello", answers=session.reused)
+    list(session.client.stream("Hello"))
+    plan(session, ["a", "b"], model=MODEL).run()
+    plan(session, ["a", "b"], model=MODEL, reuse=True).run()
+    with session.ledger.opened() as connection:
+        connection.set_trace_callback(None)
+
+    assert "svc_notebook ledger" in threads
+    assert "svc_notebook" not in threads
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Another program holds")
 def test_two_threads_and_a_sweep_are_written_in_order(
@@ -299,6 +315,21 @@ def test_what_cannot_be_written_is_tried_again(session: Session, path: Path) -> 
     assert frame["text"].tolist() == [first.text]
     assert _written(path) == [each.exchange.exchange_id for each in (first, second)]
     assert session.ledger.problem is None
+
+
+def test_a_reply_that_cannot_be_written_is_returned_under_strict_warnings(
+    session: Session, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where warnings are errors a paid reply is returned, and stderr says the rest."""
+    with sqlite3.connect(path) as spoiler:
+        spoiler.execute("DROP TABLE exchanges")
+    spoiler.close()
+
+    text = session.client.complete("Hello").text
+
+    assert text
+    assert "1 exchange could not be written" in capsys.readouterr().err
+    session.close()
 
 
 def test_a_row_that_no_file_can_hold_stops_nobody(

@@ -229,21 +229,31 @@ def test_shows_that_it_cannot_be_read(ledger: Ledger, path: Path) -> None:
 
 _AS_NOBODY = """
 import os, sys
+from msgspec.structs import replace
 from svc_notebook.errors import LedgerError
+from svc_notebook.ledger.frames import replies_df
 from svc_notebook.ledger.store import Ledger
 if os.geteuid() == 0:
     os.setuid(65534)
 try:
-    Ledger(sys.argv[1]).check()
+    with Ledger(sys.argv[1]) as ledger:
+        if sys.argv[2:] == ["read"]:
+            frame = replies_df(ledger, scope="all")
+            print(frame["text"].tolist(), ledger.count())
+            exchange = replace(next(ledger.read(scope="all")), exchange_id="new")
+            print(ledger.add(exchange).exception())
+            print(replies_df(ledger, scope="all")["exchange_id"].tolist())
+        else:
+            ledger.check()
 except LedgerError as error:
     print(error)
 """
 
 
-def _check_as_nobody(path: Path) -> str:
-    """Check a ledger in a process that is not root, for whom modes do not count."""
+def _as_nobody(path: Path, *what: str) -> str:
+    """Use a ledger in a process that is not root, for whom modes do not count."""
     done = subprocess.run(  # noqa: S603 - our own program
-        [sys.executable, "-c", _AS_NOBODY, str(path)],
+        [sys.executable, "-c", _AS_NOBODY, str(path), *what],
         capture_output=True,
         text=True,
         check=True,
@@ -270,7 +280,7 @@ def test_refuses_a_folder_that_cannot_be_written(
     path.chmod(0o666)
     path.parent.chmod(0o555)
 
-    said = _check_as_nobody(path)
+    said = _as_nobody(path)
 
     path.parent.chmod(0o755)
     assert str(path) in said
@@ -287,7 +297,46 @@ def test_refuses_a_file_that_cannot_be_written(
     path.chmod(0o444)
     open_folder.chmod(0o777)
 
-    assert "cannot be written" in _check_as_nobody(path)
+    assert "cannot be written" in _as_nobody(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_folder_locked", [False, True])
+def test_a_ledger_that_cannot_be_written_is_read(
+    open_folder: Path, make: MakeExchange, *, is_folder_locked: bool
+) -> None:
+    """Frames show a read-only ledger, which stays as it is; adding says why not."""
+    path = open_folder / "folder" / "ledger.sqlite"
+    _filled(path, make, n_exchanges=2)
+    path.chmod(0o444)
+    path.parent.chmod(0o555 if is_folder_locked else 0o777)
+    before = path.read_bytes()
+
+    replies, problem, in_hand = _as_nobody(path, "read").splitlines()
+
+    path.parent.chmod(0o755)
+    assert replies == "['Hello.', 'Hello.'] 2"
+    assert problem.startswith(f"The ledger {path} cannot be written. Make the file and")
+    assert in_hand == "['x0000', 'x0001', 'new']"
+    assert path.read_bytes() == before
+
+
+@pytest.mark.slow
+def test_an_older_ledger_that_cannot_be_written_is_refused(
+    open_folder: Path, make: MakeExchange
+) -> None:
+    """A read-only ledger of an older format has to be copied first."""
+    path = open_folder / "folder" / "ledger.sqlite"
+    _filled(path, make, n_exchanges=1)
+    _run(path, "PRAGMA user_version = 3")
+    path.chmod(0o444)
+    path.parent.chmod(0o555)
+
+    said = _as_nobody(path, "read")
+
+    path.parent.chmod(0o755)
+    assert "older version" in said
+    assert "Copy it" in said
 
 
 @pytest.mark.slow
@@ -295,7 +344,7 @@ def test_refuses_to_make_a_folder_where_it_may_not(open_folder: Path) -> None:
     """A folder that cannot be made is named, with the variable that names another."""
     (open_folder / "locked").mkdir(mode=0o555)
 
-    said = _check_as_nobody(open_folder / "locked" / "new" / "ledger.sqlite")
+    said = _as_nobody(open_folder / "locked" / "new" / "ledger.sqlite")
 
     assert "SVC_LEDGER" in said
     assert "Nothing was sent" in said

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.exchange import Exchange, Failure
+from svc_notebook.exchange import Exchange, Failure, Origin
 from svc_notebook.ledger.columns import pick
 from svc_notebook.ledger.frames import describe
 from svc_notebook.ledger.groups import USAGE, Estimates, usage_frame
@@ -23,6 +23,7 @@ MakeExchange = Callable[..., Exchange]
 SCHEMA = {
     "model": "string",
     "n_requests": "Int64",
+    "n_exchanges": "Int64",
     "n_failed": "Int64",
     "n_cancelled": "Int64",
     "n_cut": "Int64",
@@ -102,6 +103,7 @@ def test_sums_by_model(make: MakeExchange) -> None:
             body=None,
             status="error",
             failure=failure,
+            n_attempts=3,
             n_refused=2,
             queue_s=0.25,
             retry_wait_s=4.0,
@@ -112,7 +114,8 @@ def test_sums_by_model(make: MakeExchange) -> None:
     assert _records(_usage_df(asked)) == [
         {
             "model": "svc-v2-8b-instruct",
-            "n_requests": 4,
+            "n_requests": 6,
+            "n_exchanges": 4,
             "n_failed": 1,
             "n_cut": 1,
             "n_refused": 2,
@@ -135,6 +138,7 @@ def test_sums_by_model(make: MakeExchange) -> None:
         {
             "model": "other",
             "n_requests": 1,
+            "n_exchanges": 1,
             "n_cancelled": 1,
             "n_reported": 1,
             "prompt_tokens": 10,
@@ -143,6 +147,18 @@ def test_sums_by_model(make: MakeExchange) -> None:
             "n_unpriced": 1,
         },
     ]
+
+
+def test_a_refusal_in_a_run_is_no_failure(make: MakeExchange) -> None:
+    """A 429 of a run, which sends it again, is in n_refused; others failed too."""
+    refusal = Failure(type="RateLimitError", http_status=429)
+    fields = {"body": None, "status": "error", "failure": refusal, "n_refused": 1}
+    swept = make(0, origin=Origin(kind="sweep", run="r"), **fields)
+
+    frame = _usage_df([swept, make(1, **fields)], by="run")
+
+    names = ["n_requests", "n_exchanges", "n_failed", "n_refused"]
+    assert frame[names].to_numpy().tolist() == [[1, 1, 0, 1], [1, 1, 1, 1]]
 
 
 def test_leaves_emulated_and_reused_replies_out_and_says_so(

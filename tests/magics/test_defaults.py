@@ -125,19 +125,34 @@ def test_takes_back_to_what_the_environment_says(
 
 
 @pytest.mark.slow
-def test_usage_shows_no_cost_of_made_up_replies(shell: Shell, prices: Path) -> None:
-    """`%svc usage` shows costs with a price table, none for the emulator's rows."""
+def test_usage_counts_what_usage_df_counts(
+    shell: Shell, prices: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Made-up replies are counted and priced on request; a line says they are not."""
     shell.run("%svc use emulator")
     shell.run("%svc -t 0 Hello")
-    before = shell.run("%svc usage").value
     shell.run(f"%config SvcMagics.prices = '{prices}'")
+    capsys.readouterr()
 
-    got = shell.run("%svc usage").value
+    cell = shell.run("%svc usage")
+    frame = svc.usage_df()
+    said = capsys.readouterr().err
+    asked = shell.run("%svc usage emulated").value
+    everything = svc.usage_df(include_emulated=True)
 
-    assert "cost" not in before
-    assert got["cost"].isna().all()
-    assert got["estimated_cost"].isna().all()
-    assert got["estimated_low_tokens"].notna().all()
+    names = ["n_requests", "n_exchanges", "cost", "estimated_cost"]
+    assert cell.value[names].to_numpy().tolist() == frame[names].to_numpy().tolist()
+    assert cell.value["n_requests"].tolist() == [0]
+    assert "`%svc usage emulated` counts" in cell.shown
+    assert said.startswith("1 exchange left out: emulated or reused; include_emulated=")
+    assert asked[names].to_dict("list") == everything[names].to_dict("list")
+    assert asked["n_requests"].tolist() == [1]
+    assert capsys.readouterr().err == ""
+
+
+def test_usage_takes_one_word(shell: Shell) -> None:
+    """Another word than `emulated` is refused with the spellings."""
+    assert "write `%svc usage`, or" in shell.run("%svc usage all").shown
 
 
 def test_usage_shows_what_replies_cost(shell: Shell, prices: Path) -> None:
@@ -150,6 +165,10 @@ def test_usage_shows_what_replies_cost(shell: Shell, prices: Path) -> None:
 
     got = shell.run("%svc usage").value.iloc[0]
 
-    assert got[["n_requests", "cost", "estimated_cost"]].to_list() == [2, 0.02, 0.00715]
+    assert got[["n_exchanges", "cost", "estimated_cost"]].to_list() == [
+        2,
+        0.02,
+        0.00715,
+    ]
     assert got["cost_source"] == "prices.toml, USD, 2026-01-31"
     assert got[["estimated_low_tokens", "estimated_high_tokens"]].to_list() == [3, 10]

@@ -120,6 +120,16 @@ def test_expands_to_a_frame() -> None:
     assert found["error_type"].tolist()[1] == "BadRequestError"
 
 
+def test_a_warning_that_is_an_error_loses_no_reply(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Where warnings are errors the column is returned, and stderr says the rest."""
+    found = _frame(["one", "bad"], [0, 1]).svc.complete("{{text}}")
+
+    assert found.notna().tolist() == [True, False]
+    assert "1 of 2 rows have no reply" in capsys.readouterr().err
+
+
 def test_a_name_asks_only_what_is_missing(emulator: Emulator) -> None:
     """The same call sends nothing again; retry sends what failed, but no 400."""
     frame = _frame(["one", "secret", "bad"], [0, 1, 2])

@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,9 @@ import pytest
 
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError, SettingsError, UnknownModelError
+from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.service.chunk import Choice, CompletionBody
+from svc_notebook.service.request import build_request
 from svc_notebook.session import Session
 from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run_lock import held_here, lock_run
@@ -124,6 +129,33 @@ def test_a_request_without_a_reply_binds_nothing(open_session: OpenSession) -> N
 
     assert (fewer.n_failed, fewer.n_todo, fewer.reasons) == (0, 0, [])
     assert fewer.usage_df(include_emulated=True)["n_requests"].tolist() == [1]
+
+
+def test_finding_a_run_again_reads_no_texts(session: Session) -> None:
+    """A run with 10 MB of replies is found again in less than 5 MB of memory."""
+    prompts = [str(number) for number in range(2000)]
+    now = datetime.now(UTC)
+    for key in plan(session, prompts).plan_df()["request_key"]:
+        session.ledger.add(
+            Exchange(
+                exchange_id=key,
+                origin=Origin(kind="sweep", run="long", request_key=key, repeat=0),
+                endpoint=str(session.settings.base_url),
+                request=build_request("p", model="m"),
+                body=CompletionBody(choices=(Choice(text="x" * 5000),)),
+                started_at=now,
+                ended_at=now,
+            )
+        )
+    session.ledger.flush()
+
+    tracemalloc.start()
+    run = plan(session, prompts, name="long")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert "2000 ok" in repr(run)
+    assert peak < 5e6
 
 
 def test_runs_of_other_names_are_never_mixed(

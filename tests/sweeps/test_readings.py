@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from datetime import date
+from datetime import date, datetime
 from typing import Any
 
 import pandas as pd
@@ -168,6 +168,57 @@ def test_the_manifest_repeats_the_run(session: Session, emulator: Emulator) -> N
     assert manifest["limits"][SMALL] == {"per_second": 5, "per_minute": 50}
     assert manifest["endpoint"] == emulator.base_url
     assert emulator.api_key not in json.dumps(manifest)
+
+
+def test_the_manifest_says_who_answered_and_when(session: Session) -> None:
+    """It marks the emulator and has the times of the first and the last exchange."""
+    run = _swept(session)
+    before = run.manifest
+    frame = run.run().replies_df()
+
+    names = ("is_emulated", "started_at", "ended_at")
+    assert [before[name] for name in names] == [None, None, None]
+    assert [run.manifest[name] for name in names[:1]] == [True]
+    assert [datetime.fromisoformat(run.manifest[name]) for name in names[1:]] == [
+        frame["started_at"].min(),
+        frame["ended_at"].max(),
+    ]
+
+
+def test_a_manifest_plans_the_run_again(session: Session) -> None:
+    """From its JSON the same requests are planned, in the same order."""
+    run = plan(
+        session,
+        "{{tone}}: {{text}}",
+        rows=ROWS,
+        conditions=[{"model": SMALL, "tone": "dry"}, {"model": LARGE, "tone": "warm"}],
+        system=["x", None],
+        tied=["rows", "max_tokens"],
+        varied={"max_tokens": [5, 6], "stop": ["a", "b"]},
+        where=lambda each: each["system"] == "x" or each["tone"] == "dry",
+        repeats=2,
+        seed=7,
+    )
+
+    again = plan(session, manifest=json.loads(json.dumps(run.manifest)))
+
+    names = ["request_key", "repeat", "model", "system", "prompt", "max_tokens"]
+    assert again.plan_df()[names].equals(run.plan_df()[names])
+    assert (len(again), again.seed) == (12, 7)
+
+
+@pytest.mark.parametrize(
+    ("changes", "remedy"),
+    [({"manifest": {}}, "run.manifest returned"), ({"prompt": "p"}, "give only name")],
+)
+def test_refuses_what_is_no_manifest(
+    session: Session, changes: dict[str, Any], remedy: str
+) -> None:
+    """Something else, or another grid beside it, is refused with what to give."""
+    given = {"manifest": plan(session, "Hi").manifest, **changes}
+
+    with pytest.raises(ParameterError, match=remedy):
+        plan(session, **given)
 
 
 def test_what_varies_has_its_column_unset_is_missing(session: Session) -> None:

@@ -168,7 +168,7 @@ def test_usage_leaves_out_what_was_given_back(
     everything = run.usage_df(include_emulated=True, include_reused=True)
 
     assert (paid["n_requests"][0], paid["n_left_out"][0]) == (1, 2)
-    assert everything["n_requests"][0] == 3
+    assert everything["n_exchanges"][0] == 3
     assert len(emulator.requests) == 3
 
 

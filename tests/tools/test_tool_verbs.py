@@ -1,6 +1,7 @@
 """`svc.complete` and conversations with tools: rounds, calls handed back, records."""
 
 import asyncio
+import io
 import os
 import pickle
 from dataclasses import replace
@@ -199,6 +200,20 @@ def test_without_a_prompt_calls_are_denied(
     assert (
         got.tool_runs[0].result == "Error: This call was not allowed. Go on without it."
     )
+
+
+def test_a_warning_that_is_an_error_loses_no_reply(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where warnings are errors the reply is returned, and stderr says the rest."""
+    serve()
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    asking = svc.tool(weather.function, confirm=True)
+
+    got = svc.complete("Use weather for Phuket.", tools=[asking])
+
+    assert got.text
+    assert "no prompt to ask for consent" in capsys.readouterr().err
 
 
 def test_a_call_in_a_reply_that_broke_off_is_said_to_be_so(serve: Serve) -> None:

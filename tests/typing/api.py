@@ -60,7 +60,7 @@ async def ask_async() -> list[str]:
 def compare() -> pd.DataFrame:
     """Sweep and read the frames."""
     run: svc.Run = svc.sweep("Greet.", model=["a", "b"], temperature=[0, 1], repeats=2)
-    plan: pd.DataFrame = run.plan_df()
+    plan: pd.DataFrame = svc.sweep(manifest=run.manifest).plan_df()
     frame: pd.DataFrame = run.run().replies_df()
     n_scores: int = svc.score(frame.assign(score_right=frame["text"] == "spam"))
     assert n_scores >= 0
