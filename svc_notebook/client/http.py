@@ -6,7 +6,6 @@ are not followed, cookies are not kept; httpx's exceptions stay in this folder.
 """
 
 import asyncio
-import os
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
@@ -26,6 +25,7 @@ import httpx
 
 from svc_notebook.credentials import Key
 from svc_notebook.errors import SettingsError, TimedOutError
+from svc_notebook.fork import Forkable, leave_to_parent
 from svc_notebook.settings import OPERATION, is_loopback, unusable_address
 
 from .body import Head, HttpAnswer
@@ -297,8 +297,6 @@ def _user_agent() -> str:
 
 MAX_IDLE = 64
 
-_of_the_parent: list[object] = []  # kept open: closing one would disturb its loop
-
 
 class IdleStack:
     """The idle connections of one event loop; closed when the loop shuts down."""
@@ -337,12 +335,12 @@ class IdleStack:
                 await _shut(self._idle.pop())
 
 
-class IdleStacks:
+class IdleStacks(Forkable):
     """The stacks of idle connections, one for each event loop of this process."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._pid = os.getpid()
+        self.watch_forks()
         self._stacks: WeakKeyDictionary[asyncio.AbstractEventLoop, IdleStack] = (
             WeakKeyDictionary()
         )
@@ -367,12 +365,14 @@ class IdleStacks:
         if stack is not None:
             await stack.aclose()
 
+    def after_in_child(self) -> None:
+        """Begin without connections: closing one would disturb the parent's loop."""
+        leave_to_parent(list(self._stacks.items()))
+        self._lock = Lock()
+        self._stacks = WeakKeyDictionary()
+
     def _forget_others(self) -> None:
-        """Drop stacks of closed loops; keep the parent's after a fork, unused."""
-        if self._pid != os.getpid():
-            _of_the_parent.extend(self._stacks.items())
-            self._pid = os.getpid()
-            self._stacks.clear()
+        """Drop stacks of closed loops."""
         for loop in [loop for loop in self._stacks if loop.is_closed()]:
             del self._stacks[loop]
 

@@ -7,7 +7,6 @@ fork. An interrupted wait cancels the work, which gets a moment to clean up.
 
 import asyncio
 import atexit
-import os
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, Lock, Thread, current_thread, main_thread
@@ -15,6 +14,7 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from svc_notebook.errors import SvcError
+from svc_notebook.fork import Forkable, leave_to_parent
 
 CLEAN_UP_S = 2.0
 LOOK_S = 0.5  # on some systems only a wait with an end lets an interrupt in
@@ -89,20 +89,19 @@ class Job(Generic[Result]):
 
 
 class Portal:
-    """An event loop on a daemon thread."""
+    """An event loop on a daemon thread.
+
+    Attributes:
+        is_here: Whether it runs in this process, not in the one that forked this one.
+    """
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self._pid = os.getpid()
+        self.is_here = True
         self._thread = Thread(
             target=self.loop.run_forever, name="svc_notebook", daemon=True
         )
         self._thread.start()
-
-    @property
-    def is_here(self) -> bool:
-        """Whether it runs in this process, not in the one that forked this one."""
-        return self._pid == os.getpid()
 
     @property
     def is_open(self) -> bool:
@@ -172,17 +171,25 @@ async def _end_all() -> None:
     loop.stop()
 
 
-class _Process:
+class _Process(Forkable):
     """The portal of this process."""
 
     def __init__(self) -> None:
         self.lock = Lock()
         self.portal: Portal | None = None
         self.is_over = False
+        self.watch_forks()
+
+    def after_in_child(self) -> None:
+        """Drop the portal: a child has neither its thread nor its loop."""
+        if self.portal is not None:
+            self.portal.is_here = False
+        leave_to_parent(self.portal)
+        self.lock = Lock()
+        self.portal = None
 
 
 _process = _Process()
-_left_to_the_parent: list[Portal | None] = []
 
 
 def portal() -> Portal:
@@ -204,13 +211,6 @@ def open_portal() -> Portal | None:
     return found if found is not None and found.is_open else None
 
 
-def _forget() -> None:
-    """Drop the portal in a forked child, which has neither its thread nor its loop."""
-    _left_to_the_parent.append(_process.portal)
-    _process.lock = Lock()
-    _process.portal = None
-
-
 def _settle() -> None:
     if _process.portal is not None:
         _process.portal.settle()
@@ -223,8 +223,6 @@ def _close() -> None:
 
 
 atexit.register(_close)  # when this is imported, so that it runs after its users' own
-if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-    os.register_at_fork(after_in_child=_forget)
 
 
 TICK_S = 0.25

@@ -14,6 +14,7 @@ from math import inf
 from threading import Lock
 
 from svc_notebook.credentials import Key
+from svc_notebook.fork import Forkable, leave_to_parent
 from svc_notebook.service.catalogue import Limit, limit_of
 from svc_notebook.settings import default_ledger
 
@@ -283,7 +284,20 @@ class RateLimits:
             return limiter
 
 
-_limits: dict[tuple[int, str, str, Clock], RateLimits] = {}
+class _Shared(Forkable):
+    """The rate limits of this process."""
+
+    def __init__(self) -> None:
+        self.limits: dict[tuple[str, str, Clock], RateLimits] = {}
+        self.watch_forks()
+
+    def after_in_child(self) -> None:
+        """Begin with new ones: a lock may have been held at the fork."""
+        leave_to_parent(self.limits)
+        self.limits = {}
+
+
+_shared = _Shared()
 
 
 def shared_limits(base_url: str, key: Key, *, clock: Clock) -> RateLimits:
@@ -297,6 +311,7 @@ def shared_limits(base_url: str, key: Key, *, clock: Clock) -> RateLimits:
             return None
         return SharedQuota(path, f"{(base_url, digest)}\n{model}", clock=clock)
 
-    # A forked process gets new ones: a lock may have been held at the fork.
-    place = (os.getpid(), base_url, digest, clock)
-    return _limits.setdefault(place, RateLimits(clock=clock, others_of=others_of))
+    place = (base_url, digest, clock)
+    return _shared.limits.setdefault(
+        place, RateLimits(clock=clock, others_of=others_of)
+    )

@@ -4,7 +4,6 @@ A row leaves the queue only after its commit, so that it stays in memory while t
 file cannot be written.
 """
 
-import os
 import sqlite3
 import time
 from collections import deque
@@ -14,9 +13,9 @@ from contextlib import contextmanager, nullcontext, suppress
 from itertools import chain, islice
 from threading import Condition, Lock, RLock, Thread, current_thread
 from typing import Any, Literal, NamedTuple
-from weakref import WeakSet
 
 from svc_notebook.errors import LedgerError, warn
+from svc_notebook.fork import Forkable
 
 from .connect import (
     MEMORY,
@@ -222,12 +221,12 @@ class LedgerFile:
         self.lock, self.indexing = RLock(), Lock()
 
 
-class LedgerWriter:
+class LedgerWriter(Forkable):
     """Writes on a thread what any thread adds."""
 
     def __init__(self, file: LedgerFile) -> None:
         self._file = file
-        _writers.add(self)
+        self.watch_forks()
         self._begin_empty()
 
     def _begin_empty(self) -> None:
@@ -474,18 +473,20 @@ class LedgerWriter:
         )
         return news, [(dropped, LedgerError(news))]
 
-    def _forget(self) -> None:
-        """Empty the queue in a forked child; its parent writes the rows."""
-        self._file.begin_child()
-        self._begin_empty()
-
-    def _lock(self) -> None:
+    def before_fork(self) -> None:
+        """Take the locks, and close the file."""
         self._file.before_fork()
         self._changed.acquire()
 
-    def _unlock(self) -> None:
+    def after_in_parent(self) -> None:
+        """Release the locks."""
         self._changed.release()
         self._file.lock.release()
+
+    def after_in_child(self) -> None:
+        """Empty the queue; the parent writes the rows."""
+        self._file.begin_child()
+        self._begin_empty()
 
 
 def _explained(problem: Exception, path: str) -> LedgerError:
@@ -507,31 +508,3 @@ def _counted(jobs: Iterable[Job]) -> str:
 def _fail(receipt: "Future[None]", problem: LedgerError) -> None:
     with suppress(InvalidStateError):
         receipt.set_exception(problem)
-
-
-_writers: WeakSet[LedgerWriter] = WeakSet()
-_locked: list[LedgerWriter] = []
-
-
-def _before_fork() -> None:
-    _locked.extend(_writers)
-    for writer in _locked:
-        writer._lock()  # noqa: SLF001 - of this file
-
-
-def _after_in_parent() -> None:
-    while _locked:
-        _locked.pop()._unlock()  # noqa: SLF001 - of this file
-
-
-def _after_in_child() -> None:
-    while _locked:
-        _locked.pop()._forget()  # noqa: SLF001 - of this file
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-    os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=_after_in_parent,
-        after_in_child=_after_in_child,
-    )

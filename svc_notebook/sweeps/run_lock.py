@@ -18,13 +18,14 @@ from threading import Lock
 from typing import Any
 
 from svc_notebook.errors import ParameterError
+from svc_notebook.fork import Forkable
 from svc_notebook.ledger.connect import MEMORY, absolute
 from svc_notebook.ledger.store import Ledger
 
 _MAX_BYTES = 1000
 
-LockKey = tuple[int, str]
-"""This process, and the file or the ledger in memory with the run."""
+LockKey = str
+"""The file, or the ledger in memory, with the run."""
 
 
 @dataclass(slots=True)
@@ -41,24 +42,38 @@ class RunLock:
 
     def release(self) -> None:
         """Release the lock; releasing it again is harmless."""
-        with _guard:
-            if _held.get(self.key) is self:
-                del _held[self.key]
+        with _held.guard:
+            if _held.locks.get(self.key) is self:
+                del _held.locks[self.key]
             fd, self.fd = self.fd, None
-        if fd is not None and self.key[0] == os.getpid():
+        if fd is not None:
             with suppress(OSError):
                 if self.path is not None:
                     self.path.unlink()
                 os.close(fd)
 
 
-_held: dict[LockKey, RunLock] = {}
-_guard = Lock()
+class _Held(Forkable):
+    """The locks that this process holds."""
+
+    def __init__(self) -> None:
+        self.guard = Lock()
+        self.locks: dict[LockKey, RunLock] = {}
+        self.watch_forks()
+
+    def after_in_child(self) -> None:
+        """Leave the files to the parent, which holds their locks."""
+        for each in self.locks.values():
+            each.fd = None
+        self.guard, self.locks = Lock(), {}
+
+
+_held = _Held()
 
 
 def held_here(ledger: Ledger, run_id: str) -> RunLock | None:
     """Return the lock on a run if this kernel holds it."""
-    return _held.get(_key(ledger, run_id))
+    return _held.locks.get(_key(ledger, run_id))
 
 
 def lock_run(ledger: Ledger, run_id: str, *, is_named: bool = True) -> RunLock:
@@ -70,10 +85,10 @@ def lock_run(ledger: Ledger, run_id: str, *, is_named: bool = True) -> RunLock:
         ParameterError: Another kernel holds the lock; the message says which.
     """
     found = RunLock(_key(ledger, run_id))
-    with _guard:
-        if found.key in _held:  # of another thread; a second lock would free both
+    with _held.guard:
+        if found.key in _held.locks:  # of another thread; a second lock would free both
             raise _taken(run_id, _me())
-        _held[found.key] = found
+        _held.locks[found.key] = found
     try:
         if is_named and ledger.path != MEMORY:
             found.path = _path(ledger, run_id)
@@ -86,8 +101,7 @@ def lock_run(ledger: Ledger, run_id: str, *, is_named: bool = True) -> RunLock:
 
 def _key(ledger: Ledger, run_id: str) -> LockKey:
     is_shared = ledger.path != MEMORY
-    where = str(_path(ledger, run_id)) if is_shared else f"{id(ledger)} {run_id}"
-    return os.getpid(), where
+    return str(_path(ledger, run_id)) if is_shared else f"{id(ledger)} {run_id}"
 
 
 def _path(ledger: Ledger, run_id: str) -> Path:
