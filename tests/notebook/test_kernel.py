@@ -39,7 +39,7 @@ def test_text_shows_before_the_reply_is_complete(
 
     assert is_running
     assert ran.status == "ok"
-    assert "word39" in ran.all("display_data")[-1]["data"]["text/plain"]
+    assert "word39" in ran.all("update_display_data")[-1]["data"]["text/plain"]
 
 
 def test_an_unwatched_cell_draws_once(kernel: Kernel) -> None:
@@ -67,7 +67,7 @@ def test_an_interrupt_ends_the_cell_and_the_request(
     assert emulator.requests[-1].is_cut_by_client
     [error] = ran.all("error")
     assert len(error["traceback"]) == 1
-    last = ran.all("display_data")[-1]["data"]
+    last = ran.all("update_display_data")[-1]["data"]
     assert "Partial answer" in last["text/plain"]
     assert "interrupted" in last["text/plain"]
     assert kernel.value("repr((svc.last().text, answer.is_partial))") == (

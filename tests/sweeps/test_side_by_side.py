@@ -61,7 +61,7 @@ def _plan(session: Session, **given: Any) -> Run:  # noqa: ANN401 - as plan
 
 @pytest.mark.slow
 def test_grows_in_one_output_and_ends_rendered(session: Session) -> None:
-    """Live, one output is updated; growing text is escaped, the end is Markdown."""
+    """Live, one output is updated; growing text is Markdown, and marked as such."""
     seen = _Seen()
 
     run = run_side_by_side(
@@ -70,7 +70,9 @@ def test_grows_in_one_output_and_ends_rendered(session: Session) -> None:
 
     assert len(seen.published) == 1
     growing = [each["text/html"] for each in seen.updated[:-1]]
-    assert any("**one**" in html and "three" not in html for html in growing)
+    begun = "<strong>one</strong>"
+    assert any(begun in html and "three" not in html for html in growing)
+    assert all("still being written" in html for html in growing if begun in html)
     assert all("<b>two" not in html for html in growing)
     last = seen.updated[-1]
     assert last["text/html"].count("<strong>one</strong>") == 2
