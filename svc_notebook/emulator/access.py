@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from .http_values import AUTHENTICATION, Fault
-
 # doc: Model ids, "Ids that appear".
 DOCUMENTED = (
     "svc-instruct",
@@ -42,26 +40,6 @@ MINUTE_S = 60.0
 # A key of so many letters is not an ordinary word.
 _LONG_ENOUGH = 8
 
-_NO_KEY = Fault(
-    status=401,
-    type=AUTHENTICATION,
-    code="invalid_api_key",
-    message=(
-        "No API key was found. Send it in the header Authorization as Bearer API_KEY."
-    ),
-)
-_WRONG_KEY = Fault(
-    status=401,
-    type=AUTHENTICATION,
-    code="invalid_api_key",
-    message="The API key is invalid or was revoked. Create a key in the dashboard.",
-)
-_NO_PERMISSION = Fault(
-    status=403,
-    type=AUTHENTICATION,
-    message="The API key has no permission for the requested resource.",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Keys:
@@ -76,15 +54,6 @@ class Keys:
     valid: tuple[str, ...] = field(default=(KEY,), repr=False)
     revoked: tuple[str, ...] = field(default=(REVOKED_KEY,), repr=False)
     forbidden: tuple[str, ...] = field(default=(FORBIDDEN_KEY,), repr=False)
-
-    def fault_of(self, headers: Mapping[str, str]) -> Fault | None:
-        """Say why a request with these headers (names in lower case) is refused."""
-        key = sent_key(headers)
-        if not key:
-            return _NO_KEY
-        if key in self.valid:
-            return None
-        return _NO_PERMISSION if key in self.forbidden else _WRONG_KEY
 
     def hide(self, text: str, headers: Mapping[str, str]) -> str:
         """Replace every key in a text: the known ones and the one sent.

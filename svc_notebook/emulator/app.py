@@ -7,10 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from . import language
-from .access import DOCUMENTED, LIMITS, Keys, Quota
+from .access import DOCUMENTED, LIMITS, Keys, Quota, sent_key
 from .chat_request import ChatRequest
 from .completion_writer import JSON, Choice, Head, Pace, cut_calls, cut_choice, deliver
-from .http_values import Fault, Reply, Request, whole
+from .http_values import (
+    FORBIDDEN,
+    UNAUTHORIZED,
+    Reply,
+    Request,
+    RuleError,
+    error_body,
+    whole,
+)
 from .rules import read_chat_request
 from .script import Script, play
 from .tool_calls import calls_for, results_text
@@ -25,8 +33,10 @@ ready-made sentences: no reply is a real answer, nothing leaves this machine, an
 nothing is paid for. Every response carries the header x-svc-emulator: 1.
 """
 PATH = "/v1/chat/completions"
-_UNAUTHORIZED = 401
 _NOT_ALLOWED = 405
+_NO_KEY = "No API key was found. Send it in the header Authorization as Bearer API_KEY."
+_WRONG_KEY = "The API key is invalid or was revoked. Create a key in the dashboard."
+_NO_PERMISSION = "The API key has no permission for the requested resource."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,16 +78,26 @@ class Service:
         """Answer a request; never raises."""
         try:
             return self._answered(request)
+        except RuleError as broken:
+            status, message = broken.status, str(broken)
         except Exception as error:  # noqa: BLE001 - the last resort
-            return _refusal(_broken(error))
+            status = 500
+            message = (
+                f"The emulator failed ({type(error).__name__}); check the clock and "
+                "the script that it was started with."
+            )
+        reply = whole(status, error_body(status, message), content_type=JSON)
+        if status != _NOT_ALLOWED:
+            return reply
+        allow = "GET, HEAD" if request.path == "/" else "POST"  # HTTP requires it
+        return replace(reply, headers={**reply.headers, "allow": allow})
 
     def _answered(self, request: Request) -> Reply:
         if request.path == "/":
-            return _front_page(request)
+            if request.method not in ("GET", "HEAD"):
+                raise RuleError("Only GET is answered here.", _NOT_ALLOWED)
+            return whole(200, PAGE.encode(), content_type="text/plain; charset=utf-8")
         chat = self._admitted(request)
-        if isinstance(chat, Fault):
-            allow = "POST" if chat.status == _NOT_ALLOWED else ""
-            return _refusal(chat, allow)
         identity = chat.identity()
         with self._lock:
             entry = self._script.next_entry(chat)
@@ -93,21 +113,27 @@ class Service:
         )
         if entry is not None:
             return play(entry, chat, head)
-        if full is not None:
-            return _refusal(_too_many(full))
+        if full is not None:  # no retry hint is shown (doc: Errors)
+            raise RuleError(f"The rate limit {full} of this model is exceeded.", 429)
         return deliver(chat, head, self._choices(chat, nth), pace=self._setup.pace)
 
-    def _admitted(self, request: Request) -> ChatRequest | Fault:
-        fault = self._setup.keys.fault_of(request.headers)
-        if fault is not None and fault.status == _UNAUTHORIZED:
-            return fault
-        fault = _misdirected(request) or fault
-        if fault is not None:
-            return fault
+    def _admitted(self, request: Request) -> ChatRequest:
+        """Check everything except the limits, in the order that `Service` states."""
+        keys = self._setup.keys
+        key = sent_key(request.headers)
+        if not key:
+            raise RuleError(_NO_KEY, UNAUTHORIZED)
+        if key not in (*keys.valid, *keys.forbidden):
+            raise RuleError(_WRONG_KEY, UNAUTHORIZED)
+        if request.path != PATH:  # doc: Endpoints
+            raise RuleError(f"There is only one operation here: POST {PATH}.", 404)
+        if request.method != "POST":
+            raise RuleError(f"Use POST for {PATH}.", _NOT_ALLOWED)
+        if key not in keys.valid:
+            raise RuleError(_NO_PERMISSION, FORBIDDEN)
         chat = _read(request)
-        known = (*DOCUMENTED, *self._setup.models)
-        if isinstance(chat, ChatRequest) and chat.model not in known:
-            return Fault(status=404, message="The model does not exist.")
+        if chat.model not in (*DOCUMENTED, *self._setup.models):
+            raise RuleError("The model does not exist.", 404)
         return chat
 
     def _choices(self, chat: ChatRequest, nth: int) -> list[Choice]:
@@ -132,50 +158,10 @@ class Service:
         ]
 
 
-def _misdirected(request: Request) -> Fault | None:
-    """Refuse everything except the one operation (doc: Endpoints)."""
-    if request.path != PATH:
-        return Fault(
-            status=404, message=f"There is only one operation here: POST {PATH}."
-        )
-    if request.method != "POST":
-        return Fault(status=_NOT_ALLOWED, message=f"Use POST for {PATH}.")
-    return None
-
-
-def _read(request: Request) -> ChatRequest | Fault:
+def _read(request: Request) -> ChatRequest:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != JSON:
-        return Fault(status=400, message=f"Send the header Content-Type: {JSON}.")
+        raise RuleError(f"Send the header Content-Type: {JSON}.")
     if request.body is None:
-        return Fault(status=400, message="The request body is too long.")
+        raise RuleError("The request body is too long.")
     return read_chat_request(request.body)
-
-
-def _too_many(window: str) -> Fault:
-    """Refuse a request over a limit; no retry hint is shown (doc: Errors)."""
-    return Fault(
-        status=429, message=f"The rate limit {window} of this model is exceeded."
-    )
-
-
-def _broken(error: Exception) -> Fault:
-    """Say that the emulator itself failed, in the document's shape (doc: Errors)."""
-    return Fault(
-        status=500,
-        message=f"The emulator failed ({type(error).__name__}); check the clock and "
-        "the script that it was started with.",
-    )
-
-
-def _refusal(fault: Fault, allow: str = "") -> Reply:
-    """Send a fault; with a 405, HTTP requires the allowed methods."""
-    reply = whole(fault.status, fault.to_bytes(), content_type=JSON)
-    return replace(reply, headers={**reply.headers, "allow": allow}) if allow else reply
-
-
-def _front_page(request: Request) -> Reply:
-    if request.method not in ("GET", "HEAD"):
-        fault = Fault(status=_NOT_ALLOWED, message="Only GET is answered here.")
-        return _refusal(fault, "GET, HEAD")
-    return whole(200, PAGE.encode(), content_type="text/plain; charset=utf-8")

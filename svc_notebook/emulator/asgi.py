@@ -22,7 +22,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from .http_values import MARK, End, Fault, Reply, Request
+from .http_values import MARK, End, Reply, Request, error_body
 from .request_log import Ended, RequestLog
 
 # Far more than 8192 tokens; a longer body is read, but not kept.
@@ -39,7 +39,7 @@ CLOSE_TIMEOUT_S = 5.0
 _LINGER_NONE = struct.pack("ii" if os.name == "posix" else "hh", 1, 0)
 # Not one of the program's loggers, so that none of their settings applies to it.
 _QUIET = logging.Logger("svc_notebook.emulator", logging.CRITICAL + 1)  # noqa: LOG001
-_NOT_HTTP = Fault(status=400, message="The request is not HTTP as it should be.")
+_NOT_HTTP = error_body(400, "The request is not HTTP as it should be.")
 
 
 class HttpServer:
@@ -180,17 +180,16 @@ class QuietProtocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words
         """Refuse bytes that are not HTTP in the document's shape, and hang up."""
-        body = _NOT_HTTP.to_bytes()
         headers = [
             ("content-type", "application/json"),
-            ("content-length", str(len(body))),
+            ("content-length", str(len(_NOT_HTTP))),
             ("connection", "close"),
             MARK,
         ]
         try:
             for event in (
                 h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
-                h11.Data(data=body),
+                h11.Data(data=_NOT_HTTP),
                 h11.EndOfMessage(),
             ):
                 self.transport.write(self.conn.send(event) or b"")

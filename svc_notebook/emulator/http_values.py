@@ -7,9 +7,8 @@ from enum import StrEnum
 
 # On every response, so that a client can mark what it received as emulated.
 MARK = ("x-svc-emulator", "1")
-# The types that the document shows (doc: Errors).
-INVALID_REQUEST = "invalid_request_error"
-AUTHENTICATION = "authentication_error"
+UNAUTHORIZED = 401
+FORBIDDEN = 403
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,38 +81,27 @@ def whole(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """A refusal (doc: Error body).
+class RuleError(Exception):
+    """A request breaks a rule of the document; the message says which.
 
-    Only the two types that the document shows are written, and `param` is null.
     The message repeats nothing that was sent, since it might be a key.
-
-    Attributes:
-        status: HTTP status, 400 to 429.
-        message: Which parameter is wrong, and what is allowed.
-        type: `error.type`.
-        code: `error.code`, null but for an invalid key.
     """
 
-    status: int
-    message: str
-    type: str = INVALID_REQUEST
-    code: str | None = None
-
-    def to_bytes(self) -> bytes:
-        """Write the error body."""
-        error = {
-            "message": self.message,
-            "type": self.type,
-            "param": None,
-            "code": self.code,
-        }
-        return write_json({"error": error})
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
 
 
-class RuleError(Exception):
-    """A request breaks a rule of the document; the message says which."""
+def error_body(status: int, message: str) -> bytes:
+    """Write an error body; it holds only types and codes that the document shows."""
+    is_about_key = status in (UNAUTHORIZED, FORBIDDEN)
+    error = {
+        "message": message,
+        "type": "authentication_error" if is_about_key else "invalid_request_error",
+        "param": None,
+        "code": "invalid_api_key" if status == UNAUTHORIZED else None,
+    }
+    return write_json({"error": error})
 
 
 def write_json(value: object) -> bytes:

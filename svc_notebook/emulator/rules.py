@@ -1,4 +1,4 @@
-"""The document's rules on a request body: bytes in, a `ChatRequest` or a `Fault` out.
+"""The document's rules on a request body: bytes in, a `ChatRequest` out.
 
 Every range, default and bound is typed out of the document, not taken from another
 module (doc: Request body, Limits). Where the document is silent the strict reading
@@ -24,7 +24,7 @@ from .chat_request import (
     Tool,
     count_tokens,
 )
-from .http_values import Fault, RuleError
+from .http_values import RuleError
 
 # doc: Message, "One of".
 ROLES = ("system", "user", "assistant", "tool")
@@ -61,19 +61,37 @@ _NUMBERS = {
 }
 
 
-def read_chat_request(body: bytes) -> ChatRequest | Fault:
-    """Check a request body against the document.
+def read_chat_request(body: bytes) -> ChatRequest:
+    """Check a request body, in the order of the document's table.
 
-    Returns:
-        What is asked for, or the fault of status 400 that answers the body.
+    Raises:
+        RuleError: It breaks a rule of the document.
     """
-    try:
-        return _checked(read_object(body))
-    except RuleError as broken:
-        return Fault(status=400, message=str(broken))
+    sent = _read_object(body)
+    fields = {name: value for name, value in sent.items() if value is not None}
+    if not fields.get("model") or not isinstance(fields["model"], str):
+        raise RuleError("'model' has to be a non-empty string and is required.")
+    messages = read_messages(fields.get("messages"))
+    numbers = {name: _number(fields, name, range_) for name, range_ in _NUMBERS.items()}
+    tools = read_tools(fields.get("tools", []))
+    is_streamed = fields.get("stream", False)
+    if not isinstance(is_streamed, bool):
+        raise RuleError("'stream' has to be a boolean.")
+    n_prompt_tokens = _n_prompt_tokens(messages, fields)
+    _check_budget(n_prompt_tokens, fields.get("max_tokens"))
+    return ChatRequest(
+        model=read_text(fields["model"], "model"),
+        messages=messages,
+        tools=tools,
+        is_streamed=is_streamed,
+        stop=_stops(fields.get("stop", [])),
+        user=read_text(fields["user"], "user") if "user" in fields else None,
+        n_prompt_tokens=n_prompt_tokens,
+        **numbers,
+    )
 
 
-def read_object(body: bytes) -> JsonObject:
+def _read_object(body: bytes) -> JsonObject:
     """Read a body as a JSON object.
 
     Raises:
@@ -132,31 +150,6 @@ def _finite(digits: str) -> float:
 def _no_constant(_name: str) -> None:
     """Refuse NaN, Infinity and -Infinity, which Python's reader would take."""
     raise ValueError
-
-
-def _checked(sent: JsonObject) -> ChatRequest:
-    """Check every parameter, in the order of the document's table."""
-    fields = {name: value for name, value in sent.items() if value is not None}
-    if not fields.get("model") or not isinstance(fields["model"], str):
-        raise RuleError("'model' has to be a non-empty string and is required.")
-    messages = read_messages(fields.get("messages"))
-    numbers = {name: _number(fields, name, range_) for name, range_ in _NUMBERS.items()}
-    tools = read_tools(fields.get("tools", []))
-    is_streamed = fields.get("stream", False)
-    if not isinstance(is_streamed, bool):
-        raise RuleError("'stream' has to be a boolean.")
-    n_prompt_tokens = _n_prompt_tokens(messages, fields)
-    _check_budget(n_prompt_tokens, fields.get("max_tokens"))
-    return ChatRequest(
-        model=read_text(fields["model"], "model"),
-        messages=messages,
-        tools=tools,
-        is_streamed=is_streamed,
-        stop=_stops(fields.get("stop", [])),
-        user=read_text(fields["user"], "user") if "user" in fields else None,
-        n_prompt_tokens=n_prompt_tokens,
-        **numbers,
-    )
 
 
 def _number(fields: Mapping[str, Any], name: str, range_: _Range) -> Any:  # noqa: ANN401 - an int, or a float

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import jsonschema
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from svc_notebook.emulator.app import Service
 from svc_notebook.emulator.chat_request import ChatRequest, count_tokens
-from svc_notebook.emulator.http_values import Fault, Reply
+from svc_notebook.emulator.http_values import Reply, RuleError
 from svc_notebook.emulator.rules import read_chat_request
 from svc_notebook.emulator.tool_calls import calls_for, results_text
 
@@ -210,9 +211,9 @@ def test_no_schema_breaks_the_filling_in(schema: dict[str, Any]) -> None:
         ],
     }
 
-    chat = read_chat_request(json.dumps(body).encode())
+    with suppress(RuleError):
+        chat = read_chat_request(json.dumps(body).encode())
 
-    if isinstance(chat, ChatRequest):
         assert isinstance(json.loads(calls_for(chat)[0].arguments), dict)
 
 
@@ -245,10 +246,10 @@ def test_a_schema_of_another_shape_is_refused(
     """Properties are objects, and the required ones a list of names."""
     body = fields(tools=[_tool("look_up", {"type": "object"} | wrong)])
 
-    refused = read_chat_request(json.dumps(body).encode())
+    with pytest.raises(RuleError) as caught:
+        read_chat_request(json.dumps(body).encode())
 
-    assert isinstance(refused, Fault)
-    assert f"'tools[0].function.parameters.{named}'" in refused.message
+    assert f"'tools[0].function.parameters.{named}'" in str(caught.value)
 
 
 @pytest.mark.parametrize("max_tokens", range(1, 15))
