@@ -20,7 +20,7 @@ EVENTS = "text/event-stream; charset=utf-8"
 DONE = b"data: [DONE]\n\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Choice:
     """One choice: the text in the pieces in which it is streamed, or tool calls."""
 
@@ -47,9 +47,7 @@ def cut_choice(
     longest = max((len(each) for each in stop), default=0)
     for token in tokens:
         if len(pieces) == max_tokens:
-            return Choice(
-                pieces=tuple(pieces), finish_reason=LENGTH, n_tokens=max_tokens
-            )
+            return Choice(tuple(pieces), LENGTH, max_tokens)
         pieces.append(token)
         if not longest:
             continue
@@ -58,8 +56,8 @@ def cut_choice(
         found = [at for each in stop if (at := text.find(each)) >= 0]
         if found:
             kept = _without_end(pieces, len(text) - min(found))
-            return Choice(pieces=kept, n_tokens=len(pieces))
-    return Choice(pieces=tuple(pieces), n_tokens=len(pieces))
+            return Choice(kept, STOP, len(pieces))
+    return Choice(tuple(pieces), STOP, len(pieces))
 
 
 def cut_calls(calls: Iterable[Call], *, max_tokens: int) -> Choice:
@@ -73,10 +71,8 @@ def cut_calls(calls: Iterable[Call], *, max_tokens: int) -> Choice:
             made.append(replace(call, arguments="".join(tokens[:left])))
             left -= len(tokens)
         if left < 0:
-            return Choice(
-                tool_calls=tuple(made), finish_reason=LENGTH, n_tokens=max_tokens
-            )
-    return Choice(tool_calls=tuple(made), n_tokens=max_tokens - left)
+            return Choice((), LENGTH, max_tokens, tool_calls=tuple(made))
+    return Choice((), STOP, max_tokens - left, tool_calls=tuple(made))
 
 
 def _without_end(pieces: Sequence[str], n_letters: int) -> tuple[str, ...]:
@@ -108,24 +104,6 @@ class Head:
         }
 
 
-def write_completion(
-    head: Head, choices: Sequence[Choice], usage: Mapping[str, int] | None
-) -> bytes:
-    """Write a whole reply (doc: Completion)."""
-    body = head.to_json("chat.completion")
-    if usage is not None:
-        body["usage"] = dict(usage)
-    body["choices"] = [
-        {
-            "index": index,
-            "message": _message(choice),
-            "finish_reason": choice.finish_reason,
-        }
-        for index, choice in enumerate(choices)
-    ]
-    return write_json(body)
-
-
 def write_chunks(head: Head, choices: Sequence[Choice]) -> Iterator[bytes]:
     """Write a streamed reply event by event, choices in turns, and its end."""
     start = write_json(head.to_json("chat.completion.chunk"))[:-1]
@@ -135,16 +113,6 @@ def write_chunks(head: Head, choices: Sequence[Choice]) -> Iterator[bytes]:
             if event is not None:
                 yield b'data: %s,"choices":[%s]}\n\n' % (start, event)
     yield DONE
-
-
-def usage_of(n_prompt_tokens: int, choices: Sequence[Choice]) -> dict[str, int]:
-    """Count the tokens of a request (doc: Completion, usage)."""
-    n_completion_tokens = sum(choice.n_tokens for choice in choices)
-    return {
-        "prompt_tokens": n_prompt_tokens,
-        "completion_tokens": n_completion_tokens,
-        "total_tokens": n_prompt_tokens + n_completion_tokens,
-    }
 
 
 def _message(choice: Choice) -> JsonObject:
@@ -170,10 +138,7 @@ def _events(index: int, choice: Choice) -> Iterator[bytes]:
     pieces = choice.pieces or ("",)
     yield _event(index, {"role": "assistant", "content": pieces[0]})
     for piece in pieces[1:]:
-        yield b'{"index":%d,"delta":{"content":%s},"finish_reason":null}' % (
-            index,
-            write_json(piece),
-        )
+        yield _event(index, {"content": piece})
     for at, call in enumerate(choice.tool_calls):
         for delta in _call_deltas(at, call):
             yield _event(index, {"tool_calls": [delta]})
@@ -226,29 +191,36 @@ def deliver(
     pace: Pace,
     usage: Mapping[str, int] | None = None,
 ) -> Reply:
-    """Send these choices, whole or streamed.
+    """Send these choices, whole or streamed, as the request wants them.
 
-    Args:
-        chat: The request; its `stream` decides the form.
-        head: Id, time and model of the reply.
-        choices: In order of their index.
-        pace: How fast.
-        usage: Replaces the counted usage of a whole reply; empty for none.
+    `usage` replaces the counted usage of a whole reply; an empty one is left out.
     """
     if chat.is_streamed:
         return _streamed(head, choices, pace)
-    counted = usage_of(chat.n_prompt_tokens, choices) if usage is None else usage
-    longest = max((choice.n_tokens for choice in choices), default=0)
-    return whole(
-        200,
-        write_completion(head, choices, counted or None),
-        content_type=JSON,
-        before_s=pace.first_token_s + longest * pace.token_s,
-    )
+    n_tokens = [choice.n_tokens for choice in choices]
+    if usage is None:
+        usage = {
+            "prompt_tokens": chat.n_prompt_tokens,
+            "completion_tokens": sum(n_tokens),
+            "total_tokens": chat.n_prompt_tokens + sum(n_tokens),
+        }
+    body = head.to_json("chat.completion")
+    if usage:
+        body["usage"] = usage
+    body["choices"] = [
+        {
+            "index": index,
+            "message": _message(choice),
+            "finish_reason": choice.finish_reason,
+        }
+        for index, choice in enumerate(choices)
+    ]
+    before_s = pace.first_token_s + max(n_tokens, default=0) * pace.token_s
+    return whole(200, write_json(body), content_type=JSON, before_s=before_s)
 
 
 def _streamed(head: Head, choices: Sequence[Choice], pace: Pace) -> Reply:
-    """Send one event for each token, choices in turns.
+    """Send one event for each token.
 
     The first event comes at once after the headers, which wait for the first token.
     """
@@ -257,9 +229,5 @@ def _streamed(head: Head, choices: Sequence[Choice], pace: Pace) -> Reply:
         Piece(gap_s if at else 0.0, event)
         for at, event in enumerate(write_chunks(head, choices))
     )
-    return Reply(
-        status=200,
-        headers={"content-type": EVENTS, "cache-control": "no-cache"},
-        body=body,
-        before_s=pace.first_token_s,
-    )
+    headers = {"content-type": EVENTS, "cache-control": "no-cache"}
+    return Reply(status=200, headers=headers, body=body, before_s=pace.first_token_s)

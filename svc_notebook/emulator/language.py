@@ -1,8 +1,7 @@
 """The emulator's texts: ready-made paragraphs with words left open.
 
-The paragraphs and the words are drawn as a language model draws tokens, so that
-temperature, top_p and the penalties can be seen at work. Whatever is drawn, a text is
-grammatical; it says at its beginning that it is emulated, and it answers nothing.
+Both are drawn as a language model draws tokens, so that temperature, top_p and the
+penalties can be seen at work. Each text says first that it is emulated.
 """
 
 import hashlib
@@ -10,12 +9,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from itertools import accumulate
 from random import Random
-from types import MappingProxyType
+from typing import NamedTuple
 
 from .chat_request import ChatRequest, split_tokens
 
@@ -38,72 +37,47 @@ _LABELS = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Style:
+class Style(NamedTuple):
     """How a model writes: from which sections of the phrases, and how much."""
 
-    sections: tuple[str, ...]
     shortest_tokens: int
     longest_tokens: int
+    sections: tuple[str, ...]
 
 
-_PLAIN = Style(sections=("plain",), shortest_tokens=50, longest_tokens=100)
+_PLAIN = Style(50, 100, ("plain",))
 # Models differ so that a comparison shows a difference; it says nothing about the
 # service's models.
-STYLES: Mapping[str, Style] = MappingProxyType(
-    {
-        "svc-instruct": Style(
-            sections=("plain", "terse", "long"), shortest_tokens=40, longest_tokens=90
-        ),
-        "svc-v1.5-instruct": _PLAIN,
-        "svc-v1.5x-70b-instruct": Style(
-            sections=("long",), shortest_tokens=100, longest_tokens=180
-        ),
-        "svc-v2-8b-instruct": Style(
-            sections=("terse",), shortest_tokens=25, longest_tokens=65
-        ),
-        "svc-v2-70b-instruct": Style(
-            sections=("long", "plain"), shortest_tokens=130, longest_tokens=230
-        ),
-        "svc-v2.1-12b-instruct": Style(
-            sections=("plain", "terse"), shortest_tokens=60, longest_tokens=120
-        ),
-        "svc-v2.5-30b-a3b-instruct": Style(
-            sections=("terse", "long"), shortest_tokens=80, longest_tokens=150
-        ),
-    }
-)
+STYLES = {
+    "svc-instruct": Style(40, 90, ("plain", "terse", "long")),
+    "svc-v1.5-instruct": _PLAIN,
+    "svc-v1.5x-70b-instruct": Style(100, 180, ("long",)),
+    "svc-v2-8b-instruct": Style(25, 65, ("terse",)),
+    "svc-v2-70b-instruct": Style(130, 230, ("long", "plain")),
+    "svc-v2.1-12b-instruct": Style(60, 120, ("plain", "terse")),
+    "svc-v2.5-30b-a3b-instruct": Style(80, 150, ("terse", "long")),
+}
 
 
 def write(chat: ChatRequest, seed: int, *, results: str = "") -> Iterator[str]:
-    """Write a reply token by token until its natural end.
-
-    Args:
-        chat: The request.
-        seed: Decides every draw; not used at temperature 0.
-        results: What tools answered; the text begins with it.
-    """
+    """Write a reply token by token; it begins with `results`, what tools answered."""
     rng = Random(seed)  # noqa: S311 - repeatable chance, not secrets
     labels = _LABELS.search(chat.instructions)
     if labels and not results:
         yield from split_tokens(_label(labels, chat, rng))
         return
-    is_thai = _is_thai(chat.question)
+    n_thai = len(_THAI_LETTER.findall(chat.question))
+    is_thai = n_thai > len(_LATIN_LETTER.findall(chat.question))
     start = (OPENING_THAI if is_thai else OPENING) + results
     yield from split_tokens(start)
     style = STYLES.get(chat.model, _PLAIN)
     writer = _Writer(
-        by=Sampling.of(chat),
+        chat=chat,
         rng=rng,
         phrases=_phrases(is_thai=is_thai),
         taste=f"{chat.model}/{chat.question}",
     )
     yield from writer.tokens(style, length=_length(style, chat, rng))
-
-
-def _is_thai(text: str) -> bool:
-    """Whether most letters are Thai."""
-    return len(_THAI_LETTER.findall(text)) > len(_LATIN_LETTER.findall(text))
 
 
 def _label(labels: "re.Match[str]", chat: ChatRequest, rng: Random) -> str:
@@ -126,39 +100,25 @@ def _length(style: Style, chat: ChatRequest, rng: Random) -> float:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
-    """The parameters that act on a draw (doc: Request body)."""
+def penalised(chat: ChatRequest, score: float, n_seen: int) -> float:
+    """Lower the score, above 0, of an option that appeared so often before."""
+    if not n_seen:
+        return score
+    penalty = chat.presence_penalty + chat.frequency_penalty * n_seen
+    return score / chat.repetition_penalty - penalty
 
-    temperature: float = 0.7
-    top_p: float = 1.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    repetition_penalty: float = 1.0
 
-    @classmethod
-    def of(cls, chat: ChatRequest) -> "Sampling":
-        """Take the parameters of a request."""
-        return cls(**{each.name: getattr(chat, each.name) for each in fields(cls)})
-
-    def penalised(self, score: float, n_seen: int) -> float:
-        """Lower the score, above 0, of an option that appeared so often before."""
-        if not n_seen:
-            return score
-        penalty = self.presence_penalty + self.frequency_penalty * n_seen
-        return score / self.repetition_penalty - penalty
-
-    def draw(self, scores: Sequence[float], rng: Random) -> int:
-        """Draw a place by the temperature from the nucleus that reaches `top_p`."""
-        ranked = sorted(range(len(scores)), key=lambda at: (-scores[at], at))
-        if self.temperature == 0.0:
-            return ranked[0]
-        top = scores[ranked[0]]
-        weights = [math.exp((scores[at] - top) / self.temperature) for at in ranked]
-        wanted = self.top_p * sum(weights)
-        sums = list(accumulate(weights))
-        n_kept = 1 + sum(reached < wanted for reached in sums[:-1])
-        return rng.choices(ranked[:n_kept], cum_weights=sums[:n_kept])[0]
+def draw(chat: ChatRequest, scores: Sequence[float], rng: Random) -> int:
+    """Draw a place by the temperature from the nucleus that reaches `top_p`."""
+    ranked = sorted(range(len(scores)), key=lambda at: (-scores[at], at))
+    if chat.temperature == 0.0:
+        return ranked[0]
+    top = scores[ranked[0]]
+    weights = [math.exp((scores[at] - top) / chat.temperature) for at in ranked]
+    wanted = chat.top_p * sum(weights)
+    sums = list(accumulate(weights))
+    n_kept = 1 + sum(reached < wanted for reached in sums[:-1])
+    return rng.choices(ranked[:n_kept], cum_weights=sums[:n_kept])[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +154,7 @@ def _phrases(*, is_thai: bool) -> _Phrases:
 class _Writer:
     """One reply; each `taste` prefers other words and paragraphs."""
 
-    by: Sampling
+    chat: ChatRequest
     rng: Random
     phrases: _Phrases
     taste: str
@@ -227,11 +187,11 @@ class _Writer:
 
     def _draw(self, options: Sequence[str], again_cost: float = 0.0) -> int:
         scores = [
-            self.by.penalised(self._score(each), self.seen[each])
+            penalised(self.chat, self._score(each), self.seen[each])
             - again_cost * self.seen[each]
             for each in options
         ]
-        at = self.by.draw(scores, self.rng)
+        at = draw(self.chat, scores, self.rng)
         self.seen[options[at]] += 1
         return at
 

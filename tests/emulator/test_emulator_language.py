@@ -5,6 +5,7 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 from svc_notebook.emulator.access import DOCUMENTED
 from svc_notebook.emulator.chat_request import ChatRequest
 from svc_notebook.emulator.completion_writer import Choice, cut_choice
-from svc_notebook.emulator.language import Sampling, write
+from svc_notebook.emulator.language import draw, penalised, write
+from svc_notebook.emulator.rules import read_chat_request
 
 MakeChat = Callable[..., ChatRequest]
 
@@ -219,13 +221,17 @@ def test_a_word_that_a_prompt_offers_is_the_whole_reply(
 
 
 SCORES = (2.0, 1.0, 0.0)
+CHAT = read_chat_request(
+    b'{"model": "svc-instruct", "messages": [{"role": "user", "content": "Hi"}]}'
+)
 
 
-def _shares(by: Sampling, *, n_seen: int = 0) -> list[float]:
+def _shares(n_seen: int = 0, **params: float) -> list[float]:
     """Draw often, where the first option appeared before; say how often each came."""
+    chat = replace(CHAT, **params)  # type: ignore[arg-type]  # numbers by name
     rng = Random(5)  # noqa: S311 - repeatable chance
-    scores = [by.penalised(SCORES[0], n_seen), *SCORES[1:]]
-    drawn = Counter(by.draw(scores, rng) for _ in range(4000))
+    scores = [penalised(chat, SCORES[0], n_seen), *SCORES[1:]]
+    drawn = Counter(draw(chat, scores, rng) for _ in range(4000))
     return [drawn[at] / 4000 for at in range(3)]
 
 
@@ -239,25 +245,25 @@ def test_draws_follow_the_softmax_of_the_temperature(temperature: float) -> None
     """Each option comes as often as its score over the temperature says."""
     tops = [(score - SCORES[0]) / temperature for score in SCORES]
 
-    shares = _shares(Sampling(temperature=temperature))
+    shares = _shares(temperature=temperature)
 
     assert shares == pytest.approx(_softmax(*tops), abs=0.03)
 
 
 @pytest.mark.parametrize(
-    ("by", "score"),
+    ("penalty", "score"),
     [
-        (Sampling(temperature=1, presence_penalty=1), 1.0),
-        (Sampling(temperature=1, presence_penalty=-1), 3.0),
-        (Sampling(temperature=1, frequency_penalty=0.5), 0.5),
-        (Sampling(temperature=1, repetition_penalty=2), 1.0),
+        ({"presence_penalty": 1}, 1.0),
+        ({"presence_penalty": -1}, 3.0),
+        ({"frequency_penalty": 0.5}, 0.5),
+        ({"repetition_penalty": 2}, 1.0),
     ],
 )
 def test_penalties_change_the_score_of_what_appeared(
-    by: Sampling, score: float
+    penalty: dict[str, float], score: float
 ) -> None:
     """Presence counts once, frequency by how often; negative values invite."""
-    shares = _shares(by, n_seen=3)
+    shares = _shares(3, temperature=1, **penalty)
 
     assert shares == pytest.approx(_softmax(score, 1.0, 0.0), abs=0.03)
 
@@ -275,7 +281,7 @@ def test_top_p_keeps_the_likeliest_that_reach_it(
     top = max(scores)
     shares = _softmax(*((score - top) / temperature for score in scores))
 
-    at = Sampling(temperature=temperature, top_p=top_p).draw(scores, rng)
+    at = draw(replace(CHAT, temperature=temperature, top_p=top_p), scores, rng)
 
     likelier = sum(share for share in shares if share > shares[at])
     assert likelier < top_p + 1e-9 or shares[at] == max(shares)
