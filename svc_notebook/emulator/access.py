@@ -1,14 +1,12 @@
-"""Checks who may send a request: API keys, models and rate limits.
+"""Who may send a request: API keys, models and rate limits, typed out of the document.
 
-Models and limits are typed out of the document (doc: Model ids, Limits); a model
-without shown limits has none here.
+A model whose limits the document does not show has none here.
 """
 
 import re
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 # doc: Model ids, "Ids that appear".
 DOCUMENTED = (
@@ -22,14 +20,12 @@ DOCUMENTED = (
 )
 
 # doc: Rate limits per model. Requests in one second, requests in one minute.
-LIMITS: Mapping[str, tuple[int, int]] = MappingProxyType(
-    {
-        "svc-v1.5-instruct": (20, 150),
-        "svc-v1.5x-70b-instruct": (5, 50),
-        "svc-v2-8b-instruct": (5, 50),
-        "svc-v2-70b-instruct": (5, 50),
-    }
-)
+LIMITS: Mapping[str, tuple[int, int]] = {
+    "svc-v1.5-instruct": (20, 150),
+    "svc-v1.5x-70b-instruct": (5, 50),
+    "svc-v2-8b-instruct": (5, 50),
+    "svc-v2-70b-instruct": (5, 50),
+}
 
 KEY = "svc-emulator"
 REVOKED_KEY = "svc-emulator-revoked"
@@ -45,10 +41,7 @@ _LONG_ENOUGH = 8
 class Keys:
     """The keys of one emulator; no message and no record repeats one.
 
-    Attributes:
-        valid: Keys that are served.
-        revoked: Keys that were deleted: 401, as for keys never created.
-        forbidden: Valid keys without permission: 403.
+    A revoked key is answered with 401, as one never created, a forbidden one with 403.
     """
 
     valid: tuple[str, ...] = field(default=(KEY,), repr=False)
@@ -79,11 +72,8 @@ def sent_key(headers: Mapping[str, str]) -> str:
 class Quota:
     """Limits the requests per second and per minute, for each model.
 
-    It never waits, and a refused request uses up nothing.
-
-    Args:
-        limits: Model id to requests in any 1 s and requests in any 60 s.
-        clock: Seconds that never run backwards.
+    `limits` maps model ids to requests in any 1 s and in any 60 s. It never waits, and
+    a refused request uses up nothing.
     """
 
     def __init__(
@@ -94,11 +84,7 @@ class Quota:
         self._taken_at: dict[str, deque[float]] = {}
 
     def take(self, model: str) -> str | None:
-        """Admit a request, or say which window is full.
-
-        Returns:
-            None when admitted; else `per second` or `per minute`.
-        """
+        """Admit a request, or name the full window: `per second`, `per minute`."""
         if model not in self._limits:
             return None
         per_second, per_minute = self._limits[model]

@@ -61,10 +61,6 @@ class Service:
     It checks key, path, method, permission, body, model and limits, in this order; a
     refused request uses up no limit. The kth identical request since the start gets
     the kth sample, so two runs of a program read the same replies.
-
-    Args:
-        setup: Its settings.
-        script: Answers that replace its own.
     """
 
     def __init__(self, setup: Setup, script: Script | None = None) -> None:

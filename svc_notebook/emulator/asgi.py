@@ -45,14 +45,9 @@ _NOT_HTTP = error_body(400, "The request is not HTTP as it should be.")
 class HttpServer:
     """A server that runs in its own thread as soon as it is made.
 
+    It closes its listening socket with itself, and calls `answer` from several threads.
     uvicorn's own `Server` is not used: it waits for unfinished replies, and writes to
     the program's logs.
-
-    Args:
-        listener: A listening socket; closed with the server.
-        answer: Answers a request; is called from several threads.
-        log: Keeps every request.
-        keep_alive_s: How long an idle connection is kept.
     """
 
     def __init__(
@@ -199,20 +194,23 @@ class QuietProtocol(H11Protocol):
 
 
 def make_app(answer: Callable[[Request], Reply], log: RequestLog) -> ASGIApp:
-    """Make the ASGI application.
-
-    Args:
-        answer: Answers a request; is called from several threads.
-        log: Keeps every request.
-    """
+    """Make the ASGI application."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         http = StarletteRequest(scope, receive)
-        is_huge = _announced_bytes(http) > BODY_READ_BYTES
+        announced = http.headers.get("content-length", "")
+        is_huge = announced.isdecimal() and int(announced) > BODY_READ_BYTES
         try:
-            request = _request(http, None if is_huge else await _body(http))
+            body = None if is_huge else await _body(http)
         except ClientDisconnect:
             return
+        request = Request(
+            method=http.method,
+            path=http.scope["path"],
+            headers=dict(http.headers),
+            body=body,
+            client_port=http.client.port if http.client else 0,
+        )
         delivery = _Delivery(log, log.begin(request), scope, send)
         # In a thread, because writing a long text would delay other streams.
         reply = await asyncio.to_thread(answer, request)
@@ -224,12 +222,6 @@ def make_app(answer: Callable[[Request], Reply], log: RequestLog) -> ASGIApp:
     return serve
 
 
-def _announced_bytes(http: StarletteRequest) -> int:
-    """Read the length that a body announces; 0 if it announces none."""
-    length = http.headers.get("content-length", "")
-    return int(length) if length.isdecimal() else 0
-
-
 async def _body(http: StarletteRequest) -> bytes | None:
     """Read a body to its end; None if it is too long to keep."""
     body: bytearray | None = bytearray()
@@ -239,16 +231,6 @@ async def _body(http: StarletteRequest) -> bytes | None:
             if len(body) > BODY_KEPT_BYTES:
                 body = None
     return None if body is None else bytes(body)
-
-
-def _request(http: StarletteRequest, body: bytes | None) -> Request:
-    return Request(
-        method=http.method,
-        path=http.scope["path"],
-        headers=dict(http.headers),
-        body=body,
-        client_port=http.client.port if http.client else 0,
-    )
 
 
 class _LeftError(Exception):
@@ -292,11 +274,7 @@ class _Delivery:
             await self._put(reply, piece.data)
 
     async def _put(self, reply: Reply, data: bytes) -> None:
-        """Send some bytes of the body.
-
-        Raises:
-            _LeftError: The client has left.
-        """
+        """Send some bytes of the body; raises `_LeftError`."""
         # `left` is set a turn of the loop later; asyncio logs writes in between.
         if self._transport.is_closing():
             raise _LeftError
@@ -342,11 +320,7 @@ async def _until_left(receive: Receive) -> None:
 
 
 async def _pause(seconds: float, left: "asyncio.Future[None]") -> None:
-    """Wait, but not for a client that has left.
-
-    Raises:
-        _LeftError: It has.
-    """
+    """Wait; raises `_LeftError` as soon as the client has left."""
     if seconds > 0:
         await asyncio.wait((left,), timeout=seconds)
     else:

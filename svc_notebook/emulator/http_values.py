@@ -13,20 +13,12 @@ FORBIDDEN = 403
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request as it came in.
-
-    Attributes:
-        method: As sent.
-        path: Without the query.
-        headers: Names in lower case.
-        body: The whole body, or None if it was too long to keep.
-        client_port: Tells the connections of a client apart; 0 if unknown.
-    """
+    """A request as it came in; `client_port` tells a client's connections apart."""
 
     method: str
-    path: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes | None = b""
+    path: str  # without the query
+    headers: Mapping[str, str] = field(default_factory=dict)  # names in lower case
+    body: bytes | None = b""  # None if it was too long to keep
     client_port: int = 0
 
 
@@ -41,34 +33,25 @@ class Piece:
 class End(StrEnum):
     """How a reply ends once its pieces are sent."""
 
-    WHOLE = "whole"
-    """As HTTP ends a body."""
-    CUT = "cut"
-    """The connection is closed, the body unfinished."""
-    RESET = "reset"
-    """The connection is reset."""
-    SILENT = "silent"
-    """Nothing more comes, and the connection stays open."""
+    WHOLE = "whole"  # as HTTP ends a body
+    CUT = "cut"  # the connection is closed, the body unfinished
+    RESET = "reset"  # the connection is reset
+    SILENT = "silent"  # nothing more comes, and the connection stays open
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What the emulated service sends, and when.
+    """What the emulated service sends, and when; the server adds the mark.
 
-    Attributes:
-        status: HTTP status; None sends neither status line nor headers, and the
-            body goes to the socket as it is.
-        headers: Without the mark, which the server adds.
-        body: What comes after the headers.
-        end: How it ends.
-        before_s: How long the headers take.
+    With the status None there are neither status line nor headers, and the body goes to
+    the socket as it is.
     """
 
     status: int | None
     headers: Mapping[str, str] = field(default_factory=dict)
     body: tuple[Piece, ...] = ()
     end: End = End.WHOLE
-    before_s: float = 0.0
+    before_s: float = 0.0  # how long the headers take
 
 
 def whole(

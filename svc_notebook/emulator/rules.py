@@ -1,11 +1,7 @@
 """The document's rules on a request body: bytes in, a `ChatRequest` out.
 
 Every range, default and bound is typed out of the document, not taken from another
-module (doc: Request body, Limits). Where the document is silent the strict reading
-applies: `max_tokens` and `n` begin at 1; `top_p` lies in 0 to 1; `stop` holds no
-empty sequence. At most 128 choices and 64 levels of nesting are this emulator's own
-bounds. As in the interface that the service follows, `null` counts as not sent, and
-unknown fields are ignored.
+module (doc: Request body, Limits). Where it is silent, the strict reading applies.
 """
 
 import json
@@ -49,7 +45,7 @@ class _Range:
     default: int | float
 
 
-# doc: Request body. top_p's range is not shown; see the top of this file.
+# doc: Request body. The range of top_p, and where n and max_tokens begin, is not shown.
 _NUMBERS = {
     "temperature": _Range(0.0, 2.0, 0.7),
     "top_p": _Range(0.0, 1.0, 1.0),
@@ -68,6 +64,7 @@ def read_chat_request(body: bytes) -> ChatRequest:
         RuleError: It breaks a rule of the document.
     """
     sent = _read_object(body)
+    # As in the interface that the service follows, null counts as not sent.
     fields = {name: value for name, value in sent.items() if value is not None}
     if not fields.get("model") or not isinstance(fields["model"], str):
         raise RuleError("'model' has to be a non-empty string and is required.")
@@ -78,7 +75,13 @@ def read_chat_request(body: bytes) -> ChatRequest:
     if not isinstance(is_streamed, bool):
         raise RuleError("'stream' has to be a boolean.")
     n_prompt_tokens = _n_prompt_tokens(messages, fields)
-    _check_budget(n_prompt_tokens, fields.get("max_tokens"))
+    if n_prompt_tokens + numbers["max_tokens"] > TOKENS_PER_REQUEST:
+        default = "" if "max_tokens" in fields else "the default of "
+        raise RuleError(
+            f"The prompt takes {n_prompt_tokens} tokens and 'max_tokens' asks for "
+            f"{default}{numbers['max_tokens']}; together they may be at most "
+            f"{TOKENS_PER_REQUEST}."
+        )
     return ChatRequest(
         model=read_text(fields["model"], "model"),
         messages=messages,
@@ -92,12 +95,7 @@ def read_chat_request(body: bytes) -> ChatRequest:
 
 
 def _read_object(body: bytes) -> JsonObject:
-    """Read a body as a JSON object.
-
-    Raises:
-        RuleError: It is not UTF-8, not JSON as RFC 8259 has it (NaN and Infinity
-            are not), not an object, nested too deeply, or holds a number too large.
-    """
+    """Read a body as a JSON object (RFC 8259: NaN and Infinity are not JSON)."""
     try:
         value = json.loads(
             body.decode("utf-8"),
@@ -193,23 +191,8 @@ def _n_prompt_tokens(messages: tuple[Message, ...], fields: JsonObject) -> int:
     return total
 
 
-def _check_budget(n_prompt_tokens: int, max_tokens: int | None) -> None:
-    """Hold prompt and completion to the shared budget (doc: Request body)."""
-    wanted = MAX_TOKENS_DEFAULT if max_tokens is None else max_tokens
-    if n_prompt_tokens + wanted > TOKENS_PER_REQUEST:
-        default = "the default of " if max_tokens is None else ""
-        raise RuleError(
-            f"The prompt takes {n_prompt_tokens} tokens and 'max_tokens' asks for "
-            f"{default}{wanted}; together they may be at most {TOKENS_PER_REQUEST}."
-        )
-
-
 def read_messages(value: object) -> tuple[Message, ...]:
-    """Check a conversation.
-
-    Raises:
-        RuleError: It is missing, empty, or breaks a rule of the document.
-    """
+    """Check a conversation."""
     if not isinstance(value, list) or not value:
         raise RuleError("'messages' has to be a non-empty array and is required.")
     messages = tuple(_message(each, at) for at, each in enumerate(value))
@@ -275,12 +258,7 @@ def _function(value: object, where: str) -> JsonObject:
 
 
 def read_text(value: object, where: str) -> str:
-    r"""Read a text that can be written as UTF-8.
-
-    Raises:
-        RuleError: It is not a string, or holds half of a surrogate pair, which JSON
-            can spell as \ud800.
-    """
+    r"""Read a text that can be written as UTF-8; JSON can spell halves like \ud800."""
     if not isinstance(value, str):
         raise RuleError(f"'{where}' has to be a string.")
     try:
@@ -330,12 +308,7 @@ def _close(is_open: list[str], message: Message, at: int) -> None:
 
 
 def read_tools(value: object) -> tuple[Tool, ...]:
-    """Check the tools on offer.
-
-    Raises:
-        RuleError: They are not an array of function definitions, or one name is
-            used twice.
-    """
+    """Check the tools on offer."""
     if not isinstance(value, list):
         raise RuleError("'tools' has to be an array.")
     tools = tuple(_tool(each, f"tools[{at}]") for at, each in enumerate(value))
@@ -360,26 +333,18 @@ def _tool(value: object, where: str) -> Tool:
 def _schema(function: JsonObject, where: str) -> JsonObject:
     """Check that the parameters, if given, are an object schema."""
     schema = function.get("parameters")
+    where += ".function.parameters"
     if schema is None:
         return {"type": "object", "properties": {}}
     if not isinstance(schema, dict) or schema.get("type") != "object":
-        raise RuleError(
-            f"'{where}.function.parameters' has to be a schema of type 'object'."
-        )
-    _check_words(schema, f"{where}.function.parameters")
-    return schema
-
-
-def _check_words(schema: JsonObject, where: str) -> None:
-    """Check the `properties` and `required` of an object schema."""
+        raise RuleError(f"'{where}' has to be a schema of type 'object'.")
     properties = schema.get("properties", {})
     # In JSON Schema, true and false allow anything and nothing.
     if not isinstance(properties, dict) or not all(
         isinstance(each, dict | bool) for each in properties.values()
     ):
         raise RuleError(f"'{where}.properties' has to be an object of objects.")
-    required = schema.get("required")
-    if required is None:
-        return
+    required = [] if schema.get("required") is None else schema["required"]
     if not isinstance(required, list) or not all(isinstance(x, str) for x in required):
         raise RuleError(f"'{where}.required' has to be an array of input names.")
+    return schema

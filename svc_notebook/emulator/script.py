@@ -30,7 +30,7 @@ A request that the document refuses is refused as ever and uses up no entry.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -127,11 +127,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     end: End | None = None
 
     def __post_init__(self) -> None:
-        """Check what concerns several fields.
-
-        Raises:
-            ValueError: They do not go together, or HTTP cannot carry a header.
-        """
+        """Check what concerns several fields, and that HTTP can carry the headers."""
         kinds = ("raw", "error", "json", "body", "events", "choices", "text")
         given = [kind for kind in kinds if getattr(self, kind) is not UNSET]
         if self.tool_calls is not UNSET and given != ["text"]:
@@ -149,11 +145,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def read_script(path: str | Path) -> list[JsonObject]:
-    """Read a script from a JSON file: a list of entries.
-
-    Raises:
-        SettingsError: The file cannot be read, or is not a JSON array.
-    """
+    """Read a script from a JSON file: a list of entries."""
     try:
         # Some editors open a file with a byte order mark.
         entries = json.loads(Path(path).read_text(encoding="utf-8-sig"))
@@ -170,14 +162,7 @@ def read_script(path: str | Path) -> list[JsonObject]:
 
 
 class Script:
-    """Entries, and how often each was used; not safe without a lock around it.
-
-    Args:
-        entries: As the docstring of this module says.
-
-    Raises:
-        SettingsError: An entry cannot be used; the message gives its number.
-    """
+    """Entries, and how often each was used; not safe without a lock around it."""
 
     def __init__(self, entries: Sequence[Mapping[str, Any]] = ()) -> None:
         given: object = entries
@@ -225,13 +210,7 @@ def _to_bytes(part: object) -> bytes:
 
 
 def play(entry: Entry, chat: ChatRequest, head: Head) -> Reply:
-    """Make the reply that an entry describes.
-
-    Args:
-        entry: What to answer.
-        chat: The request.
-        head: What names the reply if the entry does not.
-    """
+    """Make the reply that an entry describes."""
     if entry.raw is UNSET:
         reply = _content(entry, chat, head)
     else:
@@ -264,30 +243,24 @@ def _content(entry: Entry, chat: ChatRequest, head: Head) -> Reply:
     if entry.body is not UNSET:
         return Reply(status=200, headers=kind, body=_pieces(entry.body))
     if entry.events is not UNSET:
-        body = _pieces([b"data: %s\n\n" % each for each in entry.events])
+        body = _pieces(b"data: %s\n\n" % each for each in entry.events)
         return Reply(status=200, headers={"content-type": EVENTS}, body=body)
-    choices = _choices(entry, chat)
-    if choices is None:
+    if entry.choices is not UNSET:
+        choices = [_choice(each) for each in entry.choices]
+    elif entry.text is UNSET and entry.tool_calls is UNSET:
         return Reply(status=200, headers={"content-type": JSON})
+    else:
+        only = ScriptedChoice(
+            text="" if entry.text is UNSET else entry.text,
+            tool_calls=() if entry.tool_calls is UNSET else entry.tool_calls,
+            finish_reason=entry.finish_reason,
+        )
+        choices = [_choice(only)] * chat.n
     return deliver(chat, head, choices, pace=Pace(), usage=entry.usage)
 
 
-def _pieces(parts: Sequence[bytes]) -> tuple[Piece, ...]:
+def _pieces(parts: Iterable[bytes]) -> tuple[Piece, ...]:
     return tuple(Piece(0.0, part) for part in parts)
-
-
-def _choices(entry: Entry, chat: ChatRequest) -> list[Choice] | None:
-    """Make the choices of a completion; a single one is repeated `n` times."""
-    if entry.choices is not UNSET:
-        return [_choice(each) for each in entry.choices]
-    if entry.text is UNSET and entry.tool_calls is UNSET:
-        return None
-    only = ScriptedChoice(
-        text="" if entry.text is UNSET else entry.text,
-        tool_calls=() if entry.tool_calls is UNSET else entry.tool_calls,
-        finish_reason=entry.finish_reason,
-    )
-    return [_choice(only)] * chat.n
 
 
 def _choice(given: ScriptedChoice) -> Choice:

@@ -72,11 +72,7 @@ class _Options(Struct, frozen=True, kw_only=True):
     forbidden: _Keys
 
     def __post_init__(self) -> None:
-        """Check what concerns several arguments.
-
-        Raises:
-            SettingsError: A key is given twice, or a limit is for an unknown model.
-        """
+        """Check what concerns several arguments."""
         for one, other in combinations(("keys", "revoked", "forbidden"), 2):
             if set(getattr(self, one)) & set(getattr(self, other)):
                 raise SettingsError(
@@ -99,11 +95,7 @@ class _Options(Struct, frozen=True, kw_only=True):
 
 
 def _read_options(given: Mapping[str, object]) -> _Options:
-    """Check the arguments; keys are not repeated in the error.
-
-    Raises:
-        SettingsError: One of them cannot be used.
-    """
+    """Check the arguments; keys are not repeated in the error."""
     try:
         return msgspec.convert(given, _Options)
     except msgspec.ValidationError as error:
@@ -114,11 +106,7 @@ def _read_options(given: Mapping[str, object]) -> _Options:
 
 
 def _read_clock(name: str, clock: object) -> Callable[[], float]:
-    """Check a clock by calling it once.
-
-    Raises:
-        SettingsError: It is not callable, fails, or returns no finite number.
-    """
+    """Check a clock by calling it once."""
     now: Any = clock
     if callable(clock):
         try:
@@ -296,11 +284,7 @@ class Emulator:
 
 
 def _listen(port: int) -> socket.socket:
-    """Listen on a port of this machine.
-
-    Raises:
-        SettingsError: It is taken, or may not be used.
-    """
+    """Listen on a port of this machine."""
     # Without the explicit protocol, asyncio would leave Nagle's algorithm on.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:

@@ -1,8 +1,7 @@
-"""Tool calls: which offered tools are called, with what, and the text about results.
+"""Tool calls: each tool that the newest user message names, and what tools answered.
 
-The emulator calls each tool that the newest user message names. Arguments are the
-simplest values that the schema allows, with the prompt's numbers, quoted texts and
-capitalised names where they fit.
+Arguments are the simplest values that the schema allows, with the prompt's numbers,
+quoted texts and capitalised names where they fit.
 """
 
 import json
@@ -44,11 +43,9 @@ Schema = Mapping[str, Any]
 
 
 def calls_for(chat: ChatRequest, choice_index: int = 0) -> tuple[Call, ...]:
-    """Decide which of the offered tools to call, and with which arguments.
+    """Decide which tools to call after a user message, and with which arguments.
 
-    Args:
-        chat: The request; only a user message at its end leads to calls.
-        choice_index: Of the choice; no two choices share the id of a call.
+    No two choices share the id of a call.
     """
     if chat.messages[-1].role != "user":
         return ()
