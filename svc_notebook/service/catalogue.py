@@ -20,15 +20,11 @@ class Limit:
     per_minute: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Model:
-    """One model id, with what the document says about it.
+    """One model id, with what the document says about it; None where not shown.
 
-    Attributes:
-        id: As sent in `model`.
-        size: The document's own word, such as 8B; None where not shown.
-        released_on: Release date; None where not shown.
-        limit: Requests per window; None where not shown.
+    The size is the document's own word, such as 8B.
     """
 
     id: str
@@ -37,36 +33,17 @@ class Model:
     limit: Limit | None = None
 
 
-_SMALL = Limit(per_second=5, per_minute=50)
+_LIMIT_20 = Limit(per_second=20, per_minute=150)
+_LIMIT_5 = Limit(per_second=5, per_minute=50)
 
 MODELS = (
-    Model(id="svc-instruct"),
-    Model(
-        id="svc-v1.5-instruct",
-        size="8B",
-        released_on=date(2024, 5, 9),
-        limit=Limit(per_second=20, per_minute=150),
-    ),
-    Model(
-        id="svc-v1.5x-70b-instruct",
-        size="70B",
-        released_on=date(2024, 6, 1),
-        limit=_SMALL,
-    ),
-    Model(
-        id="svc-v2-8b-instruct",
-        size="8B",
-        released_on=date(2024, 12, 19),
-        limit=_SMALL,
-    ),
-    Model(
-        id="svc-v2-70b-instruct",
-        size="70B",
-        released_on=date(2024, 12, 19),
-        limit=_SMALL,
-    ),
-    Model(id="svc-v2.1-12b-instruct"),
-    Model(id="svc-v2.5-30b-a3b-instruct"),
+    Model("svc-instruct"),
+    Model("svc-v1.5-instruct", "8B", date(2024, 5, 9), _LIMIT_20),
+    Model("svc-v1.5x-70b-instruct", "70B", date(2024, 6, 1), _LIMIT_5),
+    Model("svc-v2-8b-instruct", "8B", date(2024, 12, 19), _LIMIT_5),
+    Model("svc-v2-70b-instruct", "70B", date(2024, 12, 19), _LIMIT_5),
+    Model("svc-v2.1-12b-instruct"),
+    Model("svc-v2.5-30b-a3b-instruct"),
 )
 
 

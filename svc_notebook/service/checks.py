@@ -24,15 +24,7 @@ def check_int(
 ) -> int:
     """Return an argument if it is an integer within its bounds.
 
-    Args:
-        name: Of the argument.
-        value: As given; a numpy integer is one too, True and False are not.
-        minimum: The smallest value that is allowed.
-        maximum: The largest value that is allowed.
-        otherwise: What else is allowed, such as "or None to never ask".
-
-    Raises:
-        ParameterError: It is not.
+    `otherwise` is what else the message allows, such as "or None to never ask".
     """
     number = as_int(value)
     if number is None or not is_within(number, minimum, maximum):
@@ -50,22 +42,14 @@ def check_number(
     kind: str = "a number",
     otherwise: str = "",
 ) -> int | float:
-    """Return an argument if it is a finite number and large enough.
+    """Return an argument if it is finite, at least `minimum` and greater than `above`.
 
-    Args:
-        name: Of the argument.
-        value: As given; a number of numpy is one too, True and False are not.
-        minimum: The smallest value that is allowed.
-        above: It must be larger than this.
-        kind: What it is, such as "a number of seconds".
-        otherwise: What else is allowed, such as "or None for no limit".
-
-    Raises:
-        ParameterError: It is not.
+    `kind` is what it is, such as "a number of seconds", `otherwise` what else the
+    message allows.
     """
     number = as_number(value)
-    is_right = number is not None and is_within(number, minimum, None)
-    if number is None or not is_right or (above is not None and number <= above):
+    is_above = number is None or above is None or number > above
+    if number is None or not is_within(number, minimum, None) or not is_above:
         bound = "" if above is None else f" > {above:g}"
         allowed = range_text(kind, minimum, None) + bound
         raise must_be(name, allowed, value, otherwise=otherwise)
@@ -73,11 +57,7 @@ def check_number(
 
 
 def check_flag(name: str, value: object) -> None:
-    """Refuse a value that is neither True nor False: any text would count as True.
-
-    Raises:
-        ParameterError: It is something else.
-    """
+    """Refuse a value that is neither True nor False: any text would count as True."""
     if type(value).__name__ not in _BOOLEANS:
         raise must_be(name, "True or False", value)
 
@@ -85,14 +65,9 @@ def check_flag(name: str, value: object) -> None:
 def must_be(
     name: str, allowed: str, value: object, *, otherwise: str = "", hint: str = ""
 ) -> ParameterError:
-    """Build the error for an argument that is not allowed.
+    """Build the error for an argument; `allowed` is such as "an integer >= 1".
 
-    Args:
-        name: Of the argument.
-        allowed: What it must be, such as "an integer >= 1".
-        value: As given.
-        otherwise: What else is allowed.
-        hint: A further sentence.
+    `otherwise` is what else is allowed, `hint` a further sentence.
     """
     also = f", {otherwise}" if otherwise else ""
     more = f" {hint}" if hint else ""
@@ -163,13 +138,8 @@ def near_names(
 ) -> list[str]:
     """Return the known names that begin with a name, else those most similar to it.
 
-    Args:
-        name: As typed.
-        known: The names that there are.
-        n: How many at most.
-        cutoff: How similar they must be, from 0 to 1 (see `difflib`).
-        least_chars: Length from which a name may be the beginning of a known one;
-            None looks for similar names only.
+    A name is taken as a beginning from `least_chars` on, never with None. `cutoff` says
+    how similar names must be, from 0 to 1 (see `difflib`).
     """
     names = list(known)
     is_long = least_chars is not None and len(name) >= least_chars
@@ -191,16 +161,7 @@ def shorten(text: str, n_chars: int) -> str:
 
 
 def check_text(text: str, *, param: str, name: str = "") -> str:
-    """Return the text unchanged if UTF-8 can carry it.
-
-    Args:
-        text: As given.
-        param: The parameter that it belongs to.
-        name: What the message calls it, if not that.
-
-    Raises:
-        ParameterError: It contains half of a surrogate pair.
-    """
+    """Return the text unchanged if UTF-8 can carry it; `name` is for the message."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as problem:

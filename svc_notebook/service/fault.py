@@ -70,13 +70,7 @@ _FAILED = "The service failed. Ask again later"
 def to_error(
     fault: Fault, *, status: int, retry_after_s: float | None = None
 ) -> ServiceError:
-    """Make the error for a status and an error body (doc: Errors).
-
-    Args:
-        fault: The error body, as far as it could be read.
-        status: HTTP status; 200 for an error inside a stream.
-        retry_after_s: Seconds that the service asks to wait.
-    """
+    """Make the error for an error body; an error inside a stream has the status 200."""
     is_failure = status >= _SERVER_STATUS or status in {_TIMEOUT_STATUS, 200}
     by_class = ServerFaultError if is_failure else BadRequestError
     kind = _KINDS.get(status, by_class)

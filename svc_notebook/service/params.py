@@ -31,15 +31,10 @@ Kind = Literal["integer", "float", "string", "stops"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Param:
-    """One row of the document's request table.
+    """One row of the document's request table; None where it shows no value.
 
-    Attributes:
-        name: As the document spells it.
-        kind: The type of its values.
-        minimum, maximum: Bounds, both allowed; None without a bound.
-        default: The service's default; None if the document shows none.
-        doc: What it does, for help texts.
-        is_offered: Whether the panel has a field for it.
+    Both bounds are allowed values. `doc` is for help texts, and `is_offered` says
+    whether the panel has a field for it.
     """
 
     name: str
@@ -174,21 +169,19 @@ def check(name: str, value: object) -> object:
     if param is None:
         raise unknown_param(name)
     if param.kind == "stops":
-        return _check_stops(value)
+        return _check_stops(param, value)
     if param.kind == "string":
-        return _check_text(param, value)
-    return _check_number(param, value)
+        if not isinstance(value, str):
+            raise _refused(param, value)
+        return check_text(value, param=name)
+    number = as_int(value) if param.kind == "integer" else as_number(value)
+    if number is None or not is_within(number, param.minimum, param.maximum):
+        raise _refused(param, value)
+    return number
 
 
 def check_all(params: Mapping[str, object]) -> dict[str, object]:
-    """Check every parameter that was given and drop those that are None.
-
-    Args:
-        params: By the document's names; `tools` is a list of definitions.
-
-    Raises:
-        ParameterError: One of them is not allowed.
-    """
+    """Check every parameter that was given and drop those that are None."""
     checked: dict[str, object] = {}
     for name, value in params.items():
         if value is None and (name in _BY_NAME or name == "tools"):
@@ -210,27 +203,14 @@ def unknown_param(name: str) -> ParameterError:
     )
 
 
-def _check_number(param: Param, value: object) -> int | float:
-    number = as_int(value) if param.kind == "integer" else as_number(value)
-    if number is None or not is_within(number, param.minimum, param.maximum):
-        raise _refused(param, value)
-    return number
-
-
-def _check_text(param: Param, value: object) -> str:
-    if not isinstance(value, str):
-        raise _refused(param, value)
-    return check_text(value, param=param.name)
-
-
-def _check_stops(value: object) -> str | tuple[str, ...]:
+def _check_stops(param: Param, value: object) -> str | tuple[str, ...]:
     if isinstance(value, str) and value:
         return check_text(value, param="stop")
     if isinstance(value, Sequence) and 1 <= len(value) <= MAX_STOPS:
         stops: tuple[object, ...] = tuple(value)
         if all(isinstance(stop, str) and stop for stop in stops):
             return tuple(check_text(str(stop), param="stop") for stop in stops)
-    raise _refused(_BY_NAME["stop"], value)
+    raise _refused(param, value)
 
 
 def _check_tools(value: object) -> tuple[Mapping[str, Any], ...]:
@@ -261,10 +241,8 @@ Verb = TypeVar("Verb", bound=Callable[..., object])
 def with_params(verb: Verb) -> Verb:
     """Give a verb that takes `**params` a signature that lists them.
 
-    Args:
-        verb: A function whose last parameter is `**params: Unpack[Params]`, or of
-            another such class; or, where a value may also be a list of values,
-            `**params: Any`.
+    It is annotated `Unpack[Params]`, or another such class; or `Any`, where a value may
+    also be a list of values.
     """
     signature = inspect.signature(verb)
     *own, last = signature.parameters.values()

@@ -15,6 +15,10 @@ from .tool_call import ToolCall
 ROLES = ("system", "user", "assistant", "tool")  # doc: Message
 
 
+def _refused(why: str, heading: str = "Message") -> ParameterError:
+    return ParameterError(f"{why} (doc: {heading}).", param="messages")
+
+
 class _Refusing(msgspec.StructMeta):
     """Refuses wrong fields in our words; what is decoded does not come this way."""
 
@@ -23,11 +27,10 @@ class _Refusing(msgspec.StructMeta):
             return super().__call__(*positional, **given)
         except TypeError:
             pass
-        raise ParameterError(
+        raise _refused(
             f"{cls.__name__} takes its fields by name: "
             f"{', '.join(cls.__struct_fields__)}; role is needed. Write "
-            f"{cls.__name__}(role='user', content='...') (doc: Message).",
-            param="messages",
+            f"{cls.__name__}(role='user', content='...')"
         )
 
 
@@ -55,17 +58,12 @@ class Message(
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
-            raise ParameterError(
-                f"role must be one of {', '.join(ROLES)}; got {self.role!r} "
-                "(doc: Message).",
-                param="messages",
-            )
+            raise _refused(f"role must be one of {', '.join(ROLES)}; got {self.role!r}")
         may_lack_content = self.content is None and self.tool_calls
         if not isinstance(self.content, str) and not may_lack_content:
-            raise ParameterError(
+            raise _refused(
                 f"The content of a {self.role} message must be a text; got "
-                f"{shown(self.content)} (doc: Message).",
-                param="messages",
+                f"{shown(self.content)}"
             )
         if self.content is not None:
             check_text(self.content, param="messages")
@@ -90,16 +88,7 @@ Prompt = str | Sequence[Message | Mapping[str, Any]]
 
 
 def to_messages(prompt: Prompt, *, system: str | None = None) -> tuple[Message, ...]:
-    """Return a prompt as messages.
-
-    Args:
-        prompt: A text, which becomes one user message, or messages as `Message`
-            or as mappings with the document's field names.
-        system: The text of a system message that comes first.
-
-    Raises:
-        ParameterError: The prompt is empty, or a message is not allowed.
-    """
+    """Return a prompt as messages; a text becomes one user message."""
     front = () if system is None else (Message(role="system", content=system),)
     return (*front, *_read(prompt))
 
@@ -107,22 +96,17 @@ def to_messages(prompt: Prompt, *, system: str | None = None) -> tuple[Message, 
 def _read(prompt: object) -> tuple[Message, ...]:
     if isinstance(prompt, str):
         if not prompt.strip():
-            raise ParameterError(
-                "The prompt is empty; write what to ask (doc: Request body).",
-                param="messages",
-            )
+            raise _refused("The prompt is empty; write what to ask", "Request body")
         return (Message(role="user", content=prompt),)
     if not isinstance(prompt, Sequence) or isinstance(prompt, (bytes, bytearray)):
-        raise ParameterError(
-            f"messages is {type(prompt).__name__}; give a text or a list of messages "
-            "(doc: Request body).",
-            param="messages",
+        raise _refused(
+            f"messages is {type(prompt).__name__}; give a text or a list of messages",
+            "Request body",
         )
     if not prompt:
-        raise ParameterError(
-            "messages is empty; give at least one message with role and content "
-            "(doc: Request body).",
-            param="messages",
+        raise _refused(
+            "messages is empty; give at least one message with role and content",
+            "Request body",
         )
     return tuple(_to_message(each) for each in prompt)
 
@@ -131,17 +115,15 @@ def _to_message(each: object) -> Message:
     if isinstance(each, Message):
         return each
     if not isinstance(each, Mapping):
-        raise ParameterError(
+        raise _refused(
             f"A message is {type(each).__name__}; give a Message or a mapping with "
-            "role and content (doc: Message).",
-            param="messages",
+            "role and content"
         )
     unknown = [str(name) for name in each if name not in Message.__struct_fields__]
     if unknown:
-        raise ParameterError(
+        raise _refused(
             f"A message has the unknown field {shorten(unknown[0], 60)!r}; use "
-            f"the fields {', '.join(Message.__struct_fields__)} (doc: Message).",
-            param="messages",
+            f"the fields {', '.join(Message.__struct_fields__)}"
         )
     calls = tuple(ToolCall.from_json(call) for call in each.get("tool_calls") or ())
     rest = {name: value for name, value in each.items() if name != "tool_calls"}
@@ -149,15 +131,10 @@ def _to_message(each: object) -> Message:
 
 
 class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is asked of the service.
+    """What is asked of the service: the whole history, and the parameters to send.
 
-    Attributes:
-        model: Id of the model (doc: Model ids); ids that are not listed are allowed.
-        messages: The whole history, oldest first.
-        params: Parameters that are sent, by the document's names.
-        tools: Tool definitions (doc: Tool definition).
-        extra: Fields that the document does not show, sent as they are.
-        is_fitted: Whether max_tokens was computed, because `fit` was asked for.
+    `extra` holds fields that the document does not show. `is_fitted` says whether
+    max_tokens was computed, because `fit` was asked for.
     """
 
     model: str
@@ -196,18 +173,7 @@ def build_request(
     extra: Mapping[str, Any] | None = None,
     params: Mapping[str, object] | None = None,
 ) -> CompletionRequest:
-    """Check everything and make the request.
-
-    Args:
-        prompt: A text, or messages as `Message` or mappings.
-        model: Id of the model.
-        system: The text of a system message that comes first.
-        extra: Fields that the document does not show.
-        params: Parameters by the document's names, and `tools`.
-
-    Raises:
-        ParameterError: Something is not allowed; nothing was sent.
-    """
+    """Check everything and make the request; `params` may contain `tools`."""
     checked = check_all(params or {})
     tools = checked.pop("tools", ())
     return CompletionRequest(
@@ -220,11 +186,7 @@ def build_request(
 
 
 def check_model(model: object) -> str:
-    """Return a model id; ids that are not listed are allowed (doc: Model ids).
-
-    Raises:
-        ParameterError: It is empty, or not a text.
-    """
+    """Return a model id; ids that are not listed are allowed (doc: Model ids)."""
     if not isinstance(model, str) or not model.strip():
         raise ParameterError(
             f"model must be a model id such as {DEFAULT_MODEL!r}; got {shown(model)} "
@@ -238,11 +200,7 @@ _OWN_FIELDS = frozenset({"model", "messages", "stream", "tools", *PARAM_NAMES})
 
 
 def check_extra(extra: object) -> dict[str, Any]:
-    """Return fields that the document does not show, by name.
-
-    Raises:
-        ParameterError: It is not a mapping, or names a field of the document.
-    """
+    """Return fields that the document does not show, by name."""
     if extra is None:
         return {}
     if not isinstance(extra, Mapping):

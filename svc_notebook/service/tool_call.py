@@ -34,11 +34,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @classmethod
     def from_json(cls, value: object) -> "ToolCall":
-        """Read a call from a mapping.
-
-        Raises:
-            ParameterError: It is not as the document shows it.
-        """
+        """Read a call from a mapping."""
         if isinstance(value, ToolCall):
             return value
         try:
@@ -83,11 +79,7 @@ def function_given() -> ParameterError:
 
 
 def check_definition(value: object) -> Mapping[str, Any]:
-    """Return a tool definition if it has the fields that the document shows.
-
-    Raises:
-        ParameterError: It is not a mapping with type `function` and a function name.
-    """
+    """Return a tool definition if it has the fields that the document shows."""
     if isinstance(value, Mapping) and value.get("type") == "function":
         function = value.get("function")
         if isinstance(function, Mapping) and isinstance(function.get("name"), str):
