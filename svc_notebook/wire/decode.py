@@ -98,19 +98,10 @@ _OK = 200
 def decode_completion(
     body: bytes, *, status: int = _OK, content_type: str = ""
 ) -> CompletionBody | Fault:
-    """Read a reply in one piece (doc: Completion).
-
-    Returns:
-        The reply, or the fault if the body is an error body after all.
-
-    Raises:
-        DocumentError: It is neither.
-    """
+    """Read a reply in one piece, or an error body in its place (doc: Completion)."""
     try:
         raw = _read(body)
-        if isinstance(raw, Fault):
-            return raw
-        return _completion(raw)
+        return raw if isinstance(raw, Fault) else _completion(raw)
     except _UnreadableError as problem:
         reason = str(problem)
     raise not_documented(reason, body, status=status, content_type=content_type)
@@ -146,9 +137,6 @@ class EventDecoder:
 
     A stream may separate the two halves of a surrogate pair; a first half is held back
     until the next piece of its text comes.
-
-    Args:
-        content_type: As sent, for errors.
     """
 
     def __init__(self, *, content_type: str = "") -> None:
@@ -156,14 +144,7 @@ class EventDecoder:
         self._halves: dict[Place, str] = {}
 
     def decode(self, event: Event) -> Chunk | Fault:
-        """Read one event.
-
-        Returns:
-            The chunk, or the fault if the event reports an error.
-
-        Raises:
-            DocumentError: It is neither.
-        """
+        """Read one event: a chunk, or the fault that it reports."""
         body = event.data.encode()
         if event.type == "error":
             return decode_fault(body)
@@ -246,11 +227,7 @@ def not_documented(
 ) -> DocumentError:
     """Build the error for an answer that the document does not allow.
 
-    Args:
-        reason: What is wrong, as the end of the sentence "The service answered ...".
-        body: The answer's body; only its first characters are shown.
-        status: HTTP status.
-        content_type: As sent.
+    `reason` is the end of the sentence "The service answered ...".
     """
     head = head_of(body)
     shown = printable(content_type[:HEAD_CHARS])[:HEAD_CHARS] or "none"

@@ -12,7 +12,7 @@ import msgspec
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.checks import check_text, shorten
-from svc_notebook.service.request import CompletionRequest, Message
+from svc_notebook.service.request import CompletionRequest
 
 MAX_DEPTH = 64
 _WHERE_CHARS = 80
@@ -20,18 +20,14 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def encode(request: CompletionRequest, *, is_streamed: bool) -> bytes:
-    """Return the body of a request.
-
-    Args:
-        request: What is asked.
-        is_streamed: Whether to ask for server-sent events.
-
-    Raises:
-        ParameterError: A value in `tools` or `extra` has no JSON form; it is named.
-    """
+    """Return the body of a request; a value that has no JSON form is refused."""
     body: dict[str, Any] = {
         "model": request.model,
-        "messages": [_to_json(message) for message in request.messages],
+        "messages": [
+            # Null content with tool calls is sent back as null.
+            {"role": each.role, "content": each.content, **msgspec.to_builtins(each)}
+            for each in request.messages
+        ],
         **request.params,
     }
     if request.tools:
@@ -46,31 +42,10 @@ def encode(request: CompletionRequest, *, is_streamed: bool) -> bytes:
     return _ENCODER.encode(body)
 
 
-def _to_json(message: Message) -> dict[str, Any]:
-    """Return a message's fields; null content with tool calls is sent back as null."""
-    fields: dict[str, Any] = {"role": message.role, "content": message.content}
-    if message.tool_calls:
-        fields["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": call.type,
-                "function": {
-                    "name": call.function.name,
-                    "arguments": call.function.arguments,
-                },
-            }
-            for call in message.tool_calls
-        ]
-    if message.tool_call_id is not None:
-        fields["tool_call_id"] = message.tool_call_id
-    return fields
-
-
 def _checked(value: Any, where: str, depth: int = 0) -> Any:  # noqa: ANN401 - JSON
     """Return the value if JSON can carry it without change."""
-    if value is None or isinstance(value, (bool, int)):
-        return value
-    if isinstance(value, float) and math.isfinite(value):
+    is_finite = isinstance(value, float) and math.isfinite(value)
+    if value is None or isinstance(value, int) or is_finite:
         return value
     if isinstance(value, str):
         return _checked_text(value, where)

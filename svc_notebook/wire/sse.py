@@ -30,11 +30,7 @@ class Event(NamedTuple):
 
 
 class Decoder:
-    """Turns bytes, however they are split, into events.
-
-    Args:
-        max_event_bytes: Most bytes that one unfinished event may hold.
-    """
+    """Turns bytes, however they are split, into events."""
 
     def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._max_event_bytes = max_event_bytes
@@ -49,10 +45,6 @@ class Decoder:
         """Take the next bytes and return the events that they complete.
 
         Events before an error are given first. Iterate to the end.
-
-        Raises:
-            DocumentError: An event is larger than anything the document allows, or a
-                line is damaged.
         """
         if self._start is not None:
             piece = self._without_bom(piece)
@@ -96,7 +88,13 @@ class Decoder:
             # Stricter than the standard: with a control character before the name
             # the line may be damaged data, which would be missing from the reply.
             if name and not _FIELD.fullmatch(name):
-                raise _no_field(line)
+                head = head_of(line)
+                raise DocumentError(
+                    f"The stream contains a damaged line: {head}\nAsk again; if it "
+                    "happens again, check that no proxy changes what the service sends "
+                    "(doc: Response, streamed).",
+                    head=head,
+                )
             return
         text = value.removeprefix(b" ").decode("utf-8", "replace")
         if name == b"event":
@@ -114,13 +112,3 @@ class Decoder:
                 "the service sends no such events (doc: Stream chunk). Check that the "
                 "base address is the service's."
             )
-
-
-def _no_field(line: bytes) -> DocumentError:
-    head = head_of(line)
-    return DocumentError(
-        f"The stream contains a damaged line: {head}\nAsk again; if it happens "
-        "again, check that no proxy changes what the service sends "
-        "(doc: Response, streamed).",
-        head=head,
-    )
