@@ -1,10 +1,9 @@
 """Texts side by side, as a table or as cards: HTML and plain text.
 
-A table shows the beginning of each text and stays below a size that a notebook can
-carry; it counts what it leaves out.
+A table stays below a size that a notebook can carry; it counts what it leaves out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
@@ -37,22 +36,15 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A table of texts; shown in a cell it is drawn.
+    """A table of texts; shown in a cell it is drawn."""
 
-    Attributes:
-        title: The line below it in HTML, above it in plain text.
-        row_names, column_names: Names of the parts of a row's and a column's key.
-        heads: The key of each column.
-        rows: The key of each row, and its fields, one for each column.
-        n_more_rows, n_more_columns: How many are left out.
-    """
-
-    title: str
-    row_names: Key
+    title: str  # the line below it in HTML, above it in plain text
+    row_names: Key  # the names of the parts of a row's key
     column_names: Key
-    heads: tuple[Key, ...]
+    heads: tuple[Key, ...]  # the key of each column
+    # The key of each row, and its fields, one for each column.
     rows: tuple[tuple[Key, tuple[tuple[Entry, ...], ...]], ...]
-    n_more_rows: int = 0
+    n_more_rows: int = 0  # left out
     n_more_columns: int = 0
 
     def __repr__(self) -> str:
@@ -67,40 +59,20 @@ class Comparison:
             f'<th style="{_FIELD}">{_key(self.column_names, head)}</th>'
             for head in self.heads
         )
-        body, n_left = self._body()
-        lines = (line for line in (self.title, *self._left_out(n_left)) if line)
-        below = "".join(quiet_html(to_text(line)) for line in lines)
+        rows = _fitting(_row(self.row_names, key, fields) for key, fields in self.rows)
+        lines = (self.title, *self._left_out(len(rows)))
+        below = "".join(quiet_html(to_text(line)) for line in lines if line)
         return (
             f'<div><div style="overflow:auto"><table style="{_TABLE}">'
-            f"<tr>{corner}{heads}</tr>{body}</table></div>{below}</div>"
+            f"<tr>{corner}{heads}</tr>{''.join(rows)}</table></div>{below}</div>"
         )
 
-    def _body(self) -> tuple[str, int]:
-        """Return the rows that fit, and how many do not."""
-        drawn: list[str] = []
-        n_bytes = 0
-        for key, fields in self.rows:
-            row = _row(self.row_names, key, fields)
-            n_bytes += len(row.encode("utf-8", "replace"))
-            if n_bytes > MAX_BYTES:
-                break
-            drawn.append(row)
-        return "".join(drawn), len(self.rows) - len(drawn)
-
     def _plain(self) -> str:
-        lines = [self.title] if self.title else []
-        n_chars = 0
-        n_left = 0
-        for key, fields in self.rows:
-            block = self._block(key, fields)
-            n_chars += sum(map(len, block))
-            if n_chars > MAX_BYTES:
-                n_left += 1
-                continue
-            lines += block
-        return to_terminal("\n".join((*lines, *self._left_out(n_left))).strip("\n"))
+        rows = _fitting(self._block(key, fields) for key, fields in self.rows)
+        lines = (self.title, *rows, *self._left_out(len(rows)))
+        return to_terminal("\n".join(lines).strip("\n"))
 
-    def _block(self, key: Key, fields: Sequence[Sequence[Entry]]) -> list[str]:
+    def _block(self, key: Key, fields: Sequence[Sequence[Entry]]) -> str:
         lines = ["", _in_words(self.row_names, key)]
         for head, entries in zip(self.heads, fields, strict=True):
             words = f"  {_in_words(self.column_names, head)}"
@@ -112,14 +84,26 @@ class Comparison:
                 first, *rest = _lines(entry.text)
                 lines.append(_marked(f"  {number:>3} {first.strip()}", entry))
                 lines += [f"  {line}" for line in rest]
-        return lines
+        return "\n".join(lines)
 
-    def _left_out(self, n_left: int) -> list[str]:
-        n_rows = self.n_more_rows + n_left
+    def _left_out(self, n_shown: int) -> list[str]:
+        n_rows = self.n_more_rows + len(self.rows) - n_shown
         lines = [f"{n_rows} more rows are not shown"] if n_rows else []
         if self.n_more_columns:
             lines.append(f"{self.n_more_columns} more columns are not shown")
         return lines
+
+
+def _fitting(rows: Iterable[str]) -> list[str]:
+    """Return the first rows, as many as `MAX_BYTES` hold."""
+    fitting: list[str] = []
+    n_bytes = 0
+    for row in rows:
+        n_bytes += len(row.encode("utf-8", "replace"))
+        if n_bytes > MAX_BYTES:
+            break
+        fitting.append(row)
+    return fitting
 
 
 def _row(names: Key, key: Key, fields: Sequence[Sequence[Entry]]) -> str:
@@ -197,18 +181,11 @@ def cards_bundle(cards: Sequence[Card], *, note: str = "") -> dict[str, str]:
 
 def cards_text(cards: Sequence[Card], *, note: str = "") -> str:
     """Return cards as plain text, one below the other, safe to print."""
-    blocks = [
-        "\n".join(
-            part
-            for part in (
-                f"--- {card.heading}",
-                card.text,
-                marks_text(card.marks, card.footer),
-            )
-            if part
-        )
-        for card in cards
-    ]
+    blocks = []
+    for card in cards:
+        closing = marks_text(card.marks, card.footer)
+        parts = (f"--- {card.heading}", card.text, closing)
+        blocks.append("\n".join(filter(None, parts)))
     return to_terminal("\n\n".join([*blocks, note]).strip("\n"))
 
 

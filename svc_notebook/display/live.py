@@ -16,13 +16,7 @@ from svc_notebook.service.chunk import Delta
 from .live_reply import LiveChoices, LiveText
 from .markup import to_terminal
 from .output import Output, Shown
-from .reply import (
-    Final,
-    Step,
-    choice_head,
-    plain_choice,
-    tool_runs_text,
-)
+from .reply import Final, Step, choice_head, plain_choice, tool_runs_text
 
 POLL_S = 0.05
 Whole_co = TypeVar("Whole_co", covariant=True)
@@ -209,20 +203,9 @@ class ReplyDisplay:
     ) -> Self:
         """Begin to show a reply.
 
-        Args:
-            mode: How; one of `Mode`.
-            own_output: Whether the cell's output belongs to the reply alone and may
-                be cleared; else one display is made now and updated.
-            is_verbatim: Whether the text is shown as it is, not as Markdown.
-            is_late: Whether a terminal waits for the final form, because it differs
-                from the text that streams.
-            n_texts: How many choices there will be; printed, only the first streams.
-            output: Where; IPython's display and standard output if None.
-            clock: Seconds that only grow.
-            display_id: A name no other output has; a new one if None.
-
-        Raises:
-            ValueError: `mode` is not a `Mode`.
+        An output that is not its own is not cleared: one display is made now and
+        updated. Verbatim is not Markdown. A late one is printed in its final form only,
+        since that differs from the text that streams.
         """
         output = output or Output()
         name = display_id or f"svc-{uuid4().hex[:12]}"
@@ -257,11 +240,9 @@ class ReplyDisplay:
         self.status(f"waiting {wait.wait_s:.0f} s: {wait.reason}")
 
     def status(self, text: str, *, is_now: bool = False) -> None:
-        """Show a status line in place of the one before.
+        """Show a status line in place of the one before; "" removes it.
 
-        Args:
-            text: Such as "running weather ..."; "" removes it.
-            is_now: Whether to show it at once, because no flush comes for a while.
+        `is_now` is for a line that no flush follows for a while.
         """
         self._shown.status(text)
         if is_now:
@@ -279,11 +260,6 @@ class ReplyDisplay:
         self._shown.flush(self._clock())
 
     def finish(self, final: Final | None) -> None:
-        """Show the final form in place of what was streamed.
-
-        Args:
-            final: The reply as it ended, also when it was cut; None removes what was
-                shown, as far as the mode allows.
-        """
+        """Show the final form in place of what streamed; None removes that."""
         shown, self._shown = self._shown, Shown()
         shown.finish(final)

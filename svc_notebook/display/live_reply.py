@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from .markdown import Block, Blocks, link_addresses
+from .markdown import Block, Blocks, Tail, link_addresses
 from .markup import to_html, to_terminal, to_text
 from .output import Bundle, Output, Shown
 from .reply import Final, Step, quiet_html, tool_run_html, tool_runs_text, verbatim_html
@@ -19,15 +19,8 @@ _OPEN_CHARS = 400
 UNFINISHED = "still being written"  # also what a save in mid-stream keeps
 
 
-def _status_html(status: str) -> str:
-    return quiet_html(to_text(status)) if status else ""
-
-
 def block_html(block: Block, *, links: Mapping[str, object] | None = None) -> str:
-    """Draw a finished block; whole code blocks get colours.
-
-    `links` are addresses that are written elsewhere in the reply.
-    """
+    """Draw a finished block; `links` are addresses that other blocks have."""
     # Colours need the whole code: a part of it would be read as something else.
     is_whole = not block.is_cut and block.markdown == block.source
     html = to_html(block.markdown, highlight=is_whole, links=links)
@@ -35,12 +28,13 @@ def block_html(block: Block, *, links: Mapping[str, object] | None = None) -> st
     return f"<div style=margin-bottom:-1em>{html}</div>" if block.is_cut else html
 
 
-class Part:
-    """What one output of the cell shows of a reply: blocks and answered tool calls.
+def tail_html(tail: Tail) -> str:
+    """Draw the unfinished text; without colours, which would change at each piece."""
+    return to_html(tail.markdown, highlight=False) if tail.source.strip() else ""
 
-    Args:
-        is_verbatim: Whether the text is shown as it is, not as Markdown.
-    """
+
+class Part:
+    """What one output of the cell shows of a reply: blocks and answered tool calls."""
 
     def __init__(self, *, is_verbatim: bool) -> None:
         self._is_verbatim = is_verbatim
@@ -52,7 +46,9 @@ class Part:
         """Add a finished block, or an answered call."""
         self.items.append(item)
         self.text_html += self._drawn(item, {})
-        self.plain += item.source if isinstance(item, Block) else _call_text(item)
+        self.plain += (
+            item.source if isinstance(item, Block) else f"{tool_runs_text((item,))}\n\n"
+        )
 
     def join(self, other: "Part") -> None:
         """Add what another part has."""
@@ -72,24 +68,13 @@ class Part:
     def _drawn(self, item: Block | Step, links: Mapping[str, object]) -> str:
         if not isinstance(item, Block):
             return quiet_html(tool_run_html(item))
-        return (
-            to_text(item.source) if self._is_verbatim else block_html(item, links=links)
-        )
-
-
-def _call_text(step: Step) -> str:
-    return f"{tool_runs_text((step,))}\n\n"
+        if self._is_verbatim:
+            return to_text(item.source)
+        return block_html(item, links=links)
 
 
 class Live(Shown):
-    """Updates outputs of the notebook at a limited pace.
-
-    Args:
-        output: Where.
-        display_id: The outputs are updated by this name and their number.
-        own_output: Whether nothing else is in the output; else one is made at once.
-        is_verbatim: Whether the text is shown as it is, not as Markdown.
-    """
+    """Updates outputs at a limited pace, by the display id and their number."""
 
     def __init__(
         self, output: Output, display_id: str, *, own_output: bool, is_verbatim: bool
@@ -232,7 +217,9 @@ class LiveText(Live):
     def _draw(self, status: str) -> None:
         self._take_blocks()
         moved = self._move_up() if len(self._open.plain) > _OPEN_CHARS else None
-        html = self._open.html(self._tail_html()) + _status_html(status)
+        tail = self._blocks.tail
+        text = to_text(tail.source) if self._is_verbatim else tail_html(tail)
+        html = self._open.html(text) + quiet_html(to_text(status))
         # In this order nothing that is read disappears in between.
         is_new_below = moved == self._n_outputs
         if moved and not is_new_below:
@@ -273,13 +260,6 @@ class LiveText(Live):
         if plain:
             bundle["text/plain"] = to_terminal(plain)
         self._show_bundle(number, bundle)
-
-    def _tail_html(self) -> str:
-        # The tail has no colours: they would change with every piece.
-        tail = self._blocks.tail
-        if self._is_verbatim:
-            return to_text(tail.source)
-        return to_html(tail.markdown, highlight=False) if tail.source.strip() else ""
 
     def _end(self, final: Final) -> None:
         if not self._is_drawn(final) and self._n_outputs > 1:

@@ -1,13 +1,12 @@
 r"""The Markdown of replies: CommonMark, tables, strike-through and math.
 
-Raw HTML is text, and so is a link that does not go to the web, to a mail address or
-within the page. A block rule never looks ahead, so that closed blocks stay as they are
-when more text comes. Math such as `$x^2$` or `\(..\)` reaches the host unchanged.
+A block rule never looks ahead, so that closed blocks stay as they are when more text
+comes. Math such as `$x^2$` or `\(..\)` reaches the host unchanged.
 """
 
 import re
 from collections.abc import MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -164,20 +163,19 @@ def with_line_feeds(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def block_tokens(markdown: str) -> Sequence[Token]:
+def block_tokens(markdown: str, env: dict[str, Any] | None = None) -> Sequence[Token]:
     """Parse the blocks of a text but not their inline content, which is cheap."""
     tokens: list[Token] = []
     whole = markdown if markdown.endswith("\n") else f"{markdown}\n"
-    PARSER.block.parse(whole.replace("\0", "\ufffd"), PARSER, {}, tokens)
+    env = {} if env is None else env
+    PARSER.block.parse(whole.replace("\0", "\ufffd"), PARSER, env, tokens)
     return tokens
 
 
 def link_addresses(markdown: str) -> dict[str, object]:
     """Find the addresses of links that stand on lines of their own, by their names."""
     env: dict[str, Any] = {}
-    PARSER.block.parse(
-        with_line_feeds(markdown).replace("\0", "\ufffd"), PARSER, env, []
-    )
+    block_tokens(with_line_feeds(markdown), env)
     return dict(env.get("references", {}))
 
 
@@ -227,19 +225,11 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The part of a reply that more text may still change.
+    """The part of a reply that more text may still change."""
 
-    Attributes:
-        source: The reply's text, unchanged.
-        opener: What is drawn before it: the first line of a fence, the head of a
-            table, or "".
-        indent: Columns of blanks to leave out before each line, where the tail began
-            inside a list item.
-    """
-
-    source: str = ""
-    opener: str = ""
-    indent: int = 0
+    source: str = ""  # the reply's text, unchanged
+    opener: str = ""  # drawn before it: a fence's first line, or a table's head
+    indent: int = 0  # blanks to leave out of each line, inside a list item
 
     @property
     def markdown(self) -> str:
@@ -365,9 +355,8 @@ def shortened(tail: Tail) -> Tail:
 class Blocks:
     """Takes text and returns finished blocks; the rest is the tail.
 
-    Args:
-        max_tail_bytes: Size in UTF-8 above which a tail is cut anyway; None for never.
-        is_verbatim: Whether each line is a block of its own.
+    A tail of more bytes than `max_tail_bytes` is cut anyway. In verbatim text, each
+    line is a block.
     """
 
     def __init__(
@@ -392,8 +381,7 @@ class Blocks:
         self._has_return = whole.endswith("\r")
         whole = with_line_feeds(whole.removesuffix("\r"))
         self._is_new_line |= "\n" in whole
-        old = self._tail
-        self._tail = Tail(old.source + whole, old.opener, old.indent)
+        self._tail = replace(self._tail, source=self._tail.source + whole)
 
     def take(self) -> tuple[Block, ...]:
         """Return the blocks that became finished since the last call, in order."""
@@ -411,7 +399,7 @@ class Blocks:
         n_chars = tail.source.rfind("\n") + 1
         if self._is_verbatim:
             return tail.after(n_chars)
-        lines = Tail(tail.source[:n_chars], tail.opener, tail.indent)
+        lines = replace(tail, source=tail.source[:n_chars])
         at_char = tail.char_at_line(finished_lines(lines.markdown))
         return tail.after(at_char) if at_char else tail
 
@@ -419,5 +407,4 @@ class Blocks:
         tail = self._tail
         self._tail = rest
         source = tail.source[: len(tail.source) - len(rest.source)]
-        markdown = Tail(source, tail.opener, tail.indent).markdown
-        return Block(source, markdown, is_cut)
+        return Block(source, replace(tail, source=source).markdown, is_cut)

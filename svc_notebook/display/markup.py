@@ -1,8 +1,7 @@
 """Markdown made safe: the only place that turns a reply into HTML.
 
 Text that a model wrote reaches HTML through `to_text` or `to_spans` only. Pictures are
-links, since fetching one reveals the reader's address. Time grows with the length of
-the text, whatever the text is.
+links, since fetching one reveals the reader's address.
 """
 
 import re
@@ -106,20 +105,13 @@ def _spans(tokens: Iterable[tuple[_TokenType, str]]) -> Iterator[str]:
 
 
 def to_spans(code: str, language: str) -> str:
-    """Colour code as HTML text and `span` elements; always escaped.
-
-    Args:
-        code: The code; its line ends are line feeds.
-        language: A name or alias of one of `LANGUAGES`, in any case; anything
-            else leaves the code plain.
-    """
+    """Colour code of one of `LANGUAGES` by `span` elements; always escaped."""
     lexer = _lexer(language.lower()) if language else None
-    if lexer is None or not _is_quick(code, lexer):
-        return escape(code, quote=False)
-    tokens = list(lexer.get_tokens(code))
-    if "".join(text for _, text in tokens) != code:
-        return escape(code, quote=False)
-    return "".join(_spans(tokens))
+    if lexer and _is_quick(code, lexer):
+        tokens = list(lexer.get_tokens(code))
+        if "".join(text for _, text in tokens) == code:
+            return "".join(_spans(tokens))
+    return escape(code, quote=False)
 
 
 _C0 = tuple(c for c in range(0x20) if chr(c) not in "\n\t")
@@ -129,8 +121,7 @@ _C1 = tuple(range(0x80, 0xA0))
 # direction marks (U+200E, U+200F, U+061C) belong to ordinary Hebrew and Arabic.
 _BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _SURROGATES = tuple(range(0xD800, 0xE000))
-
-
+# New lines and tabs stay.
 _TERMINAL = {
     **{c: f"\\x{c:02x}" for c in (*_C0, _DEL, *_C1)},
     **{c: f"\\u{c:04x}" for c in (*_BIDI, *_SURROGATES)},
@@ -147,19 +138,12 @@ _VISIBLE = {
 
 
 def to_terminal(text: str) -> str:
-    r"""Make a text, or any piece of one, safe to print on a terminal.
-
-    Control characters, bidirectional overrides and lone surrogates become escapes such
-    as `\x1b`; new lines and tabs stay.
-    """
+    r"""Make a text safe to print: control characters become escapes such as `\x1b`."""
     return text.translate(_TERMINAL)
 
 
 def visible(text: str) -> str:
-    """Show control characters as pictures or as `⟨U+202E⟩`, for use in HTML.
-
-    New lines and tabs stay; lone surrogates are replaced.
-    """
+    """Show control characters as pictures or as `⟨U+202E⟩`, for use in HTML."""
     return text.translate(_VISIBLE)
 
 
@@ -200,9 +184,8 @@ class _SafeRenderer(RendererHTML):
     def math_block(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
         token = tokens[idx]
         is_whole = token.info and is_math(token.content[2:-2], token.markup, "")
-        if is_whole:
-            return f"<p>{self.math(tokens, idx)}</p>\n"
-        return f"<p>{to_text(token.content)}</p>\n"
+        draw = self.math if is_whole else self.text
+        return f"<p>{draw(tokens, idx)}</p>\n"
 
     def code_inline(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
         return f"<code>{escape(visible(tokens[idx].content), quote=False)}</code>"
@@ -274,25 +257,14 @@ _RENDERER = _SafeRenderer(PARSER)
 
 
 def to_html(
-    markdown: str,
-    *,
-    highlight: bool = True,
-    links: Mapping[str, object] | None = None,
+    markdown: str, *, highlight: bool = True, links: Mapping[str, object] | None = None
 ) -> str:
     """Turn Markdown of unknown origin into HTML that is safe to show.
 
-    Raw HTML is text, links lead only to http, https, mailto or within the
-    page, pictures are links, and math between dollars is left to the host.
-
-    Args:
-        markdown: The source; any characters, lone surrogates included.
-        highlight: Whether code in fences gets the classes of Pygments.
-        links: Addresses that are written elsewhere (`markdown.link_addresses`).
-
-    Returns:
-        HTML with inline styles only; empty for an empty text. Text nested
-        deeper than the parser goes, or far longer than a reply, is shown as it
-        was written.
+    Raw HTML is text, links lead only to http, https, mailto or within the page,
+    pictures are links, and math between dollars is left to the host. What is nested
+    deeper than the parser goes, or far longer than a reply, is shown as written.
+    `links` are addresses that are written elsewhere (`markdown.link_addresses`).
     """
     source = with_line_feeds(markdown)
     if len(source) > MAX_MARKDOWN_CHARS:

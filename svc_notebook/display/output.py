@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from .reply import Final, Step
 
@@ -68,6 +68,17 @@ def is_terminal() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
 
 
+def parent_message(shell: object) -> dict[str, Any]:
+    """Return the message that a shell or kernel works on; empty outside a kernel."""
+    return getattr(shell, "get_parent", dict)() or {}
+
+
+def can_answer(shell: object) -> bool:
+    """Whether somebody sees this cell run and could answer a question."""
+    content = parent_message(shell).get("content", {})
+    return bool(content.get("allow_stdin", True))
+
+
 def find_screen(display: str = "auto") -> Screen:
     """Find out where this cell or program can show more than text, by this setting."""
     if display == "settled":
@@ -78,8 +89,7 @@ def find_screen(display: str = "auto") -> Screen:
     kernel = getattr(shell, "kernel", None)
     if shell is None or kernel is None or display == "plain":
         return terminal
-    content = (shell.get_parent() or {}).get("content", {})
-    is_live = display == "live" or content.get("allow_stdin", True)
+    is_live = display == "live" or can_answer(shell)
     return Screen.NOTEBOOK if is_live else Screen.NONE
 
 

@@ -45,6 +45,7 @@ def verbatim_html(html: str) -> str:
 
 CALL_CHARS = 60
 SHOWN_CHARS = 4000
+CONSENT = {None: "", True: "approved · ", False: "denied · "}
 MAX_OPEN = 6
 _PRE = f"{_WRAPPED};margin:.2em 0 .5em 1.2em"
 _SUMMARY = "cursor:pointer;overflow-wrap:anywhere"
@@ -95,10 +96,9 @@ def call_line(name: str, arguments: str) -> str:
 
 def _result_line(step: Step) -> str:
     """Write the result of a call on one line, with its seconds."""
-    said = "" if step.is_approved is None else _ASKED[step.is_approved]
     text = shorten(" ".join(step.result.split()), CALL_CHARS) or "(an empty text)"
     took = f" · {step.seconds_s:.1f}\N{NO-BREAK SPACE}s" if step.seconds_s else ""
-    return f"{said}{text}{took}"
+    return f"{CONSENT[step.is_approved]}{text}{took}"
 
 
 def tool_runs_html(steps: Sequence[Step]) -> str:
@@ -114,18 +114,31 @@ def tool_runs_html(steps: Sequence[Step]) -> str:
 
 def tool_run_html(step: Step) -> str:
     """Draw one call: a line, and folded below it the arguments and the result."""
-    parts = [_pre("arguments", step.arguments), _pre("result", step.result)]
+    body = "".join(
+        f'<div>{title}</div><pre style="{_PRE}">{html}</pre>'
+        for title, html in run_parts(step)
+    )
+    return _details(_run_line(step), body)
+
+
+def run_parts(step: Step) -> list[tuple[str, str]]:
+    """Return the titles and the escaped, shortened texts of an answered call."""
+    texts = {"arguments": step.arguments, "result": step.result}
     if step.traceback:
-        parts.append(_pre("traceback (the model has not seen it)", step.traceback))
-    return _details(_run_line(step), "".join(parts))
+        texts["traceback (the model has not seen it)"] = step.traceback
+    return [(title, shortened_html(text)) for title, text in texts.items()]
+
+
+def shortened_html(text: str) -> str:
+    """Escape a text of which only the beginning is shown."""
+    if len(text) > SHOWN_CHARS:
+        text = f"{text[:SHOWN_CHARS]}\n[... of {len(text)} characters]"
+    return to_text(text)
 
 
 def tool_runs_text(steps: Sequence[Step]) -> str:
     """Write answered calls for a terminal, one line each; safe to print."""
     return to_terminal("\n".join(map(_run_line, steps)))
-
-
-_ASKED = {True: "approved · ", False: "denied · "}
 
 
 def _run_line(step: Step) -> str:
@@ -138,13 +151,6 @@ def _details(title: str, body: str) -> str:
         f'<details><summary style="{_SUMMARY}">{to_text(title)}</summary>'
         f"{body}</details>"
     )
-
-
-def _pre(title: str, text: str) -> str:
-    shown = text
-    if len(text) > SHOWN_CHARS:
-        shown = f"{text[:SHOWN_CHARS]}\n[... of {len(text)} characters]"
-    return f'<div>{to_text(title)}</div><pre style="{_PRE}">{to_text(shown)}</pre>'
 
 
 _POLICY = (
@@ -182,30 +188,19 @@ def page_html(source: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Final:
-    """What stays in the cell after a reply has ended, even by an error.
+    """What stays in the cell after a reply has ended, even by an error."""
 
-    Attributes:
-        texts: The Markdown of each choice, in order; empty if nothing arrived.
-        footer: One quiet line: model, tokens, seconds.
-        hint: What the footer says when the mouse rests on it.
-        marks: What must not be overlooked, such as "cut" or "interrupted".
-        is_verbatim: Whether the texts are shown as they are, not as Markdown.
-        is_page: Whether they are HTML, to be shown in sandboxed frames.
-        tool_runs: Tool calls that were answered for it, shown folded above the texts.
-    """
-
-    texts: tuple[str, ...]
-    footer: str = ""
-    hint: str = ""
-    marks: tuple[str, ...] = ()
-    is_verbatim: bool = False
-    is_page: bool = False
-    tool_runs: tuple[Step, ...] = ()
+    texts: tuple[str, ...]  # the Markdown of each choice; empty if nothing arrived
+    footer: str = ""  # one quiet line: model, tokens, seconds
+    hint: str = ""  # what the footer says when the mouse rests on it
+    marks: tuple[str, ...] = ()  # what must not be overlooked, such as "cut"
+    is_verbatim: bool = False  # the texts are shown as they are, not as Markdown
+    is_page: bool = False  # they are HTML, to be shown in sandboxed frames
+    tool_runs: tuple[Step, ...] = ()  # shown folded above the texts
 
     def with_notes(self, *notes: str) -> "Final":
         """Return the same with notes at the end of its footer, without empty ones."""
-        parts = (self.footer, *notes)
-        return replace(self, footer=" · ".join(part for part in parts if part))
+        return replace(self, footer=" · ".join(filter(None, (self.footer, *notes))))
 
     @property
     def closing_line(self) -> str:
@@ -223,20 +218,16 @@ class Final:
         return {"text/html": self._html(), "text/plain": self._plain()}
 
     def _html(self) -> str:
-        if len(self.texts) > 1:
-            body = f'<div style="{_GRID}">{self._cards()}</div>'
-        else:
-            body = "".join(map(self._body, self.texts))
+        bodies = [self._body(text) for text in self.texts]
+        if len(bodies) > 1:
+            cards = "".join(
+                f'<div style="{_CARD}">{quiet_html(f"{number} of {len(bodies)}")}'
+                f"{body}</div>"
+                for number, body in enumerate(bodies, start=1)
+            )
+            bodies = [f'<div style="{_GRID}">{cards}</div>']
         calls = tool_runs_html(self.tool_runs)
-        return f"<div>{calls}{body}{self.closing_html}</div>"
-
-    def _cards(self) -> str:
-        n_texts = len(self.texts)
-        return "".join(
-            f'<div style="{_CARD}">{quiet_html(f"{number} of {n_texts}")}'
-            f"{self._body(text)}</div>"
-            for number, text in enumerate(self.texts, start=1)
-        )
+        return f"<div>{calls}{''.join(bodies)}{self.closing_html}</div>"
 
     def _body(self, text: str) -> str:
         if self.is_page:
@@ -248,7 +239,7 @@ class Final:
     def _plain(self) -> str:
         parts = [plain_choice(self.texts, index) for index in range(len(self.texts))]
         tool_runs = [tool_runs_text(self.tool_runs)] if self.tool_runs else []
-        shown = (part for part in (*tool_runs, *parts, self.closing_line) if part)
+        shown = filter(None, (*tool_runs, *parts, self.closing_line))
         return "\n\n".join(shown).strip("\n")
 
 
@@ -306,7 +297,7 @@ def reply_html(text: str) -> str:
 
 def _entry_text(entry: Entry) -> str:
     parts = (entry.heading, *entry.notes, entry.text, entry.footer)
-    return "\n".join(part for part in parts if part)
+    return "\n".join(filter(None, parts))
 
 
 def _entry_html(entry: Entry) -> str:

@@ -1,14 +1,10 @@
-"""What `%%svc` and `%svc` need of IPython: source as typed, and one output.
-
-Left alone, IPython changes the body of a `%%svc` cell, looks up a name for `%svc ...?`
-and draws a result twice.
-"""
+"""What `%%svc` and `%svc` need of IPython: source as typed, and one output."""
 
 import re
 from collections.abc import Callable
 from contextlib import suppress
 from tokenize import DEDENT, INDENT, TokenInfo
-from typing import Any, Self
+from typing import Self
 
 from IPython.core.inputtransformer2 import TokenTransformBase
 from IPython.core.interactiveshell import InteractiveShell
@@ -16,6 +12,7 @@ from IPython.display import display
 
 from svc_notebook.completion import Completion
 from svc_notebook.display.live import Mode
+from svc_notebook.display.output import can_answer, parent_message
 
 _CELL = re.compile(r"%%svc(?:[ \t]+(?P<line>.*?))?[ \t]*\r?\n?\Z")
 _QUESTION = re.compile(
@@ -64,15 +61,13 @@ class QuestionTransform(TokenTransformBase):
         return [*before, found["before"] + call, *after]
 
 
-def mode_of(display: str, shell: Any) -> Mode:  # noqa: ANN401 - any IPython shell
+def mode_of(display: str, shell: InteractiveShell) -> Mode:
     """Choose how to show replies, from the setting `display` and the shell."""
     if display != "auto":
         return Mode(display)
-    kernel = getattr(shell, "kernel", None)
-    if kernel is None:
+    if getattr(shell, "kernel", None) is None:
         return Mode.PLAIN
-    content = (shell.get_parent() or {}).get("content", {})
-    return Mode.LIVE if content.get("allow_stdin", True) else Mode.SETTLED
+    return Mode.LIVE if can_answer(shell) else Mode.SETTLED
 
 
 class HiddenResult:
@@ -119,7 +114,7 @@ class CellRequestIds:
 
     def next(self) -> str | None:
         """Return the next request's id; None in a front end without cell ids."""
-        parent: dict[str, Any] = getattr(self._shell, "get_parent", dict)() or {}
+        parent = parent_message(self._shell)
         cell_id = parent.get("metadata", {}).get("cellId")
         if not cell_id:
             return None
