@@ -16,32 +16,24 @@ from .state import PanelState, Phase
 
 _ALWAYS = frozenset(Phase)
 _IDLE = frozenset({Phase.IDLE})
-_BUSY = "A reply is being written; stop it, or wait until it ends."
+BUSY = "A reply is being written; stop it, or wait until it ends."
 GONE = "This turn no longer exists."
+ANSWERED = "This question was answered already."
 VERDICTS = ("approve", "deny", "always")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """A message from the browser.
+    """A message from the browser."""
 
-    Attributes:
-        kind: Name of the action.
-        turn: Id of a turn.
-        text: A prompt.
-        number: A version from 1, or a choice from 0.
-        name, value: A setting.
-        question_id, verdict, arguments: A decision about a tool call.
-    """
-
-    kind: str
-    turn: str = ""
-    text: str = ""
-    number: int = 0
-    name: str = ""
+    kind: str  # the name of the action
+    turn: str = ""  # its id
+    text: str = ""  # a prompt
+    number: int = 0  # a version from 1, or a choice from 0
+    name: str = ""  # of a setting
     value: Any = None
     is_on: bool = False
-    question_id: str = ""
+    question_id: str = ""  # of a tool call to decide on
     verdict: str = ""
     arguments: str | None = None
 
@@ -80,7 +72,11 @@ class Controls(Protocol):
 def _set(panel: Controls, event: Event) -> None:
     panel.change(notice="", is_problem=False)
     if event.name == "system":
-        panel.conversation.system = check_system(event.value)
+        text = event.value if isinstance(event.value, str) else ""
+        is_blank = not text.strip()
+        panel.conversation.system = (
+            None if is_blank else check_text(text, param="system")
+        )
     else:
         settings = panel.state.settings.setting(event.name, event.value)
         panel.change(settings=settings)
@@ -109,26 +105,17 @@ def _edit(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """An action that the browser can ask for.
-
-    Attributes:
-        act: Does it.
-        needs: Fields that the message must have.
-        phases: When it is allowed.
-        applies: Whether it makes sense: called with the turn, or for an action on the
-            whole panel with the history and whether a change can be undone.
-        refusal: The error message if it is not allowed.
-        number: Name of the message's field for `Event.number`.
-        is_offered: Whether the view lists it.
-    """
+    """An action that the browser can ask for."""
 
     act: Callable[[Controls, Event], None]
-    needs: tuple[str, ...] = ()
-    phases: frozenset[Phase] = _IDLE
+    needs: tuple[str, ...] = ()  # fields that the message must have
+    phases: frozenset[Phase] = _IDLE  # when it is allowed
+    # Whether it makes sense: called with the turn, or for an action on the whole panel
+    # with the history and whether a change can be undone.
     applies: Callable[..., object] = lambda *_: True
-    refusal: str = _BUSY
-    number: str = ""
-    is_offered: bool = True
+    refusal: str = BUSY
+    number: str = ""  # the name of the message's field for `Event.number`
+    is_offered: bool = True  # whether the view lists it
 
     @property
     def is_on_turn(self) -> bool:
@@ -141,11 +128,7 @@ ACTIONS: Mapping[str, Action] = {
     "hello": Action(
         act=lambda panel, _: panel.greet(), phases=_ALWAYS, is_offered=False
     ),
-    "send": Action(
-        act=lambda panel, event: panel.ask(event.text),
-        needs=("text",),
-        refusal="A reply is being written; stop it first.",
-    ),
+    "send": Action(act=lambda panel, event: panel.ask(event.text), needs=("text",)),
     "stop": Action(
         act=lambda panel, _: panel.stop(),
         phases=_ALWAYS - _IDLE,
@@ -155,7 +138,7 @@ ACTIONS: Mapping[str, Action] = {
         act=lambda panel, event: panel.decide(event),
         needs=("id", "verdict"),
         phases=frozenset({Phase.ASKING}),
-        refusal="This question was answered already.",
+        refusal=ANSWERED,
     ),
     "set": Action(act=_set, needs=("name",), phases=_ALWAYS),
     "enter": Action(act=_set_enter, needs=("on",), phases=_ALWAYS),
@@ -242,16 +225,12 @@ def refusal(
     if index is None:
         return GONE
     if phase not in action.phases:
-        return _BUSY
+        return BUSY
     return None if action.applies(history.turns[index]) else action.refusal
 
 
 def to_event(content: object) -> Event:
-    """Read a message from the browser.
-
-    Raises:
-        ParameterError: The action is unknown, or a field is missing.
-    """
+    """Read a message from the browser; refuse an unknown or incomplete one."""
     if not isinstance(content, Mapping):
         raise _unknown(content)
     kind = _text(content, "t")
@@ -278,16 +257,6 @@ def to_event(content: object) -> Event:
             param="panel",
         )
     return found
-
-
-def check_system(value: object) -> str | None:
-    """Return a system message as typed; None if it is blank.
-
-    Raises:
-        ParameterError: It cannot be sent.
-    """
-    text = value if isinstance(value, str) else ""
-    return check_text(text, param="system") if text.strip() else None
 
 
 def _lacks(event: Event, name: str, content: Mapping[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from ipywidgets import Layout, VBox, Widget
 
-from svc_notebook.display.output import Output
+from svc_notebook.display.output import Output, parent_message
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 _REROUTING = "_reply_subshell_for"  # ipykernel 7.4
@@ -81,13 +81,10 @@ def _keep_route(comm: Any) -> bool:  # noqa: ANN401 - of whatever kernel
     return False
 
 
-def _parent_header() -> dict[str, Any]:
+def _parent_header() -> Any:  # noqa: ANN401 - JSON
     from IPython import get_ipython  # noqa: PLC0415 - only where there is a kernel
 
-    kernel = getattr(get_ipython(), "kernel", None)
-    parent = kernel.get_parent() if kernel is not None else {}
-    header: dict[str, Any] = (parent or {}).get("header", {})
-    return header
+    return parent_message(getattr(get_ipython(), "kernel", None)).get("header", {})
 
 
 class StaticView:
@@ -148,6 +145,9 @@ class StaticView:
 
     def _bundle(self, transcript: dict[str, str]) -> dict[str, Any]:
         hidden = self._hidden
-        model_id = None if hidden is None else hidden.model_id
-        view = {"version_major": 2, "version_minor": 0, "model_id": model_id}
-        return {VIEW: view, **transcript}
+        return {**widget_view(hidden.model_id if hidden else None), **transcript}
+
+
+def widget_view(model_id: str | None) -> dict[str, Any]:
+    """Return the bundle that shows a widget."""
+    return {VIEW: {"version_major": 2, "version_minor": 0, "model_id": model_id}}

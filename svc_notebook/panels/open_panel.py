@@ -52,7 +52,7 @@ def panel(
     Example:
         >>> svc.panel("plan", system="You plan trips.")  # doctest: +SKIP
     """
-    from .widget import Panel  # noqa: PLC0415 - loads ipywidgets
+    from .widget import Controller, Panel  # noqa: PLC0415 - loads ipywidgets
 
     session = current()
     given: dict[str, Any] = dict(params)
@@ -65,10 +65,4 @@ def panel(
     conversation = session.conversations.named(NAME if name is None else name)
     if system is not None:
         conversation.system = system
-    return Panel(
-        conversation,
-        session=session,
-        settings=settings,
-        toolbox=toolbox,
-        permit=permit,
-    )
+    return Panel(Controller(conversation, session, settings, toolbox, permit))

@@ -3,15 +3,22 @@
 Plain values and functions. The view is saved with notebooks, so it holds no key.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
 from typing import Any
 
+from msgspec import to_builtins
+
 from svc_notebook.conversations.history import History, Turn, Version
-from svc_notebook.display.markup import to_text
-from svc_notebook.display.reply import SHOWN_CHARS, Step, reply_html
+from svc_notebook.display.reply import (
+    CONSENT,
+    Step,
+    reply_html,
+    run_parts,
+    shortened_html,
+)
 from svc_notebook.max_tokens import WORDS, check_max_tokens
 from svc_notebook.service.catalogue import BUDGET_TOKENS, MODELS
 from svc_notebook.service.checks import range_text
@@ -31,39 +38,30 @@ _BY_NAME = {param.name: param for param in PARAMS}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The model and parameters of a panel's requests.
+    """The model and parameters of a panel's requests."""
 
-    Attributes:
-        model: Id of the model; the session's model if None.
-        max_tokens: A number, `fit`, or `service` to send none.
-        params: The other parameters.
-    """
-
-    model: str | None = None
-    max_tokens: MaxTokens = "fit"
-    params: Mapping[str, Any] = field(default_factory=dict)
+    model: str | None = None  # the session's model if None
+    max_tokens: MaxTokens = "fit"  # a number, `fit`, or `service` to send none
+    params: Mapping[str, Any] = field(default_factory=dict)  # the other parameters
 
     def setting(self, name: str, value: object) -> "Settings":
         """Return the settings with one changed.
 
-        Args:
-            name: `model`, or a parameter by the document's name.
-            value: As typed, or a number; None or "" to send none.
-
-        Raises:
-            ParameterError: It is not allowed.
+        `value` is as typed, or a number; None or "" sends none.
         """
         is_empty = value is None or (isinstance(value, str) and not value.strip())
         if name == "model":
             return replace(self, model=None if is_empty else check_model(value))
         if name == "max_tokens":
-            return replace(self, max_tokens="fit" if is_empty else _size(value))
-        rest = {key: each for key, each in self.params.items() if key != name}
+            size = value.strip().lower() if isinstance(value, str) else value
+            tokens = "fit" if is_empty else check_max_tokens(_typed(name, size))
+            return replace(self, max_tokens=tokens)
         if name not in OFFERED:
             raise unknown_param(name)
-        if is_empty:
-            return replace(self, params=rest)
-        return replace(self, params={**rest, name: _checked(name, value)})
+        params = {key: each for key, each in self.params.items() if key != name}
+        if not is_empty:
+            params[name] = check(name, _typed(name, value))
+        return replace(self, params=params)
 
     def values(self, *, model: str, system: str | None) -> dict[str, Any]:
         """Return all settings for the browser; those that are not sent are None."""
@@ -134,20 +132,10 @@ def _field(
     }
 
 
-def _size(value: object) -> MaxTokens:
-    if isinstance(value, str):
-        value = _typed("max_tokens", value.strip().lower())
-    return check_max_tokens(value)
-
-
-def _checked(name: str, value: object) -> Any:  # noqa: ANN401 - of the parameter's kind
-    return check(name, _typed(name, value) if isinstance(value, str) else value)
-
-
-def _typed(name: str, text: str) -> object:
+def _typed(name: str, text: object) -> object:
     """Read a value as typed; the check refuses what cannot be read."""
-    param = _BY_NAME.get(name)
-    if param is None or param.kind == "string":
+    param = _BY_NAME[name]
+    if not isinstance(text, str) or param.kind == "string":
         return text
     if param.kind == "stops":
         return tuple(decode_escapes(line) for line in text.splitlines() if line)
@@ -167,7 +155,6 @@ def _stops_text(stops: object) -> str | None:
 
 
 Turns = Mapping[str, dict[str, Any]]
-_CONSENT = {None: "", True: "approved · ", False: "denied · "}
 
 
 def _draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any]:
@@ -203,28 +190,22 @@ def _draw_calls(version: Version) -> list[dict[str, Any]]:
 
 def draw_call(name: str, arguments: str, result: str | None) -> dict[str, Any]:
     """Return a tool call for the browser; its result is None while the tool runs."""
-    shown = "<p>running …</p>" if result is None else _pre("result", result)
-    return {
-        "name": name,
-        "html": _pre("arguments", arguments) + shown,
-        "is_error": bool(result and result.startswith("Error:")),
-    }
+    shown = [("arguments", shortened_html(arguments))]
+    shown += [] if result is None else [("result", shortened_html(result))]
+    html = _parts(shown) + ("<p>running …</p>" if result is None else "")
+    is_error = bool(result and result.startswith("Error:"))
+    return {"name": name, "html": html, "is_error": is_error}
 
 
 def draw_run(run: Step) -> dict[str, Any]:
     """Return a tool call that was run, with its traceback, consent and time."""
-    html = _pre("arguments", run.arguments) + _pre("result", run.result)
-    if run.traceback:
-        html += _pre("traceback (the model has not seen it)", run.traceback)
-    html += f"<p>{_CONSENT[run.is_approved]}{run.seconds_s:.1f} s</p>"
+    took = f"<p>{CONSENT[run.is_approved]}{run.seconds_s:.1f} s</p>"
+    html = _parts(run_parts(run)) + took
     return {"name": run.name, "html": html, "is_error": run.error is not None}
 
 
-def _pre(title: str, text: str) -> str:
-    shown = text
-    if len(text) > SHOWN_CHARS:
-        shown = f"{text[:SHOWN_CHARS]}\n[... of {len(text)} characters]"
-    return f"<p>{title}</p><pre>{to_text(shown)}</pre>"
+def _parts(parts: Iterable[tuple[str, str]]) -> str:
+    return "".join(f"<p>{title}</p><pre>{html}</pre>" for title, html in parts)
 
 
 class Phase(StrEnum):
@@ -238,58 +219,28 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """The reply that is being written.
+    """The reply that is being written, as the browser gets it."""
 
-    Attributes:
-        turn: Id of a turn, or `new`.
-        prompt: The new prompt; None if the turn's prompt is answered.
-        choices: The HTML of each choice so far.
-        status: What the reply is waiting for.
-        tool_runs: The tool calls so far.
-    """
-
-    turn: str
-    prompt: str | None = None
-    choices: tuple[Mapping[str, str], ...] = ()
-    status: str = ""
-    tool_runs: tuple[Mapping[str, Any], ...] = ()
-
-    def drawn(self) -> dict[str, Any]:
-        """Return the values for the browser."""
-        return {
-            "turn": self.turn,
-            "prompt": self.prompt,
-            "choices": list(self.choices),
-            "status": self.status,
-            "tool_runs": list(self.tool_runs),
-        }
+    turn: str  # its id, or `new`
+    prompt: str | None = None  # None if the turn's prompt is answered
+    choices: tuple[Mapping[str, str], ...] = ()  # the HTML of each so far
+    status: str = ""  # what the reply is waiting for
+    tool_runs: tuple[Mapping[str, Any], ...] = ()  # so far
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PanelState:
-    """The state of a panel.
-
-    Attributes:
-        phase: What it is doing.
-        settings: The settings of its requests.
-        live: The reply that is being written.
-        notice: A message to the user: turns left out, refused, failed.
-        is_problem: Whether the notice is an error.
-        question: A tool call that needs consent.
-        send_on_enter: Whether Enter sends.
-        is_subshelled: Whether it gets messages while a cell runs.
-        main_writes: How often it was shown while `Comm.is_lost`.
-    """
+    """The state of a panel."""
 
     phase: Phase = Phase.IDLE
     settings: Settings = field(default_factory=Settings)
     live: Live | None = None
-    notice: str = ""
-    is_problem: bool = False
-    question: Mapping[str, Any] | None = None
+    notice: str = ""  # a message to the user: turns left out, refused, failed
+    is_problem: bool = False  # whether the notice is an error
+    question: Mapping[str, Any] | None = None  # a tool call that needs consent
     send_on_enter: bool = True
-    is_subshelled: bool = False
-    main_writes: int = 0
+    is_subshelled: bool = False  # whether it gets messages while a cell runs
+    main_writes: int = 0  # how often it was shown while `Comm.is_lost`
 
 
 def draw_meter(used: Tokens, *, note: str) -> dict[str, Any]:
@@ -311,14 +262,8 @@ def to_view(
 ) -> dict[str, Any]:
     """Return everything that the browser shows.
 
-    Args:
-        state: The panel's state.
-        history: The conversation's turns.
-        can: The actions on the whole panel that are allowed now.
-        can_on: Returns the actions that are allowed on a turn in an idle panel, so
-            that a turn does not change while a reply is written.
-        meter: The size of the next request, as `draw_meter` returns it.
-        model: The session's model.
+    `can` are the actions on the whole panel that are allowed now; `can_on` returns
+    those on a turn in an idle panel, so that a turn does not change during a reply.
     """
     return {
         "name": history.name,
@@ -330,7 +275,7 @@ def to_view(
             _draw_turn(number, turn, can=can_on(turn))
             for number, turn in enumerate(history.turns, start=1)
         ],
-        "live": state.live.drawn() if state.live else None,
+        "live": to_builtins(state.live),
         "can": list(can),
         "meter": meter,
         "notice": state.notice,
@@ -347,13 +292,8 @@ def view_update(
 ) -> tuple[dict[str, Any], Turns]:
     """Leave out the turns that the browser has, so that a long chat costs little.
 
-    Args:
-        view: As `to_view` returns it.
-        known: The turns that the browser has, by id; None if it gets all of them.
-
-    Returns:
-        The view with the ids of all turns as `order`, and in `turns` only those that
-        have changed; and all turns by id.
+    Returns the view with the ids of all turns as `order`, and in `turns` only those
+    that are not `known`; and all turns by id.
     """
     drawn = {turn["id"]: turn for turn in view["turns"]}
     known = drawn if known is None else known

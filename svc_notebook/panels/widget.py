@@ -27,8 +27,8 @@ from svc_notebook.tokens import (
 from svc_notebook.tools.permissions import Decision, Permit, Proposal, Remembered
 from svc_notebook.tools.toolbox import Toolbox
 
-from .actions import ACTIONS, Event, allowed, allowed_on, refusal, to_event
-from .frontend import VIEW, Comm, StaticView
+from .actions import ACTIONS, BUSY, Event, allowed, allowed_on, refusal, to_event
+from .frontend import Comm, StaticView, widget_view
 from .state import (
     Live,
     PanelState,
@@ -45,7 +45,10 @@ _log = logging.getLogger(__name__)
 
 
 class Controller:
-    """Runs one panel; takes the arguments of `Panel`."""
+    """Runs one panel.
+
+    `settings` are the panel's at first; `toolbox` and `permit` are for its tool calls.
+    """
 
     def __init__(
         self,
@@ -137,14 +140,12 @@ class Controller:
 
     def stop(self) -> None:
         """Stop the reply that is being written."""
-        worker = self._worker
-        if worker is not None:
+        if worker := self._worker:
             worker.stop()
 
     def decide(self, event: Event) -> None:
         """Take the user's decision about a tool call."""
-        worker = self._worker
-        if worker is not None:
+        if worker := self._worker:
             worker.decide(event)
 
     # Replies
@@ -172,8 +173,8 @@ class Controller:
     def _begin(self, step: NextTurn, live: Live, so_far: str = "") -> None:
         """Ask for a reply on a new thread."""
         worker = Worker(
-            step,
-            live,
+            step=step,
+            live=live,
             session=self._session,
             view=self,
             so_far=so_far,
@@ -183,7 +184,7 @@ class Controller:
         )
         with self._lock:
             if self.state.phase is not Phase.IDLE:  # a second view was quicker
-                raise ParameterError("A reply is being written already.", param="panel")
+                raise ParameterError(BUSY, param="panel")
             self._worker = worker
             note = step.fitted.note.capitalize()
             self.change(phase=Phase.BUSY, live=live, notice=note, is_problem=False)
@@ -202,9 +203,7 @@ class Controller:
 
     def _ask_consent(self, proposal: Proposal) -> Decision:
         worker = self._worker
-        if worker is None:
-            return Decision(verdict="deny")
-        return worker.consent(proposal)
+        return worker.ask(proposal) if worker else Decision(verdict="deny")
 
     def _work(self, worker: Worker, step: NextTurn) -> None:
         end = worker.run()
@@ -265,11 +264,7 @@ class Controller:
         self._show_problem(text)
 
     def show(self, *, is_whole: bool = False) -> None:
-        """Send the view to the browser.
-
-        Args:
-            is_whole: Whether to send all turns, not only those that have changed.
-        """
+        """Send the view to the browser; if `is_whole`, with all turns."""
         with self._comm.lock:
             if self._comm.is_lost:
                 self.change(main_writes=self.state.main_writes + 1)
@@ -304,10 +299,8 @@ class Controller:
             reply_tokens=room_for_reply(self.state.settings.max_tokens),
             budget_tokens=BUDGET_TOKENS - most_prompt_tokens((), tools),
         )
-        return draw_meter(
-            estimate_prompt_tokens(fitted.messages, tools),
-            note=fitted.note,
-        )
+        used = estimate_prompt_tokens(fitted.messages, tools)
+        return draw_meter(used, note=fitted.note)
 
 
 _STATIC = Path(__file__).parent / "static"
@@ -318,13 +311,6 @@ class Panel(AnyWidget):
 
     Make it the last line of a cell, or put it into other ipywidgets. Prompts and
     replies are saved with the notebook where widget state is saved; keys are not.
-
-    Args:
-        conversation: The conversation that is shown.
-        session: Sends the requests.
-        settings: The panel's settings at first.
-        toolbox: The tools that replies may call.
-        permit: Consent and limits for tool calls.
     """
 
     _esm = _STATIC / "panel.js"
@@ -332,19 +318,11 @@ class Panel(AnyWidget):
     view = traitlets.Dict().tag(sync=True)
     turns = traitlets.Dict().tag(sync=True)
 
-    def __init__(
-        self,
-        conversation: Conversation,
-        *,
-        session: Session,
-        settings: Settings,
-        toolbox: Toolbox,
-        permit: Permit,
-    ) -> None:
-        self._controller = Controller(conversation, session, settings, toolbox, permit)
-        super().__init__(view=self._controller.to_view(is_whole=True))
-        self._controller.open(Comm(self))
-        self.on_msg(lambda _, content, __: self._controller.hear(content))
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        super().__init__(view=controller.to_view(is_whole=True))
+        controller.open(Comm(self))
+        self.on_msg(lambda _, content, __: controller.hear(content))
 
     @property
     def conversation(self) -> Conversation:
@@ -379,8 +357,8 @@ class Panel(AnyWidget):
         return f"<Panel on the conversation {self.conversation.name!r}>"
 
     def _repr_mimebundle_(self, **_: Any) -> Any:  # noqa: ANN401 - ipywidgets'
-        view = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
-        return {VIEW: view, "text/plain": f"{self!r}: run the cell to chat"}
+        text = f"{self!r}: run the cell to chat"
+        return {**widget_view(self.model_id), "text/plain": text}
 
     def _ipython_display_(self) -> None:
         is_closed = self.comm is None

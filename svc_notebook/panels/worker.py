@@ -1,8 +1,7 @@
 """Asks for a panel's reply on a thread, and shows it while it arrives.
 
-The worker does not change the conversation; the controller records the reply at the
-end. It checks 20 times a second whether the user has stopped it. Tools that need
-consent run only after the user has agreed in the panel.
+The worker does not change the conversation: the controller records the reply at the
+end. It checks 20 times a second whether the user has stopped it.
 """
 
 import json
@@ -13,12 +12,13 @@ from queue import Empty, SimpleQueue
 from threading import Event as Flag
 from typing import Any, Literal, Protocol
 
+from msgspec import to_builtins
+
 from svc_notebook.completion import Completion, is_empty
 from svc_notebook.conversations.turn_requests import NextTurn
 from svc_notebook.display.live import POLL_S, Wait, follow
-from svc_notebook.display.live_reply import GAP_S, block_html
+from svc_notebook.display.live_reply import GAP_S, block_html, tail_html
 from svc_notebook.display.markdown import Blocks
-from svc_notebook.display.markup import to_html
 from svc_notebook.errors import Interrupted, ParameterError, SvcError
 from svc_notebook.exchange import Origin
 from svc_notebook.service.chunk import Delta
@@ -36,7 +36,7 @@ from svc_notebook.tools.permissions import (
 from svc_notebook.tools.rounds import run_rounds
 from svc_notebook.tools.toolbox import Toolbox
 
-from .actions import Event
+from .actions import ANSWERED, Event
 from .state import Live, Phase, draw_call, draw_run
 
 MAX_TAIL_BYTES = 448
@@ -57,17 +57,12 @@ _log = logging.getLogger(__name__)
 
 
 class _ChoiceRenderer:
-    """Renders one choice while it grows: finished blocks once, and the open tail.
-
-    Attributes:
-        has_news: Whether it has grown since the last `take`.
-        drawn: All HTML that was taken so far.
-    """
+    """Renders one choice while it grows: finished blocks once, and the open tail."""
 
     def __init__(self, so_far: str = "") -> None:
         self._blocks = Blocks(max_tail_bytes=MAX_TAIL_BYTES)
-        self.has_news = False
-        self.drawn = {"html": "", "tail": ""}
+        self.has_news = False  # whether it has grown since the last `take`
+        self.drawn = {"html": "", "tail": ""}  # all that was taken so far
         self.feed(so_far)
 
     def feed(self, text: str) -> None:
@@ -79,19 +74,13 @@ class _ChoiceRenderer:
         """Return the HTML of newly finished blocks, and of the tail."""
         self.has_news = False
         html = "".join(map(block_html, self._blocks.take()))
-        open_ = self._blocks.tail
-        has_text = bool(open_.source.strip())
-        tail = to_html(open_.markdown, highlight=False) if has_text else ""
+        tail = tail_html(self._blocks.tail)
         self.drawn = {"html": self.drawn["html"] + html, "tail": tail}
         return {"html": html, "tail": tail}
 
 
 class ReplyRenderer:
-    """Renders the choices of a reply, and limits how much is sent per second.
-
-    Args:
-        so_far: Text that the first choice continues.
-    """
+    """Renders the choices of a reply, and limits how much is sent per second."""
 
     def __init__(self, so_far: str = "") -> None:
         self._choices = [_ChoiceRenderer(so_far)]
@@ -104,12 +93,7 @@ class ReplyRenderer:
         self._choices[choice].feed(text)
 
     def take(self, now_s: float, *, is_last: bool = False) -> list[dict[str, Any]]:
-        """Return the messages to send now; none if the last ones were just sent.
-
-        Args:
-            now_s: Monotonic time.
-            is_last: Whether to return everything now.
-        """
+        """Return the messages to send now; none if the last ones were just sent."""
         if now_s < self._due_at_s and not is_last:
             return []
         messages: list[dict[str, Any]] = [
@@ -132,17 +116,11 @@ class ReplyRenderer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyEnd:
-    """How a reply ended.
-
-    Attributes:
-        status: finished, cut, stopped or failed.
-        completion: The last one with any content; None if nothing arrived.
-        problem: What went wrong, in words.
-    """
+    """How a reply ended."""
 
     status: EndStatus
-    completion: Completion | None = None
-    problem: str = ""
+    completion: Completion | None = None  # the last one with any content
+    problem: str = ""  # what went wrong, in words
 
     @property
     def text(self) -> str:
@@ -160,42 +138,21 @@ class ReplyView(Protocol):
         """Show a question to the user, or remove it."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Worker:
-    """Asks for one reply, in rounds if tools are offered.
+    """Asks for one reply, in rounds if tools are offered."""
 
-    Args:
-        step: The request.
-        live: How the live reply looks at first.
-        session: Sends the requests, and records the tool calls.
-        view: Where the reply is shown.
-        so_far: Text that the reply continues.
-        toolbox: The tools, if the request offers any.
-        consent: Decides on calls that need consent.
-        rounds: Limits.
-    """
+    step: NextTurn
+    live: Live
+    session: Session
+    view: ReplyView
+    so_far: str  # text that the reply continues
+    toolbox: Toolbox
+    consent: Consent  # decides on calls that need consent
+    rounds: Rounds
 
-    def __init__(  # noqa: PLR0913 - the parts of one reply
-        self,
-        step: NextTurn,
-        live: Live,
-        *,
-        session: Session,
-        view: ReplyView,
-        so_far: str,
-        toolbox: Toolbox,
-        consent: Consent,
-        rounds: Rounds,
-    ) -> None:
-        self._step = step
-        self._live = live
-        self._renderer = ReplyRenderer(so_far)
-        self._session = session
-        self._client = session.client
-        self._view = view
-        self._so_far = so_far
-        self._toolbox = toolbox
-        self._consent = consent
-        self._rounds = rounds
+    def __post_init__(self) -> None:
+        self._renderer = ReplyRenderer(self.so_far)
         self._is_stopped = Flag()
         self._newest: Completion | None = None
         self._n_rounds = 0
@@ -227,32 +184,23 @@ class Worker:
         return ReplyEnd(status="failed", completion=self._newest, problem=words)
 
     def decide(self, event: Event) -> None:
-        """Take the user's answer to the open question.
-
-        Raises:
-            ParameterError: It answers another question, or the arguments are not a
-                JSON object.
-        """
+        """Take the user's answer to the open question, or refuse it."""
         question = self._question
         if question is None or question["id"] != event.question_id:
-            raise ParameterError("This question was answered already.", param="id")
+            raise ParameterError(ANSWERED, param="id")
         verdict: Any = event.verdict
         arguments = _edited_arguments(event.arguments, str(question["arguments"]))
         self._decisions.put(Decision(verdict=verdict, arguments=arguments))
 
-    def consent(self, proposal: Proposal) -> Decision:
-        """Ask the user about a tool call, and wait for the answer.
-
-        Raises:
-            Interrupted: The user stopped the reply instead.
-        """
+    def ask(self, proposal: Proposal) -> Decision:
+        """Ask the user about a tool call, and wait for the answer or for a stop."""
         self._question = {
             "id": f"{self._n_rounds}/{proposal.call_id}",
             "name": proposal.name,
             "arguments": json.dumps(proposal.arguments, ensure_ascii=False, indent=2),
             "about": proposal.about,
         }
-        self._view.show_question(self._question)
+        self.view.show_question(self._question)
         try:
             while True:
                 self._check_stop()
@@ -262,23 +210,23 @@ class Worker:
                     continue
         finally:
             self._question = None
-            self._view.show_question(None)
+            self.view.show_question(None)
 
     def _reply(self) -> Completion:
-        step = self._step
+        step = self.step
         if not step.request.tools:
             return self._send(step.request, step.origin)
         try:
             return run_rounds(
                 step.request,
                 step.origin,
-                toolbox=self._toolbox,
+                toolbox=self.toolbox,
                 send=self._send_round,
-                consent=self._consent,
-                rounds=self._rounds,
+                consent=self.consent,
+                rounds=self.rounds,
                 watch=self._show_call,
-                keep=self._session.tool_record,
-                hide=self._session.key_hider(),
+                keep=self.session.tool_record,
+                hide=self.session.key_hider(),
                 check_stop=self._check_stop,
             )
         except Interrupted as stopped:
@@ -288,21 +236,21 @@ class Worker:
     def _send_round(self, request: CompletionRequest, origin: Origin) -> Completion:
         self._n_rounds += 1
         if self._n_rounds > 1:  # below the calls of the rounds before
-            self._live = replace(self._live, choices=(), status="")
+            self.live = replace(self.live, choices=(), status="")
             self._show_live()
         return self._send(request, origin)
 
     def _send(self, request: CompletionRequest, origin: Origin) -> Completion:
         """Send one request, and show its reply while it arrives."""
         self._check_stop()
-        self._renderer = ReplyRenderer(self._so_far)
-        return follow(self._client.stream(request, origin=origin), self)
+        self._renderer = ReplyRenderer(self.so_far)
+        return follow(self.session.client.stream(request, origin=origin), self)
 
     def show(self, delta: Delta) -> None:
         """Take a piece of the reply."""
         if delta.text:
             self._renderer.feed(delta.index, delta.text)
-            if self._live.status:
+            if self.live.status:
                 self._show_status("")
 
     def wait(self, wait: Wait) -> None:
@@ -330,19 +278,19 @@ class Worker:
             self._newest = completion
 
     def _show_status(self, text: str, *, until_ms: int | None = None) -> None:
-        self._live = replace(self._live, status=text)
+        self.live = replace(self.live, status=text)
         message = {"t": "status", "text": text, "until_ms": until_ms}
-        self._view.show_live(self._live, self._phase, message)
+        self.view.show_live(self.live, self._phase, message)
 
     def _send_rendered(self, *, is_last: bool = False) -> None:
         messages = self._renderer.take(time.monotonic(), is_last=is_last)
         if messages:
-            self._live = replace(self._live, choices=self._renderer.drawn)
-            self._view.show_live(self._live, self._phase, *messages)
+            self.live = replace(self.live, choices=self._renderer.drawn)
+            self.view.show_live(self.live, self._phase, *messages)
 
     @property
     def _phase(self) -> Phase:
-        return Phase.WAITING if self._live.status else Phase.BUSY
+        return Phase.WAITING if self.live.status else Phase.BUSY
 
     def _show_call(self, call: ToolCall | ToolRun) -> None:
         if isinstance(call, ToolCall):
@@ -350,12 +298,12 @@ class Worker:
             self._calls[call.id] = draw_call(name, arguments, None)
         else:
             self._calls[call.call_id] = draw_run(call)
-        self._live = replace(self._live, tool_runs=tuple(self._calls.values()))
+        self.live = replace(self.live, tool_runs=tuple(self._calls.values()))
         self._show_live()
 
     def _show_live(self) -> None:
-        message = {"t": "live", "live": self._live.drawn()}
-        self._view.show_live(self._live, Phase.BUSY, message)
+        message = {"t": "live", "live": to_builtins(self.live)}
+        self.view.show_live(self.live, Phase.BUSY, message)
 
 
 def _edited_arguments(text: str | None, proposed: str) -> dict[str, Any] | None:

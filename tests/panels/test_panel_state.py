@@ -11,7 +11,6 @@ from svc_notebook.panels.actions import (
     Event,
     allowed,
     allowed_on,
-    check_system,
     refusal,
     to_event,
 )
@@ -327,16 +326,6 @@ def test_the_fields_carry_the_documents_ranges() -> None:
     assert list(by_name) == ["model", "system", *OFFERED]
     assert by_name["max_tokens"]["default"] == "fit"
     assert by_name["temperature"]["default"] == "0.7"
-
-
-def test_an_empty_system_message_is_none() -> None:
-    """Blanks are no message; text stays as typed."""
-    assert [check_system(each) for each in ("", " \n", None, " a ")] == [
-        None,
-        None,
-        None,
-        " a ",
-    ]
 
 
 def test_a_field_says_its_range() -> None:
