@@ -69,12 +69,9 @@ class Known:
 def suggest(
     lines: Sequence[str], known: Known, *, after: str = ""
 ) -> Suggestions | None:
-    """Return what fits at the cursor; None leaves the line to IPython.
+    """Return what fits at the cursor, where the lines end; None leaves it to IPython.
 
-    Args:
-        lines: The cell's lines up to the cursor, where the last one ends.
-        known: What this kernel knows.
-        after: What follows the cursor on its line.
+    `after` is what follows the cursor on its line.
     """
     line = lines[-1]
     is_line = _LINE.match(line) is not None
@@ -84,7 +81,7 @@ def suggest(
     mark = _MARK.search(line)
     if mark:
         closing = "" if after.startswith("}}") else "}}"
-        return _filtered(mark[1], _variables(known), closing=closing)
+        return _filtered(mark[1], starmap(Suggestion, known.variables), closing=closing)
     return _on_line(line, known) if is_line else None
 
 
@@ -137,7 +134,7 @@ def _values(option: Option, fragment: str, known: Known) -> Iterable[Suggestion]
     lists: dict[str, Callable[[], Iterable[Suggestion]]] = {
         "--tools": lambda: starmap(Suggestion, known.tools),
         "--model": _models,
-        "--with": lambda: (*_variables(known), *_CONTEXT),
+        "--with": lambda: (*starmap(Suggestion, known.variables), *_CONTEXT),
     }
     name = option.flags[-1]
     if name in lists:
@@ -164,8 +161,7 @@ def _listed(fragment: str, items: Iterable[Suggestion]) -> Iterable[Suggestion]:
 
 
 def _tool_words(before: list[str], known: Known) -> Iterable[Suggestion]:
-    """Return what may follow `%svc tools`."""
-    tools = [Suggestion(name, note) for name, note in known.tools]
+    tools = list(starmap(Suggestion, known.tools))
     if not before:
         return [
             Suggestion("add", "offer in every cell"),
@@ -182,10 +178,6 @@ def _models() -> Iterable[Suggestion]:
         if limit := model.limit:
             note = f"{model.size} · {limit.per_second}/s {limit.per_minute}/min"
         yield Suggestion(model.id, note)
-
-
-def _variables(known: Known) -> Iterable[Suggestion]:
-    return (Suggestion(name, kind) for name, kind in known.variables)
 
 
 def matcher(known: Callable[[], Known]) -> Matcher:

@@ -1,7 +1,6 @@
 """The defaults of the magic as traits, for `%config SvcMagics`.
 
-There is one trait for each parameter of the document. A value is checked when it is
-set, by the check that requests meet; a file's trait shows what is in use.
+A value is checked when it is set, by the check that requests meet.
 """
 
 from os import PathLike
@@ -29,8 +28,7 @@ class ParamTrait(AnyTrait):
                 return check_max_tokens(value)
             return None if value is None else check(str(self.name), value)
         except ParameterError as error:
-            reason = str(error)
-        raise TraitError(reason)
+            raise TraitError(str(error)) from None
 
 
 class ModelTrait(Unicode[str, str]):
@@ -41,8 +39,7 @@ class ModelTrait(Unicode[str, str]):
         try:
             return check_model(super().validate(obj, value))
         except ParameterError as error:
-            reason = str(error)
-        raise TraitError(reason)
+            raise TraitError(str(error)) from None
 
 
 class PathTrait(TraitType[str, str | PathLike[str] | None]):
@@ -63,14 +60,7 @@ class PathTrait(TraitType[str, str | PathLike[str] | None]):
             source = f"%config SvcMagics.{name}"
             current().use_path(name, path or None, source=source)
         except (ConfigError, LedgerError) as error:
-            reason = str(error)
-        else:
-            return
-        raise TraitError(reason)
-
-
-def _source(now: object, default: object) -> str:
-    return "default" if now == default else "%config SvcMagics"
+            raise TraitError(str(error)) from None
 
 
 def _trait(name: str, text: str) -> ParamTrait:
@@ -96,16 +86,16 @@ class SvcTraits(Configurable):
         """Return name, value and source of each default that is the magic's own."""
         elsewhere = {"model", "ledger", "prices"}
         names = sorted(set(self.trait_names(config=True)) - elsewhere)
-        values = [(name, getattr(self, name)) for name in names]
-        return [
-            (name, None if now == "" else now, _source(now, self.trait_defaults(name)))
-            for name, now in values
-        ]
+        rows = []
+        for name in names:
+            now = getattr(self, name)
+            is_default = now == self.trait_defaults(name)
+            source = "default" if is_default else "%config SvcMagics"
+            rows.append((name, None if now == "" else now, source))
+        return rows
 
     def defaults(self) -> dict[str, Any]:
         """Return the defaults by name; those that are None are left out."""
         names = ("model", "system", *(param.name for param in PARAMS))
         values = {name: getattr(self, name) for name in names}
-        return {
-            name: value for name, value in values.items() if value not in (None, "")
-        }
+        return {name: now for name, now in values.items() if now not in (None, "")}

@@ -16,37 +16,23 @@ _BOLD, _RESET = "\x1b[1m", "\x1b[0m"
 
 @contextmanager
 def short_errors(*, is_on: bool = True, is_terminal: bool = False) -> Iterator[None]:
-    """Show our own errors as one box; everything else keeps its traceback.
-
-    Args:
-        is_on: False leaves our own errors their traceback too.
-        is_terminal: Whether the terminal's width limits the lines.
-    """
+    """Show our own errors as one box; everything else keeps its traceback."""
     try:
         yield
     except SvcError as error:
         if not is_on:
             raise
         said = [str(error), *getattr(error, "__notes__", ())]
-        n_chars = LINE_CHARS
-        if is_terminal:
-            n_chars = max(_MIN_CHARS, min(n_chars, get_terminal_size().columns - 3))
-        lines = error_lines(type(error).__name__, said, n_chars=n_chars)
+        n_chars = get_terminal_size().columns - 3 if is_terminal else LINE_CHARS
+        n_chars = max(_MIN_CHARS, min(n_chars, LINE_CHARS))
+        lines = error_lines(type(error).__name__, said, n_chars)
         # IPython asks the instance; the class stays free of any notebook.
         error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
         raise
 
 
-def error_lines(
-    title: str, lines: Sequence[str], *, n_chars: int = LINE_CHARS
-) -> list[str]:
-    """Draw an expected failure as lines; the title is bold, unless NO_COLOR is set.
-
-    Args:
-        title: What happened, in a few words.
-        lines: What is allowed and what to do next; plain text.
-        n_chars: Where lines are broken, at blanks.
-    """
+def error_lines(title: str, lines: Sequence[str], n_chars: int) -> list[str]:
+    """Draw an expected failure as lines; the title is bold, unless NO_COLOR is set."""
     plain = [
         part
         for line in lines

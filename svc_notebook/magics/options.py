@@ -1,7 +1,6 @@
 """The options of a magic line: one table, its parser and its help page.
 
-Tab completion reads the same table. Values are checked where requests are built, so
-that a flag, a trait and a keyword argument meet the same check.
+Values of parameters are checked where requests are built, as everywhere.
 """
 
 import keyword
@@ -56,22 +55,13 @@ class SvcOptions:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option of the line.
+    """One option of the line."""
 
-    Attributes:
-        usage: Its spellings and what follows, as the help shows them.
-        group: Its heading in the help.
-        field: The field of `SvcOptions`, or the parameter, that it sets.
-        doc: What it does.
-        read: Makes a value of the text that follows; tuples are added up.
-        is_param: Whether it sets a parameter.
-    """
-
-    usage: str
-    group: str
-    field: str
+    usage: str  # its spellings and what follows, as the help shows them
+    group: str  # its heading in the help
+    field: str  # the field of `SvcOptions`, or the parameter, that it sets
     doc: str
-    read: Callable[[str], object] = str
+    read: Callable[[str], object] = str  # makes a value; tuples are added up
     is_param: bool = False
 
     @property
@@ -88,12 +78,10 @@ class Option:
     def set(self, options: SvcOptions, text: str) -> SvcOptions:
         """Return the options with the value that a text means."""
         if self.is_param:
-            old = options.params.get(self.field)
-            params = {**options.params, self.field: self._new(old, text)}
-            return replace(options, params=params)
-        changes: dict[str, Any] = {
-            self.field: self._new(getattr(options, self.field), text)
-        }
+            new = self._new(options.params.get(self.field), text)
+            return replace(options, params={**options.params, self.field: new})
+        changes: dict[str, Any] = {}
+        changes[self.field] = self._new(getattr(options, self.field), text)
         return replace(options, **changes)
 
     def _new(self, old: object, text: str) -> object:
@@ -259,17 +247,9 @@ _DASH = re.compile(
 
 
 def parse_options(line: str) -> SvcOptions:
-    """Read a magic line by a shell's quoting rules, up to the first word.
+    """Read a magic line by a shell's quoting rules.
 
-    Args:
-        line: What follows `%%svc` or `%svc`.
-
-    Returns:
-        The options; from the first word that is not an option, the rest is `text`.
-
-    Raises:
-        ParameterError: An option is unknown (the nearest is named), lacks its value,
-            is given twice or follows the text, or a quote is not closed.
+    From the first word that is not an option, the rest is `text`.
     """
     options, rest, taken = SvcOptions(), line.strip(), set[str]()
     if rest in {"-h", "--help"}:
@@ -390,11 +370,7 @@ _WIDTH = 78  # fits a terminal of 80, and a notebook with an open side bar
 
 
 def help_text(defaults: Mapping[str, object]) -> str:
-    """Return the help page.
-
-    Args:
-        defaults: What applies where a line does not say, by option name.
-    """
+    """Return the help page; `defaults` apply where a line does not say."""
     groups = groupby(OPTIONS, key=lambda option: option.group)
     sections = [
         "\n".join([group, *(_option_entry(option, defaults) for option in options)])

@@ -1,7 +1,4 @@
-"""From a magic line and its cell to the request, with notes for the footer.
-
-Reads variables and the conversation; sends nothing.
-"""
+"""From a magic line and its cell to the request, with notes for the footer."""
 
 import inspect
 import re
@@ -24,16 +21,12 @@ from svc_notebook.max_tokens import with_max_tokens
 from svc_notebook.service.checks import did_you_mean
 from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.template import fill, wrong_marks
-from svc_notebook.tokens import (
-    MaxTokens,
-    estimate_tokens,
-)
+from svc_notebook.tokens import MaxTokens, estimate_tokens
 from svc_notebook.tools.results import cut_table, is_pandas
 
 from .options import SvcOptions
 
-CAP_TOKENS = 1500
-"""Most estimated tokens of one table, so that 8192 hold a few and a reply."""
+CAP_TOKENS = 1500  # of one table or item, so that 8192 hold a few and a reply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,11 +94,6 @@ _FENCE = re.compile(r"`{3,}")
 _N_FRAMES = 3
 
 
-def to_items(wanted: Sequence[str], names: Mapping[str, Any]) -> tuple[Item, ...]:
-    """Find what `--with` names: variables, In[3], Out[3] and Err."""
-    return tuple(_capped(_find(name, names)) for name in wanted)
-
-
 def add_items(prompt: str, items: Sequence[Item]) -> str:
     """Return the prompt with the items below it, each under its name."""
     blocks = [prompt]
@@ -117,6 +105,7 @@ def add_items(prompt: str, items: Sequence[Item]) -> str:
 
 
 def _find(name: str, names: Mapping[str, Any]) -> Item:
+    """Find what `--with` names: a variable, In[3], Out[3] or Err."""
     cell = _CELL.fullmatch(name)
     if name == "Err":
         return _last_error()
@@ -175,10 +164,7 @@ def _capped(item: Item) -> Item:
 def interpolate(
     template: str, names: Mapping[str, object], *, hide: Callable[[str], str] = str
 ) -> tuple[str, tuple[Item, ...]]:
-    """Replace `{{name}}` marks by values; return what was put in, too.
-
-    `hide` hides the API key in the values.
-    """
+    """Replace `{{name}}` marks by values without keys; return what was put in, too."""
     items: dict[str, Item] = {}
 
     def text_of(typed: str) -> str:
@@ -192,11 +178,6 @@ def interpolate(
 
     text = fill(template, text_of) if "{{" in template else template
     return text, tuple(items.values())
-
-
-def near_marks(template: str, names: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the marks that would name variables without their blanks."""
-    return tuple(each for each in wrong_marks(template) if each[2:-2].strip() in names)
 
 
 def _unknown(name: str, names: Mapping[str, object]) -> ParameterError:
@@ -241,16 +222,7 @@ def to_prompt(
     defaults: Mapping[str, Any],
     hide: Callable[[str], str] = str,
 ) -> CellPrompt:
-    """Read a line and its cell.
-
-    Args:
-        options: The line.
-        cell: The prompt as typed.
-        names: Notebook variables, for `{{name}}`.
-        defaults: For what the line does not set: model, system, max_tokens and
-            parameters by the document's names.
-        hide: Hides the API key in what is put in; what was typed stays.
-    """
+    """Read a line and its cell; `hide` hides the API key in what is put in."""
     system = defaults.get("system") if options.system is None else options.system
     text, items = cell, tuple[Item, ...]()
     if not options.is_raw:
@@ -259,13 +231,15 @@ def to_prompt(
     apart = {"model", "system", "max_tokens"}
     given = {name: value for name, value in defaults.items() if name not in apart}
     asked = options.max_tokens
-    added = tuple(
-        replace(item, text=hide(item.text)) for item in to_items(options.context, names)
-    )
+    found = (_capped(_find(name, names)) for name in options.context)
+    added = tuple(replace(item, text=hide(item.text)) for item in found)
     put_in = ", ".join(item.note for item in (*items, *added))
-    near = () if options.is_raw else near_marks(cell, names)
     notes = [f"put in: {put_in}"] if put_in else []
-    notes += [f"{mark} contains spaces and was sent as typed" for mark in near]
+    notes += [
+        f"{mark} contains spaces and was sent as typed"
+        for mark in (() if options.is_raw else wrong_marks(cell))
+        if mark[2:-2].strip() in names
+    ]
     return CellPrompt(
         text=add_items(text, added),
         system=system,
@@ -278,11 +252,9 @@ def to_prompt(
 
 def single_request(prompt: CellPrompt) -> CellRequest:
     """Build the request of a cell without a conversation."""
+    system = prompt.system or None
     request = build_request(
-        prompt.text,
-        model=prompt.model,
-        system=prompt.system or None,
-        params=prompt.params,
+        prompt.text, model=prompt.model, system=system, params=prompt.params
     )
     return CellRequest(
         request=with_max_tokens(request, prompt.max_tokens),
@@ -296,11 +268,8 @@ def conversation_request(
 ) -> CellRequest:
     """Build the request of a cell that continues a conversation.
 
-    Args:
-        prompt: What the cell wants; a system message is the conversation's once it
-            was answered.
-        conversation: The one to continue.
-        place: Names the cell's turn, so that running the cell again asks it again.
+    `place` names the cell's turn, so that running the cell again asks it again. A
+    system message is the conversation's once it was answered.
     """
     older = conversation.older_note()
     turn = conversation.next_turn(
@@ -321,12 +290,12 @@ def conversation_request(
     return CellRequest(
         request=turn.request,
         origin=turn.origin,
-        notes=(*turn_notes(turn), *filter(None, (older,)), *prompt.notes),
+        notes=tuple(filter(None, (*_turn_notes(turn), older, *prompt.notes))),
         keep=keep,
     )
 
 
-def turn_notes(turn: NextTurn) -> tuple[str, ...]:
+def _turn_notes(turn: NextTurn) -> tuple[str, ...]:
     """Note what a reader must know about a turn: asked again, stale, turns left out."""
     notes = [f"conversation {turn.origin.conversation}"]
     if turn.is_again:
@@ -334,4 +303,4 @@ def turn_notes(turn: NextTurn) -> tuple[str, ...]:
     if turn.n_later:
         turns = "turn is" if turn.n_later == 1 else "turns are"
         notes.append(f"{turn.n_later} later {turns} now stale")
-    return tuple(note for note in (*notes, turn.fitted.note) if note)
+    return (*notes, turn.fitted.note)

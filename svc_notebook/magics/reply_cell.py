@@ -8,9 +8,8 @@ from typing import Any
 
 import msgspec
 
-from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
-from svc_notebook.display.live import Mode, ReplyDisplay, Wait, follow
+from svc_notebook.display.live import Mode, ReplyDisplay, Wait
 from svc_notebook.display.markdown import Fence, fences
 from svc_notebook.display.markup import visible
 from svc_notebook.display.reply import Entry, Final, transcript
@@ -22,25 +21,8 @@ from svc_notebook.tokens import Tokens, estimate_prompt_tokens
 Draw = Callable[[Completion], Final]
 
 
-def show(
-    stream: CompletionStream, display: ReplyDisplay, draw: Draw = Completion.final
-) -> Completion:
-    """Show a reply while it streams, then in its final form.
-
-    Raises:
-        Interrupted: The user stopped it; the partial reply is shown and marked.
-        SvcError: It failed; what arrived is shown and marked.
-    """
-    return follow(stream, ReplyView(display, draw))
-
-
 class ReplyView:
-    """One reply.
-
-    Args:
-        display: Where it is shown.
-        draw: Makes the final form.
-    """
+    """Shows one reply: while it streams, then as `draw` makes its final form."""
 
     def __init__(self, display: ReplyDisplay, draw: Draw) -> None:
         self._display = display
@@ -76,10 +58,7 @@ class NextCell:
 
 
 def next_cell(completion: Completion, mode: Mode) -> NextCell:
-    """Choose the code of a reply: the first Python block, or else the first.
-
-    In the mode `settled` no cell is made.
-    """
+    """Choose the code of a reply: the first Python block, or else the first."""
     if completion.is_partial:
         return NextCell()
     found = fences(completion.text)

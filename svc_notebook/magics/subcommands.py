@@ -1,7 +1,6 @@
 """The subcommands of `%svc`: their table, their parser and what they do.
 
-A line that begins with a command's name but goes on otherwise is never sent by guess:
-both spellings are shown; `%svc ask ...` always asks.
+A line that begins with a command's name but goes on otherwise is never sent by guess.
 """
 
 import os
@@ -175,8 +174,7 @@ def restore(
 ) -> str:
     """Bring turns back from the ledger: of one conversation, or of all without turns.
 
-    A conversation that has turns here is not changed unless a number says which turns
-    to add.
+    A conversation that has turns is changed only if a number says which ones to add.
     """
     found = read_saved(session.ledger, name)
     if name is not None and name not in found:
@@ -242,9 +240,7 @@ _REPLY_COLUMNS = (
 def usage_df(session: Session, word: str = "") -> "pd.DataFrame":
     """Sum up what this kernel asked: one row per model; the emulator has its own rows.
 
-    It has the columns of `svc.usage_df` that fit a screen: costs where there is a price
-    table. The emulator's answers are counted with the word `emulated` only; a line says
-    how many exchanges are left out.
+    The emulator's answers are counted with the word `emulated` only.
     """
     from svc_notebook.ledger.groups import say_left_out  # noqa: PLC0415 - pandas
     from svc_notebook.ledger.groups import usage_df as frame  # noqa: PLC0415 - pandas
@@ -295,13 +291,7 @@ _MODEL_DTYPES = {
 def models_df(session: Session, *, has_room: bool = True) -> "pd.DataFrame":
     """List the documented models (doc: Model ids, Rate limits per model, Versioning).
 
-    Args:
-        session: Whose limits and model.
-        has_room: Whether to say how many requests each window lets through now.
-
-    Returns:
-        One row a model, in the document's order, indexed by `model`; `<NA>` is what
-        the document does not show, or no room where no service is chosen yet.
+    `has_room` adds how many requests each window lets through now.
     """
     rows = []
     for model in MODELS:
@@ -325,41 +315,25 @@ def _room(session: Session, model: str) -> Room | None:
 
 def conversations_df(session: Session) -> "pd.DataFrame":
     """List the conversations of this kernel, oldest first."""
+    numbers = dict.fromkeys(("n_turns", "est_tokens"), "Int64")
+    rows = (
+        (each.name, len(each.turns), each.est_tokens, each.system)
+        for each in session.conversations
+    )
     return indexed_frame(
-        {
-            "conversation": "string",
-            "n_turns": "Int64",
-            "est_tokens": "Int64",
-            "system": "string",
-        },
-        (
-            (each.name, len(each.turns), each.est_tokens, each.system)
-            for each in session.conversations
-        ),
+        {"conversation": "string", **numbers, "system": "string"}, rows
     )
 
 
 def settings_df(
     session: Session, magic: Iterable[tuple[str, object, str]]
 ) -> "pd.DataFrame":
-    """List every setting in force, and where it came from.
-
-    Args:
-        session: Its settings; of the key only where it was found.
-        magic: Name, value and source of the magic's own defaults.
-
-    Returns:
-        One row a value, indexed by `setting`; `<NA>` is not set, so that a parameter
-        is not sent.
-    """
-    rows = [*_settings(session), ("key", *_key(session)), *magic]
-    return indexed_frame(
-        dict.fromkeys(("setting", "value", "source"), "string"),
-        (
-            (name, None if value is None else str(value), source)
-            for name, value, source in rows
-        ),
-    )
+    """List every setting in force, those of the magic too, and where it came from."""
+    rows = [
+        (name, None if value is None else str(value), source)
+        for name, value, source in (*_settings(session), _key(session), *magic)
+    ]
+    return indexed_frame(dict.fromkeys(("setting", "value", "source"), "string"), rows)
 
 
 def _settings(session: Session) -> list[tuple[str, object, str]]:
@@ -377,29 +351,21 @@ def _settings(session: Session) -> list[tuple[str, object, str]]:
     return rows
 
 
-def _key(session: Session) -> tuple[object, str]:
+def _key(session: Session) -> tuple[str, object, str]:
     try:
-        return "found, never shown", session.key().source
+        return "key", "found, never shown", session.key().source
     except MissingKeyError:
-        return None, "default"
+        return "key", None, "default"
 
 
 Ask = Callable[[str], str]
 
 
 def login(session: Session, ask: Ask | None = None) -> str:
-    """Ask for the key of the service's address and use it in this kernel.
+    """Ask for the key of the service's address, and say where it is kept.
 
-    Args:
-        session: Its address is the key's; SVC_BASE_URL while the emulator is in use.
-        ask: Shows a prompt and returns what was typed; the kernel's own if None.
-
-    Returns:
-        Where the key is kept, in words.
-
-    Raises:
-        MissingKeyError: What was typed cannot be sent.
-        ConfigError: Nothing can be typed here, or it would be shown.
+    While the emulator is in use, the key is for SVC_BASE_URL. `ask` shows a prompt and
+    returns what was typed.
     """
     found = _typed(ask or getpass)
     if isinstance(found, ConfigError):

@@ -1,7 +1,4 @@
-"""`%%svc` and `%svc`: a magic reads its line, sends the request and shows the reply.
-
-What an option means, what is sent and how it looks is decided in the other files.
-"""
+"""`%%svc` and `%svc`: a magic reads its line, sends the request and shows the reply."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,8 +11,8 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_exp
 from traitlets import All, Enum, Unicode, observe
 
 from svc_notebook.completion import Completion, cut_mark, is_cut, on_params, on_reply
-from svc_notebook.display.live import Mode, ReplyDisplay
-from svc_notebook.display.output import Output
+from svc_notebook.display.live import Mode, ReplyDisplay, follow
+from svc_notebook.display.output import Output, parent_message
 from svc_notebook.display.reply import Final
 from svc_notebook.errors import (
     ConfigError,
@@ -46,7 +43,7 @@ from .prompt import (
     single_request,
     to_prompt,
 )
-from .reply_cell import DryRun, lay_out, next_cell, show
+from .reply_cell import DryRun, ReplyView, lay_out, next_cell
 from .subcommands import (
     ASK,
     BY_NAME,
@@ -124,8 +121,7 @@ class SvcMagics(SvcTraits, Magics):
 
     def _owns_output(self) -> bool:
         """Whether the cell holds only this magic, so that its output may be cleared."""
-        parent: dict[str, Any] = getattr(self.shell, "get_parent", dict)() or {}
-        code = parent.get("content", {}).get("code", "")
+        code = parent_message(self.shell).get("content", {}).get("code", "")
         return str(code).lstrip().startswith("%%svc")
 
     def _ask(self, options: SvcOptions, text: str, *, own_output: bool) -> object:
@@ -182,7 +178,7 @@ class SvcMagics(SvcTraits, Magics):
         )
         draw = partial(_draw, options, asked, mode)
         if stream is not None:
-            return show(stream, display, draw)
+            return follow(stream, ReplyView(display, draw))
         return RoundsCell(self.session, start, display, mode, draw).run(
             asked.request,
             asked.origin,

@@ -51,13 +51,6 @@ class RoundsCell(ReplyView):
 
     Calls are shown while they form and run only when the reply is whole. Text that
     came before a call stays; the cell ends with one final form, with its tool runs.
-
-    Args:
-        session: This kernel's.
-        start: Begins a request.
-        display: Where it is shown.
-        mode: How.
-        draw: Makes the final form of a completion.
     """
 
     def __init__(
@@ -87,12 +80,7 @@ class RoundsCell(ReplyView):
         confirm_tools: str,
         rounds: Rounds,
     ) -> Completion:
-        """Run the rounds, starting with this request, and draw the result.
-
-        Raises:
-            Interrupted: The user stopped it; what arrived is shown and marked.
-            SvcError: It failed; what arrived is shown.
-        """
+        """Run the rounds, starting with this request, and draw what arrived."""
         session = self._session
         confirm = {"marked": None, "all": True, "none": False}[confirm_tools]
         consent, ask_for = to_consent(confirm, session.consent)
@@ -241,10 +229,7 @@ def tools_df(
 ) -> "pd.DataFrame":
     """List the tools of the notebook's variables, one row per tool.
 
-    Args:
-        variables: The notebook's.
-        offered: Names of variables that are offered in every cell.
-        always: Names of tools whose calls are always allowed.
+    `offered` are variables that every cell offers, `always` tools that need no consent.
     """
     dtypes = {
         **dict.fromkeys(("variable", "tool", "parameters", "description"), "string"),
@@ -285,15 +270,7 @@ def tools_command(
     offer: Callable[[Sequence[str]], None],
     consent: Remembered,
 ) -> object:
-    """Run `%svc tools ...`.
-
-    Args:
-        words: What follows `tools`.
-        variables: The notebook's.
-        offered: Names of variables that are offered in every cell.
-        offer: Sets these.
-        consent: Knows which tools are always allowed.
-    """
+    """Run `%svc tools ...`; `offer` sets the variables that every cell offers."""
     if not words:
         return tools_df(variables, offered, consent.always)
     verb, *names = words

@@ -9,7 +9,7 @@ def test_errors_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """An expected failure is its title in bold and indented lines."""
     monkeypatch.delenv("NO_COLOR", raising=False)
 
-    got = error_lines("Refused", ["Wait 12 s,\nthen ask again."])
+    got = error_lines("Refused", ["Wait 12 s,\nthen ask again."], 70)
 
     assert got == ["\x1b[1mRefused\x1b[0m", "  Wait 12 s,", "  then ask again."]
 
@@ -20,7 +20,7 @@ def test_errors_have_no_colour_where_it_is_refused(
     """NO_COLOR leaves the title plain."""
     monkeypatch.setenv("NO_COLOR", "1")
 
-    assert error_lines("Refused", []) == ["Refused"]
+    assert error_lines("Refused", [], 70) == ["Refused"]
 
 
 def test_errors_show_what_was_said_without_obeying_it(
@@ -29,4 +29,4 @@ def test_errors_show_what_was_said_without_obeying_it(
     """What a server wrote does not act in a terminal."""
     monkeypatch.setenv("NO_COLOR", "1")
 
-    assert error_lines("\x1b[2J", ["a\x1b"]) == ["\\x1b[2J", "  a\\x1b"]
+    assert error_lines("\x1b[2J", ["a\x1b"], 70) == ["\\x1b[2J", "  a\\x1b"]
