@@ -77,8 +77,15 @@ class Live(Shown):
     """Updates outputs at a limited pace, by the display id and their number."""
 
     def __init__(
-        self, output: Output, display_id: str, *, own_output: bool, is_verbatim: bool
+        self,
+        output: Output,
+        display_id: str,
+        *,
+        own_output: bool,
+        is_verbatim: bool,
+        n_texts: int,
     ) -> None:
+        self._pieces: list[list[str]] = [[] for _ in range(n_texts)]
         self._output = output
         self._prefix = display_id
         self._own_output = own_output
@@ -91,6 +98,12 @@ class Live(Shown):
         self._due_at = 0.0
         if not own_output:
             self._show_bundle(1, {"text/plain": ""})
+
+    def add(self, text: str, choice: int = 0) -> None:
+        """Take a piece of a choice."""
+        if choice < len(self._pieces):  # else it shows at the end
+            self._pieces[choice].append(text)
+            self._news()
 
     def status(self, text: str) -> None:
         """Set the line below the text."""
@@ -151,30 +164,9 @@ class Live(Shown):
 class LiveChoices(Live):
     """Several choices side by side in one output, as in the final form."""
 
-    def __init__(
-        self,
-        output: Output,
-        display_id: str,
-        *,
-        own_output: bool,
-        is_verbatim: bool,
-        n_texts: int,
-    ) -> None:
-        self._texts = [""] * n_texts
-        super().__init__(
-            output, display_id, own_output=own_output, is_verbatim=is_verbatim
-        )
-
-    def add(self, text: str, choice: int = 0) -> None:
-        """Take a piece of a choice."""
-        if choice < len(self._texts):  # else it shows at the end
-            self._texts[choice] += text
-            self._news()
-
     def _draw(self, status: str) -> None:
-        shown = Final(
-            texts=tuple(self._texts), footer=status, is_verbatim=self._is_verbatim
-        )
+        texts = tuple(map("".join, self._pieces))
+        shown = Final(texts=texts, footer=status, is_verbatim=self._is_verbatim)
         self._show_bundle(1, {"text/html": shown.bundle()["text/html"]})
 
 
@@ -190,21 +182,23 @@ class LiveText(Live):
         self, output: Output, display_id: str, *, own_output: bool, is_verbatim: bool
     ) -> None:
         super().__init__(
-            output, display_id, own_output=own_output, is_verbatim=is_verbatim
+            output,
+            display_id,
+            own_output=own_output,
+            is_verbatim=is_verbatim,
+            n_texts=1,
         )
         self._max_outputs = MAX_OUTPUTS if own_output else 1
         self._blocks = Blocks(is_verbatim=is_verbatim)
         self._above: list[Part] = []
         self._open = Part(is_verbatim=is_verbatim)
-        self._source: list[str] = []
         self._shown_calls: list[str] = []
 
     def add(self, text: str, choice: int = 0) -> None:
         """Take a piece of the only choice."""
+        super().add(text, choice)
         if choice == 0:
-            self._source.append(text)
             self._blocks.feed(text)
-            self._news()
 
     def tool_run(self, step: Step) -> None:
         """Show an answered call below the text so far."""
@@ -274,12 +268,12 @@ class LiveText(Live):
         """Whether what streamed is the final text, in the final form."""
         if final.is_page or final.is_verbatim != self._is_verbatim:
             return False
-        return "".join(self._source).split() == " ".join(final.texts).split()
+        return "".join(self._pieces[0]).split() == " ".join(final.texts).split()
 
     def _close(self, final: Final) -> None:
         """Add to the open output what the final form has more."""
         self._take_blocks()
-        links = {} if self._is_verbatim else link_addresses("".join(self._source))
+        links = {} if self._is_verbatim else link_addresses("".join(self._pieces[0]))
         if links:
             for number, part in enumerate(self._above, start=1):
                 part.draw_again(links)
