@@ -169,17 +169,10 @@ def build_grid(  # noqa: PLR0913 - what a grid is made of
     )
 
 
-class _Dimension(msgspec.Struct):
-    names: tuple[str, ...]
-    points: tuple[dict[str, Any], ...]
-    is_varied: bool
-    is_by_row: bool
-
-
 class _Manifest(msgspec.Struct):
     """What a run's manifest says of its grid; the rest is not needed to repeat it."""
 
-    dimensions: tuple[_Dimension, ...]
+    dimensions: tuple[Dimension, ...]
     rows: list[dict[str, Any]] | None
     kept: list[int] | None
     extra: dict[str, Any] | None
@@ -209,9 +202,7 @@ def _read_manifest(manifest: object, *others: object) -> _Manifest:
 def _grid_of(found: _Manifest) -> Grid:
     """Make the grid of a run again, from its manifest."""
     grid = Grid(
-        dimensions=tuple(
-            Dimension(**msgspec.structs.asdict(each)) for each in found.dimensions
-        ),
+        dimensions=found.dimensions,
         source=None if found.rows is None else source_of(found.rows),
         repeats=check_int("repeats", found.repeats, minimum=1),
         extra=check_extra(found.extra),
