@@ -71,17 +71,8 @@ def request_key_of(
     """Return the hash of all that is sent: 16 hexadecimal digits.
 
     The order of the parameters makes no difference, nor whether a number is written
-    as 0 or 0.0.
-
-    Args:
-        request: What is sent.
-        templates: What the prompt was filled from, if it was: two templates that give
-            the same text for one row are two trials.
-        n_before: How many earlier rows give the same request; each row is a trial, so
-            the key of the second one ends in "-2".
-
-    Raises:
-        ParameterError: A value in `tools` or `extra` has no JSON form.
+    as 0 or 0.0. Two templates that give the same text for one row are two trials; so
+    are rows that give the same request: with `n_before` 1, the key ends in "-2".
     """
     params = {
         name: float(value) if name in _FLOATS else value
@@ -359,10 +350,7 @@ class Factors(dict[str, Any]):
 
 
 def keep(grid: Grid, where: Where) -> Sequence[int]:
-    """Return the numbers of the combinations that `where` keeps.
-
-    Errors that it raises itself get the combination as a note.
-    """
+    """Return the numbers of the combinations that `where` keeps."""
     if not callable(where):
         raise ParameterError(
             f"where is {type(where).__name__}; give a function that takes a "

@@ -30,13 +30,10 @@ LockKey = str
 
 @dataclass(slots=True)
 class RunLock:
-    """A lock that this kernel holds, and the task that sends the run's requests.
-
-    `path` and `fd` are of the locked file, if there is one.
-    """
+    """A lock that this kernel holds, and the task that sends the run's requests."""
 
     key: LockKey
-    path: Path | None = None
+    path: Path | None = None  # of the locked file, if there is one
     fd: int | None = None
     task: Any = None
 
@@ -77,12 +74,9 @@ def held_here(ledger: Ledger, run_id: str) -> RunLock | None:
 
 
 def lock_run(ledger: Ledger, run_id: str, *, is_named: bool = True) -> RunLock:
-    """Lock a run that this kernel has not locked.
+    """Lock a run, or raise ParameterError: it is in progress elsewhere.
 
     A run without a name needs no file: no other kernel can mean it.
-
-    Raises:
-        ParameterError: Another kernel holds the lock; the message says which.
     """
     found = RunLock(_key(ledger, run_id))
     with _held.guard:
