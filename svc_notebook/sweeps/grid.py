@@ -195,15 +195,8 @@ class Grid:
 
     def model_of(self, combination: int) -> str:
         """Return the model of a combination, without making its request."""
-        number = self._number(combination)
-        for dimension in reversed(self._multiplied):
-            number, digit = divmod(number, len(dimension.points))
-            if "model" in dimension.names:
-                return str(dimension.points[digit]["model"]).strip()
-        for dimension in self.dimensions:
-            if dimension.is_by_row and "model" in dimension.names:
-                return str(dimension.points[number]["model"]).strip()
-        raise KeyError("model")
+        _, point = self._point(self._number(combination))
+        return str(point["model"]).strip()
 
     def factors(self, combination: int) -> dict[str, Any]:
         """Return the values of a combination, with all columns of its row."""
@@ -223,8 +216,7 @@ class Grid:
         """Return the request of any point, also of one that `where` leaves out."""
         if self.source is not None and not self.source:
             return self._request(point, None)  # no row to fill it from
-        at = None if self.source is None else row
-        return self._request(point, self._row_of(at, point))
+        return self._request(point, self._row_of(row, point))
 
     def _number(self, combination: int) -> int:
         return combination if self.kept is None else self.kept[combination]
@@ -357,19 +349,16 @@ def keep(grid: Grid, where: Where) -> Sequence[int]:
             "combination, such as lambda c: c['temperature'] < 1.",
             param="where",
         )
-    misfit = None
     try:
         signature(where).bind({})
     except ValueError:
         pass  # some built-in functions have no signature
     except TypeError as problem:
-        misfit = problem
-    if misfit is not None:
         raise ParameterError(
-            f"where is called with one argument, a combination ({misfit}); write it "
+            f"where is called with one argument, a combination ({problem}); write it "
             "like lambda c: c['temperature'] < 1.",
             param="where",
-        )
+        ) from None
     return array("Q", (at for at in range(grid.n_product) if _is_kept(grid, at, where)))
 
 

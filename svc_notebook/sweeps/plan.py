@@ -33,7 +33,6 @@ from .dimensions import (
     check_names,
     conditions_of,
     dimension_of,
-    prompt_dimension,
     tie,
 )
 from .grid import Grid, RunPlan, Where, keep, request_key_of
@@ -236,7 +235,7 @@ def _dimensions(
                 "or a list of these.",
                 param="prompt",
             )
-        found.insert(0, prompt_dimension(prompt))
+        found.insert(0, dimension_of("prompt", prompt))
     if conditions is None:
         return tie(found, tied, n_rows=n_rows)
     given = conditions_of(conditions)
@@ -336,9 +335,8 @@ def _checked_key(
         templates = [str(point.get("prompt")), str(point.get("system")), own]
         return request_key_of(request, templates=templates)
     except ParameterError as problem:
-        found = problem
-    where = f" This was the combination {words}; nothing was sent." if words else ""
-    raise ParameterError(f"{found}{where}", param=found.param)
+        where = f" This was the combination {words}; nothing was sent." if words else ""
+        raise ParameterError(f"{problem}{where}", param=problem.param) from None
 
 
 def plan(  # noqa: PLR0913 - what a sweep is made of
@@ -366,9 +364,6 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
     """Plan a sweep for a session; for the arguments see `svc.sweep`.
 
     `varied` has the parameters; `prices` are the session's if None.
-
-    Raises:
-        SvcError: As `svc.sweep`, or the prices cannot be read.
     """
     check_flag("raw", raw)
     check_flag("reuse", reuse)
