@@ -11,8 +11,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import takewhile
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 
@@ -72,34 +73,21 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
 ) -> Completion:
     """Ask until the model answers without calling a tool.
 
-    Args:
-        request: The first request; it offers the tools of the toolbox.
-        origin: Where the request comes from.
-        toolbox: The tools. A call to a definition without a function ends the rounds:
-            none of the reply's calls are run, and the caller gets them.
-        send: Sends a request and returns the reply.
-        consent: Decides on calls that need consent; denies them by default.
-        rounds: Limits.
-        watch: Called before and after each call.
-        keep: Records each run.
-        hide: Removes the API key from a text, in case a tool has read it.
-        check_stop: Called often while a tool runs; raises an Interrupted to stop.
-        clock: Monotonic time.
+    A call to a definition without a function ends the rounds: none of the reply's calls
+    are run, and the caller gets them. `hide` removes the API key from a text, in case a
+    tool has read it; `check_stop` is called often while a tool runs, and raises an
+    Interrupted to stop.
 
     Returns:
         The last completion, with all runs in `tool_runs`, and calls left to the caller.
 
     Raises:
         ParameterError: The request asks for more than one choice.
-        CutError: A reply was cut in the middle of a call, which was not run.
-        ToolLoopError: The rounds or the time are used up, or `consent` raised an error;
-            `partial`, `messages` and `tool_runs` hold what there is.
-        OverBudgetError: A request does not fit; the message names the largest part.
-        SvcError: A request failed; `messages` is the history, which can be sent.
+        ToolLoopError: The rounds or the time are used up, or `consent` raised an error.
+        SvcError: A request failed, does not fit, or its reply was cut in a call.
         Interrupted: The user stopped it while a tool ran or consent was asked for.
-            Its `messages` can be sent: calls that were not run are answered so.
+            Like the other errors it has the `messages` until then, which can be sent.
     """
-    limits = rounds or Rounds()
     if request.params.get("n", 1) != 1:
         raise ParameterError(
             "Tools can be run for one choice only; leave n out, or run the calls "
@@ -109,14 +97,14 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
     runner = _CallRunner(
         toolbox=toolbox,
         consent=consent,
-        limits=limits,
+        limits=rounds or Rounds(),
         watch=watch,
         keep=keep,
         hide=hide,
         check_stop=check_stop,
         clock=clock,
     )
-    return _ToolRounds(request, origin, send, limits, runner).run()
+    return _ToolRounds(request, origin, send, runner).run()
 
 
 class _ToolRounds:
@@ -127,14 +115,13 @@ class _ToolRounds:
         request: CompletionRequest,
         origin: Origin,
         send: Send,
-        limits: Rounds,
         runner: "_CallRunner",
     ) -> None:
         tools = runner.toolbox.definitions
         self._request = msgspec.structs.replace(request, tools=tools)
         self._origin = origin
         self._send = send
-        self._limits = limits
+        self._limits = runner.limits
         self._runner = runner
         self._started_s = runner.clock()
         self._new_messages: tuple[Message, ...] = ()
@@ -149,13 +136,13 @@ class _ToolRounds:
         completion = self._ask(is_last=True)
         if completion.tool_calls:
             n = self._limits.max_rounds
-            self._stop(
-                completion,
+            error = ToolLoopError(
                 f"The model still calls tools after {n} rounds, the last of which "
                 "offered none. The error's `messages` are the history until then; "
                 "allow more with max_rounds, or say in the prompt when to stop (doc: "
                 "Tool-calling flow).",
             )
+            raise self._completed(error, completion)
         return completion.with_tool_runs(self._tool_runs)
 
     @property
@@ -203,16 +190,16 @@ class _ToolRounds:
             ) from stop
         except ToolLoopError as error:  # consent could not be asked for
             self._add_round(completion, results, UNDECIDED)
-            self._complete(error, completion)
+            self._completed(error, completion)
             raise
         self._add_round(completion, results, TIME_OVER)
         if self._left_s() <= 0:
-            self._stop(
-                completion,
+            time_over = ToolLoopError(
                 f"The rounds took more than {self._limits.total_s:g} s. The error's "
                 "`messages` are the history until then, which can be sent; allow more "
                 "with total_s.",
             )
+            raise self._completed(time_over, completion)
 
     def _check_calls(self, completion: Completion) -> None:
         """Refuse calls that were cut, or are too large to be sent back with results."""
@@ -223,12 +210,10 @@ class _ToolRounds:
             check_budget(
                 msgspec.structs.replace(self._request, messages=messages, params=params)
             )
-        except CutError as error:
-            self._add_history(error)
-            raise
-        except OverBudgetError as error:
-            error.partial = completion
-            error.add_note("The tools that the last reply calls were not run.")
+        except (CutError, OverBudgetError) as error:
+            if isinstance(error, OverBudgetError):
+                error.partial = completion
+                error.add_note("The tools that the last reply calls were not run.")
             self._add_history(error)
             raise
 
@@ -257,15 +242,11 @@ class _ToolRounds:
             results.append(run.message)
         self._new_messages = (*self._new_messages, reply, *results)
 
-    def _stop(self, completion: Completion, reason: str) -> NoReturn:
-        error = ToolLoopError(reason)
-        self._complete(error, completion)
-        raise error
-
-    def _complete(self, error: ToolLoopError, completion: Completion) -> None:
+    def _completed(self, error: ToolLoopError, completion: Completion) -> ToolLoopError:
         error.messages, error.tool_runs = self._messages, self._tool_runs
         error.partial = completion.with_tool_runs(self._tool_runs)
         error.exchange_id = completion.exchange.exchange_id
+        return error
 
     def _add_history(self, error: Any) -> None:  # noqa: ANN401 - any error takes attributes
         """Add the history to an error, so that the results of tools are not lost."""
@@ -314,14 +295,7 @@ class _CallRunner:
         left_s: Callable[[], float],
         max_tokens: int,
     ) -> ToolRun:
-        """Answer a call of an exchange.
-
-        Args:
-            call: The call.
-            exchange: The exchange whose reply made it.
-            left_s: Returns how long it may take, asked when the tool is started.
-            max_tokens: The most tokens of its result.
-        """
+        """Answer a call; `left_s` is asked for its time when the tool is started."""
         if self.watch is not None:
             self.watch(call)
         run = _without_key(self._run(call, left_s, max_tokens), self.hide)
@@ -401,7 +375,7 @@ def _without_key(run: ToolRun, hide: Callable[[str], str]) -> ToolRun:
     """Remove the API key from the texts of a run."""
     arguments, value = run.sent_arguments, run.value
     if arguments is not None:
-        text = json.dumps(arguments, ensure_ascii=False)
+        text = _to_json(arguments)
         arguments = arguments if hide(text) == text else json.loads(hide(text))
     result = hide(run.result)
     return replace(
@@ -415,16 +389,18 @@ def _without_key(run: ToolRun, hide: Callable[[str], str]) -> ToolRun:
 
 
 def _with_arguments(call: ToolCall, arguments: dict[str, Any]) -> ToolCall:
-    text = json.dumps(arguments, ensure_ascii=False)
+    text = _to_json(arguments)
     function = msgspec.structs.replace(call.function, arguments=text)
     return msgspec.structs.replace(call, function=function)
 
 
 def _changed_note(arguments: dict[str, Any]) -> str:
     """Tell the model that the call was run with other arguments."""
-    text = json.dumps(arguments, ensure_ascii=False)
-    shown, _ = fit_text(text, max_tokens=MAX_CHANGED_TOKENS)
+    shown, _ = fit_text(_to_json(arguments), max_tokens=MAX_CHANGED_TOKENS)
     return f"(The user changed the arguments to {shown}.)\n"
+
+
+_to_json = partial(json.dumps, ensure_ascii=False)
 
 
 class ToolRecord:
@@ -443,9 +419,7 @@ class ToolRecord:
             call_id=run.call_id,
             name=run.name,
             arguments=run.arguments,
-            sent_arguments=None
-            if sent is None
-            else json.dumps(sent, ensure_ascii=False),
+            sent_arguments=None if sent is None else _to_json(sent),
             result=run.result,
             error=run.error,
             is_approved=run.is_approved,
