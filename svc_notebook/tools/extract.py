@@ -6,15 +6,7 @@ that was cut is an error. A value that comes as JSON text instead is read too.
 
 import re
 from dataclasses import dataclass
-from typing import (
-    Any,
-    Generic,
-    NoReturn,
-    TypedDict,
-    TypeVar,
-    get_args,
-    get_origin,
-)
+from typing import Any, Generic, NoReturn, TypedDict, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -42,16 +34,10 @@ _UNUSED = "Only one call was asked for; this one was not read."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form(Generic[Value]):
-    """A type as a tool, with the definition that is sent (doc: Tool definition).
-
-    Attributes:
-        type_: Of the value.
-        sent_type: Of the call's arguments: the same, or a class with a list in it.
-        name, definition: Of the tool.
-    """
+    """A type as a tool, with the definition that is sent (doc: Tool definition)."""
 
     type_: type[Value]
-    sent_type: Any
+    sent_type: Any  # of the call's arguments: the same, or a class with a list in it
     name: str
     definition: dict[str, Any]
 
@@ -67,11 +53,7 @@ class Form(Generic[Value]):
 
 
 def to_form(type_: type[Value]) -> Form[Value]:
-    """Make a tool definition of a type.
-
-    Raises:
-        ToolSchemaError: It cannot be described, or has no named fields.
-    """
+    """Make a tool definition of a type."""
     given: object = type_
     if not isinstance(given, type) and get_origin(given) is None:
         raise ToolSchemaError(
@@ -115,22 +97,7 @@ def extract(
     max_tries: int = MAX_TRIES,
     keep: RunSink | None = None,
 ) -> Value:
-    """Ask for a value until one fits.
-
-    Args:
-        form: The type.
-        request: The prompt; the tool is added to it.
-        origin: Where the request comes from.
-        send: Sends a request.
-        max_tries: Most requests, at least 1.
-        keep: Records each call.
-
-    Raises:
-        ParameterError: `max_tries` is not allowed.
-        CutError: The reply was cut before the value was whole.
-        ToolCallError: No value fits; `partial` is the last completion.
-        SvcError: A request failed.
-    """
+    """Ask for a value until one fits; the tool is added to the request."""
     check_int("max_tries", max_tries, minimum=1)
     asked = _asking_for(form, request)
     for number in range(1, max_tries + 1):
