@@ -128,18 +128,16 @@ class _CarriedError(Exception):
         self.problem = problem
 
 
+@dataclass(slots=True)
 class _Execution:
     """One call of a function, on a worker thread."""
 
-    def __init__(
-        self, tool: Tool, limit_s: float | None, check_stop: Callable[[], None]
-    ) -> None:
-        self.tool = tool
-        self.limit_s = limit_s
-        self.check_stop = check_stop
-        self.cancel: Callable[[], object] = lambda: None
-        self.is_awaited = tool.is_async
-        self.is_over = False
+    tool: Tool
+    limit_s: float | None
+    check_stop: Callable[[], None]
+    cancel: Callable[[], object] = lambda: None
+    is_awaited: bool = False
+    is_over: bool = False
 
     def value(self, arguments: dict[str, Any]) -> object:
         """Run the tool and return its value."""
@@ -209,7 +207,7 @@ class _Execution:
     def _stop(self, work: Work) -> None:
         """Cancel an async tool, and give it a moment to clean up."""
         self.is_over = True
-        if self.is_awaited:
+        if self.is_awaited or self.tool.is_async:
             with suppress(RuntimeError):  # the loop may be closed, which ends it too
                 self.cancel()
             work.wait(CLEAN_UP_S)

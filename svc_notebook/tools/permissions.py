@@ -74,15 +74,13 @@ Confirm = bool | Callable[[Proposal], Decision | bool] | None
 """None asks about tools with `confirm`, True about all, False about none."""
 
 
-def deny_all(proposal: Proposal) -> Decision:
+def deny_all(_: Proposal) -> Decision:
     """Deny a call, if no user can be asked."""
-    del proposal
     return Decision(verdict="deny")
 
 
-def approve_all(proposal: Proposal) -> Decision:
+def approve_all(_: Proposal) -> Decision:
     """Approve a call."""
-    del proposal
     return Decision(verdict="approve")
 
 

@@ -104,18 +104,12 @@ def _plain(value: Any, around: tuple[int, ...]) -> Any:  # noqa: ANN401 - anythi
         return [_plain(each, around) for each in value]
     if isinstance(value, set | frozenset):
         return [_plain(each, around) for each in sorted(value, key=str)]
-    return _of_simple(value) if _is_simple(value) else _of_object(value, around)
-
-
-def _is_simple(value: object) -> bool:
-    return value is None or isinstance(value, str | int | float | Enum)
-
-
-def _of_simple(value: Any) -> Any:  # noqa: ANN401 - anything
     if isinstance(value, Enum):
         return _plain(value.value, ())
-    is_odd = isinstance(value, float) and not isfinite(value)
-    return str(value) if is_odd else value  # JSON has neither NaN nor Infinity
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)  # JSON has neither NaN nor Infinity
+    is_plain = value is None or isinstance(value, str | int | float)
+    return value if is_plain else _of_object(value, around)
 
 
 def _of_object(value: Any, around: tuple[int, ...]) -> Any:  # noqa: ANN401 - anything

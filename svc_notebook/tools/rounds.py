@@ -104,43 +104,35 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
         check_stop=check_stop,
         clock=clock,
     )
+    request = msgspec.structs.replace(request, tools=toolbox.definitions)
     return _ToolRounds(request, origin, send, runner).run()
 
 
+@dataclass(slots=True)
 class _ToolRounds:
     """The requests of one run of rounds, and the history so far."""
 
-    def __init__(
-        self,
-        request: CompletionRequest,
-        origin: Origin,
-        send: Send,
-        runner: "_CallRunner",
-    ) -> None:
-        tools = runner.toolbox.definitions
-        self._request = msgspec.structs.replace(request, tools=tools)
-        self._origin = origin
-        self._send = send
-        self._limits = runner.limits
-        self._runner = runner
-        self._started_s = runner.clock()
-        self._new_messages: tuple[Message, ...] = ()
-        self._tool_runs: tuple[ToolRun, ...] = ()
+    _request: CompletionRequest
+    _origin: Origin
+    _send: Send
+    _runner: "_CallRunner"
+    _new_messages: tuple[Message, ...] = ()
+    _tool_runs: tuple[ToolRun, ...] = ()
 
     def run(self) -> Completion:
-        for _ in range(self._limits.max_rounds - 1):
+        max_rounds = self._runner.limits.max_rounds
+        for _ in range(max_rounds - 1):
             completion = self._ask(is_last=False)
             if not completion.tool_calls or self._runner.has_bare_call(completion):
                 return completion.with_tool_runs(self._tool_runs)
             self._answer_calls(completion)
         completion = self._ask(is_last=True)
         if completion.tool_calls:
-            n = self._limits.max_rounds
             error = ToolLoopError(
-                f"The model still calls tools after {n} rounds, the last of which "
-                "offered none. The error's `messages` are the history until then; "
-                "allow more with max_rounds, or say in the prompt when to stop (doc: "
-                "Tool-calling flow).",
+                f"The model still calls tools after {max_rounds} rounds, the last of "
+                "which offered none. The error's `messages` are the history until "
+                "then; allow more with max_rounds, or say in the prompt when to stop "
+                "(doc: Tool-calling flow)."
             )
             raise self._completed(error, completion)
         return completion.with_tool_runs(self._tool_runs)
@@ -171,14 +163,9 @@ class _ToolRounds:
         try:
             max_tokens = self._max_result_tokens(reply)
             for call in reply.tool_calls:
-                if self._left_s() <= 0:
+                if self._runner.left_s() <= 0:
                     break
-                run = self._runner.run(
-                    call,
-                    completion.exchange,
-                    left_s=self._left_s,
-                    max_tokens=max_tokens,
-                )
+                run = self._runner.run(call, completion.exchange, max_tokens)
                 self._tool_runs = (*self._tool_runs, run)
                 results.append(run.message)
         except KeyboardInterrupt as stop:
@@ -193,11 +180,11 @@ class _ToolRounds:
             self._completed(error, completion)
             raise
         self._add_round(completion, results, TIME_OVER)
-        if self._left_s() <= 0:
+        if self._runner.left_s() <= 0:
+            total_s = self._runner.limits.total_s
             time_over = ToolLoopError(
-                f"The rounds took more than {self._limits.total_s:g} s. The error's "
-                "`messages` are the history until then, which can be sent; allow more "
-                "with total_s.",
+                f"The rounds took more than {total_s:g} s. The error's `messages` are "
+                "the history until then, which can be sent; allow more with total_s."
             )
             raise self._completed(time_over, completion)
 
@@ -225,11 +212,6 @@ class _ToolRounds:
             n_calls=len(reply.tool_calls),
             reply_tokens=room_for_reply(request.asked_params.get("max_tokens")),
         )
-
-    def _left_s(self) -> float:
-        """Return the seconds left for all rounds; waiting for consent is free."""
-        spent_s = self._runner.clock() - self._started_s - self._runner.waited_s
-        return self._limits.total_s - spent_s
 
     def _add_round(
         self, completion: Completion, results: list[Message], reason: str
@@ -280,25 +262,25 @@ class _CallRunner:
     hide: Callable[[str], str]
     check_stop: Callable[[], None]
     clock: Callable[[], float]
-    waited_s: float = field(default=0.0, init=False)  # for consent
+    ends_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ends_s = self.clock() + self.limits.total_s
+
+    def left_s(self) -> float:
+        """Return the seconds left for all rounds; waiting for consent is free."""
+        return self.ends_s - self.clock()
 
     def has_bare_call(self, completion: Completion) -> bool:
         """Whether a reply calls a tool that has no function here."""
         bare = {tool.name for tool in self.toolbox if tool.function is None}
         return any(call.function.name in bare for call in completion.tool_calls)
 
-    def run(
-        self,
-        call: ToolCall,
-        exchange: Exchange,
-        *,
-        left_s: Callable[[], float],
-        max_tokens: int,
-    ) -> ToolRun:
-        """Answer a call; `left_s` is asked for its time when the tool is started."""
+    def run(self, call: ToolCall, exchange: Exchange, max_tokens: int) -> ToolRun:
+        """Answer a call of an exchange; its result has at most so many tokens."""
         if self.watch is not None:
             self.watch(call)
-        run = _without_key(self._run(call, left_s, max_tokens), self.hide)
+        run = _without_key(self._run(call, max_tokens), self.hide)
         return self._recorded(run, exchange)
 
     def skip(self, call: ToolCall, exchange: Exchange, reason: str) -> ToolRun:
@@ -312,9 +294,7 @@ class _CallRunner:
             self.watch(run)
         return run
 
-    def _run(
-        self, call: ToolCall, left_s: Callable[[], float], max_tokens: int
-    ) -> ToolRun:
+    def _run(self, call: ToolCall, max_tokens: int) -> ToolRun:
         checked = check_call(self.toolbox, call)
         if isinstance(checked, ToolRun):
             return checked
@@ -328,7 +308,7 @@ class _CallRunner:
             call,
             allowed.arguments,
             timeout_s=self.limits.tool_timeout_s,
-            within_s=left_s(),
+            within_s=self.left_s(),
             max_result_tokens=max_tokens,
             check_stop=self.check_stop,
         )
@@ -368,7 +348,7 @@ class _CallRunner:
                 "until then, which can be sent; let confirm return True or False."
             ) from problem
         finally:
-            self.waited_s += self.clock() - started_s
+            self.ends_s += self.clock() - started_s
 
 
 def _without_key(run: ToolRun, hide: Callable[[str], str]) -> ToolRun:
