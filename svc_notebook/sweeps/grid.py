@@ -183,10 +183,17 @@ class Grid:
         row, point = self._point(self._number(combination))
         named = (*columns_in(point.get("prompt")), *columns_in(point.get("system")))
         columns = () if self.is_raw else tuple(dict.fromkeys(named))
-        values = self._row_of(row, point)
+        values, labels = self._row_of(row, point), _labels(point)
         request = self._request(point, values)
+        templates: object = None
+        n_before = 0
+        if row is not None or columns or labels:
+            own = {name: str(value) for name, value in labels.items()}
+            given = (point.get("prompt"), point.get("system"))
+            templates = (*given, own) if own else given
+            n_before = self._n_before(columns).get(row or 0, 0)
         return Trial(
-            request_key=self._request_key(request, point, row=row, columns=columns),
+            request_key=request_key_of(request, templates=templates, n_before=n_before),
             repeat=0,
             request=request,
             row=row,
@@ -286,21 +293,6 @@ class Grid:
             templates[TOOLS] = tool_names(point.get(TOOLS))
         used = {name: values[name] for name in columns}
         return {**templates, **used, **_labels(point)}
-
-    def _request_key(
-        self,
-        request: CompletionRequest,
-        point: Mapping[str, Any],
-        *,
-        row: int | None,
-        columns: tuple[str, ...],
-    ) -> str:
-        own = {name: str(value) for name, value in _labels(point).items()}
-        if row is None and not columns and not own:
-            return request_key_of(request)
-        templates = (point.get("prompt"), point.get("system"), *([own] if own else []))
-        n_before = self._n_before(columns).get(row or 0, 0)
-        return request_key_of(request, templates=templates, n_before=n_before)
 
     @cached_property
     def _n_before(self) -> Callable[[tuple[str, ...]], Mapping[int, int]]:
