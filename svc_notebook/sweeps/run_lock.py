@@ -1,8 +1,7 @@
 """The lock on a run, so that two kernels do not send, and pay for, the same requests.
 
-A file beside the ledger is locked while a named run is sent, and says which process
-holds the lock. The system releases it when that process ends. Where files cannot be
-locked, runs are sent without.
+A locked file beside the ledger says which process is sending a named run. The system
+releases the lock when that process ends. Where files cannot be locked, there is none.
 """
 
 import json

@@ -1,8 +1,7 @@
 """Sends the trials of a run: one queue for each model, side by side.
 
 A trial is made only when its model's rate limit lets it go, so a million trials need no
-room. After a 429 it goes back to the front of its queue. A model that only fails is
-given up; one outcome may stop everything.
+room. After a 429 it goes back to the front of its queue.
 """
 
 import asyncio

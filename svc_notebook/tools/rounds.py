@@ -1,8 +1,7 @@
 """Tool rounds: ask, run the tools that the model calls, send the results, ask again.
 
-Only calls to offered tools with checked arguments are run, each one once and in order;
-the last request offers no tools (doc: Tool-calling flow). However the rounds end, the
-messages so far can be sent.
+Each call is run once and in order; the last request offers no tools (doc: Tool-calling
+flow). However the rounds end, the messages so far can be sent.
 """
 
 import json
