@@ -23,15 +23,12 @@ from svc_notebook.ledger.store import Ledger
 
 _MAX_BYTES = 1000
 
-LockKey = str
-"""The file, or the ledger in memory, with the run."""
-
 
 @dataclass(slots=True)
 class RunLock:
     """A lock that this kernel holds, and the task that sends the run's requests."""
 
-    key: LockKey
+    key: str  # the file, or the ledger in memory, with the run
     path: Path | None = None  # of the locked file, if there is one
     fd: int | None = None
     task: Any = None
@@ -54,7 +51,7 @@ class _Held(Forkable):
 
     def __init__(self) -> None:
         self.guard = Lock()
-        self.locks: dict[LockKey, RunLock] = {}
+        self.locks: dict[str, RunLock] = {}
         self.watch_forks()
 
     def after_in_child(self) -> None:
@@ -92,7 +89,7 @@ def lock_run(ledger: Ledger, run_id: str, *, is_named: bool = True) -> RunLock:
     return found
 
 
-def _key(ledger: Ledger, run_id: str) -> LockKey:
+def _key(ledger: Ledger, run_id: str) -> str:
     is_shared = ledger.path != MEMORY
     return str(_path(ledger, run_id)) if is_shared else f"{id(ledger)} {run_id}"
 
