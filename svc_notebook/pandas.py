@@ -9,6 +9,7 @@ Importing this file registers them with pandas.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -134,24 +135,21 @@ def _asked(run: Run, frame: pd.DataFrame, *, is_retried: bool) -> pd.DataFrame:
         )
     (run.retry if is_retried else run.run)()
     replies = run.replies_df()
+    tell = partial(warn, category=UserWarning, stacklevel=3)
     bad = replies[replies["status"] != "ok"]
     if len(bad):
         reasons = "".join(f"\n  {each}" for each in run.reasons)
-        warn(
+        tell(
             f"{len(bad)} of {len(replies)} rows have no reply:{reasons}\n"
             "expand=True shows the errors; with a name, retry=True sends those again "
-            "that were not refused as invalid (400).",
-            UserWarning,
-            stacklevel=3,
+            "that were not refused as invalid (400)."
         )
     if cut_note := run.cut_note:
-        warn(cut_note, UserWarning, stacklevel=3)
+        tell(cut_note)
     if n_called := int((replies["n_tool_calls"].fillna(0) > 0).sum()):
-        warn(
+        tell(
             f"{n_called} of {len(replies)} rows called tools, which are not run here: "
             "expand=True shows the calls. To run them, call svc.complete(..., "
-            "tools=...) for each row.",
-            UserWarning,
-            stacklevel=3,
+            "tools=...) for each row."
         )
     return replies

@@ -106,17 +106,11 @@ PER_SECOND_S = SECOND_S + MARGIN_S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """When the last request of a model can be sent.
-
-    Attributes:
-        last_sent_s: Seconds from the first request to the last; None if no limit of
-            the model is known.
-        binds: The limit that determines it, such as "per-minute limit"; "" if none.
-    """
+    """When the last request of a model can be sent, counted from the first."""
 
     model: str
-    last_sent_s: float | None
-    binds: str
+    last_sent_s: float | None  # None if no limit of the model is known
+    binds: str  # the limit that determines it, such as "per-minute limit"
 
 
 def forecast(n_by_model: Mapping[str, int]) -> tuple[Forecast, ...]:
@@ -167,9 +161,7 @@ def plan_lines(
 ) -> list[Line]:
     """Return what a plan sends, how large it is, and warnings.
 
-    `n_left` are the requests still to be sent to each model; all if None. If nothing
-    is left, there are no size, duration and warnings. If a file answers
-    (`is_answered`), there are no cost and duration.
+    `n_left` are the requests still to be sent to each model; all if None.
     """
     n_left = grid.n_by_model if n_left is None else n_left
     is_done = len(grid) > 0 and not any(n_left.values())
@@ -379,16 +371,14 @@ _NUMBER = re.compile(r"\d+")
 
 def reasons_of(failures: Iterable[Failure]) -> list[str]:
     """Return why requests failed, the most frequent reason first, with its count."""
-    counts: Counter[tuple[object, ...]] = Counter()
-    first: dict[tuple[object, ...], Failure] = {}
+    alike: dict[tuple[object, ...], list[Failure]] = {}
     for failure in failures:
         plain = _NUMBER.sub("0", failure.message)
         mark = failure.type, failure.http_status, failure.code, failure.param, plain
-        counts[mark] += 1
-        first.setdefault(mark, failure)
-    shown = counts.most_common(SHOWN_REASONS)
-    lines = [_reason(first[mark], n) for mark, n in shown]
-    n_more = len(counts) - len(lines)
+        alike.setdefault(mark, []).append(failure)
+    by_count = sorted(alike.values(), key=len, reverse=True)
+    lines = [_reason(each[0], len(each)) for each in by_count[:SHOWN_REASONS]]
+    n_more = len(by_count) - len(lines)
     return [*lines, f"{n_more} more reasons are in replies_df()"] if n_more else lines
 
 

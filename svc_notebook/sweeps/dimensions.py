@@ -15,10 +15,11 @@ from svc_notebook.tools.permissions import to_offer
 from .source import is_missing, source_of
 
 _ONE_AS_A_LIST: dict[str, Callable[[object], bool]] = {
+    "prompt": lambda each: not _is_prompt(each),
     "stop": lambda each: isinstance(each, str),
     "tools": lambda each: isinstance(each, Mapping) or callable(each),
 }
-"""Parameters of which one value is a list, with a check of its elements."""
+"""Names of which one value can be a list, with a check of its elements."""
 FACTORS = ("prompt", "model", "system", "tools", *PARAM_NAMES)
 """Names of what is sent and can vary; other names in conditions are labels."""
 TOOLS = "tools"
@@ -56,12 +57,7 @@ class Dimension:
 
 
 def dimension_of(name: str, value: object) -> Dimension:
-    """Read `model`, `system` or a parameter: one value, or a list of values.
-
-    Raises:
-        ParameterError: The list is empty, or has no order.
-        ToolSchemaError: A function in `tools` cannot be offered.
-    """
+    """Read the prompt, `model`, `system` or a parameter: one value, or a list."""
     several = _several(name, value)
     is_element = _ONE_AS_A_LIST.get(name, lambda _: False)
     if several is None or (several and all(map(is_element, several))):
@@ -73,14 +69,6 @@ def dimension_of(name: str, value: object) -> Dimension:
             param=name,
         )
     return _of_values(name, several, is_varied=True)
-
-
-def prompt_dimension(prompt: object) -> Dimension:
-    """Read one prompt, a text or a list of messages, or a list of prompts."""
-    several = _several("prompt", prompt)
-    if several is None or (several and not any(map(_is_prompt, several))):
-        return _of_values("prompt", [prompt], is_varied=False)
-    return dimension_of("prompt", prompt)
 
 
 def _of_values(name: str, values: Iterable[object], *, is_varied: bool) -> Dimension:
@@ -128,12 +116,7 @@ def short(value: object) -> str:
 def tie(
     dimensions: Iterable[Dimension], tied: Tied, *, n_rows: int | None = None
 ) -> tuple[Dimension, ...]:
-    """Tie some dimensions of one name each together; `tied` is as in `svc.sweep`.
-
-    Raises:
-        ParameterError: A name is not a list that was given or is tied twice, or the
-            lists of a group differ in length.
-    """
+    """Tie some dimensions of one name each together; `tied` is as in `svc.sweep`."""
     by_name = {each.names[0]: each for each in dimensions}
     groups = _groups(tied)
     sizes = {} if n_rows is None else {ROWS: n_rows}

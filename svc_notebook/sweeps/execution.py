@@ -83,15 +83,7 @@ class RunTask:
         bars.show(parts, is_last=is_last or self.is_over)
 
     def wait(self, tick: Tick) -> None:
-        """Wait for the end.
-
-        Args:
-            tick: Called again and again, on this thread.
-
-        Raises:
-            Interrupted: The user stopped it.
-            SvcError: It ended early; see `Run.run`.
-        """
+        """Wait for the end, calling `tick` again and again; raise what ended it."""
         try:
             self._wait(tick)
         except KeyboardInterrupt:
@@ -140,9 +132,8 @@ class RunTask:
             async with aclosing(self._runner.client):
                 self.error = await self.scheduler.run()
         except asyncio.CancelledError:
-            self.error = self.error or SvcError(
-                "The run was stopped before it was complete."
-            )
+            stopped = SvcError("The run was stopped before it was complete.")
+            self.error = self.error or stopped
             raise
         except Exception as problem:  # noqa: BLE001 - raised where it is waited for
             self.error = problem
@@ -181,13 +172,10 @@ class Execution:
     """Sends what is missing of one run, each time it is started.
 
     It sets the ledger of the view when it sends the first request.
-
-    Attributes:
-        task: The newest task; None before the first one.
     """
 
     def __init__(self, view: RunView, *, session: Session) -> None:
-        self.task: RunTask | None = None
+        self.task: RunTask | None = None  # the newest
         self._view = view
         self._plan = view.plan
         self._session = session
@@ -206,12 +194,7 @@ class Execution:
         return self._session.settings.answers is not None
 
     def bind(self) -> None:
-        """Continue with the exchanges that the ledger has under this run's name.
-
-        Raises:
-            ParameterError: Some of them have replies and are not in the grid.
-            LedgerError: They cannot be read.
-        """
+        """Continue with the exchanges that the ledger has under this run's name."""
         view, ledger = self._view, self._session.ledger
         read = partial(ledger.read, scope="all", run=self._plan.run_id)
         view.strays = strays_of(self._plan, read)
@@ -302,8 +285,7 @@ class Execution:
     def _settle(self, n_todo: int) -> Ledger:
         """Choose ledger and endpoint, once for all requests of the run."""
         settings, view = self._session.settings, self._view
-        if not self.is_answered:
-            check_endpoint(view.status().endpoint, settings, n_todo=n_todo)
+        self._check_endpoint(n_todo)
         _ = self._session.client  # refuses settings that cannot be used
         ledger = view.ledger or self._session.ledger
         if settings.base_url is not None or self.is_answered:
@@ -315,12 +297,15 @@ class Execution:
         """Read what another kernel sent under this name since it was planned."""
         try:
             self.bind()
-            if not self.is_answered:
-                found = self._view.status().endpoint
-                check_endpoint(found, self._session.settings, n_todo=n_todo)
+            self._check_endpoint(n_todo)
         except SvcError:
             self._view.ledger = None  # those are another grid's
             raise
+
+    def _check_endpoint(self, n_todo: int) -> None:
+        if not self.is_answered:
+            found = self._view.status().endpoint
+            check_endpoint(found, self._session.settings, n_todo=n_todo)
 
     def _task(
         self, ledger: Ledger, options: SendOptions, *, on_over: Tick
@@ -332,21 +317,9 @@ class Execution:
             return None
         for key in self._view.failures.keys() - settled.keys():
             del self._view.failures[key]
-        runner = self._runner(ledger, options)
-        scheduler = Scheduler(
-            todo_of(self._plan.grid, settled, seed=self._plan.seed),
-            runner,
-            in_flight=options.in_flight,
-            clock=time.monotonic,
-            watch=options.watch or _announce,
-        )
-        return RunTask(scheduler, runner, bars=options.bars, on_over=on_over)
-
-    def _runner(self, ledger: Ledger, options: SendOptions) -> TrialRunner:
-        session = self._session
-        recorded = session.answers
+        session, recorded = self._session, self._session.answers
         reused = partial(session.reused, recorded=recorded)
-        return TrialRunner(
+        runner = TrialRunner(
             plan=self._plan,
             client=RequestPath(
                 session.settings,
@@ -360,6 +333,14 @@ class Execution:
             show=options.show,
             is_paced=recorded is None,
         )
+        scheduler = Scheduler(
+            todo_of(self._plan.grid, settled, seed=self._plan.seed),
+            runner,
+            in_flight=options.in_flight,
+            clock=time.monotonic,
+            watch=options.watch or _announce,
+        )
+        return RunTask(scheduler, runner, bars=options.bars, on_over=on_over)
 
     def _settled(self, options: SendOptions) -> Mapping[TrialKey, str]:
         return self._view.status().settled(

@@ -71,17 +71,8 @@ def request_key_of(
     """Return the hash of all that is sent: 16 hexadecimal digits.
 
     The order of the parameters makes no difference, nor whether a number is written
-    as 0 or 0.0.
-
-    Args:
-        request: What is sent.
-        templates: What the prompt was filled from, if it was: two templates that give
-            the same text for one row are two trials.
-        n_before: How many earlier rows give the same request; each row is a trial, so
-            the key of the second one ends in "-2".
-
-    Raises:
-        ParameterError: A value in `tools` or `extra` has no JSON form.
+    as 0 or 0.0. Two templates that give the same text for one row are two trials; so
+    are rows that give the same request: with `n_before` 1, the key ends in "-2".
     """
     params = {
         name: float(value) if name in _FLOATS else value
@@ -192,10 +183,17 @@ class Grid:
         row, point = self._point(self._number(combination))
         named = (*columns_in(point.get("prompt")), *columns_in(point.get("system")))
         columns = () if self.is_raw else tuple(dict.fromkeys(named))
-        values = self._row_of(row, point)
+        values, labels = self._row_of(row, point), _labels(point)
         request = self._request(point, values)
+        templates: object = None
+        n_before = 0
+        if row is not None or columns or labels:
+            own = {name: str(value) for name, value in labels.items()}
+            given = (point.get("prompt"), point.get("system"))
+            templates = (*given, own) if own else given
+            n_before = self._n_before(columns).get(row or 0, 0)
         return Trial(
-            request_key=self._request_key(request, point, row=row, columns=columns),
+            request_key=request_key_of(request, templates=templates, n_before=n_before),
             repeat=0,
             request=request,
             row=row,
@@ -204,15 +202,8 @@ class Grid:
 
     def model_of(self, combination: int) -> str:
         """Return the model of a combination, without making its request."""
-        number = self._number(combination)
-        for dimension in reversed(self._multiplied):
-            number, digit = divmod(number, len(dimension.points))
-            if "model" in dimension.names:
-                return str(dimension.points[digit]["model"]).strip()
-        for dimension in self.dimensions:
-            if dimension.is_by_row and "model" in dimension.names:
-                return str(dimension.points[number]["model"]).strip()
-        raise KeyError("model")
+        _, point = self._point(self._number(combination))
+        return str(point["model"]).strip()
 
     def factors(self, combination: int) -> dict[str, Any]:
         """Return the values of a combination, with all columns of its row."""
@@ -232,8 +223,7 @@ class Grid:
         """Return the request of any point, also of one that `where` leaves out."""
         if self.source is not None and not self.source:
             return self._request(point, None)  # no row to fill it from
-        at = None if self.source is None else row
-        return self._request(point, self._row_of(at, point))
+        return self._request(point, self._row_of(row, point))
 
     def _number(self, combination: int) -> int:
         return combination if self.kept is None else self.kept[combination]
@@ -304,21 +294,6 @@ class Grid:
         used = {name: values[name] for name in columns}
         return {**templates, **used, **_labels(point)}
 
-    def _request_key(
-        self,
-        request: CompletionRequest,
-        point: Mapping[str, Any],
-        *,
-        row: int | None,
-        columns: tuple[str, ...],
-    ) -> str:
-        own = {name: str(value) for name, value in _labels(point).items()}
-        if row is None and not columns and not own:
-            return request_key_of(request)
-        templates = (point.get("prompt"), point.get("system"), *([own] if own else []))
-        n_before = self._n_before(columns).get(row or 0, 0)
-        return request_key_of(request, templates=templates, n_before=n_before)
-
     @cached_property
     def _n_before(self) -> Callable[[tuple[str, ...]], Mapping[int, int]]:
         """Returns how many earlier rows give the same texts, for rows where some do."""
@@ -359,29 +334,23 @@ class Factors(dict[str, Any]):
 
 
 def keep(grid: Grid, where: Where) -> Sequence[int]:
-    """Return the numbers of the combinations that `where` keeps.
-
-    Errors that it raises itself get the combination as a note.
-    """
+    """Return the numbers of the combinations that `where` keeps."""
     if not callable(where):
         raise ParameterError(
             f"where is {type(where).__name__}; give a function that takes a "
             "combination, such as lambda c: c['temperature'] < 1.",
             param="where",
         )
-    misfit = None
     try:
         signature(where).bind({})
     except ValueError:
         pass  # some built-in functions have no signature
     except TypeError as problem:
-        misfit = problem
-    if misfit is not None:
         raise ParameterError(
-            f"where is called with one argument, a combination ({misfit}); write it "
+            f"where is called with one argument, a combination ({problem}); write it "
             "like lambda c: c['temperature'] < 1.",
             param="where",
-        )
+        ) from None
     return array("Q", (at for at in range(grid.n_product) if _is_kept(grid, at, where)))
 
 

@@ -33,7 +33,6 @@ from .dimensions import (
     check_names,
     conditions_of,
     dimension_of,
-    prompt_dimension,
     tie,
 )
 from .grid import Grid, RunPlan, Where, keep, request_key_of
@@ -169,17 +168,10 @@ def build_grid(  # noqa: PLR0913 - what a grid is made of
     )
 
 
-class _Dimension(msgspec.Struct):
-    names: tuple[str, ...]
-    points: tuple[dict[str, Any], ...]
-    is_varied: bool
-    is_by_row: bool
-
-
 class _Manifest(msgspec.Struct):
     """What a run's manifest says of its grid; the rest is not needed to repeat it."""
 
-    dimensions: tuple[_Dimension, ...]
+    dimensions: tuple[Dimension, ...]
     rows: list[dict[str, Any]] | None
     kept: list[int] | None
     extra: dict[str, Any] | None
@@ -209,9 +201,7 @@ def _read_manifest(manifest: object, *others: object) -> _Manifest:
 def _grid_of(found: _Manifest) -> Grid:
     """Make the grid of a run again, from its manifest."""
     grid = Grid(
-        dimensions=tuple(
-            Dimension(**msgspec.structs.asdict(each)) for each in found.dimensions
-        ),
+        dimensions=found.dimensions,
         source=None if found.rows is None else source_of(found.rows),
         repeats=check_int("repeats", found.repeats, minimum=1),
         extra=check_extra(found.extra),
@@ -245,7 +235,7 @@ def _dimensions(
                 "or a list of these.",
                 param="prompt",
             )
-        found.insert(0, prompt_dimension(prompt))
+        found.insert(0, dimension_of("prompt", prompt))
     if conditions is None:
         return tie(found, tied, n_rows=n_rows)
     given = conditions_of(conditions)
@@ -345,9 +335,8 @@ def _checked_key(
         templates = [str(point.get("prompt")), str(point.get("system")), own]
         return request_key_of(request, templates=templates)
     except ParameterError as problem:
-        found = problem
-    where = f" This was the combination {words}; nothing was sent." if words else ""
-    raise ParameterError(f"{found}{where}", param=found.param)
+        where = f" This was the combination {words}; nothing was sent." if words else ""
+        raise ParameterError(f"{problem}{where}", param=problem.param) from None
 
 
 def plan(  # noqa: PLR0913 - what a sweep is made of
@@ -375,9 +364,6 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
     """Plan a sweep for a session; for the arguments see `svc.sweep`.
 
     `varied` has the parameters; `prices` are the session's if None.
-
-    Raises:
-        SvcError: As `svc.sweep`, or the prices cannot be read.
     """
     check_flag("raw", raw)
     check_flag("reuse", reuse)

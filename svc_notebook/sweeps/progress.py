@@ -114,11 +114,7 @@ def progress_of(
     now_at: datetime,
     state: str = "",
 ) -> tuple[Part, ...]:
-    """Return the progress of each model.
-
-    `now_s` is the clock of the run, `now_at` the time in the user's zone, and `state`
-    says if it is paused or stopped.
-    """
+    """Return the progress of each model; `state` says if it is paused or stopped."""
     return tuple(
         Part(
             name=queue.model,

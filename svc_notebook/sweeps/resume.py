@@ -59,11 +59,7 @@ def reply_rows(
     *,
     is_begun: bool,
 ) -> Iterator[Reply]:
-    """Return the rows of all trials: their choices, or why they have no reply.
-
-    `found` are the exchanges, and `failures` are of trials without one. Missing trials
-    are `not_run` once the run is begun, and `planned` before.
-    """
+    """Return the rows of all trials: their choices, or why they have no reply."""
     missing: RowStatus = "not_run" if is_begun else "planned"
     for trial in plan.grid:
         exchange, failed = found.get(trial.key), failures.get(trial.key)
@@ -78,9 +74,8 @@ def reply_rows(
             )
             continue
         for reply in to_replies(exchange):
-            origin = reply.origin
-            origin = replace(origin, columns=columns) if columns else origin
-            yield replace(reply, origin=origin)
+            own = columns or reply.origin.columns
+            yield replace(reply, origin=replace(reply.origin, columns=own))
 
 
 Mark = Literal["ok", "error", "refused", "cancelled", "missing"]
@@ -180,9 +175,8 @@ def _mark(exchange: Exchange) -> Mark:
     failure = exchange.failure
     if exchange.status != "error" or failure is None:
         return exchange.status
-    is_limit = failure.type == "RateLimitError"
     is_key = failure.type == "AuthError" and failure.http_status == UNAUTHORIZED
-    if is_limit or is_key or failure.type == "UnknownModelError":
+    if is_key or failure.type in {"RateLimitError", "UnknownModelError"}:
         return "missing"
     return "refused" if failure.type == "BadRequestError" else "error"
 
@@ -208,14 +202,8 @@ def strays_of(
 ) -> frozenset[TrialKey]:
     """Return the trials that were sent under this name and are not in the plan.
 
-    A trial without a reply binds nothing, and rows may be left out of a frame.
-
-    Args:
-        plan: It may have more trials than were sent.
-        read: Reads the run's exchanges; takes `texts`.
-
-    Raises:
-        ParameterError: Others have replies; the message says what differs.
+    Those with replies are refused: a trial without one binds nothing, and rows may be
+    left out of a frame. `read` reads the run's exchanges.
     """
     has_reply: dict[TrialKey, bool] = {}
     for exchange in read(texts=False):
@@ -258,14 +246,11 @@ _SHOWN = 4
 
 def _difference(grid: Grid, strays: Iterable[Exchange]) -> str:
     """Return the values in these exchanges that the grid does not have."""
-    mine: dict[str, set[str]] = {}
-    for trial in grid:
-        for name, value in _values(trial.request, trial.repeat):
-            mine.setdefault(name, set()).add(value)
+    mine = {pair for each in grid for pair in _values(each.request, each.repeat)}
     theirs: dict[str, dict[str, None]] = {}
     for stray in strays:
         for name, value in _values(stray.request, stray.origin.repeat or 0):
-            if value not in mine.get(name, ()):
+            if (name, value) not in mine:
                 theirs.setdefault(name, {})[value] = None
     if not theirs:
         return "other combinations of the same values"

@@ -1,8 +1,7 @@
 """The lock on a run, so that two kernels do not send, and pay for, the same requests.
 
-A file beside the ledger is locked while a named run is sent, and says which process
-holds the lock. The system releases it when that process ends. Where files cannot be
-locked, runs are sent without.
+A locked file beside the ledger says which process is sending a named run. The system
+releases the lock when that process ends. Where files cannot be locked, there is none.
 """
 
 import json
@@ -24,19 +23,13 @@ from svc_notebook.ledger.store import Ledger
 
 _MAX_BYTES = 1000
 
-LockKey = str
-"""The file, or the ledger in memory, with the run."""
-
 
 @dataclass(slots=True)
 class RunLock:
-    """A lock that this kernel holds, and the task that sends the run's requests.
+    """A lock that this kernel holds, and the task that sends the run's requests."""
 
-    `path` and `fd` are of the locked file, if there is one.
-    """
-
-    key: LockKey
-    path: Path | None = None
+    key: str  # the file, or the ledger in memory, with the run
+    path: Path | None = None  # of the locked file, if there is one
     fd: int | None = None
     task: Any = None
 
@@ -58,7 +51,7 @@ class _Held(Forkable):
 
     def __init__(self) -> None:
         self.guard = Lock()
-        self.locks: dict[LockKey, RunLock] = {}
+        self.locks: dict[str, RunLock] = {}
         self.watch_forks()
 
     def after_in_child(self) -> None:
@@ -77,12 +70,9 @@ def held_here(ledger: Ledger, run_id: str) -> RunLock | None:
 
 
 def lock_run(ledger: Ledger, run_id: str, *, is_named: bool = True) -> RunLock:
-    """Lock a run that this kernel has not locked.
+    """Lock a run, or raise ParameterError: it is in progress elsewhere.
 
     A run without a name needs no file: no other kernel can mean it.
-
-    Raises:
-        ParameterError: Another kernel holds the lock; the message says which.
     """
     found = RunLock(_key(ledger, run_id))
     with _held.guard:
@@ -99,7 +89,7 @@ def lock_run(ledger: Ledger, run_id: str, *, is_named: bool = True) -> RunLock:
     return found
 
 
-def _key(ledger: Ledger, run_id: str) -> LockKey:
+def _key(ledger: Ledger, run_id: str) -> str:
     is_shared = ledger.path != MEMORY
     return str(_path(ledger, run_id)) if is_shared else f"{id(ledger)} {run_id}"
 

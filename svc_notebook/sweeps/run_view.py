@@ -26,7 +26,6 @@ from svc_notebook.ledger.columns import (
     pick,
     template_columns,
 )
-from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.reply_columns import (
     BEFORE_TEMPLATE,
     REPLIES,
@@ -39,7 +38,7 @@ from svc_notebook.service.checks import check_flag
 
 from .describe import Size, headline, reasons_of, size_of
 from .dimensions import TOOLS
-from .grid import Grid, RunPlan
+from .grid import RunPlan
 from .resume import (
     RunStatus,
     TrialFailure,
@@ -52,115 +51,6 @@ from .resume import (
 from .source import ROW
 
 if TYPE_CHECKING:  # pandas loads when a frame is asked for
-    import pandas as pd
-
-
-def columns_of(rows: Iterable[Reply | Exchange], grid: Grid) -> tuple[Column, ...]:
-    """Return the columns of these rows: of replies, then those of the grid."""
-    found = (dict.fromkeys(grid.column_names), *(row.origin.columns for row in rows))
-    return (*REPLIES, *template_columns(found, [column.name for column in REPLIES]))
-
-
-def final_names(grid: Grid) -> dict[str, str]:
-    """Return what each column of the grid is called in a frame of replies."""
-    columns = columns_of((), grid)[len(REPLIES) :]
-    names = (column.name for column in columns)
-    return dict(zip(grid.column_names, names, strict=True))
-
-
-def source_names(grid: Grid) -> dict[str, str]:
-    """Return what each column of the rows is called in a frame of replies."""
-    if grid.source is None:
-        return {}
-    names, source = final_names(grid), grid.source
-    keys = list(source.shown)[len(source.index) :]
-    return {name: names[key] for name, key in zip(source.columns, keys, strict=True)}
-
-
-def replies_frame(
-    rows: Iterable[Reply], grid: Grid, *, prices: Prices | None = None
-) -> "pd.DataFrame":
-    """Make the frame of the rows of a run: see `Run.replies_df`."""
-    from svc_notebook.ledger.frames import rows_frame  # noqa: PLC0415 - loads pandas
-
-    frame = rows_frame(rows, prices=prices)
-    if grid.source is None:
-        return frame
-    names = final_names(grid)
-    if frame.empty:
-        for offset, (key, name) in enumerate(names.items()):
-            values = frame["repeat" if key == ROW else "model"]  # none, of its dtype
-            frame.insert(len(BEFORE_TEMPLATE) + offset, name, values)
-    # in one order, whichever columns the first rows happen to have
-    own = [name for name in names.values() if name in frame.columns]
-    rest = [name for name in frame.columns if name not in own]
-    here = len(BEFORE_TEMPLATE)
-    frame = frame[[*rest[:here], *own, *rest[here:]]]
-    _retype(frame, grid, frame[names[ROW]].tolist())
-    return frame
-
-
-def summary_frame(
-    rows: Sequence[Reply], grid: Grid, by: str | Sequence[str]
-) -> "pd.DataFrame":
-    """Sum up the trials of a run: see `Run.summary_df`."""
-    from svc_notebook.ledger import groups  # noqa: PLC0415 - loads pandas
-
-    frame, firsts = groups.summary_frame(rows, pick(columns_of(rows, grid), by))
-    _retype(frame, grid, _source_rows(rows, firsts))
-    return frame
-
-
-def usage_frame(
-    exchanges: Iterable[Exchange],
-    grid: Grid,
-    *,
-    by: str | Sequence[str],
-    **rules: Any,  # noqa: ANN401 - of `ledger.groups.usage_frame`
-) -> "pd.DataFrame":
-    """Sum up what a run used: see `Run.usage_df`."""
-    from svc_notebook.ledger import groups  # noqa: PLC0415 - loads pandas
-
-    columns = pick(columns_of((), grid), by)
-    if set(columns) <= set(REPLIES):
-        return groups.usage_frame(exchanges, columns, **rules).frame
-    found = list(_with_columns(exchanges, grid))
-    columns = pick(columns_of(found, grid), by)
-    frame, firsts = groups.usage_frame(found, columns, **rules)
-    _retype(frame, grid, _source_rows(found, firsts))
-    return frame
-
-
-def _with_columns(exchanges: Iterable[Exchange], grid: Grid) -> Iterator[Exchange]:
-    """Give exchanges all columns that their trials have in a frame of replies."""
-    trials = {trial.key: grid.source_columns(trial) for trial in grid}
-    for each in exchanges:
-        if (columns := trials.get(key_of(each))) is not None:
-            yield replace(each, origin=replace(each.origin, columns=columns))
-
-
-def _source_rows(
-    rows: Sequence[Reply | Exchange], positions: Iterable[int]
-) -> list[int]:
-    return [rows[each].origin.columns.get(ROW, 0) for each in positions]
-
-
-def _retype(frame: "pd.DataFrame", grid: Grid, rows: Sequence[int]) -> None:
-    """Replace columns that came from a DataFrame by its own, of these rows."""
-    if grid.source is None or grid.source.frame is None:
-        return
-    source, n_levels = grid.source.frame, len(grid.source.index)
-    names = final_names(grid)
-    for position, key in enumerate(grid.source.shown):
-        if names[key] in frame.columns:
-            if position < n_levels:
-                values = source.index.get_level_values(position)
-            else:
-                values = source.iloc[:, position - n_levels]
-            frame[names[key]] = values.take(rows).array
-
-
-if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
     import pandas as pd
 
 
@@ -193,9 +83,8 @@ class RunView:
 
     def status(self) -> RunStatus:
         """Return the status of every trial."""
-        return status_of(self._exchanges(texts=False)).with_failures(
-            self.failures.copy()
-        )
+        found = status_of(self._exchanges(texts=False))
+        return found.with_failures(self.failures.copy())
 
     def reasons(self) -> list[str]:
         """Return why trials have no reply, each reason with its count."""
@@ -222,21 +111,13 @@ class RunView:
         plan, grid, status = self.plan, self.grid, self.status()
         exchanges = self._exchanges(texts=False)
         times = [(each.started_at, each.ended_at) for each in exchanges]
-        rows = grid.source
+        rows, endpoint = grid.source, status.endpoint
         found = {
             "run": plan.run_id,
             "name": plan.name,
             "seed": plan.seed,
             "repeats": grid.repeats,
-            "dimensions": [
-                {
-                    "names": each.names,
-                    "points": each.points,
-                    "is_varied": each.is_varied,
-                    "is_by_row": each.is_by_row,
-                }
-                for each in grid.dimensions
-            ],
+            "dimensions": grid.dimensions,
             "rows": None if rows is None else [*map(rows.row, range(len(rows)))],
             "kept": None if grid.kept is None else list(grid.kept),
             "fixed": {
@@ -249,8 +130,8 @@ class RunView:
             "is_raw": grid.is_raw,
             "n_cells": len(grid),
             "counts": dict(status.counts(len(grid))),
-            "endpoint": status.endpoint.url if status.endpoint else None,
-            "is_emulated": status.endpoint.is_emulated if status.endpoint else None,
+            "endpoint": endpoint.url if endpoint else None,
+            "is_emulated": endpoint.is_emulated if endpoint else None,
             "started_at": min((began for began, _ in times), default=None),
             "ended_at": max((ended for _, ended in times), default=None),
             "limits": {model: limit_of(model) for model in grid.n_by_model},
@@ -290,16 +171,22 @@ class RunView:
 
         check_flag("include_emulated", include_emulated)
         check_flag("include_reused", include_reused)
+        found = self._exchanges(texts=True)
+        columns = pick(self._columns(()), by)
+        if not set(columns) <= set(REPLIES):
+            found = list(self._with_columns(found))
+            columns = pick(self._columns(found), by)
         ledger = self.ledger
-        usage = usage_frame(
-            self._exchanges(texts=True),
-            self.grid,
-            by=by,
+        usage, firsts = groups.usage_frame(
+            found,
+            columns,
             include_emulated=include_emulated,
             include_reused=include_reused,
             estimates=None if ledger is None else groups.estimates_of(ledger),
             prices=self.plan.prices,
         )
+        if isinstance(found, list):
+            self._retype(usage, _source_rows(found, firsts))
         if not include_emulated:
             hint = "; include_emulated=True counts the emulator's"
             groups.say_left_out(usage, hint=hint, file=sys.stderr)
@@ -307,8 +194,13 @@ class RunView:
 
     def summary_df(self, by: str | Sequence[str] | None) -> "pd.DataFrame":
         """Return one row for each group of trials."""
+        from svc_notebook.ledger import groups  # noqa: PLC0415 - pandas
+
         rows = list(self.replies())
-        return summary_frame(rows, self.grid, self._varied() if by is None else by)
+        columns = pick(self._columns(rows), self._varied() if by is None else by)
+        frame, firsts = groups.summary_frame(rows, columns)
+        self._retype(frame, _source_rows(rows, firsts))
+        return frame
 
     def compare(
         self,
@@ -318,10 +210,30 @@ class RunView:
     ) -> Comparison:
         """Return a table of replies."""
         found = list(self.replies())
-        known = columns_of(found, self.grid)
+        known = self._columns(found)
         down = pick(known, self._own(rows) or self._down(), param="rows")
         across = pick(known, self._own(columns) or self._across(down), param="columns")
         return _comparison(found, down, across, title=self.headline())
+
+    def _columns(self, rows: Iterable[Reply | Exchange]) -> tuple[Column, ...]:
+        """Return the columns of these rows: of replies, then those of the grid."""
+        names = dict.fromkeys(self.grid.column_names)
+        found = (names, *(row.origin.columns for row in rows))
+        return (*REPLIES, *template_columns(found, [each.name for each in REPLIES]))
+
+    def _final_names(self) -> dict[str, str]:
+        """Return what each column of the grid is called in a frame of replies."""
+        names = (column.name for column in self._columns(())[len(REPLIES) :])
+        return dict(zip(self.grid.column_names, names, strict=True))
+
+    def _source_names(self) -> dict[str, str]:
+        """Return what each column of the rows is called in a frame of replies."""
+        if (source := self.grid.source) is None:
+            return {}
+        names, keys = self._final_names(), list(source.shown)[len(source.index) :]
+        return {
+            name: names[key] for name, key in zip(source.columns, keys, strict=True)
+        }
 
     def _varied(self) -> tuple[str, ...]:
         """Return the columns that show what varies."""
@@ -329,22 +241,19 @@ class RunView:
             f"{name}_template" if name in self.grid.templates else name
             for name in self.grid.varied
         ]
-        known = {column.name for column in columns_of((), self.grid)}
+        known = {column.name for column in self._columns(())}
         return tuple(name for name in names if name in known) or ("model",)
 
     def _own(self, names: str | Sequence[str] | None) -> list[str]:
         """Replace names that replies and source share by the source's column."""
-        mine = source_names(self.grid)
+        mine = self._source_names()
         given = [] if names is None else as_names(names)
         return [mine.get(name, name) for name in given]
-
-    def _frame_of(self, rows: Iterable[Reply]) -> "pd.DataFrame":
-        return replies_frame(rows, self.grid, prices=self.plan.prices)
 
     def _down(self) -> tuple[str, ...]:
         if not self.grid.source:
             return ("prompt",)
-        mine, names = source_names(self.grid), final_names(self.grid)
+        mine, names = self._source_names(), self._final_names()
         across = {TOOLS, *(f"{name}_template" for name in self.grid.templates)}
         filled = (name for name in self.grid[0].columns if name not in across)
         return tuple(mine.get(name, names[name]) for name in filled) or ("prompt",)
@@ -353,11 +262,56 @@ class RunView:
         taken = {column.name for column in down}
         return tuple(name for name in self._varied() if name not in taken) or ("model",)
 
+    def _frame_of(self, rows: Iterable[Reply]) -> "pd.DataFrame":
+        from svc_notebook.ledger.frames import rows_frame  # noqa: PLC0415 - pandas
+
+        frame = rows_frame(rows, prices=self.plan.prices)
+        if self.grid.source is None:
+            return frame
+        names, here = self._final_names(), len(BEFORE_TEMPLATE)
+        if frame.empty:
+            for offset, (key, name) in enumerate(names.items()):
+                values = frame[
+                    "repeat" if key == ROW else "model"
+                ]  # none, of its dtype
+                frame.insert(here + offset, name, values)
+        # in one order, whichever columns the first rows happen to have
+        own = [name for name in names.values() if name in frame.columns]
+        rest = [name for name in frame.columns if name not in own]
+        frame = frame[[*rest[:here], *own, *rest[here:]]]
+        self._retype(frame, frame[names[ROW]].tolist())
+        return frame
+
+    def _retype(self, frame: "pd.DataFrame", rows: Sequence[int]) -> None:
+        """Replace columns that came from a DataFrame by its own, of these rows."""
+        source = self.grid.source
+        if source is None or source.frame is None:
+            return
+        given, n_levels, names = source.frame, len(source.index), self._final_names()
+        for position, key in enumerate(source.shown):
+            if names[key] in frame.columns:
+                if position < n_levels:
+                    values = given.index.get_level_values(position)
+                else:
+                    values = given.iloc[:, position - n_levels]
+                frame[names[key]] = values.take(rows).array
+
     def _exchanges(self, *, texts: bool) -> Iterable[Exchange]:
         if self.ledger is None:
             return ()
         found = self.ledger.read(scope="all", run=self.plan.run_id, texts=texts)
         return (each for each in found if key_of(each) not in self.strays)
+
+    def _with_columns(self, exchanges: Iterable[Exchange]) -> Iterator[Exchange]:
+        """Give exchanges all columns that their trials have in a frame of replies."""
+        trials = {trial.key: self.grid.source_columns(trial) for trial in self.grid}
+        for each in exchanges:
+            if (columns := trials.get(key_of(each))) is not None:
+                yield replace(each, origin=replace(each.origin, columns=columns))
+
+
+def _source_rows(rows: Sequence[Reply | Exchange], firsts: Iterable[int]) -> list[int]:
+    return [rows[each].origin.columns.get(ROW, 0) for each in firsts]
 
 
 def _as_text(value: object) -> object:

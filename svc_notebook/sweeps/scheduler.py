@@ -1,15 +1,14 @@
 """Sends the trials of a run: one queue for each model, side by side.
 
 A trial is made only when its model's rate limit lets it go, so a million trials need no
-room. After a 429 it goes back to the front of its queue. A model that only fails is
-given up; one outcome may stop everything.
+room. After a 429 it goes back to the front of its queue.
 """
 
 import asyncio
 from array import array
 from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from random import Random
 from typing import Protocol
@@ -50,15 +49,10 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The trial failed, and its row says why.
-
-    Attributes:
-        error: Why.
-        is_of_service: Whether the next trial might well fail for the same reason.
-    """
+    """The trial failed, and its row says why."""
 
     error: SvcError
-    is_of_service: bool = False
+    is_of_service: bool = False  # the next trial might well fail for the same reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,12 +416,7 @@ def todo_of(
     }
 
 
-_OF_SERVICE = (
-    TransportError,
-    ServerFaultError,
-    AuthError,
-    DocumentError,
-)
+_OF_SERVICE = (TransportError, ServerFaultError, AuthError, DocumentError)
 
 Show = Callable[[Trial, Delta], None]
 """Called with each piece of a reply as it arrives, on the loop's thread."""
@@ -435,23 +424,17 @@ Show = Callable[[Trial, Delta], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRunner:
-    """Sends the trials of one run, on the loop it is awaited on.
-
-    Attributes:
-        client: Sends; the ledger is its sink.
-        failures: Why trials failed; added to, for rows that the ledger does not have.
-        watch: Called before each wait of a request.
-        show: Called with each piece of a reply; replies are streamed if it is given.
-        is_paced: Whether requests wait for limits; not where a file answers them.
-    """
+    """Sends the trials of one run, on the loop it is awaited on."""
 
     plan: RunPlan
-    client: RequestPath
+    client: RequestPath  # the ledger is its sink
     ledger: Ledger
-    failures: dict[TrialKey, TrialFailure] = field(default_factory=dict)
-    watch: Watch | None = None
-    show: Show | None = None
-    is_paced: bool = True
+    failures: dict[
+        TrialKey, TrialFailure
+    ]  # added to, for rows the ledger does not have
+    watch: Watch | None
+    show: Show | None  # replies are streamed if it is given
+    is_paced: bool  # whether requests wait for limits; not where a file answers them
 
     def limiter(self, model: str) -> RateLimiter | None:
         """Return what decides when a request to a model may go; None to go at once."""

@@ -44,10 +44,6 @@ def run_side_by_side(
     """Send what is missing of a run, and show its replies side by side as they stream.
 
     Replies that are not streamed have the usage that the service reports.
-
-    Raises:
-        Interrupted: The user stopped it; what arrived is shown and kept.
-        SvcError: See `Run.run`; or no request was answered, as the cards say.
     """
     cards = _Cards(run, mode=mode, output=output or Output(), clock=clock)
     try:

@@ -71,16 +71,10 @@ class Source:
 
 
 def source_of(rows: object, *, called: str = "rows") -> Source:
-    """Read rows.
+    """Read a DataFrame, a Series, a list of mappings or texts, or a Source.
 
-    Args:
-        rows: A DataFrame; a Series, whose name is the column, or `text` if a prompt
-            cannot use that name; a list of mappings; or a list of texts, which are the
-            column `text`; or a Source.
-        called: The argument's name, for messages.
-
-    Raises:
-        ParameterError: They are none of these, or have no column.
+    Texts are the column `text`; so is a Series whose name a prompt cannot use.
+    `called` is the argument's name, for messages.
     """
     if isinstance(rows, Source):
         return rows
@@ -102,10 +96,7 @@ _TEXTUAL_NAMES = frozenset(
 
 
 def is_text(value: object) -> bool:
-    """Say whether a prompt may have a value: a text, number, date, id or path.
-
-    The text of other kinds, such as bytes and sets, is Python's form of them.
-    """
+    """Say whether a prompt may have a value: a text, number, date, id or path."""
     return isinstance(value, _TEXTUAL) or type(value).__name__ in _TEXTUAL_NAMES
 
 
@@ -212,13 +203,7 @@ def to_text(value: object) -> str:
 def check_columns(
     prompts: Iterable[object], columns: Iterable[str], *, called: str = "rows"
 ) -> None:
-    """Refuse `{{name}}` in a prompt or system if it is not a column.
-
-    Args:
-        prompts: Prompts and systems.
-        columns: The names of all columns.
-        called: What the columns are of, for messages.
-    """
+    """Refuse `{{name}}` in a prompt or system if it is not a column."""
     known = list(columns)
     for prompt in prompts:
         for text in _texts(prompt):

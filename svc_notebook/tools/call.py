@@ -7,7 +7,7 @@ KeyboardInterrupt is raised.
 import asyncio
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import isfinite
@@ -36,14 +36,8 @@ CLEAN_UP_S = 2.0
 def parse_arguments(text: str, *, takes_none: bool = False) -> dict[str, Any]:
     """Read a call's arguments: strict JSON of an object (doc: Tool call).
 
-    A float without a fraction becomes an integer, since 3.0 is both in JSON schema.
-
-    Args:
-        text: As the model wrote it.
-        takes_none: Whether an empty text is allowed: the tool has no parameters.
-
-    Raises:
-        ToolCallError: It is not a JSON object.
+    A float without a fraction becomes an integer, since 3.0 is both in JSON schema. If
+    the tool has no parameters (`takes_none`), the text may be empty.
     """
     if takes_none and not text.strip():
         return {}
@@ -70,20 +64,13 @@ def parse_arguments(text: str, *, takes_none: bool = False) -> dict[str, Any]:
 
 
 def check_whole(completion: Completion) -> None:
-    """Refuse the calls of a reply that was cut in the middle of one.
-
-    Raises:
-        CutError: It was; `partial` is the completion.
-    """
+    """Refuse the calls of a reply that was cut in the middle of one (CutError)."""
     for call in completion.tool_calls if completion.is_cut else ():
         try:
             parse_arguments(call.function.arguments)
         except ToolCallError:
             what = f"in the middle of a call of {short(call.function.name)}"
-            problem = cut_error(completion, f"{what}, which was not run")
-        else:
-            continue
-        raise problem
+            raise cut_error(completion, f"{what}, which was not run") from None
 
 
 def cut_error(completion: Completion, where: str) -> CutError:
@@ -127,7 +114,7 @@ def _check_depth(value: object, n_left: int) -> None:
 class _FailedError(Exception):
     """A call failed; the error is for the model, the traceback for the user."""
 
-    def __init__(self, error: str, traceback: str) -> None:
+    def __init__(self, error: str, traceback: str = "") -> None:
         super().__init__(error)
         self.error = error
         self.traceback = traceback
@@ -141,31 +128,22 @@ class _CarriedError(Exception):
         self.problem = problem
 
 
+@dataclass(slots=True)
 class _Execution:
     """One call of a function, on a worker thread."""
 
-    def __init__(
-        self, tool: Tool, limit_s: float | None, check_stop: Callable[[], None]
-    ) -> None:
-        self.tool = tool
-        self.limit_s = limit_s
-        self.check_stop = check_stop
-        self.cancel: Callable[[], object] = lambda: None
-        self.is_awaited = tool.is_async
-        self.is_over = False
+    tool: Tool
+    limit_s: float | None
+    check_stop: Callable[[], None]
+    cancel: Callable[[], object] = lambda: None
+    is_awaited: bool = False
+    is_over: bool = False
 
     def value(self, arguments: dict[str, Any]) -> object:
-        """Run the tool and return its value.
-
-        Raises:
-            _FailedError: It has no value.
-            KeyboardInterrupt: The user stopped it.
-        """
+        """Run the tool and return its value."""
         function = self.tool.function
         if function is None:
-            raise _FailedError(
-                f"{self.tool.name} is a definition without a function.", ""
-            )
+            raise _FailedError(f"{self.tool.name} is a definition without a function.")
 
         def run() -> object:
             returned = function(**arguments)
@@ -202,7 +180,10 @@ class _Execution:
         except _CarriedError as carried:
             problem = carried.problem
         finally:
-            if inspect.iscoroutine(returned) and _has_not_begun(returned):
+            if (
+                inspect.iscoroutine(returned)
+                and inspect.getcoroutinestate(returned) == inspect.CORO_CREATED
+            ):
                 returned.close()  # else Python warns that it was never awaited
         raise problem
 
@@ -226,7 +207,7 @@ class _Execution:
     def _stop(self, work: Work) -> None:
         """Cancel an async tool, and give it a moment to clean up."""
         self.is_over = True
-        if self.is_awaited:
+        if self.is_awaited or self.tool.is_async:
             with suppress(RuntimeError):  # the loop may be closed, which ends it too
                 self.cancel()
             work.wait(CLEAN_UP_S)
@@ -246,10 +227,6 @@ class _Execution:
         if isinstance(problem, KeyboardInterrupt):
             raise problem
         raise _FailedError(_words_of(problem), traceback_of(problem)) from None
-
-
-def _has_not_begun(coroutine: Coroutine[Any, Any, Any]) -> bool:
-    return inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
 
 
 def _left_behind(name: str) -> str:
@@ -315,11 +292,7 @@ class Checked:
 
 
 def check_call(toolbox: Toolbox, call: ToolCall) -> Checked | ToolRun:
-    """Find a call's tool and check its arguments.
-
-    Returns:
-        The call, ready to run, or a run with the error.
-    """
+    """Find a call's tool and check its arguments; a run says what is wrong."""
     try:
         tool = toolbox.tool(call.function.name)
         arguments = parse_arguments(
@@ -338,14 +311,7 @@ def failed_run(
     traceback: str | None = None,
     is_approved: bool | None = None,
 ) -> ToolRun:
-    """Answer a call that was not run.
-
-    Args:
-        call: The call.
-        error: The reason, for the model.
-        traceback: Details for the user.
-        is_approved: False if the user did not allow it.
-    """
+    """Answer a call that failed or was not run; the error is for the model."""
     fitted, _ = fit_text(error, max_tokens=MAX_ERROR_TOKENS)
     return ToolRun(
         call_id=call.id,
@@ -373,16 +339,11 @@ def run_call(  # noqa: PLR0913 - the limits of a call
     Args:
         tool: The tool.
         call: The call as the model made it.
-        arguments: The arguments as JSON; checked again, since a user may have edited
-            them.
+        arguments: The arguments as JSON, perhaps edited by the user.
         timeout_s: Time limit if the tool has none.
-        within_s: Time limit in any case; None for no limit.
-        max_result_tokens: The most estimated tokens of the result in any case; None
-            for the tool's limit.
+        within_s: Time limit in any case.
+        max_result_tokens: The most estimated tokens of the result in any case.
         check_stop: Called often while it runs; raises a KeyboardInterrupt to stop it.
-
-    Raises:
-        KeyboardInterrupt: The user stopped it; a plain function keeps running.
     """
     try:
         ready = tool.parameters.read(arguments)  # a copy: the tool may change it

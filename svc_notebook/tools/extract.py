@@ -6,15 +6,7 @@ that was cut is an error. A value that comes as JSON text instead is read too.
 
 import re
 from dataclasses import dataclass
-from typing import (
-    Any,
-    Generic,
-    NoReturn,
-    TypedDict,
-    TypeVar,
-    get_args,
-    get_origin,
-)
+from typing import Any, Generic, TypedDict, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -42,16 +34,10 @@ _UNUSED = "Only one call was asked for; this one was not read."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form(Generic[Value]):
-    """A type as a tool, with the definition that is sent (doc: Tool definition).
-
-    Attributes:
-        type_: Of the value.
-        sent_type: Of the call's arguments: the same, or a class with a list in it.
-        name, definition: Of the tool.
-    """
+    """A type as a tool, with the definition that is sent (doc: Tool definition)."""
 
     type_: type[Value]
-    sent_type: Any
+    sent_type: Any  # of the call's arguments: the same, or a class with a list in it
     name: str
     definition: dict[str, Any]
 
@@ -67,11 +53,7 @@ class Form(Generic[Value]):
 
 
 def to_form(type_: type[Value]) -> Form[Value]:
-    """Make a tool definition of a type.
-
-    Raises:
-        ToolSchemaError: It cannot be described, or has no named fields.
-    """
+    """Make a tool definition of a type."""
     given: object = type_
     if not isinstance(given, type) and get_origin(given) is None:
         raise ToolSchemaError(
@@ -115,25 +97,10 @@ def extract(
     max_tries: int = MAX_TRIES,
     keep: RunSink | None = None,
 ) -> Value:
-    """Ask for a value until one fits.
-
-    Args:
-        form: The type.
-        request: The prompt; the tool is added to it.
-        origin: Where the request comes from.
-        send: Sends a request.
-        max_tries: Most requests, at least 1.
-        keep: Records each call.
-
-    Raises:
-        ParameterError: `max_tries` is not allowed.
-        CutError: The reply was cut before the value was whole.
-        ToolCallError: No value fits; `partial` is the last completion.
-        SvcError: A request failed.
-    """
+    """Ask for a value until one fits; the tool is added to the request."""
     check_int("max_tries", max_tries, minimum=1)
     asked = _asking_for(form, request)
-    for number in range(1, max_tries + 1):
+    for _ in range(max_tries):
         asked = refitted(asked)
         check_budget(asked)
         completion = send(asked, origin)
@@ -149,10 +116,11 @@ def extract(
         if completion.is_cut:
             raise cut_error(completion, f"before it gave a whole {form.name}")
         reason = next(run.error for run in found if run.error)
-        if number == max_tries:
-            _give_up(form, completion, reason, n_tries=number)
-        asked = _again(asked, completion, runs, f"{reason} {form.order}")
-    raise AssertionError  # the last try returns or raises
+        again = Message(role="user", content=f"{reason} {form.order}")
+        answers = [run.message for run in runs] or [again]
+        messages = (*asked.messages, completion.reply, *answers)
+        asked = msgspec.structs.replace(asked, messages=messages)
+    raise _no_value(form, completion, reason, n_tries=max_tries)
 
 
 def _asking_for(form: Form[Value], request: CompletionRequest) -> CompletionRequest:
@@ -200,18 +168,6 @@ def _read_call(form: Form[Value], call: ToolCall) -> ToolRun:
     )
 
 
-def _again(
-    asked: CompletionRequest,
-    completion: Completion,
-    runs: list[ToolRun],
-    order: str,
-) -> CompletionRequest:
-    """Add the reply and what was wrong: tool messages, or a prompt without a call."""
-    answers = [run.message for run in runs] or [Message(role="user", content=order)]
-    messages = (*asked.messages, completion.reply, *answers)
-    return msgspec.structs.replace(asked, messages=messages)
-
-
 def _read_text(form: Form[Value], completion: Completion) -> ToolRun:
     """Read JSON that came as text, plain or fenced, as if it were a call."""
     fenced = _FENCED.search(completion.text)
@@ -222,9 +178,9 @@ def _read_text(form: Form[Value], completion: Completion) -> ToolRun:
     return failed_run(call, f"You did not call {form.name}.")
 
 
-def _give_up(
+def _no_value(
     form: Form[Value], completion: Completion, reason: str, *, n_tries: int
-) -> NoReturn:
+) -> ToolCallError:
     tries = "one try" if n_tries == 1 else f"{n_tries} tries"
     error = ToolCallError(
         f"The model gave no valid {form.name} in {tries}. The last error: {reason} "
@@ -233,4 +189,4 @@ def _give_up(
     )
     error.partial = completion
     error.exchange_id = completion.exchange.exchange_id
-    raise error
+    return error

@@ -16,13 +16,7 @@ from svc_notebook.errors import ParameterError, ToolCallError, ToolSchemaError
 from svc_notebook.service.tool_call import check_definition
 
 from .docstrings import Texts, described
-from .schema import (
-    Schema,
-    TypeSchema,
-    short,
-    to_property,
-    unknown_name,
-)
+from .schema import Schema, TypeSchema, short, to_property, unknown_name
 
 MAX_FAULTS = 8
 _FOREIGN = re.compile(r'"\$(?:dynamicR|r)ef": "([^#"][^"]*)"')
@@ -30,19 +24,7 @@ _NONE = inspect.Parameter.empty
 
 
 class Parameters:
-    """The parameters of a function, without those that a partial has set.
-
-    Args:
-        function: A function, method, partial or object with `__call__`.
-        name: The tool's name, for errors.
-        texts: The function's docstring.
-
-    Attributes:
-        schema: Their JSON schema, as it is sent.
-
-    Raises:
-        ToolSchemaError: A parameter cannot be described.
-    """
+    """The parameters of a function, without those that a partial has set."""
 
     def __init__(
         self, function: Callable[..., object], name: str, texts: Texts
@@ -68,11 +50,7 @@ class Parameters:
         }
 
     def read(self, arguments: Mapping[str, object]) -> dict[str, Any]:
-        """Convert a call's arguments to the types of the parameters.
-
-        Raises:
-            ToolCallError: They do not fit; the message has a sentence for each error.
-        """
+        """Convert a call's arguments to the types of the parameters."""
         got: dict[str, Any] = {}
         faults = [
             unknown_name("", name, self._types)
@@ -163,22 +141,14 @@ def _hints(function: object, names: list[str], name: str) -> dict[str, Any]:
         return typing.get_type_hints(stand_in, names_known, include_extras=True)
     except Exception as problem:  # noqa: BLE001 - annotations are any expression
         reason = short(f"{type(problem).__name__}: {problem}", 200)
-    raise ToolSchemaError(
-        f"{name} has annotations that cannot be read ({reason}); define their "
-        "types before it, outside functions and TYPE_CHECKING."
-    )
+        raise ToolSchemaError(
+            f"{name} has annotations that cannot be read ({reason}); define their "
+            "types before it, outside functions and TYPE_CHECKING."
+        ) from None
 
 
 class ReadyParameters:
-    """The parameters of a ready-made definition.
-
-    Args:
-        schema: Their JSON schema; None for an object with any fields.
-        name: The tool's name, for errors.
-
-    Raises:
-        ToolSchemaError: It is not the JSON schema of an object.
-    """
+    """The parameters of a ready-made definition; without a schema, any fields."""
 
     def __init__(self, schema: Mapping[str, Any] | None, name: str) -> None:
         from jsonschema import Draft202012Validator  # noqa: PLC0415 - slow to load
@@ -189,11 +159,7 @@ class ReadyParameters:
         self._validator = Draft202012Validator(known, registry=Registry())
 
     def read(self, arguments: Mapping[str, object]) -> dict[str, Any]:
-        """Return a copy of a call's arguments if they fit the schema.
-
-        Raises:
-            ToolCallError: They do not fit; the message lists the first errors.
-        """
+        """Return a copy of a call's arguments if they fit the schema."""
         try:
             copied: dict[str, Any] = json.loads(json.dumps(arguments, allow_nan=False))
             found = list(self._validator.iter_errors(copied))
@@ -211,11 +177,7 @@ class ReadyParameters:
 
 
 def read_definition(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """Check a ready-made definition and return a copy.
-
-    Raises:
-        ToolSchemaError: It is not valid (doc: Tool definition).
-    """
+    """Check a ready-made definition and return a copy."""
     try:
         return sendable(dict(check_definition(definition)))
     except ParameterError as problem:
@@ -223,11 +185,7 @@ def read_definition(definition: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sendable(definition: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy of a definition as it is sent.
-
-    Raises:
-        ToolSchemaError: It cannot be sent as JSON.
-    """
+    """Return a copy of a definition as it is sent."""
     try:
         text = json.dumps(definition, allow_nan=False, ensure_ascii=False)
         text.encode()

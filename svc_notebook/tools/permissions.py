@@ -74,24 +74,20 @@ Confirm = bool | Callable[[Proposal], Decision | bool] | None
 """None asks about tools with `confirm`, True about all, False about none."""
 
 
-def deny_all(proposal: Proposal) -> Decision:
+def deny_all(_: Proposal) -> Decision:
     """Deny a call, if no user can be asked."""
-    del proposal
     return Decision(verdict="deny")
 
 
-def approve_all(proposal: Proposal) -> Decision:
+def approve_all(_: Proposal) -> Decision:
     """Approve a call."""
-    del proposal
     return Decision(verdict="approve")
 
 
 class Remembered:
     """Asks for consent, and remembers which tools are always allowed.
 
-    Args:
-        ask: Asks about a tool that is not always allowed.
-        shared_with: Another one that has the same allowed tools.
+    With `shared_with` both have the same allowed tools.
     """
 
     def __init__(
@@ -122,18 +118,11 @@ class Remembered:
 
 
 class AtPrompt:
-    """Asks the user at the prompt of the cell or terminal.
-
-    Args:
-        read: Asks a question and returns the answer, as `input` does.
-
-    Attributes:
-        n_unasked: Calls that were denied because no user could be asked.
-    """
+    """Asks the user at the prompt of the cell or terminal, with `read` or `input`."""
 
     def __init__(self, read: Callable[[str], str] | None = None) -> None:
         self._read = read
-        self.n_unasked = 0
+        self.n_unasked = 0  # denied because no user could be asked
 
     def __call__(self, proposal: Proposal) -> Decision:
         """Ask; deny if there is no answer, or no yes after a few tries."""
@@ -164,10 +153,7 @@ class AtPrompt:
 
 
 def warn_of_denied(n_denied: int) -> None:
-    """Warn that calls were denied because no user could be asked.
-
-    The warning is for the line outside this package that made the request.
-    """
+    """Warn that calls were denied, at the line outside this package that made them."""
     calls = "1 tool call was" if n_denied == 1 else f"{n_denied} tool calls were"
     warn(
         f"{calls} denied, because there was no prompt to ask for consent. Allow calls "
@@ -196,16 +182,7 @@ def proposal_text(proposal: Proposal) -> str:
 def to_consent(
     confirm: Confirm, at_prompt: Consent = deny_all
 ) -> tuple[Consent, AskFor]:
-    """Return who decides on calls, and which calls need a decision.
-
-    Args:
-        confirm: None asks about tools made with `confirm`, True about every call, False
-            allows every call; a function decides on every call, by a bool or Decision.
-        at_prompt: Asks the user.
-
-    Raises:
-        ParameterError: It is something else.
-    """
+    """Return who decides on calls, and which calls need a decision."""
     if confirm is None:
         return at_prompt, "marked"
     if confirm is True:
@@ -254,20 +231,12 @@ def to_arguments(text: str) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds:
-    """The limits of rounds.
+    """The limits of rounds, and which calls need consent."""
 
-    Attributes:
-        max_rounds: Most requests, the last one included.
-        tool_timeout_s: Time limit of a call whose tool has none.
-        total_s: Time limit of all rounds; no request and no call starts after it.
-        ask_for: Which calls need consent: those of tools marked with `confirm`, all,
-            or none.
-    """
-
-    max_rounds: int = MAX_ROUNDS
-    tool_timeout_s: float = TOOL_TIMEOUT_S
-    total_s: float = TOTAL_S
-    ask_for: AskFor = "marked"
+    max_rounds: int = MAX_ROUNDS  # requests, the last one included
+    tool_timeout_s: float = TOOL_TIMEOUT_S  # of a call whose tool has no limit
+    total_s: float = TOTAL_S  # of all rounds; no request and no call starts after it
+    ask_for: AskFor = "marked"  # those of tools made with `confirm`
 
     def __post_init__(self) -> None:
         # One round to call and one to answer (doc: Tool-calling flow).
@@ -297,61 +266,25 @@ class Permit:
         return to_consent(self.confirm, at_prompt)[0]
 
 
-def to_permit(
-    *,
-    confirm: Confirm = None,
-    max_rounds: int | None = None,
-    tool_timeout_s: float | None = None,
-    total_s: float | None = None,
-) -> Permit:
-    """Check consent and limits; None is the default.
-
-    Raises:
-        ParameterError: A value is not allowed.
-    """
-    _, ask_for = to_consent(confirm)
-    rounds = Rounds(
-        max_rounds=MAX_ROUNDS if max_rounds is None else max_rounds,
-        tool_timeout_s=TOOL_TIMEOUT_S if tool_timeout_s is None else tool_timeout_s,
-        total_s=TOTAL_S if total_s is None else total_s,
-        ask_for=ask_for,
-    )
-    return Permit(confirm=confirm, rounds=rounds)
-
-
 def take_permit(params: MutableMapping[str, Any]) -> Permit:
-    """Remove consent and limits from parameters, and check them.
-
-    Raises:
-        ParameterError: A value is not allowed.
-    """
+    """Remove consent and limits from parameters, and check them."""
     names = ToolParams.__annotations__.keys() - OtherParams.__annotations__.keys()
-    return to_permit(**{name: params.pop(name, None) for name in names})
+    taken = {name: params.pop(name, None) for name in names}
+    given = {name: value for name, value in taken.items() if value is not None}
+    confirm = given.pop("confirm", None)
+    _, ask_for = to_consent(confirm)
+    return Permit(confirm=confirm, rounds=Rounds(**given, ask_for=ask_for))
 
 
 class Offer(NamedTuple):
-    """The tools of a request.
-
-    Attributes:
-        definitions: As they are sent; None to send none.
-        toolbox: The tools to run; None if calls are not run.
-    """
+    """The tools of a request, as they are sent, and those to run."""
 
     definitions: Any
     toolbox: Toolbox | None = None
 
 
 def to_offer(tools: object, *, run_tools: bool = True) -> Offer:
-    """Read the `tools` of a request.
-
-    Args:
-        tools: Functions, tools, a toolbox, definitions, or a list of these.
-        run_tools: Whether calls are run; if not, the caller gets them.
-
-    Raises:
-        ToolSchemaError: A tool cannot be described.
-        ParameterError: It is something else.
-    """
+    """Read the `tools` of a request: a tool in any form, a toolbox, or a list."""
     is_list = isinstance(tools, (list, tuple))
     if tools is None or (is_list and all(isinstance(each, Mapping) for each in tools)):  # type: ignore[attr-defined]  # just tested
         return Offer(tools)

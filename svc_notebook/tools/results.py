@@ -36,17 +36,10 @@ _AS_TEXT = (Decimal, PurePath, UUID)
 def to_result_text(
     value: object, *, max_tokens: int = MAX_RESULT_TOKENS
 ) -> tuple[str, int]:
-    """Turn a value into text.
+    """Turn what a tool returned into text; also return the tokens that were left out.
 
-    Args:
-        value: What a tool returned.
-        max_tokens: The most tokens of the text, by the upper bound of the estimate.
-
-    Returns:
-        The text, and the estimated tokens of what was left out.
-
-    Raises:
-        ToolCallError: It has no text: bytes, generators, modules.
+    The upper bound of the estimated tokens is at most `max_tokens`. Bytes, generators
+    and modules have no text (ToolCallError).
     """
     if isinstance(value, str) and not isinstance(value, Enum):
         return fit_text(value, max_tokens=max_tokens)
@@ -58,12 +51,9 @@ def to_result_text(
 
 
 def fit_text(text: str, *, max_tokens: int) -> tuple[str, int]:
-    """Keep the head and the tail of a text that is too long.
+    """Keep the head and the tail of a text; also return the tokens that were left out.
 
     Lone surrogates become U+FFFD, since UTF-8 cannot encode them.
-
-    Returns:
-        The text, and the estimated tokens of what was left out.
     """
     text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if most_tokens(text) <= max_tokens:
@@ -114,18 +104,12 @@ def _plain(value: Any, around: tuple[int, ...]) -> Any:  # noqa: ANN401 - anythi
         return [_plain(each, around) for each in value]
     if isinstance(value, set | frozenset):
         return [_plain(each, around) for each in sorted(value, key=str)]
-    return _of_simple(value) if _is_simple(value) else _of_object(value, around)
-
-
-def _is_simple(value: object) -> bool:
-    return value is None or isinstance(value, str | int | float | Enum)
-
-
-def _of_simple(value: Any) -> Any:  # noqa: ANN401 - anything
     if isinstance(value, Enum):
         return _plain(value.value, ())
-    is_odd = isinstance(value, float) and not isfinite(value)
-    return str(value) if is_odd else value  # JSON has neither NaN nor Infinity
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)  # JSON has neither NaN nor Infinity
+    is_plain = value is None or isinstance(value, str | int | float)
+    return value if is_plain else _of_object(value, around)
 
 
 def _of_object(value: Any, around: tuple[int, ...]) -> Any:  # noqa: ANN401 - anything
@@ -200,21 +184,13 @@ _HEAD_TOKENS = 60  # the line above the table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table, shortened to a number of tokens.
+    """A table, shortened to a number of tokens."""
 
-    Attributes:
-        kind: DataFrame or Series.
-        shape: Rows and columns, in words.
-        cut: The part that is shown, in words; empty if all.
-        lines: Comma-separated rows, the header first.
-        n_cut_tokens: Estimated tokens of the rows that were left out.
-    """
-
-    kind: str
-    shape: str
-    cut: str
-    lines: tuple[str, ...]
-    n_cut_tokens: int
+    kind: str  # DataFrame or Series
+    shape: str  # rows and columns, in words
+    cut: str  # the part that is shown, in words; empty if all
+    lines: tuple[str, ...]  # comma-separated rows, the header first
+    n_cut_tokens: int  # estimated, of the rows that were left out
 
 
 def is_pandas(value: object, *names: str) -> bool:
@@ -226,11 +202,7 @@ def is_pandas(value: object, *names: str) -> bool:
 
 
 def to_table(value: object, *, cap_tokens: int) -> tuple[str, int]:
-    """Write a DataFrame or Series as text.
-
-    Returns:
-        The text, and the estimated tokens of the rows that were left out.
-    """
+    """Write a DataFrame or Series as text; also return the tokens left out."""
     table = cut_table(value, max(cap_tokens - _HEAD_TOKENS, 1))
     cut = f"; {table.cut} follow" if table.cut else ""
     head = f"{table.kind}, {table.shape}{cut}:"

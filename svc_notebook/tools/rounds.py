@@ -1,8 +1,7 @@
 """Tool rounds: ask, run the tools that the model calls, send the results, ask again.
 
-Only calls to offered tools with checked arguments are run, each one once and in order;
-the last request offers no tools (doc: Tool-calling flow). However the rounds end, the
-messages so far can be sent.
+Each call is run once and in order; the last request offers no tools (doc: Tool-calling
+flow). However the rounds end, the messages so far can be sent.
 """
 
 import json
@@ -11,8 +10,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import takewhile
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 
@@ -72,34 +72,21 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
 ) -> Completion:
     """Ask until the model answers without calling a tool.
 
-    Args:
-        request: The first request; it offers the tools of the toolbox.
-        origin: Where the request comes from.
-        toolbox: The tools. A call to a definition without a function ends the rounds:
-            none of the reply's calls are run, and the caller gets them.
-        send: Sends a request and returns the reply.
-        consent: Decides on calls that need consent; denies them by default.
-        rounds: Limits.
-        watch: Called before and after each call.
-        keep: Records each run.
-        hide: Removes the API key from a text, in case a tool has read it.
-        check_stop: Called often while a tool runs; raises an Interrupted to stop.
-        clock: Monotonic time.
+    A call to a definition without a function ends the rounds: none of the reply's calls
+    are run, and the caller gets them. `hide` removes the API key from a text, in case a
+    tool has read it; `check_stop` is called often while a tool runs, and raises an
+    Interrupted to stop.
 
     Returns:
         The last completion, with all runs in `tool_runs`, and calls left to the caller.
 
     Raises:
         ParameterError: The request asks for more than one choice.
-        CutError: A reply was cut in the middle of a call, which was not run.
-        ToolLoopError: The rounds or the time are used up, or `consent` raised an error;
-            `partial`, `messages` and `tool_runs` hold what there is.
-        OverBudgetError: A request does not fit; the message names the largest part.
-        SvcError: A request failed; `messages` is the history, which can be sent.
+        ToolLoopError: The rounds or the time are used up, or `consent` raised an error.
+        SvcError: A request failed, does not fit, or its reply was cut in a call.
         Interrupted: The user stopped it while a tool ran or consent was asked for.
-            Its `messages` can be sent: calls that were not run are answered so.
+            Like the other errors it has the `messages` until then, which can be sent.
     """
-    limits = rounds or Rounds()
     if request.params.get("n", 1) != 1:
         raise ParameterError(
             "Tools can be run for one choice only; leave n out, or run the calls "
@@ -109,53 +96,44 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
     runner = _CallRunner(
         toolbox=toolbox,
         consent=consent,
-        limits=limits,
+        limits=rounds or Rounds(),
         watch=watch,
         keep=keep,
         hide=hide,
         check_stop=check_stop,
         clock=clock,
     )
-    return _ToolRounds(request, origin, send, limits, runner).run()
+    request = msgspec.structs.replace(request, tools=toolbox.definitions)
+    return _ToolRounds(request, origin, send, runner).run()
 
 
+@dataclass(slots=True)
 class _ToolRounds:
     """The requests of one run of rounds, and the history so far."""
 
-    def __init__(
-        self,
-        request: CompletionRequest,
-        origin: Origin,
-        send: Send,
-        limits: Rounds,
-        runner: "_CallRunner",
-    ) -> None:
-        tools = runner.toolbox.definitions
-        self._request = msgspec.structs.replace(request, tools=tools)
-        self._origin = origin
-        self._send = send
-        self._limits = limits
-        self._runner = runner
-        self._started_s = runner.clock()
-        self._new_messages: tuple[Message, ...] = ()
-        self._tool_runs: tuple[ToolRun, ...] = ()
+    _request: CompletionRequest
+    _origin: Origin
+    _send: Send
+    _runner: "_CallRunner"
+    _new_messages: tuple[Message, ...] = ()
+    _tool_runs: tuple[ToolRun, ...] = ()
 
     def run(self) -> Completion:
-        for _ in range(self._limits.max_rounds - 1):
+        max_rounds = self._runner.limits.max_rounds
+        for _ in range(max_rounds - 1):
             completion = self._ask(is_last=False)
             if not completion.tool_calls or self._runner.has_bare_call(completion):
                 return completion.with_tool_runs(self._tool_runs)
             self._answer_calls(completion)
         completion = self._ask(is_last=True)
         if completion.tool_calls:
-            n = self._limits.max_rounds
-            self._stop(
-                completion,
-                f"The model still calls tools after {n} rounds, the last of which "
-                "offered none. The error's `messages` are the history until then; "
-                "allow more with max_rounds, or say in the prompt when to stop (doc: "
-                "Tool-calling flow).",
+            error = ToolLoopError(
+                f"The model still calls tools after {max_rounds} rounds, the last of "
+                "which offered none. The error's `messages` are the history until "
+                "then; allow more with max_rounds, or say in the prompt when to stop "
+                "(doc: Tool-calling flow)."
             )
+            raise self._completed(error, completion)
         return completion.with_tool_runs(self._tool_runs)
 
     @property
@@ -184,14 +162,9 @@ class _ToolRounds:
         try:
             max_tokens = self._max_result_tokens(reply)
             for call in reply.tool_calls:
-                if self._left_s() <= 0:
+                if self._runner.left_s() <= 0:
                     break
-                run = self._runner.run(
-                    call,
-                    completion.exchange,
-                    left_s=self._left_s,
-                    max_tokens=max_tokens,
-                )
+                run = self._runner.run(call, completion.exchange, max_tokens)
                 self._tool_runs = (*self._tool_runs, run)
                 results.append(run.message)
         except KeyboardInterrupt as stop:
@@ -203,16 +176,16 @@ class _ToolRounds:
             ) from stop
         except ToolLoopError as error:  # consent could not be asked for
             self._add_round(completion, results, UNDECIDED)
-            self._complete(error, completion)
+            self._completed(error, completion)
             raise
         self._add_round(completion, results, TIME_OVER)
-        if self._left_s() <= 0:
-            self._stop(
-                completion,
-                f"The rounds took more than {self._limits.total_s:g} s. The error's "
-                "`messages` are the history until then, which can be sent; allow more "
-                "with total_s.",
+        if self._runner.left_s() <= 0:
+            total_s = self._runner.limits.total_s
+            time_over = ToolLoopError(
+                f"The rounds took more than {total_s:g} s. The error's `messages` are "
+                "the history until then, which can be sent; allow more with total_s."
             )
+            raise self._completed(time_over, completion)
 
     def _check_calls(self, completion: Completion) -> None:
         """Refuse calls that were cut, or are too large to be sent back with results."""
@@ -223,12 +196,10 @@ class _ToolRounds:
             check_budget(
                 msgspec.structs.replace(self._request, messages=messages, params=params)
             )
-        except CutError as error:
-            self._add_history(error)
-            raise
-        except OverBudgetError as error:
-            error.partial = completion
-            error.add_note("The tools that the last reply calls were not run.")
+        except (CutError, OverBudgetError) as error:
+            if isinstance(error, OverBudgetError):
+                error.partial = completion
+                error.add_note("The tools that the last reply calls were not run.")
             self._add_history(error)
             raise
 
@@ -241,11 +212,6 @@ class _ToolRounds:
             reply_tokens=room_for_reply(request.asked_params.get("max_tokens")),
         )
 
-    def _left_s(self) -> float:
-        """Return the seconds left for all rounds; waiting for consent is free."""
-        spent_s = self._runner.clock() - self._started_s - self._runner.waited_s
-        return self._limits.total_s - spent_s
-
     def _add_round(
         self, completion: Completion, results: list[Message], reason: str
     ) -> None:
@@ -257,15 +223,11 @@ class _ToolRounds:
             results.append(run.message)
         self._new_messages = (*self._new_messages, reply, *results)
 
-    def _stop(self, completion: Completion, reason: str) -> NoReturn:
-        error = ToolLoopError(reason)
-        self._complete(error, completion)
-        raise error
-
-    def _complete(self, error: ToolLoopError, completion: Completion) -> None:
+    def _completed(self, error: ToolLoopError, completion: Completion) -> ToolLoopError:
         error.messages, error.tool_runs = self._messages, self._tool_runs
         error.partial = completion.with_tool_runs(self._tool_runs)
         error.exchange_id = completion.exchange.exchange_id
+        return error
 
     def _add_history(self, error: Any) -> None:  # noqa: ANN401 - any error takes attributes
         """Add the history to an error, so that the results of tools are not lost."""
@@ -299,32 +261,25 @@ class _CallRunner:
     hide: Callable[[str], str]
     check_stop: Callable[[], None]
     clock: Callable[[], float]
-    waited_s: float = field(default=0.0, init=False)  # for consent
+    ends_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ends_s = self.clock() + self.limits.total_s
+
+    def left_s(self) -> float:
+        """Return the seconds left for all rounds; waiting for consent is free."""
+        return self.ends_s - self.clock()
 
     def has_bare_call(self, completion: Completion) -> bool:
         """Whether a reply calls a tool that has no function here."""
         bare = {tool.name for tool in self.toolbox if tool.function is None}
         return any(call.function.name in bare for call in completion.tool_calls)
 
-    def run(
-        self,
-        call: ToolCall,
-        exchange: Exchange,
-        *,
-        left_s: Callable[[], float],
-        max_tokens: int,
-    ) -> ToolRun:
-        """Answer a call of an exchange.
-
-        Args:
-            call: The call.
-            exchange: The exchange whose reply made it.
-            left_s: Returns how long it may take, asked when the tool is started.
-            max_tokens: The most tokens of its result.
-        """
+    def run(self, call: ToolCall, exchange: Exchange, max_tokens: int) -> ToolRun:
+        """Answer a call of an exchange; its result has at most so many tokens."""
         if self.watch is not None:
             self.watch(call)
-        run = _without_key(self._run(call, left_s, max_tokens), self.hide)
+        run = _without_key(self._run(call, max_tokens), self.hide)
         return self._recorded(run, exchange)
 
     def skip(self, call: ToolCall, exchange: Exchange, reason: str) -> ToolRun:
@@ -338,9 +293,7 @@ class _CallRunner:
             self.watch(run)
         return run
 
-    def _run(
-        self, call: ToolCall, left_s: Callable[[], float], max_tokens: int
-    ) -> ToolRun:
+    def _run(self, call: ToolCall, max_tokens: int) -> ToolRun:
         checked = check_call(self.toolbox, call)
         if isinstance(checked, ToolRun):
             return checked
@@ -354,7 +307,7 @@ class _CallRunner:
             call,
             allowed.arguments,
             timeout_s=self.limits.tool_timeout_s,
-            within_s=left_s(),
+            within_s=self.left_s(),
             max_result_tokens=max_tokens,
             check_stop=self.check_stop,
         )
@@ -394,14 +347,14 @@ class _CallRunner:
                 "until then, which can be sent; let confirm return True or False."
             ) from problem
         finally:
-            self.waited_s += self.clock() - started_s
+            self.ends_s += self.clock() - started_s
 
 
 def _without_key(run: ToolRun, hide: Callable[[str], str]) -> ToolRun:
     """Remove the API key from the texts of a run."""
     arguments, value = run.sent_arguments, run.value
     if arguments is not None:
-        text = json.dumps(arguments, ensure_ascii=False)
+        text = _to_json(arguments)
         arguments = arguments if hide(text) == text else json.loads(hide(text))
     result = hide(run.result)
     return replace(
@@ -415,16 +368,18 @@ def _without_key(run: ToolRun, hide: Callable[[str], str]) -> ToolRun:
 
 
 def _with_arguments(call: ToolCall, arguments: dict[str, Any]) -> ToolCall:
-    text = json.dumps(arguments, ensure_ascii=False)
+    text = _to_json(arguments)
     function = msgspec.structs.replace(call.function, arguments=text)
     return msgspec.structs.replace(call, function=function)
 
 
 def _changed_note(arguments: dict[str, Any]) -> str:
     """Tell the model that the call was run with other arguments."""
-    text = json.dumps(arguments, ensure_ascii=False)
-    shown, _ = fit_text(text, max_tokens=MAX_CHANGED_TOKENS)
+    shown, _ = fit_text(_to_json(arguments), max_tokens=MAX_CHANGED_TOKENS)
     return f"(The user changed the arguments to {shown}.)\n"
+
+
+_to_json = partial(json.dumps, ensure_ascii=False)
 
 
 class ToolRecord:
@@ -443,9 +398,7 @@ class ToolRecord:
             call_id=run.call_id,
             name=run.name,
             arguments=run.arguments,
-            sent_arguments=None
-            if sent is None
-            else json.dumps(sent, ensure_ascii=False),
+            sent_arguments=None if sent is None else _to_json(sent),
             result=run.result,
             error=run.error,
             is_approved=run.is_approved,

@@ -10,6 +10,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from enum import Enum
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin
@@ -68,12 +69,7 @@ _DATES = {
 class TypeSchema:
     """The JSON schema of a type, and the check of values.
 
-    Args:
-        annotation: Any type with a JSON form.
-        where: What has the type, for errors: "weather: the parameter 'city'".
-
-    Raises:
-        ToolSchemaError: It cannot be described.
+    `where` is what has the type, for errors: "weather: the parameter 'city'".
     """
 
     def __init__(self, annotation: Any, where: str) -> None:  # noqa: ANN401 - any type
@@ -88,15 +84,7 @@ class TypeSchema:
         self.schema = _SchemaWriter(where, annotation).write(found)
 
     def read(self, value: object, at: str = "") -> object:
-        """Convert a JSON value to the type.
-
-        Args:
-            value: As `json.loads` returns it.
-            at: The value's path, for errors: "items[0].price".
-
-        Raises:
-            ToolCallError: It does not fit.
-        """
+        """Convert a JSON value to the type; `at` is its path: "items[0].price"."""
         try:
             got: object = self._decoder.decode(json.dumps(value, allow_nan=False))
             fault = _unknown_name(self.schema, value, at)
@@ -128,21 +116,12 @@ def _why_refused(problem: Exception) -> str:
 
 
 def schema_of(type_: Any) -> Schema:  # noqa: ANN401 - any type
-    """Return the JSON schema of a type: a dataclass, TypedDict, pydantic model etc.
-
-    Raises:
-        ToolSchemaError: It cannot be described.
-    """
+    """Return the JSON schema of a type: a dataclass, TypedDict, pydantic model etc."""
     return TypeSchema(type_, _name(type_)).schema
 
 
 def build(type_: type[Value], value: object) -> Value:
-    """Convert a JSON value to a type that `schema_of` can describe.
-
-    Raises:
-        ToolCallError: It does not fit; the message is for the model.
-        ToolSchemaError: The type cannot be described.
-    """
+    """Convert a JSON value to a type; a ToolCallError is written for the model."""
     return cast("Value", TypeSchema(type_, _name(type_)).read(value))
 
 
@@ -194,25 +173,17 @@ def _is_foreign(note: object) -> bool:
 def to_property(
     schema: Schema, description: str, default: object = msgspec.NODEFAULT
 ) -> Schema:
-    """Add a description and a default to the schema of a field or parameter.
-
-    A default that is long or not valid in JSON is left out.
-    """
+    """Add a description and a default, if it is short, to the schema of a field."""
     about = description or schema.get("description")
     first: Schema = {"type": schema["type"]} if "type" in schema else {}
     last = {name: each for name, each in schema.items() if name != "description"}
     plain = default.value if isinstance(default, Enum) else default
-    if isinstance(plain, str | int | float) and _is_short_json(plain):
-        last["default"] = plain
+    if isinstance(plain, str | int | float):
+        with suppress(ValueError):  # NaN, a lone surrogate, thousands of digits
+            text = json.dumps(plain, allow_nan=False, ensure_ascii=False)
+            if len(text.encode()) <= MAX_DEFAULT_CHARS:
+                last["default"] = plain
     return first | ({"description": about} if about else {}) | last
-
-
-def _is_short_json(value: object) -> bool:
-    try:
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
-        return len(text.encode()) <= MAX_DEFAULT_CHARS
-    except ValueError:  # NaN, a lone surrogate, thousands of digits
-        return False
 
 
 class _SchemaWriter:
@@ -381,9 +352,7 @@ _WRITERS: Mapping[type, Callable[[_SchemaWriter, Any], Schema]] = {
 def _bounds_in(found: object, size: str) -> Schema:
     """Return the bounds that msgspec checks, in the words of JSON schema.
 
-    Args:
-        found: msgspec's type.
-        size: What its length is called: Length, Items or Properties.
+    `size` is what a length is called: Length, Items or Properties.
     """
     words = _NUMBER_BOUNDS | {"min_length": f"min{size}", "max_length": f"max{size}"}
     given = ((words.get(name, name), getattr(found, name, None)) for name in _BOUNDS)
@@ -484,13 +453,10 @@ def _unknown_name(schema: Schema, value: object, at: str) -> str:
         inner = [(items, each, f"{at}[{i}]") for i, each in enumerate(value)]
     elif isinstance(value, dict):
         known, rest = schema.get("properties", {}), schema.get("additionalProperties")
-        for name in value:
+        for name, each in value.items():
             if name not in known and rest is False:
                 return unknown_name(at, name, known)
-        inner = [
-            (known.get(name, rest), each, _joined(at, f".{name}"))
-            for name, each in value.items()
-        ]
+            inner.append((known.get(name, rest), each, _joined(at, f".{name}")))
     faults = (_unknown_name(*each) for each in inner if isinstance(each[0], dict))
     return next(filter(None, faults), "")
 

@@ -190,11 +190,7 @@ def tool(
 
 
 def from_definition(definition: Mapping[str, Any]) -> Tool:
-    """Make a tool of a ready-made definition, without a function.
-
-    Raises:
-        ToolSchemaError: The definition is not valid (doc: Tool definition).
-    """
+    """Make a tool of a ready-made definition, without a function."""
     return Tool(*_of_definition(definition, None))
 
 

@@ -126,15 +126,7 @@ class Toolbox:
 
 
 def to_toolbox(given: object) -> Toolbox:
-    """Make a toolbox of tools in any form.
-
-    Args:
-        given: A toolbox, a tool, a function, a ready-made definition, a list of
-            these, or None for an empty one.
-
-    Raises:
-        ToolSchemaError: A tool cannot be described.
-    """
+    """Make a toolbox of a toolbox, a tool in any form, a list of these, or None."""
     if isinstance(given, Toolbox):
         return given
     if given is None:

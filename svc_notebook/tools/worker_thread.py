@@ -32,11 +32,7 @@ class Work:
     thread: Thread | None = None
 
     def start(self, *, name: str) -> None:
-        """Start it on a thread with this name.
-
-        Raises:
-            RuntimeError: There are too many threads, or Python is ending.
-        """
+        """Start it on a thread with this name."""
         run = copy_context().run
         self.thread = Thread(target=run, args=(self._do,), name=name, daemon=True)
         self.thread.start()
@@ -46,9 +42,7 @@ class Work:
     ) -> bool:
         """Wait until it ends, at most this long; return whether it has ended.
 
-        Args:
-            limit_s: Seconds; None for no limit.
-            check_stop: Called often meanwhile; what it raises ends the wait.
+        `check_stop` is called often meanwhile; what it raises ends the wait.
         """
         end = None if limit_s is None else monotonic() + limit_s
         while not self.has_ended.is_set():

@@ -7,7 +7,7 @@ import pytest
 
 from svc_notebook.errors import ParameterError, ToolLoopError
 from svc_notebook.service.request import Message
-from svc_notebook.tools.permissions import Proposal, deny_all, to_permit
+from svc_notebook.tools.permissions import Proposal, deny_all, take_permit
 from svc_notebook.tools.tool import tool
 from svc_notebook.tools.toolbox import Toolbox
 from tests.tools.conftest import Caller, MakeCaller
@@ -424,7 +424,7 @@ def test_a_confirm_that_raises_keeps_the_rounds(
             raise ZeroDivisionError("no")
         return True
 
-    permit = to_permit(confirm=decide)
+    permit = take_permit({"confirm": decide})
     with pytest.raises(ToolLoopError) as caught:
         caller.run(log.all, rounds=permit.rounds, consent=permit.consent(deny_all))
 
