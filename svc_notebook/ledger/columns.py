@@ -18,9 +18,7 @@ Dtype = Literal[
 class Batch:
     """Some rows of one kind, and the parts of them that columns read, each read once.
 
-    Args:
-        rows: The rows.
-        parts: Parts that are already known or not in the rows: one value per row.
+    `parts` has those that are already known or not in the rows: one value per row.
     """
 
     def __init__(
@@ -95,16 +93,7 @@ def to_instant(seconds: int | None) -> datetime | None:
 def pick(
     columns: Sequence[Column], names: str | Iterable[str], *, param: str = "by"
 ) -> tuple[Column, ...]:
-    """Return the columns with these names, each once, in the order of the names.
-
-    Args:
-        columns: To pick from.
-        names: One name or several.
-        param: The argument, for the error.
-
-    Raises:
-        ParameterError: A name is unknown; the message has the nearest one.
-    """
+    """Return the columns with these names, each once, in the order of the names."""
     known = {column.name: column for column in columns}
     wanted = as_names(names)
     for name in wanted:
@@ -130,9 +119,8 @@ def template_columns(
 ) -> tuple[Column, ...]:
     """Return a column for each template column, in order of first appearance.
 
-    Args:
-        found: The template columns of each row: the part `origin.columns`.
-        taken: Names of the other columns; `var_` in front avoids a clash.
+    `found` has the part `origin.columns` of each row. `taken` has the names of the
+    other columns; `var_` in front avoids a clash.
     """
     values: dict[str, list[Any]] = {}
     for each in found:

@@ -152,10 +152,6 @@ class LedgerFile:
         """Return the open connection; the caller holds the lock.
 
         With `is_to_write=False` it may be one that can only read.
-
-        Raises:
-            LedgerError: As `connect.open_file`.
-            sqlite3.Error: As `connect.open_file`.
         """
         if self._is_moved() or (is_to_write and self._is_read_only):
             self.close()  # it may be deleted: what is written to it would be lost
@@ -184,12 +180,7 @@ class LedgerFile:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Commit what is written inside, and wait only briefly for other programs.
-
-        Raises:
-            LedgerError: As `connection`.
-            sqlite3.Error: Nothing was written.
-        """
+        """Commit what is written inside, and wait only briefly for other programs."""
         with self.lock, transaction(connection := self.connection()):
             yield connection
 
