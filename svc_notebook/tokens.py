@@ -154,22 +154,14 @@ _TABLE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """Tokens as a weighted sum of counts.
+    """Tokens as a weighted sum of counts."""
 
-    Attributes:
-        weights: Tokens for one of each of `Counts`, in their order.
-        lows, highs: The least and the most that these can be on average.
-        noise: Standard deviation of a text's own error, as a share of its tokens.
-        is_by_chunk: Whether the model's streams have one token in each chunk.
-        n_rows: Requests with reported usage that it was fitted to; 0 for `FIXED`.
-    """
-
-    weights: tuple[float, ...]
-    lows: tuple[float, ...]
-    highs: tuple[float, ...]
-    noise: float = 0.07
-    is_by_chunk: bool = False
-    n_rows: int = 0
+    weights: tuple[float, ...]  # tokens for one of each of `Counts`, in their order
+    lows: tuple[float, ...]  # the least that these can be on average
+    highs: tuple[float, ...]  # and the most
+    noise: float = 0.07  # standard deviation of a text's own error, as a share
+    is_by_chunk: bool = False  # the model's streams have one token in each chunk
+    n_rows: int = 0  # requests with reported usage that it was fitted to
 
     def tokens(self, counts: Counts) -> Tokens:
         """Return the estimated tokens; 0 for an empty text."""
@@ -354,22 +346,12 @@ MaxTokens = int | Literal["fit", "service"] | None
 
 
 def fit_max_tokens(prompt_tokens: int, *, budget_tokens: int = BUDGET_TOKENS) -> int:
-    """Return the most tokens that a reply to this prompt can have.
-
-    Args:
-        prompt_tokens: The most tokens that the whole prompt can have.
-        budget_tokens: Tokens that prompt and completion share (doc: Limits).
-    """
+    """Return the most tokens that a reply can have (doc: Limits)."""
     return max(budget_tokens - prompt_tokens - MARGIN_TOKENS, FLOOR_TOKENS)
 
 
 def in_force(max_tokens: MaxTokens, prompt_tokens: int) -> int | None:
-    """Return the max_tokens to send; None to leave it to the service's default.
-
-    Args:
-        max_tokens: As asked for.
-        prompt_tokens: The most tokens that the whole prompt can have.
-    """
+    """Return the max_tokens to send; None to leave it to the service's default."""
     if max_tokens == "fit":
         return fit_max_tokens(prompt_tokens)
     return None if max_tokens in {None, "service"} else max_tokens  # type: ignore[return-value]  # the words are gone
@@ -384,21 +366,13 @@ def room_for_reply(max_tokens: MaxTokens) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The parts of a request, in estimated tokens.
+    """The parts of a request, in estimated tokens."""
 
-    Attributes:
-        prompt: Messages of the system and the user, and text of the assistant.
-        calls: Messages of the assistant that call tools.
-        results: Messages of tools.
-        definitions: Tool definitions.
-        reply: max_tokens; 0 where none is sent.
-    """
-
-    prompt: int
-    calls: int
-    results: int
+    prompt: int  # messages of the system and the user, and text of the assistant
+    calls: int  # messages of the assistant that call tools
+    results: int  # messages of tools
     definitions: int
-    reply: int
+    reply: int  # max_tokens; 0 where none is sent
 
     @property
     def sent(self) -> int:
@@ -450,11 +424,7 @@ def parts_of(request: CompletionRequest) -> Parts:
 
 
 def check_budget(request: CompletionRequest) -> Tokens:
-    """Return the estimated tokens of the prompt, unless it certainly does not fit.
-
-    Raises:
-        OverBudgetError: It does not fit; the message names the largest part.
-    """
+    """Return the estimated tokens of the prompt, or refuse what cannot fit."""
     counts = count_prompt(request.messages, request.tools)
     prompt, least = FIXED.tokens(counts), floor(_weigh(_LEAST, counts))
     max_tokens = int(request.params.get("max_tokens", 0))
@@ -487,12 +457,8 @@ def room_for_results(
     """Return the tokens that each result of so many calls may have.
 
     The results share evenly what the request and its reply leave, and one share is
-    left for later rounds; each gets at least `FLOOR_TOKENS`.
-
-    Args:
-        request: With the calls' message at its end.
-        n_calls: How many results are to come.
-        reply_tokens: Room to keep for the reply.
+    left for later rounds; each gets at least `FLOOR_TOKENS`. The request ends with the
+    message of the calls.
     """
     prompt_tokens = most_prompt_tokens(request.messages, request.tools)
     room = BUDGET_TOKENS - MARGIN_TOKENS - prompt_tokens - reply_tokens
