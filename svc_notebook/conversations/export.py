@@ -96,11 +96,7 @@ class _JsonHistory(msgspec.Struct, kw_only=True):
 
 
 def from_json(text: str) -> History:
-    """Read what `to_json` wrote.
-
-    Raises:
-        ParameterError: It is something else; the message says where it differs.
-    """
+    """Read what `to_json` wrote, or say where the text differs from that."""
     try:
         found = msgspec.json.decode(text, type=_JsonHistory)
         turns = tuple(map(_to_turn, found.turns))

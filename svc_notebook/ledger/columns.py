@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, Literal
 
+import msgspec
+
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.checks import did_you_mean
 
@@ -80,6 +82,14 @@ class Column:
         """Return the values of a batch, one per row; None is a missing value."""
         source = self.source
         return batch.part(source) if isinstance(source, str) else source(batch)
+
+
+def as_json(path: str) -> Source:
+    """Return a source that writes a part as JSON text; None where it is empty."""
+    return lambda batch: [
+        msgspec.json.encode(each).decode() if each else None
+        for each in batch.part(path)
+    ]
 
 
 def to_instant(seconds: int | None) -> datetime | None:

@@ -360,10 +360,8 @@ def open_file(
 ) -> sqlite3.Connection:
     """Open a ledger's file; it is made if it is missing, and brought up to date.
 
-    Args:
-        path: The file, or `:memory:`.
-        busy_s: Longest wait for another program that holds the file, seconds.
-        is_shared: Whether the file is on a network disk; looked up if None.
+    `busy_s` is the longest wait for another program that holds the file. `is_shared`
+    says whether the file is on a network disk; this is looked up if None.
     """
     if path == MEMORY:
         connection = _connect(MEMORY, busy_s)
