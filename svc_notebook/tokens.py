@@ -116,60 +116,41 @@ class Counts(NamedTuple):
     messages: int = 0
 
 
-class _Weights(NamedTuple):
-    """Tokens for one of what is counted.
-
-    A tokenizer's average is from `low` to `high`. For a single text no plausible
-    tokenizer counts fewer than `least` or more than `most`.
-    """
-
-    best: float
-    low: float
-    high: float
-    least: float
-    most: float
-
-
-# In the order of Counts. Found with prose, docstrings, source code, JSON, Thai and
-# Chinese interface texts, tables, numbers and emoji, and the vocabularies of
-# tests/tokens: these hardly differ for English and code, and threefold for Thai.
-_TABLE = (
-    _Weights(1.05, 0.95, 1.15, 0.7, 1.5),
-    _Weights(0.35, 0.1, 0.6, 0.1, 0.8),
-    _Weights(1.35, 1.1, 1.7, 0.9, 2.0),
-    _Weights(0.12, 0.0, 0.75, 0.0, 1.0),
-    _Weights(0.85, 0.72, 1.15, 0.4, 1.4),
-    _Weights(0.05, 0.0, 0.15, 0.0, 1.0),
-    _Weights(0.55, 0.45, 0.7, 0.0, 1.0),
-    _Weights(0.05, 0.0, 0.1, 0.0, 1.0),
-    _Weights(0.03, 0.0, 0.06, 0.0, 0.13),
-    _Weights(0.45, 0.29, 1.1, 0.22, 1.15),
-    _Weights(0.65, 0.5, 1.2, 0.35, 1.5),
-    _Weights(0.45, 0.2, 1.0, 0.12, 1.5),
-    _Weights(0.7, 0.3, 1.2, 0.15, 3.0),
-    _Weights(1.8, 1.0, 2.9, 0.6, 4.2),
-    _Weights(4.0, 3.0, 6.0, 0.0, 8.0),
+# Tokens for one of what is counted, in the order of Counts. A tokenizer's average is
+# from low to high. For a single text no plausible tokenizer counts fewer than least or
+# more than most. Found with prose, docstrings, source code, JSON, Thai and Chinese
+# interface texts, tables, numbers and emoji, and the vocabularies of tests/tokens:
+# these hardly differ for English and code, and threefold for Thai.
+_BEST, _LOW, _HIGH, _LEAST, _MOST = zip(
+    (1.05, 0.95, 1.15, 0.7, 1.5),
+    (0.35, 0.1, 0.6, 0.1, 0.8),
+    (1.35, 1.1, 1.7, 0.9, 2.0),
+    (0.12, 0.0, 0.75, 0.0, 1.0),
+    (0.85, 0.72, 1.15, 0.4, 1.4),
+    (0.05, 0.0, 0.15, 0.0, 1.0),
+    (0.55, 0.45, 0.7, 0.0, 1.0),
+    (0.05, 0.0, 0.1, 0.0, 1.0),
+    (0.03, 0.0, 0.06, 0.0, 0.13),
+    (0.45, 0.29, 1.1, 0.22, 1.15),
+    (0.65, 0.5, 1.2, 0.35, 1.5),
+    (0.45, 0.2, 1.0, 0.12, 1.5),
+    (0.7, 0.3, 1.2, 0.15, 3.0),
+    (1.8, 1.0, 2.9, 0.6, 4.2),
+    (4.0, 3.0, 6.0, 0.0, 8.0),
+    strict=True,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """Tokens as a weighted sum of counts.
+    """Tokens as a weighted sum of counts."""
 
-    Attributes:
-        weights: Tokens for one of each of `Counts`, in their order.
-        lows, highs: The least and the most that these can be on average.
-        noise: Standard deviation of a text's own error, as a share of its tokens.
-        is_by_chunk: Whether the model's streams have one token in each chunk.
-        n_rows: Requests with reported usage that it was fitted to; 0 for `FIXED`.
-    """
-
-    weights: tuple[float, ...]
-    lows: tuple[float, ...]
-    highs: tuple[float, ...]
-    noise: float = 0.07
-    is_by_chunk: bool = False
-    n_rows: int = 0
+    weights: tuple[float, ...]  # tokens for one of each of `Counts`, in their order
+    lows: tuple[float, ...]  # the least that these can be on average
+    highs: tuple[float, ...]  # and the most
+    noise: float = 0.07  # standard deviation of a text's own error, as a share
+    is_by_chunk: bool = False  # the model's streams have one token in each chunk
+    n_rows: int = 0  # requests with reported usage that it was fitted to
 
     def tokens(self, counts: Counts) -> Tokens:
         """Return the estimated tokens; 0 for an empty text."""
@@ -184,13 +165,7 @@ class Rule:
 
 _OWN_VARIANCE = 0.3  # of one token: what matters in a short text
 
-FIXED = Rule(
-    weights=tuple(each.best for each in _TABLE),
-    lows=tuple(each.low for each in _TABLE),
-    highs=tuple(each.high for each in _TABLE),
-)
-_LEAST = tuple(each.least for each in _TABLE)
-_MOST = tuple(each.most for each in _TABLE)
+FIXED = Rule(weights=_BEST, lows=_LOW, highs=_HIGH)
 
 
 def _weigh(weights: Sequence[float], counts: Counts) -> float:
@@ -353,23 +328,13 @@ MaxTokens = int | Literal["fit", "service"] | None
 """A number; `fit` for what is left of the budget; `service` or None to send none."""
 
 
-def fit_max_tokens(prompt_tokens: int, *, budget_tokens: int = BUDGET_TOKENS) -> int:
-    """Return the most tokens that a reply to this prompt can have.
-
-    Args:
-        prompt_tokens: The most tokens that the whole prompt can have.
-        budget_tokens: Tokens that prompt and completion share (doc: Limits).
-    """
-    return max(budget_tokens - prompt_tokens - MARGIN_TOKENS, FLOOR_TOKENS)
+def fit_max_tokens(prompt_tokens: int) -> int:
+    """Return the most tokens that a reply can have (doc: Limits)."""
+    return max(BUDGET_TOKENS - prompt_tokens - MARGIN_TOKENS, FLOOR_TOKENS)
 
 
 def in_force(max_tokens: MaxTokens, prompt_tokens: int) -> int | None:
-    """Return the max_tokens to send; None to leave it to the service's default.
-
-    Args:
-        max_tokens: As asked for.
-        prompt_tokens: The most tokens that the whole prompt can have.
-    """
+    """Return the max_tokens to send; None to leave it to the service's default."""
     if max_tokens == "fit":
         return fit_max_tokens(prompt_tokens)
     return None if max_tokens in {None, "service"} else max_tokens  # type: ignore[return-value]  # the words are gone
@@ -382,90 +347,47 @@ def room_for_reply(max_tokens: MaxTokens) -> int:
     return REPLY_TOKENS if max_tokens == "fit" else DEFAULT_MAX_TOKENS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """The parts of a request, in estimated tokens.
-
-    Attributes:
-        prompt: Messages of the system and the user, and text of the assistant.
-        calls: Messages of the assistant that call tools.
-        results: Messages of tools.
-        definitions: Tool definitions.
-        reply: max_tokens; 0 where none is sent.
-    """
-
-    prompt: int
-    calls: int
-    results: int
-    definitions: int
-    reply: int
-
-    @property
-    def sent(self) -> int:
-        """Tokens that are sent."""
-        return self.prompt + self.calls + self.results + self.definitions
-
-    def __str__(self) -> str:
-        names = {
-            "the messages": self.prompt,
-            "the model's tool calls": self.calls,
-            "the tools' results": self.results,
-            "the tools' definitions": self.definitions,
-        }
-        sizes = sorted(names.items(), key=lambda each: each[1], reverse=True)
-        return ", ".join(f"{name} {size}" for name, size in sizes if size)
-
-    @property
-    def remedy(self) -> str:
-        """What to do about the largest part."""
-        room = BUDGET_TOKENS - self.sent
-        remedies = {
-            f"Ask for at most {room} tokens with max_tokens": (
-                self.reply if room > 0 else 0
-            ),
-            "Shorten the prompt, or split it over several requests": self.prompt,
-            "Ask for fewer or shorter tool calls": self.calls,
-            "Let the tools return less (max_result_tokens), or allow fewer rounds": (
-                self.results
-            ),
-            "Offer fewer tools, or shorten their descriptions": self.definitions,
-        }
-        return max(remedies, key=lambda each: remedies[each])
+_REMEDIES = {
+    "the messages": "Shorten the prompt, or split it over several requests",
+    "the model's tool calls": "Ask for fewer or shorter tool calls",
+    "the tools' results": "Let the tools return less (max_result_tokens), or allow "
+    "fewer rounds",
+    "the tools' definitions": "Offer fewer tools, or shorten their descriptions",
+}
+"""The parts of a prompt, and what to do if one is too large."""
 
 
-def parts_of(request: CompletionRequest) -> Parts:
-    """Estimate the parts of a request."""
+def _parts(request: CompletionRequest) -> dict[str, int]:
+    """Estimate the tokens of the parts of a prompt, the largest first."""
     results = [each for each in request.messages if each.role == "tool"]
     calls = [each for each in request.messages if each.tool_calls]
     others = [
         each for each in request.messages if each.role != "tool" and not each.tool_calls
     ]
-    return Parts(
-        prompt=estimate_prompt_tokens(others).best,
-        calls=estimate_prompt_tokens(calls).best,
-        results=estimate_prompt_tokens(results).best,
-        definitions=estimate_prompt_tokens((), request.tools).best,
-        reply=int(request.params.get("max_tokens", 0)),
-    )
+    found = [estimate_prompt_tokens(each) for each in (others, calls, results)]
+    found.append(estimate_prompt_tokens((), request.tools))
+    sizes = zip(_REMEDIES, (each.best for each in found), strict=True)
+    return dict(sorted(sizes, key=lambda each: each[1], reverse=True))
 
 
 def check_budget(request: CompletionRequest) -> Tokens:
-    """Return the estimated tokens of the prompt, unless it certainly does not fit.
-
-    Raises:
-        OverBudgetError: It does not fit; the message names the largest part.
-    """
+    """Return the estimated tokens of the prompt, or refuse what cannot fit."""
     counts = count_prompt(request.messages, request.tools)
     prompt, least = FIXED.tokens(counts), floor(_weigh(_LEAST, counts))
     max_tokens = int(request.params.get("max_tokens", 0))
     if least + max_tokens <= BUDGET_TOKENS:
         return prompt
-    parts = parts_of(request)
+    parts = _parts(request)
+    sizes = ", ".join(f"{name} {size}" for name, size in parts.items() if size)
+    largest, room = next(iter(parts)), BUDGET_TOKENS - sum(parts.values())
+    remedy = _REMEDIES[largest]
+    if room > 0 and max_tokens >= parts[largest]:
+        remedy = f"Ask for at most {room} tokens with max_tokens"
     reply = f" and max_tokens={max_tokens} was requested" if max_tokens else ""
     raise OverBudgetError(
-        f"The prompt has about {prompt.best} tokens (estimated: {parts}), at least "
+        f"The prompt has about {prompt.best} tokens (estimated: {sizes}), at least "
         f"{least}{reply}; prompt and reply together may have {BUDGET_TOKENS}. It was "
-        f"not sent. {parts.remedy} (doc: Limits).",
+        f"not sent. {remedy} (doc: Limits).",
         prompt_tokens=prompt.best,
         budget_tokens=BUDGET_TOKENS,
     )
@@ -487,12 +409,8 @@ def room_for_results(
     """Return the tokens that each result of so many calls may have.
 
     The results share evenly what the request and its reply leave, and one share is
-    left for later rounds; each gets at least `FLOOR_TOKENS`.
-
-    Args:
-        request: With the calls' message at its end.
-        n_calls: How many results are to come.
-        reply_tokens: Room to keep for the reply.
+    left for later rounds; each gets at least `FLOOR_TOKENS`. The request ends with the
+    message of the calls.
     """
     prompt_tokens = most_prompt_tokens(request.messages, request.tools)
     room = BUDGET_TOKENS - MARGIN_TOKENS - prompt_tokens - reply_tokens

@@ -64,7 +64,7 @@ class Conversation:
     def __init__(self, name: str, session: "Conversations") -> None:
         self.name = name
         self._session = session
-        self._shared = UndoableHistory(name, None)
+        self._shared = UndoableHistory(name)
         self._is_told_of_older = False
 
     @property
@@ -230,18 +230,9 @@ class Conversation:
     ) -> NextTurn:
         """Build the request of a new turn, or of one that is asked again.
 
-        Args:
-            text: The user's message; the turn's prompt if None.
-            turn: The turn to ask again; a new one if None.
-            model: Id of the model; the session's model if None.
-            params: Other parameters by the document's names.
-            max_tokens: A number, `fit`, or `service` or None to send none.
-            origin_kind: Where the request comes from.
-            place: Names a new turn; the same name asks the same turn again.
-            system: Replaces the conversation's system message; "" sends none.
-
-        Raises:
-            AskError: Something is not allowed.
+        The arguments are those of `ask` and `ask_again`. `place` names a new turn; the
+        same name asks the same turn again. `system` replaces the conversation's system
+        message; "" sends none.
         """
         history, series, _ = self._shared.state
         turn_id = f"{series}/{place or uuid4().hex[:12]}"
@@ -262,18 +253,7 @@ class Conversation:
         max_tokens: MaxTokens = "fit",
         origin_kind: OriginKind = "python",
     ) -> NextTurn:
-        """Build the request that continues a reply.
-
-        Args:
-            turn: The turn with the reply; the newest if None.
-            model: Id of the model; the session's model if None.
-            params: Parameters of the request, by their names.
-            max_tokens: A number, `fit`, or `service` or None to send none.
-            origin_kind: Where it was asked.
-
-        Raises:
-            AskError: The reply is whole, or something is not allowed.
-        """
+        """Build the request that continues a reply: see `go_on`."""
         history = self.history
         found = history.turn(len(history.turns) if turn is None else turn)
         origin = Origin(kind=origin_kind, conversation=self.name, turn_id=found.turn_id)
@@ -423,11 +403,7 @@ class Conversation:
         return self.fill(from_json(text))
 
     def fill(self, history: History) -> Self:
-        """Give a conversation without turns those of a history.
-
-        Raises:
-            ParameterError: It has turns.
-        """
+        """Give a conversation without turns those of a history."""
         if self.turns:
             raise ParameterError(
                 f"The conversation {self.name!r} has {n_turns(len(self.turns))} "
@@ -529,12 +505,8 @@ def _notes(step: NextTurn) -> tuple[str, ...]:
 class Conversations:
     """The conversations of a session, by name.
 
-    Args:
-        ask: Sends a request and returns the reply.
-        run: The same, and runs the tools that are called.
-        stream: Sends a request and returns a stream.
-        model: Returns the model to use if a request names none.
-        ledger: Returns the ledger in use.
+    `ask`, `run` and `stream` send a request; `run` also runs the tools that are called.
+    `model` returns the model to use if a request names none.
     """
 
     def __init__(
@@ -555,11 +527,7 @@ class Conversations:
         self._by_name: dict[str, Conversation] = {}
 
     def named(self, name: str) -> Conversation:
-        """Return the conversation with this name, made at the first call.
-
-        Raises:
-            ParameterError: The name is empty or has blanks.
-        """
+        """Return the conversation with this name, made at the first call."""
         given: object = name
         if not isinstance(given, str) or given.split() != [given]:
             raise ParameterError(
@@ -574,11 +542,7 @@ class Conversations:
             return self._by_name[name]
 
     def known(self, name: str) -> Conversation:
-        """Return a conversation that this session has.
-
-        Raises:
-            ParameterError: It has none with this name; the message lists the names.
-        """
+        """Return a conversation that this session has."""
         if name in self._by_name:
             return self._by_name[name]
         known = ", ".join(self._by_name) or "none yet"

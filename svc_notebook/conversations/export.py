@@ -3,6 +3,7 @@
 Hidden turns are included and marked; texts are not changed.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -55,12 +56,23 @@ def to_json(history: History) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
+_SAME_IN_VERSION = (
+    "exchange_id",
+    "is_partial",
+    "is_cut",
+    "is_open",
+    "footer",
+    "marks",
+)
+_SAME_IN_TURN = ("turn_id", "is_pinned", "is_hidden", "is_stale")
+
+
 class _JsonVersion(msgspec.Struct, kw_only=True):
-    messages: Annotated[tuple[Message, ...], msgspec.Meta(min_length=2)]
     exchange_id: str = ""
     is_partial: bool = False
     is_cut: bool = False
     is_open: bool = False
+    messages: Annotated[tuple[Message, ...], msgspec.Meta(min_length=2)]
     choices: tuple[str, ...] = ()
     picked_choice: int | None = None
     footer: str = ""
@@ -68,12 +80,13 @@ class _JsonVersion(msgspec.Struct, kw_only=True):
 
 
 class _JsonTurn(msgspec.Struct, kw_only=True):
+    number: int = 0
     turn_id: str = ""
-    versions: Annotated[tuple[_JsonVersion, ...], msgspec.Meta(min_length=1)]
     chosen_version: int = 1
     is_pinned: bool = False
     is_hidden: bool = False
     is_stale: bool = False
+    versions: Annotated[tuple[_JsonVersion, ...], msgspec.Meta(min_length=1)]
 
 
 class _JsonHistory(msgspec.Struct, kw_only=True):
@@ -83,11 +96,7 @@ class _JsonHistory(msgspec.Struct, kw_only=True):
 
 
 def from_json(text: str) -> History:
-    """Read what `to_json` wrote.
-
-    Raises:
-        ParameterError: It is something else; the message says where it differs.
-    """
+    """Read what `to_json` wrote, or say where the text differs from that."""
     try:
         found = msgspec.json.decode(text, type=_JsonHistory)
         turns = tuple(map(_to_turn, found.turns))
@@ -102,39 +111,28 @@ def from_json(text: str) -> History:
 def _to_turn(found: _JsonTurn) -> Turn:
     versions = tuple(map(_to_version, found.versions))
     chosen = range(1, len(versions) + 1).index(found.chosen_version)
-    return Turn(
-        turn_id=found.turn_id,
-        versions=versions,
-        chosen=chosen,
-        is_pinned=found.is_pinned,
-        is_hidden=found.is_hidden,
-        is_stale=found.is_stale,
-    )
+    return Turn(versions=versions, chosen=chosen, **_fields(found, _SAME_IN_TURN))
 
 
 def _to_version(found: _JsonVersion) -> Version:
     prompt, *replies = found.messages
-    if [each.role == "user" for each in found.messages] != [
-        True,
-        *[False] * len(replies),
-    ]:
+    if prompt.role != "user" or any(each.role == "user" for each in replies):
         raise ValueError("the messages of a version begin with its only user message")
     choices = tuple(Message(role="assistant", content=each) for each in found.choices)
     picked = 0
     if choices:
         picked = range(1, len(choices) + 1).index(found.picked_choice or 1)
     return Version(
-        exchange_id=found.exchange_id,
         prompt=prompt,
         replies=tuple(replies),
         choices=choices,
         picked=picked,
-        is_partial=found.is_partial,
-        is_cut=found.is_cut,
-        is_open=found.is_open,
-        footer=found.footer,
-        marks=found.marks,
+        **_fields(found, _SAME_IN_VERSION),
     )
+
+
+def _fields(value: object, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in names}
 
 
 def _entries(number: int, turn: Turn) -> tuple[Entry, Entry]:
@@ -161,27 +159,19 @@ def _entries(number: int, turn: Turn) -> tuple[Entry, Entry]:
     )
 
 
-def _turn(number: int, turn: Turn) -> dict[str, Any]:
-    return {
-        "number": number,
-        "turn_id": turn.turn_id,
-        "chosen_version": turn.chosen + 1,
-        "is_pinned": turn.is_pinned,
-        "is_hidden": turn.is_hidden,
-        "is_stale": turn.is_stale,
-        "versions": [_version(version) for version in turn.versions],
-    }
+def _turn(number: int, turn: Turn) -> _JsonTurn:
+    return _JsonTurn(
+        number=number,
+        chosen_version=turn.chosen + 1,
+        versions=tuple(map(_version, turn.versions)),
+        **_fields(turn, _SAME_IN_TURN),
+    )
 
 
-def _version(version: Version) -> dict[str, Any]:
-    return {
-        "exchange_id": version.exchange_id,
-        "is_partial": version.is_partial,
-        "is_cut": version.is_cut,
-        "is_open": version.is_open,
-        "messages": [version.prompt, *version.replies],
-        "choices": [choice.content for choice in version.choices],
-        "picked_choice": version.picked + 1 if version.choices else None,
-        "footer": version.footer,
-        "marks": version.marks,
-    }
+def _version(version: Version) -> _JsonVersion:
+    return _JsonVersion(
+        messages=(version.prompt, *version.replies),
+        choices=tuple(choice.content or "" for choice in version.choices),
+        picked_choice=version.picked + 1 if version.choices else None,
+        **_fields(version, _SAME_IN_VERSION),
+    )

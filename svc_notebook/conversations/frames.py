@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import msgspec
 import pandas as pd
 
-from svc_notebook.ledger.columns import Batch, Column
+from svc_notebook.ledger.columns import Column, as_json
 from svc_notebook.ledger.frames import to_frame
 from svc_notebook.service.checks import must_be
 from svc_notebook.service.request import Message
@@ -26,11 +25,6 @@ class Row(NamedTuple):
     is_chosen: bool = True
 
 
-def _tool_calls(batch: Batch) -> list[str | None]:
-    calls = batch.part("message.tool_calls")
-    return [msgspec.json.encode(each).decode() if each else None for each in calls]
-
-
 MESSAGES = (
     Column("turn", "Int64", "turn_number", "from 1; missing for the system message"),
     Column("version", "Int64", "version_number", "number of the version, from 1"),
@@ -38,7 +32,9 @@ MESSAGES = (
     Column("is_chosen", "boolean", "is_chosen", "whether later turns see it"),
     Column("role", "string", "message.role", "system, user, assistant or tool"),
     Column("text", "string", "message.content", "text of the message"),
-    Column("tool_calls", "string", _tool_calls, "the calls, as JSON text"),
+    Column(
+        "tool_calls", "string", as_json("message.tool_calls"), "the calls, as JSON text"
+    ),
     Column("tool_call_id", "string", "message.tool_call_id", "the call it answers"),
     Column(
         "is_partial",

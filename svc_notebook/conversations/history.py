@@ -25,33 +25,19 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """One answer to a turn.
+    """One answer to a turn."""
 
-    Attributes:
-        exchange_id: The exchange in the ledger with the answer, or its newest part.
-        prompt: The user's message.
-        replies: The messages of the tool rounds, if any, and the final reply.
-        choices: All choices of the final reply if there are several; else empty.
-        picked: Index of the choice that is in `replies`.
-        is_partial: Whether the reply was interrupted or the connection broke.
-        is_cut: Whether the reply ended at the token limit.
-        is_open: Whether it ends with tool calls, so that there is no answer yet.
-        footer: Model, finish reason, tokens and seconds, on one line.
-        marks: Warnings about the reply, such as "cut".
-        tool_runs: The tool calls that were run for it, if this kernel ran them.
-    """
-
-    exchange_id: str
+    exchange_id: str  # in the ledger, of the answer or its newest part
     prompt: Message
-    replies: tuple[Message, ...]
-    choices: tuple[Message, ...] = ()
-    picked: int = 0
-    is_partial: bool = False
-    is_cut: bool = False
-    is_open: bool = False
-    footer: str = ""
-    marks: tuple[str, ...] = ()
-    tool_runs: tuple[Step, ...] = ()
+    replies: tuple[Message, ...]  # of the tool rounds, if any, and the final reply
+    choices: tuple[Message, ...] = ()  # of the final reply, if there are several
+    picked: int = 0  # index of the choice that is in `replies`
+    is_partial: bool = False  # the reply was interrupted or the connection broke
+    is_cut: bool = False  # the reply ended at the token limit
+    is_open: bool = False  # it ends with tool calls: there is no answer yet
+    footer: str = ""  # model, finish reason, tokens and seconds
+    marks: tuple[str, ...] = ()  # warnings about the reply, such as "cut"
+    tool_runs: tuple[Step, ...] = ()  # run for it, if this kernel ran them
 
     @property
     def text(self) -> str:
@@ -79,23 +65,14 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """A prompt and its answers.
+    """A prompt and its answers."""
 
-    Attributes:
-        turn_id: Stays the same when the turn is asked again.
-        versions: Oldest first, at least one.
-        chosen: Index of the version that later requests send.
-        is_pinned: Sent even when room is short.
-        is_hidden: Never sent.
-        is_stale: Whether an earlier turn has changed since it was answered.
-    """
-
-    turn_id: str
-    versions: tuple[Version, ...]
-    chosen: int = 0
-    is_pinned: bool = False
-    is_hidden: bool = False
-    is_stale: bool = False
+    turn_id: str  # stays the same when the turn is asked again
+    versions: tuple[Version, ...]  # oldest first, at least one
+    chosen: int = 0  # index of the version that later requests send
+    is_pinned: bool = False  # sent even when room is short
+    is_hidden: bool = False  # never sent
+    is_stale: bool = False  # an earlier turn has changed since it was answered
 
     @property
     def version(self) -> Version:
@@ -129,15 +106,10 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """The turns of a conversation. Changing it returns another history.
+    """The turns of a conversation, oldest first. Changing it returns another history.
 
     The methods take a turn by its number, from 1, or by its id, and raise a
     ParameterError if there is no such turn, version or choice.
-
-    Attributes:
-        name: The conversation's name.
-        system: The system message that every request begins with, if any.
-        turns: Oldest first.
     """
 
     name: str = ""
@@ -265,17 +237,11 @@ def _asked(turn: Turn) -> str:
 
 
 class State(NamedTuple):
-    """One step that undo can return to.
+    """One step that undo can return to."""
 
-    Attributes:
-        history: The turns; steps share them, so many steps cost little.
-        series: Prefix of the ids of new turns; a reset starts a new one.
-        before: The series before a restore, whose late answers are still taken.
-    """
-
-    history: History
-    series: str
-    before: str = ""
+    history: History  # steps share the turns, so many steps cost little
+    series: str  # prefix of the ids of new turns; a reset starts a new one
+    before: str = ""  # the series before a restore, whose late answers are still taken
 
     def takes(self, turn_id: str) -> bool:
         """Whether the history has this turn, or it belongs to the same series."""
@@ -286,9 +252,9 @@ class State(NamedTuple):
 class UndoableHistory:
     """A history that several threads change, with undo and listeners."""
 
-    def __init__(self, name: str, system: str | None) -> None:
+    def __init__(self, name: str) -> None:
         self._lock = RLock()
-        self._state = State(History(name=name, system=system), new_series())
+        self._state = State(History(name=name), new_series())
         self._past: deque[State] = deque(maxlen=MAX_UNDO)
         self._listeners: list[Callable[[], object]] = []
 
@@ -307,9 +273,8 @@ class UndoableHistory:
     ) -> None:
         """Change the history in one step that can be undone.
 
-        Args:
-            change: Returns the new history; what it raises leaves the old one.
-            turn_id: Only change the history if it has this turn or its series.
+        What `change` raises leaves the old history. With `turn_id` it is only changed
+        if it has this turn or its series.
         """
         with self._lock:
             before = self._state
@@ -323,11 +288,7 @@ class UndoableHistory:
         self._notify()
 
     def set_system(self, text: str | None) -> None:
-        """Change the system message, which undo does not change back.
-
-        Raises:
-            ParameterError: It is not a text.
-        """
+        """Change the system message, which undo does not change back."""
         if text is not None:
             Message(role="system", content=text)  # checks the text
         with self._lock:

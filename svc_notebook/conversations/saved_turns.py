@@ -26,22 +26,14 @@ _PROMPT_CHARS = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SavedTurns:
-    """A series of turns in the ledger.
+    """A series of turns in the ledger."""
 
-    Attributes:
-        number: Its number among those of the conversation, by their begin, from 1.
-        series: Its name.
-        history: The turns, and the system message of the newest.
-        started_at, ended_at: When it was first and last asked (aware, UTC).
-        is_own: Whether this kernel asked any of it.
-    """
-
-    number: int
+    number: int  # among those of the conversation, by their begin, from 1
     series: str
-    history: History
-    started_at: datetime
-    ended_at: datetime
-    is_own: bool
+    history: History  # the turns, and the system message of the newest
+    started_at: datetime  # when it was first asked (aware, UTC)
+    ended_at: datetime  # when it was last asked
+    is_own: bool  # this kernel asked some of it
 
     def is_in(self, history: History) -> bool:
         """Whether a history has all of its turns."""
@@ -70,12 +62,7 @@ def n_turns(n: int, what: str = "") -> str:
 def read_saved(
     ledger: Ledger, name: str | None = None
 ) -> dict[str, tuple[SavedTurns, ...]]:
-    """Read the turns of conversations, by the conversation's name.
-
-    Args:
-        ledger: Where they are.
-        name: Of a conversation; all if None.
-    """
+    """Read the turns of one conversation or of all, by the conversation's name."""
     by_name: dict[str, list[Exchange]] = {}
     for each in ledger.read(scope="all", conversation=name, origin=_ORIGINS):
         if each.origin.conversation:
@@ -104,11 +91,7 @@ def older_note(ledger: Ledger, name: str) -> str:
 def pick_saved(
     saved: tuple[SavedTurns, ...], name: str, number: int | None
 ) -> SavedTurns:
-    """Return the series of this number, or the newest.
-
-    Raises:
-        ParameterError: There is none.
-    """
+    """Return the series of this number, or the newest."""
     if not saved:
         raise ParameterError(
             f"The ledger has no turns of {name!r}.", param="conversation"

@@ -37,19 +37,12 @@ GO_ON = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """The part of a conversation that fits into a request.
+    """The part of a conversation that fits into a request."""
 
-    Attributes:
-        messages: To send, oldest first, the new prompt last.
-        left_out: Turns that did not fit, oldest first.
-        prompt_tokens: The most tokens that `messages` can have.
-        left_out_tokens: Estimated tokens of `left_out`.
-    """
-
-    messages: tuple[Message, ...]
-    left_out: tuple[Turn, ...] = ()
-    prompt_tokens: int = 0
-    left_out_tokens: int = 0
+    messages: tuple[Message, ...]  # to send, the new prompt last
+    left_out: tuple[Turn, ...] = ()  # turns that did not fit, oldest first
+    prompt_tokens: int = 0  # the most that `messages` can have
+    left_out_tokens: int = 0  # estimated
 
     @property
     def note(self) -> str:
@@ -75,13 +68,7 @@ def fit(
     """Choose the turns that are sent: the newest ones that fit, and the pinned ones.
 
     Hidden and empty turns are never sent, the system message and the new prompt always.
-
-    Args:
-        system: Text of the system message.
-        turns: Oldest first.
-        prompt: The new message.
-        reply_tokens: Room to keep for the reply.
-        budget_tokens: Tokens that prompt and completion share (doc: Limits).
+    `reply_tokens` are kept free for the reply.
     """
     front = () if system is None else (Message(role="system", content=system),)
     shown = [turn for turn in turns if not (turn.is_hidden or turn.version.is_empty)]
@@ -109,55 +96,29 @@ def fit(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnSettings:
-    """The model and parameters of a turn's request.
-
-    Attributes:
-        model: Id of the model.
-        params: Parameters by the document's names, with `tools` and `extra` if
-            they are given.
-        max_tokens: A number, `fit`, or `service` or None to send none.
-        system: Replaces the history's system message; "" sends none.
-    """
+    """The model and parameters of a turn's request."""
 
     model: str
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)  # with `tools` and `extra`
     max_tokens: MaxTokens = "fit"
-    system: str | None = None
+    system: str | None = None  # replaces the history's system message; "" sends none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextTurn:
-    """A turn that is ready to be sent.
-
-    Attributes:
-        request: The request.
-        origin: Names the conversation and the turn.
-        fitted: The part of the history that is sent, and what is left out.
-        is_again: Whether the turn has an answer already.
-        n_later: Number of turns after it, which become stale.
-    """
+    """A turn that is ready to be sent."""
 
     request: CompletionRequest
-    origin: Origin
+    origin: Origin  # names the conversation and the turn
     fitted: Fitted
-    is_again: bool = False
-    n_later: int = 0
+    is_again: bool = False  # the turn has an answer already
+    n_later: int = 0  # turns after it, which become stale
 
 
 def request_turn(
     history: History, text: str, origin: Origin, settings: TurnSettings
 ) -> NextTurn:
-    """Build the request of a turn.
-
-    Args:
-        history: The turns so far.
-        text: The user's message.
-        origin: Names the turn; if the history has it, it is asked again.
-        settings: The model and parameters.
-
-    Raises:
-        AskError: The message is empty, or a setting is not allowed.
-    """
+    """Build the request of the turn that `origin` names, which may be asked again."""
     prompt = Message(role="user", content=text)
     if not text.strip():
         raise ParameterError(
@@ -175,15 +136,8 @@ def request_continuation(
 ) -> NextTurn:
     """Build the request that continues a reply that stopped before its end.
 
-    It offers no tools and asks for one choice, since the text is added to the reply.
-
-    Args:
-        history: The turns so far.
-        origin: Names the turn, whose chosen version is continued.
-        settings: The model and parameters.
-
-    Raises:
-        AskError: The reply cannot be continued, or a setting is not allowed.
+    It offers no tools and asks for one choice, since the text is added to the reply:
+    the chosen version of the turn that `origin` names.
     """
     turn = history.turn(origin.turn_id or "")
     if not turn.version.can_go_on:
@@ -244,15 +198,9 @@ def add_answer(
     origin: Origin,
     tool_runs: tuple[Step, ...] = (),
 ) -> History:
-    """Return the history with the answer of an exchange.
+    """Return the history with the complete or partial answer of an exchange.
 
-    An exchange without any text or tool calls changes nothing.
-
-    Args:
-        history: The turns so far.
-        exchange: A complete or partial answer.
-        origin: Names the turn; without a turn nothing changes.
-        tool_runs: The tool calls that were run for the answer.
+    Without any text or tool calls, or if `origin` names no turn, nothing changes.
     """
     choices = [each for each in exchange.choices if each.text or each.tool_calls]
     if not choices or not origin.turn_id:

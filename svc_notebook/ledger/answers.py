@@ -42,15 +42,7 @@ def find_answer(
     """Return the newest exchange of any session that answers a request, if any.
 
     The first call on a ledger reads all of it, and keeps the hashes of requests there.
-
-    Args:
-        ledger: Where to look.
-        request: The request.
-        endpoint: The base address.
-        origin: Only its repetition matters.
-
-    Raises:
-        LedgerError: The ledger cannot be read.
+    Of `origin` only the repetition matters.
     """
     repeat = origin.repeat or 0
     for wanted in _hashes(request):
@@ -69,11 +61,7 @@ def request_hash(request: CompletionRequest, prompt_tokens: int | None = None) -
     """Return the hash of everything that affects the reply: 32 hexadecimal digits.
 
     The order of names, 0 or 0.0, `user`, and what was computed for `fit` make no
-    difference.
-
-    Args:
-        request: The request.
-        prompt_tokens: The estimate of its prompt when it was sent, if it was.
+    difference. `prompt_tokens` is the estimate of its prompt when it was sent.
     """
     plain = _plain(request, prompt_tokens)
     text = msgspec.json.encode(plain, order="sorted", enc_hook=str)
@@ -183,9 +171,6 @@ class Answers:
 
     What was asked several times is answered in the file's order; after the last answer
     the first one comes again.
-
-    Attributes:
-        path: Of the file, as given.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -196,21 +181,13 @@ class Answers:
 
     @classmethod
     def from_file(cls, path: str | Path) -> "Answers":
-        """Read a file that `export_answers` wrote.
-
-        Raises:
-            SettingsError: It cannot be read, or is not a file of answers.
-        """
+        """Read a file that `export_answers` wrote."""
         answers = cls(path)
         answers.refresh()
         return answers
 
     def refresh(self) -> None:
-        """Read the file if it has changed.
-
-        Raises:
-            SettingsError: It cannot be read, or is not a file of answers.
-        """
+        """Read the file if it has changed."""
         with self._lock:
             try:
                 file = Path(self.path).expanduser()
@@ -230,15 +207,9 @@ class Answers:
             self._by_key, self._stamp = by_key, stamp
 
     def find(self, request: CompletionRequest, origin: Origin) -> Exchange:
-        """Return the recorded exchange that answers a request.
+        """Return the recorded exchange that answers a request, or refuse the request.
 
-        Args:
-            request: The request.
-            origin: Only its repetition matters.
-
-        Raises:
-            AskError: It was not recorded.
-            SettingsError: The file has changed and cannot be used any more.
+        Of `origin` only the repetition matters.
         """
         self.refresh()
         repeat = origin.repeat or 0
@@ -322,11 +293,7 @@ _DECODER = msgspec.json.Decoder(Answer)
 
 
 def _checked(answer: Answer) -> Answer:
-    """Return an answer if it can be one: the file may have been edited.
-
-    Raises:
-        ParameterError: It cannot.
-    """
+    """Return an answer if it can be one: the file may have been edited."""
     if not answer.body.choices:
         raise ParameterError("its body has no choices")
     request = _plain(answer.request, answer.est_prompt_tokens)
@@ -398,7 +365,8 @@ def _differences(
         if was == now or isinstance(was or now, Message):
             continue
         if isinstance(was or now, dict) and name not in asked.extra:
-            yield name if was and now else f"{name} (only {_side(was)})"
+            side = "recorded" if was else "asked"
+            yield name if was and now else f"{name} (only {side})"
         else:
             yield f"{name} ({_short(was)} recorded, {_short(now)} asked)"
     sizes = len(recorded.messages), len(asked.messages)
@@ -409,10 +377,6 @@ def _differences(
         if message != other:
             yield f"message {number} of {sizes[1]}{_apart(message, other)}"
             return
-
-
-def _side(was: object) -> str:
-    return "recorded" if was else "asked"
 
 
 def _apart(recorded: Message, asked: Message) -> str:

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, Literal
 
+import msgspec
+
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.checks import did_you_mean
 
@@ -18,9 +20,7 @@ Dtype = Literal[
 class Batch:
     """Some rows of one kind, and the parts of them that columns read, each read once.
 
-    Args:
-        rows: The rows.
-        parts: Parts that are already known or not in the rows: one value per row.
+    `parts` has those that are already known or not in the rows: one value per row.
     """
 
     def __init__(
@@ -84,6 +84,14 @@ class Column:
         return batch.part(source) if isinstance(source, str) else source(batch)
 
 
+def as_json(path: str) -> Source:
+    """Return a source that writes a part as JSON text; None where it is empty."""
+    return lambda batch: [
+        msgspec.json.encode(each).decode() if each else None
+        for each in batch.part(path)
+    ]
+
+
 def to_instant(seconds: int | None) -> datetime | None:
     """Return the instant of a Unix time; None if the calendar does not have it."""
     try:
@@ -95,16 +103,7 @@ def to_instant(seconds: int | None) -> datetime | None:
 def pick(
     columns: Sequence[Column], names: str | Iterable[str], *, param: str = "by"
 ) -> tuple[Column, ...]:
-    """Return the columns with these names, each once, in the order of the names.
-
-    Args:
-        columns: To pick from.
-        names: One name or several.
-        param: The argument, for the error.
-
-    Raises:
-        ParameterError: A name is unknown; the message has the nearest one.
-    """
+    """Return the columns with these names, each once, in the order of the names."""
     known = {column.name: column for column in columns}
     wanted = as_names(names)
     for name in wanted:
@@ -130,9 +129,8 @@ def template_columns(
 ) -> tuple[Column, ...]:
     """Return a column for each template column, in order of first appearance.
 
-    Args:
-        found: The template columns of each row: the part `origin.columns`.
-        taken: Names of the other columns; `var_` in front avoids a clash.
+    `found` has the part `origin.columns` of each row. `taken` has the names of the
+    other columns; `var_` in front avoids a clash.
     """
     values: dict[str, list[Any]] = {}
     for each in found:

@@ -27,11 +27,7 @@ def path(place: str, *, source: str = "default") -> str:
 
 
 def size(place: str) -> str:
-    """Return in words how many exchanges, bytes and days the ledger holds.
-
-    Raises:
-        LedgerError: It cannot be read.
-    """
+    """Return in words how many exchanges, bytes and days the ledger holds."""
     if not _exists(place):
         return "nothing is kept"
     with Ledger(place, busy_s=_BUSY_S) as ledger, ledger.opened() as connection:
@@ -51,13 +47,8 @@ def size(place: str) -> str:
 def forget(place: str, *, before: datetime | str | None = None) -> str:
     """Delete exchanges, and overwrite them in the file; other kernels may be using it.
 
-    Args:
-        place: The ledger, as in the settings.
-        before: Only exchanges that started before this instant; all if None.
-
-    Raises:
-        ParameterError: `before` is not an instant.
-        LedgerError: The file is not a ledger, or another program holds it.
+    `place` is the ledger, as in the settings. With `before` only exchanges that
+    started before this instant are deleted.
     """
     condition, values = _started(before)
     if not _exists(place):
@@ -72,13 +63,7 @@ def forget(place: str, *, before: datetime | str | None = None) -> str:
 def check_confirmed(
     *, is_confirmed: bool, place: str, before: datetime | str | None = None
 ) -> None:
-    """Refuse to delete exchanges without a confirmation.
-
-    Raises:
-        ParameterError: It was not confirmed; the message says how and what would be
-            deleted. Or `before` is not an instant.
-        LedgerError: The ledger cannot be read.
-    """
+    """Refuse to delete exchanges without a confirmation, and say what would go."""
     condition, values = _started(before)
     if is_confirmed or not _exists(place):
         return

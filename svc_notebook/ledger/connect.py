@@ -22,11 +22,7 @@ _NETWORK_TYPES = (
 
 
 def absolute(path: str) -> Path:
-    """Return the absolute path of a ledger's file; `~` is the user's home.
-
-    Raises:
-        LedgerError: This machine does not know that home.
-    """
+    """Return the absolute path of a ledger's file; `~` is the user's home."""
     try:
         return Path(path).expanduser().absolute()
     except RuntimeError:
@@ -101,8 +97,7 @@ def set_aside(path: str | Path, foreign: dict[str, Identity]) -> None:
 def is_on_network(path: Path, *, mounts_file: Path = _MOUNTS) -> bool:
     """Return whether a file is on a network disk, where WAL does not work.
 
-    `mounts_file` is the system's list of mounts: source, place, type and options in
-    each line. Without it the answer is no; SQLite refuses WAL where it can tell.
+    Without a list of mounts the answer is no; SQLite refuses WAL where it can tell.
     """
     try:
         mounts = mounts_file.read_text(encoding="utf-8", errors="replace")
@@ -121,50 +116,21 @@ def is_on_network(path: Path, *, mounts_file: Path = _MOUNTS) -> bool:
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
-        # record holds the whole exchange; the columns before it are for WHERE
+        # In a new file the next step replaces these empty tables at once, so that
+        # they need neither types nor indexes.
         """
         CREATE TABLE exchanges (
-            seq INTEGER PRIMARY KEY,
-            exchange_id TEXT NOT NULL UNIQUE,
-            session_id TEXT NOT NULL,
-            door TEXT NOT NULL,
-            conversation TEXT,
-            run TEXT,
-            cell_id TEXT,
-            repeat INTEGER,
-            model TEXT NOT NULL,
-            endpoint TEXT NOT NULL,
-            status TEXT NOT NULL,
-            is_emulated INTEGER NOT NULL,
-            is_reused INTEGER NOT NULL,
-            started_at TEXT NOT NULL,
-            record TEXT NOT NULL,
-            record_crc32 INTEGER NOT NULL
+            seq INTEGER PRIMARY KEY, exchange_id, session_id, door, conversation, run,
+            cell_id, repeat, model, endpoint, status, is_emulated, is_reused,
+            started_at, record, record_crc32
         )
         """,
-        "CREATE INDEX exchanges_time ON exchanges (started_at)",
-        "CREATE INDEX exchanges_session ON exchanges (session_id, started_at)",
-        "CREATE INDEX exchanges_run ON exchanges (run) WHERE run IS NOT NULL",
-        "CREATE INDEX exchanges_cell ON exchanges (cell_id) WHERE cell_id IS NOT NULL",
-        """
-        CREATE INDEX exchanges_conversation ON exchanges (conversation)
-            WHERE conversation IS NOT NULL
-        """,
-        # value has no type: a score is a number or a label
-        """
-        CREATE TABLE scores (
-            exchange_id TEXT NOT NULL REFERENCES exchanges (exchange_id),
-            choice_index INTEGER NOT NULL,
-            name TEXT NOT NULL,
-            value,
-            scored_at TEXT NOT NULL,
-            PRIMARY KEY (exchange_id, choice_index, name)
-        )
-        """,
+        "CREATE TABLE scores (exchange_id, choice_index, name, value, scored_at)",
     ),
     (
-        # One index less for each insert: the order of reading also finds an exchange
-        # that is added twice. usage_source finds the rows for token estimates.
+        # record holds the whole exchange; the columns before it are for WHERE. The
+        # index of the order of reading also finds an exchange that is added twice.
+        # usage_source finds the rows for token estimates.
         """
         CREATE TABLE new_exchanges (
             seq INTEGER PRIMARY KEY,
@@ -199,6 +165,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             started_at, record, record_crc32
         FROM exchanges
         """,
+        # value has no type: a score is a number or a label
         """
         CREATE TABLE new_scores (
             exchange_id TEXT NOT NULL,
@@ -298,11 +265,8 @@ CHECKED_BYTES = 64 * 2**20  # takes a tenth of a second
 def check_is_ours(connection: sqlite3.Connection, *, place: str, n_bytes: int) -> None:
     """Refuse a file of another program or of a newer version, or a damaged one.
 
-    A file larger than `CHECKED_BYTES` is not searched for damage.
-
-    Raises:
-        LedgerError: The file, named `place`, cannot be used.
-        sqlite3.Error: It is not a SQLite file, or too damaged to be read.
+    A file larger than `CHECKED_BYTES` is not searched for damage. An error of SQLite
+    means that it is not a SQLite file, or too damaged to be read.
     """
     application_id = _pragma(connection, "application_id")
     version = _pragma(connection, "user_version")
@@ -356,9 +320,6 @@ def probe(connection: sqlite3.Connection, *, busy_s: float) -> None:
     It writes the version number again and rolls back: only a write makes SQLite open
     its journal, which fails in a read-only folder. A file that another program holds
     passes: exchanges wait in memory. `busy_s` is the connection's usual wait.
-
-    Raises:
-        sqlite3.Error: It cannot be written.
     """
     set_busy(connection, min(busy_s, PROBE_S))
     try:
@@ -399,14 +360,8 @@ def open_file(
 ) -> sqlite3.Connection:
     """Open a ledger's file; it is made if it is missing, and brought up to date.
 
-    Args:
-        path: The file, or `:memory:`.
-        busy_s: Longest wait for another program that holds the file, seconds.
-        is_shared: Whether the file is on a network disk; looked up if None.
-
-    Raises:
-        LedgerError: It cannot be made, or `check_is_ours` refuses it.
-        sqlite3.Error: SQLite cannot open, read or write it.
+    `busy_s` is the longest wait for another program that holds the file. `is_shared`
+    says whether the file is on a network disk; this is looked up if None.
     """
     if path == MEMORY:
         connection = _connect(MEMORY, busy_s)
@@ -432,12 +387,7 @@ def open_file(
 
 
 def open_to_read(path: str, *, busy_s: float) -> sqlite3.Connection:
-    """Open a ledger's file that cannot be written, for reading only.
-
-    Raises:
-        LedgerError: It was written by another version, or `check_is_ours` refuses it.
-        sqlite3.Error: SQLite cannot open or read it.
-    """
+    """Open a ledger's file that cannot be written, for reading only."""
     file = absolute(path)
     address = file.as_uri() + "?mode=ro"
     # in a folder that cannot be written either, SQLite cannot make its -shm

@@ -90,12 +90,7 @@ def read_parquet(path: str | Path) -> pd.DataFrame:
 def write_whole(path: str | Path, write: Callable[[Path], object]) -> Path:
     """Write a file under another name, and rename it when it is complete.
 
-    Args:
-        path: The file; `~` is the user's home.
-        write: Writes the file that it is given.
-
-    Raises:
-        ParameterError: The file cannot be written.
+    `write` writes the file that it is given. `~` in `path` is the user's home.
     """
     path = to_path("path", path)
     try:

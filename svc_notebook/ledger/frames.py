@@ -4,6 +4,7 @@ dtypes are stated, never inferred, so that a frame without rows has the same dty
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from importlib import import_module
 from itertools import islice
@@ -110,9 +111,6 @@ def with_scores(frame: pd.DataFrame, ledger: Ledger | None) -> pd.DataFrame:
     """Add the scores of a frame's replies to it: one column per name, the last ones.
 
     The frame is changed in place. The ledger is None if nothing was asked yet.
-
-    Raises:
-        LedgerError: The ledger cannot be read.
     """
     scores = [] if ledger is None or frame.empty else read_scores(ledger)
     if not scores:
@@ -175,15 +173,9 @@ def _with_templates(batches: Iterable[Batch]) -> pd.DataFrame:
 _NONE: dict[str, Any] = {}  # one for all: a million empty ones take 60 MB
 
 
-def _found_arrow() -> Any:  # noqa: ANN401 - a package without types
-    """Return pyarrow, in which pandas keeps texts if it is installed."""
-    try:
-        return import_module("pyarrow")
-    except ImportError:  # an extra
-        return None
-
-
-arrow = _found_arrow()
+arrow: Any = None  # pyarrow, in which pandas keeps texts if it is installed
+with suppress(ImportError):  # an extra
+    arrow = import_module("pyarrow")
 
 _INT64 = np.iinfo("int64")
 _FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799  # the years 1 to 9999
@@ -266,7 +258,7 @@ def _texts(values: list[Any]) -> ExtensionArray:
     return pd.arrays.ArrowStringArray(found)
 
 
-def _to_arrow(values: list[Any]) -> Any:  # noqa: ANN401 - as `_found_arrow`
+def _to_arrow(values: list[Any]) -> Any:  # noqa: ANN401 - a package without types
     try:
         return arrow.array(values, arrow.large_string())
     except UnicodeEncodeError:

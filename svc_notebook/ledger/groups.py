@@ -75,10 +75,8 @@ _Z = 1.65  # standard deviations: 9 of 10 are within
 class Estimates:
     """The rules of all models, each fitted when it is first needed.
 
-    Attributes:
-        newest: Takes a model id and whether the emulator answered; returns the newest
-            exchanges with reported usage, and the newest streams without it.
-        fitted: The rules, by the same two.
+    `newest` takes a model id and whether the emulator answered, and returns the newest
+    exchanges with reported usage, and the newest streams without it.
     """
 
     newest: Callable[[str, bool], Iterable[Exchange]]
@@ -110,9 +108,7 @@ def fit(exchanges: Iterable[Exchange]) -> Rule:
     """Fit a rule to what the service reported; the fixed rule if that is too little.
 
     What was not seen, such as another script, keeps the fixed rule and its interval.
-
-    Args:
-        exchanges: Of one model. Those without usage only tell what a chunk is.
+    Exchanges without usage only tell what a chunk is.
     """
     exchanges = list(exchanges)
     pairs = [pair for exchange in exchanges for pair in _pairs(exchange)]
@@ -239,16 +235,8 @@ def usage_frame(
 ) -> Groups:
     """Sum up what exchanges used: the columns `USAGE`.
 
-    Args:
-        exchanges: Such as `ledger.read(texts="estimated")`.
-        by: Columns of replies to group by, read from an exchange's first choice.
-        include_emulated: Count answers of the emulator.
-        include_reused: Count replies that were read from the ledger.
-        estimates: The rules to estimate tokens by; the fixed rule if None.
-        prices: The price table for `cost`; unknown without one.
-
-    Raises:
-        ParameterError: `by` has one of `USAGE`.
+    Columns to group by are read from an exchange's first choice. Without `estimates`
+    the fixed rule is used.
     """
     rules = Estimates(lambda *_: ()) if estimates is None else estimates
 
@@ -274,11 +262,7 @@ def usage_frame(
 
 
 def summary_frame(rows: Sequence[Reply], by: Sequence[Column]) -> Groups:
-    """Sum up a run's trials, in the order of the plan: the columns `SUMMARY`.
-
-    Raises:
-        ParameterError: `by` has one of `SUMMARY`.
-    """
+    """Sum up a run's trials, in the order of the plan: the columns `SUMMARY`."""
     batches = (_with_good(reply_batch(chunk)) for chunk in chunks(rows))
     return _grouped(batches, by, SUMMARY)
 

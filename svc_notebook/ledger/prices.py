@@ -39,19 +39,12 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """A price table.
+    """A price table."""
 
-    Attributes:
-        models: By the model id asked for.
-        currency: Of all prices.
-        as_of: The day of the prices.
-        source: Name of the table, for `cost_source`.
-    """
-
-    models: Mapping[str, Price]
+    models: Mapping[str, Price]  # by the model id asked for
     currency: str
     as_of: date
-    source: str
+    source: str  # name of the table, for `cost_source`
 
     @property
     def stamp(self) -> str:
@@ -74,15 +67,7 @@ class Prices:
 
     @classmethod
     def from_file(cls, path: str | Path) -> "Prices":
-        """Read a table from a TOML file, or from JSON if the name ends with .json.
-
-        Args:
-            path: The file: `as_of`, `currency`, and for each model the price of a
-                million tokens of `prompt` and of `completion`.
-
-        Raises:
-            SettingsError: It is not a price table; the message shows one.
-        """
+        """Read a table from a TOML file, or from JSON if the name ends with .json."""
         kind = "JSON" if str(path).lower().endswith(".json") else "TOML"
         try:
             file = Path(path).expanduser()
@@ -100,11 +85,7 @@ class Prices:
 
     @classmethod
     def from_mapping(cls, table: Any, *, source: str = "given table") -> "Prices":  # noqa: ANN401 - checked here
-        """Read a table with `as_of`, `currency` and `models`, as in a file.
-
-        Raises:
-            SettingsError: It is not a price table.
-        """
+        """Read a table with `as_of`, `currency` and `models`, as in a file."""
         if isinstance(table, Mapping) and isinstance(table.get("as_of"), datetime):
             table = {**table, "as_of": table["as_of"].date()}
         try:

@@ -16,7 +16,7 @@ from svc_notebook.service.chunk import Choice
 from svc_notebook.service.params import PARAMS, Param
 from svc_notebook.service.request import CompletionRequest
 
-from .columns import Batch, Column, Dtype
+from .columns import Batch, Column, Dtype, as_json
 from .prices import Prices, cost_of
 
 RowStatus = Literal["planned", "ok", "error", "cancelled", "not_run"]
@@ -124,11 +124,6 @@ def cut_flags(batch: Batch) -> list[bool | None]:
     return [choice and is_cut(exchange, choice) for exchange, choice in rows]
 
 
-def _tool_calls(batch: Batch) -> list[str | None]:
-    calls = batch.part("choice.tool_calls")
-    return [_to_json(each) if each else None for each in calls]
-
-
 def _system(batch: Batch) -> list[str | None]:
     return [
         messages[0].content if messages[0].role == "system" else None
@@ -171,7 +166,9 @@ def _param(param: Param) -> Column:
 
 def _stops(batch: Batch, param: Param) -> list[str | None]:
     values = _sent(batch, param.name)
-    return [None if each is None else _to_json(each) for each in values]
+    return [
+        None if each is None else msgspec.json.encode(each).decode() for each in values
+    ]
 
 
 _DTYPES: dict[str, Dtype] = {
@@ -179,10 +176,6 @@ _DTYPES: dict[str, Dtype] = {
     "float": "Float64",
     "string": "string",
 }
-
-
-def _to_json(value: Any) -> str:  # noqa: ANN401 - anything that JSON knows
-    return msgspec.json.encode(value).decode()
 
 
 _FIRST = ("temperature", "top_p")
@@ -228,7 +221,12 @@ REPLIES = (
         lambda batch: batch.each("choice.tool_calls", len),
         "tool calls in the reply",
     ),
-    Column("tool_calls", "string", _tool_calls, "the tool calls, as JSON text"),
+    Column(
+        "tool_calls",
+        "string",
+        as_json("choice.tool_calls"),
+        "the tool calls, as JSON text",
+    ),
     Column(
         "status",
         "string",

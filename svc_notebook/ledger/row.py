@@ -7,56 +7,43 @@ frame would look like a true answer.
 import zlib
 from collections.abc import Collection, Iterable
 from datetime import UTC, date, datetime, time
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypedDict, get_args
 
 import msgspec
 
-from svc_notebook.errors import LedgerError, ParameterError
+from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange, Origin, OriginKind, Status
-from svc_notebook.service.checks import check_text
+from svc_notebook.service.checks import check_text, must_be
 from svc_notebook.service.chunk import Choice, CompletionBody
 from svc_notebook.service.request import CompletionRequest, Message
 
 _SKIPPED = "-"  # a name that is in no record, so that the decoder skips the field
 
-KEYS = (
-    "exchange_id",
-    "session_id",
-    "origin",
-    "conversation",
-    "run",
-    "request_key",
-    "repeat",
-    "model",
-    "endpoint",
-    "status",
-    "is_emulated",
-    "is_reused",
-    "usage_source",
-    "started_at",
-    "record",
-    "record_crc32",
-)
+_READ = {
+    "exchange_id": "exchange_id",
+    "origin": "origin.kind",
+    "conversation": "origin.conversation",
+    "run": "origin.run",
+    "request_key": "origin.request_key",
+    "repeat": "origin.repeat",
+    "model": "request.model",
+    "endpoint": "endpoint",
+    "status": "status",
+    "is_emulated": "is_emulated",
+    "is_reused": "is_reused",
+    "usage_source": "usage_source",
+}
+_read = attrgetter(*_READ.values())
+KEYS = (*_READ, "session_id", "started_at", "record", "record_crc32")
 
 
 def to_row(exchange: Exchange, session_id: str) -> dict[str, Any]:
     """Return the row of an exchange, by the names in `KEYS` and in their order."""
     record = _to_bytes(exchange)
-    origin = exchange.origin
     return {
-        "exchange_id": exchange.exchange_id,
+        **dict(zip(_READ, _read(exchange), strict=True)),
         "session_id": session_id,
-        "origin": origin.kind,
-        "conversation": origin.conversation,
-        "run": origin.run,
-        "request_key": origin.request_key,
-        "repeat": origin.repeat,
-        "model": exchange.request.model,
-        "endpoint": exchange.endpoint,
-        "status": exchange.status,
-        "is_emulated": int(exchange.is_emulated),
-        "is_reused": int(exchange.is_reused),
-        "usage_source": exchange.usage_source,
         "started_at": to_sortable(exchange.started_at),
         "record": record.decode(),
         "record_crc32": zlib.crc32(record),
@@ -119,17 +106,10 @@ def _to_bytes(exchange: Exchange) -> bytes:
 def from_row(
     record: bytes, crc32: int, *, exchange_id: str, place: str, texts: bool = True
 ) -> Exchange:
-    """Read an exchange from its record, a JSON text as UTF-8.
+    """Read an exchange from its record, or refuse one that was changed.
 
-    Args:
-        record: As written.
-        crc32: Its checksum when it was written.
-        exchange_id: For the message.
-        place: The ledger's file, for the message.
-        texts: False returns an `Outline`.
-
-    Raises:
-        LedgerError: The row is not as it was written.
+    `exchange_id` and `place`, the ledger's file, are for the message. `texts=False`
+    returns an `Outline`.
     """
     if zlib.crc32(record) != crc32:
         raise _unreadable(exchange_id, place, "its checksum differs")
@@ -229,6 +209,14 @@ class Filters(TypedDict, total=False):
     model: Wanted
 
 
+class ReadFilters(Filters, total=False):
+    """The filters of `Ledger.read` that frames do not have."""
+
+    request_key: Wanted
+    origin: Wanted
+    status: Wanted
+
+
 class Where(NamedTuple):
     """A condition and the values it binds; `since` is the part about time alone."""
 
@@ -251,39 +239,31 @@ _SINCE_RUN = "started_at >= (SELECT min(first_started_at) FROM runs WHERE {})"
 
 
 def where(
-    *,
-    scope: str,
     session_id: str,
+    *,
+    scope: str = "session",
     since: date | str | None = None,
     **wanted: Wanted,
 ) -> Where:
-    """Return the condition for filters: see `Ledger.read`.
-
-    Raises:
-        ParameterError: A filter has a value that cannot match.
-    """
+    """Return the condition for filters, if they can match: see `Ledger.read`."""
     if scope not in get_args(Scope):
-        raise ParameterError(
-            f"scope must be 'session', for what this kernel asked, or 'all', for the "
-            f"whole ledger; got {scope!r}.",
-            param="scope",
-        )
-    filters = dict(wanted)
+        allowed = "'session' (what this kernel asked) or 'all' (the whole ledger)"
+        raise must_be("scope", allowed, scope)
     times, times_values = list[str](), list[Any]()
     if scope == "session":
-        filters["session_id"] = session_id
+        wanted["session_id"] = session_id
         times.append(_SINCE_SESSION)  # the index has the instant, not the session
         times_values.append(session_id)
     parts, values = list[str](), list[Any]()
-    for column, want in filters.items():
+    for column, want in wanted.items():
         if want is not None:
-            allowed = _several(column, want)
-            one_of = f"{column} IN ({', '.join('?' * len(allowed))})"
+            these = _several(column, want)
+            one_of = f"{column} IN ({', '.join('?' * len(these))})"
             parts.append(one_of)
-            values += allowed
+            values += these
             if column == "run":  # not in the index either
                 times.append(_SINCE_RUN.format(one_of))
-                times_values += allowed
+                times_values += these
     if since is not None:
         times.append("started_at >= ?")
         times_values.append(since_sql(since))
@@ -301,37 +281,23 @@ def _several(column: str, want: Any) -> list[str]:  # noqa: ANN401 - numbers com
     allowed = _ALLOWED.get(column, found)
     for each in found:
         if not isinstance(each, str):
-            raise ParameterError(
-                f"{column} must be a name or a list of names; got {each!r}.",
-                param=column,
-            )
+            raise must_be(column, "a name or a list of names", each)
         if each not in allowed:
-            raise ParameterError(
-                f"{column} must be one of {', '.join(allowed)}; got {each!r}.",
-                param=column,
-            )
+            raise must_be(column, f"one of {', '.join(allowed)}", each)
         check_text(each, param=column)
     return found
 
 
 def since_sql(instant: date | str, *, name: str = "since") -> str:
-    """Return an instant as `started_at` holds it.
+    """Return an instant as `started_at` holds it, or refuse what is not one.
 
-    Args:
-        instant: A datetime, a day, or ISO 8601 text; local time if it has no zone.
-        name: Of the argument, for the message.
-
-    Raises:
-        ParameterError: It is not an instant.
+    Text is ISO 8601; it is local time without a zone. `name` is for the message.
     """
     try:
         return to_sortable(_to_datetime(instant))
     except (AttributeError, TypeError, ValueError, OverflowError):
-        raise ParameterError(
-            f"{name} must be a datetime, or text such as '2026-01-31' or "
-            f"'2026-01-31T09:00:00+00:00'; got {instant!r}.",
-            param=name,
-        ) from None
+        allowed = "a datetime, or text such as '2026-01-31' or '2026-01-31T09:00+00:00'"
+        raise must_be(name, allowed, instant) from None
 
 
 def _to_datetime(instant: Any) -> datetime:  # noqa: ANN401 - what a user gives

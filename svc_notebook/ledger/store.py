@@ -11,14 +11,14 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 from uuid import uuid4
 
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange, UsageSource
 
 from .connect import MEMORY, explain, is_busy
-from .row import Scope, Wanted, Where, from_row, to_row, where
+from .row import ReadFilters, Scope, Wanted, Where, from_row, to_row, where
 from .tool_runs import ToolRow, select, to_values
 from .writer import BUSY_S, LedgerFile, LedgerWriter, write_rows
 
@@ -66,11 +66,7 @@ class Ledger:
         weakref.finalize(self, self._writer.close)
 
     def check(self) -> None:
-        """Check that exchanges can be kept, before any is paid for.
-
-        Raises:
-            LedgerError: They cannot; the message says what to do.
-        """
+        """Raise a LedgerError if exchanges cannot be kept, before any is paid for."""
         self._file.check()
 
     @contextmanager
@@ -104,53 +100,26 @@ class Ledger:
         """Why writing fails; None if it does not, or while another program writes."""
         return self._writer.problem
 
-    def read(  # noqa: PLR0913 - one argument a filter
-        self,
-        *,
-        scope: Scope = "session",
-        since: date | str | None = None,
-        conversation: Wanted = None,
-        run: Wanted = None,
-        model: Wanted = None,
-        request_key: Wanted = None,
-        origin: Wanted = None,
-        status: Wanted = None,
-        texts: Texts = True,
+    def read(
+        self, *, texts: Texts = True, **filters: Unpack[ReadFilters]
     ) -> Iterator[Exchange]:
         """Read exchanges in the order in which they were added: when they ended.
 
-        What is added meanwhile may be missing. Each of `conversation`, `run`, `model`,
-        `request_key`, `origin` and `status` is one value or several; None is any.
+        What is added meanwhile may be missing.
 
         Args:
-            scope: `session` for what was added with this session_id, `all` for all.
-            since: Only exchanges started at or after this instant or day; text is
-                ISO 8601, local time if it has no zone.
-            conversation: Name of a conversation.
-            run: Name of a run.
-            model: Model id.
-            request_key: Of a sweep's trial.
-            origin: magic, panel, sweep, frame or python.
-            status: ok, error or cancelled.
             texts: False reads each exchange as a `row.Outline`, which is faster and
                 takes less memory; `estimated` does so where usage was reported.
+            **filters: `scope` is `session` for what was added with this session_id, or
+                `all`. `since` is the earliest start, an instant or a day; text is ISO
+                8601, local time if it has no zone. The others are one value or several;
+                None is any.
 
         Raises:
             ParameterError: A filter has a value that cannot match.
             LedgerError: The ledger cannot be read.
         """
-        condition = where(
-            scope=scope,
-            session_id=self.session_id,
-            since=since,
-            conversation=conversation,
-            run=run,
-            model=model,
-            request_key=request_key,
-            origin=origin,
-            status=status,
-        )
-        return self._exchanges(condition, texts)
+        return self._exchanges(where(self.session_id, **filters), texts)
 
     def tool_runs(
         self,
@@ -163,14 +132,8 @@ class Ledger:
 
         `scope` and `since` are those of `read`; `wanted` has values for conversation,
         run, model, origin or name.
-
-        Raises:
-            ParameterError: A filter has a value that cannot match.
-            LedgerError: The ledger cannot be read.
         """
-        condition = where(
-            scope=scope, session_id=self.session_id, since=since, **wanted
-        )
+        condition = where(self.session_id, scope=scope, since=since, **wanted)
         in_hand = self._in_hand()
         with self._file.opened() as connection:
             found = list(select(connection, condition))
@@ -183,11 +146,7 @@ class Ledger:
     def newest(
         self, model: str, *, is_emulated: bool, usage_source: UsageSource, n: int
     ) -> list[Exchange]:
-        """Return the newest `n` good exchanges of a model whose usage is such.
-
-        Raises:
-            LedgerError: The ledger cannot be read.
-        """
+        """Return the newest `n` good exchanges of a model whose usage is such."""
         sql = (
             f"{_COLUMNS} WHERE model = ? AND is_emulated = ? AND status = 'ok' AND "
             "usage_source = ? AND NOT is_reused ORDER BY seq DESC LIMIT ?"
@@ -205,13 +164,7 @@ class Ledger:
     ) -> Iterator[Exchange]:
         """Read the good exchanges of a request, the newest first.
 
-        Args:
-            request_hash: Of the request.
-            endpoint: The base address.
-            hash_of: Returns the hash of an exchange's request; the ledger keeps it.
-
-        Raises:
-            LedgerError: The ledger cannot be read or written.
+        The ledger keeps what `hash_of` returns: the hash of an exchange's request.
         """
         in_hand = self._in_hand()
         if in_hand is not None:
@@ -229,12 +182,8 @@ class Ledger:
             yield self._to_exchange(row)
 
     def last(self, *, scope: Scope = "session") -> Exchange | None:
-        """Return the exchange that was added last, if there is one.
-
-        Raises:
-            LedgerError: The ledger cannot be read.
-        """
-        condition = where(scope=scope, session_id=self.session_id)
+        """Return the exchange that was added last, if there is one."""
+        condition = where(self.session_id, scope=scope)
         sql = f"{_COLUMNS} WHERE {condition.in_sequence} ORDER BY seq DESC LIMIT 1"
         in_hand = self._in_hand()
         if in_hand is not None:
@@ -245,13 +194,9 @@ class Ledger:
         return self._to_exchange(rows[0]) if rows else None
 
     def count(self, *, scope: Scope = "all") -> int:
-        """Count exchanges.
-
-        Raises:
-            LedgerError: The ledger cannot be read.
-        """
+        """Count exchanges."""
         self.flush()
-        condition = where(scope=scope, session_id=self.session_id)
+        condition = where(self.session_id, scope=scope)
         counting = "SELECT count(*) FROM exchanges WHERE " + condition.sql  # noqa: S608
         with self._file.lock:  # nothing leaves the queue meanwhile
             tables = [job.table for job in self._writer.in_hand]

@@ -17,21 +17,7 @@ from .row import Where, mended, to_sortable
 
 
 class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of a tool, which is drawn like a `ToolRun`.
-
-    Attributes:
-        exchange_id: The exchange whose reply made the call.
-        origin, conversation, run, model: Of that exchange.
-        name, arguments: As the model wrote them.
-        sent_arguments: JSON of the checked arguments; None if the tool was not run.
-        result: The text for the model.
-        error: Why there is no result; None if there is one.
-        is_approved: The user's answer; None if the user was not asked.
-        n_cut_tokens: Estimated tokens of the result that were left out.
-        seconds_s: Duration of the tool's run.
-        created_at: When it ended (aware, UTC).
-        traceback: Is not kept.
-    """
+    """One call of a tool, which is drawn like a `ToolRun`: see `TOOL_CALLS`."""
 
     exchange_id: str
     origin: str = "python"
@@ -48,7 +34,7 @@ class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
     n_cut_tokens: int = 0
     seconds_s: float = 0.0
     created_at: datetime
-    traceback: ClassVar[None] = None
+    traceback: ClassVar[None] = None  # is not kept
 
 
 _KEYS = (*ToolRow.__struct_fields__, "session_id", "started_at")

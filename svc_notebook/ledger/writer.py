@@ -105,23 +105,17 @@ def write_rows(
 
 
 class LedgerFile:
-    """The file of one ledger, and its only connection, opened at the first use.
-
-    Attributes:
-        lock: Held while the connection is used.
-        indexing: Held while hashes of requests are written.
-        begun: The sessions and runs that are in the file.
-        hashes: Of requests, by `seq`, that are not in the file yet.
-    """
+    """The file of one ledger, and its only connection, opened at the first use."""
 
     def __init__(self, path: str, *, busy_s: float) -> None:
         self.path = path
         # the ledger stays where it is when a notebook changes its folder
         self._place = MEMORY if path == MEMORY else str(absolute(path))
         self._busy_s = busy_s
-        self.lock, self.indexing = RLock(), Lock()
+        self.lock = RLock()  # held while the connection is used
+        self.indexing = Lock()  # held while hashes of requests are written
         self.begun: Begun = {}
-        self.hashes: list[tuple[int, str]] = []
+        self.hashes: list[tuple[int, str]] = []  # by `seq`, not in the file yet
         self._connection: sqlite3.Connection | None = None
         self._is_read_only = False
         self._identity: Identity = None
@@ -152,10 +146,6 @@ class LedgerFile:
         """Return the open connection; the caller holds the lock.
 
         With `is_to_write=False` it may be one that can only read.
-
-        Raises:
-            LedgerError: As `connect.open_file`.
-            sqlite3.Error: As `connect.open_file`.
         """
         if self._is_moved() or (is_to_write and self._is_read_only):
             self.close()  # it may be deleted: what is written to it would be lost
@@ -184,12 +174,7 @@ class LedgerFile:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Commit what is written inside, and wait only briefly for other programs.
-
-        Raises:
-            LedgerError: As `connection`.
-            sqlite3.Error: Nothing was written.
-        """
+        """Commit what is written inside, and wait only briefly for other programs."""
         with self.lock, transaction(connection := self.connection()):
             yield connection
 

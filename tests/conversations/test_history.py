@@ -235,7 +235,8 @@ def test_only_what_comes_after_a_change_is_stale(steps: list[tuple[Any, ...]]) -
 @given(STEPS)
 def test_every_step_can_be_undone(steps: list[tuple[Any, ...]]) -> None:
     """Undone one by one, a history is each of what it was, down to the first."""
-    shared, names = UndoableHistory("plan", "Be brief"), Names()
+    shared, names = UndoableHistory("plan"), Names()
+    shared.set_system("Be brief")
     seen = [shared.state]
     for step in steps:
         shared.change(partial(changed, step=step, names=names))

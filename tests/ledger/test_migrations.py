@@ -37,6 +37,40 @@ _KEYS_1 = (
     "record",
     "record_crc32",
 )
+_TABLES_1 = """
+    CREATE TABLE exchanges (
+        seq INTEGER PRIMARY KEY,
+        exchange_id TEXT NOT NULL UNIQUE,
+        session_id TEXT NOT NULL,
+        door TEXT NOT NULL,
+        conversation TEXT,
+        run TEXT,
+        cell_id TEXT,
+        repeat INTEGER,
+        model TEXT NOT NULL,
+        endpoint TEXT NOT NULL,
+        status TEXT NOT NULL,
+        is_emulated INTEGER NOT NULL,
+        is_reused INTEGER NOT NULL,
+        started_at TEXT NOT NULL,
+        record TEXT NOT NULL,
+        record_crc32 INTEGER NOT NULL
+    );
+    CREATE INDEX exchanges_time ON exchanges (started_at);
+    CREATE INDEX exchanges_session ON exchanges (session_id, started_at);
+    CREATE INDEX exchanges_run ON exchanges (run) WHERE run IS NOT NULL;
+    CREATE INDEX exchanges_cell ON exchanges (cell_id) WHERE cell_id IS NOT NULL;
+    CREATE INDEX exchanges_conversation ON exchanges (conversation)
+        WHERE conversation IS NOT NULL;
+    CREATE TABLE scores (
+        exchange_id TEXT NOT NULL REFERENCES exchanges (exchange_id),
+        choice_index INTEGER NOT NULL,
+        name TEXT NOT NULL,
+        value,
+        scored_at TEXT NOT NULL,
+        PRIMARY KEY (exchange_id, choice_index, name)
+    );
+"""
 _INSERT_1 = (
     f"INSERT INTO exchanges ({', '.join(_KEYS_1)}) "  # noqa: S608 - names above
     f"VALUES ({', '.join(':' + key for key in _KEYS_1)})"
@@ -60,8 +94,7 @@ def _exchanges(make: MakeExchange) -> list[Exchange]:
 
 def _write_version_1(path: Path, exchanges: list[Exchange]) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
-    for statement in MIGRATIONS[0]:
-        connection.execute(statement)
+    connection.executescript(_TABLES_1)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute("PRAGMA user_version = 1")
     for exchange in exchanges:
