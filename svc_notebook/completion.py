@@ -70,7 +70,8 @@ class Completion:
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The tool calls of the first choice, each with its own id (doc: Tool call)."""
-        return with_own_ids(self.choices[0].tool_calls) if self.choices else ()
+        calls = self.choices[0].tool_calls if self.choices else ()
+        return with_own_ids(calls) if calls else ()
 
     @property
     def reply(self) -> Message:

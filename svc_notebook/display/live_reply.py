@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from .markdown import Block, Blocks, Tail, link_addresses
-from .markup import to_html, to_terminal, to_text
+from .markdown import Block, Blocks, link_addresses
+from .markup import block_html, tail_html, to_terminal, to_text
 from .output import Bundle, Output, Shown
 from .reply import Final, Step, quiet_html, tool_run_html, tool_runs_text, verbatim_html
 
@@ -17,20 +17,6 @@ MAX_OUTPUTS = 10  # of one reply: JupyterLab draws 50 outputs of a cell
 _PART_CHARS, _PART_GROWTH = 1_500, 1.25
 _OPEN_CHARS = 400
 UNFINISHED = "still being written"  # also what a save in mid-stream keeps
-
-
-def block_html(block: Block, *, links: Mapping[str, object] | None = None) -> str:
-    """Draw a finished block; `links` are addresses that other blocks have."""
-    # Colours need the whole code: a part of it would be read as something else.
-    is_whole = not block.is_cut and block.markdown == block.source
-    html = to_html(block.markdown, highlight=is_whole, links=links)
-    # A negative margin cancels the gap below a block that goes on.
-    return f"<div style=margin-bottom:-1em>{html}</div>" if block.is_cut else html
-
-
-def tail_html(tail: Tail) -> str:
-    """Draw the unfinished text; without colours, which would change at each piece."""
-    return to_html(tail.markdown, highlight=False) if tail.source.strip() else ""
 
 
 class Part:

@@ -23,6 +23,8 @@ from pygments.util import ClassNotFound  # type: ignore[import-untyped]  # ships
 from .markdown import (
     MAX_NESTING,
     PARSER,
+    Block,
+    Tail,
     is_allowed_link,
     is_math,
     reading_bounds,
@@ -276,3 +278,17 @@ def to_html(
         return _as_written(source)
     env[_N_CHARS_TO_COLOUR] = MAX_COLOURED_CHARS if highlight else 0
     return _RENDERER.render(tokens, PARSER.options, env)
+
+
+def block_html(block: Block, *, links: Mapping[str, object] | None = None) -> str:
+    """Draw a finished block; `links` are addresses that other blocks have."""
+    # Colours need the whole code: a part of it would be read as something else.
+    is_whole = not block.is_cut and block.markdown == block.source
+    html = to_html(block.markdown, highlight=is_whole, links=links)
+    # A negative margin cancels the gap below a block that goes on.
+    return f"<div style=margin-bottom:-1em>{html}</div>" if block.is_cut else html
+
+
+def tail_html(tail: Tail) -> str:
+    """Draw the unfinished text; without colours, which would change at each piece."""
+    return to_html(tail.markdown, highlight=False) if tail.source.strip() else ""

@@ -1,10 +1,13 @@
-"""Where a reply is shown: the output of a cell, a terminal, or nowhere."""
+"""Where replies are shown, and `follow`, which shows any stream in any view."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from svc_notebook.errors import Interrupted, SvcError
+from svc_notebook.service.chunk import Delta
 
 from .reply import Final, Step
 
@@ -113,3 +116,79 @@ class Shown:
 
     def finish(self, final: Final | None) -> None:
         """Replace everything by the final form, or by nothing."""
+
+
+POLL_S = 0.05
+Whole_co = TypeVar("Whole_co", covariant=True)
+
+
+class Wait(Protocol):
+    """How long a request waits, as far as is known, and why."""
+
+    @property
+    def wait_s(self) -> float: ...  # noqa: D102 - as the class says
+    @property
+    def reason(self) -> str: ...  # noqa: D102 - as the class says
+
+
+class Stream(Protocol[Whole_co]):
+    """A reply that streams in, such as a `CompletionStream`."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything was returned by `poll`."""
+
+    @property
+    def completion(self) -> Whole_co:
+        """The whole reply; raises the error that ended it."""
+
+    def poll(self, timeout_s: float) -> Sequence[Delta | Wait]:
+        """Return what arrived since the last call; if nothing did, wait for it."""
+
+    def cancel(self) -> Whole_co | None:
+        """Stop the request and return what arrived."""
+
+
+class View(Protocol):
+    """Shows a stream; raising KeyboardInterrupt in it stops the stream."""
+
+    def show(self, delta: Delta) -> None:
+        """Take new content."""
+
+    def wait(self, wait: Wait) -> None:
+        """Take a wait; the next content ends it."""
+
+    def flush(self) -> None:
+        """Show what is new, if it is time; called at least every 50 ms."""
+
+    def end(self, completion: object | None) -> None:
+        """Take the reply: whole, what arrived before it failed, or None."""
+
+
+def follow(stream: Stream[Whole_co], view: View) -> Whole_co:
+    """Show a stream in a view to its end, and return the whole reply.
+
+    The view's `end` is called once, however the stream ends.
+
+    Raises:
+        Interrupted: The user stopped it; `partial` is what arrived.
+        SvcError: It failed; `partial` is what arrived.
+    """
+    try:
+        while not stream.is_done:
+            for item in stream.poll(POLL_S):
+                if isinstance(item, Delta):
+                    view.show(item)
+                else:
+                    view.wait(item)
+            view.flush()
+        completion = stream.completion
+    except KeyboardInterrupt:
+        partial = stream.cancel()
+        view.end(partial)
+        raise Interrupted(partial) from None
+    except SvcError as error:
+        view.end(error.partial)
+        raise
+    view.end(completion)
+    return completion

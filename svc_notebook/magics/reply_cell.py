@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from svc_notebook.completion import Completion
-from svc_notebook.display.live import Mode, ReplyDisplay, Wait
+from svc_notebook.display.live import Mode, ReplyDisplay
 from svc_notebook.display.markdown import Fence, fences
 from svc_notebook.display.markup import visible
+from svc_notebook.display.output import Wait
 from svc_notebook.display.reply import Entry, Final, transcript
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.chunk import Delta

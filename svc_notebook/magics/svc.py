@@ -11,8 +11,8 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_exp
 from traitlets import All, Enum, Unicode, observe
 
 from svc_notebook.completion import Completion, cut_mark, is_cut, on_params, on_reply
-from svc_notebook.display.live import Mode, ReplyDisplay, follow
-from svc_notebook.display.output import Output, parent_message
+from svc_notebook.display.live import Mode, ReplyDisplay
+from svc_notebook.display.output import Output, follow, parent_message
 from svc_notebook.display.reply import Final
 from svc_notebook.errors import (
     ConfigError,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
-from svc_notebook.display.live import Mode, ReplyDisplay, follow
+from svc_notebook.display.live import Mode, ReplyDisplay
+from svc_notebook.display.output import follow
 from svc_notebook.display.reply import Final, call_line
 from svc_notebook.errors import Interrupted, ParameterError, SvcError
 from svc_notebook.exchange import Origin

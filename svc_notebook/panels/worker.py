@@ -16,9 +16,10 @@ from msgspec import to_builtins
 
 from svc_notebook.completion import Completion, is_empty
 from svc_notebook.conversations.turn_requests import NextTurn
-from svc_notebook.display.live import POLL_S, Wait, follow
-from svc_notebook.display.live_reply import GAP_S, block_html, tail_html
+from svc_notebook.display.live_reply import GAP_S
 from svc_notebook.display.markdown import Blocks
+from svc_notebook.display.markup import block_html, tail_html
+from svc_notebook.display.output import POLL_S, Wait, follow
 from svc_notebook.errors import Interrupted, ParameterError, SvcError
 from svc_notebook.exchange import Origin
 from svc_notebook.service.chunk import Delta

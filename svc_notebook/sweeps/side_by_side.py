@@ -13,9 +13,9 @@ from uuid import uuid4
 
 from svc_notebook.completion import footer, marks
 from svc_notebook.display.comparison import Card, cards_bundle, cards_text
-from svc_notebook.display.live import Mode, Wait, follow
+from svc_notebook.display.live import Mode
 from svc_notebook.display.live_reply import UNFINISHED
-from svc_notebook.display.output import Output
+from svc_notebook.display.output import Output, Wait, follow
 from svc_notebook.errors import Interrupted, SvcError
 from svc_notebook.ledger.reply_columns import Reply
 from svc_notebook.service.checks import shorten

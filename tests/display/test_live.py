@@ -12,9 +12,9 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from svc_notebook.display.live import Mode, ReplyDisplay, Wait, follow
+from svc_notebook.display.live import Mode, ReplyDisplay
 from svc_notebook.display.markup import to_html
-from svc_notebook.display.output import Output
+from svc_notebook.display.output import Output, Wait, follow
 from svc_notebook.display.reply import Final, quiet_html
 from svc_notebook.errors import Interrupted, SvcError
 from svc_notebook.service.chunk import Delta
