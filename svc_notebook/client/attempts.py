@@ -28,7 +28,6 @@ from svc_notebook.errors import (
 )
 from svc_notebook.exchange import Exchange, Failure, Origin, Sink, Status
 from svc_notebook.service.chunk import Delta
-from svc_notebook.service.params import Params
 from svc_notebook.service.request import CompletionRequest, Prompt, build_request
 from svc_notebook.settings import Settings, Timeouts
 from svc_notebook.tokens import check_budget, warn_if_over
@@ -107,20 +106,12 @@ class Transport(Protocol):
         is_streamed: bool,
         connect_s: float,
         within_s: float,
-        on_sent: Callable[[], None] = lambda: None,
+        on_sent: Callable[[], None],
     ) -> HttpAnswer | FailedTry | None:
-        """Send a body and wait for the headers of the answer.
+        """Send a body and wait for the headers of the answer; None if the time is over.
 
-        Args:
-            body: The request as JSON.
-            key: Goes into the request's headers, and nowhere else.
-            is_streamed: Whether a stream was asked for.
-            connect_s: Seconds to connect.
-            within_s: Seconds from sending to the headers.
-            on_sent: Called when the request begins to be written.
-
-        Returns:
-            The answer, the failure, or None when the time is over.
+        `connect_s` are seconds to connect, `within_s` seconds from then to the headers;
+        `on_sent` is called when the request begins to be written.
         """
 
     async def aclose(self) -> None:
@@ -173,10 +164,7 @@ class ExchangeTask:
         self._has_shown = False
 
     async def run(self, show: Show) -> Exchange:
-        """Send the request, show the reply, and record the exchange at its end.
-
-        Args:
-            show: Called with each delta as it comes.
+        """Send the request, show each delta, and record the exchange at its end.
 
         Raises:
             SvcError: It failed; the error carries attempts, exchange and partial.
@@ -229,11 +217,9 @@ class ExchangeTask:
         """Wait for a place among the model's requests."""
         slot = self._limiter.reserve()
         began_s = self._runtime.clock()
-        patience_s = self._policy.max_wait_s
+        due_of = partial(self._limiter.try_pass, patience_s=self._policy.max_wait_s)
         try:
-            while (
-                due := self._limiter.try_pass(slot, patience_s=patience_s)
-            ).wait_s > 0:
+            while (due := due_of(slot)).wait_s > 0:
                 tell(self._watch, Waiting(due.wait_s, due.reason))
                 await self._runtime.sleep(due.wait_s)
         except BaseException:
@@ -339,7 +325,7 @@ def to_request(
     """Check the arguments of a verb and return the request.
 
     Args:
-        prompt: A text or messages, or a complete request.
+        prompt: As the verb takes it.
         default_model: Model id if `given` names none.
         given: The other arguments by name: `model`, `system`, and parameters.
         stacklevel: The line that a warning names: 1 is the caller's.
@@ -379,9 +365,9 @@ class TaskOptions(TypedDict, total=False):
 
 
 class RequestPath:
-    """Makes the exchanges of one client; several threads may use it.
+    """Makes the exchanges of one client; for the arguments see `AsyncClient`.
 
-    The arguments are those of `AsyncClient`.
+    Several threads may use it.
     """
 
     def __init__(
@@ -404,20 +390,11 @@ class RequestPath:
         self._transport: Transport | None = None
 
     def request(
-        self,
-        prompt: Prompt | CompletionRequest,
-        *,
-        model: str | None = None,
-        system: str | None = None,
-        **params: Unpack[Params],
+        self, prompt: Prompt | CompletionRequest, given: Mapping[str, Any]
     ) -> CompletionRequest:
         """Check the arguments of a client's verb and return the request."""
-        return to_request(
-            prompt,
-            default_model=self.settings.model,
-            given={"model": model, "system": system, **params},
-            stacklevel=3,
-        )
+        model = self.settings.model
+        return to_request(prompt, default_model=model, given=given, stacklevel=3)
 
     def begin(
         self,
@@ -431,17 +408,8 @@ class RequestPath:
     ) -> Task:
         """Return an exchange that is ready to run; nothing is sent before it runs.
 
-        Args:
-            request: What to ask.
-            is_streamed: Whether to ask for a stream.
-            origin: What the request belongs to, for the ledger.
-            watch: Called at each wait.
-            policy: When to try again.
-            answers: Looks for a recorded answer first, instead of the client's own.
-
-        Raises:
-            AskError: Something is not allowed.
-            ConfigError: The API key or the base address is missing.
+        For arguments and errors see `AsyncClient.stream`; `policy` says when to try
+        again.
         """
         body = encode(request, is_streamed=is_streamed)
         origin = origin or Origin()

@@ -10,7 +10,7 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, partial
 from importlib import import_module
@@ -29,7 +29,7 @@ from svc_notebook.fork import Forkable, leave_to_parent
 from svc_notebook.settings import OPERATION, is_loopback, unusable_address
 
 from .body import Head, HttpAnswer
-from .network_errors import Route, explain, explain_break, is_unanswered
+from .network_errors import explain, explain_break, is_unanswered, place_of
 from .retry import FailedTry, retry_after_s
 
 # httpx imports these at its first request, which would hold up a running loop.
@@ -56,12 +56,8 @@ Connection = httpx.AsyncHTTPTransport
 class HttpTransport:
     """Sends requests to one base address; see `attempts.Transport`.
 
-    Args:
-        base_url: The service's base address.
-        now: The present, aware, against which a Retry-After date counts.
-
-    Raises:
-        SettingsError: httpx does not take the address, or the proxy cannot be used.
+    A Retry-After date counts against `now`. An address that httpx does not take, or a
+    proxy that cannot be used, is a SettingsError.
     """
 
     def __init__(self, base_url: str, *, now: Callable[[], datetime]) -> None:
@@ -70,7 +66,7 @@ class HttpTransport:
             raise unusable_address()
         self._url = url
         self._proxy = proxy_for(base_url)
-        self._route = Route(base_url, self._proxy.shown if self._proxy else "")
+        self._place = place_of(base_url, self._proxy.shown if self._proxy else "")
         self._now = now
         self._stacks = IdleStacks()
 
@@ -82,7 +78,7 @@ class HttpTransport:
         is_streamed: bool,
         connect_s: float,
         within_s: float,
-        on_sent: Callable[[], None] = lambda: None,
+        on_sent: Callable[[], None],
     ) -> HttpAnswer | FailedTry | None:
         """Send a body; see `attempts.Transport`."""
         stack = await self._stacks.of_running_loop()
@@ -108,7 +104,7 @@ class HttpTransport:
             return None if progress.is_sent else self._unconnected(progress)
         if not isinstance(found, Exception):
             raise type(found)  # without the frames that hold headers
-        return explain(found, self._route, is_sent=progress.is_sent)
+        return explain(found, self._place, is_sent=progress.is_sent)
 
     async def aclose(self) -> None:
         """Close the idle connections of the running loop."""
@@ -163,19 +159,15 @@ class HttpTransport:
         )
 
     def _answer(
-        self,
-        response: httpx.Response,
-        connection: Connection,
-        stack: "IdleStack",
+        self, response: httpx.Response, connection: Connection, stack: "IdleStack"
     ) -> HttpAnswer:
         headers = cast(Mapping[str, str], response.headers)
         is_error = response.status_code >= _FIRST_ERROR
+        wait_s = retry_after_s(headers, now_at=self._now()) if is_error else None
         head = Head(
             status=response.status_code,
             content_type=headers.get("content-type", ""),
-            retry_after_s=retry_after_s(headers, now_at=self._now())
-            if is_error
-            else None,
+            retry_after_s=wait_s,
             is_emulated=_EMULATOR_HEADER in headers,
             location=headers.get("location", ""),
         )
@@ -193,14 +185,14 @@ class HttpTransport:
             head,
             aiter(cast(AsyncIterator[bytes], response.stream)),
             encoding=headers.get("content-encoding", ""),
-            broken=partial(explain_break, self._route),
+            broken=partial(explain_break, self._place),
             is_framed="content-length" in headers or "transfer-encoding" in headers,
             release=release,
         )
 
     def _unconnected(self, progress: "_Progress") -> FailedTry:
         error = TimedOutError(
-            f"No connection to {self._route.place} within {progress.connect_s:g} s. "
+            f"No connection to {self._place} within {progress.connect_s:g} s. "
             "Check the base address (SVC_BASE_URL) and the network.",
             deadline="connect",
             deadline_s=progress.connect_s,
@@ -399,15 +391,12 @@ class Proxy:
     """A proxy: its address, which may hold a password, and how it may be shown."""
 
     shown: str
-    _url: str
+    _url: str = field(repr=False)
 
     def for_httpx(self, context: ssl.SSLContext) -> httpx.Proxy:
         """Return it as httpx takes it; the context is for a proxy that uses TLS."""
         is_tls = self._url.startswith("https:")
         return httpx.Proxy(self._url, ssl_context=context if is_tls else None)
-
-    def __repr__(self) -> str:
-        return f"<Proxy {self.shown}>"
 
 
 def proxy_for(base_url: str) -> Proxy | None:

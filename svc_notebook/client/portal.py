@@ -118,9 +118,8 @@ class Portal:
             raise
         except RuntimeError:
             work.close()
-        else:
-            return job
-        raise SvcError(_SHUTTING_DOWN)
+            raise SvcError(_SHUTTING_DOWN) from None
+        return job
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Do some work and wait for its result.
@@ -231,25 +230,12 @@ TICK_S = 0.25
 class _Tick:
     """The timer of one loop, and how many requests need it."""
 
-    def __init__(self) -> None:
-        self._n_requests = 0
-        self._next: asyncio.TimerHandle | None = None
+    n_requests = 0
+    timer: asyncio.TimerHandle
 
-    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Count a request."""
-        self._n_requests += 1
-        if self._next is None:
-            self._again(loop)
-
-    def end(self) -> None:
-        """Stop counting a request."""
-        self._n_requests -= 1
-        if self._n_requests == 0 and self._next is not None:
-            self._next.cancel()
-            self._next = None
-
-    def _again(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._next = loop.call_later(TICK_S, self._again, loop)
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Set the timer, again and again."""
+        self.timer = loop.call_later(TICK_S, self.start, loop)
 
 
 _ticks: WeakKeyDictionary[asyncio.AbstractEventLoop, _Tick] = WeakKeyDictionary()
@@ -263,8 +249,12 @@ def keep_awake() -> Iterator[None]:
         return
     loop = asyncio.get_running_loop()
     tick = _ticks.setdefault(loop, _Tick())
-    tick.begin(loop)
+    if tick.n_requests == 0:
+        tick.start(loop)
+    tick.n_requests += 1
     try:
         yield
     finally:
-        tick.end()
+        tick.n_requests -= 1
+        if tick.n_requests == 0:
+            tick.timer.cancel()
