@@ -24,10 +24,7 @@ class InflateError(Exception):
 
 
 class Inflater:
-    """Decompresses one body.
-
-    Args:
-        encoding: The Content-Encoding; gzip and deflate may have several members.
+    """Decompresses one body; gzip and deflate may have several members.
 
     Raises:
         InflateError: It is an encoding that was not asked for.
@@ -35,9 +32,9 @@ class Inflater:
 
     def __init__(self, encoding: str) -> None:
         name = encoding.strip().lower()
-        if name not in {"", "identity", "gzip", "x-gzip", "deflate"}:
-            raise InflateError
         self._is_plain = name in {"", "identity"}
+        if not self._is_plain and name not in {"gzip", "x-gzip", "deflate"}:
+            raise InflateError
         self._member = zlib.decompressobj(_ANY_HEADER)
         self._has_begun = False
         self._is_over = False
@@ -64,16 +61,13 @@ class Inflater:
                     return
                 self._member = zlib.decompressobj(_ANY_HEADER)
             self._has_begun = True
-            if opened := self._decompress(rest):
+            try:
+                opened = self._member.decompress(rest, PIECE_BYTES)
+            except zlib.error:
+                raise InflateError from None
+            if opened:
                 yield opened
             rest = self._member.unconsumed_tail or self._member.unused_data
-
-    def _decompress(self, rest: bytes) -> bytes:
-        try:
-            return self._member.decompress(rest, PIECE_BYTES)
-        except zlib.error:
-            pass
-        raise InflateError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +89,7 @@ class HttpAnswer:
         pieces: The body as it comes, still compressed.
         encoding: The Content-Encoding.
         broken: Makes the failure of a lost connection.
-        is_framed: Whether HTTP says where the body ends; otherwise an end may be a
-            lost connection.
+        is_framed: Whether HTTP says where the body ends.
         release: Called once at the end, with whether the whole body was read.
     """
 

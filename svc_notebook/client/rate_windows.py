@@ -17,6 +17,8 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, TypeAlias, TypeVar
 
+from svc_notebook.service.catalogue import Limit
+
 Clock: TypeAlias = Callable[[], float]
 
 MARGIN_S = 0.08  # between our clock and the service's
@@ -37,19 +39,12 @@ class Window(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """A place in the queue of one model.
+    """A place in the queue of one model."""
 
-    Attributes:
-        at_s: When its request may be sent, by the clock; then when it was.
-        is_out: Whether it may go.
-        is_sent: Whether its request was written.
-        ticket: Its row in the count that kernels share, if they share one.
-    """
-
-    at_s: float
-    is_out: bool = False
-    is_sent: bool = False
-    ticket: int | None = None
+    at_s: float  # when its request may be sent, by the clock; then when it was
+    is_out: bool = False  # whether it may go
+    is_sent: bool = False  # whether its request was written
+    ticket: int | None = None  # its row in the count that kernels share
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,28 +96,23 @@ class SharedQuota:
     key must count together. A SQLite file holds the times of the last minute and a
     hash; no key, prompt or address. It is opened for each step and closed after it, so
     that a killed kernel or a fork blocks nothing. If the file fails, a kernel goes on
-    with its own count.
-
-    Args:
-        path: The file; its folder is made if it does not exist.
-        quota: Identifies address, key and model.
-        clock: Seconds since this machine began, the same in all its kernels.
+    with its own count. `quota` identifies address, key and model; the clock shows the
+    same time in all kernels.
     """
 
-    def __init__(self, path: Path, quota: str, *, clock: Callable[[], float]) -> None:
+    def __init__(self, path: Path, quota: str, *, clock: Clock) -> None:
         self._path = path
         # The clock is this machine's; a home folder may be on several.
         marked = f"{_clock_id()}\n{quota}".encode()
         self._quota = blake2b(marked, digest_size=16).hexdigest()
         self._clock = clock
-        self._paused_until_s = float("-inf")
+        self._paused_until_s = -inf
         self._busy_since_s: float | None = None
 
     def take(self, now_s: float, windows: Sequence[Window]) -> Due | int | None:
-        """Count a request that goes now, or return how long it has to wait.
+        """Count a request that goes now and return its ticket, or its wait.
 
-        Returns:
-            The wait; or the request's ticket; or None if the file cannot be used.
+        It is None if the file cannot be used.
         """
         found = self._step(lambda file: _take(file, self._quota, now_s, windows))
         is_busy = found is None and self._busy_since_s is not None
@@ -224,38 +214,24 @@ class Windows:
 
     The windows slide, because the document does not say that they begin at full
     seconds. A request counts from when its bytes were written, because one that had to
-    connect first arrives late.
-
-    Args:
-        per_second: Most requests in any 1 s.
-        per_minute: Most requests in any 60 s.
-        clock: Seconds that only grow.
-        margin_s: Added to each window.
-        others: The count shared with other kernels, if there is one.
+    connect first arrives late. `others` is the count shared with other kernels.
     """
 
     def __init__(
-        self,
-        *,
-        per_second: int,
-        per_minute: int,
-        clock: Clock,
-        margin_s: float = MARGIN_S,
-        others: SharedQuota | None = None,
+        self, limit: Limit, *, clock: Clock, others: SharedQuota | None = None
     ) -> None:
-        self._margin_s = margin_s
-        self.allow(per_second=per_second, per_minute=per_minute)
+        self.allow(limit)
         self._others = others
         self._held_until_s, self._held_by = -inf, ""
         self._clock = clock
         self._lock = Lock()
         self._slots: list[Slot] = []
 
-    def allow(self, *, per_second: int, per_minute: int) -> None:
+    def allow(self, limit: Limit) -> None:
         """Allow so many requests from now on."""
         self._windows = (
-            Window(per_minute, MINUTE_S + self._margin_s, "per-minute limit"),
-            Window(per_second, SECOND_S + self._margin_s, "per-second limit"),
+            Window(limit.per_minute, MINUTE_S + MARGIN_S, "per-minute limit"),
+            Window(limit.per_second, SECOND_S + MARGIN_S, "per-second limit"),
         )
 
     def sent_s(self) -> list[float]:
@@ -357,13 +333,9 @@ class Windows:
 
     def _drop_old(self, now_s: float) -> None:
         """Forget the slots before the longest window; those that wait stay."""
-        keep_s = self._windows[0].length_s
-        n_old = 0
-        for slot in self._slots:
-            if slot.at_s + keep_s > now_s or not slot.is_out:
-                break
-            n_old += 1
-        del self._slots[:n_old]
+        old_s = now_s - self._windows[0].length_s
+        while self._slots and self._slots[0].is_out and self._slots[0].at_s <= old_s:
+            del self._slots[0]
 
 
 def _n_in(window: Window, times_s: Sequence[float], now_s: float) -> int:

@@ -22,8 +22,6 @@ from svc_notebook.errors import (
 
 MIN_REFUSED_S = 0.1
 _BASE_S = 1.0
-_TIMEOUT_STATUS = 408
-_SERVER_STATUS = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,19 +75,14 @@ def retry_wait_s(
 ) -> float | None:
     """Return the seconds until the next try; None to give up.
 
-    Args:
-        failure: What went wrong.
-        attempt: Requests sent so far, this one included; from 1.
-        jitter: A random number from 0 to 1.
-        has_shown: Whether any of the reply was shown.
-        policy: How patient the caller is.
+    `attempt` counts the requests sent so far, from 1; `jitter` is from 0 to 1;
+    `has_shown` says whether any of the reply was shown.
     """
     n_tries = policy.n_tries if failure.is_sent else policy.n_unsent_tries
     if has_shown or failure.is_lasting or attempt >= n_tries:
         return None
     error = failure.error
-    found_s = error.retry_after_s if isinstance(error, ServiceError) else None
-    asked_s = found_s or 0.0
+    asked_s = (isinstance(error, ServiceError) and error.retry_after_s) or 0.0
     if asked_s > policy.max_wait_s or not _may_pass(error, policy):
         return None
     own_s = jitter * min(policy.cap_s, _BASE_S * 2.0 ** (attempt - 1))
@@ -105,21 +98,19 @@ def _may_pass(error: SvcError, policy: Policy) -> bool:
     if isinstance(error, ServiceError):
         if isinstance(error, RateLimitError):
             return policy.is_refusal_retried
-        return error.status in {_TIMEOUT_STATUS} | _SERVER_STATUSES
+        return error.status in _PASSING_STATUSES
     return isinstance(error, (NoConnectionError, StreamBrokenError))
 
 
 # 511: the network requires a login first, so a retry would fail again.
-_SERVER_STATUSES = frozenset(range(_SERVER_STATUS, 600)) - {511}
+_PASSING_STATUSES = frozenset({408, *range(500, 600)}) - {511}
 
 
 def retry_after_s(headers: Mapping[str, str], *, now_at: datetime) -> float | None:
     """Return the seconds that the service asks to wait; None without a valid value.
 
-    Args:
-        headers: By name, in lower case.
-        now_at: The present (aware); a date is compared with the answer's own date, if
-            it has one, because our clock may be wrong.
+    A date is compared with the answer's own date, if it has one, because our clock
+    (`now_at`, aware) may be wrong. The headers' names are in lower case.
     """
     in_ms = _seconds(headers.get("retry-after-ms"))
     if in_ms is not None:
