@@ -26,14 +26,11 @@ _RIGHT_FORM = "the right form is https://HOST/v1"
 def to_base_url(text: str, *, allow_http: bool = False) -> str:
     """Return the base address in its one form, such as https://host/v1.
 
-    Args:
-        text: With or without a trailing slash, without /v1, or with the path of the
-            endpoint.
-        allow_http: Whether the key may be sent unencrypted to another machine.
+    The text may have a trailing slash, lack /v1, or have the path of the endpoint.
 
     Raises:
         SettingsError: It is not a plain address, or the key would be sent unencrypted
-            to another machine.
+            to another machine, unless `allow_http` says that it may.
     """
     if not isinstance(text, str):
         raise SettingsError(
@@ -255,8 +252,7 @@ class Settings:
         }
         if "timeouts" in values:
             values["timeouts"] = Timeouts.from_text(values["timeouts"])
-        if "allow_http" in values:
-            word = values["allow_http"]
+        if word := values.get("allow_http"):
             values["allow_http"] = _WORDS.get(word.lower(), word)
         values.setdefault("ledger", str(default_ledger(environ)))
         sources = {
@@ -296,11 +292,7 @@ def env_values(environ: Mapping[str, str]) -> tuple[str | None, ...]:
 
 
 def to_path(name: str, path: object) -> str:
-    """Return a path as text.
-
-    Args:
-        name: Of the argument, for the message.
-        path: As given.
+    """Return a path as text; the error names the argument.
 
     Raises:
         ParameterError: It is empty, or not a path.

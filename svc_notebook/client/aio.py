@@ -33,7 +33,7 @@ from .attempts import RequestPath, Task, Watch
 from .clock import REAL, Runtime
 from .exchange_record import Answerer
 from .rate_limit import RateLimits
-from .rate_windows import Due, Room
+from .rate_windows import Room, Waiting
 
 Ask = Callable[[CompletionRequest, Origin], Completion]
 
@@ -130,7 +130,7 @@ class BaseClient:
         """The settings in use."""
         return self._path.settings
 
-    def due(self, model: str) -> Due:
+    def due(self, model: str) -> Waiting:
         """Return how long our rate limit would make a request wait now.
 
         Raises:

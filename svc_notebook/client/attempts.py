@@ -47,23 +47,9 @@ from .exchange_record import (
 )
 from .portal import keep_awake
 from .rate_limit import RateLimiter, RateLimits, shared_limits
-from .rate_windows import Slot
+from .rate_windows import Slot, Waiting
 from .reply_reader import AnswerReader
 from .retry import INTERACTIVE, FailedTry, Policy, retry_wait_s
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """How long a request waits, and why.
-
-    Attributes:
-        wait_s: Seconds, as far as is known now.
-        reason: For people, such as "per-minute limit of svc-v2-70b-instruct".
-    """
-
-    wait_s: float
-    reason: str
-
 
 Watch = Callable[[Waiting], None]
 """Called at each wait, on the loop's thread; it must return at once. What it raises
@@ -220,7 +206,7 @@ class ExchangeTask:
         due_of = partial(self._limiter.try_pass, patience_s=self._policy.max_wait_s)
         try:
             while (due := due_of(slot)).wait_s > 0:
-                tell(self._watch, Waiting(due.wait_s, due.reason))
+                tell(self._watch, due)
                 await self._runtime.sleep(due.wait_s)
         except BaseException:
             self._limiter.give_back(slot)

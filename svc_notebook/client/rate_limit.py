@@ -24,10 +24,10 @@ from .rate_windows import (
     SECOND_S,
     UNLIMITED,
     Clock,
-    Due,
     Room,
     SharedQuota,
     Slot,
+    Waiting,
     Windows,
 )
 
@@ -158,7 +158,7 @@ class RateLimiter:
         """Take a place in the model's queue."""
         return self._windows.reserve()
 
-    def try_pass(self, slot: Slot, *, patience_s: float = inf) -> Due:
+    def try_pass(self, slot: Slot, *, patience_s: float = inf) -> Waiting:
         """Let a place's request go now, or return how long it has to wait, and why.
 
         Ask again after waiting: a request in front may have gone out late, which moves
@@ -170,7 +170,7 @@ class RateLimiter:
             return closed
         return self._named(self._windows.try_pass(slot))
 
-    def due(self) -> Due:
+    def due(self) -> Waiting:
         """Return how long a request would have to wait now; no place is taken."""
         closed = self._closed()
         return closed if closed.wait_s > 0 else self._named(self._windows.due())
@@ -200,14 +200,14 @@ class RateLimiter:
         with self._lock:
             self._learn(self.refusals.answered(self._clock()))
 
-    def _closed(self) -> Due:
+    def _closed(self) -> Waiting:
         with self._lock:
             now_s = self._clock()
             newest = self.refusals
             if not newest.is_settled and now_s >= newest.closed_until_s:
                 self._learn(newest.settled(self._windows.sent_s()))
             wait_s = self.refusals.closed_until_s - now_s
-        return Due(wait_s, f"{self._model} refuses more requests for now (429)")
+        return Waiting(wait_s, f"{self._model} refuses more requests for now (429)")
 
     def _learn(self, refusals: Refusals) -> None:
         if refusals is self.refusals:
@@ -219,9 +219,11 @@ class RateLimiter:
             )
             self._windows.allow(self.limit)
 
-    def _named(self, due: Due) -> Due:
+    def _named(self, due: Waiting) -> Waiting:
         kind = "" if self._is_known else "estimated "
-        return Due(due.wait_s, due.reason and f"{kind}{due.reason} of {self._model}")
+        return Waiting(
+            due.wait_s, due.reason and f"{kind}{due.reason} of {self._model}"
+        )
 
 
 class RateLimits:

@@ -48,8 +48,8 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """How long a request has to wait, and why."""
+class Waiting:
+    """How long a request waits, as far as is known now, and why, for people."""
 
     wait_s: float
     reason: str = ""
@@ -64,14 +64,14 @@ class Room(NamedTuple):
 
 def _longest_wait(
     times_s: Sequence[float], windows: Sequence[Window], now_s: float
-) -> Due:
+) -> Waiting:
     """Return the longest wait of the windows; times are newest first."""
     waits = [
-        Due(times_s[window.n_allowed - 1] + window.length_s - now_s, window.name)
+        Waiting(times_s[window.n_allowed - 1] + window.length_s - now_s, window.name)
         for window in windows
         if len(times_s) >= window.n_allowed
     ]
-    return max(waits, key=lambda due: due.wait_s, default=Due(0.0))
+    return max(waits, key=lambda due: due.wait_s, default=Waiting(0.0))
 
 
 BUSY_S = 0.02
@@ -109,14 +109,14 @@ class SharedQuota:
         self._paused_until_s = -inf
         self._busy_since_s: float | None = None
 
-    def take(self, now_s: float, windows: Sequence[Window]) -> Due | int | None:
+    def take(self, now_s: float, windows: Sequence[Window]) -> Waiting | int | None:
         """Count a request that goes now and return its ticket, or its wait.
 
         It is None if the file cannot be used.
         """
         found = self._step(lambda file: _take(file, self._quota, now_s, windows))
         is_busy = found is None and self._busy_since_s is not None
-        return Due(BUSY_S, windows[-1].name) if is_busy else found
+        return Waiting(BUSY_S, windows[-1].name) if is_busy else found
 
     def times(self) -> Sequence[float]:
         """Return when the requests of the last minute were sent, by all kernels."""
@@ -194,7 +194,7 @@ def _times(file: sqlite3.Connection, quota: str) -> list[float]:
 
 def _take(
     file: sqlite3.Connection, quota: str, now_s: float, windows: Sequence[Window]
-) -> Due | int | None:
+) -> Waiting | int | None:
     keep_s = max(window.length_s for window in windows)
     # A time of the future is from before this machine was restarted.
     file.execute(
@@ -248,32 +248,32 @@ class Windows:
             self._slots.append(slot)
             return slot
 
-    def try_pass(self, slot: Slot) -> Due:
+    def try_pass(self, slot: Slot) -> Waiting:
         """Let a slot's request go now, or return how long it has to wait."""
         with self._lock:
             now_s = self._clock()
             if self._windows[0].n_allowed == UNLIMITED == self._windows[1].n_allowed:
                 slot.at_s, slot.is_out = now_s, True
-                return Due(0.0)
+                return Waiting(0.0)
             # A request that may go but was not sent is behind all that were.
             self._slots.sort(key=lambda each: (_gone_s(each, now_s), not each.is_out))
             at_s, reason = self._earliest(self._slots.index(slot), now_s)
             slot.at_s = max(slot.at_s, at_s)
             if slot.at_s > now_s:
-                return Due(slot.at_s - now_s, reason)
+                return Waiting(slot.at_s - now_s, reason)
             due = self._take_of_others(slot, now_s)
             if due.wait_s <= 0:
                 slot.at_s, slot.is_out = now_s, True
             return due
 
-    def due(self) -> Due:
+    def due(self) -> Waiting:
         """Return how long a slot taken now would have to wait."""
         with self._lock:
             now_s = self._clock()
             at_s, reason = self._earliest(len(self._slots), now_s)
             if max(at_s, self._held_until_s) > now_s:
-                own, held = Due(at_s - now_s, reason), self._held_until_s - now_s
-                return own if own.wait_s >= held else Due(held, self._held_by)
+                own, held = Waiting(at_s - now_s, reason), self._held_until_s - now_s
+                return own if own.wait_s >= held else Waiting(held, self._held_by)
         times_s = self._others.times() if self._others else ()
         return _longest_wait(times_s, self._windows, now_s)
 
@@ -308,17 +308,17 @@ class Windows:
         )
         return Room(max(second, 0), max(minute, 0))
 
-    def _take_of_others(self, slot: Slot, now_s: float) -> Due:
+    def _take_of_others(self, slot: Slot, now_s: float) -> Waiting:
         if self._others is None:
-            return Due(0.0)
+            return Waiting(0.0)
         if now_s < self._held_until_s:  # known already, and reading the file is slow
-            return Due(self._held_until_s - now_s, self._held_by)
+            return Waiting(self._held_until_s - now_s, self._held_by)
         found = self._others.take(now_s, self._windows)
-        if isinstance(found, Due):
+        if isinstance(found, Waiting):
             self._held_until_s, self._held_by = now_s + found.wait_s, found.reason
             return found
         slot.ticket = found
-        return Due(0.0)
+        return Waiting(0.0)
 
     def _earliest(self, at: int, now_s: float) -> tuple[float, str]:
         """Return when the slot at this position may be sent, and what holds it."""

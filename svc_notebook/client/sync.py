@@ -18,9 +18,10 @@ from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest, Prompt
 
 from .aio import AsyncClient, BaseClient, FirstChoice, state_of
-from .attempts import RequestPath, Task, Waiting, Watch
+from .attempts import RequestPath, Task, Watch
 from .exchange_record import Answerer
 from .portal import LOOK_S, STOPPED, Job, open_portal, portal
+from .rate_windows import Waiting
 
 P = ParamSpec("P")
 Result = TypeVar("Result")

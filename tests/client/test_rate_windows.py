@@ -15,10 +15,10 @@ import pytest
 
 from svc_notebook.client.rate_limit import shared_limits
 from svc_notebook.client.rate_windows import (
-    Due,
     Room,
     SharedQuota,
     Slot,
+    Waiting,
     Window,
     Windows,
 )
@@ -68,7 +68,7 @@ def kernels(path: Path, clock: Callable[[], float], n: int = 2) -> list[Windows]
     ]
 
 
-def let_out(windows: Windows) -> Due:
+def let_out(windows: Windows) -> Waiting:
     """Try to let one request out."""
     slot = windows.reserve()
     due = windows.try_pass(slot)
@@ -215,7 +215,7 @@ def test_two_kernels_share_both_windows(path: Path, now: Now) -> None:
 
     assert [round(due.wait_s, 2) for due in got] == [0.0, 0.0, 1.08]
     assert got[-1].reason == "per-second limit"
-    assert let_out(two) == Due(0.0)
+    assert let_out(two) == Waiting(0.0)
 
 
 def test_no_window_overflows_over_two_minutes(path: Path, now: Now) -> None:
@@ -254,7 +254,7 @@ def test_another_key_or_model_counts_apart(path: Path, now: Now) -> None:
 
     got = other.take(now.s, WINDOWS)
 
-    assert isinstance(full[-1], Due)
+    assert isinstance(full[-1], Waiting)
     assert isinstance(got, int)
 
 
@@ -270,7 +270,7 @@ def test_a_machine_leaves_the_rows_of_others_alone(
 
     other.take(now.s + ahead_s, WINDOWS)
 
-    assert isinstance(one.take(now.s, WINDOWS), Due)
+    assert isinstance(one.take(now.s, WINDOWS), Waiting)
 
 
 def test_the_file_stays_small(path: Path, now: Now) -> None:
@@ -374,7 +374,7 @@ def test_a_file_that_is_held_is_not_waited_for(path: Path, now: Now) -> None:
         now.s += 0.125
 
     holder.close()
-    assert got[:8] == [Due(0.02, "per-second limit")] * 8
+    assert got[:8] == [Waiting(0.02, "per-second limit")] * 8
     assert got[8:20] == [None] * 12
 
 
@@ -449,7 +449,7 @@ print(os.waitstatus_to_exitcode(status), len(taken), quota.take(1000.0, WINDOWS)
 
     # The child's own two, and the one it was forked with; five in all, and no more.
     assert ended.stderr == ""
-    assert ended.stdout.startswith("3 3 Due(wait_s=1.08")
+    assert ended.stdout.startswith("3 3 Waiting(wait_s=1.08")
 
 
 ASK = """
