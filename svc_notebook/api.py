@@ -101,7 +101,7 @@ def _request(
     if is_whole:
         given = {**given, "max_tokens": None if max_tokens == FIT else max_tokens}
     model = current().settings.model
-    request = to_request(prompt, default_model=model, given=given, stacklevel=3)
+    request = to_request(prompt, default_model=model, given=given)
     return refitted(request) if is_whole else with_max_tokens(request, max_tokens)
 
 

@@ -1,7 +1,6 @@
 """The Completion that the verbs return, its footer, and advice about a reply."""
 
 import re
-import warnings
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
@@ -345,13 +344,6 @@ def on_params(params: Mapping[str, object]) -> str | None:
     """Return the document's advice about these parameters, if it has any."""
     both = (params.get("temperature"), params.get("top_p"))
     return None if any(each is None for each in both) else _BOTH_CHANGED
-
-
-def warn_on_params(params: Mapping[str, object], *, stacklevel: int = 2) -> None:
-    """Warn about parameters as the document advises; see `warnings.warn`."""
-    advice = on_params(params)
-    if advice is not None:
-        warnings.warn(advice, UserWarning, stacklevel=stacklevel + 1)
 
 
 def on_reply(text: str, params: Mapping[str, object]) -> str | None:

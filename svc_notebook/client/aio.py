@@ -389,7 +389,11 @@ class AsyncCompletionStream:
         """Return the next delta, None at the end."""
         if self._is_over:
             return None
-        task = self._task = self._task or self._start()
+        if self._task is None:
+            work = _hand_over(self._exchange_task, self._queue)
+            self._task = asyncio.create_task(work)
+            finalize(self, _stop, self._task).atexit = False
+        task = self._task
         if _is_elsewhere(task):
             raise SvcError(
                 "This stream was started on another event loop and can only be read "
@@ -409,11 +413,6 @@ class AsyncCompletionStream:
         elif delta.index == 0:
             self._n_chars += len(delta.text or "")
         return delta
-
-    def _start(self) -> asyncio.Task[None]:
-        task = asyncio.create_task(_hand_over(self._exchange_task, self._queue))
-        finalize(self, _stop, task).atexit = False
-        return task
 
     def __repr__(self) -> str:
         if self._task is None and not self._is_over:

@@ -6,13 +6,14 @@ frames in which they arose, because those may hold what the service sent back.
 """
 
 import asyncio
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import Any, Protocol, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from svc_notebook.completion import warn_on_params
+from svc_notebook.completion import on_params
 from svc_notebook.credentials import Key, find_key, keep_out_of_logs
 from svc_notebook.errors import (
     NoConnectionError,
@@ -33,7 +34,6 @@ from svc_notebook.settings import Settings, Timeouts
 from svc_notebook.tokens import check_budget, warn_if_over
 from svc_notebook.wire.encode import encode
 
-from .body import HttpAnswer
 from .clock import REAL, Deadlines, Runtime, timed_out, with_earlier
 from .exchange_record import (
     CANCELLED,
@@ -49,7 +49,7 @@ from .portal import keep_awake
 from .rate_limit import RateLimiter, RateLimits, shared_limits
 from .rate_windows import Slot, Waiting
 from .reply_reader import AnswerReader
-from .retry import INTERACTIVE, FailedTry, Policy, retry_wait_s
+from .retry import INTERACTIVE, MAX_ASKED_S, FailedTry, Policy, retry_wait_s
 
 Watch = Callable[[Waiting], None]
 """Called at each wait, on the loop's thread; it must return at once. What it raises
@@ -77,38 +77,15 @@ def tell(watch: Watch | None, waiting: Waiting) -> None:
 Show = Callable[[Delta], None]
 
 
-class Transport(Protocol):
-    """Sends one body and returns the answer to it.
-
-    A failure is a value, not an exception, so that no traceback keeps the frame that
-    wrote the key into a header.
-    """
-
-    async def send(
-        self,
-        body: bytes,
-        *,
-        key: Key,
-        is_streamed: bool,
-        connect_s: float,
-        within_s: float,
-        on_sent: Callable[[], None],
-    ) -> HttpAnswer | FailedTry | None:
-        """Send a body and wait for the headers of the answer; None if the time is over.
-
-        `connect_s` are seconds to connect, `within_s` seconds from then to the headers;
-        `on_sent` is called when the request begins to be written.
-        """
-
-    async def aclose(self) -> None:
-        """Close the connections of the running loop."""
+if TYPE_CHECKING:  # httpx loads at the first request
+    from .http import HttpTransport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeContext:
     """What all exchanges of a client share."""
 
-    transport: Transport
+    transport: "HttpTransport"
     limits: RateLimits
     key: Key
     sinks: Sinks
@@ -203,7 +180,7 @@ class ExchangeTask:
         """Wait for a place among the model's requests."""
         slot = self._limiter.reserve()
         began_s = self._runtime.clock()
-        due_of = partial(self._limiter.try_pass, patience_s=self._policy.max_wait_s)
+        due_of = partial(self._limiter.try_pass, patience_s=MAX_ASKED_S)
         try:
             while (due := due_of(slot)).wait_s > 0:
                 tell(self._watch, due)
@@ -306,15 +283,15 @@ def to_request(
     *,
     default_model: str,
     given: Mapping[str, Any],
-    stacklevel: int,
 ) -> CompletionRequest:
     """Check the arguments of a verb and return the request.
+
+    A warning names the line that called the verb, if the verb calls what calls this.
 
     Args:
         prompt: As the verb takes it.
         default_model: Model id if `given` names none.
         given: The other arguments by name: `model`, `system`, and parameters.
-        stacklevel: The line that a warning names: 1 is the caller's.
 
     Raises:
         ParameterError: Something is not allowed.
@@ -331,7 +308,8 @@ def to_request(
     params = dict(given)
     model, system = params.pop("model", None), params.pop("system", None)
     extra = params.pop("extra", None)
-    warn_on_params(params, stacklevel=stacklevel + 1)
+    if (advice := on_params(params)) is not None:
+        warnings.warn(advice, UserWarning, stacklevel=4)
     return build_request(
         prompt,
         model=default_model if model is None else model,
@@ -348,6 +326,7 @@ class TaskOptions(TypedDict, total=False):
     origin: Origin | None
     watch: Watch | None
     policy: Policy
+    answers: Answerer | None
 
 
 class RequestPath:
@@ -373,14 +352,14 @@ class RequestPath:
         self._answers = answers
         self._runtime = runtime
         self._lock = Lock()
-        self._transport: Transport | None = None
+        self._transport: HttpTransport | None = None
 
     def request(
         self, prompt: Prompt | CompletionRequest, given: Mapping[str, Any]
     ) -> CompletionRequest:
         """Check the arguments of a client's verb and return the request."""
         model = self.settings.model
-        return to_request(prompt, default_model=model, given=given, stacklevel=3)
+        return to_request(prompt, default_model=model, given=given)
 
     def begin(
         self,
@@ -430,15 +409,11 @@ class RequestPath:
         return ExchangeTask(record, body, context=context, policy=policy, watch=watch)
 
     async def begin_on_loop(
-        self,
-        request: CompletionRequest,
-        *,
-        answers: Answerer | None = None,
-        **options: Unpack[TaskOptions],
+        self, request: CompletionRequest, **options: Unpack[TaskOptions]
     ) -> Task:
         """Call `begin`, on another thread if it looks for a recorded answer."""
-        begin = partial(self.begin, request, answers=answers, **options)
-        reads = answers is not None or self._answers is not None
+        begin = partial(self.begin, request, **options)
+        reads = options.get("answers") or self._answers
         return await asyncio.to_thread(begin) if reads else begin()
 
     def limiter(self, model: str) -> RateLimiter:
@@ -461,23 +436,19 @@ class RequestPath:
         return self.settings.base_url
 
     def _context(self) -> ExchangeContext:
-        base_url = self._base_url
+        from .http import HttpTransport  # noqa: PLC0415 - httpx at first use
+
+        base_url, runtime = self._base_url, self._runtime
         self._key = key = self._key or find_key(base_url=base_url)
         keep_out_of_logs(key)
-        clock = self._runtime.clock
+        with self._lock:
+            if self._transport is None:
+                self._transport = HttpTransport(base_url, now=runtime.now)
         return ExchangeContext(
-            transport=self._open(base_url),
-            limits=self._limits or shared_limits(base_url, key, clock=clock),
+            transport=self._transport,
+            limits=self._limits or shared_limits(base_url, key, clock=runtime.clock),
             key=key,
             sinks=self._sinks,
             timeouts=self.settings.timeouts,
-            runtime=self._runtime,
+            runtime=runtime,
         )
-
-    def _open(self, base_url: str) -> Transport:
-        from .http import HttpTransport  # noqa: PLC0415 - httpx at first use
-
-        with self._lock:
-            if self._transport is None:
-                self._transport = HttpTransport(base_url, now=self._runtime.now)
-            return self._transport

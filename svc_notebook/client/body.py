@@ -9,6 +9,7 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
+from svc_notebook.errors import DocumentError
 from svc_notebook.wire.decode import not_documented
 
 from .retry import FailedTry
@@ -36,13 +37,12 @@ class Inflater:
         if not self._is_plain and name not in {"gzip", "x-gzip", "deflate"}:
             raise InflateError
         self._member = zlib.decompressobj(_ANY_HEADER)
-        self._has_begun = False
         self._is_over = False
 
     @property
     def is_whole(self) -> bool:
         """Whether the end of the compressed body was seen."""
-        return self._is_plain or self._member.eof or not self._has_begun
+        return self._is_plain or self._member.eof
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
         """Return what the next bytes contain, in bounded pieces.
@@ -60,7 +60,6 @@ class Inflater:
                     self._is_over = True  # padding after the end
                     return
                 self._member = zlib.decompressobj(_ANY_HEADER)
-            self._has_begun = True
             try:
                 opened = self._member.decompress(rest, PIECE_BYTES)
             except zlib.error:
@@ -79,6 +78,12 @@ class Head:
     retry_after_s: float | None = None
     is_emulated: bool = False
     location: str = ""  # where a redirect points to
+
+    def not_documented(self, reason: str, body: bytes) -> DocumentError:
+        """Build the error for a body that the document does not allow."""
+        return not_documented(
+            reason, body, status=self.status, content_type=self.content_type
+        )
 
 
 class HttpAnswer:
@@ -172,8 +177,4 @@ class HttpAnswer:
         return self._refused("with a body that cannot be decompressed to its end", b"")
 
     def _refused(self, reason: str, body: bytes) -> FailedTry:
-        head = self.head
-        error = not_documented(
-            reason, body, status=head.status, content_type=head.content_type
-        )
-        return FailedTry(error=error, is_lasting=True)
+        return FailedTry(error=self.head.not_documented(reason, body), is_lasting=True)

@@ -176,7 +176,7 @@ _waiting: WeakKeyDictionary[
 
 
 def _end_all(waiting: deque["asyncio.Future[None]"]) -> None:
-    """End the waits whose rows are written; waking a loop once for many is cheaper."""
+    """End the waits for rows; waking a loop once for many is cheaper."""
     while waiting:
         ended = waiting.popleft()
         if not ended.done():
@@ -188,10 +188,6 @@ async def _is_done(receipt: "Future[None]", *, within_s: float) -> bool:
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
 
-    def end() -> None:
-        if not ended.done():
-            ended.set_result(None)
-
     def wake(_: "Future[None]") -> None:
         waiting = _waiting.setdefault(loop, deque())
         waiting.append(ended)
@@ -200,7 +196,7 @@ async def _is_done(receipt: "Future[None]", *, within_s: float) -> bool:
                 loop.call_soon_threadsafe(_end_all, waiting)
 
     receipt.add_done_callback(wake)
-    timer = loop.call_later(within_s, end)
+    timer = loop.call_later(within_s, _end_all, deque([ended]))
     try:
         await ended
     finally:

@@ -54,10 +54,13 @@ Connection = httpx.AsyncHTTPTransport
 
 
 class HttpTransport:
-    """Sends requests to one base address; see `attempts.Transport`.
+    """Sends requests to one base address.
 
-    A Retry-After date counts against `now`. An address that httpx does not take, or a
-    proxy that cannot be used, is a SettingsError.
+    A failure is a value, not an exception, so that no traceback keeps the frame that
+    wrote the key into a header. A Retry-After date counts against `now`.
+
+    Raises:
+        SettingsError: httpx does not take the address, or the proxy cannot be used.
     """
 
     def __init__(self, base_url: str, *, now: Callable[[], datetime]) -> None:
@@ -80,7 +83,11 @@ class HttpTransport:
         within_s: float,
         on_sent: Callable[[], None],
     ) -> HttpAnswer | FailedTry | None:
-        """Send a body; see `attempts.Transport`."""
+        """Send a body and wait for the headers of the answer; None if time is over.
+
+        `connect_s` are seconds to connect, `within_s` seconds from then to the headers;
+        `on_sent` is called when the request begins to be written.
+        """
         stack = await self._stacks.of_running_loop()
         idle = stack.take()
         while True:

@@ -30,7 +30,12 @@ def place_of(base_url: str, proxy: str) -> str:
 def explain(problem: BaseException, place: str, *, is_sent: bool) -> FailedTry:
     """Return the failure of a try without an answer, from what httpx raised."""
     if isinstance(problem, httpx.ProxyError):
-        reason, is_lasting = _why_refused(problem), True
+        is_lasting, reason = True, "the proxy refused"
+        if str(problem).startswith("407"):
+            reason = (
+                "the proxy requires a login (status 407). Set HTTPS_PROXY to "
+                "http://USER:PASSWORD@HOST:PORT"
+            )
     elif is_sent:
         return _closed_or_foreign(problem, place)
     else:
@@ -54,15 +59,6 @@ def is_unanswered(problem: BaseException) -> bool:
     if isinstance(problem, httpx.RemoteProtocolError):
         return "disconnected without sending" in str(problem)
     return isinstance(problem, (httpx.ReadError, httpx.WriteError))
-
-
-def _why_refused(problem: httpx.ProxyError) -> str:
-    if not str(problem).startswith("407"):
-        return "the proxy refused"
-    return (
-        "the proxy requires a login (status 407). Set HTTPS_PROXY to "
-        "http://USER:PASSWORD@HOST:PORT"
-    )
 
 
 def _closed_or_foreign(problem: BaseException, place: str) -> FailedTry:

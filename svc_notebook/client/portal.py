@@ -29,7 +29,7 @@ class Job(Generic[Result]):
 
     def __init__(self, portal: "Portal") -> None:
         self._portal = portal
-        self._ended = Event()
+        self.ended = Event()
         self._task: asyncio.Task[Result] | None = None
         self._is_cancelled = False
 
@@ -56,11 +56,7 @@ class Job(Generic[Result]):
     def cancel(self) -> bool:
         """Stop the work and wait a moment; return whether it has ended."""
         self.stop()
-        return not self.is_left_behind and self.is_over_within(CLEAN_UP_S)
-
-    def is_over_within(self, wait_s: float) -> bool:
-        """Wait at most this long; return whether the work has ended."""
-        return self._ended.wait(wait_s)
+        return not self.is_left_behind and self.ended.wait(CLEAN_UP_S)
 
     def wait(self) -> Result:
         """Wait for the end and return the result.
@@ -69,7 +65,7 @@ class Job(Generic[Result]):
             KeyboardInterrupt: The user stopped it; the work was cancelled.
         """
         try:
-            while not self._ended.wait(LOOK_S):
+            while not self.ended.wait(LOOK_S):
                 pass
         except BaseException:
             self.cancel()
@@ -85,7 +81,7 @@ class Job(Generic[Result]):
     def _end(self, task: asyncio.Task[Result]) -> None:
         if not task.cancelled():
             task.exception()  # read, so that asyncio does not complain
-        self._ended.set()
+        self.ended.set()
 
 
 class Portal:
@@ -139,7 +135,7 @@ class Portal:
         """Stop what is running and wait a moment until it is recorded."""
         if self.is_open and current_thread() is not self._thread:
             with suppress(SvcError):
-                self.submit(_end_tasks()).is_over_within(CLEAN_UP_S)
+                self.submit(_end_tasks()).ended.wait(CLEAN_UP_S)
 
     def close(self) -> None:
         """Stop everything, close every connection, and end the thread."""

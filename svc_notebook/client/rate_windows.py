@@ -81,8 +81,6 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sent (
   ticket INTEGER PRIMARY KEY AUTOINCREMENT, quota TEXT NOT NULL, at_s REAL NOT NULL
 )"""
-_STAMP = "UPDATE sent SET at_s=? WHERE ticket=?"
-_DROP = "DELETE FROM sent WHERE ticket=?"
 _KEPT = 2000  # rows of others are left alone, up to here: their clock may be another
 _UNUSABLE = (sqlite3.OperationalError, sqlite3.NotSupportedError, OSError)
 
@@ -126,11 +124,13 @@ class SharedQuota:
 
     def stamp(self, ticket: int, at_s: float) -> None:
         """Note when a request was really sent."""
-        self._step(lambda file: file.execute(_STAMP, (at_s, ticket)))
+        sql = "UPDATE sent SET at_s=? WHERE ticket=?"
+        self._step(lambda file: file.execute(sql, (at_s, ticket)))
 
     def drop(self, ticket: int) -> None:
         """Stop counting a request."""
-        self._step(lambda file: file.execute(_DROP, (ticket,)))
+        sql = "DELETE FROM sent WHERE ticket=?"
+        self._step(lambda file: file.execute(sql, (ticket,)))
 
     def _step(self, work: Callable[[sqlite3.Connection], Result]) -> Result | None:
         """Open the file and do the work in one transaction; None if that fails."""
@@ -138,6 +138,10 @@ class SharedQuota:
             return None
         try:
             with closing(self._open()) as file:
+                # A power cut may lose it: after one, a minute's count is stale anyway.
+                file.execute("PRAGMA synchronous=OFF")
+                file.execute("BEGIN IMMEDIATE")
+                file.execute(_SCHEMA)
                 result = work(file)
                 file.execute("COMMIT")
                 self._busy_since_s = None
@@ -164,16 +168,7 @@ class SharedQuota:
     def _open(self) -> sqlite3.Connection:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._path.touch(mode=0o600)
-        file = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None)
-        try:
-            # A power cut may lose it: after one, a minute's count is stale anyway.
-            file.execute("PRAGMA synchronous=OFF")
-            file.execute("BEGIN IMMEDIATE")
-            file.execute(_SCHEMA)
-        except BaseException:
-            file.close()
-            raise
-        return file
+        return sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None)
 
 
 @cache

@@ -11,12 +11,7 @@ from svc_notebook.errors import DocumentError, StreamBrokenError, SvcError
 from svc_notebook.service.checks import printable
 from svc_notebook.service.chunk import Assembly, Chunk, CompletionBody, Delta, to_delta
 from svc_notebook.service.fault import Fault, to_error
-from svc_notebook.wire.decode import (
-    EventDecoder,
-    decode_completion,
-    decode_fault,
-    not_documented,
-)
+from svc_notebook.wire.decode import EventDecoder, decode_completion, decode_fault
 from svc_notebook.wire.sse import HEAD_CHARS, Decoder, Event
 
 from .body import Head, HttpAnswer
@@ -44,26 +39,18 @@ class ReplyReader:
         n_events: Events so far, without comments; JSON in one piece has none.
     """
 
-    def __init__(
-        self,
-        *,
-        is_streamed: bool,
-        status: int = _OK,
-        content_type: str = "",
-        n_choices: int = 1,
-    ) -> None:
+    def __init__(self, head: Head, *, is_streamed: bool, n_choices: int) -> None:
         self.error: SvcError | None = None
         self.is_done = False
         self.n_events = 0
         self._is_streamed = is_streamed
-        self._status = status
-        self._content_type = content_type
-        self._kind = content_type.lower()
+        self._head = head
+        self._kind = head.content_type.lower()
         self._n_choices = n_choices
         self._is_events: bool | None = None  # None until the first byte
         self._pieces: list[bytes] = []  # of JSON; of events only the first
         self._events = Decoder()
-        self._chunks = EventDecoder(content_type=content_type)
+        self._chunks = EventDecoder(content_type=head.content_type)
         self._assembly = Assembly()
         self._whole: CompletionBody | None = None
 
@@ -85,7 +72,7 @@ class ReplyReader:
             return self._read_whole()
         is_other = self._kind and _STREAM_TYPE not in self._kind
         if self.n_events == 0 and self._pieces and is_other:
-            self.error = self._not_documented(
+            self.error = self._head.not_documented(
                 "with text that is not a stream", b"".join(self._pieces)
             )
         return self._close()
@@ -112,11 +99,6 @@ class ReplyReader:
         is_page = _PAGE_TYPE in self._kind
         return is_stream and not is_page and first not in _WHOLE_STARTS
 
-    def _not_documented(self, reason: str, body: bytes) -> DocumentError:
-        return not_documented(
-            reason, body, status=self._status, content_type=self._content_type
-        )
-
     def _take_events(self, piece: bytes) -> list[Delta]:
         deltas: list[Delta] = []
         try:
@@ -141,7 +123,7 @@ class ReplyReader:
         for delta in found.deltas:
             if (delta.text or delta.calls) and self._assembly.has_ended(delta.index):
                 reason = "with more text after the end of a choice"
-                raise self._not_documented(reason, event.data.encode())
+                raise self._head.not_documented(reason, event.data.encode())
         return self._add(found)
 
     def _add(self, chunk: Chunk) -> list[Delta]:
@@ -170,13 +152,13 @@ class ReplyReader:
         body = b"".join(self._pieces)
         try:
             found = decode_completion(
-                body, status=self._status, content_type=self._content_type
+                body, status=self._head.status, content_type=self._head.content_type
             )
         except DocumentError as problem:
             self.error = problem
             return []
         if isinstance(found, Fault):
-            self.error = to_error(found, status=self._status)
+            self.error = to_error(found, status=self._head.status)
             return []
         self._whole = found
         if len(found.choices) < self._n_choices:
@@ -197,7 +179,7 @@ class ReplyReader:
 
     def _incomplete(self, message: str) -> DocumentError:
         return DocumentError(
-            message, status=self._status, content_type=self._content_type
+            message, status=self._head.status, content_type=self._head.content_type
         )
 
 
@@ -261,10 +243,7 @@ class AnswerReader:
         self._event_s = clock()
         self._finished_s: float | None = None
         self.reply = ReplyReader(
-            is_streamed=is_streamed,
-            status=answer.head.status,
-            content_type=answer.head.content_type,
-            n_choices=n_choices,
+            answer.head, is_streamed=is_streamed, n_choices=n_choices
         )
 
     async def read(self, show: Callable[[Delta], None]) -> FailedTry | None:

@@ -20,7 +20,9 @@ from svc_notebook.errors import (
     TimedOutError,
 )
 
+MAX_ASKED_S = 60.0  # if the service asks to wait longer, the exchange fails at once
 MIN_REFUSED_S = 0.1
+_MAX_OWN_S = 8.0  # longest wait that we choose ourselves
 _BASE_S = 1.0
 
 
@@ -47,16 +49,12 @@ class Policy:
         n_tries: Most requests for one exchange.
         n_unsent_tries: The same, where no connection could be made: nothing was
             billed, and a sweep outlives some seconds without a network.
-        max_wait_s: If the service asks to wait longer, the exchange fails at once.
-        cap_s: Longest wait that we choose ourselves.
         is_refusal_retried: Whether to retry after a 429; a sweep puts the trial back
             into its queue instead, which uses up no try.
     """
 
     n_tries: int = 3
     n_unsent_tries: int = 3
-    max_wait_s: float = 60.0
-    cap_s: float = 8.0
     is_refusal_retried: bool = True
 
 
@@ -83,9 +81,9 @@ def retry_wait_s(
         return None
     error = failure.error
     asked_s = (isinstance(error, ServiceError) and error.retry_after_s) or 0.0
-    if asked_s > policy.max_wait_s or not _may_pass(error, policy):
+    if asked_s > MAX_ASKED_S or not _may_pass(error, policy):
         return None
-    own_s = jitter * min(policy.cap_s, _BASE_S * 2.0 ** (attempt - 1))
+    own_s = jitter * min(_MAX_OWN_S, _BASE_S * 2.0 ** (attempt - 1))
     # Added to the service's wait, so that requests refused together come back apart.
     least_s = MIN_REFUSED_S if isinstance(error, RateLimitError) else 0.0
     return max(own_s + asked_s, least_s)
