@@ -70,14 +70,11 @@ def _parser() -> argparse.ArgumentParser:
         "--version", action="version", version=f"svc-notebook {version('svc-notebook')}"
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add_demo(commands.add_parser("demo", help="run the quickstart and watch it"))
-    _add_emulate(
-        commands.add_parser("emulate", help="serve an emulator of the service")
-    )
-    _add_lab(commands.add_parser("lab", help="open JupyterLab on the tour"))
-    _add_ledger(
-        commands.add_parser("ledger", help="show its path and size, or empty it")
-    )
+    add = commands.add_parser
+    _add_demo(add("demo", help="run the quickstart and watch it"))
+    _add_emulate(add("emulate", help="serve an emulator of the service"))
+    _add_lab(add("lab", help="open JupyterLab on the tour"))
+    _add_ledger(add("ledger", help="show its path and size, or empty it"))
     return parser
 
 

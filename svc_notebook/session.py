@@ -105,12 +105,7 @@ class Session:
 
     @property
     def client(self) -> Client:
-        """The client of the endpoint in use.
-
-        Raises:
-            MissingKeyError: The API key is missing.
-            SettingsError: The base address is missing, or a setting cannot be used.
-        """
+        """The client of the endpoint in use; an error if its settings are wrong."""
         with self._lock:
             settings = self.settings
             for name, problem in self._problems.items():
@@ -164,11 +159,7 @@ class Session:
         return completion
 
     def key(self, settings: Settings | None = None) -> Key:
-        """Return the key of an endpoint, else of the one in use.
-
-        Raises:
-            MissingKeyError: The endpoint has no key.
-        """
+        """Return the key of an endpoint, else of the one in use, or refuse."""
         settings = settings or self.settings
         if not settings.is_emulated:
             return find_key(base_url=settings.base_url)
@@ -188,11 +179,7 @@ class Session:
 
     @property
     def answers(self) -> Answerer | None:
-        """Finds answers in the file that the settings name; None without such a file.
-
-        Raises:
-            SettingsError: The file cannot be read.
-        """
+        """Finds answers in the file that the settings name; None without one."""
         with self._lock:
             path = self.settings.answers
             if path is None:
@@ -234,11 +221,7 @@ class Session:
 
     @property
     def prices(self) -> Prices | None:
-        """The price table that the settings name; None without one.
-
-        Raises:
-            SettingsError: The file cannot be read.
-        """
+        """The price table that the settings name; None without one."""
         path = self.settings.prices
         return None if path is None else Prices.from_file(path)
 
@@ -261,12 +244,7 @@ class Session:
             return self._emulator
 
     def use_service(self) -> None:
-        """Send requests to the service that the environment names.
-
-        Raises:
-            MissingKeyError: The service has no key, or it cannot be sent.
-            SettingsError: SVC_BASE_URL is missing or cannot be used.
-        """
+        """Send requests to the service that the environment names, if it has a key."""
         found = Settings.from_env()
         find_key(base_url=found.base_url)
         if found.base_url is None:
@@ -287,9 +265,7 @@ class Session:
     def use_path(self, name: str, path: str | None, *, source: str) -> None:
         """Use this file as `ledger` or `prices`; None takes the environment's setting.
 
-        Raises:
-            LedgerError: It cannot be read or made; the previous one stays in use.
-            SettingsError: It is not a price table; the previous one stays in use.
+        If it is refused, the previous one stays in use.
         """
         path = None if path is None else _checked_path(name, path)
         with self._lock:
@@ -373,10 +349,6 @@ def take_tools(given: dict[str, Any], *, run_tools: bool = True) -> RunTools:
 
     The parameters get the tools' definitions. If the tools are not run, the caller gets
     the calls.
-
-    Raises:
-        ToolSchemaError: A tool cannot be described.
-        ParameterError: A value is not allowed.
     """
     permit = take_permit(given)
     given["tools"], toolbox = to_offer(given.get("tools"), run_tools=run_tools)

@@ -292,11 +292,7 @@ def env_values(environ: Mapping[str, str]) -> tuple[str | None, ...]:
 
 
 def to_path(name: str, path: object) -> str:
-    """Return a path as text; the error names the argument.
-
-    Raises:
-        ParameterError: It is empty, or not a path.
-    """
+    """Return a path as text; refuse what is empty or not a path."""
     is_path = isinstance(path, (str, PathLike))
     if not is_path or not str(path).strip():
         found = "empty" if is_path else type(path).__name__

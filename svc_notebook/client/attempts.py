@@ -1,6 +1,5 @@
 """The one request path: wait for the rate limit, send, read, then retry or finish.
 
-The decisions are made elsewhere (`rate_limit`, `retry`, `deadlines`, `reply_reader`).
 Every sink gets an exchange once, however it ends. Errors are raised without the
 frames in which they arose, because those may hold what the service sent back.
 """
@@ -292,9 +291,6 @@ def to_request(
         prompt: As the verb takes it.
         default_model: Model id if `given` names none.
         given: The other arguments by name: `model`, `system`, and parameters.
-
-    Raises:
-        ParameterError: Something is not allowed.
     """
     if isinstance(prompt, CompletionRequest):
         for name in (name for name, value in given.items() if value is not None):
@@ -436,11 +432,11 @@ class RequestPath:
         return self.settings.base_url
 
     def _context(self) -> ExchangeContext:
-        from .http import HttpTransport  # noqa: PLC0415 - httpx at first use
-
         base_url, runtime = self._base_url, self._runtime
         self._key = key = self._key or find_key(base_url=base_url)
         keep_out_of_logs(key)
+        from .http import HttpTransport  # noqa: PLC0415 - httpx at first use
+
         with self._lock:
             if self._transport is None:
                 self._transport = HttpTransport(base_url, now=runtime.now)

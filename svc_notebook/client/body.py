@@ -21,15 +21,11 @@ _GZIP = b"\x1f\x8b"
 
 
 class InflateError(Exception):
-    """The body is not what its Content-Encoding says; users never see this."""
+    """The body or its encoding is not what was asked for; users never see this."""
 
 
 class Inflater:
-    """Decompresses one body; gzip and deflate may have several members.
-
-    Raises:
-        InflateError: It is an encoding that was not asked for.
-    """
+    """Decompresses one body; gzip and deflate may have several members."""
 
     def __init__(self, encoding: str) -> None:
         name = encoding.strip().lower()
@@ -45,11 +41,7 @@ class Inflater:
         return self._is_plain or self._member.eof
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """Return what the next bytes contain, in bounded pieces.
-
-        Raises:
-            InflateError: They are not compressed as they should be.
-        """
+        """Return what the next bytes contain, in bounded pieces."""
         if self._is_plain:
             yield piece
             return
@@ -89,13 +81,9 @@ class Head:
 class HttpAnswer:
     """An answer whose headers are in and whose body is being read.
 
-    Args:
-        head: What the headers say.
-        pieces: The body as it comes, still compressed.
-        encoding: The Content-Encoding.
-        broken: Makes the failure of a lost connection.
-        is_framed: Whether HTTP says where the body ends.
-        release: Called once at the end, with whether the whole body was read.
+    `pieces` are still compressed; `broken` makes the failure of a lost connection;
+    `is_framed` says whether HTTP says where the body ends; `release` is called once at
+    the end, with whether the whole body was read.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """The clock, random numbers and ids, and the deadlines of one exchange.
 
 The folder reads clocks, sleeps and draws random numbers through `Runtime`, so that
-tests need not wait. Comments of a stream do not count as events; the wait for our own
-rate limit moves the total deadline.
+tests need not wait. The wait for our own rate limit moves the total deadline.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
-"""HTTP over httpx, without its pool.
+"""HTTP over httpx, without its pool, redirects and cookies.
 
 The time that httpx's pool takes is quadratic in the number of requests in flight, so
-each transport here holds one connection, and idle ones are kept on a stack. Redirects
-are not followed, cookies are not kept; httpx's exceptions stay in this folder.
+each transport here holds one connection, and idle ones are kept on a stack.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, partial
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from threading import Lock
 from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
@@ -288,10 +287,7 @@ def _no_tls() -> ssl.SSLContext:
 
 @cache
 def _user_agent() -> str:
-    try:
-        return f"svc-notebook/{version('svc-notebook')}"
-    except PackageNotFoundError:  # run from a checkout that is not installed
-        return "svc-notebook"
+    return f"svc-notebook/{version('svc-notebook')}"
 
 
 MAX_IDLE = 64
@@ -407,11 +403,7 @@ class Proxy:
 
 
 def proxy_for(base_url: str) -> Proxy | None:
-    """Return the proxy that the environment names for an address.
-
-    Raises:
-        SettingsError: The environment names one that cannot be used.
-    """
+    """Return the proxy that the environment names for an address."""
     parts = urlsplit(base_url)
     host = parts.hostname or ""
     if is_loopback(host) or proxy_bypass(parts.netloc):

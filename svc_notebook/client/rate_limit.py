@@ -1,8 +1,7 @@
 """Decides when a model's next request may be sent (doc: Rate limits per model).
 
-Nothing here sleeps: the caller decides how long it waits. `rate_windows` keeps the
-limits; `Refusals` decides what a 429 means, and what the limits are if the document
-does not show them.
+Nothing here sleeps. `rate_windows` keeps the limits; `Refusals` decides what a 429
+means, and what the limits are if the document does not show them.
 """
 
 import os

@@ -7,6 +7,7 @@ decides when the model's next request may go.
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -121,26 +122,21 @@ def retry_after_s(headers: Mapping[str, str], *, now_at: datetime) -> float | No
 
 
 def _seconds(text: str | None) -> float | None:
-    try:
+    with suppress(ValueError):
         seconds = float(text or "")
-    except ValueError:
-        return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+        return seconds if math.isfinite(seconds) and seconds >= 0 else None
+    return None
 
 
 def _until(text: str | None, now_at: datetime) -> float | None:
-    at = _date(text)
-    if at is None:
-        return None
-    try:
-        return max((at - now_at).total_seconds(), 0.0)
-    except OverflowError:
-        return None
+    with suppress(OverflowError):
+        if (at := _date(text)) is not None:
+            return max((at - now_at).total_seconds(), 0.0)
+    return None
 
 
 def _date(text: str | None) -> datetime | None:
-    try:
+    with suppress(ValueError, TypeError, IndexError, OverflowError):
         at = parsedate_to_datetime(text or "")
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
+        return at if at.tzinfo else at.replace(tzinfo=UTC)
+    return None
