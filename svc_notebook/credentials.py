@@ -57,10 +57,7 @@ class Key:
         return f"Bearer {self._reveal()}"
 
     def redact(self, value: Value) -> Value:
-        """Return a text with `[key]` in place of the key; the match is exact.
-
-        Texts are found in lists, tuples, mappings and structs, too.
-        """
+        """Return texts, also in lists and structs, with `[key]` in place of the key."""
         secret = self._reveal()
         return _redacted(value, secret) if len(secret) >= _MIN_CHARS else value
 

@@ -152,12 +152,8 @@ class Timeouts:
     def from_text(cls, text: str) -> "Timeouts":
         """Read what SVC_TIMEOUTS says.
 
-        Args:
-            text: Seconds for every time-out but the total, such as `20`; or names and
-                seconds, such as `connect_s=5 idle_s=30 total_s=none`.
-
-        Raises:
-            SettingsError: It cannot be read.
+        These are seconds for every time-out but the total, such as `20`; or names and
+        seconds, such as `connect_s=5 idle_s=30 total_s=none`.
         """
         values: dict[str, float | None] = {}
         for part in text.replace(",", " ").split():

@@ -128,8 +128,7 @@ class ExchangeTask:
     async def run(self, show: Show) -> Exchange:
         """Send the request, show each delta, and record the exchange at its end.
 
-        Raises:
-            SvcError: It failed; the error carries attempts, exchange and partial.
+        An error carries attempts, exchange and partial.
         """
         stopped: type[BaseException] | None = None
         try:

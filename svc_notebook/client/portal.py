@@ -59,11 +59,7 @@ class Job(Generic[Result]):
         return not self.is_left_behind and self.ended.wait(CLEAN_UP_S)
 
     def wait(self) -> Result:
-        """Wait for the end and return the result.
-
-        Raises:
-            KeyboardInterrupt: The user stopped it; the work was cancelled.
-        """
+        """Wait for the end and return the result; an interrupt cancels the work."""
         try:
             while not self.ended.wait(LOOK_S):
                 pass
@@ -118,11 +114,7 @@ class Portal:
         return job
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Do some work and wait for its result.
-
-        Raises:
-            SvcError: It was called on the portal's own thread.
-        """
+        """Do some work and wait for its result; not on the portal's own thread."""
         if current_thread() is self._thread:
             work.close()
             raise SvcError(

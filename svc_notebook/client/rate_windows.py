@@ -108,10 +108,7 @@ class SharedQuota:
         self._busy_since_s: float | None = None
 
     def take(self, now_s: float, windows: Sequence[Window]) -> Waiting | int | None:
-        """Count a request that goes now and return its ticket, or its wait.
-
-        It is None if the file cannot be used.
-        """
+        """Count a request that goes now: its ticket or wait, None without the file."""
         found = self._step(lambda file: _take(file, self._quota, now_s, windows))
         is_busy = found is None and self._busy_since_s is not None
         return Waiting(BUSY_S, windows[-1].name) if is_busy else found

@@ -32,17 +32,12 @@ class ReplyReader:
 
     The first bytes and the content type decide which of them it is, because a service
     may answer a request for a stream in one piece, or the other way round.
-
-    Attributes:
-        error: What went wrong; None so far.
-        is_done: Whether nothing more has to be read.
-        n_events: Events so far, without comments; JSON in one piece has none.
     """
 
     def __init__(self, head: Head, *, is_streamed: bool, n_choices: int) -> None:
         self.error: SvcError | None = None
-        self.is_done = False
-        self.n_events = 0
+        self.is_done = False  # whether nothing more has to be read
+        self.n_events = 0  # without comments; JSON in one piece has none
         self._is_streamed = is_streamed
         self._head = head
         self._kind = head.content_type.lower()
