@@ -3,10 +3,12 @@
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from svc_notebook.client.attempts import say, to_request
+from svc_notebook.client.exchange_record import Answerer
 from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversation
@@ -23,7 +25,6 @@ from svc_notebook.tokens import MaxTokens
 from svc_notebook.tools.extract import MAX_TRIES, to_form
 from svc_notebook.tools.extract import extract as extract_with
 from svc_notebook.tools.permissions import ToolParams, to_offer
-from svc_notebook.tools.rounds import Send
 
 Value = TypeVar("Value")
 
@@ -87,7 +88,7 @@ def complete(
         >>> svc.complete("Say hello.", max_tokens=20).text  # doctest: +SKIP
     """
     check_flag("run_tools", run_tools)
-    send = _send(reuse=reuse)
+    send = partial(current().ask, answers=_answers(reuse=reuse))
     given: dict[str, Any] = {"model": model, "system": system, **params}
     run = take_tools(given, run_tools=run_tools)
     return run(_request(prompt, max_tokens, given), Origin(), send)
@@ -96,23 +97,17 @@ def complete(
 def _request(
     prompt: Prompt | CompletionRequest, max_tokens: MaxTokens, given: Mapping[str, Any]
 ) -> CompletionRequest:
-    model = current().settings.model
-    if isinstance(prompt, CompletionRequest):  # says what it wants
+    is_whole = isinstance(prompt, CompletionRequest)  # says what it wants
+    if is_whole:
         given = {**given, "max_tokens": None if max_tokens == FIT else max_tokens}
-        return refitted(
-            to_request(prompt, default_model=model, given=given, stacklevel=3)
-        )
-    request = to_request(prompt, default_model=model, given=given, stacklevel=3)
-    return with_max_tokens(request, max_tokens)
+    model = current().settings.model
+    request = to_request(prompt, default_model=model, given=given)
+    return refitted(request) if is_whole else with_max_tokens(request, max_tokens)
 
 
-def _send(*, reuse: bool = False) -> Send:
+def _answers(*, reuse: bool) -> Answerer | None:
     check_flag("reuse", reuse)
-    session = current()
-    answers = session.reused if reuse else None
-    return lambda request, origin: session.client.complete(
-        request, origin=origin, watch=say, answers=answers
-    )
+    return current().reused if reuse else None
 
 
 @with_params
@@ -166,7 +161,7 @@ def extract(
         to_form(type_),
         _request(prompt, max_tokens, {"model": model, "system": system, **params}),
         Origin(),
-        send=_send(),
+        send=current().ask,
         max_tries=max_tries,
         keep=current().tool_record,
     )
@@ -206,13 +201,11 @@ def stream(
         >>> for text in svc.stream("Tell a story."):  # doctest: +SKIP
         ...     print(text, end="")
     """
-    check_flag("reuse", reuse)
-    session = current()
+    answers = _answers(reuse=reuse)
     offer = to_offer(params.pop("tools", None), run_tools=False)
     given = {"model": model, "system": system, "tools": offer.definitions, **params}
     request = _request(prompt, max_tokens, given)
-    answers = session.reused if reuse else None
-    return session.client.stream(request, watch=say, answers=answers)
+    return current().client.stream(request, watch=say, answers=answers)
 
 
 def conversation(name: str, *, system: str | None = None) -> Conversation:

@@ -28,11 +28,7 @@ _PORT_MAX = 65535
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit status.
-
-    Args:
-        argv: The words after the command's name; the program's own if None.
-    """
+    """Run a command, the program's own if `argv` is None; return its exit status."""
     _escape_unprintable()
     arguments = _read(_parser(), sys.argv[1:] if argv is None else argv)
     try:
@@ -74,14 +70,11 @@ def _parser() -> argparse.ArgumentParser:
         "--version", action="version", version=f"svc-notebook {version('svc-notebook')}"
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add_demo(commands.add_parser("demo", help="run the quickstart and watch it"))
-    _add_emulate(
-        commands.add_parser("emulate", help="serve an emulator of the service")
-    )
-    _add_lab(commands.add_parser("lab", help="open JupyterLab on the tour"))
-    _add_ledger(
-        commands.add_parser("ledger", help="show its path and size, or empty it")
-    )
+    add = commands.add_parser
+    _add_demo(add("demo", help="run the quickstart and watch it"))
+    _add_emulate(add("emulate", help="serve an emulator of the service"))
+    _add_lab(add("lab", help="open JupyterLab on the tour"))
+    _add_ledger(add("ledger", help="show its path and size, or empty it"))
     return parser
 
 
@@ -108,18 +101,14 @@ def _add_ledger(parser: argparse.ArgumentParser) -> None:
 def _ledger(arguments: argparse.Namespace) -> int:
     settings = Settings.from_env()
     place = settings.ledger
-    match arguments.verb:
-        case "path":
-            source = settings.sources.get("ledger", "default")
-            text = ledger.path(place, source=source)
-        case "size":
-            text = ledger.size(place)
-        case _:
-            before = arguments.before
-            ledger.check_confirmed(
-                is_confirmed=arguments.yes, place=place, before=before
-            )
-            text = ledger.forget(place, before=before)
+    if arguments.verb == "path":
+        text = ledger.path(place, source=settings.sources.get("ledger", "default"))
+    elif arguments.verb == "size":
+        text = ledger.size(place)
+    else:
+        before = arguments.before
+        ledger.check_confirmed(is_confirmed=arguments.yes, place=place, before=before)
+        text = ledger.forget(place, before=before)
     sys.stdout.write(f"{text}\n")
     return 0
 

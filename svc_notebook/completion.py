@@ -1,9 +1,9 @@
 """The Completion that the verbs return, its footer, and advice about a reply."""
 
 import re
-import warnings
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +13,6 @@ from svc_notebook.display.reply import Final, Step
 from svc_notebook.exchange import Exchange, UsageSource
 from svc_notebook.service.checks import as_number, shorten
 from svc_notebook.service.chunk import Choice, Usage
-from svc_notebook.service.params import DEFAULT_MAX_TOKENS
 from svc_notebook.service.request import CompletionRequest, Message
 from svc_notebook.service.tool_call import ToolCall, with_own_ids
 
@@ -186,9 +185,9 @@ class Completion:
 
     def _handed_back(self) -> tuple[Step, ...]:
         answered = {step.call_id for step in self.tool_runs}
-        calls = [call for call in self.tool_calls if call.id not in answered]
         why = "the reply was cut" if self.is_cut else "the call was handed back"
         why = "the reply broke off" if self.is_partial else why
+        calls = (call for call in self.tool_calls if call.id not in answered)
         return tuple(Unrun(call, why) for call in calls)
 
 
@@ -236,11 +235,10 @@ def _is_at_limit(exchange: Exchange, choice: Choice) -> bool:
     body = exchange.body  # not `choices`: frames call this very often
     if choice.finish_reason != "stop" or body is None or len(body.choices) != 1:
         return False
-    max_tokens = int(exchange.request.params.get("max_tokens", DEFAULT_MAX_TOKENS))
     reported = body.usage.completion_tokens if body.usage else None
     if reported is not None:
-        return reported >= max_tokens
-    return exchange.n_chunks - max_tokens in _OTHER_CHUNKS
+        return reported >= exchange.max_tokens
+    return exchange.n_chunks - exchange.max_tokens in _OTHER_CHUNKS
 
 
 def cut_mark(exchange: Exchange) -> str:
@@ -294,11 +292,10 @@ def _other_model(exchange: Exchange) -> str:
 def _reused(exchange: Exchange) -> str:
     """Return the badge of a re-used reply, with its day by the service's clock."""
     created = exchange.body.created if exchange.body else None
-    try:
-        day = "" if created is None else datetime.fromtimestamp(created, UTC).date()
-    except (OverflowError, OSError, ValueError):  # outside of the calendar
-        day = ""
-    return f"re-used {day}".rstrip()
+    if created is not None:
+        with suppress(OverflowError, OSError, ValueError):  # outside of the calendar
+            return f"re-used {datetime.fromtimestamp(created, UTC).date()}"
+    return "re-used"
 
 
 def footer(exchange: Exchange) -> str:
@@ -350,24 +347,10 @@ def on_params(params: Mapping[str, object]) -> str | None:
     return None if any(each is None for each in both) else _BOTH_CHANGED
 
 
-def warn_on_params(params: Mapping[str, object], *, stacklevel: int = 2) -> None:
-    """Warn about parameters as the document advises.
-
-    Args:
-        params: By the document's names.
-        stacklevel: The line that the warning names: 2 is the caller's caller's.
-    """
-    advice = on_params(params)
-    if advice is not None:
-        warnings.warn(advice, UserWarning, stacklevel=stacklevel + 1)
-
-
 def on_reply(text: str, params: Mapping[str, object]) -> str | None:
     """Return the document's advice about a reply that repeats itself, else None.
 
-    Args:
-        text: The reply.
-        params: As sent; with a repetition penalty above 1 it has no advice.
+    There is none with a repetition penalty above 1.
     """
     has_penalty = (as_number(params.get("repetition_penalty")) or 0) > 1
     pieces = (piece.strip() for piece in _PIECE.findall(text))

@@ -33,12 +33,9 @@ Value = TypeVar("Value")
 
 
 class Key:
-    """An API key that does not show its value.
+    """An API key that does not show its value, and says where it was found.
 
-    Args:
-        value: The key as pasted; surrounding blanks, quotes and a leading "Bearer "
-            are removed.
-        source: Where it was found, in words.
+    Blanks and quotes around it and a leading "Bearer " are removed.
 
     Raises:
         MissingKeyError: The value is empty, or cannot be sent in a header.
@@ -60,12 +57,7 @@ class Key:
         return f"Bearer {self._reveal()}"
 
     def redact(self, value: Value) -> Value:
-        """Return the value with `[key]` in place of the key; the match is exact.
-
-        Args:
-            value: A text, or lists, tuples, mappings and structs of texts; anything
-                else is returned as it is.
-        """
+        """Return texts, also in lists and structs, with `[key]` in place of the key."""
         secret = self._reveal()
         return _redacted(value, secret) if len(secret) >= _MIN_CHARS else value
 
@@ -76,11 +68,7 @@ class Key:
             setattr(error, name, self.redact(value))
 
     def refuse_in(self, body: bytes) -> None:
-        """Refuse a request, as JSON, that contains the key.
-
-        Raises:
-            ParameterError: The key is in it.
-        """
+        """Refuse a request, as JSON, that contains the key, by a ParameterError."""
         escaped = json.dumps(self._reveal())[1:-1].encode()
         is_found = len(escaped) >= _MIN_CHARS and escaped in body
         escaped = body = b""
@@ -108,16 +96,13 @@ class Key:
         return self
 
     def __getstate__(self) -> NoReturn:
-        raise _not_stored()
+        raise MissingKeyError(
+            "An API key is not stored or sent to another process. Set "
+            f"{ENV_NAME} there."
+        )
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise _not_stored()
-
-
-def _not_stored() -> MissingKeyError:
-    return MissingKeyError(
-        f"An API key is not stored or sent to another process. Set {ENV_NAME} there."
-    )
+        self.__getstate__()
 
 
 def _redacted(value: Value, secret: str) -> Value:
@@ -166,9 +151,7 @@ def find_key(environ: Mapping[str, str] = os.environ, *, base_url: str | None) -
     SVC_BASE_URL, or to the first address used if that is not set; else the one that
     the keyring has for this address. A key is never sent to another address.
 
-    Args:
-        environ: The environment.
-        base_url: The address; None if it is not known yet, so nothing can be sent.
+    The address is None if it is not known yet, so nothing can be sent.
 
     Raises:
         MissingKeyError: This address has no key, or the key cannot be sent; the
@@ -229,9 +212,7 @@ def _no_key(
 def remember(key: Key, base_url: str | None) -> str | None:
     """Use a key for an address from now on, and store it in the system's keyring.
 
-    Args:
-        key: The key.
-        base_url: Its address; None for the first one that this process uses.
+    Without an address it is for the first one that this process uses.
 
     Returns:
         The keyring's name; None if the key is kept in memory only, because there is

@@ -19,11 +19,7 @@ ALLOWED = (
 
 
 def check_max_tokens(value: object) -> MaxTokens:
-    """Return a max_tokens if it is allowed; None is `service`.
-
-    Raises:
-        ParameterError: It is something else.
-    """
+    """Return a max_tokens, or refuse it if it is not allowed; None is `service`."""
     if value is None or (isinstance(value, str) and value in WORDS):
         return value  # type: ignore[return-value]  # one of the words
     try:
@@ -36,20 +32,14 @@ def check_max_tokens(value: object) -> MaxTokens:
 def with_max_tokens(
     request: CompletionRequest, max_tokens: object
 ) -> CompletionRequest:
-    """Return the request with the max_tokens that is asked for.
-
-    Raises:
-        ParameterError: It is not allowed.
-    """
+    """Return the request with the max_tokens that is asked for, if it is allowed."""
     asked = check_max_tokens(max_tokens)
     is_fitted = asked == FIT
     prompt = (request.messages, request.tools) if is_fitted else ((), ())
     number = in_force(asked, most_prompt_tokens(*prompt))
-    params = {
-        name: each for name, each in request.params.items() if name != "max_tokens"
-    }
-    if number is not None:
-        params["max_tokens"] = number
+    params = {**request.params, "max_tokens": number}
+    if number is None:
+        del params["max_tokens"]
     return msgspec.structs.replace(request, params=params, is_fitted=is_fitted)
 
 

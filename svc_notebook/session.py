@@ -22,12 +22,7 @@ from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversations
 from svc_notebook.credentials import Key, find_key, key_mark
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.errors import (
-    MissingKeyError,
-    ParameterError,
-    SettingsError,
-    warn,
-)
+from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError, warn
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.answers import Answers, find_answer
 from svc_notebook.ledger.connect import MEMORY
@@ -110,12 +105,7 @@ class Session:
 
     @property
     def client(self) -> Client:
-        """The client of the endpoint in use.
-
-        Raises:
-            MissingKeyError: The API key is missing.
-            SettingsError: The base address is missing, or a setting cannot be used.
-        """
+        """The client of the endpoint in use; an error if its settings are wrong."""
         with self._lock:
             settings = self.settings
             for name, problem in self._problems.items():
@@ -132,9 +122,15 @@ class Session:
                 )
             return self._client
 
-    def ask(self, request: CompletionRequest, origin: Origin) -> Completion:
+    def ask(
+        self,
+        request: CompletionRequest,
+        origin: Origin,
+        *,
+        answers: Answerer | None = None,
+    ) -> Completion:
         """Send a request and return the reply, in one piece."""
-        return self.client.complete(request, origin=origin, watch=say)
+        return self.client.complete(request, origin=origin, watch=say, answers=answers)
 
     def run_tools(
         self,
@@ -163,11 +159,7 @@ class Session:
         return completion
 
     def key(self, settings: Settings | None = None) -> Key:
-        """Return the key of an endpoint, else of the one in use.
-
-        Raises:
-            MissingKeyError: The endpoint has no key.
-        """
+        """Return the key of an endpoint, else of the one in use, or refuse."""
         settings = settings or self.settings
         if not settings.is_emulated:
             return find_key(base_url=settings.base_url)
@@ -187,11 +179,7 @@ class Session:
 
     @property
     def answers(self) -> Answerer | None:
-        """Finds answers in the file that the settings name; None without such a file.
-
-        Raises:
-            SettingsError: The file cannot be read.
-        """
+        """Finds answers in the file that the settings name; None without one."""
         with self._lock:
             path = self.settings.answers
             if path is None:
@@ -224,19 +212,16 @@ class Session:
         are the answers in the file, if they were already read.
         """
         endpoint, recorded = self.settings.base_url, recorded or self.answers
+        found = None
         if endpoint is not None:
             found = find_answer(self.ledger, request, endpoint=endpoint, origin=origin)
-            if found is not None:
-                return found
-        return None if recorded is None else recorded(request, origin)
+        if found is None and recorded is not None:
+            found = recorded(request, origin)
+        return found
 
     @property
     def prices(self) -> Prices | None:
-        """The price table that the settings name; None without one.
-
-        Raises:
-            SettingsError: The file cannot be read.
-        """
+        """The price table that the settings name; None without one."""
         path = self.settings.prices
         return None if path is None else Prices.from_file(path)
 
@@ -255,30 +240,22 @@ class Session:
                 # Random, because a prompt that contains the key is refused.
                 self._emulator = Emulator(keys=(token_hex(),)).start()
             base_url = self._emulator.base_url
-            self._use_address(base_url, source="use emulator", is_emulated=True)
+            self._use_address("use emulator", base_url, is_emulated=True)
             return self._emulator
 
     def use_service(self) -> None:
-        """Send requests to the service that the environment names.
-
-        Raises:
-            MissingKeyError: The service has no key, or it cannot be sent.
-            SettingsError: SVC_BASE_URL is missing or cannot be used.
-        """
+        """Send requests to the service that the environment names, if it has a key."""
         found = Settings.from_env()
         find_key(base_url=found.base_url)
         if found.base_url is None:
             raise SettingsError(f"No base address: SVC_BASE_URL is not set. {WAYS_ON}")
         source = found.sources["base_url"]
-        self._use_address(found.base_url, source=source, is_emulated=False)
+        self._use_address(source, found.base_url, is_emulated=False)
 
-    def _use_address(self, base_url: str, *, source: str, is_emulated: bool) -> None:
+    def _use_address(self, source: str, base_url: str, *, is_emulated: bool) -> None:
+        given = {"base_url": base_url, "is_emulated": is_emulated}
         with self._lock:
-            self._renew(
-                self.settings.setting(
-                    source, base_url=base_url, is_emulated=is_emulated
-                )
-            )
+            self._renew(self.settings.setting(source, **given))
 
     def use_model(self, model: str, *, source: str) -> None:
         """Use this model for requests that name none."""
@@ -286,16 +263,9 @@ class Session:
             self._settings = self.settings.setting(source, model=model)
 
     def use_path(self, name: str, path: str | None, *, source: str) -> None:
-        """Use this ledger or price table.
+        """Use this file as `ledger` or `prices`; None takes the environment's setting.
 
-        Args:
-            name: `ledger` or `prices`.
-            path: The file, or `:memory:`; None for the environment's setting.
-            source: Where the path was set.
-
-        Raises:
-            LedgerError: It cannot be read or made; the previous one stays in use.
-            SettingsError: It is not a price table; the previous one stays in use.
+        If it is refused, the previous one stays in use.
         """
         path = None if path is None else _checked_path(name, path)
         with self._lock:
@@ -377,13 +347,8 @@ _current: list[Session] = []
 def take_tools(given: dict[str, Any], *, run_tools: bool = True) -> RunTools:
     """Take tools and limits out of a verb's parameters; return what runs the tools.
 
-    Args:
-        given: The parameters, which get the tools' definitions.
-        run_tools: Whether the tools are run; if not, the caller gets the calls.
-
-    Raises:
-        ToolSchemaError: A tool cannot be described.
-        ParameterError: A value is not allowed.
+    The parameters get the tools' definitions. If the tools are not run, the caller gets
+    the calls.
     """
     permit = take_permit(given)
     given["tools"], toolbox = to_offer(given.get("tools"), run_tools=run_tools)
@@ -449,11 +414,10 @@ def use(
             param="endpoint",
         )
     model = None if model is None else check_model(model)
-    paths = {"ledger": ledger, "prices": prices}
     # What may be refused comes before any change.
     given = {
         name: _checked_path(name, to_path(name, each))
-        for name, each in paths.items()
+        for name, each in (("ledger", ledger), ("prices", prices))
         if each is not None
     }
     if endpoint is None and model is None and not given:
@@ -462,7 +426,7 @@ def use(
             "or prices=FILE.",
             param="endpoint",
         )
-    for note in _choose(endpoint):
+    if note := _choose(endpoint):
         warn(note)
     for name, path in given.items():
         current().use_path(name, path, source="use")
@@ -473,16 +437,15 @@ def use(
 _ENDPOINTS = ("emulator", "service")
 
 
-def _choose(endpoint: str | None) -> list[str]:
+def _choose(endpoint: str | None) -> str:
     """Use an endpoint, if one is named; return what must be said about it."""
-    session = current()
     if endpoint is None:
-        return []
+        return ""
     if endpoint == "emulator":
-        session.use_emulator()
+        current().use_emulator()
     else:
-        session.use_service()
-    return [session.answers_note] if session.answers_note else []
+        current().use_service()
+    return current().answers_note
 
 
 def _positional_refused(value: object) -> ParameterError:

@@ -26,14 +26,11 @@ _RIGHT_FORM = "the right form is https://HOST/v1"
 def to_base_url(text: str, *, allow_http: bool = False) -> str:
     """Return the base address in its one form, such as https://host/v1.
 
-    Args:
-        text: With or without a trailing slash, without /v1, or with the path of the
-            endpoint.
-        allow_http: Whether the key may be sent unencrypted to another machine.
+    The text may have a trailing slash, lack /v1, or have the path of the endpoint.
 
     Raises:
         SettingsError: It is not a plain address, or the key would be sent unencrypted
-            to another machine.
+            to another machine, unless `allow_http` says that it may.
     """
     if not isinstance(text, str):
         raise SettingsError(
@@ -155,12 +152,8 @@ class Timeouts:
     def from_text(cls, text: str) -> "Timeouts":
         """Read what SVC_TIMEOUTS says.
 
-        Args:
-            text: Seconds for every time-out but the total, such as `20`; or names and
-                seconds, such as `connect_s=5 idle_s=30 total_s=none`.
-
-        Raises:
-            SettingsError: It cannot be read.
+        These are seconds for every time-out but the total, such as `20`; or names and
+        seconds, such as `connect_s=5 idle_s=30 total_s=none`.
         """
         values: dict[str, float | None] = {}
         for part in text.replace(",", " ").split():
@@ -255,8 +248,7 @@ class Settings:
         }
         if "timeouts" in values:
             values["timeouts"] = Timeouts.from_text(values["timeouts"])
-        if "allow_http" in values:
-            word = values["allow_http"]
+        if word := values.get("allow_http"):
             values["allow_http"] = _WORDS.get(word.lower(), word)
         values.setdefault("ledger", str(default_ledger(environ)))
         sources = {
@@ -296,15 +288,7 @@ def env_values(environ: Mapping[str, str]) -> tuple[str | None, ...]:
 
 
 def to_path(name: str, path: object) -> str:
-    """Return a path as text.
-
-    Args:
-        name: Of the argument, for the message.
-        path: As given.
-
-    Raises:
-        ParameterError: It is empty, or not a path.
-    """
+    """Return a path as text; refuse what is empty or not a path."""
     is_path = isinstance(path, (str, PathLike))
     if not is_path or not str(path).strip():
         found = "empty" if is_path else type(path).__name__

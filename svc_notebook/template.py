@@ -15,36 +15,21 @@ _MARK = re.compile(r"(\\?)\{\{([^{}\n]*)\}\}")
 
 
 def names_in(template: str) -> tuple[str, ...]:
-    r"""Return the names in a template's marks, each once, in order.
-
-    Args:
-        template: The text; `\{{name}}` is not a mark.
-    """
-    found = (
-        name
-        for escaped, name in _MARK.findall(template)
-        if name.isidentifier() and not escaped
-    )
-    return tuple(dict.fromkeys(found))
+    r"""Return the names in a template's marks, each once, in order."""
+    marks = _MARK.findall(template)
+    names = (name for escaped, name in marks if name.isidentifier() and not escaped)
+    return tuple(dict.fromkeys(names))
 
 
 def wrong_marks(template: str) -> tuple[str, ...]:
     """Return what looks like a mark and is not one, such as `{{ n }}`, each once."""
-    found = (
-        mark.group()
-        for mark in _MARK.finditer(template)
-        if not mark[1] and not mark[2].isidentifier()
-    )
-    return tuple(dict.fromkeys(found))
+    marks = (mark for mark in _MARK.finditer(template) if not mark[1])
+    wrong = (mark.group() for mark in marks if not mark[2].isidentifier())
+    return tuple(dict.fromkeys(wrong))
 
 
 def fill(template: str, text_of: Callable[[str], str]) -> str:
-    r"""Replace the marks by texts.
-
-    Args:
-        template: The text; `\{{name}}` becomes `{{name}}`, and so does `\{{a b}}`.
-        text_of: Returns the text for a name; what it raises is raised.
-    """
+    r"""Replace the marks by the texts of their names; `\{{a b}}` becomes `{{a b}}`."""
 
     def put(mark: re.Match[str]) -> str:
         escaped, name = mark.groups()

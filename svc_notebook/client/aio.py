@@ -33,7 +33,7 @@ from .attempts import RequestPath, Task, Watch
 from .clock import REAL, Runtime
 from .exchange_record import Answerer
 from .rate_limit import RateLimits
-from .rate_windows import Due, Room
+from .rate_windows import Room, Waiting
 
 Ask = Callable[[CompletionRequest, Origin], Completion]
 
@@ -57,12 +57,10 @@ def _run_none(_: dict[str, Any]) -> RunTools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """The default arguments of clients, and what runs tools for them.
+    """The default arguments of `AsyncClient`, and what runs tools for it.
 
-    Attributes:
-        settings, key, sinks: As in `AsyncClient`.
-        take_tools: Takes tools and limits out of a verb's parameters, which keep the
-            definitions, and returns what runs the tools.
+    `take_tools` takes tools and limits out of a verb's parameters, which keep the
+    definitions, and returns what runs the tools.
     """
 
     settings: Callable[[], Settings] = Settings.from_env
@@ -132,7 +130,7 @@ class BaseClient:
         """The settings in use."""
         return self._path.settings
 
-    def due(self, model: str) -> Due:
+    def due(self, model: str) -> Waiting:
         """Return how long our rate limit would make a request wait now.
 
         Raises:
@@ -221,7 +219,7 @@ class AsyncClient(BaseClient):
         """
         given: dict[str, Any] = {"model": model, "system": system, **params}
         run = self._offered(given, run_tools=run_tools)
-        request = self._path.request(prompt, **given)
+        request = self._path.request(prompt, given)
 
         async def ask(request: CompletionRequest, origin: Origin | None) -> Completion:
             task = await self._path.begin_on_loop(
@@ -269,9 +267,9 @@ class AsyncClient(BaseClient):
             AskError: Something is not allowed; nothing was sent.
             ConfigError: The API key or the base address is missing.
         """
-        request = self._path.request(prompt, model=model, system=system, **params)
+        given = {"model": model, "system": system, **params}
         task = self._path.begin(
-            request,
+            self._path.request(prompt, given),
             is_streamed=is_streamed,
             origin=origin,
             watch=watch,
@@ -391,7 +389,11 @@ class AsyncCompletionStream:
         """Return the next delta, None at the end."""
         if self._is_over:
             return None
-        task = self._task or self._start()
+        if self._task is None:
+            work = _hand_over(self._exchange_task, self._queue)
+            self._task = asyncio.create_task(work)
+            finalize(self, _stop, self._task).atexit = False
+        task = self._task
         if _is_elsewhere(task):
             raise SvcError(
                 "This stream was started on another event loop and can only be read "
@@ -402,26 +404,20 @@ class AsyncCompletionStream:
         except asyncio.CancelledError:
             await self.aclose()
             raise
-        if delta is not None and delta.index == 0:
-            self._n_chars += len(delta.text or "")
         if delta is None:
             self._queue.put_nowait(None)  # for another task that waits, too
             self._is_over = True
             await asyncio.wait([task])
             if not task.cancelled():
                 task.result()
+        elif delta.index == 0:
+            self._n_chars += len(delta.text or "")
         return delta
 
-    def _start(self) -> asyncio.Task[None]:
-        work = _hand_over(self._exchange_task, self._queue)
-        self._task = asyncio.get_running_loop().create_task(work)
-        finalize(self, _stop, self._task).atexit = False
-        return self._task
-
     def __repr__(self) -> str:
-        exchange, n_chars = self._exchange_task.exchange, self._n_chars
-        if exchange is None and self._task is None and not self._is_over:
+        if self._task is None and not self._is_over:
             return f"<{type(self).__name__}: not started>"
+        exchange, n_chars = self._exchange_task.exchange, self._n_chars
         return state_of(self, exchange, n_chars=n_chars, is_over=self._is_over)
 
     async def __aenter__(self) -> Self:
@@ -478,7 +474,7 @@ def state_of(
     stream: object, exchange: Exchange | None, *, n_chars: int, is_over: bool
 ) -> str:
     """Return what a stream's repr says: its state and length, and none of its text."""
-    is_over = is_over or exchange is not None
-    state = _STATES[exchange.status if exchange else "cancelled"]
-    shown = state if is_over else "running"
-    return f"<{type(stream).__name__}: {shown}, {n_chars} characters so far>"
+    state = "stopped" if is_over else "running"
+    if exchange is not None:
+        state = _STATES[exchange.status]
+    return f"<{type(stream).__name__}: {state}, {n_chars} characters so far>"

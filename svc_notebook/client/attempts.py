@@ -1,18 +1,18 @@
 """The one request path: wait for the rate limit, send, read, then retry or finish.
 
-The decisions are made elsewhere (`rate_limit`, `retry`, `deadlines`, `reply_reader`).
 Every sink gets an exchange once, however it ends. Errors are raised without the
 frames in which they arose, because those may hold what the service sent back.
 """
 
 import asyncio
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import Any, Protocol, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from svc_notebook.completion import warn_on_params
+from svc_notebook.completion import on_params
 from svc_notebook.credentials import Key, find_key, keep_out_of_logs
 from svc_notebook.errors import (
     NoConnectionError,
@@ -28,13 +28,11 @@ from svc_notebook.errors import (
 )
 from svc_notebook.exchange import Exchange, Failure, Origin, Sink, Status
 from svc_notebook.service.chunk import Delta
-from svc_notebook.service.params import Params
 from svc_notebook.service.request import CompletionRequest, Prompt, build_request
 from svc_notebook.settings import Settings, Timeouts
 from svc_notebook.tokens import check_budget, warn_if_over
 from svc_notebook.wire.encode import encode
 
-from .body import HttpAnswer
 from .clock import REAL, Deadlines, Runtime, timed_out, with_earlier
 from .exchange_record import (
     CANCELLED,
@@ -48,23 +46,9 @@ from .exchange_record import (
 )
 from .portal import keep_awake
 from .rate_limit import RateLimiter, RateLimits, shared_limits
-from .rate_windows import Slot
+from .rate_windows import Slot, Waiting
 from .reply_reader import AnswerReader
-from .retry import INTERACTIVE, FailedTry, Policy, retry_wait_s
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """How long a request waits, and why.
-
-    Attributes:
-        wait_s: Seconds, as far as is known now.
-        reason: For people, such as "per-minute limit of svc-v2-70b-instruct".
-    """
-
-    wait_s: float
-    reason: str
-
+from .retry import INTERACTIVE, MAX_ASKED_S, FailedTry, Policy, retry_wait_s
 
 Watch = Callable[[Waiting], None]
 """Called at each wait, on the loop's thread; it must return at once. What it raises
@@ -92,46 +76,15 @@ def tell(watch: Watch | None, waiting: Waiting) -> None:
 Show = Callable[[Delta], None]
 
 
-class Transport(Protocol):
-    """Sends one body and returns the answer to it.
-
-    A failure is a value, not an exception, so that no traceback keeps the frame that
-    wrote the key into a header.
-    """
-
-    async def send(
-        self,
-        body: bytes,
-        *,
-        key: Key,
-        is_streamed: bool,
-        connect_s: float,
-        within_s: float,
-        on_sent: Callable[[], None] = lambda: None,
-    ) -> HttpAnswer | FailedTry | None:
-        """Send a body and wait for the headers of the answer.
-
-        Args:
-            body: The request as JSON.
-            key: Goes into the request's headers, and nowhere else.
-            is_streamed: Whether a stream was asked for.
-            connect_s: Seconds to connect.
-            within_s: Seconds from sending to the headers.
-            on_sent: Called when the request begins to be written.
-
-        Returns:
-            The answer, the failure, or None when the time is over.
-        """
-
-    async def aclose(self) -> None:
-        """Close the connections of the running loop."""
+if TYPE_CHECKING:  # httpx loads at the first request
+    from .http import HttpTransport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeContext:
     """What all exchanges of a client share."""
 
-    transport: Transport
+    transport: "HttpTransport"
     limits: RateLimits
     key: Key
     sinks: Sinks
@@ -173,13 +126,9 @@ class ExchangeTask:
         self._has_shown = False
 
     async def run(self, show: Show) -> Exchange:
-        """Send the request, show the reply, and record the exchange at its end.
+        """Send the request, show each delta, and record the exchange at its end.
 
-        Args:
-            show: Called with each delta as it comes.
-
-        Raises:
-            SvcError: It failed; the error carries attempts, exchange and partial.
+        An error carries attempts, exchange and partial.
         """
         stopped: type[BaseException] | None = None
         try:
@@ -229,12 +178,10 @@ class ExchangeTask:
         """Wait for a place among the model's requests."""
         slot = self._limiter.reserve()
         began_s = self._runtime.clock()
-        patience_s = self._policy.max_wait_s
+        due_of = partial(self._limiter.try_pass, patience_s=MAX_ASKED_S)
         try:
-            while (
-                due := self._limiter.try_pass(slot, patience_s=patience_s)
-            ).wait_s > 0:
-                tell(self._watch, Waiting(due.wait_s, due.reason))
+            while (due := due_of(slot)).wait_s > 0:
+                tell(self._watch, due)
                 await self._runtime.sleep(due.wait_s)
         except BaseException:
             self._limiter.give_back(slot)
@@ -334,18 +281,15 @@ def to_request(
     *,
     default_model: str,
     given: Mapping[str, Any],
-    stacklevel: int,
 ) -> CompletionRequest:
     """Check the arguments of a verb and return the request.
 
+    A warning names the line that called the verb, if the verb calls what calls this.
+
     Args:
-        prompt: A text or messages, or a complete request.
+        prompt: As the verb takes it.
         default_model: Model id if `given` names none.
         given: The other arguments by name: `model`, `system`, and parameters.
-        stacklevel: The line that a warning names: 1 is the caller's.
-
-    Raises:
-        ParameterError: Something is not allowed.
     """
     if isinstance(prompt, CompletionRequest):
         for name in (name for name, value in given.items() if value is not None):
@@ -359,7 +303,8 @@ def to_request(
     params = dict(given)
     model, system = params.pop("model", None), params.pop("system", None)
     extra = params.pop("extra", None)
-    warn_on_params(params, stacklevel=stacklevel + 1)
+    if (advice := on_params(params)) is not None:
+        warnings.warn(advice, UserWarning, stacklevel=4)
     return build_request(
         prompt,
         model=default_model if model is None else model,
@@ -376,12 +321,13 @@ class TaskOptions(TypedDict, total=False):
     origin: Origin | None
     watch: Watch | None
     policy: Policy
+    answers: Answerer | None
 
 
 class RequestPath:
-    """Makes the exchanges of one client; several threads may use it.
+    """Makes the exchanges of one client; for the arguments see `AsyncClient`.
 
-    The arguments are those of `AsyncClient`.
+    Several threads may use it.
     """
 
     def __init__(
@@ -401,23 +347,14 @@ class RequestPath:
         self._answers = answers
         self._runtime = runtime
         self._lock = Lock()
-        self._transport: Transport | None = None
+        self._transport: HttpTransport | None = None
 
     def request(
-        self,
-        prompt: Prompt | CompletionRequest,
-        *,
-        model: str | None = None,
-        system: str | None = None,
-        **params: Unpack[Params],
+        self, prompt: Prompt | CompletionRequest, given: Mapping[str, Any]
     ) -> CompletionRequest:
         """Check the arguments of a client's verb and return the request."""
-        return to_request(
-            prompt,
-            default_model=self.settings.model,
-            given={"model": model, "system": system, **params},
-            stacklevel=3,
-        )
+        model = self.settings.model
+        return to_request(prompt, default_model=model, given=given)
 
     def begin(
         self,
@@ -431,17 +368,8 @@ class RequestPath:
     ) -> Task:
         """Return an exchange that is ready to run; nothing is sent before it runs.
 
-        Args:
-            request: What to ask.
-            is_streamed: Whether to ask for a stream.
-            origin: What the request belongs to, for the ledger.
-            watch: Called at each wait.
-            policy: When to try again.
-            answers: Looks for a recorded answer first, instead of the client's own.
-
-        Raises:
-            AskError: Something is not allowed.
-            ConfigError: The API key or the base address is missing.
+        For arguments and errors see `AsyncClient.stream`; `policy` says when to try
+        again.
         """
         body = encode(request, is_streamed=is_streamed)
         origin = origin or Origin()
@@ -476,15 +404,11 @@ class RequestPath:
         return ExchangeTask(record, body, context=context, policy=policy, watch=watch)
 
     async def begin_on_loop(
-        self,
-        request: CompletionRequest,
-        *,
-        answers: Answerer | None = None,
-        **options: Unpack[TaskOptions],
+        self, request: CompletionRequest, **options: Unpack[TaskOptions]
     ) -> Task:
         """Call `begin`, on another thread if it looks for a recorded answer."""
-        begin = partial(self.begin, request, answers=answers, **options)
-        reads = answers is not None or self._answers is not None
+        begin = partial(self.begin, request, **options)
+        reads = options.get("answers") or self._answers
         return await asyncio.to_thread(begin) if reads else begin()
 
     def limiter(self, model: str) -> RateLimiter:
@@ -507,23 +431,19 @@ class RequestPath:
         return self.settings.base_url
 
     def _context(self) -> ExchangeContext:
-        base_url = self._base_url
+        base_url, runtime = self._base_url, self._runtime
         self._key = key = self._key or find_key(base_url=base_url)
         keep_out_of_logs(key)
-        clock = self._runtime.clock
-        return ExchangeContext(
-            transport=self._open(base_url),
-            limits=self._limits or shared_limits(base_url, key, clock=clock),
-            key=key,
-            sinks=self._sinks,
-            timeouts=self.settings.timeouts,
-            runtime=self._runtime,
-        )
-
-    def _open(self, base_url: str) -> Transport:
         from .http import HttpTransport  # noqa: PLC0415 - httpx at first use
 
         with self._lock:
             if self._transport is None:
-                self._transport = HttpTransport(base_url, now=self._runtime.now)
-            return self._transport
+                self._transport = HttpTransport(base_url, now=runtime.now)
+        return ExchangeContext(
+            transport=self._transport,
+            limits=self._limits or shared_limits(base_url, key, clock=runtime.clock),
+            key=key,
+            sinks=self._sinks,
+            timeouts=self.settings.timeouts,
+            runtime=runtime,
+        )

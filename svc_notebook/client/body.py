@@ -9,6 +9,7 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
+from svc_notebook.errors import DocumentError
 from svc_notebook.wire.decode import not_documented
 
 from .retry import FailedTry
@@ -20,39 +21,27 @@ _GZIP = b"\x1f\x8b"
 
 
 class InflateError(Exception):
-    """The body is not what its Content-Encoding says; users never see this."""
+    """The body or its encoding is not what was asked for; users never see this."""
 
 
 class Inflater:
-    """Decompresses one body.
-
-    Args:
-        encoding: The Content-Encoding; gzip and deflate may have several members.
-
-    Raises:
-        InflateError: It is an encoding that was not asked for.
-    """
+    """Decompresses one body; gzip and deflate may have several members."""
 
     def __init__(self, encoding: str) -> None:
         name = encoding.strip().lower()
-        if name not in {"", "identity", "gzip", "x-gzip", "deflate"}:
-            raise InflateError
         self._is_plain = name in {"", "identity"}
+        if not self._is_plain and name not in {"gzip", "x-gzip", "deflate"}:
+            raise InflateError
         self._member = zlib.decompressobj(_ANY_HEADER)
-        self._has_begun = False
         self._is_over = False
 
     @property
     def is_whole(self) -> bool:
         """Whether the end of the compressed body was seen."""
-        return self._is_plain or self._member.eof or not self._has_begun
+        return self._is_plain or self._member.eof
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """Return what the next bytes contain, in bounded pieces.
-
-        Raises:
-            InflateError: They are not compressed as they should be.
-        """
+        """Return what the next bytes contain, in bounded pieces."""
         if self._is_plain:
             yield piece
             return
@@ -63,17 +52,13 @@ class Inflater:
                     self._is_over = True  # padding after the end
                     return
                 self._member = zlib.decompressobj(_ANY_HEADER)
-            self._has_begun = True
-            if opened := self._decompress(rest):
+            try:
+                opened = self._member.decompress(rest, PIECE_BYTES)
+            except zlib.error:
+                raise InflateError from None
+            if opened:
                 yield opened
             rest = self._member.unconsumed_tail or self._member.unused_data
-
-    def _decompress(self, rest: bytes) -> bytes:
-        try:
-            return self._member.decompress(rest, PIECE_BYTES)
-        except zlib.error:
-            pass
-        raise InflateError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,18 +71,19 @@ class Head:
     is_emulated: bool = False
     location: str = ""  # where a redirect points to
 
+    def not_documented(self, reason: str, body: bytes) -> DocumentError:
+        """Build the error for a body that the document does not allow."""
+        return not_documented(
+            reason, body, status=self.status, content_type=self.content_type
+        )
+
 
 class HttpAnswer:
     """An answer whose headers are in and whose body is being read.
 
-    Args:
-        head: What the headers say.
-        pieces: The body as it comes, still compressed.
-        encoding: The Content-Encoding.
-        broken: Makes the failure of a lost connection.
-        is_framed: Whether HTTP says where the body ends; otherwise an end may be a
-            lost connection.
-        release: Called once at the end, with whether the whole body was read.
+    `pieces` are still compressed; `broken` makes the failure of a lost connection;
+    `is_framed` says whether HTTP says where the body ends; `release` is called once at
+    the end, with whether the whole body was read.
     """
 
     def __init__(
@@ -179,8 +165,4 @@ class HttpAnswer:
         return self._refused("with a body that cannot be decompressed to its end", b"")
 
     def _refused(self, reason: str, body: bytes) -> FailedTry:
-        head = self.head
-        error = not_documented(
-            reason, body, status=head.status, content_type=head.content_type
-        )
-        return FailedTry(error=error, is_lasting=True)
+        return FailedTry(error=self.head.not_documented(reason, body), is_lasting=True)

@@ -1,8 +1,7 @@
 """The clock, random numbers and ids, and the deadlines of one exchange.
 
 The folder reads clocks, sleeps and draws random numbers through `Runtime`, so that
-tests need not wait. Comments of a stream do not count as events; the wait for our own
-rate limit moves the total deadline.
+tests need not wait. The wait for our own rate limit moves the total deadline.
 """
 
 import asyncio
@@ -51,12 +50,9 @@ REAL = Runtime()
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The nearest deadline.
+    """The nearest deadline: its name (see `_WORDS`), and how long it is in all.
 
-    Attributes:
-        left_s: Seconds until it passes; negative when it has.
-        name: first_byte, idle, whole or total.
-        length_s: Its length.
+    `left_s` is negative when it has passed.
     """
 
     left_s: float
@@ -65,14 +61,7 @@ class Left:
 
 
 class Deadlines:
-    """The deadlines of one exchange.
-
-    Args:
-        timeouts: How long things may take.
-        request: A longer reply in one piece may take longer.
-        is_streamed: Whether a stream was asked for.
-        started_s: When the exchange began, by the clock.
-    """
+    """The deadlines of one exchange that began at `started_s` by the clock."""
 
     def __init__(
         self,
@@ -94,15 +83,12 @@ class Deadlines:
         if self._is_streamed:
             length_s = self._timeouts.first_byte_s
             return self._nearest(Left(length_s, "first_byte", length_s), now_s)
-        return self._nearest(Left(self._whole_s, "whole", self._whole_s), now_s)
+        return self.for_body(now_s, sent_s=now_s, event_s=now_s)
 
     def for_body(self, now_s: float, *, sent_s: float, event_s: float) -> Left:
         """Return the deadline for the next part of a body.
 
-        Args:
-            now_s: The present.
-            sent_s: When the request was sent.
-            event_s: When the newest event came, or the headers.
+        `event_s` is when the newest event came, or the headers.
         """
         if self._is_streamed:
             idle_s = self._timeouts.idle_s

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from traceback import walk_tb
 from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
@@ -29,11 +30,8 @@ from .clock import Runtime
 class ExchangeRecord:
     """What is known of an exchange that has not ended.
 
-    Attributes:
-        begun: The exchange as it began.
-        prompt: Estimated tokens of the prompt.
-        others: Of the newest try, or of all; as in `Exchange`.
-        sent_s: When the newest try was sent, by the clock.
+    The fields after `prompt` are of the newest try, or of all, as in `Exchange`;
+    `sent_s` is when the newest try was sent, by the clock.
     """
 
     begun: Exchange
@@ -100,19 +98,16 @@ def to_failure(error: SvcError) -> Failure:
         return replace(
             failure, http_status=error.status, code=error.code, param=error.param
         )
-    if isinstance(error, DocumentError) and error.status:
-        return replace(failure, http_status=error.status)
+    if isinstance(error, DocumentError):
+        return replace(failure, http_status=error.status or None)
     return failure
 
 
 def internal_error(problem: Exception) -> SvcError:
     """Build the error for something that should not have happened."""
-    trace = problem.__traceback__
     place = ""
-    while trace is not None:
-        name = Path(trace.tb_frame.f_code.co_filename).name
-        place = f", {name}:{trace.tb_lineno}"
-        trace = trace.tb_next
+    for frame, line in walk_tb(problem.__traceback__):
+        place = f", {Path(frame.f_code.co_filename).name}:{line}"
     return SvcError(
         f"Internal error in svc_notebook ({type(problem).__name__}{place}). The "
         "request was not retried because it may have been billed. Please report this "
@@ -149,17 +144,14 @@ class Sinks:
         receipts = []
         for sink in self._sinks:
             try:
-                receipt = sink.add(exchange)
+                receipts.append(sink.add(exchange))
             except Exception as problem:  # noqa: BLE001 - the reply comes first
                 self._warn(
                     f"An exchange could not be kept ({type(problem).__name__}: "
                     f"{problem}). Its reply is not lost, but it is missing from the "
                     "ledger and its frames."
                 )
-            else:
-                if receipt is not None:
-                    receipts.append(receipt)
-        return receipts
+        return [receipt for receipt in receipts if receipt is not None]
 
     async def keep(self, exchange: Exchange) -> Exchange:
         """Give an exchange to every sink, wait a moment until it is kept, return it."""
@@ -184,7 +176,7 @@ _waiting: WeakKeyDictionary[
 
 
 def _end_all(waiting: deque["asyncio.Future[None]"]) -> None:
-    """End the waits whose rows are written; waking a loop once for many is cheaper."""
+    """End the waits for rows; waking a loop once for many is cheaper."""
     while waiting:
         ended = waiting.popleft()
         if not ended.done():
@@ -196,10 +188,6 @@ async def _is_done(receipt: "Future[None]", *, within_s: float) -> bool:
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
 
-    def end() -> None:
-        if not ended.done():
-            ended.set_result(None)
-
     def wake(_: "Future[None]") -> None:
         waiting = _waiting.setdefault(loop, deque())
         waiting.append(ended)
@@ -208,7 +196,7 @@ async def _is_done(receipt: "Future[None]", *, within_s: float) -> bool:
                 loop.call_soon_threadsafe(_end_all, waiting)
 
     receipt.add_done_callback(wake)
-    timer = loop.call_later(within_s, end)
+    timer = loop.call_later(within_s, _end_all, deque([ended]))
     try:
         await ended
     finally:

@@ -1,8 +1,7 @@
-"""HTTP over httpx, without its pool.
+"""HTTP over httpx, without its pool, redirects and cookies.
 
 The time that httpx's pool takes is quadratic in the number of requests in flight, so
-each transport here holds one connection, and idle ones are kept on a stack. Redirects
-are not followed, cookies are not kept; httpx's exceptions stay in this folder.
+each transport here holds one connection, and idle ones are kept on a stack.
 """
 
 import asyncio
@@ -10,11 +9,11 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, partial
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from threading import Lock
 from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
@@ -29,7 +28,7 @@ from svc_notebook.fork import Forkable, leave_to_parent
 from svc_notebook.settings import OPERATION, is_loopback, unusable_address
 
 from .body import Head, HttpAnswer
-from .network_errors import Route, explain, explain_break, is_unanswered
+from .network_errors import explain, explain_break, is_unanswered, place_of
 from .retry import FailedTry, retry_after_s
 
 # httpx imports these at its first request, which would hold up a running loop.
@@ -54,11 +53,10 @@ Connection = httpx.AsyncHTTPTransport
 
 
 class HttpTransport:
-    """Sends requests to one base address; see `attempts.Transport`.
+    """Sends requests to one base address.
 
-    Args:
-        base_url: The service's base address.
-        now: The present, aware, against which a Retry-After date counts.
+    A failure is a value, not an exception, so that no traceback keeps the frame that
+    wrote the key into a header. A Retry-After date counts against `now`.
 
     Raises:
         SettingsError: httpx does not take the address, or the proxy cannot be used.
@@ -70,7 +68,7 @@ class HttpTransport:
             raise unusable_address()
         self._url = url
         self._proxy = proxy_for(base_url)
-        self._route = Route(base_url, self._proxy.shown if self._proxy else "")
+        self._place = place_of(base_url, self._proxy.shown if self._proxy else "")
         self._now = now
         self._stacks = IdleStacks()
 
@@ -82,9 +80,13 @@ class HttpTransport:
         is_streamed: bool,
         connect_s: float,
         within_s: float,
-        on_sent: Callable[[], None] = lambda: None,
+        on_sent: Callable[[], None],
     ) -> HttpAnswer | FailedTry | None:
-        """Send a body; see `attempts.Transport`."""
+        """Send a body and wait for the headers of the answer; None if time is over.
+
+        `connect_s` are seconds to connect, `within_s` seconds from then to the headers;
+        `on_sent` is called when the request begins to be written.
+        """
         stack = await self._stacks.of_running_loop()
         idle = stack.take()
         while True:
@@ -108,7 +110,7 @@ class HttpTransport:
             return None if progress.is_sent else self._unconnected(progress)
         if not isinstance(found, Exception):
             raise type(found)  # without the frames that hold headers
-        return explain(found, self._route, is_sent=progress.is_sent)
+        return explain(found, self._place, is_sent=progress.is_sent)
 
     async def aclose(self) -> None:
         """Close the idle connections of the running loop."""
@@ -163,19 +165,15 @@ class HttpTransport:
         )
 
     def _answer(
-        self,
-        response: httpx.Response,
-        connection: Connection,
-        stack: "IdleStack",
+        self, response: httpx.Response, connection: Connection, stack: "IdleStack"
     ) -> HttpAnswer:
         headers = cast(Mapping[str, str], response.headers)
         is_error = response.status_code >= _FIRST_ERROR
+        wait_s = retry_after_s(headers, now_at=self._now()) if is_error else None
         head = Head(
             status=response.status_code,
             content_type=headers.get("content-type", ""),
-            retry_after_s=retry_after_s(headers, now_at=self._now())
-            if is_error
-            else None,
+            retry_after_s=wait_s,
             is_emulated=_EMULATOR_HEADER in headers,
             location=headers.get("location", ""),
         )
@@ -193,14 +191,14 @@ class HttpTransport:
             head,
             aiter(cast(AsyncIterator[bytes], response.stream)),
             encoding=headers.get("content-encoding", ""),
-            broken=partial(explain_break, self._route),
+            broken=partial(explain_break, self._place),
             is_framed="content-length" in headers or "transfer-encoding" in headers,
             release=release,
         )
 
     def _unconnected(self, progress: "_Progress") -> FailedTry:
         error = TimedOutError(
-            f"No connection to {self._route.place} within {progress.connect_s:g} s. "
+            f"No connection to {self._place} within {progress.connect_s:g} s. "
             "Check the base address (SVC_BASE_URL) and the network.",
             deadline="connect",
             deadline_s=progress.connect_s,
@@ -289,10 +287,7 @@ def _no_tls() -> ssl.SSLContext:
 
 @cache
 def _user_agent() -> str:
-    try:
-        return f"svc-notebook/{version('svc-notebook')}"
-    except PackageNotFoundError:  # run from a checkout that is not installed
-        return "svc-notebook"
+    return f"svc-notebook/{version('svc-notebook')}"
 
 
 MAX_IDLE = 64
@@ -399,23 +394,16 @@ class Proxy:
     """A proxy: its address, which may hold a password, and how it may be shown."""
 
     shown: str
-    _url: str
+    _url: str = field(repr=False)
 
     def for_httpx(self, context: ssl.SSLContext) -> httpx.Proxy:
         """Return it as httpx takes it; the context is for a proxy that uses TLS."""
         is_tls = self._url.startswith("https:")
         return httpx.Proxy(self._url, ssl_context=context if is_tls else None)
 
-    def __repr__(self) -> str:
-        return f"<Proxy {self.shown}>"
-
 
 def proxy_for(base_url: str) -> Proxy | None:
-    """Return the proxy that the environment names for an address.
-
-    Raises:
-        SettingsError: The environment names one that cannot be used.
-    """
+    """Return the proxy that the environment names for an address."""
     parts = urlsplit(base_url)
     host = parts.hostname or ""
     if is_loopback(host) or proxy_bypass(parts.netloc):

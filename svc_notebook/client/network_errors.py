@@ -7,7 +7,6 @@ foreign error is not kept as a cause, because its frames contain both.
 import socket
 import ssl
 from collections.abc import Iterator
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import httpx
@@ -19,46 +18,37 @@ from .retry import FailedTry
 _CHECK = "Check the base address (SVC_BASE_URL) and the network"
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
-    """Where a request goes, and through which proxy, "" for none."""
-
-    base_url: str
-    proxy: str
-
-    @property
-    def place(self) -> str:
-        """Host and port, and the proxy in between, for people."""
-        parts = urlsplit(self.base_url)
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        host = f"[{parts.hostname}]" if "[" in parts.netloc else parts.hostname
-        through = f" through the proxy {self.proxy}" if self.proxy else ""
-        return f"{host}:{port}{through}"
+def place_of(base_url: str, proxy: str) -> str:
+    """Return host and port, and the proxy in between, for people."""
+    parts = urlsplit(base_url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    host = f"[{parts.hostname}]" if "[" in parts.netloc else parts.hostname
+    through = f" through the proxy {proxy}" if proxy else ""
+    return f"{host}:{port}{through}"
 
 
-def explain(problem: BaseException, route: Route, *, is_sent: bool) -> FailedTry:
-    """Return the failure of a try without an answer.
-
-    Args:
-        problem: What httpx raised.
-        route: Where the request went.
-        is_sent: Whether the service may have read the request.
-    """
+def explain(problem: BaseException, place: str, *, is_sent: bool) -> FailedTry:
+    """Return the failure of a try without an answer, from what httpx raised."""
     if isinstance(problem, httpx.ProxyError):
-        reason, is_lasting = _why_refused(problem), True
+        is_lasting, reason = True, "the proxy refused"
+        if str(problem).startswith("407"):
+            reason = (
+                "the proxy requires a login (status 407). Set HTTPS_PROXY to "
+                "http://USER:PASSWORD@HOST:PORT"
+            )
     elif is_sent:
-        return _closed_or_foreign(problem, route)
+        return _closed_or_foreign(problem, place)
     else:
         reason, is_lasting = _why_not_connected(problem)
-    error = NoConnectionError(f"No connection to {route.place}: {reason}. {_CHECK}.")
+    error = NoConnectionError(f"No connection to {place}: {reason}. {_CHECK}.")
     return FailedTry(error=error, is_lasting=is_lasting, is_sent=False)
 
 
-def explain_break(route: Route) -> FailedTry:
+def explain_break(place: str) -> FailedTry:
     """Return the failure of a connection lost before the end of a reply."""
     return FailedTry(
         error=StreamBrokenError(
-            f"The connection to {route.place} was lost before the end of the reply. "
+            f"The connection to {place} was lost before the end of the reply. "
             "The error's `partial` is the reply so far; ask again for a complete one."
         )
     )
@@ -71,24 +61,15 @@ def is_unanswered(problem: BaseException) -> bool:
     return isinstance(problem, (httpx.ReadError, httpx.WriteError))
 
 
-def _why_refused(problem: httpx.ProxyError) -> str:
-    if not str(problem).startswith("407"):
-        return "the proxy refused"
-    return (
-        "the proxy requires a login (status 407). Set HTTPS_PROXY to "
-        "http://USER:PASSWORD@HOST:PORT"
-    )
-
-
-def _closed_or_foreign(problem: BaseException, route: Route) -> FailedTry:
+def _closed_or_foreign(problem: BaseException, place: str) -> FailedTry:
     if not isinstance(problem, httpx.RemoteProtocolError) or is_unanswered(problem):
         unanswered = NoConnectionError(
-            f"{route.place} closed the connection before it answered. Ask again "
+            f"{place} closed the connection before it answered. Ask again "
             "later; if this happens again, check the network and the base address."
         )
         return FailedTry(error=unanswered)
     error = DocumentError(
-        f"{route.place} answered with something that is not HTTP, or with headers "
+        f"{place} answered with something that is not HTTP, or with headers "
         f"that are too long. {_CHECK} (doc: POST /v1/chat/completions)."
     )
     return FailedTry(error=error, is_lasting=True)

@@ -29,7 +29,7 @@ class Job(Generic[Result]):
 
     def __init__(self, portal: "Portal") -> None:
         self._portal = portal
-        self._ended = Event()
+        self.ended = Event()
         self._task: asyncio.Task[Result] | None = None
         self._is_cancelled = False
 
@@ -56,20 +56,12 @@ class Job(Generic[Result]):
     def cancel(self) -> bool:
         """Stop the work and wait a moment; return whether it has ended."""
         self.stop()
-        return not self.is_left_behind and self.is_over_within(CLEAN_UP_S)
-
-    def is_over_within(self, wait_s: float) -> bool:
-        """Wait at most this long; return whether the work has ended."""
-        return self._ended.wait(wait_s)
+        return not self.is_left_behind and self.ended.wait(CLEAN_UP_S)
 
     def wait(self) -> Result:
-        """Wait for the end and return the result.
-
-        Raises:
-            KeyboardInterrupt: The user stopped it; the work was cancelled.
-        """
+        """Wait for the end and return the result; an interrupt cancels the work."""
         try:
-            while not self._ended.wait(LOOK_S):
+            while not self.ended.wait(LOOK_S):
                 pass
         except BaseException:
             self.cancel()
@@ -85,7 +77,7 @@ class Job(Generic[Result]):
     def _end(self, task: asyncio.Task[Result]) -> None:
         if not task.cancelled():
             task.exception()  # read, so that asyncio does not complain
-        self._ended.set()
+        self.ended.set()
 
 
 class Portal:
@@ -118,16 +110,11 @@ class Portal:
             raise
         except RuntimeError:
             work.close()
-        else:
-            return job
-        raise SvcError(_SHUTTING_DOWN)
+            raise SvcError(_SHUTTING_DOWN) from None
+        return job
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Do some work and wait for its result.
-
-        Raises:
-            SvcError: It was called on the portal's own thread.
-        """
+        """Do some work and wait for its result; not on the portal's own thread."""
         if current_thread() is self._thread:
             work.close()
             raise SvcError(
@@ -140,7 +127,7 @@ class Portal:
         """Stop what is running and wait a moment until it is recorded."""
         if self.is_open and current_thread() is not self._thread:
             with suppress(SvcError):
-                self.submit(_end_tasks()).is_over_within(CLEAN_UP_S)
+                self.submit(_end_tasks()).ended.wait(CLEAN_UP_S)
 
     def close(self) -> None:
         """Stop everything, close every connection, and end the thread."""
@@ -231,25 +218,12 @@ TICK_S = 0.25
 class _Tick:
     """The timer of one loop, and how many requests need it."""
 
-    def __init__(self) -> None:
-        self._n_requests = 0
-        self._next: asyncio.TimerHandle | None = None
+    n_requests = 0
+    timer: asyncio.TimerHandle
 
-    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Count a request."""
-        self._n_requests += 1
-        if self._next is None:
-            self._again(loop)
-
-    def end(self) -> None:
-        """Stop counting a request."""
-        self._n_requests -= 1
-        if self._n_requests == 0 and self._next is not None:
-            self._next.cancel()
-            self._next = None
-
-    def _again(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._next = loop.call_later(TICK_S, self._again, loop)
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Set the timer, again and again."""
+        self.timer = loop.call_later(TICK_S, self.start, loop)
 
 
 _ticks: WeakKeyDictionary[asyncio.AbstractEventLoop, _Tick] = WeakKeyDictionary()
@@ -263,8 +237,12 @@ def keep_awake() -> Iterator[None]:
         return
     loop = asyncio.get_running_loop()
     tick = _ticks.setdefault(loop, _Tick())
-    tick.begin(loop)
+    if tick.n_requests == 0:
+        tick.start(loop)
+    tick.n_requests += 1
     try:
         yield
     finally:
-        tick.end()
+        tick.n_requests -= 1
+        if tick.n_requests == 0:
+            tick.timer.cancel()

@@ -1,8 +1,7 @@
 """Decides when a model's next request may be sent (doc: Rate limits per model).
 
-Nothing here sleeps: the caller decides how long it waits. `rate_windows` keeps the
-limits; `Refusals` decides what a 429 means, and what the limits are if the document
-does not show them.
+Nothing here sleeps. `rate_windows` keeps the limits; `Refusals` decides what a 429
+means, and what the limits are if the document does not show them.
 """
 
 import os
@@ -24,10 +23,10 @@ from .rate_windows import (
     SECOND_S,
     UNLIMITED,
     Clock,
-    Due,
     Room,
     SharedQuota,
     Slot,
+    Waiting,
     Windows,
 )
 
@@ -43,8 +42,8 @@ class Refusals:
     was accepted before a 429 is the limit from then on; it grows while there is none.
 
     Attributes:
-        newest_s: When the newest one came that said something new.
-        sent_s: When its request was sent.
+        newest_s, sent_s: When the newest one came that said something new, and when
+            its request was sent.
         previous_s: When the one before it came.
         closed_until_s: No request is sent before.
         is_settled: Whether what it teaches is known: others sent with it come later.
@@ -66,16 +65,12 @@ class Refusals:
     def refused(
         self, *, sent_s: float, now_s: float, retry_after_s: float | None
     ) -> "Refusals":
-        """Return the state after one more 429.
+        """Return the state after a 429 that came at `now_s`.
 
-        Args:
-            sent_s: When its request was sent. If that was before the model opened
-                again, it was let out before the newest refusal: it says nothing new.
-            now_s: When it came.
-            retry_after_s: Seconds the service asked to wait; never cut short.
+        The wait that the service asks for is never cut short.
         """
         until_s = max(self.closed_until_s, now_s + (retry_after_s or 0.0))
-        if sent_s < self.closed_until_s:
+        if sent_s < self.closed_until_s:  # let out before the newest: nothing new
             return replace(self, closed_until_s=until_s)
         return replace(
             self,
@@ -91,9 +86,8 @@ class Refusals:
     def settled(self, times_s: Sequence[float]) -> "Refusals":
         """Return the state when the model would open again after a 429.
 
-        Args:
-            times_s: When the requests of the last minute were sent, oldest first,
-                without those that were refused.
+        `times_s` has when the requests of the last minute were sent, oldest first,
+        without those that were refused.
         """
         minute = [at_s for at_s in times_s if at_s > self.sent_s - MINUTE_S]
         is_minute_full = self.previous_s > self.newest_s - MINUTE_S and not any(
@@ -137,15 +131,8 @@ def _most_in_a_second(times_s: Sequence[float]) -> int:
 class RateLimiter:
     """Decides when the next request of one model may be sent.
 
-    Args:
-        model: Id of the model.
-        limit: Its documented limit, if it has one.
-        clock: Seconds that only grow.
-        others: The count shared with other kernels, if there is one.
-
-    Attributes:
-        refusals: What its 429s mean now.
-        limit: The documented limit, or what 429s have shown of it.
+    Its `limit` is the documented one, or what 429s have shown of it; `others` is the
+    count shared with other kernels.
     """
 
     def __init__(
@@ -160,12 +147,9 @@ class RateLimiter:
         self._model = model
         self._clock = clock
         self._is_known = limit is not None
-        self.limit = limit = limit or Limit(per_second=UNLIMITED, per_minute=UNLIMITED)
+        self.limit = limit or Limit(per_second=UNLIMITED, per_minute=UNLIMITED)
         self._windows = Windows(
-            per_second=limit.per_second,
-            per_minute=limit.per_minute,
-            clock=clock,
-            others=others if self._is_known else None,
+            self.limit, clock=clock, others=others if self._is_known else None
         )
         self._lock = Lock()
 
@@ -173,21 +157,19 @@ class RateLimiter:
         """Take a place in the model's queue."""
         return self._windows.reserve()
 
-    def try_pass(self, slot: Slot, *, patience_s: float = inf) -> Due:
+    def try_pass(self, slot: Slot, *, patience_s: float = inf) -> Waiting:
         """Let a place's request go now, or return how long it has to wait, and why.
 
-        Args:
-            slot: As reserved. Ask again after waiting: a request in front may have
-                gone out late, which moves the ones behind it.
-            patience_s: If a 429 closed the model for longer than this, the request
-                goes out anyway, and the caller gets the service's own answer at once.
+        Ask again after waiting: a request in front may have gone out late, which moves
+        the ones behind it. If a 429 closed the model for longer than `patience_s`, the
+        request goes out anyway, and the caller gets the service's own answer at once.
         """
         closed = self._closed()
         if 0 < closed.wait_s <= patience_s:
             return closed
         return self._named(self._windows.try_pass(slot))
 
-    def due(self) -> Due:
+    def due(self) -> Waiting:
         """Return how long a request would have to wait now; no place is taken."""
         closed = self._closed()
         return closed if closed.wait_s > 0 else self._named(self._windows.due())
@@ -205,12 +187,7 @@ class RateLimiter:
         self._windows.give_back(slot)
 
     def refused(self, slot: Slot, *, retry_after_s: float | None) -> None:
-        """Note a 429: the place is free again, and the model closed for a while.
-
-        Args:
-            slot: Of the request.
-            retry_after_s: Seconds the service asked to wait.
-        """
+        """Note a 429: the place is free again, and the model closed for a while."""
         self.give_back(slot)
         with self._lock:
             self.refusals = self.refusals.refused(
@@ -222,50 +199,45 @@ class RateLimiter:
         with self._lock:
             self._learn(self.refusals.answered(self._clock()))
 
-    def _closed(self) -> Due:
+    def _closed(self) -> Waiting:
         with self._lock:
             now_s = self._clock()
             newest = self.refusals
             if not newest.is_settled and now_s >= newest.closed_until_s:
                 self._learn(newest.settled(self._windows.sent_s()))
             wait_s = self.refusals.closed_until_s - now_s
-        return Due(wait_s, f"{self._model} refuses more requests for now (429)")
+        return Waiting(wait_s, f"{self._model} refuses more requests for now (429)")
 
     def _learn(self, refusals: Refusals) -> None:
         if refusals is self.refusals:
             return
         self.refusals = refusals
         if not self._is_known:
-            allowed = {
-                "per_second": refusals.per_second,
-                "per_minute": refusals.per_minute,
-            }
-            self.limit = Limit(**allowed)
-            self._windows.allow(**allowed)
+            self.limit = Limit(
+                per_second=refusals.per_second, per_minute=refusals.per_minute
+            )
+            self._windows.allow(self.limit)
 
-    def _named(self, due: Due) -> Due:
+    def _named(self, due: Waiting) -> Waiting:
         kind = "" if self._is_known else "estimated "
-        return Due(due.wait_s, due.reason and f"{kind}{due.reason} of {self._model}")
+        return Waiting(
+            due.wait_s, due.reason and f"{kind}{due.reason} of {self._model}"
+        )
 
 
 class RateLimits:
     """The rate limiters of one key at one address, by model.
 
-    Args:
-        clock: Seconds that only grow.
-        limit_of: Returns the limit of a model; None if it is not known.
-        others_of: Returns the count that other kernels share; None without one.
+    `others_of` returns the count that other kernels share; None without one.
     """
 
     def __init__(
         self,
         *,
         clock: Clock,
-        limit_of: Callable[[str], Limit | None] = limit_of,
         others_of: Callable[[str], SharedQuota | None] = lambda _: None,
     ) -> None:
         self._clock = clock
-        self._limit_of = limit_of
         self._others_of = others_of
         self._lock = Lock()
         self._limiters: dict[str, RateLimiter] = {}
@@ -273,15 +245,14 @@ class RateLimits:
     def of(self, model: str) -> RateLimiter:
         """Return the limiter of a model."""
         with self._lock:
-            limiter = self._limiters.get(model)
-            if limiter is None:
-                limiter = self._limiters[model] = RateLimiter(
+            if model not in self._limiters:
+                self._limiters[model] = RateLimiter(
                     model,
-                    self._limit_of(model),
+                    limit_of(model),
                     clock=self._clock,
                     others=self._others_of(model),
                 )
-            return limiter
+            return self._limiters[model]
 
 
 class _Shared(Forkable):

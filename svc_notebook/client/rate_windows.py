@@ -17,6 +17,8 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, TypeAlias, TypeVar
 
+from svc_notebook.service.catalogue import Limit
+
 Clock: TypeAlias = Callable[[], float]
 
 MARGIN_S = 0.08  # between our clock and the service's
@@ -37,24 +39,17 @@ class Window(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """A place in the queue of one model.
+    """A place in the queue of one model."""
 
-    Attributes:
-        at_s: When its request may be sent, by the clock; then when it was.
-        is_out: Whether it may go.
-        is_sent: Whether its request was written.
-        ticket: Its row in the count that kernels share, if they share one.
-    """
-
-    at_s: float
-    is_out: bool = False
-    is_sent: bool = False
-    ticket: int | None = None
+    at_s: float  # when its request may be sent, by the clock; then when it was
+    is_out: bool = False  # whether it may go
+    is_sent: bool = False  # whether its request was written
+    ticket: int | None = None  # its row in the count that kernels share
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """How long a request has to wait, and why."""
+class Waiting:
+    """How long a request waits, as far as is known now, and why, for people."""
 
     wait_s: float
     reason: str = ""
@@ -69,14 +64,14 @@ class Room(NamedTuple):
 
 def _longest_wait(
     times_s: Sequence[float], windows: Sequence[Window], now_s: float
-) -> Due:
+) -> Waiting:
     """Return the longest wait of the windows; times are newest first."""
     waits = [
-        Due(times_s[window.n_allowed - 1] + window.length_s - now_s, window.name)
+        Waiting(times_s[window.n_allowed - 1] + window.length_s - now_s, window.name)
         for window in windows
         if len(times_s) >= window.n_allowed
     ]
-    return max(waits, key=lambda due: due.wait_s, default=Due(0.0))
+    return max(waits, key=lambda due: due.wait_s, default=Waiting(0.0))
 
 
 BUSY_S = 0.02
@@ -86,8 +81,6 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sent (
   ticket INTEGER PRIMARY KEY AUTOINCREMENT, quota TEXT NOT NULL, at_s REAL NOT NULL
 )"""
-_STAMP = "UPDATE sent SET at_s=? WHERE ticket=?"
-_DROP = "DELETE FROM sent WHERE ticket=?"
 _KEPT = 2000  # rows of others are left alone, up to here: their clock may be another
 _UNUSABLE = (sqlite3.OperationalError, sqlite3.NotSupportedError, OSError)
 
@@ -101,32 +94,24 @@ class SharedQuota:
     key must count together. A SQLite file holds the times of the last minute and a
     hash; no key, prompt or address. It is opened for each step and closed after it, so
     that a killed kernel or a fork blocks nothing. If the file fails, a kernel goes on
-    with its own count.
-
-    Args:
-        path: The file; its folder is made if it does not exist.
-        quota: Identifies address, key and model.
-        clock: Seconds since this machine began, the same in all its kernels.
+    with its own count. `quota` identifies address, key and model; the clock shows the
+    same time in all kernels.
     """
 
-    def __init__(self, path: Path, quota: str, *, clock: Callable[[], float]) -> None:
+    def __init__(self, path: Path, quota: str, *, clock: Clock) -> None:
         self._path = path
         # The clock is this machine's; a home folder may be on several.
         marked = f"{_clock_id()}\n{quota}".encode()
         self._quota = blake2b(marked, digest_size=16).hexdigest()
         self._clock = clock
-        self._paused_until_s = float("-inf")
+        self._paused_until_s = -inf
         self._busy_since_s: float | None = None
 
-    def take(self, now_s: float, windows: Sequence[Window]) -> Due | int | None:
-        """Count a request that goes now, or return how long it has to wait.
-
-        Returns:
-            The wait; or the request's ticket; or None if the file cannot be used.
-        """
+    def take(self, now_s: float, windows: Sequence[Window]) -> Waiting | int | None:
+        """Count a request that goes now: its ticket or wait, None without the file."""
         found = self._step(lambda file: _take(file, self._quota, now_s, windows))
         is_busy = found is None and self._busy_since_s is not None
-        return Due(BUSY_S, windows[-1].name) if is_busy else found
+        return Waiting(BUSY_S, windows[-1].name) if is_busy else found
 
     def times(self) -> Sequence[float]:
         """Return when the requests of the last minute were sent, by all kernels."""
@@ -136,11 +121,13 @@ class SharedQuota:
 
     def stamp(self, ticket: int, at_s: float) -> None:
         """Note when a request was really sent."""
-        self._step(lambda file: file.execute(_STAMP, (at_s, ticket)))
+        sql = "UPDATE sent SET at_s=? WHERE ticket=?"
+        self._step(lambda file: file.execute(sql, (at_s, ticket)))
 
     def drop(self, ticket: int) -> None:
         """Stop counting a request."""
-        self._step(lambda file: file.execute(_DROP, (ticket,)))
+        sql = "DELETE FROM sent WHERE ticket=?"
+        self._step(lambda file: file.execute(sql, (ticket,)))
 
     def _step(self, work: Callable[[sqlite3.Connection], Result]) -> Result | None:
         """Open the file and do the work in one transaction; None if that fails."""
@@ -148,6 +135,10 @@ class SharedQuota:
             return None
         try:
             with closing(self._open()) as file:
+                # A power cut may lose it: after one, a minute's count is stale anyway.
+                file.execute("PRAGMA synchronous=OFF")
+                file.execute("BEGIN IMMEDIATE")
+                file.execute(_SCHEMA)
                 result = work(file)
                 file.execute("COMMIT")
                 self._busy_since_s = None
@@ -174,16 +165,7 @@ class SharedQuota:
     def _open(self) -> sqlite3.Connection:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._path.touch(mode=0o600)
-        file = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None)
-        try:
-            # A power cut may lose it: after one, a minute's count is stale anyway.
-            file.execute("PRAGMA synchronous=OFF")
-            file.execute("BEGIN IMMEDIATE")
-            file.execute(_SCHEMA)
-        except BaseException:
-            file.close()
-            raise
-        return file
+        return sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None)
 
 
 @cache
@@ -204,7 +186,7 @@ def _times(file: sqlite3.Connection, quota: str) -> list[float]:
 
 def _take(
     file: sqlite3.Connection, quota: str, now_s: float, windows: Sequence[Window]
-) -> Due | int | None:
+) -> Waiting | int | None:
     keep_s = max(window.length_s for window in windows)
     # A time of the future is from before this machine was restarted.
     file.execute(
@@ -224,38 +206,24 @@ class Windows:
 
     The windows slide, because the document does not say that they begin at full
     seconds. A request counts from when its bytes were written, because one that had to
-    connect first arrives late.
-
-    Args:
-        per_second: Most requests in any 1 s.
-        per_minute: Most requests in any 60 s.
-        clock: Seconds that only grow.
-        margin_s: Added to each window.
-        others: The count shared with other kernels, if there is one.
+    connect first arrives late. `others` is the count shared with other kernels.
     """
 
     def __init__(
-        self,
-        *,
-        per_second: int,
-        per_minute: int,
-        clock: Clock,
-        margin_s: float = MARGIN_S,
-        others: SharedQuota | None = None,
+        self, limit: Limit, *, clock: Clock, others: SharedQuota | None = None
     ) -> None:
-        self._margin_s = margin_s
-        self.allow(per_second=per_second, per_minute=per_minute)
+        self.allow(limit)
         self._others = others
         self._held_until_s, self._held_by = -inf, ""
         self._clock = clock
         self._lock = Lock()
         self._slots: list[Slot] = []
 
-    def allow(self, *, per_second: int, per_minute: int) -> None:
+    def allow(self, limit: Limit) -> None:
         """Allow so many requests from now on."""
         self._windows = (
-            Window(per_minute, MINUTE_S + self._margin_s, "per-minute limit"),
-            Window(per_second, SECOND_S + self._margin_s, "per-second limit"),
+            Window(limit.per_minute, MINUTE_S + MARGIN_S, "per-minute limit"),
+            Window(limit.per_second, SECOND_S + MARGIN_S, "per-second limit"),
         )
 
     def sent_s(self) -> list[float]:
@@ -272,32 +240,32 @@ class Windows:
             self._slots.append(slot)
             return slot
 
-    def try_pass(self, slot: Slot) -> Due:
+    def try_pass(self, slot: Slot) -> Waiting:
         """Let a slot's request go now, or return how long it has to wait."""
         with self._lock:
             now_s = self._clock()
             if self._windows[0].n_allowed == UNLIMITED == self._windows[1].n_allowed:
                 slot.at_s, slot.is_out = now_s, True
-                return Due(0.0)
+                return Waiting(0.0)
             # A request that may go but was not sent is behind all that were.
             self._slots.sort(key=lambda each: (_gone_s(each, now_s), not each.is_out))
             at_s, reason = self._earliest(self._slots.index(slot), now_s)
             slot.at_s = max(slot.at_s, at_s)
             if slot.at_s > now_s:
-                return Due(slot.at_s - now_s, reason)
+                return Waiting(slot.at_s - now_s, reason)
             due = self._take_of_others(slot, now_s)
             if due.wait_s <= 0:
                 slot.at_s, slot.is_out = now_s, True
             return due
 
-    def due(self) -> Due:
+    def due(self) -> Waiting:
         """Return how long a slot taken now would have to wait."""
         with self._lock:
             now_s = self._clock()
             at_s, reason = self._earliest(len(self._slots), now_s)
             if max(at_s, self._held_until_s) > now_s:
-                own, held = Due(at_s - now_s, reason), self._held_until_s - now_s
-                return own if own.wait_s >= held else Due(held, self._held_by)
+                own, held = Waiting(at_s - now_s, reason), self._held_until_s - now_s
+                return own if own.wait_s >= held else Waiting(held, self._held_by)
         times_s = self._others.times() if self._others else ()
         return _longest_wait(times_s, self._windows, now_s)
 
@@ -332,17 +300,17 @@ class Windows:
         )
         return Room(max(second, 0), max(minute, 0))
 
-    def _take_of_others(self, slot: Slot, now_s: float) -> Due:
+    def _take_of_others(self, slot: Slot, now_s: float) -> Waiting:
         if self._others is None:
-            return Due(0.0)
+            return Waiting(0.0)
         if now_s < self._held_until_s:  # known already, and reading the file is slow
-            return Due(self._held_until_s - now_s, self._held_by)
+            return Waiting(self._held_until_s - now_s, self._held_by)
         found = self._others.take(now_s, self._windows)
-        if isinstance(found, Due):
+        if isinstance(found, Waiting):
             self._held_until_s, self._held_by = now_s + found.wait_s, found.reason
             return found
         slot.ticket = found
-        return Due(0.0)
+        return Waiting(0.0)
 
     def _earliest(self, at: int, now_s: float) -> tuple[float, str]:
         """Return when the slot at this position may be sent, and what holds it."""
@@ -357,13 +325,9 @@ class Windows:
 
     def _drop_old(self, now_s: float) -> None:
         """Forget the slots before the longest window; those that wait stay."""
-        keep_s = self._windows[0].length_s
-        n_old = 0
-        for slot in self._slots:
-            if slot.at_s + keep_s > now_s or not slot.is_out:
-                break
-            n_old += 1
-        del self._slots[:n_old]
+        old_s = now_s - self._windows[0].length_s
+        while self._slots and self._slots[0].is_out and self._slots[0].at_s <= old_s:
+            del self._slots[0]
 
 
 def _n_in(window: Window, times_s: Sequence[float], now_s: float) -> int:

@@ -11,12 +11,7 @@ from svc_notebook.errors import DocumentError, StreamBrokenError, SvcError
 from svc_notebook.service.checks import printable
 from svc_notebook.service.chunk import Assembly, Chunk, CompletionBody, Delta, to_delta
 from svc_notebook.service.fault import Fault, to_error
-from svc_notebook.wire.decode import (
-    EventDecoder,
-    decode_completion,
-    decode_fault,
-    not_documented,
-)
+from svc_notebook.wire.decode import EventDecoder, decode_completion, decode_fault
 from svc_notebook.wire.sse import HEAD_CHARS, Decoder, Event
 
 from .body import Head, HttpAnswer
@@ -37,39 +32,20 @@ class ReplyReader:
 
     The first bytes and the content type decide which of them it is, because a service
     may answer a request for a stream in one piece, or the other way round.
-
-    Args:
-        is_streamed: Whether a stream was asked for.
-        status: HTTP status.
-        content_type: As sent.
-        n_choices: Choices that were asked for.
-
-    Attributes:
-        error: What went wrong; None so far.
-        is_done: Whether nothing more has to be read.
-        n_events: Events so far, without comments; JSON in one piece has none.
     """
 
-    def __init__(
-        self,
-        *,
-        is_streamed: bool,
-        status: int = _OK,
-        content_type: str = "",
-        n_choices: int = 1,
-    ) -> None:
+    def __init__(self, head: Head, *, is_streamed: bool, n_choices: int) -> None:
         self.error: SvcError | None = None
-        self.is_done = False
-        self.n_events = 0
+        self.is_done = False  # whether nothing more has to be read
+        self.n_events = 0  # without comments; JSON in one piece has none
         self._is_streamed = is_streamed
-        self._status = status
-        self._content_type = content_type
-        self._kind = content_type.lower()
+        self._head = head
+        self._kind = head.content_type.lower()
         self._n_choices = n_choices
         self._is_events: bool | None = None  # None until the first byte
         self._pieces: list[bytes] = []  # of JSON; of events only the first
         self._events = Decoder()
-        self._chunks = EventDecoder(content_type=content_type)
+        self._chunks = EventDecoder(content_type=head.content_type)
         self._assembly = Assembly()
         self._whole: CompletionBody | None = None
 
@@ -87,13 +63,11 @@ class ReplyReader:
 
     def end(self) -> list[Delta]:
         """Note the end of the body and return the deltas that were held back."""
-        if self._is_events is None:
-            self._is_events = self._is_streamed
-        if not self._is_events:
+        if not (self._is_streamed if self._is_events is None else self._is_events):
             return self._read_whole()
         is_other = self._kind and _STREAM_TYPE not in self._kind
         if self.n_events == 0 and self._pieces and is_other:
-            self.error = self._not_documented(
+            self.error = self._head.not_documented(
                 "with text that is not a stream", b"".join(self._pieces)
             )
         return self._close()
@@ -120,11 +94,6 @@ class ReplyReader:
         is_page = _PAGE_TYPE in self._kind
         return is_stream and not is_page and first not in _WHOLE_STARTS
 
-    def _not_documented(self, reason: str, body: bytes) -> DocumentError:
-        return not_documented(
-            reason, body, status=self._status, content_type=self._content_type
-        )
-
     def _take_events(self, piece: bytes) -> list[Delta]:
         deltas: list[Delta] = []
         try:
@@ -144,25 +113,22 @@ class ReplyReader:
             return self._close(has_done=True)
         found = self._chunks.decode(event)
         if isinstance(found, Fault):
-            self.error, self.is_done = to_error(found, status=_OK), True
-            return self._flush()
+            self.error = to_error(found, status=_OK)
+            return self._close()
         for delta in found.deltas:
             if (delta.text or delta.calls) and self._assembly.has_ended(delta.index):
                 reason = "with more text after the end of a choice"
-                raise self._not_documented(reason, event.data.encode())
+                raise self._head.not_documented(reason, event.data.encode())
         return self._add(found)
 
     def _add(self, chunk: Chunk) -> list[Delta]:
         self._assembly.add(chunk)
         return list(chunk.deltas)
 
-    def _flush(self) -> list[Delta]:
-        chunk = self._chunks.flush()
-        return self._add(chunk) if chunk.deltas else []
-
     def _close(self, *, has_done: bool = False) -> list[Delta]:
         """End a stream, and say what it lacks."""
-        deltas = self._flush()
+        chunk = self._chunks.flush()
+        deltas = self._add(chunk) if chunk.deltas else []
         self.is_done = True
         if self.error is None:
             self.error = self._problem(has_done=has_done)
@@ -178,17 +144,16 @@ class ReplyReader:
     def _read_whole(self) -> list[Delta]:
         """Read JSON in one piece (doc: Completion)."""
         self.is_done = True
+        body = b"".join(self._pieces)
         try:
             found = decode_completion(
-                b"".join(self._pieces),
-                status=self._status,
-                content_type=self._content_type,
+                body, status=self._head.status, content_type=self._head.content_type
             )
         except DocumentError as problem:
             self.error = problem
             return []
         if isinstance(found, Fault):
-            self.error = to_error(found, status=self._status)
+            self.error = to_error(found, status=self._head.status)
             return []
         self._whole = found
         if len(found.choices) < self._n_choices:
@@ -209,7 +174,7 @@ class ReplyReader:
 
     def _incomplete(self, message: str) -> DocumentError:
         return DocumentError(
-            message, status=self._status, content_type=self._content_type
+            message, status=self._head.status, content_type=self._head.content_type
         )
 
 
@@ -251,18 +216,9 @@ _END_OF_SUCCESS = 300
 
 
 class AnswerReader:
-    """Reads one answer within the deadlines of its exchange.
+    """Reads one answer, whose headers are in, within the deadlines of its exchange.
 
-    Args:
-        answer: Its headers are in.
-        is_streamed: Whether a stream was asked for.
-        n_choices: Choices that were asked for.
-        deadlines: Of the exchange.
-        clock: Seconds that only grow.
-        sent_s: When the request was sent, by the clock.
-
-    Attributes:
-        reply: The reader of the body.
+    The request was sent at `sent_s` by the clock; `reply` reads the body.
     """
 
     def __init__(
@@ -282,10 +238,7 @@ class AnswerReader:
         self._event_s = clock()
         self._finished_s: float | None = None
         self.reply = ReplyReader(
-            is_streamed=is_streamed,
-            status=answer.head.status,
-            content_type=answer.head.content_type,
-            n_choices=n_choices,
+            answer.head, is_streamed=is_streamed, n_choices=n_choices
         )
 
     async def read(self, show: Callable[[Delta], None]) -> FailedTry | None:
@@ -313,8 +266,7 @@ class AnswerReader:
         head = self._answer.head
         if head.status in _REDIRECTS:
             return FailedTry(error=_redirected(head), is_lasting=True)
-        within_s = min(self._left().left_s, _FAULT_S)
-        fault = decode_fault(await self._fault_body(within_s))
+        fault = decode_fault(await self._fault_body())
         error = to_error(fault, status=head.status, retry_after_s=head.retry_after_s)
         return FailedTry(error=error)
 
@@ -335,18 +287,16 @@ class AnswerReader:
         left_s = self._finished_s + AFTER_FINISH_S - now_s
         return Left(min(left_s, left.left_s), left.name, AFTER_FINISH_S)
 
-    async def _fault_body(self, within_s: float) -> bytes:
+    async def _fault_body(self) -> bytes:
         """Read as much of an error body as comes in a short time."""
-        pieces: list[bytes] = []
-        n_bytes = 0
-        until_s = self._clock() + within_s
-        while n_bytes < MAX_FAULT_BYTES:
+        body = bytearray()
+        until_s = self._clock() + min(self._left().left_s, _FAULT_S)
+        while len(body) < MAX_FAULT_BYTES:
             piece = await self._answer.read(within_s=until_s - self._clock())
             if not isinstance(piece, bytes) or not piece:
                 break
-            pieces.append(piece)
-            n_bytes += len(piece)
-        return b"".join(pieces)
+            body += piece
+        return bytes(body)
 
 
 _REDIRECTS = range(300, 400)

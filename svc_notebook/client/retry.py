@@ -7,6 +7,7 @@ decides when the model's next request may go.
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -20,10 +21,10 @@ from svc_notebook.errors import (
     TimedOutError,
 )
 
+MAX_ASKED_S = 60.0  # if the service asks to wait longer, the exchange fails at once
 MIN_REFUSED_S = 0.1
+_MAX_OWN_S = 8.0  # longest wait that we choose ourselves
 _BASE_S = 1.0
-_TIMEOUT_STATUS = 408
-_SERVER_STATUS = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,16 +50,12 @@ class Policy:
         n_tries: Most requests for one exchange.
         n_unsent_tries: The same, where no connection could be made: nothing was
             billed, and a sweep outlives some seconds without a network.
-        max_wait_s: If the service asks to wait longer, the exchange fails at once.
-        cap_s: Longest wait that we choose ourselves.
         is_refusal_retried: Whether to retry after a 429; a sweep puts the trial back
             into its queue instead, which uses up no try.
     """
 
     n_tries: int = 3
     n_unsent_tries: int = 3
-    max_wait_s: float = 60.0
-    cap_s: float = 8.0
     is_refusal_retried: bool = True
 
 
@@ -77,22 +74,17 @@ def retry_wait_s(
 ) -> float | None:
     """Return the seconds until the next try; None to give up.
 
-    Args:
-        failure: What went wrong.
-        attempt: Requests sent so far, this one included; from 1.
-        jitter: A random number from 0 to 1.
-        has_shown: Whether any of the reply was shown.
-        policy: How patient the caller is.
+    `attempt` counts the requests sent so far, from 1; `jitter` is from 0 to 1;
+    `has_shown` says whether any of the reply was shown.
     """
     n_tries = policy.n_tries if failure.is_sent else policy.n_unsent_tries
     if has_shown or failure.is_lasting or attempt >= n_tries:
         return None
     error = failure.error
-    found_s = error.retry_after_s if isinstance(error, ServiceError) else None
-    asked_s = found_s or 0.0
-    if asked_s > policy.max_wait_s or not _may_pass(error, policy):
+    asked_s = (isinstance(error, ServiceError) and error.retry_after_s) or 0.0
+    if asked_s > MAX_ASKED_S or not _may_pass(error, policy):
         return None
-    own_s = jitter * min(policy.cap_s, _BASE_S * 2.0 ** (attempt - 1))
+    own_s = jitter * min(_MAX_OWN_S, _BASE_S * 2.0 ** (attempt - 1))
     # Added to the service's wait, so that requests refused together come back apart.
     least_s = MIN_REFUSED_S if isinstance(error, RateLimitError) else 0.0
     return max(own_s + asked_s, least_s)
@@ -105,21 +97,19 @@ def _may_pass(error: SvcError, policy: Policy) -> bool:
     if isinstance(error, ServiceError):
         if isinstance(error, RateLimitError):
             return policy.is_refusal_retried
-        return error.status in {_TIMEOUT_STATUS} | _SERVER_STATUSES
+        return error.status in _PASSING_STATUSES
     return isinstance(error, (NoConnectionError, StreamBrokenError))
 
 
 # 511: the network requires a login first, so a retry would fail again.
-_SERVER_STATUSES = frozenset(range(_SERVER_STATUS, 600)) - {511}
+_PASSING_STATUSES = frozenset({408, *range(500, 600)}) - {511}
 
 
 def retry_after_s(headers: Mapping[str, str], *, now_at: datetime) -> float | None:
     """Return the seconds that the service asks to wait; None without a valid value.
 
-    Args:
-        headers: By name, in lower case.
-        now_at: The present (aware); a date is compared with the answer's own date, if
-            it has one, because our clock may be wrong.
+    A date is compared with the answer's own date, if it has one, because our clock
+    (`now_at`, aware) may be wrong. The headers' names are in lower case.
     """
     in_ms = _seconds(headers.get("retry-after-ms"))
     if in_ms is not None:
@@ -132,26 +122,21 @@ def retry_after_s(headers: Mapping[str, str], *, now_at: datetime) -> float | No
 
 
 def _seconds(text: str | None) -> float | None:
-    try:
+    with suppress(ValueError):
         seconds = float(text or "")
-    except ValueError:
-        return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+        return seconds if math.isfinite(seconds) and seconds >= 0 else None
+    return None
 
 
 def _until(text: str | None, now_at: datetime) -> float | None:
-    at = _date(text)
-    if at is None:
-        return None
-    try:
-        return max((at - now_at).total_seconds(), 0.0)
-    except OverflowError:
-        return None
+    with suppress(OverflowError):
+        if (at := _date(text)) is not None:
+            return max((at - now_at).total_seconds(), 0.0)
+    return None
 
 
 def _date(text: str | None) -> datetime | None:
-    try:
+    with suppress(ValueError, TypeError, IndexError, OverflowError):
         at = parsedate_to_datetime(text or "")
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
+        return at if at.tzinfo else at.replace(tzinfo=UTC)
+    return None

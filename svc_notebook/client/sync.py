@@ -18,9 +18,10 @@ from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest, Prompt
 
 from .aio import AsyncClient, BaseClient, FirstChoice, state_of
-from .attempts import RequestPath, Task, Waiting, Watch
+from .attempts import RequestPath, Task, Watch
 from .exchange_record import Answerer
 from .portal import LOOK_S, STOPPED, Job, open_portal, portal
+from .rate_windows import Waiting
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -29,11 +30,7 @@ Result = TypeVar("Result")
 def like(
     verb: Callable[Concatenate[Any, P], object],
 ) -> Callable[[Callable[..., Result]], Callable[Concatenate[Any, P], Result]]:
-    """Give a method the arguments and the docstring of another method.
-
-    Args:
-        verb: The other method; its result may be of another type.
-    """
+    """Give a method the arguments and the docstring of another method."""
 
     def decorate(
         method: Callable[..., Result],
@@ -74,7 +71,7 @@ class Client(BaseClient):
         **given: Any,  # noqa: ANN401 - see `like`
     ) -> Completion:
         run = self._offered(given, run_tools=run_tools)
-        request = self._path.request(prompt, **given)
+        request = self._path.request(prompt, given)
 
         def ask(request: CompletionRequest, origin: Origin | None) -> Completion:
             task = self._path.begin(
@@ -104,9 +101,8 @@ class Client(BaseClient):
             if watch is not None:
                 watch(waiting)
 
-        request = self._path.request(prompt, **given)
         task = self._path.begin(
-            request,
+            self._path.request(prompt, given),
             is_streamed=is_streamed,
             origin=origin,
             watch=tell,
@@ -292,24 +288,18 @@ class CompletionStream:
 
     def _next(self, timeout_s: float | None) -> Delta | Waiting | None:
         """Return the next item; None at the end or if nothing comes in time."""
-        if self._is_ended:
-            return None
-        item = self._take(timeout_s)
+        item = None
+        while item is None and not self._is_ended:
+            try:
+                item = self._queue.get(timeout_s != 0, timeout_s or LOOK_S)
+            except Empty:
+                if timeout_s is not None:
+                    return None
         if isinstance(item, End):
             self._queue.put(item)  # for another thread that waits, too
             self._is_ended, self._error = True, item.error
             return None
         return item
-
-    def _take(self, timeout_s: float | None) -> Delta | Waiting | End | None:
-        while True:
-            try:
-                if timeout_s == 0:
-                    return self._queue.get_nowait()
-                return self._queue.get(timeout=timeout_s or LOOK_S)
-            except Empty:
-                if timeout_s is not None:
-                    return None
 
 
 class _Arrived:

@@ -15,8 +15,9 @@ from functools import partial
 from threading import Event, RLock
 from typing import cast
 
-from svc_notebook.client.attempts import RequestPath, Waiting, Watch
+from svc_notebook.client.attempts import RequestPath, Watch
 from svc_notebook.client.portal import Job, portal
+from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.display.output import find_screen, is_terminal
 from svc_notebook.errors import Interrupted, ParameterError, SvcError, write_line
 from svc_notebook.ledger.store import Ledger

@@ -13,10 +13,10 @@ from hashlib import blake2b
 from random import Random
 from typing import Protocol
 
-from svc_notebook.client.attempts import RequestPath, Waiting, Watch, tell
+from svc_notebook.client.attempts import RequestPath, Watch, tell
 from svc_notebook.client.exchange_record import to_failure
 from svc_notebook.client.rate_limit import RateLimiter, Refusals
-from svc_notebook.client.rate_windows import Due
+from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.client.retry import QUEUED
 from svc_notebook.errors import (
     AuthError,
@@ -113,7 +113,7 @@ class ModelQueue:
         self.limiter: RateLimiter | None = None
         self.n_trials = trials.n_trials
         self.n_ok = self.n_failed = self.n_in_flight = self.n_tokens = 0
-        self.waits_for = Due(0.0)
+        self.waits_for = Waiting(0.0)
         self.given_up: SvcError | None = None
         self.is_dry = False
         self._watch: Watch = watch
@@ -349,10 +349,10 @@ class Scheduler:
             await self._sleep(min(due.wait_s, LOOK_S))
         return False
 
-    def _due(self, queue: ModelQueue) -> Due:
+    def _due(self, queue: ModelQueue) -> Waiting:
         if self.is_paused:
-            return Due(LOOK_S, "paused")
-        due = queue.limiter.due() if queue.limiter else Due(0.0)
+            return Waiting(LOOK_S, "paused")
+        due = queue.limiter.due() if queue.limiter else Waiting(0.0)
         queue.say_if_closed(self._clock())
         return due
 

@@ -13,6 +13,7 @@ import time
 from multiprocessing.connection import Connection
 
 from svc_notebook.client.aio import AsyncClient
+from svc_notebook.client.body import Head
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.reply_reader import ReplyReader
 
@@ -124,7 +125,7 @@ async def _measure(port: int) -> None:
 
 
 def _measure_reading() -> None:
-    reading = ReplyReader(is_streamed=True, status=200, content_type="", n_choices=1)
+    reading = ReplyReader(Head(status=200), is_streamed=True, n_choices=1)
     body = CHUNK * N_CHUNKS + END
     began_s = time.process_time()
     for at in range(0, len(body), 4096):

@@ -259,7 +259,12 @@ def test_an_answer_stopped_while_it_is_let_go(serve: Serve) -> None:
     async def ask(n_steps: int) -> None:
         transport = HttpTransport(server.base_url, now=utc_now)
         answer = await transport.send(
-            b"{}", key=key, is_streamed=False, connect_s=9, within_s=9
+            b"{}",
+            key=key,
+            is_streamed=False,
+            connect_s=9,
+            within_s=9,
+            on_sent=lambda: None,
         )
         assert isinstance(answer, HttpAnswer)
         while await answer.read(within_s=9):

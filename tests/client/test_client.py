@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from svc_notebook.client.aio import AsyncClient
-from svc_notebook.client.attempts import Waiting
 from svc_notebook.client.rate_limit import RateLimits
+from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.client.sync import Client
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import (

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from svc_notebook.client.attempts import Waiting, say
+from svc_notebook.client.attempts import say
 from svc_notebook.client.http import tls_context
+from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.client.sync import Client
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import (

@@ -11,7 +11,7 @@ from svc_notebook.client.rate_limit import (
     RateLimits,
     shared_limits,
 )
-from svc_notebook.client.rate_windows import Due, Room, Slot
+from svc_notebook.client.rate_windows import Room, Slot, Waiting
 from svc_notebook.credentials import Key
 from svc_notebook.service.catalogue import Limit
 
@@ -86,7 +86,7 @@ def test_what_passed_before_a_refusal_is_the_limit(now: Now) -> None:
     waits = waits_of(limiter, 4)
 
     assert waits == [0.0, 0.0, 0.0, 1.08]
-    assert limiter.due() == Due(1.08, "estimated per-second limit of m")
+    assert limiter.due() == Waiting(1.08, "estimated per-second limit of m")
 
 
 def test_a_second_refusal_without_an_answer_is_of_the_minute(now: Now) -> None:
@@ -161,8 +161,8 @@ def test_a_refusal_closes_the_model_for_everybody(now: Now) -> None:
     closed, due = limiter.try_pass(slot), limiter.due()
     now.s = 9.0
 
-    assert closed == due == Due(9.0, "m refuses more requests for now (429)")
-    assert limiter.due() == Due(0.0)
+    assert closed == due == Waiting(9.0, "m refuses more requests for now (429)")
+    assert limiter.due() == Waiting(0.0)
     assert limiter.try_pass(slot).wait_s == 0.0
 
 

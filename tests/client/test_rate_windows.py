@@ -15,15 +15,16 @@ import pytest
 
 from svc_notebook.client.rate_limit import shared_limits
 from svc_notebook.client.rate_windows import (
-    Due,
     Room,
     SharedQuota,
     Slot,
+    Waiting,
     Window,
     Windows,
 )
 from svc_notebook.credentials import Key
 from svc_notebook.emulator.server import Emulator
+from svc_notebook.service.catalogue import Limit
 
 ROOT = Path(__file__).parents[2]
 SMALL = (5, 50)
@@ -59,8 +60,7 @@ def kernels(path: Path, clock: Callable[[], float], n: int = 2) -> list[Windows]
     """Return the windows of several kernels that share a count."""
     return [
         Windows(
-            per_second=5,
-            per_minute=50,
+            Limit(per_second=5, per_minute=50),
             clock=clock,
             others=SharedQuota(path, "a", clock=clock),
         )
@@ -68,7 +68,7 @@ def kernels(path: Path, clock: Callable[[], float], n: int = 2) -> list[Windows]
     ]
 
 
-def let_out(windows: Windows) -> Due:
+def let_out(windows: Windows) -> Waiting:
     """Try to let one request out."""
     slot = windows.reserve()
     due = windows.try_pass(slot)
@@ -103,7 +103,7 @@ def test_no_window_overflows_and_no_time_is_lost(
 ) -> None:
     """Twice a minute's requests keep both windows and end near the optimum."""
     per_second, per_minute = limit
-    windows = Windows(per_second=per_second, per_minute=per_minute, clock=now)
+    windows = Windows(Limit(per_second=per_second, per_minute=per_minute), clock=now)
     slots = [windows.reserve() for _ in range(2 * per_minute)]
 
     times = let_all_out(windows, slots, now)
@@ -116,7 +116,7 @@ def test_no_window_overflows_and_no_time_is_lost(
 
 def test_uneven_delays_fit_in_the_margin(now: Now) -> None:
     """Requests that take up to 70 ms longer than others still meet no 429."""
-    windows = Windows(per_second=20, per_minute=150, clock=now)
+    windows = Windows(Limit(per_second=20, per_minute=150), clock=now)
     times = let_all_out(windows, [windows.reserve() for _ in range(150)], now)
     chance = random.Random(1)  # noqa: S311 - delays, not secrets
 
@@ -127,7 +127,7 @@ def test_uneven_delays_fit_in_the_margin(now: Now) -> None:
 
 def test_late_requests_hold_up_those_behind(now: Now) -> None:
     """A request that goes out late counts from when it went."""
-    windows = Windows(per_second=1, per_minute=50, clock=now)
+    windows = Windows(Limit(per_second=1, per_minute=50), clock=now)
     first, second = windows.reserve(), windows.reserve()
     windows.try_pass(first)
     now.s += 5.0
@@ -140,7 +140,7 @@ def test_late_requests_hold_up_those_behind(now: Now) -> None:
 
 def test_requests_that_connect_first_count_from_when_they_are_written(now: Now) -> None:
     """While a request in front is still connecting, the one behind it waits."""
-    windows = Windows(per_second=1, per_minute=50, clock=now)
+    windows = Windows(Limit(per_second=1, per_minute=50), clock=now)
     first, second = windows.reserve(), windows.reserve()
     windows.try_pass(first)
     now.s += 3.0
@@ -155,7 +155,7 @@ def test_requests_that_connect_first_count_from_when_they_are_written(now: Now) 
 
 def test_a_slot_that_is_given_back_is_free_again(now: Now) -> None:
     """What was not sent takes up no place."""
-    windows = Windows(per_second=1, per_minute=50, clock=now)
+    windows = Windows(Limit(per_second=1, per_minute=50), clock=now)
     windows.give_back(windows.reserve())
 
     slot = windows.reserve()
@@ -166,7 +166,7 @@ def test_a_slot_that_is_given_back_is_free_again(now: Now) -> None:
 
 def test_the_reason_names_the_limit(now: Now) -> None:
     """A wait says which of the two windows it is for."""
-    windows = Windows(per_second=2, per_minute=3, clock=now)
+    windows = Windows(Limit(per_second=2, per_minute=3), clock=now)
     slots = [windows.reserve() for _ in range(4)]
 
     got = [windows.try_pass(slot) for slot in slots]
@@ -181,7 +181,7 @@ def test_the_reason_names_the_limit(now: Now) -> None:
 
 def test_threads_never_share_a_slot(now: Now) -> None:
     """Sixteen threads at once get as many slots as they may, and no more."""
-    windows = Windows(per_second=20, per_minute=150, clock=now)
+    windows = Windows(Limit(per_second=20, per_minute=150), clock=now)
 
     def ask(_: int) -> bool:
         return windows.try_pass(windows.reserve()).wait_s == 0.0
@@ -194,7 +194,7 @@ def test_threads_never_share_a_slot(now: Now) -> None:
 
 def test_old_slots_are_forgotten(now: Now) -> None:
     """After a minute a model may be asked as if for the first time."""
-    windows = Windows(per_second=5, per_minute=5, clock=now)
+    windows = Windows(Limit(per_second=5, per_minute=5), clock=now)
     for _ in range(5):
         slot = windows.reserve()
         windows.try_pass(slot)
@@ -215,7 +215,7 @@ def test_two_kernels_share_both_windows(path: Path, now: Now) -> None:
 
     assert [round(due.wait_s, 2) for due in got] == [0.0, 0.0, 1.08]
     assert got[-1].reason == "per-second limit"
-    assert let_out(two) == Due(0.0)
+    assert let_out(two) == Waiting(0.0)
 
 
 def test_no_window_overflows_over_two_minutes(path: Path, now: Now) -> None:
@@ -254,7 +254,7 @@ def test_another_key_or_model_counts_apart(path: Path, now: Now) -> None:
 
     got = other.take(now.s, WINDOWS)
 
-    assert isinstance(full[-1], Due)
+    assert isinstance(full[-1], Waiting)
     assert isinstance(got, int)
 
 
@@ -270,7 +270,7 @@ def test_a_machine_leaves_the_rows_of_others_alone(
 
     other.take(now.s + ahead_s, WINDOWS)
 
-    assert isinstance(one.take(now.s, WINDOWS), Due)
+    assert isinstance(one.take(now.s, WINDOWS), Waiting)
 
 
 def test_the_file_stays_small(path: Path, now: Now) -> None:
@@ -374,7 +374,7 @@ def test_a_file_that_is_held_is_not_waited_for(path: Path, now: Now) -> None:
         now.s += 0.125
 
     holder.close()
-    assert got[:8] == [Due(0.02, "per-second limit")] * 8
+    assert got[:8] == [Waiting(0.02, "per-second limit")] * 8
     assert got[8:20] == [None] * 12
 
 
@@ -449,7 +449,7 @@ print(os.waitstatus_to_exitcode(status), len(taken), quota.take(1000.0, WINDOWS)
 
     # The child's own two, and the one it was forked with; five in all, and no more.
     assert ended.stderr == ""
-    assert ended.stdout.startswith("3 3 Due(wait_s=1.08")
+    assert ended.stdout.startswith("3 3 Waiting(wait_s=1.08")
 
 
 ASK = """

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from svc_notebook.client.body import Head
 from svc_notebook.client.reply_reader import ReplyReader
 from svc_notebook.errors import StreamBrokenError
 from svc_notebook.service.chunk import Choice, CompletionBody, Delta
@@ -44,8 +45,9 @@ WHOLE = json.dumps(
 
 def reading(*, is_streamed: bool = True, **given_: Any) -> ReplyReader:  # noqa: ANN401
     """Return a reading of a body."""
-    kinds = {"status": 200, "content_type": "", "n_choices": 1, **given_}
-    return ReplyReader(is_streamed=is_streamed, **kinds)
+    n_choices = given_.pop("n_choices", 1)
+    head = Head(**{"status": 200, **given_})
+    return ReplyReader(head, is_streamed=is_streamed, n_choices=n_choices)
 
 
 def shown(found: ReplyReader, pieces: list[bytes]) -> dict[int, str]:

@@ -10,7 +10,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 from svc_notebook.client.rate_limit import RateLimits
-from svc_notebook.client.rate_windows import Due
+from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import BadRequestError, ParameterError, ServerFaultError
 from svc_notebook.exchange import Failure
@@ -421,7 +421,7 @@ def test_says_tokens_failures_and_the_computed_end() -> None:
 def test_says_what_it_waits_for() -> None:
     """A wait of some length is named with its reason."""
     queue = _queue(60, [Answered()])
-    queue.waits_for = Due(12.0, "minute limit of m")
+    queue.waits_for = Waiting(12.0, "minute limit of m")
 
     assert "waits 12 s: minute limit of m" in _note(queue)
 

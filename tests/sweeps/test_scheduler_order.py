@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.client.attempts import Waiting
+from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.errors import RateLimitError, ServerFaultError
 from svc_notebook.sweeps.grid import Trial
 from svc_notebook.sweeps.scheduler import (

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from svc_notebook.client.attempts import Waiting
 from svc_notebook.client.rate_limit import RateLimiter, RateLimits
+from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.errors import SvcError
 from svc_notebook.sweeps.grid import Trial
 from svc_notebook.sweeps.plan import build_grid
