@@ -18,7 +18,7 @@ from threading import Lock
 from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import httpx
 
@@ -330,12 +330,25 @@ class IdleStack:
                 await _shut(self._idle.pop())
 
 
-class IdleStacks(Forkable):
+class _AllStacks(Forkable):
+    """The stacks of every transport of this process."""
+
+    def __init__(self) -> None:
+        self.of: WeakSet[IdleStacks] = WeakSet()
+        self.watch_forks()
+
+    def after_in_child(self) -> None:
+        """Let each begin without its parent's connections."""
+        for each in self.of:
+            each.begin_child()
+
+
+class IdleStacks:
     """The stacks of idle connections, one for each event loop of this process."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self.watch_forks()
+        _all_stacks.of.add(self)
         self._stacks: WeakKeyDictionary[asyncio.AbstractEventLoop, IdleStack] = (
             WeakKeyDictionary()
         )
@@ -360,7 +373,7 @@ class IdleStacks(Forkable):
         if stack is not None:
             await stack.aclose()
 
-    def after_in_child(self) -> None:
+    def begin_child(self) -> None:
         """Begin without connections: closing one would disturb the parent's loop."""
         leave_to_parent(list(self._stacks.items()))
         self._lock = Lock()
@@ -371,6 +384,8 @@ class IdleStacks(Forkable):
         for loop in [loop for loop in self._stacks if loop.is_closed()]:
             del self._stacks[loop]
 
+
+_all_stacks = _AllStacks()
 
 _WANTED = (
     ("TCP_KEEPIDLE", 20),  # seconds of silence before the first question

@@ -316,11 +316,11 @@ async def _hand_over(task: Task, queue: Queue, arrived: _Arrived) -> None:
             arrived.n_chars += len(delta.text or "")
         queue.put(delta)
 
-    end = End(SvcError(STOPPED))
+    end: End | None = None
     try:
         await task.run(show)
         end = End(None)
     except Exception as problem:  # noqa: BLE001 - raised where it is waited for
         end = End(problem)
     finally:
-        queue.put(end)
+        queue.put(end or End(SvcError(STOPPED)))
