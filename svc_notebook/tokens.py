@@ -67,6 +67,9 @@ class Tokens:
             self.variance + other.variance,
         )
 
+    def __radd__(self, other: int) -> "Tokens":
+        return self if other == 0 else NotImplemented  # `sum` begins with 0
+
     def __str__(self) -> str:
         return f"{self.low:,} to {self.high:,}"
 
@@ -111,7 +114,7 @@ class Counts(NamedTuple):
     thai: int = 0
     cjk: int = 0  # Chinese characters and kana
     two_bytes: int = 0  # in UTF-8: accented letters, Cyrillic, Arabic, …
-    three_bytes: int = 0  # scripts of India, Hangul, symbols, …
+    three_bytes: int = 0  # scripts of India, Hangul, symbols, …; control characters
     four_bytes: int = 0  # emoji
     messages: int = 0
 
@@ -183,6 +186,7 @@ _SIGNS = bytes(n for n in range(0x21, 0x7F) if not chr(n).isalnum())
 _THAI_LEADS = (b"\xe0\xb8", b"\xe0\xb9")  # U+0E00 to U+0E7F, three bytes each
 _CJK_LEADS = bytes(range(0xE3, 0xEA))
 _TWO_LEADS = bytes(range(0xC2, 0xE0))
+_CONTROLS = bytes([*(n for n in range(0x20) if chr(n) not in "\n\t\r"), 0x7F])
 _THREE_LEADS = bytes([*range(0xE0, 0xE3), *range(0xEA, 0xF0)])
 _FOUR_LEADS = bytes(range(0xF0, 0xF5))
 
@@ -209,6 +213,7 @@ def count(text: str) -> Counts:
         gaps=len(gaps) + len(_BREAK_ROWS.findall(text)),
         breaks=n_of(b"\n\t\r"),
         spaces=sum(map(len, gaps)) - len(gaps),
+        three_bytes=n_of(_CONTROLS),
     )
     if len(encoded) == len(text):
         return found
@@ -217,7 +222,7 @@ def count(text: str) -> Counts:
         thai=n_thai,
         cjk=n_of(_CJK_LEADS),
         two_bytes=n_of(_TWO_LEADS),
-        three_bytes=n_of(_THREE_LEADS) - n_thai,
+        three_bytes=found.three_bytes + n_of(_THREE_LEADS) - n_thai,
         four_bytes=n_of(_FOUR_LEADS),
     )
 

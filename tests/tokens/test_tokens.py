@@ -133,6 +133,21 @@ def test_counts_by_kind() -> None:
     )
 
 
+def test_control_characters_are_tokens() -> None:
+    """Each may be a token of its own, and the upper bound is never below that."""
+    got = svc.estimate_tokens("\x01\x02\x7f" * 100)
+
+    assert got.low <= 300 <= got.high
+    assert most_tokens("\x01\x02\x7f" * 100) >= 300
+
+
+def test_estimates_add_up_with_sum() -> None:
+    """`sum` of estimates is their sum."""
+    one, two = svc.estimate_tokens("One."), svc.estimate_tokens("Two words.")
+
+    assert sum([one, two]) == one + two
+
+
 def test_a_message_and_its_calls_cost_something() -> None:
     """Each message adds to the prompt, and so do tools and calls."""
     call = ToolCall(id="t", function=FunctionCall(name="abc", arguments="{}"))
