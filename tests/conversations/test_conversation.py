@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from threading import Thread
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pandas as pd
@@ -21,6 +21,7 @@ from svc_notebook.conversations.turn_requests import GO_ON
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.service.request import assistant, user
 from svc_notebook.session import current, isolated
+from svc_notebook.tokens import REPLY_TOKENS
 
 CUT: dict[str, Any] = {
     "when": {"contains": "Count"},
@@ -339,7 +340,7 @@ def test_shown_it_is_the_static_transcript(plan: svc.Conversation) -> None:
 def test_what_is_left_out_is_warned_of_and_noted(plan: svc.Conversation) -> None:
     """The warning and the completion, also a stream's, say how many and how large."""
     for n in range(4):
-        plan.ask(f"{n} " + "word " * 1500, max_tokens=5)
+        plan.ask(f"{n} " + "word " * 1900, max_tokens=5)
     match = r"plan: left out to fit the limit: the oldest .* tokens \(estimated\)"
 
     with pytest.warns(RuntimeWarning, match=match):
@@ -351,6 +352,32 @@ def test_what_is_left_out_is_warned_of_and_noted(plan: svc.Conversation) -> None
     assert got.notes[0] in got._repr_mimebundle_()["text/plain"]
     assert pickle.loads(pickle.dumps(got)).notes == got.notes  # noqa: S301 - our own
     assert stream.completion.notes
+
+
+@pytest.mark.parametrize(
+    ("text", "n_turns", "max_tokens"),
+    [
+        ("word " * 3430, 2, 20),
+        ("word " * 2860, 2, "fit"),
+        ("ทะเลกว้างใหญ่ไพศาลและไม่มีใครรู้ว่าลึกเท่าไร " * 60, 5, "fit"),
+    ],
+)
+def test_turns_that_fit_by_the_best_estimate_are_sent(
+    plan: svc.Conversation,
+    emulator: Emulator,
+    text: str,
+    n_turns: int,
+    max_tokens: int | Literal["fit"],
+) -> None:
+    """The most that other tokenizers count leaves no turn out, nor the reply's room."""
+    for _ in range(n_turns):
+        got = plan.ask(text, max_tokens=max_tokens)
+
+    asked = [each for each in contents(emulator) if each == text]
+    assert len(asked) == n_turns
+    assert got.notes == ()
+    room = REPLY_TOKENS if max_tokens == "fit" else max_tokens
+    assert emulator.requests[-1].json["max_tokens"] >= room
 
 
 def test_nothing_left_out_is_not_noted(plan: svc.Conversation) -> None:

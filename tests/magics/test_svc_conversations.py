@@ -110,7 +110,7 @@ def test_what_does_not_fit_is_left_out_and_said(
     """The oldest turns make room; the cell says how many and how large."""
     plan = svc.conversation("plan", system="Be brief")
     for n in range(4):
-        plan.ask(f"{n} " + "word " * 1500, max_tokens=5)
+        plan.ask(f"{n} " + "word " * 1900, max_tokens=5)
 
     cell = shell.run("%%svc -c plan\nLast")
 
