@@ -34,6 +34,7 @@ class SavedTurns:
     started_at: datetime  # when it was first asked (aware, UTC)
     ended_at: datetime  # when it was last asked
     is_own: bool  # this kernel asked some of it
+    is_newest: bool  # it was the last that was asked
 
     def is_in(self, history: History) -> bool:
         """Whether a history has all of its turns."""
@@ -97,7 +98,7 @@ def pick_saved(
             f"The ledger has no turns of {name!r}.", param="conversation"
         )
     if number is None:
-        return saved[-1]  # by sequence: the clock may have been set back
+        return next((each for each in saved if each.is_newest), saved[-1])
     if type(number) is int and 0 < number <= len(saved):
         return saved[number - 1]
     raise ParameterError(
@@ -113,12 +114,18 @@ def _rebuild(
     tool_rows: Mapping[str, tuple[ToolRow, ...]],
     session_ids: Container[str],
 ) -> tuple[SavedTurns, ...]:
-    """Rebuild the turns of a conversation, one item for each series that has some."""
+    """Rebuild the turns of a conversation, one item for each series that has some.
+
+    Both orders are those of the ledger: the clock may have been set back.
+    """
     by_series: dict[str, list[Exchange]] = {}
+    newest = ""
     for exchange in exchanges:
-        if exchange.origin.turn_id:
-            series = series_of(exchange.origin.turn_id)
-            by_series[series] = [*by_series.pop(series, ()), exchange]  # newest last
+        if exchange.origin.turn_id and any(
+            each.text or each.tool_calls for each in exchange.choices
+        ):
+            newest = series_of(exchange.origin.turn_id)
+            by_series.setdefault(newest, []).append(exchange)
     found: list[SavedTurns] = []
     for series, asked in by_series.items():
         history = _to_history(name, asked, tool_rows)
@@ -130,6 +137,7 @@ def _rebuild(
                 started_at=asked[0].started_at,
                 ended_at=asked[-1].started_at,
                 is_own=any(each.exchange_id in session_ids for each in asked),
+                is_newest=series == newest,
             )
             found.append(saved)
     return tuple(found)

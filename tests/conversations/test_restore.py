@@ -16,7 +16,10 @@ from svc_notebook.session import isolated
 @pytest.fixture(autouse=True)
 def emulator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Emulator]:
     """An emulator, and a ledger that the kernels of a test share."""
-    with Emulator(tokens_per_s=None, first_token_s=0, limits=False) as running:
+    fail = {"when": {"contains": "Fail"}, "error": {"message": "no"}, "status": 400}
+    with Emulator(
+        script=[fail], tokens_per_s=None, first_token_s=0, limits=False
+    ) as running:
         monkeypatch.setenv("SVC_BASE_URL", running.base_url)
         monkeypatch.setenv("SVC_API_KEY", running.api_key)
         monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
@@ -72,6 +75,31 @@ def test_what_the_ledger_has_is_listed() -> None:
         "this kernel, 1 turn: four",
     ]
     assert [begin.split()[0] for begin, _ in lines] == ["1", "2", "3"]
+
+
+def test_numbers_are_by_the_begin_and_stay() -> None:
+    """What another kernel asks or fails to ask meanwhile changes no number."""
+    with kernel() as first:
+        first.ask("one")
+        with kernel() as failed, pytest.raises(svc.SvcError):
+            failed.ask("Fail")
+        with kernel() as second, kernel() as third:
+            second.ask("two")
+            third.ask("three")
+            listed = [each.series for each in third.saved()]
+            first.ask("one again")
+            failed.ask("four")
+
+            saved = third.saved()
+        with kernel() as plan:
+            newest = prompts(plan.restore())
+        with kernel() as plan:
+            picked = prompts(plan.restore(1))
+
+    assert [each.series for each in saved][:3] == listed
+    assert [each.number for each in saved] == [1, 2, 3, 4]
+    assert [each.is_newest for each in saved] == [False, False, False, True]
+    assert (newest, picked) == (["four"], ["one", "one again"])
 
 
 @pytest.mark.usefixtures("two_kernels")
