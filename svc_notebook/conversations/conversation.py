@@ -190,9 +190,9 @@ class Conversation:
     ) -> CompletionStream:
         """Send a message and return the reply as it comes (doc: Response, streamed).
 
-        Both are added to the history when the reply has ended here: iterate the stream
-        to its end, read its `completion`, or use it in `with`. What came before an
-        interrupt, or before the end of `with`, is kept and marked.
+        Both are added to the history when the reply has ended, whether or not you read
+        it to its end. What came before it was stopped, by an interrupt, the end of
+        `with`, or because the stream was dropped, is kept and marked.
 
         Args:
             text: The user's message.

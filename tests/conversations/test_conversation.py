@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, Literal
 
 import msgspec
@@ -30,13 +30,14 @@ CUT: dict[str, Any] = {
 }
 REST = {"when": {"contains": "Go on"}, "text": "o, three."}
 BROKEN = {"when": {"contains": "Break"}, "text": ["a", "b"], "cut_after": 1}
+LINGER = {"when": {"contains": "Linger"}, "text": ["a"], "end": "silent"}
 NOTHING = {"when": {"contains": "Fail"}, "error": {"message": "no"}, "status": 400}
 
 
 @pytest.fixture
 def emulator() -> Iterator[Emulator]:
     """An emulator that cuts one reply, and answers the rest at once."""
-    script: list[dict[str, Any]] = [CUT, REST, NOTHING, BROKEN]
+    script: list[dict[str, Any]] = [CUT, REST, NOTHING, BROKEN, LINGER]
     with Emulator(script=script, tokens_per_s=None, first_token_s=0) as running:
         yield running
 
@@ -388,12 +389,10 @@ def test_nothing_left_out_is_not_noted(plan: svc.Conversation) -> None:
 
 
 def test_a_streamed_reply_is_a_turn(plan: svc.Conversation) -> None:
-    """It is added when it has been read to its end, once."""
+    """Where it has been read to its end, it has been added, once."""
     stream = plan.stream("First")
-    before = plan.turns
     text = "".join(stream)
 
-    assert before == ()
     assert [turn.version.text for turn in plan.turns] == [text]
     assert stream.completion.text == text
     assert len(plan.turns[0].versions) == 1
@@ -416,6 +415,44 @@ def test_a_stream_left_early_is_kept_and_marked(plan: svc.Conversation) -> None:
 
     [turn] = plan.turns
     assert turn.version.text.startswith(first)
+
+
+def test_a_dropped_stream_is_a_turn(plan: svc.Conversation, emulator: Emulator) -> None:
+    """After `break` its text so far is in the history, marked, and sent next."""
+    for _ in plan.stream("Linger"):
+        break
+    dropped = plan.turns
+    plan.ask("Next")
+
+    [turn] = dropped
+    assert (turn.version.text, turn.version.is_partial) == ("a", True)
+    assert contents(emulator) == ["Linger", "a", "Next"]
+    assert plan.turns[0].versions == turn.versions
+
+
+def test_a_closed_stream_is_a_turn_once(plan: svc.Conversation) -> None:
+    """A second `close` adds nothing."""
+    stream = plan.stream("Linger")
+    next(iter(stream))
+
+    stream.close()
+    stream.close()
+
+    assert [len(turn.versions) for turn in plan.turns] == [1]
+    assert stream.completion.text == "a"
+
+
+def test_a_stream_that_nobody_reads_is_a_turn(plan: svc.Conversation) -> None:
+    """A reply that has come whole is in the history, as it is in the ledger."""
+    ended = Event()
+    plan.on_change(ended.set)
+    stream = plan.stream("First")
+
+    assert ended.wait(10)
+    [turn] = plan.turns
+    assert not turn.version.is_partial
+    assert turn.version.text == stream.completion.text
+    assert len(plan.turns) == 1
 
 
 def test_a_copy_goes_on_independently(
