@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Literal
 
@@ -516,8 +517,7 @@ SWAPPED = msgspec.json.encode({"messages": [assistant("a"), user("b")]}).decode(
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("nonsense", "JSON"),
-        ("[]", "object"),
+        ("{nonsense", "JSON"),
         ('{"turns": [{"turn_id": "a", "versions": []}]}', "versions"),
         (f'{{"turns": [{{"turn_id": "a", "versions": [{SWAPPED}]}}]}}', "user message"),
     ],
@@ -530,6 +530,15 @@ def test_what_is_no_conversation_is_refused(
         plan.from_json(text)
 
     assert plan.turns == ()
+
+
+@pytest.mark.parametrize("given", ["c.json", "", "[]", None, Path("c.json")])
+def test_what_is_no_json_text_is_refused(plan: svc.Conversation, given: Any) -> None:  # noqa: ANN401 - what is refused
+    """The message says that it takes the text and not a path, and how to read one."""
+    with pytest.raises(
+        svc.ParameterError, match=r"to_json\(\) returned, not a path; got .*read_text"
+    ):
+        plan.from_json(given)
 
 
 def test_as_markdown_tool_calls_show_with_their_results(plan: svc.Conversation) -> None:
