@@ -336,7 +336,8 @@ class Conversation:
         ledger does not have what was picked, pinned, hidden or deleted.
 
         Args:
-            number: Which series, as `saved` numbers them, from 1; the newest if None.
+            number: Which series, as `saved` numbers them, from 1. If None, the newest,
+                with the turns of others that were restored there and sent.
 
         Raises:
             ParameterError: The ledger has no such turns.

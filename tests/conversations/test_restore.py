@@ -135,6 +135,36 @@ def test_a_restored_conversation_is_continued_in_the_ledger() -> None:
 
 
 @pytest.mark.usefixtures("two_kernels")
+def test_turns_that_were_added_and_sent_come_back() -> None:
+    """Another restart brings the newest series with those that its requests sent."""
+    with kernel() as plan:
+        plan.ask("four")
+        plan.restore(1)
+        plan.ask("five")
+        live = [(turn.turn_id, turn.is_stale) for turn in plan.turns]
+    with kernel() as plan:
+        plan.restore()
+        again = [(turn.turn_id, turn.is_stale) for turn in plan.turns]
+        plan.ask("six")
+    with kernel() as plan:
+        last = prompts(plan.restore())
+
+    assert again == live
+    assert [is_stale for _, is_stale in live] == [False, False, True, False]
+    assert last == ["one", "two", "four", "five", "six"]
+
+
+def test_equal_turns_of_another_kernel_are_not_taken_for_those_sent() -> None:
+    """Two kernels that asked the same and got the same have a series each."""
+    for _ in range(2):
+        with kernel() as plan:
+            plan.ask("one", temperature=0)
+            plan.ask("two", temperature=0)
+    with kernel() as plan:
+        assert prompts(plan.restore()) == ["one", "two"]
+
+
+@pytest.mark.usefixtures("two_kernels")
 def test_a_reply_that_ends_after_a_restore_is_a_turn() -> None:
     """What was asked before the restore comes after the restored turns."""
     with kernel() as plan:

@@ -268,6 +268,20 @@ def test_restore_lists_what_is_not_here_and_adds_what_is_asked_for(
 
 
 @pytest.mark.usefixtures("older_turns")
+@pytest.mark.parametrize("number", ["x", "0", "2"])
+def test_a_number_that_restore_does_not_list_is_refused(
+    shell: Shell, number: str
+) -> None:
+    """The message names the command that shows the list."""
+    shown = shell.run(f"%svc restore plan {number}").shown
+
+    assert number in shown
+    assert "not a number of the list that `%svc restore plan` shows" in " ".join(
+        shown.split()
+    )
+
+
+@pytest.mark.usefixtures("older_turns")
 def test_a_restore_says_what_it_leaves_out(shell: Shell) -> None:
     """Only the newest series is restored; the others are listed."""
     with isolated():
