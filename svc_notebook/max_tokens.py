@@ -8,7 +8,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.service.checks import must_be
 from svc_notebook.service.params import check
 from svc_notebook.service.request import CompletionRequest
-from svc_notebook.tokens import MaxTokens, in_force, most_prompt_tokens
+from svc_notebook.tokens import MaxTokens, in_force
 
 FIT: Final = "fit"
 WORDS = (FIT, "service")
@@ -34,13 +34,11 @@ def with_max_tokens(
 ) -> CompletionRequest:
     """Return the request with the max_tokens that is asked for, if it is allowed."""
     asked = check_max_tokens(max_tokens)
-    is_fitted = asked == FIT
-    prompt = (request.messages, request.tools) if is_fitted else ((), ())
-    number = in_force(asked, most_prompt_tokens(*prompt))
+    number = in_force(asked, request.messages, request.tools)
     params = {**request.params, "max_tokens": number}
     if number is None:
         del params["max_tokens"]
-    return msgspec.structs.replace(request, params=params, is_fitted=is_fitted)
+    return msgspec.structs.replace(request, params=params, is_fitted=asked == FIT)
 
 
 def refitted(request: CompletionRequest) -> CompletionRequest:

@@ -2,7 +2,7 @@
 
 The service names no tokenizer and reports tokens only for whole replies (doc:
 Completion, usage). What is shown is a best estimate with an interval. The budget uses
-bounds: `most_tokens` to make room, the least to refuse what cannot fit.
+bounds: the most for a reply's max_tokens, the least to refuse what cannot fit.
 """
 
 import re
@@ -333,15 +333,28 @@ MaxTokens = int | Literal["fit", "service"] | None
 """A number; `fit` for what is left of the budget; `service` or None to send none."""
 
 
-def fit_max_tokens(prompt_tokens: int) -> int:
-    """Return the most tokens that a reply can have (doc: Limits)."""
-    return max(BUDGET_TOKENS - prompt_tokens - MARGIN_TOKENS, FLOOR_TOKENS)
+def fit_max_tokens(prompt_tokens: int, best_tokens: int | None = None) -> int:
+    """Return the most tokens that a reply can have (doc: Limits).
+
+    Args:
+        prompt_tokens: The most tokens that the whole prompt can have.
+        best_tokens: Its best estimate. What this leaves is used up to `REPLY_TOKENS`,
+            because the most can be far above the true number.
+    """
+    room = BUDGET_TOKENS - MARGIN_TOKENS
+    best = prompt_tokens if best_tokens is None else best_tokens
+    return max(room - prompt_tokens, min(room - best, REPLY_TOKENS), FLOOR_TOKENS)
 
 
-def in_force(max_tokens: MaxTokens, prompt_tokens: int) -> int | None:
+def in_force(
+    max_tokens: MaxTokens,
+    messages: Sequence[Message],
+    tools: Sequence[Mapping[str, Any]] = (),
+) -> int | None:
     """Return the max_tokens to send; None to leave it to the service's default."""
     if max_tokens == "fit":
-        return fit_max_tokens(prompt_tokens)
+        best = estimate_prompt_tokens(messages, tools).best
+        return fit_max_tokens(most_prompt_tokens(messages, tools), best)
     return None if max_tokens in {None, "service"} else max_tokens  # type: ignore[return-value]  # the words are gone
 
 

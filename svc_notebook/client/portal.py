@@ -56,7 +56,8 @@ class Job(Generic[Result]):
     def cancel(self) -> bool:
         """Stop the work and wait a moment; return whether it has ended."""
         self.stop()
-        return not self.is_left_behind and self.ended.wait(CLEAN_UP_S)
+        can_wait = not (self.is_left_behind or self._portal.is_own_thread)
+        return can_wait and self.ended.wait(CLEAN_UP_S)
 
     def wait(self) -> Result:
         """Wait for the end and return the result; an interrupt cancels the work."""
@@ -100,6 +101,11 @@ class Portal:
         """Whether it can take work."""
         return self.is_here and not self.loop.is_closed()
 
+    @property
+    def is_own_thread(self) -> bool:
+        """Whether this is called on its thread, which must not wait for itself."""
+        return current_thread() is self._thread
+
     def submit(self, work: Coroutine[Any, Any, Result]) -> Job[Result]:
         """Start some work and return at once."""
         job: Job[Result] = Job(self)
@@ -115,7 +121,7 @@ class Portal:
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Do some work and wait for its result; not on the portal's own thread."""
-        if current_thread() is self._thread:
+        if self.is_own_thread:
             work.close()
             raise SvcError(
                 "Client cannot be used in a callback of a running request. Use "
@@ -125,7 +131,7 @@ class Portal:
 
     def settle(self) -> None:
         """Stop what is running and wait a moment until it is recorded."""
-        if self.is_open and current_thread() is not self._thread:
+        if self.is_open and not self.is_own_thread:
             with suppress(SvcError):
                 self.submit(_end_tasks()).ended.wait(CLEAN_UP_S)
 

@@ -6,6 +6,7 @@ loop is running, and several threads at once.
 
 import inspect
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
@@ -146,8 +147,8 @@ class CompletionStream:
 
     The request is sent at once. Iterate the stream for the text of choice 0, piece by
     piece; then read `completion`. If the service sends no choice 0, the text of the
-    lowest choice comes at the end. Or call `poll` repeatedly. `cancel` stops it. Use
-    it in `with`, or iterate it to its end.
+    lowest choice comes at the end. Or call `poll` repeatedly. `cancel` and `close` stop
+    it, and so does dropping it. Use it in `with`, or iterate it to its end.
 
     Example:
         >>> with client.stream("Tell a story.") as stream:  # doctest: +SKIP
@@ -162,12 +163,11 @@ class CompletionStream:
         self._error: BaseException | None = None
         self._is_ended = False
         self._is_done = False
-        self._on_end: Callable[[Completion], object] | None = None
         self._notes: tuple[str, ...] = ()
         self._arrived = _Arrived()
         self._first = FirstChoice()
         self._job: Job[None] = portal().submit(_hand_over(task, queue, self._arrived))
-        self._finalizer = finalize(self, self._job.stop)
+        self._finalizer = finalize(self, self._job.cancel)
         self._finalizer.atexit = False  # the portal stops everything at exit
 
     @property
@@ -178,14 +178,24 @@ class CompletionStream:
     def on_end(
         self, callback: Callable[[Completion], object], *, notes: tuple[str, ...] = ()
     ) -> None:
-        """Call a function once with the completion, when the reply has ended here.
+        """Call a function once with the completion, when the request has ended.
 
         Args:
-            callback: Called when the end is read, or the stream is cancelled; not if
-                nothing was sent.
+            callback: Called however it ends, whether or not the stream is read; not if
+                nothing was sent. Where the end is read, or after `cancel`, it was
+                called before. It may run on the client's thread, and must be short.
             notes: Notes for the completion.
         """
-        self._on_end, self._notes = callback, notes
+        self._notes, task = (
+            notes,
+            self._exchange_task,
+        )  # not `self`, so it can be dropped
+
+        def tell(_: "Future[None]") -> None:
+            if task.exchange is not None:
+                callback(Completion(task.exchange, notes=notes))
+
+        self._arrived.end.add_done_callback(tell)
 
     def poll(self, timeout_s: float | None = None) -> list[Delta | Waiting]:
         """Return what arrived since the last call; wait a while if nothing did.
@@ -217,7 +227,7 @@ class CompletionStream:
             self.cancel()
             raise
         if self._is_ended and not (items and self._error):
-            self._finish()
+            self._is_done = True
             error, self._error = self._error, None
             if error is not None:
                 raise error
@@ -259,8 +269,12 @@ class CompletionStream:
         self._job.cancel()
         self._is_ended = True
         self._error = None
-        self._finish()
+        self._is_done = True
         return self._completion()
+
+    def close(self) -> None:
+        """Stop like `cancel`; nothing happens if the reply has ended."""
+        self.cancel()
 
     def __repr__(self) -> str:
         return state_of(
@@ -274,17 +288,11 @@ class CompletionStream:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.cancel()
+        self.close()
 
     def _completion(self) -> Completion | None:
         exchange = self._exchange_task.exchange
         return Completion(exchange, notes=self._notes) if exchange else None
-
-    def _finish(self) -> None:
-        self._is_done = True
-        found, on_end, self._on_end = self._completion(), self._on_end, None
-        if found is not None and on_end is not None:
-            on_end(found)
 
     def _next(self, timeout_s: float | None) -> Delta | Waiting | None:
         """Return the next item; None at the end or if nothing comes in time."""
@@ -303,9 +311,11 @@ class CompletionStream:
 
 
 class _Arrived:
-    """How much text of the first choice came; counted on the portal's thread."""
+    """What the portal's thread tells: the first choice's characters, and the end."""
 
-    n_chars = 0
+    def __init__(self) -> None:
+        self.n_chars = 0
+        self.end: Future[None] = Future()
 
 
 async def _hand_over(task: Task, queue: Queue, arrived: _Arrived) -> None:
@@ -323,4 +333,5 @@ async def _hand_over(task: Task, queue: Queue, arrived: _Arrived) -> None:
     except Exception as problem:  # noqa: BLE001 - raised where it is waited for
         end = End(problem)
     finally:
+        arrived.end.set_result(None)
         queue.put(end or End(SvcError(STOPPED)))

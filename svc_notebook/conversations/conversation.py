@@ -190,9 +190,9 @@ class Conversation:
     ) -> CompletionStream:
         """Send a message and return the reply as it comes (doc: Response, streamed).
 
-        Both are added to the history when the reply has ended here: iterate the stream
-        to its end, read its `completion`, or use it in `with`. What came before an
-        interrupt, or before the end of `with`, is kept and marked.
+        Both are added to the history when the reply has ended, whether or not you read
+        it to its end. What came before it was stopped, by an interrupt, the end of
+        `with`, or because the stream was dropped, is kept and marked.
 
         Args:
             text: The user's message.
@@ -336,7 +336,8 @@ class Conversation:
         ledger does not have what was picked, pinned, hidden or deleted.
 
         Args:
-            number: Which series, as `saved` numbers them, from 1; the newest if None.
+            number: Which series, as `saved` numbers them, from 1. If None, the newest,
+                with the turns of others that were restored there and sent.
 
         Raises:
             ParameterError: The ledger has no such turns.

@@ -10,6 +10,7 @@ import msgspec
 
 from svc_notebook.display.reply import Entry, transcript
 from svc_notebook.errors import ParameterError
+from svc_notebook.service.checks import must_be
 from svc_notebook.service.request import Message
 
 from .history import History, Turn, Version
@@ -97,6 +98,14 @@ class _JsonHistory(msgspec.Struct, kw_only=True):
 
 def from_json(text: str) -> History:
     """Read what `to_json` wrote, or say where the text differs from that."""
+    given: object = text
+    if not isinstance(given, str) or not given.lstrip().startswith("{"):
+        raise must_be(
+            "text",
+            "the text that to_json() returned, not a path",
+            text,
+            hint="Pass Path(FILE).read_text() to read it from a file.",
+        )
     try:
         found = msgspec.json.decode(text, type=_JsonHistory)
         turns = tuple(map(_to_turn, found.turns))

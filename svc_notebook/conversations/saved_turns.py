@@ -23,6 +23,8 @@ from .turn_requests import add_answer
 _ORIGINS = ("magic", "panel", "python")
 _PROMPT_CHARS = 40
 
+Pair = tuple[Message, Message]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SavedTurns:
@@ -34,6 +36,8 @@ class SavedTurns:
     started_at: datetime  # when it was first asked (aware, UTC)
     ended_at: datetime  # when it was last asked
     is_own: bool  # this kernel asked some of it
+    is_newest: bool  # it was the last that was asked
+    sent: Mapping[str, frozenset[Pair]]  # messages of each request, by exchange_id
 
     def is_in(self, history: History) -> bool:
         """Whether a history has all of its turns."""
@@ -89,22 +93,48 @@ def older_note(ledger: Ledger, name: str) -> str:
 
 
 def pick_saved(
-    saved: tuple[SavedTurns, ...], name: str, number: int | None
+    saved: tuple[SavedTurns, ...], name: str, number: int | str | None
 ) -> SavedTurns:
-    """Return the series of this number, or the newest."""
+    """Return the series of this number, or the newest with what it was built on."""
     if not saved:
         raise ParameterError(
             f"The ledger has no turns of {name!r}.", param="conversation"
         )
     if number is None:
-        return saved[-1]  # by sequence: the clock may have been set back
+        newest = next((each for each in saved if each.is_newest), saved[-1])
+        return _with_others_sent(newest, saved)
     if type(number) is int and 0 < number <= len(saved):
         return saved[number - 1]
     raise ParameterError(
-        f"The ledger has no turns {number!r} of {name}; choose a number from 1 to "
-        f"{len(saved)}, as `%svc restore {name}` lists them.",
+        f"{number!r} is not a number of the list that `%svc restore {name}` shows; "
+        f"choose a number from 1 to {len(saved)}.",
         param="number",
     )
+
+
+def _with_others_sent(newest: SavedTurns, saved: tuple[SavedTurns, ...]) -> SavedTurns:
+    """Add the other series that requests of the newest sent, after a restore there."""
+    history = newest.history
+    own = {pair for turn in history.turns for pair in _pairs(turn)}
+    for each in saved:
+        theirs = {pair for turn in each.history.turns for pair in _pairs(turn)} - own
+        with_it = {id_ for id_, sent in newest.sent.items() if theirs & sent}
+        if with_it:
+            before = {turn.turn_id: turn.is_stale for turn in history.turns}
+            history = history.merged(each.history)
+            turns = (
+                replace(turn, is_stale=before.get(turn.turn_id, turn.is_stale))
+                if turn.version.exchange_id in with_it
+                else turn
+                for turn in history.turns
+            )
+            history = replace(history, turns=tuple(turns))
+    return replace(newest, history=history)
+
+
+def _pairs(turn: Turn) -> list[Pair]:
+    """Return the prompt of each version with the reply to it."""
+    return [(each.prompt, each.replies[0]) for each in turn.versions]
 
 
 def _rebuild(
@@ -113,12 +143,18 @@ def _rebuild(
     tool_rows: Mapping[str, tuple[ToolRow, ...]],
     session_ids: Container[str],
 ) -> tuple[SavedTurns, ...]:
-    """Rebuild the turns of a conversation, one item for each series that has some."""
+    """Rebuild the turns of a conversation, one item for each series that has some.
+
+    Both orders are those of the ledger: the clock may have been set back.
+    """
     by_series: dict[str, list[Exchange]] = {}
+    newest = ""
     for exchange in exchanges:
-        if exchange.origin.turn_id:
-            series = series_of(exchange.origin.turn_id)
-            by_series[series] = [*by_series.pop(series, ()), exchange]  # newest last
+        if exchange.origin.turn_id and any(
+            each.text or each.tool_calls for each in exchange.choices
+        ):
+            newest = series_of(exchange.origin.turn_id)
+            by_series.setdefault(newest, []).append(exchange)
     found: list[SavedTurns] = []
     for series, asked in by_series.items():
         history = _to_history(name, asked, tool_rows)
@@ -130,6 +166,11 @@ def _rebuild(
                 started_at=asked[0].started_at,
                 ended_at=asked[-1].started_at,
                 is_own=any(each.exchange_id in session_ids for each in asked),
+                is_newest=series == newest,
+                sent={
+                    each.exchange_id: frozenset(pairwise(each.request.messages))
+                    for each in asked
+                },
             )
             found.append(saved)
     return tuple(found)

@@ -23,7 +23,6 @@ from svc_notebook.tokens import (
     REPLY_TOKENS,
     MaxTokens,
     estimate_prompt_tokens,
-    most_prompt_tokens,
     room_for_reply,
 )
 
@@ -41,7 +40,6 @@ class Fitted:
 
     messages: tuple[Message, ...]  # to send, the new prompt last
     left_out: tuple[Turn, ...] = ()  # turns that did not fit, oldest first
-    prompt_tokens: int = 0  # the most that `messages` can have
     left_out_tokens: int = 0  # estimated
 
     @property
@@ -68,14 +66,16 @@ def fit(
     """Choose the turns that are sent: the newest ones that fit, and the pinned ones.
 
     Hidden and empty turns are never sent, the system message and the new prompt always.
+    Sizes are best estimates: bounds for any tokenizer would leave out far too much.
     `reply_tokens` are kept free for the reply.
     """
     front = () if system is None else (Message(role="system", content=system),)
     shown = [turn for turn in turns if not (turn.is_hidden or turn.version.is_empty)]
-    sizes = {turn.turn_id: most_prompt_tokens(turn.messages) for turn in shown}
+    sizes = {turn.turn_id: estimate_prompt_tokens(turn.messages).best for turn in shown}
     kept = {turn.turn_id for turn in shown if turn.is_pinned}
     room = budget_tokens - MARGIN_TOKENS - reply_tokens
-    room -= most_prompt_tokens((*front, prompt)) + sum(sizes[each] for each in kept)
+    room -= estimate_prompt_tokens((*front, prompt)).best
+    room -= sum(sizes[each] for each in kept)
     for turn in reversed([turn for turn in shown if not turn.is_pinned]):
         room -= sizes[turn.turn_id]
         if room < 0:
@@ -87,10 +87,7 @@ def fit(
     return Fitted(
         messages=messages,
         left_out=left_out,
-        prompt_tokens=most_prompt_tokens(messages),
-        left_out_tokens=estimate_prompt_tokens(
-            [message for turn in left_out for message in turn.messages]
-        ).best,
+        left_out_tokens=sum(sizes[turn.turn_id] for turn in left_out),
     )
 
 
@@ -171,7 +168,7 @@ def _next_turn(
     tools = params.get("tools")  # checked when the request is built
     tools = tools if isinstance(tools, (list, tuple)) else ()
     definitions = [each for each in tools if isinstance(each, Mapping)]
-    n_tool_tokens = most_prompt_tokens((), definitions)
+    n_tool_tokens = estimate_prompt_tokens((), definitions).best
     fitted = fit(
         history.system,
         turns,

@@ -181,7 +181,8 @@ def restore(
         near = did_you_mean(name, read_saved(session.ledger))
         return f"The ledger {session.settings.ledger} holds no turns of {name}.{near}"
     if name is not None and number is not None:
-        picked = pick_saved(found[name], name, _count(number))
+        which = int(number) if number.isdecimal() else number
+        picked = pick_saved(found[name], name, which)
         conversation = session.conversations.named(name)
         if picked.is_in(conversation.history):
             return f"{name} has these turns already; nothing was restored."
@@ -197,7 +198,7 @@ def restore(
 
 
 def _restore(session: Session, name: str, saved: tuple[SavedTurns, ...]) -> str:
-    """Restore the newest turns of a conversation that has none; say what is left."""
+    """Restore the newest series of a conversation without turns; say what is left."""
     conversation = session.conversations.named(name)
     has_turns = bool(conversation.turns)
     if not has_turns:

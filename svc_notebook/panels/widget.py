@@ -19,11 +19,7 @@ from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.request import Message
 from svc_notebook.session import Session
-from svc_notebook.tokens import (
-    estimate_prompt_tokens,
-    most_prompt_tokens,
-    room_for_reply,
-)
+from svc_notebook.tokens import estimate_prompt_tokens, room_for_reply
 from svc_notebook.tools.permissions import Decision, Permit, Proposal, Remembered
 from svc_notebook.tools.toolbox import Toolbox
 
@@ -297,7 +293,7 @@ class Controller:
             history.turns,
             Message(role="user", content=""),
             reply_tokens=room_for_reply(self.state.settings.max_tokens),
-            budget_tokens=BUDGET_TOKENS - most_prompt_tokens((), tools),
+            budget_tokens=BUDGET_TOKENS - estimate_prompt_tokens((), tools).best,
         )
         used = estimate_prompt_tokens(fitted.messages, tools)
         return draw_meter(used, note=fitted.note)

@@ -7,8 +7,9 @@ import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
-from threading import Thread
-from typing import Any
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, Literal
 
 import msgspec
 import pandas as pd
@@ -21,6 +22,7 @@ from svc_notebook.conversations.turn_requests import GO_ON
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.service.request import assistant, user
 from svc_notebook.session import current, isolated
+from svc_notebook.tokens import REPLY_TOKENS
 
 CUT: dict[str, Any] = {
     "when": {"contains": "Count"},
@@ -29,13 +31,14 @@ CUT: dict[str, Any] = {
 }
 REST = {"when": {"contains": "Go on"}, "text": "o, three."}
 BROKEN = {"when": {"contains": "Break"}, "text": ["a", "b"], "cut_after": 1}
+LINGER = {"when": {"contains": "Linger"}, "text": ["a"], "end": "silent"}
 NOTHING = {"when": {"contains": "Fail"}, "error": {"message": "no"}, "status": 400}
 
 
 @pytest.fixture
 def emulator() -> Iterator[Emulator]:
     """An emulator that cuts one reply, and answers the rest at once."""
-    script: list[dict[str, Any]] = [CUT, REST, NOTHING, BROKEN]
+    script: list[dict[str, Any]] = [CUT, REST, NOTHING, BROKEN, LINGER]
     with Emulator(script=script, tokens_per_s=None, first_token_s=0) as running:
         yield running
 
@@ -339,7 +342,7 @@ def test_shown_it_is_the_static_transcript(plan: svc.Conversation) -> None:
 def test_what_is_left_out_is_warned_of_and_noted(plan: svc.Conversation) -> None:
     """The warning and the completion, also a stream's, say how many and how large."""
     for n in range(4):
-        plan.ask(f"{n} " + "word " * 1500, max_tokens=5)
+        plan.ask(f"{n} " + "word " * 1900, max_tokens=5)
     match = r"plan: left out to fit the limit: the oldest .* tokens \(estimated\)"
 
     with pytest.warns(RuntimeWarning, match=match):
@@ -353,6 +356,32 @@ def test_what_is_left_out_is_warned_of_and_noted(plan: svc.Conversation) -> None
     assert stream.completion.notes
 
 
+@pytest.mark.parametrize(
+    ("text", "n_turns", "max_tokens"),
+    [
+        ("word " * 3430, 2, 20),
+        ("word " * 2860, 2, "fit"),
+        ("ทะเลกว้างใหญ่ไพศาลและไม่มีใครรู้ว่าลึกเท่าไร " * 60, 5, "fit"),
+    ],
+)
+def test_turns_that_fit_by_the_best_estimate_are_sent(
+    plan: svc.Conversation,
+    emulator: Emulator,
+    text: str,
+    n_turns: int,
+    max_tokens: int | Literal["fit"],
+) -> None:
+    """The most that other tokenizers count leaves no turn out, nor the reply's room."""
+    for _ in range(n_turns):
+        got = plan.ask(text, max_tokens=max_tokens)
+
+    asked = [each for each in contents(emulator) if each == text]
+    assert len(asked) == n_turns
+    assert got.notes == ()
+    room = REPLY_TOKENS if max_tokens == "fit" else max_tokens
+    assert emulator.requests[-1].json["max_tokens"] >= room
+
+
 def test_nothing_left_out_is_not_noted(plan: svc.Conversation) -> None:
     """A completion of a whole conversation has no notes."""
     plan.ask("First")
@@ -361,12 +390,10 @@ def test_nothing_left_out_is_not_noted(plan: svc.Conversation) -> None:
 
 
 def test_a_streamed_reply_is_a_turn(plan: svc.Conversation) -> None:
-    """It is added when it has been read to its end, once."""
+    """Where it has been read to its end, it has been added, once."""
     stream = plan.stream("First")
-    before = plan.turns
     text = "".join(stream)
 
-    assert before == ()
     assert [turn.version.text for turn in plan.turns] == [text]
     assert stream.completion.text == text
     assert len(plan.turns[0].versions) == 1
@@ -389,6 +416,44 @@ def test_a_stream_left_early_is_kept_and_marked(plan: svc.Conversation) -> None:
 
     [turn] = plan.turns
     assert turn.version.text.startswith(first)
+
+
+def test_a_dropped_stream_is_a_turn(plan: svc.Conversation, emulator: Emulator) -> None:
+    """After `break` its text so far is in the history, marked, and sent next."""
+    for _ in plan.stream("Linger"):
+        break
+    dropped = plan.turns
+    plan.ask("Next")
+
+    [turn] = dropped
+    assert (turn.version.text, turn.version.is_partial) == ("a", True)
+    assert contents(emulator) == ["Linger", "a", "Next"]
+    assert plan.turns[0].versions == turn.versions
+
+
+def test_a_closed_stream_is_a_turn_once(plan: svc.Conversation) -> None:
+    """A second `close` adds nothing."""
+    stream = plan.stream("Linger")
+    next(iter(stream))
+
+    stream.close()
+    stream.close()
+
+    assert [len(turn.versions) for turn in plan.turns] == [1]
+    assert stream.completion.text == "a"
+
+
+def test_a_stream_that_nobody_reads_is_a_turn(plan: svc.Conversation) -> None:
+    """A reply that has come whole is in the history, as it is in the ledger."""
+    ended = Event()
+    plan.on_change(ended.set)
+    stream = plan.stream("First")
+
+    assert ended.wait(10)
+    [turn] = plan.turns
+    assert not turn.version.is_partial
+    assert turn.version.text == stream.completion.text
+    assert len(plan.turns) == 1
 
 
 def test_a_copy_goes_on_independently(
@@ -452,8 +517,7 @@ SWAPPED = msgspec.json.encode({"messages": [assistant("a"), user("b")]}).decode(
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("nonsense", "JSON"),
-        ("[]", "object"),
+        ("{nonsense", "JSON"),
         ('{"turns": [{"turn_id": "a", "versions": []}]}', "versions"),
         (f'{{"turns": [{{"turn_id": "a", "versions": [{SWAPPED}]}}]}}', "user message"),
     ],
@@ -466,6 +530,15 @@ def test_what_is_no_conversation_is_refused(
         plan.from_json(text)
 
     assert plan.turns == ()
+
+
+@pytest.mark.parametrize("given", ["c.json", "", "[]", None, Path("c.json")])
+def test_what_is_no_json_text_is_refused(plan: svc.Conversation, given: Any) -> None:  # noqa: ANN401 - what is refused
+    """The message says that it takes the text and not a path, and how to read one."""
+    with pytest.raises(
+        svc.ParameterError, match=r"to_json\(\) returned, not a path; got .*read_text"
+    ):
+        plan.from_json(given)
 
 
 def test_as_markdown_tool_calls_show_with_their_results(plan: svc.Conversation) -> None:

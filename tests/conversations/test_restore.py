@@ -16,7 +16,10 @@ from svc_notebook.session import isolated
 @pytest.fixture(autouse=True)
 def emulator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Emulator]:
     """An emulator, and a ledger that the kernels of a test share."""
-    with Emulator(tokens_per_s=None, first_token_s=0, limits=False) as running:
+    fail = {"when": {"contains": "Fail"}, "error": {"message": "no"}, "status": 400}
+    with Emulator(
+        script=[fail], tokens_per_s=None, first_token_s=0, limits=False
+    ) as running:
         monkeypatch.setenv("SVC_BASE_URL", running.base_url)
         monkeypatch.setenv("SVC_API_KEY", running.api_key)
         monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
@@ -74,6 +77,31 @@ def test_what_the_ledger_has_is_listed() -> None:
     assert [begin.split()[0] for begin, _ in lines] == ["1", "2", "3"]
 
 
+def test_numbers_are_by_the_begin_and_stay() -> None:
+    """What another kernel asks or fails to ask meanwhile changes no number."""
+    with kernel() as first:
+        first.ask("one")
+        with kernel() as failed, pytest.raises(svc.SvcError):
+            failed.ask("Fail")
+        with kernel() as second, kernel() as third:
+            second.ask("two")
+            third.ask("three")
+            listed = [each.series for each in third.saved()]
+            first.ask("one again")
+            failed.ask("four")
+
+            saved = third.saved()
+        with kernel() as plan:
+            newest = prompts(plan.restore())
+        with kernel() as plan:
+            picked = prompts(plan.restore(1))
+
+    assert [each.series for each in saved][:3] == listed
+    assert [each.number for each in saved] == [1, 2, 3, 4]
+    assert [each.is_newest for each in saved] == [False, False, False, True]
+    assert (newest, picked) == (["four"], ["one", "one again"])
+
+
 @pytest.mark.usefixtures("two_kernels")
 def test_added_turns_are_sent_and_can_be_asked_again(emulator: Emulator) -> None:
     """A turn of another kernel is a turn like others; undo takes them away again."""
@@ -104,6 +132,36 @@ def test_a_restored_conversation_is_continued_in_the_ledger() -> None:
         plan.restore()
 
         assert prompts(plan) == ["one", "two", "more"]
+
+
+@pytest.mark.usefixtures("two_kernels")
+def test_turns_that_were_added_and_sent_come_back() -> None:
+    """Another restart brings the newest series with those that its requests sent."""
+    with kernel() as plan:
+        plan.ask("four")
+        plan.restore(1)
+        plan.ask("five")
+        live = [(turn.turn_id, turn.is_stale) for turn in plan.turns]
+    with kernel() as plan:
+        plan.restore()
+        again = [(turn.turn_id, turn.is_stale) for turn in plan.turns]
+        plan.ask("six")
+    with kernel() as plan:
+        last = prompts(plan.restore())
+
+    assert again == live
+    assert [is_stale for _, is_stale in live] == [False, False, True, False]
+    assert last == ["one", "two", "four", "five", "six"]
+
+
+def test_equal_turns_of_another_kernel_are_not_taken_for_those_sent() -> None:
+    """Two kernels that asked the same and got the same have a series each."""
+    for _ in range(2):
+        with kernel() as plan:
+            plan.ask("one", temperature=0)
+            plan.ask("two", temperature=0)
+    with kernel() as plan:
+        assert prompts(plan.restore()) == ["one", "two"]
 
 
 @pytest.mark.usefixtures("two_kernels")

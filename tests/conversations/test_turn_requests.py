@@ -24,7 +24,13 @@ from svc_notebook.service.request import (
     user,
 )
 from svc_notebook.service.tool_call import FunctionCall, ToolCall
-from svc_notebook.tokens import FLOOR_TOKENS, fit_max_tokens, room_for_reply
+from svc_notebook.tokens import (
+    FLOOR_TOKENS,
+    REPLY_TOKENS,
+    estimate_prompt_tokens,
+    fit_max_tokens,
+    room_for_reply,
+)
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 ORIGIN = Origin(conversation="plan", turn_id="s/t")
@@ -230,32 +236,32 @@ def test_everything_is_sent_where_it_fits() -> None:
 
 def test_the_oldest_turns_are_left_out_first() -> None:
     """What does not fit is left out by whole turns, oldest first, and named."""
-    turns = [turn(str(i), 6000) for i in range(6)]
+    turns = [turn(str(i), 10_500) for i in range(6)]
 
     got = fit("system", turns, user("new"))
 
     assert [each.turn_id for each in got.left_out] == ["0", "1", "2"]
-    assert 3 * 1050 < got.left_out_tokens < 3 * 1250
+    assert 3 * 1950 < got.left_out_tokens < 3 * 2050
     assert got.messages[0].role == "system"
     assert got.messages[-1] == user("new")
-    assert got.prompt_tokens + 1024 < 8192
+    assert estimate_prompt_tokens(got.messages).best + REPLY_TOKENS < 8192
 
 
 def test_turns_that_leave_room_for_a_reply_are_all_sent() -> None:
     """About 7200 tokens of turns go out; what they leave is enough for a reply."""
-    turns = [turn(name, 11_400) for name in "ab"]
+    turns = [turn(name, 19_500) for name in "ab"]
 
     got = fit(None, turns, user("new"), reply_tokens=room_for_reply("fit"))
 
     assert got.left_out == ()
-    assert got.prompt_tokens > 7200
+    assert estimate_prompt_tokens(got.messages).best > 7200
 
 
 def test_a_pinned_turn_stays() -> None:
     """A pinned turn is sent however old it is."""
     turns = [
-        turn("0", 6000, is_pinned=True),
-        *(turn(str(i), 6000) for i in range(1, 6)),
+        turn("0", 10_500, is_pinned=True),
+        *(turn(str(i), 10_500) for i in range(1, 6)),
     ]
 
     got = fit(None, turns, user("new"))
@@ -279,7 +285,7 @@ def test_a_tool_call_keeps_its_results() -> None:
     )
 
     kept = fit(None, [asked], user("new"))
-    left = fit(None, [asked, turn("later", 18000)], user("new"))
+    left = fit(None, [asked, turn("later", 40_000)], user("new"))
 
     assert kept.messages == (user("use the tool"), *rounds, user("new"))
     assert left.left_out == (asked,)

@@ -110,7 +110,7 @@ def test_what_does_not_fit_is_left_out_and_said(
     """The oldest turns make room; the cell says how many and how large."""
     plan = svc.conversation("plan", system="Be brief")
     for n in range(4):
-        plan.ask(f"{n} " + "word " * 1500, max_tokens=5)
+        plan.ask(f"{n} " + "word " * 1900, max_tokens=5)
 
     cell = shell.run("%%svc -c plan\nLast")
 
@@ -265,6 +265,20 @@ def test_restore_lists_what_is_not_here_and_adds_what_is_asked_for(
     assert added == "Restored: 2 turns of plan, which has 3 turns now.\n"
     assert "has these turns already" in again
     assert "another kernel" not in whole
+
+
+@pytest.mark.usefixtures("older_turns")
+@pytest.mark.parametrize("number", ["x", "0", "2"])
+def test_a_number_that_restore_does_not_list_is_refused(
+    shell: Shell, number: str
+) -> None:
+    """The message names the command that shows the list."""
+    shown = shell.run(f"%svc restore plan {number}").shown
+
+    assert number in shown
+    assert "not a number of the list that `%svc restore plan` shows" in " ".join(
+        shown.split()
+    )
 
 
 @pytest.mark.usefixtures("older_turns")

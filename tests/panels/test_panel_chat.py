@@ -396,7 +396,7 @@ def test_what_is_left_out_is_said(open_page: OpenPage) -> None:
     page = open_page()
     plan = page.panel.conversation
     for n in range(4):
-        plan.ask(f"{n} " + "word " * 1500, max_tokens=5)
+        plan.ask(f"{n} " + "word " * 1900, max_tokens=5)
 
     metered = page.view["meter"]["text"]
     page.ask("Last")

@@ -96,6 +96,7 @@ def read_over(plan: svc.Conversation) -> pd.DataFrame:
     panel.freeze()
     text: str = plan.to_markdown() + plan.to_json()
     text += "".join(plan.stream("And then?")) + "".join(map(str, plan.saved()))
+    plan.stream("And now?").close()
     branch: svc.Conversation = plan.copy("branch", until=1).restore(1)
     svc.conversation("read").from_json(branch.to_json())
     return plan.to_df(versions="all").assign(text=text)
