@@ -14,14 +14,13 @@ from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Origin
-from svc_notebook.max_tokens import FIT, refitted, with_max_tokens
 from svc_notebook.service.checks import check_flag
 from svc_notebook.service.params import OtherParams, with_params
 from svc_notebook.service.request import CompletionRequest, Prompt
 from svc_notebook.session import current, take_tools
 from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run import Run
-from svc_notebook.tokens import MaxTokens
+from svc_notebook.tokens import FIT, MaxTokens, refitted, with_max_tokens
 from svc_notebook.tools.extract import MAX_TRIES, to_form
 from svc_notebook.tools.extract import extract as extract_with
 from svc_notebook.tools.permissions import ToolParams, to_offer

@@ -14,7 +14,6 @@ from svc_notebook.completion import Completion, footer, marks
 from svc_notebook.display.reply import Step
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.max_tokens import check_max_tokens, with_max_tokens
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.chunk import Choice
 from svc_notebook.service.request import CompletionRequest, Message, build_request
@@ -22,8 +21,10 @@ from svc_notebook.tokens import (
     MARGIN_TOKENS,
     REPLY_TOKENS,
     MaxTokens,
+    check_max_tokens,
     estimate_prompt_tokens,
     room_for_reply,
+    with_max_tokens,
 )
 
 from .history import History, Turn, Version

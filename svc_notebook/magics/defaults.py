@@ -11,11 +11,11 @@ from traitlets import Bool, HasTraits, TraitError, TraitType, Unicode
 from traitlets.config import Configurable
 
 from svc_notebook.errors import ConfigError, LedgerError, ParameterError
-from svc_notebook.max_tokens import check_max_tokens
 from svc_notebook.service.catalogue import DEFAULT_MODEL
 from svc_notebook.service.params import PARAMS, check
 from svc_notebook.service.request import check_model
 from svc_notebook.session import current
+from svc_notebook.tokens import check_max_tokens
 
 
 class ParamTrait(AnyTrait):

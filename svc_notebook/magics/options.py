@@ -14,11 +14,10 @@ from textwrap import fill
 from typing import Any
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.max_tokens import ALLOWED, WORDS
 from svc_notebook.service.checks import did_you_mean
 from svc_notebook.service.params import PARAMS, Param
 from svc_notebook.template import decode_escapes
-from svc_notebook.tokens import MaxTokens
+from svc_notebook.tokens import ALLOWED, WORDS, MaxTokens
 
 from .subcommands import ASK, COMMANDS
 

@@ -17,11 +17,10 @@ from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.turn_requests import NextTurn
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Origin
-from svc_notebook.max_tokens import with_max_tokens
 from svc_notebook.service.checks import did_you_mean
 from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.template import fill, wrong_marks
-from svc_notebook.tokens import MaxTokens, estimate_tokens
+from svc_notebook.tokens import MaxTokens, estimate_tokens, with_max_tokens
 from svc_notebook.tools.results import cut_table, is_pandas
 
 from .options import SvcOptions

@@ -19,13 +19,12 @@ from svc_notebook.display.reply import (
     run_parts,
     shortened_html,
 )
-from svc_notebook.max_tokens import WORDS, check_max_tokens
 from svc_notebook.service.catalogue import BUDGET_TOKENS, MODELS
 from svc_notebook.service.checks import range_text
 from svc_notebook.service.params import PARAMS, Param, check, unknown_param
 from svc_notebook.service.request import check_model
 from svc_notebook.template import decode_escapes
-from svc_notebook.tokens import MaxTokens, Tokens
+from svc_notebook.tokens import WORDS, MaxTokens, Tokens, check_max_tokens
 
 _LAST = ("stop", "n")
 OFFERED = (

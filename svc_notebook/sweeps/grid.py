@@ -15,11 +15,10 @@ import msgspec
 from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.exchange import Origin, OriginKind
 from svc_notebook.ledger.prices import Prices
-from svc_notebook.max_tokens import with_max_tokens
 from svc_notebook.service.checks import did_you_mean
 from svc_notebook.service.params import PARAMS
 from svc_notebook.service.request import CompletionRequest, build_request
-from svc_notebook.tokens import Tokens, estimate_prompt_tokens
+from svc_notebook.tokens import Tokens, estimate_prompt_tokens, with_max_tokens
 from svc_notebook.wire.encode import encode
 
 from .dimensions import FACTORS, TOOLS, Dimension, short, tool_names

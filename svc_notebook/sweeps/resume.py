@@ -15,10 +15,10 @@ from svc_notebook.completion import cut_mark
 from svc_notebook.errors import ParameterError, SettingsError
 from svc_notebook.exchange import Exchange, Failure
 from svc_notebook.ledger.reply_columns import Reply, RowStatus, to_replies
-from svc_notebook.max_tokens import more_room
 from svc_notebook.service.fault import UNAUTHORIZED
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import Settings
+from svc_notebook.tokens import more_room
 
 from .dimensions import FACTORS, short
 from .grid import Grid, RunPlan, request_key_of, value_of

@@ -16,9 +16,9 @@ from typing import Any
 
 from svc_notebook.completion import Completion
 from svc_notebook.errors import CutError, ToolCallError
-from svc_notebook.max_tokens import more_room
 from svc_notebook.service.request import Message
 from svc_notebook.service.tool_call import ToolCall
+from svc_notebook.tokens import more_room
 
 from .results import MAX_RESULT_TOKENS, fit_text, to_result_text
 from .schema import short

@@ -29,10 +29,9 @@ from svc_notebook.errors import (
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.ledger.tool_runs import row_of
-from svc_notebook.max_tokens import refitted
 from svc_notebook.service.request import CompletionRequest, Message
 from svc_notebook.service.tool_call import ToolCall
-from svc_notebook.tokens import check_budget, room_for_reply, room_for_results
+from svc_notebook.tokens import check_budget, refitted, room_for_reply, room_for_results
 
 from .call import Checked, ToolRun, check_call, check_whole, failed_run, run_call
 from .permissions import Consent, Decision, Proposal, Rounds, deny_all

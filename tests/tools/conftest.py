@@ -10,9 +10,9 @@ from svc_notebook.client.sync import Client
 from svc_notebook.completion import Completion
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.max_tokens import with_max_tokens
 from svc_notebook.service.request import CompletionRequest, Prompt, build_request
 from svc_notebook.session import isolated
+from svc_notebook.tokens import with_max_tokens
 from svc_notebook.tools.call import ToolRun
 from svc_notebook.tools.permissions import Rounds
 from svc_notebook.tools.rounds import run_rounds

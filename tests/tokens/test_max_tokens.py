@@ -12,10 +12,10 @@ import svc_notebook as svc
 import svc_notebook.pandas
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.ledger.answers import request_hash
-from svc_notebook.max_tokens import with_max_tokens
 from svc_notebook.service.request import build_request
 from svc_notebook.session import isolated
 from svc_notebook.sweeps.grid import request_key_of
+from svc_notebook.tokens import with_max_tokens
 
 FRAME: Any = pd.DataFrame({"text": ["one", "two"]})
 LARGE = 7000
