@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.errors import AskError
+from svc_notebook.errors import AskError, ParameterError
 from svc_notebook.ledger.answers import export_answers
 from svc_notebook.magics import subcommands
 from svc_notebook.session import Session, current, isolated, use
@@ -124,6 +125,30 @@ def test_a_turn_that_was_asked_again_is_replayed(
 
     offline.close()
     assert replayed == recorded == ["One.", "Two.", "Three."]
+
+
+def test_a_recording_is_not_replaced_by_a_part_of_it(
+    session: Any,  # noqa: ANN401 - a pair
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The file in SVC_ANSWERS is only written to when all its answers were replayed."""
+    for _ in range(2):
+        session[0].client.complete("Count.")
+    file = tmp_path / "answers.jsonl"
+    export_answers(file, session[0].ledger.read())
+    recorded = file.read_bytes()
+    monkeypatch.setenv("SVC_ANSWERS", str(file))
+    monkeypatch.setenv("SVC_LEDGER", ":memory:")
+
+    with isolated():
+        current().client.complete("Count.")
+        with pytest.raises(ParameterError, match=r"1 of its 2 answers.*another file"):
+            svc.export_answers(file)
+        assert file.read_bytes() == recorded
+        assert svc.export_answers(tmp_path / "other.jsonl") == 1
+        current().client.complete("Count.")
+        assert svc.export_answers(file) == 2
 
 
 def test_an_endpoint_that_a_file_hides_is_said(
