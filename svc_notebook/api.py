@@ -570,7 +570,7 @@ def export_answers(
     the kernel and run the notebook once before you export.
 
     Args:
-        path: The file; an old one is replaced. That in SVC_ANSWERS is if nothing is lost.
+        path: The file; an old one is replaced, that in SVC_ANSWERS if nothing is lost.
         scope: `session` for what this kernel asked, `all` for the whole ledger.
 
     Returns:

@@ -164,9 +164,7 @@ def test_each_repetition_is_kept(make: MakeExchange, file: Path) -> None:
 def test_equal_rows_are_in_the_order_of_the_rows(
     make: MakeExchange, file: Path
 ) -> None:
-    """Equal requests of a run are written by row; a trial without its own answer gets
-    that of its place, and what is asked without a run gets all in this order.
-    """
+    """A trial gets its own answer, or that of its place; without a run all come."""
     keys = ["k-3", "k", "k-2"]
     asked = [
         make(

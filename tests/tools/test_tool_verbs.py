@@ -180,6 +180,30 @@ def test_an_interrupted_conversation_can_go_on(serve: Serve) -> None:
     ]
 
 
+def test_an_interrupted_history_can_be_sent(serve: Serve) -> None:
+    """The newest completion has the results that there are, also of a stopped tool."""
+
+    def count(n: int) -> int:
+        """Count."""
+        return n
+
+    calls = [{"name": each, "arguments": {"n": 3}} for each in ("count", "stop")]
+    emulator = serve({"tool_calls": calls}, {"text": "Well."})
+
+    with pytest.raises(KeyboardInterrupt):
+        svc.complete("Count.", tools=[count, stop])
+    newest = svc.last()
+    assert newest is not None
+    got = svc.complete([*newest.messages, svc.Message(role="user", content="Go on.")])
+
+    assert got.text == "Well."
+    assert [m["content"] for m in emulator.requests[-1].json["messages"][2:]] == [
+        "3",
+        "Error: The user interrupted this call; it gave no result.",
+        "Go on.",
+    ]
+
+
 def test_without_a_prompt_calls_are_denied(
     serve: Serve,
     monkeypatch: pytest.MonkeyPatch,
