@@ -176,7 +176,7 @@ def _fault_together(form: Form[Value], runs: list[ToolRun], good: list[ToolRun])
 def _joined(form: Form[Value], good: list[ToolRun]) -> object:
     """Return the value of calls that fit: of a list, the items of all."""
     if form.is_list:
-        return [item for run in good for item in run.value]  # type: ignore[attr-defined]  # lists
+        return [item for run in good for item in run.value]
     return good[0].value
 
 
