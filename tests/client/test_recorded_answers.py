@@ -168,3 +168,19 @@ def test_an_endpoint_that_a_file_hides_is_said(
         said = subcommands.use(current(), "emulator")
 
     assert "answers.jsonl goes on answering" in said
+
+
+def test_the_service_needs_no_key_where_a_file_answers(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Choosing the service without a key says that the file goes on, and what lacks."""
+    monkeypatch.setenv("SVC_ANSWERS", str(tmp_path / "answers.jsonl"))
+    monkeypatch.setenv("SVC_BASE_URL", "https://service.example/v1")
+    monkeypatch.delenv("SVC_API_KEY", raising=False)
+
+    with isolated():
+        said = subcommands.use(current(), "service")
+
+    assert "answers.jsonl goes on answering" in said
+    assert "The service cannot be asked: No API key" in said

@@ -316,6 +316,7 @@ def test_clients_run_tools_where_asked(serve: Serve) -> None:
     """With run_tools both clients run functions; without it those are refused."""
     emulator = serve()
     settings: Any = {"base_url": emulator.base_url, "api_key": emulator.api_key}
+    running: Any = {"run_tools": True}
     prompt = "Use weather for Phuket."
 
     async def ask() -> svc.Completion:
@@ -327,6 +328,8 @@ def test_clients_run_tools_where_asked(serve: Serve) -> None:
         waited = client.complete(prompt, tools=[weather], run_tools=True)
         with pytest.raises(svc.ParameterError, match="run_tools=True"):
             client.complete(prompt, tools=[weather])
+        with pytest.raises(svc.ParameterError, match="streams and sweeps run no tools"):
+            client.stream(prompt, tools=[weather], **running)
 
     for got in (awaited, waited):
         assert "weather answered" in got.text
