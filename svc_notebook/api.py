@@ -565,18 +565,18 @@ def export_answers(
 
     With SVC_ANSWERS set to the file a notebook needs neither key nor network. The file
     has requests and answers, but nothing about who asked. What was asked several times
-    is answered in the same order again, so restart the kernel and run the notebook once
-    before you export.
+    is answered in the same order again, and each trial of a run as it was, so restart
+    the kernel and run the notebook once before you export.
 
     Args:
-        path: The file; an old one is replaced.
+        path: The file; an old one is replaced, that in SVC_ANSWERS if nothing is lost.
         scope: `session` for what this kernel asked, `all` for the whole ledger.
 
     Returns:
         How many answers were written.
 
     Raises:
-        ParameterError: The file cannot be written.
+        ParameterError: The file cannot be written, or answers would be lost.
         LedgerError: The ledger cannot be read.
 
     Example:
@@ -584,4 +584,6 @@ def export_answers(
     """
     from svc_notebook.ledger.answers import export_answers as write  # noqa: PLC0415
 
-    return write(path, current().ledger.read(scope=scope))
+    session = current()
+    exchanges = session.ledger.read(scope=scope)
+    return write(path, exchanges, in_use=session.settings.answers)

@@ -82,12 +82,21 @@ class Completion:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The whole history: what was sent, and the reply.
+        """The whole history: what was sent, the reply, and what its calls gave.
 
-        If it ends with tool calls, add a `tool` message for each of them before you
+        Tools that you stopped have their results too, so it can be sent. If it ends
+        with tool calls, none was run: add a `tool` message for each of them before you
         send it (doc: Tool-calling flow).
         """
-        return (*self.request.messages, self.reply)
+        sent = list(self.request.messages)
+        results: list[Message] = []
+        for run in self.tool_runs:
+            result = Message(role="tool", content=run.result, tool_call_id=run.call_id)
+            if result in sent:  # of an earlier round
+                sent.remove(result)
+            else:
+                results.append(result)
+        return (*self.request.messages, self.reply, *results)
 
     @property
     def usage(self) -> Usage:

@@ -18,12 +18,14 @@ waiting and without rate limits; a mark changes that, with the keywords of
 """
 
 from collections.abc import Iterator
+from inspect import signature
 from typing import Any
 
 import pytest
 
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError
+from svc_notebook.service.checks import did_you_mean
 from svc_notebook.session import isolated
 from svc_notebook.settings import ENV_NAMES
 
@@ -52,6 +54,13 @@ def svc_emulator(
             "svc_notebook.Emulator; write @pytest.mark.svc_emulator(script=[...])."
         )
     if mark is not None:
+        known = list(signature(Emulator).parameters)
+        for name in mark.kwargs.keys() - set(known):
+            raise ParameterError(
+                f"The mark svc_emulator has no argument {name!r}; it takes those of "
+                f"svc_notebook.Emulator: {', '.join(known)}."
+                f"{did_you_mean(name, known)}"
+            )
         keywords |= mark.kwargs
     for name in ENV_NAMES.values():
         monkeypatch.delenv(name, raising=False)

@@ -1,15 +1,18 @@
 """Recorded answers, found in the ledger or in a file; a notebook runs without a key.
 
 A file holds requests and all their good answers, in order, but nothing about who
-asked: no session, conversation, template columns or `user`.
+asked: no session, conversation, template columns or `user`. The trials of a run are
+told apart by their keys, since they ask in any order.
 """
 
 from codecs import BOM_UTF8
-from collections import deque
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from difflib import SequenceMatcher
 from hashlib import blake2b
+from itertools import chain
+from operator import itemgetter
 from os.path import commonprefix
 from pathlib import Path
 from threading import Lock
@@ -120,6 +123,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     repeat: int = 0
+    request_key: str | None = None  # of a run's trial: equal rows have different keys
     endpoint: str
     is_emulated: bool = False
     answered_at: datetime
@@ -135,6 +139,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         """Return the answer that an exchange got."""
         return cls(
             repeat=exchange.origin.repeat or 0,
+            request_key=exchange.origin.request_key,
             endpoint=exchange.endpoint,
             is_emulated=exchange.is_emulated,
             answered_at=exchange.started_at,
@@ -152,30 +157,82 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         return request_hash(self.request, self.est_prompt_tokens), self.repeat
 
 
-def export_answers(path: str | Path, exchanges: Iterable[Exchange]) -> int:
-    """Write the good answers, in order: see `svc.export_answers`."""
+def export_answers(
+    path: str | Path, exchanges: Iterable[Exchange], *, in_use: str | None = None
+) -> int:
+    """Write the good answers, in order: see `svc.export_answers`.
+
+    Equal requests of a run are in the order of its rows, wherever they were asked.
+
+    Args:
+        path: The file.
+        exchanges: Their answers are written.
+        in_use: The file that answers now; it may only be replaced if nothing is lost.
+    """
     from .exports import write_whole  # noqa: PLC0415 - loads pandas
 
-    lines = [
-        _line(Answer.of(each, each.body))
-        for each in exchanges
-        if each.status == "ok" and each.body is not None
-    ]
-    content = b"".join([_line(_Head(svc_answers=FORMAT)), *lines])
-    write_whole(path, lambda file: file.write_bytes(content))
-    return len(lines)
+    first: dict[str, int] = {}
+    placed: list[tuple[int, int, Answer]] = []
+    for number, each in enumerate(exchanges):
+        if each.status == "ok" and each.body is not None:
+            run, key = each.origin.run, each.origin.request_key
+            start = first.setdefault(run, number) if run else number
+            placed.append((start, _n_before(key), Answer.of(each, each.body)))
+    answers = [each for *_, each in sorted(placed, key=itemgetter(0, 1))]
+    if in_use is not None and _is_same(path, in_use):
+        _refuse_loss(path, answers)
+    lines = [_line(_Head(svc_answers=FORMAT)), *map(_line, answers)]
+    write_whole(path, lambda file: file.write_bytes(b"".join(lines)))
+    return len(answers)
+
+
+def _n_before(request_key: str | None) -> int:
+    """Return how many earlier rows of a run ask the same; its key ends in "-2" etc."""
+    number = (request_key or "").partition("-")[2]
+    return int(number) - 1 if number.isdecimal() else 0
+
+
+def _is_same(path: str | Path, other: str) -> bool:
+    try:
+        return Path(path).samefile(Path(other).expanduser())
+    except (OSError, ValueError, RuntimeError):  # one of them is not there
+        return False
+
+
+def _refuse_loss(path: str | Path, answers: list[Answer]) -> None:
+    """Refuse to replace a file by what was replayed of it, unless that is all of it.
+
+    Raises:
+        ParameterError: Answers would be lost.
+        SettingsError: The file cannot be read.
+    """
+    recorded = Counter(map(_identity, Answers.from_file(path)))
+    n_lost = (recorded - Counter(map(_identity, answers))).total()
+    if n_lost:
+        raise ParameterError(
+            f"{str(path)!r} is the file in SVC_ANSWERS, and {n_lost} of its "
+            f"{recorded.total()} answers would be lost; nothing was written. Write to "
+            "another file, or unset SVC_ANSWERS, run the notebook with a key and "
+            "export again.",
+            param="path",
+        )
+
+
+def _identity(answer: Answer) -> tuple[str, int, bytes]:
+    return (*answer.key, _line(answer.body))
 
 
 class Answers:
     """The answers of a file, which is read again when it changes.
 
     What was asked several times is answered in the file's order; after the last answer
-    the first one comes again.
+    the first one comes again. A trial of a run gets the answers of the same trial.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
-        self._by_key: dict[tuple[str, int], deque[Answer]] = {}
+        self._by_key: dict[tuple[str, int], list[Answer]] = {}
+        self._n_found: Counter[tuple[str, int, str | None]] = Counter()
         self._stamp: tuple[int, ...] | None = None
         self._lock = Lock()  # the trials of a sweep ask on several threads
 
@@ -201,15 +258,19 @@ class Answers:
             except RuntimeError:
                 reason = "cannot be read (unknown home folder)"
                 raise self._refused(reason) from None
-            by_key: dict[tuple[str, int], deque[Answer]] = {}
+            by_key: dict[tuple[str, int], list[Answer]] = {}
             for answer in self._decoded(content):
-                by_key.setdefault(answer.key, deque()).append(answer)
+                by_key.setdefault(answer.key, []).append(answer)
             self._by_key, self._stamp = by_key, stamp
+            self._n_found.clear()
+
+    def __iter__(self) -> Iterator[Answer]:
+        return chain.from_iterable(self._by_key.values())
 
     def find(self, request: CompletionRequest, origin: Origin) -> Exchange:
         """Return the recorded exchange that answers a request, or refuse the request.
 
-        Of `origin` only the repetition matters.
+        Of `origin` only the repetition and the key of its trial matter.
         """
         self.refresh()
         repeat = origin.repeat or 0
@@ -220,8 +281,7 @@ class Answers:
             key = next(found, ""), repeat
             if key not in self._by_key:
                 raise self._missing(_plain(request), repeat)
-            answer = self._by_key[key][0]
-            self._by_key[key].rotate(-1)
+            answer = self._next(key, origin.request_key)
         return Exchange(
             exchange_id=f"{key[0]}-{repeat}",
             origin=Origin(repeat=repeat),
@@ -236,6 +296,16 @@ class Answers:
             est_low_tokens=answer.est_low_tokens,
             est_high_tokens=answer.est_high_tokens,
         )
+
+    def _next(self, key: tuple[str, int], request_key: str | None) -> Answer:
+        """Return the next answer for a trial, or for what is asked without a run."""
+        asked = self._by_key[key]
+        own = [each for each in asked if each.request_key == request_key]
+        number = self._n_found[*key, request_key]
+        self._n_found[*key, request_key] += 1
+        if own:
+            return own[number % len(own)]
+        return asked[(number + _n_before(request_key)) % len(asked)]
 
     def _decoded(self, content: bytes) -> Iterator[Answer]:
         lines = content.removeprefix(BOM_UTF8).splitlines()

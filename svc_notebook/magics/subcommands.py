@@ -106,7 +106,12 @@ def use(session: Session, word: str = "") -> str:
         session.use_emulator()
         return session.answers_note or EMULATOR_NOTE
     if word == "service":
-        session.use_service()
+        try:
+            session.use_service()
+        except ConfigError as problem:
+            if not session.answers_note:
+                raise
+            return f"{session.answers_note} The service cannot be asked: {problem}"
         from_service = f"Replies now come from {session.settings.base_url}."
         return session.answers_note or from_service
     return _use_model(session, word)

@@ -72,8 +72,8 @@ def function_given() -> ParameterError:
     return ParameterError(
         "tools contains a function, but only definitions are allowed here; give "
         "[svc.tool(...).definition], in a sweep a list of such lists. svc.complete "
-        "takes functions and runs them, and so do clients with run_tools=True (doc: "
-        "Tool definition).",
+        "takes functions and runs them, and so does a client's `complete` with "
+        "run_tools=True; streams and sweeps run no tools (doc: Tool definition).",
         param="tools",
     )
 

@@ -252,7 +252,9 @@ def _rows(source: Source | None) -> str:
     if source is None:
         return ""
     names = ", ".join(source.columns)
-    return f"{len(source)} ({names})" if names else str(len(source))
+    shown = f"{len(source)} ({names})" if names else str(len(source))
+    doubled = (f", the second {each} as var_{each}" for each in sorted(source.doubled))
+    return shown + "".join(doubled)
 
 
 def _tokens(size: Size) -> str:

@@ -4,7 +4,9 @@ Nothing is run. A call that does not fit is sent back with the error, up to a li
 that was cut is an error. A value that comes as JSON text instead is read too.
 """
 
+import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypedDict, TypeVar, get_args, get_origin
 
@@ -27,6 +29,8 @@ Value = TypeVar("Value")
 MAX_TRIES = 3
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _FENCED = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL | re.IGNORECASE)
+_OBJECT = re.compile(r'\{\s*["}]|\[\s*\{')
+_LIST = re.compile(r'\{\s*["}]|\[\s*["{\[\]\d-]')
 _ITEMS = "items"
 _UNUSED = "Only one call was asked for; this one was not read."
 
@@ -109,9 +113,9 @@ def extract(
             if keep is not None:
                 keep(completion.exchange, run)
         found = runs or [_read_text(form, completion)]
-        good = next((run for run in found if run.error is None), None)
-        if good is not None:
-            return build(form.type_, good.value)
+        good = [run for run in found if run.error is None]
+        if good:
+            return build(form.type_, _joined(form, good))
         if completion.is_cut:
             raise cut_error(completion, f"before it gave a whole {form.name}")
         reason = next(run.error for run in found if run.error)
@@ -138,12 +142,41 @@ def _asking_for(form: Form[Value], request: CompletionRequest) -> CompletionRequ
 
 
 def _read_calls(form: Form[Value], completion: Completion) -> list[ToolRun]:
-    """Check the calls of a reply; the first one that fits is used."""
-    runs: list[ToolRun] = []
-    for call in completion.tool_calls:
-        is_found = any(run.error is None for run in runs)
-        runs.append(failed_run(call, _UNUSED) if is_found else _read_call(form, call))
-    return runs
+    """Check the calls of a reply: lists are joined, of other values the first counts.
+
+    If they do not fit together, none counts.
+    """
+    calls = completion.tool_calls
+    runs = [_read_call(form, call) for call in calls]
+    good = [run for run in runs if run.error is None]
+    fault = _fault_together(form, runs, good) if good else ""
+    unused = good if fault else good[1:] if not form.is_list else []
+    reason = f"{fault} {form.order}" if fault else _UNUSED
+    return [
+        failed_run(call, reason) if run in unused else run
+        for call, run in zip(calls, runs, strict=True)
+    ]
+
+
+def _fault_together(form: Form[Value], runs: list[ToolRun], good: list[ToolRun]) -> str:
+    """Say why the calls of one reply give no value together; "" if they do."""
+    if not form.is_list:
+        is_same = all(run.value == good[0].value for run in good)
+        return "" if is_same else "The calls gave different values."
+    if any(run.error for run in runs if run.name == form.name):
+        return "Another call of this reply did not fit."
+    try:
+        build(form.type_, _joined(form, good))
+    except ToolCallError as problem:
+        return str(problem)
+    return ""
+
+
+def _joined(form: Form[Value], good: list[ToolRun]) -> object:
+    """Return the value of calls that fit: of a list, the items of all."""
+    if form.is_list:
+        return [item for run in good for item in run.value]
+    return good[0].value
 
 
 def _read_call(form: Form[Value], call: ToolCall) -> ToolRun:
@@ -168,13 +201,19 @@ def _read_call(form: Form[Value], call: ToolCall) -> ToolRun:
 
 
 def _read_text(form: Form[Value], completion: Completion) -> ToolRun:
-    """Read JSON that came as text, plain or fenced, as if it were a call."""
+    """Read the first JSON of a text, plain or fenced, as if it were a call."""
     fenced = _FENCED.search(completion.text)
     text = (fenced[1] if fenced else completion.text).strip()
+    start = (_LIST if form.is_list else _OBJECT).search(text)
+    text = text[start.start() :] if start else ""
+    with suppress(ValueError, RecursionError):  # what is not JSON is refused with why
+        text = text[: json.JSONDecoder().raw_decode(text)[1]]
     call = ToolCall(id="", function=FunctionCall(name=form.name, arguments=text))
     if text.startswith(("{", "[") if form.is_list else "{"):
         return _read_call(form, call)
-    return failed_run(call, f"You did not call {form.name}.")
+    return failed_run(
+        call, f"You did not call {form.name}. Its arguments as JSON alone would do too."
+    )
 
 
 def _no_value(

@@ -6,6 +6,7 @@ document shows them, and refuses unknown fields at any depth.
 
 import dataclasses
 import json
+import re
 import sys
 import types
 import typing
@@ -48,6 +49,8 @@ _NUMBER_BOUNDS = {
     "lt": "exclusiveMaximum",
     "multiple_of": "multipleOf",
 }
+_SIZES = {f"{end}{word}" for end in ("min", "max") for word in ("Length", "Items")}
+_CHECKED = {*_NUMBER_BOUNDS.values(), *_SIZES, "pattern", "anyOf"}
 _UNIONS = (typing.Union, types.UnionType)
 _BOUNDS = (*_NUMBER_BOUNDS, "min_length", "max_length", "pattern")
 _JSON_TYPES = ((bool, "boolean"), (int, "integer"), (str, "string"))
@@ -62,8 +65,12 @@ _DATES = {
     "Invalid RFC3339 encoded datetime": (
         'expected a date and time such as "2026-01-31T09:30:00"'
     ),
+    "Invalid decimal string": 'expected a decimal number such as "1.50"',
     "Invalid RFC3339 encoded time": 'expected a time such as "09:30:00"',
 }
+_TIMES = ("time", "date-time")
+_NOT_FINITE = re.compile(r"\s*[+-]?(inf|s?nan)", re.IGNORECASE)
+_NO_SECONDS = re.compile(r"((?:^|T)\d\d:\d\d)(?=$|[Z+-])")
 
 
 class TypeSchema:
@@ -78,16 +85,22 @@ class TypeSchema:
         try:
             annotation = _with_metas(annotation)
             self._decoder = msgspec.json.Decoder(annotation, dec_hook=_to_model)
-            found = inspect.type_info(annotation)
+            writer = _SchemaWriter(where, annotation)
+            self.schema = writer.write(inspect.type_info(annotation))
+            self._has_bounds = writer.has_bounds
+        except ToolSchemaError:
+            raise
         except Exception as problem:  # noqa: BLE001 - annotations are any expression
             raise ToolSchemaError(f"{where} {_why_refused(problem)}.") from None
-        self.schema = _SchemaWriter(where, annotation).write(found)
 
     def read(self, value: object, at: str = "") -> object:
         """Convert a JSON value to the type; `at` is its path: "items[0].price"."""
         try:
-            got: object = self._decoder.decode(json.dumps(value, allow_nan=False))
+            full = json.dumps(_in_full(self.schema, value), allow_nan=False)
+            got: object = self._decoder.decode(full)
             fault = _unknown_name(self.schema, value, at)
+            if self._has_bounds and not fault:
+                fault = _bound_fault(self.schema, value, at)
         except msgspec.ValidationError as problem:
             fault = _fault(problem, at, self.schema)
         except Exception as problem:  # noqa: BLE001 - the user's class may raise anything
@@ -106,6 +119,12 @@ def _why_refused(problem: Exception) -> str:
             "a module"
         )
     said = str(problem)
+    if said.startswith("Can only set"):
+        return (
+            f"has the bound {said.split('`')[1]}, which is not checked for its type; "
+            "numbers (int, float) have ge, gt, le, lt and multiple_of, texts and lists "
+            "min_length and max_length, texts pattern. Check a Decimal in your code"
+        )
     if "unions may not contain" in said:
         return (
             "is a union that JSON cannot tell apart, such as two classes, or a text "
@@ -128,7 +147,7 @@ def build(type_: type[Value], value: object) -> Value:
 def _with_metas(annotation: Any) -> Any:  # noqa: ANN401 - any type
     """Write the bounds of pydantic and annotated_types as msgspec's, which checks them.
 
-    Inside a class they stay as they are, since msgspec reads its fields by itself.
+    Those in a class are checked by the schema: msgspec reads the fields by itself.
     """
     origin, inside = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
@@ -198,18 +217,17 @@ class _SchemaWriter:
         annotation: Any,  # noqa: ANN401 - any type
         within: tuple[object, ...] = (),
     ) -> None:
+        self.has_bounds = False  # in classes, which msgspec does not see
         self._where = where
         self._within = within
         # msgspec sorts them; the schema has them in the order of the annotation.
         self._literals: list[Any] = []
         for part in _parts(annotation):
             if _is_foreign(part):
-                bounds = ", ".join(f"{n}={v!r}" for n, v in _bounds_of(part).items())
-                written = f"msgspec.Meta({bounds})" if bounds else "a text"
                 raise self.refusal(
-                    f"is annotated with {bounds or short(repr(part))}, which only a "
-                    "pydantic model checks here",
-                    f"use a pydantic model, or write {written} instead",
+                    f"is annotated with {short(repr(part))}, which only a pydantic "
+                    "model checks here",
+                    "use a pydantic model, or write a text instead",
                 )
             if get_origin(part) is Literal:
                 self._literals += get_args(part)
@@ -288,10 +306,17 @@ class _SchemaWriter:
             names = [each.name for each in dataclasses.fields(cls) if each.init]
         properties = {}
         for name in names:
-            where = f"{self._where}, field {name!r},"
-            inside = _SchemaWriter(where, hints[name], (*self._within, cls))
+            where = f"{self._where.removesuffix(',')}, field {name!r},"
+            plain = hints[name]
+            if get_origin(plain) in (typing.Required, typing.NotRequired):
+                (plain,) = get_args(plain)
+            hint = _with_metas(plain)
+            is_bounded = hint != plain
+            inside = _SchemaWriter(where, hint, (*self._within, cls))
             text = described(hints[name]) or texts.params.get(name, "")
-            schema = inside.write(fields[name].type)
+            type_ = inspect.type_info(hint) if is_bounded else fields[name].type
+            schema = inside.write(type_)
+            self.has_bounds |= is_bounded or inside.has_bounds
             properties[name] = to_property(schema, text, fields[name].default)
         return {
             "type": "object",
@@ -438,6 +463,34 @@ def _allowed_values(schema: Schema, path: str) -> str:
     more = ["..."] if len(texts) > MAX_SHOWN_VALUES else []
     shown = ", ".join(texts[:MAX_SHOWN_VALUES] + more)
     return f"; expected one of {shown}" if shown else ""
+
+
+def _in_full(schema: Any, value: Any) -> Any:  # noqa: ANN401 - JSON
+    """Write "09:30" in full for msgspec, and "NaN" so that it refuses it."""
+    if not isinstance(schema, dict):
+        return value
+    for each in schema.get("anyOf", ()):
+        value = _in_full(each, value)
+    if isinstance(value, list):
+        return [_in_full(schema.get("items"), each) for each in value]
+    if isinstance(value, dict):
+        known, rest = schema.get("properties", {}), schema.get("additionalProperties")
+        return {n: _in_full(known.get(n, rest), each) for n, each in value.items()}
+    form = schema.get("format") if isinstance(value, str) else None
+    if form == "decimal":
+        return "" if _NOT_FINITE.match(value) else value
+    return _NO_SECONDS.sub(r"\1:00", value) if form in _TIMES else value
+
+
+def _bound_fault(schema: Schema, value: object, at: str) -> str:
+    """Return the error of a value outside of a bound in a class; empty if none."""
+    from jsonschema import Draft202012Validator  # noqa: PLC0415 - slow to load
+
+    for each in Draft202012Validator(schema).iter_errors(value):
+        if each.validator in _CHECKED:
+            place = _joined(at, each.json_path.removeprefix("$"))
+            return f"{place}: {short(each.message, 300)}."
+    return ""
 
 
 def _unknown_name(schema: Schema, value: object, at: str) -> str:

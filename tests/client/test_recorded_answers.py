@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.errors import AskError
+from svc_notebook.errors import AskError, ParameterError
 from svc_notebook.ledger.answers import export_answers
 from svc_notebook.magics import subcommands
 from svc_notebook.session import Session, current, isolated, use
@@ -126,6 +127,30 @@ def test_a_turn_that_was_asked_again_is_replayed(
     assert replayed == recorded == ["One.", "Two.", "Three."]
 
 
+def test_a_recording_is_not_replaced_by_a_part_of_it(
+    session: Any,  # noqa: ANN401 - a pair
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The file in SVC_ANSWERS is only written to when all its answers were replayed."""
+    for _ in range(2):
+        session[0].client.complete("Count.")
+    file = tmp_path / "answers.jsonl"
+    export_answers(file, session[0].ledger.read())
+    recorded = file.read_bytes()
+    monkeypatch.setenv("SVC_ANSWERS", str(file))
+    monkeypatch.setenv("SVC_LEDGER", ":memory:")
+
+    with isolated():
+        current().client.complete("Count.")
+        with pytest.raises(ParameterError, match=r"1 of its 2 answers.*another file"):
+            svc.export_answers(file)
+        assert file.read_bytes() == recorded
+        assert svc.export_answers(tmp_path / "other.jsonl") == 1
+        current().client.complete("Count.")
+        assert svc.export_answers(file) == 2
+
+
 def test_an_endpoint_that_a_file_hides_is_said(
     session: Any,  # noqa: ANN401 - a pair
     tmp_path: Path,
@@ -143,3 +168,19 @@ def test_an_endpoint_that_a_file_hides_is_said(
         said = subcommands.use(current(), "emulator")
 
     assert "answers.jsonl goes on answering" in said
+
+
+def test_the_service_needs_no_key_where_a_file_answers(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Choosing the service without a key says that the file goes on, and what lacks."""
+    monkeypatch.setenv("SVC_ANSWERS", str(tmp_path / "answers.jsonl"))
+    monkeypatch.setenv("SVC_BASE_URL", "https://service.example/v1")
+    monkeypatch.delenv("SVC_API_KEY", raising=False)
+
+    with isolated():
+        said = subcommands.use(current(), "service")
+
+    assert "answers.jsonl goes on answering" in said
+    assert "The service cannot be asked: No API key" in said

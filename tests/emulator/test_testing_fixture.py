@@ -36,6 +36,10 @@ def test_uses_the_default_model(svc_emulator):
 @pytest.mark.svc_emulator([{"text": "positive"}])
 def test_names_its_arguments(svc_emulator):
     raise AssertionError("not run")
+
+@pytest.mark.svc_emulator(scrpt=[{"text": "positive"}])
+def test_knows_its_arguments(svc_emulator):
+    raise AssertionError("not run")
 """
 
 
@@ -63,6 +67,8 @@ def test_the_fixture_serves_a_users_tests(tmp_path: Path) -> None:
         check=False,
     )
 
-    assert "4 passed, 1 error" in ended.stdout, ended.stdout
+    assert "4 passed, 2 errors" in ended.stdout, ended.stdout
     assert "write @pytest.mark.svc_emulator(script=[...])" in ended.stdout
+    assert "no argument 'scrpt'" in ended.stdout
+    assert "Did you mean script?" in ended.stdout
     assert not list(tmp_path.rglob("*.sqlite*"))

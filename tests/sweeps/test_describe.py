@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from typing import Any
 
+import pandas as pd
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
@@ -251,6 +252,15 @@ def test_a_running_run_is_described_briefly(open_session: OpenSession) -> None:
     assert "prompt" not in paused
     assert str(run).splitlines()[-1] == ".replies_df(), .summary_df(), .compare()"
     assert "tokens" not in str(run)
+
+
+def test_a_plan_names_columns_that_are_there_twice(session: Session) -> None:
+    """A plan says under which name the second one is kept."""
+    rows = pd.DataFrame([["a", "b", "c"]], columns=["x", "x", "y"])
+
+    run = plan(session, "T {{y}}", rows=rows)
+
+    assert "1 (x, var_x, y), the second x as var_x" in str(run)
 
 
 def test_html_has_every_line_of_the_text(session: Session) -> None:

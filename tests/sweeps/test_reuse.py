@@ -67,6 +67,32 @@ def test_a_file_answers_without_key_and_network(
     assert again.n_todo == 0
 
 
+@pytest.mark.parametrize("prompt", ["do {{t}}", ["do {{t}}", "do {{u}}"]])
+def test_equal_rows_get_their_own_replies_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prompt: str | list[str]
+) -> None:
+    """Trials that send the same are answered as they were, whichever asks first."""
+    rows = [{"t": "a", "u": "a"}] * 8
+    script = [{"text": f"r{number}"} for number in range(40)]
+    file = tmp_path / "answers.jsonl"
+
+    def texts(session: Session) -> list[list[str]]:
+        runs = [plan(session, prompt, rows=rows, model=MODEL).run() for _ in range(2)]
+        return [run.replies_df()["text"].tolist() for run in runs]
+
+    with Emulator(script=script, limits=False, tokens_per_s=None) as emulator:
+        monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
+        first = Session(Settings(base_url=emulator.base_url, ledger=":memory:"))
+        recorded = texts(first)
+        export_answers(file, first.ledger.read())
+        first.close()
+    replaying = Session(Settings(ledger=":memory:", answers=str(file)))
+    replayed = texts(replaying)
+    replaying.close()
+
+    assert replayed == recorded
+
+
 def test_a_file_answers_what_the_ledger_does_not_have(answered: Session) -> None:
     """Asked to re-use, a single request without key and network is answered too."""
     client = answered.client

@@ -170,14 +170,28 @@ def test_a_whole_value_of_a_reply_that_was_cut_counts(serve: Serve) -> None:
         '{"number": 7, "total": 120}',
         '```json\n{"number": 7, "total": 120}\n```',
         'Here it is:\n\n```\n{"number": 7,\n "total": 120}\n```\nAnything else?',
+        'Sure {as asked} [1]: {"number": 7, "total": 120}. Not {"number": 8}.',
     ],
 )
 def test_json_that_comes_as_text_is_read(serve: Serve, text: str) -> None:
-    """Plain or fenced, JSON instead of a call is the value."""
+    """Plain, fenced or after a few words, JSON instead of a call is the value."""
     emulator = serve({"text": text})
 
     assert svc.extract(Invoice, "Number 7.") == Invoice(number=7, total=120.0)
     assert len(emulator.requests) == 1
+
+
+def test_a_list_is_read_from_text_too(serve: Serve) -> None:
+    """The first list of a text is taken; a list is no answer where one is asked for."""
+    text = {"text": f"I found (see below): {json.dumps([GOOD])}, that is all."}
+    emulator = serve(text, text, calling(GOOD))
+
+    assert svc.extract(list[Invoice], "Number 7.") == [Invoice(number=7, total=120.0)]
+    assert svc.extract(Invoice, "Number 7.") == Invoice(number=7, total=120.0)
+    assert emulator.requests[-1].json["messages"][-1]["content"] == (
+        "You did not call Invoice. Its arguments as JSON alone would do too. Answer by "
+        "calling the tool Invoice once, with nothing made up."
+    )
 
 
 def test_json_as_text_that_does_not_fit_goes_back(serve: Serve) -> None:
@@ -195,6 +209,50 @@ def test_the_first_call_that_fits_counts(serve: Serve) -> None:
     """A wrong call beside a right one does not matter."""
     serve({"tool_calls": [*calling({})["tool_calls"], *calling(GOOD)["tool_calls"]]})
     assert svc.extract(Invoice, "Number 7.") == Invoice(number=7, total=120.0)
+
+
+OTHER = {"number": 8, "total": 1}
+
+
+def _two_calls(name: str, *arguments: object) -> dict[str, Any]:
+    calls = [calling(each, name)["tool_calls"][0] for each in arguments]
+    return {"tool_calls": [{**each, "id": f"c{n}"} for n, each in enumerate(calls)]}
+
+
+def test_the_lists_of_several_calls_are_joined(serve: Serve) -> None:
+    """No item of a reply with two calls is lost."""
+    serve(_two_calls("Invoice_list", {"items": [GOOD]}, {"items": [OTHER]}))
+
+    got = svc.extract(list[Invoice], "Numbers 7 and 8.")
+
+    assert [each.number for each in got] == [7, 8]
+
+
+def test_a_list_of_which_a_part_does_not_fit_goes_back(serve: Serve) -> None:
+    """No part of a list is taken alone."""
+    emulator = serve(
+        _two_calls("Invoice_list", {"items": [GOOD]}, {"items": [{"number": 8}]}),
+        calling({"items": [GOOD, OTHER]}, "Invoice_list"),
+    )
+
+    got = svc.extract(list[Invoice], "Numbers 7 and 8.")
+
+    assert [each.number for each in got] == [7, 8]
+    answers = [each["content"] for each in emulator.requests[1].json["messages"][-2:]]
+    assert "Another call of this reply did not fit. Answer by" in answers[0]
+    assert "total" in answers[1]
+
+
+def test_calls_with_different_values_go_back(serve: Serve) -> None:
+    """One value is asked for, so two are sent back; the same one twice is taken."""
+    emulator = serve(
+        _two_calls("Invoice", GOOD, OTHER), _two_calls("Invoice", GOOD, GOOD)
+    )
+
+    assert svc.extract(Invoice, "Number 7.") == Invoice(number=7, total=120.0)
+    answers = emulator.requests[1].json["messages"][-2:]
+    assert all("The calls gave different values." in a["content"] for a in answers)
+    assert all("calling the tool Invoice once" in a["content"] for a in answers)
 
 
 def test_a_call_of_something_else_is_answered(serve: Serve) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import Enum, IntEnum
 from pathlib import Path
@@ -99,9 +99,10 @@ class Bounded:
 
 @dataclass
 class Ranged:
-    """Has a bound that msgspec does not see."""
+    """Has bounds that msgspec does not see."""
 
     number: Annotated[int, Field(ge=1)]
+    words: list[Annotated[str, Field(min_length=2)]] | None = None
 
 
 Item = TypeVar("Item")
@@ -304,7 +305,8 @@ def test_a_default_of_none_allows_null() -> None:
         (Bounded, "pydantic dataclass Bounded", "use a pydantic model"),
         ("Missing", "cannot be read", "TYPE_CHECKING"),
         ("1 +", "cannot be read", "TYPE_CHECKING"),
-        (Ranged, "ge=1, which only a pydantic model", "msgspec.Meta(ge=1)"),
+        (Annotated[Decimal, Field(ge=1)], "the bound ge", "Check a Decimal in your"),
+        (Annotated[Decimal, msgspec.Meta(ge=1)], "the bound ge", "Check a Decimal"),
         (Annotated[int, Predicate(bool)], "Predicate", "pydantic model"),
     ],
 )
@@ -318,6 +320,73 @@ def test_what_cannot_be_described_is_refused(
     assert reason in str(refused.value)
     assert remedy in str(refused.value)
     assert "asked" in str(refused.value)
+
+
+class Counts(TypedDict):
+    """Has a bound on a field that may be left out."""
+
+    number: NotRequired[Annotated[int, Field(ge=1)]]
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "fault"),
+    [
+        (Ranged, {"number": 0}, "number: 0 is less than the minimum of 1."),
+        (
+            list[Ranged],
+            [{"number": 1, "words": ["an", "a"]}],
+            "[0].words[1]: 'a' is too short.",
+        ),
+        (Counts, {"number": 0}, "number: 0 is less than the minimum of 1."),
+        (
+            dict[str, Decimal],
+            {"a": "-Infinity"},
+            '[*]: expected a decimal number such as "1.50".',
+        ),
+        (Decimal, "NaN", 'the value: expected a decimal number such as "1.50".'),
+    ],
+)
+def test_bounds_in_a_class_are_checked(
+    type_: Any,  # noqa: ANN401 - types
+    value: object,
+    fault: str,
+) -> None:
+    """A bound of pydantic is in the schema of a field, too, and a NaN is refused."""
+    with pytest.raises(ToolCallError) as refused:
+        build(type_, value)
+
+    assert str(refused.value) == fault
+
+
+def test_a_bound_in_a_class_is_in_its_schema() -> None:
+    """The model sees the bounds that are checked; what is inside them is taken."""
+    assert schema_of(Ranged)["properties"] == {
+        "number": {"type": "integer", "minimum": 1},
+        "words": {
+            "type": ["array", "null"],
+            "items": {"type": "string", "minLength": 2},
+        },
+    }
+    assert build(Ranged, {"number": 1, "words": ["an"]}) == Ranged(1, ["an"])
+    assert schema_of(Counts)["required"] == []
+
+
+@pytest.mark.parametrize(
+    ("type_", "written", "read"),
+    [
+        (time, "10:20", time(10, 20)),
+        (list[time] | None, ["10:20Z"], [time(10, 20, tzinfo=UTC)]),
+        (datetime, "2026-01-31T10:20", datetime(2026, 1, 31, 10, 20)),  # noqa: DTZ001 - as written
+        (str, "10:20", "10:20"),
+    ],
+)
+def test_a_time_needs_no_seconds(
+    type_: Any,  # noqa: ANN401 - types
+    written: object,
+    read: object,
+) -> None:
+    """Hours and minutes are a time."""
+    assert build(type_, written) == read
 
 
 def test_a_default_that_is_no_json_is_left_out() -> None:
@@ -362,7 +431,7 @@ def test_values_become_objects_of_the_type(
 @pytest.mark.parametrize(
     ("annotation", "value", "said"),
     [
-        (Decimal, "many", "invalid decimal"),
+        (Decimal, "many", "expected a decimal number"),
         (UUID, "7", "invalid UUID"),
         (Path, 7, "expected str, got int"),
         (time, "half past nine", 'expected a time such as "09:30:00"'),

@@ -180,6 +180,30 @@ def test_an_interrupted_conversation_can_go_on(serve: Serve) -> None:
     ]
 
 
+def test_an_interrupted_history_can_be_sent(serve: Serve) -> None:
+    """The newest completion has the results that there are, also of a stopped tool."""
+
+    def count(n: int) -> int:
+        """Count."""
+        return n
+
+    calls = [{"name": each, "arguments": {"n": 3}} for each in ("count", "stop")]
+    emulator = serve({"tool_calls": calls}, {"text": "Well."})
+
+    with pytest.raises(KeyboardInterrupt):
+        svc.complete("Count.", tools=[count, stop])
+    newest = svc.last()
+    assert newest is not None
+    got = svc.complete([*newest.messages, svc.Message(role="user", content="Go on.")])
+
+    assert got.text == "Well."
+    assert [m["content"] for m in emulator.requests[-1].json["messages"][2:]] == [
+        "3",
+        "Error: The user interrupted this call; it gave no result.",
+        "Go on.",
+    ]
+
+
 def test_without_a_prompt_calls_are_denied(
     serve: Serve,
     monkeypatch: pytest.MonkeyPatch,
@@ -292,6 +316,7 @@ def test_clients_run_tools_where_asked(serve: Serve) -> None:
     """With run_tools both clients run functions; without it those are refused."""
     emulator = serve()
     settings: Any = {"base_url": emulator.base_url, "api_key": emulator.api_key}
+    running: Any = {"run_tools": True}
     prompt = "Use weather for Phuket."
 
     async def ask() -> svc.Completion:
@@ -303,6 +328,8 @@ def test_clients_run_tools_where_asked(serve: Serve) -> None:
         waited = client.complete(prompt, tools=[weather], run_tools=True)
         with pytest.raises(svc.ParameterError, match="run_tools=True"):
             client.complete(prompt, tools=[weather])
+        with pytest.raises(svc.ParameterError, match="streams and sweeps run no tools"):
+            client.stream(prompt, tools=[weather], **running)
 
     for got in (awaited, waited):
         assert "weather answered" in got.text
