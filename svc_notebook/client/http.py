@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from threading import Lock
@@ -68,9 +68,13 @@ class HttpTransport:
             raise unusable_address()
         self._url = url
         self._proxy = proxy_for(base_url)
-        self._place = place_of(base_url, self._proxy.shown if self._proxy else "")
+        self._base_url = base_url
         self._now = now
         self._stacks = IdleStacks()
+
+    @property
+    def _place(self) -> str:
+        return place_of(self._base_url, self._proxy.shown if self._proxy else "")
 
     async def send(
         self,
@@ -191,7 +195,7 @@ class HttpTransport:
             head,
             aiter(cast(AsyncIterator[bytes], response.stream)),
             encoding=headers.get("content-encoding", ""),
-            broken=partial(explain_break, self._place),
+            broken=lambda: explain_break(self._place),
             is_framed="content-length" in headers or "transfer-encoding" in headers,
             release=release,
         )
