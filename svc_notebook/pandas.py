@@ -135,7 +135,7 @@ def _asked(run: Run, frame: pd.DataFrame, *, is_retried: bool) -> pd.DataFrame:
         )
     (run.retry if is_retried else run.run)()
     replies = run.replies_df()
-    tell = partial(warn, category=UserWarning, stacklevel=3)
+    tell = partial(warn, category=UserWarning)
     bad = replies[replies["status"] != "ok"]
     if len(bad):
         reasons = "".join(f"\n  {each}" for each in run.reasons)

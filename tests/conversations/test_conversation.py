@@ -339,6 +339,16 @@ def test_shown_it_is_the_static_transcript(plan: svc.Conversation) -> None:
     assert "svc-v2-8b-instruct" in bundle["text/plain"]
 
 
+def test_parameters_are_advised_on_at_the_users_line(plan: svc.Conversation) -> None:
+    """`ask` and `stream` warn of temperature with top_p, as `svc.complete` does."""
+    with pytest.warns(UserWarning, match="changing only one of them") as asked:
+        plan.ask("Hi", temperature=1, top_p=0.5)
+    with pytest.warns(UserWarning, match="changing only one of them") as streamed:
+        plan.stream("Hi", temperature=1, top_p=0.5).cancel()
+
+    assert [each.filename for each in (*asked, *streamed)] == [__file__] * 2
+
+
 def test_what_is_left_out_is_warned_of_and_noted(plan: svc.Conversation) -> None:
     """The warning and the completion, also a stream's, say how many and how large."""
     for n in range(4):
