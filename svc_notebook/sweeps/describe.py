@@ -164,7 +164,7 @@ def plan_lines(
     `n_left` are the requests still to be sent to each model; all if None.
     """
     n_left = grid.n_by_model if n_left is None else n_left
-    is_done = len(grid) > 0 and not any(n_left.values())
+    is_done = not any(n_left.values())
     n_out = grid.n_product - grid.n_combinations
     lines = [
         ("trials", _product(grid)),

@@ -359,6 +359,23 @@ def test_a_cell_says_once_why_all_failed(
     assert "2 failed" in shown
 
 
+def test_a_cell_that_said_what_was_cut_shows_what_failed(
+    open_session: OpenSession,
+    shell: InteractiveShell,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The note on cut replies is not shown twice; the reasons were not printed."""
+    refused = {"status": 400, "error": {"message": "No."}, "when": {"contains": "b"}}
+    with _scripted(refused) as emulator:
+        run = plan(open_session(emulator), ["a", "b"], varied={"max_tokens": 1}).run()
+
+    shown = run._repr_mimebundle_()["text/plain"]
+    assert shell.execution_count == 1
+    assert capsys.readouterr().err.startswith("1 of 1 replies was cut.")
+    assert "  failed      1 x BadRequestError (400): " in shown
+    assert "  cut  " not in shown
+
+
 MODEL = "svc-v1.5-instruct"
 
 
