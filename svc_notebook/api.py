@@ -432,7 +432,7 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
     )
     if not include_emulated:
         hint = "; include_emulated=True counts the emulator's"
-        say_left_out(usage, hint=hint, file=sys.stderr)
+        return say_left_out(usage, hint=hint, file=sys.stderr)
     return usage
 
 

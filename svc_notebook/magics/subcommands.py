@@ -264,7 +264,10 @@ def usage_df(session: Session, word: str = "") -> "pd.DataFrame":
         prices=session.prices,
     )
     hint = "" if word else "; `%svc usage emulated` counts the emulator's"
-    say_left_out(usage, hint=hint, file=sys.stdout)
+    usage = say_left_out(usage, hint=hint, file=sys.stdout)
+    if session.prices and usage["is_emulated"].any():
+        note = "The emulator costs nothing; its costs are shown as if they were paid."
+        print(note, file=sys.stdout)
     shown = [*_USAGE_COLUMNS, *(_COSTS if session.prices else ())]
     return usage.set_index(["model", "is_emulated"])[shown]
 

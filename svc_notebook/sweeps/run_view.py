@@ -189,7 +189,7 @@ class RunView:
             self._retype(usage, _source_rows(found, firsts))
         if not include_emulated:
             hint = "; include_emulated=True counts the emulator's"
-            groups.say_left_out(usage, hint=hint, file=sys.stderr)
+            return groups.say_left_out(usage, hint=hint, file=sys.stderr)
         return usage
 
     def summary_df(self, by: str | Sequence[str] | None) -> "pd.DataFrame":

@@ -247,7 +247,7 @@ def test_the_commands_answer(shell: Shell, emulator: Emulator) -> None:
 
     use = shell.run("%svc use").shown
     models = shell.run("%svc models").shown
-    usage = shell.run("%svc usage").shown
+    usage = shell.run("%svc usage emulated").shown
 
     assert emulator.base_url in use
     assert "SVC_API_KEY" in use

@@ -445,6 +445,13 @@ def test_says_tokens_failures_and_the_computed_end() -> None:
     assert part.note == "1 failed · 1,500 tokens · ends about 12:02:00"
 
 
+def test_a_model_with_nothing_to_ask_has_no_bar() -> None:
+    """What is sent again may be of one model only; the others are not drawn."""
+    done = ModelQueue(SMALL, Trials(pull=iter(()), n_trials=0))
+
+    assert progress_of([done], now_s=0.0, now_at=NOON) == ()
+
+
 def test_says_what_it_waits_for() -> None:
     """A wait of some length is named with its reason."""
     queue = _queue(60, [Answered()])
