@@ -266,8 +266,7 @@ def usage_df(session: Session, word: str = "") -> "pd.DataFrame":
     hint = "" if word else "; `%svc usage emulated` counts the emulator's"
     usage = say_left_out(usage, hint=hint, file=sys.stdout)
     if session.prices and usage["is_emulated"].any():
-        note = "The emulator costs nothing; its costs are shown as if they were paid."
-        print(note, file=sys.stdout)
+        sys.stdout.write("The emulator costs nothing; costs are as if it were paid.\n")
     shown = [*_USAGE_COLUMNS, *(_COSTS if session.prices else ())]
     return usage.set_index(["model", "is_emulated"])[shown]
 

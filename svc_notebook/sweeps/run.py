@@ -366,6 +366,7 @@ class Run:
             size=self.size,
             n_left=n_left,
             is_answered=self._execution.is_answered,
+            held_of=self._execution.held_of,
         )
         if self.is_running:
             lines = [line for line in lines if line[0] == "time"]

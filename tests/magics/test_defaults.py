@@ -144,12 +144,12 @@ def test_usage_counts_what_usage_df_counts(
     names = ["n_requests", "n_exchanges", "cost", "estimated_cost"]
     assert cell.value[names].to_numpy().tolist() == frame[names].to_numpy().tolist()
     assert cell.value.empty
-    assert "as if they were paid" not in cell.shown
+    assert "as if it were paid" not in cell.shown
     assert "`%svc usage emulated` counts" in cell.shown
     assert said.startswith("1 exchange left out: emulated or reused; include_emulated=")
     assert asked[names].to_dict("list") == everything[names].to_dict("list")
     assert asked["n_requests"].tolist() == [1]
-    assert "its costs are shown as if they were paid" in priced.shown
+    assert "costs are as if it were paid" in priced.shown
     assert capsys.readouterr().err == ""
 
 

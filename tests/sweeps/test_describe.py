@@ -10,12 +10,14 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
+from svc_notebook.client.attempts import RequestPath
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import BadRequestError, ParameterError, ServerFaultError
 from svc_notebook.exchange import Failure
 from svc_notebook.ledger.prices import Price, Prices
+from svc_notebook.service.catalogue import limit_of
 from svc_notebook.session import Session
 from svc_notebook.sweeps.describe import (
     SHOWN_REASONS,
@@ -23,6 +25,7 @@ from svc_notebook.sweeps.describe import (
     duration_lines,
     forecast,
     headline,
+    last_sent_s,
     plan_lines,
     reasons_of,
     size_of,
@@ -176,6 +179,36 @@ def test_knows_what_the_limits_make_of_it(
 
     assert [each for each in expected if each not in line] == []
     assert bool(line) is bool(expected)
+
+
+@pytest.mark.parametrize(
+    ("n_held", "n_requests", "expected_s"),
+    [(0, 30, 5.0), (15, 30, 5.0), (43, 7, 1.0), (43, 30, 34.1), (50, 200, 221.0)],
+)
+def test_what_the_windows_hold_comes_first(
+    n_held: int, n_requests: int, expected_s: float
+) -> None:
+    """Requests of the last minute take their places in the limit."""
+    limit = limit_of(SMALL)
+    assert limit is not None
+    held_s = [-30.0 + last_sent_s(n + 1, limit) for n in range(n_held)]
+
+    [found] = forecast({SMALL: n_requests}, lambda _: held_s)
+
+    assert found.last_sent_s == pytest.approx(expected_s, abs=1.0)
+
+
+def test_a_plan_counts_what_was_just_asked(session: Session) -> None:
+    """What this kernel sent in the last minute delays a plan, as its limiter knows."""
+    before = repr(plan(session, "p", repeats=30))
+    limiter = RequestPath(session.settings, key=session.key()).limiter(SMALL)
+    for _ in range(43):
+        limiter.reserve()
+
+    after = repr(plan(session, "p", repeats=30))
+
+    assert "about 5 s until the last request is sent" in before
+    assert "per-minute limit of svc-v2-8b-instruct" in " ".join(after.split())
 
 
 OpenSession = Callable[[Emulator], Session]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import svc_notebook as svc
 from svc_notebook.errors import OverBudgetError
+from svc_notebook.max_tokens import with_max_tokens
 from svc_notebook.service.chunk import Choice
 from svc_notebook.service.request import Message, build_request, user
 from svc_notebook.service.tool_call import FunctionCall, ToolCall
@@ -184,6 +185,16 @@ def test_a_prompt_that_cannot_fit_is_refused() -> None:
 
     with pytest.raises(OverBudgetError, match="at least 8400; prompt and reply"):
         check_budget(request)
+
+
+def test_a_fitted_reply_is_no_number_that_was_asked_for() -> None:
+    """What `fit` computed is not named in the refusal; a number that was given is."""
+    request = build_request("word " * 20_000, model="m")
+
+    with pytest.raises(OverBudgetError, match="at least 14000; prompt and reply"):
+        check_budget(with_max_tokens(request, "fit"))
+    with pytest.raises(OverBudgetError, match="14000 and max_tokens=256 was requested"):
+        check_budget(with_max_tokens(request, 256))
 
 
 def test_a_prompt_that_probably_does_not_fit_is_sent_with_a_warning() -> None:
