@@ -48,7 +48,7 @@ from .resume import (
     reply_rows,
     status_of,
 )
-from .source import ROW
+from .source import ROW, is_missing
 
 if TYPE_CHECKING:  # pandas loads when a frame is asked for
     import pandas as pd
@@ -118,7 +118,10 @@ class RunView:
             "seed": plan.seed,
             "repeats": grid.repeats,
             "dimensions": grid.dimensions,
-            "rows": None if rows is None else [*map(rows.row, range(len(rows)))],
+            "rows": None
+            if rows is None
+            else [*map(_plain, map(rows.row, range(len(rows))))],
+            "dtypes": {} if rows is None else rows.dtypes,
             "kept": None if grid.kept is None else list(grid.kept),
             "fixed": {
                 name: each.points[0].get(name)
@@ -312,6 +315,10 @@ class RunView:
 
 def _source_rows(rows: Sequence[Reply | Exchange], firsts: Iterable[int]) -> list[int]:
     return [rows[each].origin.columns.get(ROW, 0) for each in firsts]
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: None if is_missing(each) else each for name, each in row.items()}
 
 
 def _as_text(value: object) -> object:
