@@ -281,6 +281,8 @@ def estimate_tokens(text: str) -> Tokens:
         >>> svc.estimate_tokens("How many tokens does this have?").best
         7
     """
+    if not isinstance(text, str):
+        raise must_be("text", "a text", text)
     return FIXED.tokens(count(text))
 
 

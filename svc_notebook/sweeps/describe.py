@@ -400,6 +400,7 @@ class RunDescription:
 SHOWN_REASONS = 5
 _REASON_CHARS = 480  # the remedy is at the end of a message
 _NUMBER = re.compile(r"\d+")
+_LINE_END = re.compile(r"(?<=\w)\n(?=[A-Z])")  # without a full stop
 
 
 def reasons_of(failures: Iterable[Failure]) -> list[str]:
@@ -416,6 +417,7 @@ def reasons_of(failures: Iterable[Failure]) -> list[str]:
 
 
 def _reason(failure: Failure, n: int) -> str:
-    message = shorten(" ".join(failure.message.split()), _REASON_CHARS)
+    said = _LINE_END.sub(". ", failure.message)
+    message = shorten(" ".join(said.split()), _REASON_CHARS)
     status = "" if failure.http_status is None else f" ({failure.http_status})"
     return f"{n} x {failure.type}{status}: {message}"

@@ -368,6 +368,13 @@ class Run:
             is_answered=self._execution.is_answered,
             held_of=self._execution.held_of,
         )
+        renamed = [
+            f"{name} is {new}"
+            for name, new in self._view.source_names().items()
+            if name != new
+        ]
+        if renamed and not self._view.is_begun:
+            lines.append(("note", f"in replies_df(), {', '.join(renamed)}"))
         if self.is_running:
             lines = [line for line in lines if line[0] == "time"]
         return RunDescription(

@@ -229,7 +229,7 @@ class RunView:
         names = (column.name for column in self._columns(())[len(REPLIES) :])
         return dict(zip(self.grid.column_names, names, strict=True))
 
-    def _source_names(self) -> dict[str, str]:
+    def source_names(self) -> dict[str, str]:
         """Return what each column of the rows is called in a frame of replies."""
         if (source := self.grid.source) is None:
             return {}
@@ -249,14 +249,14 @@ class RunView:
 
     def _own(self, names: str | Sequence[str] | None) -> list[str]:
         """Replace names that replies and source share by the source's column."""
-        mine = self._source_names()
+        mine = self.source_names()
         given = [] if names is None else as_names(names)
         return [mine.get(name, name) for name in given]
 
     def _down(self) -> tuple[str, ...]:
         if not self.grid.source:
             return ("prompt",)
-        mine, names = self._source_names(), self._final_names()
+        mine, names = self.source_names(), self._final_names()
         across = {TOOLS, *(f"{name}_template" for name in self.grid.templates)}
         filled = (name for name in self.grid[0].columns if name not in across)
         return tuple(mine.get(name, names[name]) for name in filled) or ("prompt",)

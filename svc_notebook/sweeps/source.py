@@ -304,7 +304,8 @@ def _no_mark(mark: str, known: Sequence[str], called: str) -> ParameterError:
 def _unknown(name: str, known: Sequence[str], called: str) -> ParameterError:
     where = "means a column, but no rows were given."
     if known:
-        where = f"is not a column; the columns are {', '.join(known)}."
+        are = "the column is" if len(known) == 1 else "the columns are"
+        where = f"is not a column; {are} {', '.join(known)}."
         if not any(map(str.isidentifier, known)):
             where += f" {_NO_IDENTIFIER.format(called=called)}"
     mark = f"{{{{{name}}}}}"

@@ -281,6 +281,13 @@ def test_as_a_frame_it_has_a_row_a_message(plan: svc.Conversation) -> None:
     assert every["is_chosen"].tolist() == [True, False, False, False, True, True]
 
 
+def test_only_an_answer_is_cut(plan: svc.Conversation) -> None:
+    """The user's row of a cut reply is not cut."""
+    plan.ask("Tell me a long story", max_tokens=1)
+
+    assert plan.to_df()["is_cut"].tolist() == [False, True]
+
+
 def test_the_dtypes_of_the_frame_are_stated(plan: svc.Conversation) -> None:
     """No turns give the dtypes that many give."""
     empty = plan.to_df()

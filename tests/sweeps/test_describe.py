@@ -263,6 +263,7 @@ def test_a_plan_is_whole_in_a_terminal(session: Session) -> None:
             "applies and cuts longer"
         ),
         "               replies",
+        "  note         in replies_df(), text is var_text",
         ".run() sends what is missing",
     ]
 

@@ -187,6 +187,12 @@ def test_a_prompt_that_cannot_fit_is_refused() -> None:
         check_budget(request)
 
 
+def test_what_is_no_text_has_no_tokens() -> None:
+    """The refusal says what to give."""
+    with pytest.raises(svc.ParameterError, match="text"):
+        svc.estimate_tokens(None)  # type: ignore[arg-type]
+
+
 def test_a_fitted_reply_is_no_number_that_was_asked_for() -> None:
     """What `fit` computed is not named in the refusal; a number that was given is."""
     request = build_request("word " * 20_000, model="m")
