@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import svc_notebook as svc
 from svc_notebook.errors import OverBudgetError
-from svc_notebook.max_tokens import with_max_tokens
 from svc_notebook.service.chunk import Choice
 from svc_notebook.service.request import Message, build_request, user
 from svc_notebook.service.tool_call import FunctionCall, ToolCall
@@ -27,6 +26,7 @@ from svc_notebook.tokens import (
     fit_max_tokens,
     most_prompt_tokens,
     most_tokens,
+    with_max_tokens,
 )
 
 ROWS: list[dict[str, Any]] = json.loads(
