@@ -267,7 +267,8 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
         model: One model id, or a list; the session's model if None.
         system: One system text, or a list; None is no system message.
         rows: A DataFrame, a Series, or a list of mappings or texts to fill prompts
-            from. Every prompt is sent for every row.
+            from. Every prompt is sent for every row. A column named like one of the
+            frame of replies, such as `n` or `text`, is `var_n` or `var_text` there.
         conditions: An explicit list of combinations: a DataFrame or mappings. Names
             that are not parameters become label columns.
         tied: Names whose lists go side by side instead of being multiplied, or
@@ -432,7 +433,7 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
     )
     if not include_emulated:
         hint = "; include_emulated=True counts the emulator's"
-        say_left_out(usage, hint=hint, file=sys.stderr)
+        return say_left_out(usage, hint=hint, file=sys.stderr)
     return usage
 
 

@@ -31,9 +31,11 @@ A message says what happened, what is allowed and what to do next. It never cont
 key or a whole prompt; the service's words are quoted verbatim.
 """
 
+import inspect
 import sys
 import warnings
 from contextlib import suppress
+from types import FrameType
 from typing import Protocol
 
 
@@ -279,18 +281,36 @@ class Interrupted(KeyboardInterrupt):
         return [str(self)]
 
 
-def warn(
-    message: str, category: type[Warning] = RuntimeWarning, *, stacklevel: int = 2
-) -> None:
+_PASSED = {"svc_notebook", "IPython"}
+_THREADS = {"asyncio", "concurrent", "threading"}
+
+
+def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
     """Warn without raising, since a reply that was paid for would be lost.
 
-    Where warnings are errors, it writes a line on stderr. `stacklevel` 2 is the line
-    that called the function which warns.
+    The warning names the user's line and comes each time; in the background, where no
+    line is the user's, it comes once. Where warnings are errors, a line goes to stderr.
     """
+    frame = inspect.currentframe()
+    while frame and _root_of(frame) in _PASSED:
+        frame = frame.f_back
     try:
-        warnings.warn(message, category, stacklevel=stacklevel + 1)
+        if frame is None or _root_of(frame) in _THREADS:
+            warnings.warn(message, category, stacklevel=2)
+        else:  # without a registry, which would show it once
+            warnings.warn_explicit(
+                message,
+                category,
+                frame.f_code.co_filename,
+                frame.f_lineno,
+                module=str(frame.f_globals.get("__name__")),
+            )
     except Exception:  # noqa: BLE001 - from a filter, or from the display of warnings
         write_line(message)
+
+
+def _root_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def write_line(line: str) -> None:

@@ -121,21 +121,23 @@ class FrameAccessor:
             extra=extra,
             varied=params,
         )
-        found = _asked(run, self._frame, is_retried=retry)
+        found = _asked(run, self._frame, called=self._called, is_retried=retry)
         aligned = found.set_axis(self._frame.index, axis="index")
         return aligned[list(EXPANDED)] if expand else aligned["text"]
 
 
-def _asked(run: Run, frame: pd.DataFrame, *, is_retried: bool) -> pd.DataFrame:
+def _asked(
+    run: Run, frame: pd.DataFrame, *, called: str, is_retried: bool
+) -> pd.DataFrame:
     n_choices = int(run.grid[0].request.params.get("n", 1)) if len(run) else 1
     if len(run) != len(frame) or n_choices != 1:
         raise ParameterError(
-            "df.svc.complete returns one reply for each row; give each parameter one "
-            "value, and n=1. For several, use svc.sweep(..., rows=df)."
+            f"{called}.svc.complete returns one reply for each row; give each "
+            "parameter one value, and n=1. For several, use svc.sweep(..., rows=df)."
         )
     (run.retry if is_retried else run.run)()
     replies = run.replies_df()
-    tell = partial(warn, category=UserWarning, stacklevel=3)
+    tell = partial(warn, category=UserWarning)
     bad = replies[replies["status"] != "ok"]
     if len(bad):
         reasons = "".join(f"\n  {each}" for each in run.reasons)

@@ -281,6 +281,8 @@ def estimate_tokens(text: str) -> Tokens:
         >>> svc.estimate_tokens("How many tokens does this have?").best
         7
     """
+    if not isinstance(text, str):
+        raise must_be("text", "a text", text)
     return FIXED.tokens(count(text))
 
 
@@ -402,7 +404,8 @@ def check_budget(request: CompletionRequest) -> Tokens:
     remedy = _REMEDIES[largest]
     if room > 0 and max_tokens >= parts[largest]:
         remedy = f"Ask for at most {room} tokens with max_tokens"
-    reply = f" and max_tokens={max_tokens} was requested" if max_tokens else ""
+    is_asked = max_tokens and not request.is_fitted
+    reply = f" and max_tokens={max_tokens} was requested" if is_asked else ""
     raise OverBudgetError(
         f"The prompt has about {prompt.best} tokens (estimated: {sizes}), at least "
         f"{least}{reply}; prompt and reply together may have {BUDGET_TOKENS}. It was "

@@ -5,7 +5,6 @@ frames in which they arose, because those may hold what the service sent back.
 """
 
 import asyncio
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -284,8 +283,6 @@ def to_request(
 ) -> CompletionRequest:
     """Check the arguments of a verb and return the request.
 
-    A warning names the line that called the verb, if the verb calls what calls this.
-
     Args:
         prompt: As the verb takes it.
         default_model: Model id if `given` names none.
@@ -304,7 +301,7 @@ def to_request(
     model, system = params.pop("model", None), params.pop("system", None)
     extra = params.pop("extra", None)
     if (advice := on_params(params)) is not None:
-        warnings.warn(advice, UserWarning, stacklevel=4)
+        warn(advice, UserWarning)
     return build_request(
         prompt,
         model=default_model if model is None else model,

@@ -178,6 +178,10 @@ class RateLimiter:
         """Return how many requests may be sent now; None if no limit is known."""
         return self._windows.room() if self._is_known else None
 
+    def held_s(self) -> Sequence[float]:
+        """Return when the requests in the windows went: see `Windows.held_s`."""
+        return self._windows.held_s() if self._is_known else ()
+
     def sent(self, slot: Slot) -> None:
         """Note that a place's request is being written now."""
         self._windows.sent(slot)

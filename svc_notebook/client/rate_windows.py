@@ -300,6 +300,19 @@ class Windows:
         )
         return Room(max(second, 0), max(minute, 0))
 
+    def held_s(self) -> list[float]:
+        """Return when the requests of the last minute went, in seconds from now.
+
+        Those of all kernels count, the oldest first; what waits has its turn to come.
+        """
+        others = self._others.times() if self._others else ()
+        with self._lock:
+            now_s = self._clock()
+            own = [_gone_s(slot, now_s) for slot in self._slots]
+        since_s = now_s - self._windows[0].length_s
+        own, others = ([at for at in each if at > since_s] for each in (own, others))
+        return sorted(at_s - now_s for at_s in max(own, others, key=len))
+
     def _take_of_others(self, slot: Slot, now_s: float) -> Waiting:
         if self._others is None:
             return Waiting(0.0)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never, Self, Unpack
 from uuid import uuid4
 
 from svc_notebook.client.sync import CompletionStream
-from svc_notebook.completion import Completion
+from svc_notebook.completion import Completion, on_params
 from svc_notebook.errors import ParameterError, SvcError, warn
 from svc_notebook.exchange import Origin, OriginKind
 from svc_notebook.ledger.store import Ledger
@@ -497,7 +497,12 @@ class Conversation:
 
 
 def _notes(step: NextTurn) -> tuple[str, ...]:
-    """Return the notes on a request, and warn of the turns that are not sent."""
+    """Return the notes on a request, and warn of the turns that are not sent.
+
+    The document's advice about its parameters is warned of too.
+    """
+    if advice := on_params(step.request.params):
+        warn(advice, UserWarning)
     if note := step.fitted.note:
         warn(f"{step.origin.conversation}: {note}; pinned turns are always sent.")
     return (note,) if note else ()

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from svc_notebook.ledger.columns import Column, as_json
+from svc_notebook.ledger.columns import Batch, Column, as_json
 from svc_notebook.ledger.frames import to_frame
 from svc_notebook.service.checks import must_be
 from svc_notebook.service.request import Message
@@ -25,6 +25,11 @@ class Row(NamedTuple):
     is_chosen: bool = True
 
 
+def _is_cut(batch: Batch) -> list[bool | None]:
+    pairs = zip(batch.part("version.is_cut"), batch.part("message.role"), strict=True)
+    return [is_cut and role == "assistant" for is_cut, role in pairs]
+
+
 MESSAGES = (
     Column("turn", "Int64", "turn_number", "from 1; missing for the system message"),
     Column("version", "Int64", "version_number", "number of the version, from 1"),
@@ -42,7 +47,7 @@ MESSAGES = (
         "version.is_partial",
         "whether the answer was interrupted or incomplete",
     ),
-    Column("is_cut", "boolean", "version.is_cut", "whether max_tokens cut the answer"),
+    Column("is_cut", "boolean", _is_cut, "whether max_tokens cut the answer"),
     Column("is_pinned", "boolean", "turn.is_pinned", "whether it is always sent"),
     Column("is_hidden", "boolean", "turn.is_hidden", "whether it is never sent"),
     Column("is_stale", "boolean", "turn.is_stale", "whether an earlier turn changed"),

@@ -9,7 +9,6 @@ import os
 import re
 import sys
 import unicodedata
-import warnings
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, time, timedelta
 from functools import partial
@@ -23,7 +22,7 @@ from uuid import uuid4
 import msgspec
 import pandas as pd
 
-from svc_notebook.errors import ConfigError, ParameterError, SvcError
+from svc_notebook.errors import ConfigError, ParameterError, SvcError, warn
 from svc_notebook.settings import to_path
 
 
@@ -362,10 +361,9 @@ def _warn_of_cuts(frame: pd.DataFrame, what: str) -> None:
     }
     if long:
         columns = ", ".join(f"{name} ({n})" for name, n in long.items())
-        warnings.warn(
+        warn(
             f"Texts too long for a spreadsheet's cell in {columns}: {what}.",
             UserWarning,
-            stacklevel=6,  # the caller of `svc.export`
         )
 
 

@@ -207,11 +207,19 @@ def usage_df(
     )[0]
 
 
-def say_left_out(usage: pd.DataFrame, *, hint: str, file: TextIO | None) -> None:
-    """Write how many exchanges a frame of `usage_df` does not count, if any."""
+def say_left_out(
+    usage: pd.DataFrame, *, hint: str, file: TextIO | None
+) -> pd.DataFrame:
+    """Write how many exchanges a frame of `usage_df` does not count, if any.
+
+    Returns:
+        The frame without the groups of which nothing is counted.
+    """
     if n := int(usage["n_left_out"].sum()):
         what = f"{n} exchange{'s'[: n != 1]} left out: emulated or reused"
         print(f"{what}{hint}.", file=file)
+    is_counted = (usage["n_exchanges"] > 0) | (usage["n_left_out"] == 0)
+    return usage[is_counted].reset_index(drop=True)
 
 
 class Groups(NamedTuple):

@@ -232,7 +232,7 @@ def to_prompt(
     asked = options.max_tokens
     found = (_capped(_find(name, names)) for name in options.context)
     added = tuple(replace(item, text=hide(item.text)) for item in found)
-    put_in = ", ".join(item.note for item in (*items, *added))
+    put_in = ", ".join(dict.fromkeys(item.note for item in (*items, *added)))
     notes = [f"put in: {put_in}"] if put_in else []
     notes += [
         f"{mark} contains spaces and was sent as typed"

@@ -158,9 +158,11 @@ class DryRun:
             f"tools offered, about {estimate_prompt_tokens((), tools).best} tokens"
         )
         size = f"prompt about {prompt.best} tokens (estimated: {prompt})"
+        fit = "; max_tokens by fit is less, for the most that the prompt may have"
         return (
             f"model {self.request.model}; parameters sent: {params or 'none'}",
-            f"{size}; room left in {BUDGET_TOKENS}: {self.room_tokens}",
+            f"{size}; room left in {BUDGET_TOKENS}: {self.room_tokens}"
+            + fit * self.request.is_fitted,
             self.wait or "no limit would make it wait now",
             *([f"{offered}: {names}"] if tools else []),
             *self.notes,

@@ -264,7 +264,9 @@ def usage_df(session: Session, word: str = "") -> "pd.DataFrame":
         prices=session.prices,
     )
     hint = "" if word else "; `%svc usage emulated` counts the emulator's"
-    say_left_out(usage, hint=hint, file=sys.stdout)
+    usage = say_left_out(usage, hint=hint, file=sys.stdout)
+    if session.prices and usage["is_emulated"].any():
+        sys.stdout.write("The emulator costs nothing; costs are as if it were paid.\n")
     shown = [*_USAGE_COLUMNS, *(_COSTS if session.prices else ())]
     return usage.set_index(["model", "is_emulated"])[shown]
 

@@ -1,11 +1,11 @@
 """A run in words: its requests, tokens, cost and duration, its outcome, its errors.
 
-The time of day makes no difference: the same plan always reads the same.
+The time of day makes no difference; only what the limits hold just now does.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from textwrap import wrap
@@ -113,14 +113,23 @@ class Forecast:
     binds: str  # the limit that determines it, such as "per-minute limit"
 
 
-def forecast(n_by_model: Mapping[str, int]) -> tuple[Forecast, ...]:
+HeldOf = Callable[[str], Sequence[float]]
+"""Returns when the newest requests to a model went; see `Windows.held_s`."""
+
+
+def forecast(
+    n_by_model: Mapping[str, int], held_of: HeldOf = lambda _: ()
+) -> tuple[Forecast, ...]:
     """Return a forecast for each model, the slowest first."""
     found = []
     for model, n_requests in n_by_model.items():
         limit, sent_s, binds = limit_of(model), None, ""
         if limit is not None:
             sent_s = last_sent_s(n_requests, limit)
-            if n_requests > limit.per_minute:
+            late_s = last_sent_s(n_requests, limit, held_of(model))
+            if is_held := late_s > sent_s + PER_SECOND_S:
+                sent_s = late_s
+            if is_held or n_requests > limit.per_minute:
                 binds = "per-minute limit"
             elif n_requests > limit.per_second:
                 binds = "per-second limit"
@@ -128,14 +137,31 @@ def forecast(n_by_model: Mapping[str, int]) -> tuple[Forecast, ...]:
     return tuple(sorted(found, key=lambda each: -(each.last_sent_s or 0.0)))
 
 
-def last_sent_s(n_requests: int, limit: Limit) -> float:
-    """Return the seconds from the first request to the last one.
+def last_sent_s(n_requests: int, limit: Limit, held_s: Sequence[float] = ()) -> float:
+    """Return the seconds from now until the last of so many requests goes.
 
     The k-th request goes when neither window is full: the one `per_second` before it
-    is a second ago, and the one `per_minute` before it a minute.
+    is a second ago, and the one `per_minute` before it a minute. `held_s` are the times
+    of requests that the windows hold now, oldest first.
     """
     if n_requests < 1:
         return 0.0
+    if held_s:
+        times_s = list(held_s)
+        # from then on each minute repeats the one before it
+        n_more = max(n_requests - 2 * limit.per_minute, 0)
+        n_minutes = ceil(n_more / limit.per_minute)
+        for _ in range(n_requests - n_minutes * limit.per_minute):
+            full_s = [
+                times_s[-most] + length_s
+                for most, length_s in (
+                    (limit.per_second, PER_SECOND_S),
+                    (limit.per_minute, PER_MINUTE_S),
+                )
+                if len(times_s) >= most
+            ]
+            times_s.append(max(0.0, *full_s, times_s[-1]))
+        return times_s[-1] + n_minutes * PER_MINUTE_S
     n_minutes, rest = divmod(n_requests - 1, limit.per_minute)
     in_minutes_s = n_minutes * PER_MINUTE_S + rest // limit.per_second * PER_SECOND_S
     in_seconds_s = (n_requests - 1) // limit.per_second * PER_SECOND_S
@@ -158,21 +184,25 @@ def plan_lines(
     size: Size,
     n_left: Mapping[str, int] | None = None,
     is_answered: bool = False,
+    held_of: HeldOf = lambda _: (),
 ) -> list[Line]:
     """Return what a plan sends, how large it is, and warnings.
 
-    `n_left` are the requests still to be sent to each model; all if None.
+    `n_left` are the requests still to be sent to each model; all if None. `held_of` is
+    as for `forecast`.
     """
     n_left = grid.n_by_model if n_left is None else n_left
-    is_done = len(grid) > 0 and not any(n_left.values())
+    is_done = not any(n_left.values())
     n_out = grid.n_product - grid.n_combinations
+    left = {model: n for model, n in n_left.items() if n}
+    times = None if is_answered else duration_lines(forecast(left, held_of))
     lines = [
         ("trials", _product(grid)),
         ("rows", _rows(grid.source)),
         *(_values(each) for each in grid.dimensions),
         ("repeats", str(grid.repeats) if grid.repeats > 1 else ""),
         ("where", f"leaves out {n_out} of {grid.n_product}" if n_out else ""),
-        *([] if is_done else _outlook(size, n_left, is_answered=is_answered)),
+        *([] if is_done else _outlook(size, n_left, times)),
     ]
     return [line for line in lines if line[1]]
 
@@ -222,16 +252,17 @@ def duration(length_s: float) -> str:
     return "{} h {} min".format(*divmod(round(length_s / 60), 60))
 
 
-def _outlook(size: Size, n_left: Mapping[str, int], *, is_answered: bool) -> list[Line]:
-    left = {model: n for model, n in n_left.items() if n}
-    is_part = sum(left.values()) < size.n_trials
+def _outlook(
+    size: Size, n_left: Mapping[str, int], times: Sequence[str] | None
+) -> list[Line]:
+    is_answered = times is None
+    is_part = sum(n_left.values()) < size.n_trials
     of_all = f", for all {size.n_trials:,} requests" if is_part else ""
     cost = "" if is_answered else _cost(size)
-    times = [] if is_answered else duration_lines(forecast(left))
     return [
         ("tokens", _tokens(size) + of_all),
         ("cost", cost + of_all if cost else ""),
-        *(("time", line) for line in times),
+        *(("time", line) for line in times or ()),
         ("note", "nothing is sent: the file in SVC_ANSWERS answers" * is_answered),
         *(("note", line) for line in _warnings(size)),
     ]
@@ -369,6 +400,7 @@ class RunDescription:
 SHOWN_REASONS = 5
 _REASON_CHARS = 480  # the remedy is at the end of a message
 _NUMBER = re.compile(r"\d+")
+_LINE_END = re.compile(r"(?<=\w)\n(?=[A-Z])")  # without a full stop
 
 
 def reasons_of(failures: Iterable[Failure]) -> list[str]:
@@ -385,6 +417,7 @@ def reasons_of(failures: Iterable[Failure]) -> list[str]:
 
 
 def _reason(failure: Failure, n: int) -> str:
-    message = shorten(" ".join(failure.message.split()), _REASON_CHARS)
+    said = _LINE_END.sub(". ", failure.message)
+    message = shorten(" ".join(said.split()), _REASON_CHARS)
     status = "" if failure.http_status is None else f" ({failure.http_status})"
     return f"{n} x {failure.type}{status}: {message}"

@@ -7,7 +7,7 @@ requests is confirmed.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -17,6 +17,7 @@ from typing import cast
 
 from svc_notebook.client.attempts import RequestPath, Watch
 from svc_notebook.client.portal import Job, portal
+from svc_notebook.client.rate_limit import shared_limits
 from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.display.output import find_screen, is_terminal
 from svc_notebook.errors import Interrupted, ParameterError, SvcError, write_line
@@ -194,6 +195,15 @@ class Execution:
         """Whether a file answers, so that nothing is sent."""
         return self._session.settings.answers is not None
 
+    def held_of(self, model: str) -> Sequence[float]:
+        """Return what a model's limit holds now; nothing without address and key."""
+        session = self._session
+        with suppress(SvcError):
+            if (base_url := session.settings.base_url) is not None:
+                limits = shared_limits(base_url, session.key(), clock=time.monotonic)
+                return limits.of(model).held_s()
+        return ()
+
     def bind(self) -> None:
         """Continue with the exchanges that the ledger has under this run's name."""
         view, ledger = self._view, self._session.ledger
@@ -367,7 +377,7 @@ class Execution:
             )
         if (n_todo := n_left.total()) <= above:
             return True
-        lasts_s = forecast(n_left)[0].last_sent_s
+        lasts_s = forecast(n_left, self.held_of)[0].last_sent_s
         how_long = f", which takes about {duration(lasts_s)}" if lasts_s else ""
         requests = "request" if n_todo == 1 else "requests"
         question = f"This sends {n_todo} {requests}{how_long}. Continue?"

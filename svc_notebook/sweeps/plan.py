@@ -46,6 +46,7 @@ from .source import (
     columns_in,
     is_text,
     source_of,
+    typed,
 )
 
 _CUTOFF = 0.8
@@ -178,6 +179,7 @@ class _Manifest(msgspec.Struct):
     is_raw: bool
     repeats: int
     seed: int
+    dtypes: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 def _read_manifest(manifest: object, *others: object) -> _Manifest:
@@ -186,6 +188,12 @@ def _read_manifest(manifest: object, *others: object) -> _Manifest:
         raise ParameterError(
             "manifest has the whole grid; give only name, seed, confirm_above and "
             "reuse with it.",
+            param="manifest",
+        )
+    if not isinstance(manifest, Mapping):
+        raise ParameterError(
+            f"manifest is {type(manifest).__name__}; give the dict that run.manifest "
+            "returned, or what json.loads made of its JSON.",
             param="manifest",
         )
     try:
@@ -200,9 +208,12 @@ def _read_manifest(manifest: object, *others: object) -> _Manifest:
 
 def _grid_of(found: _Manifest) -> Grid:
     """Make the grid of a run again, from its manifest."""
+    rows = (
+        typed(found.rows, found.dtypes) if found.rows and found.dtypes else found.rows
+    )
     grid = Grid(
         dimensions=found.dimensions,
-        source=None if found.rows is None else source_of(found.rows),
+        source=None if rows is None else source_of(rows),
         repeats=check_int("repeats", found.repeats, minimum=1),
         extra=check_extra(found.extra),
         is_raw=found.is_raw,

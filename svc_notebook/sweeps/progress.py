@@ -78,7 +78,7 @@ class Bars:
         bar.total = part.n_total
         bar.unit = to_terminal(part.note)
         if self._where is Screen.NOTEBOOK and part.is_bad:
-            bar.colour = "orange"
+            bar.colour = "#ffa500"  # orange; tqdm warns of names
         bar.refresh()
 
     def _made(self, part: Part, at: int) -> Any:  # noqa: ANN401 - tqdm's two kinds
@@ -114,7 +114,11 @@ def progress_of(
     now_at: datetime,
     state: str = "",
 ) -> tuple[Part, ...]:
-    """Return the progress of each model; `state` says if it is paused or stopped."""
+    """Return the progress of each model that has anything to ask.
+
+    `now_s` is the clock of the run, `now_at` the time in the user's zone, and `state`
+    says if it is paused or stopped.
+    """
     return tuple(
         Part(
             name=queue.model,
@@ -124,6 +128,7 @@ def progress_of(
             is_bad=bool(queue.n_failed or queue.given_up),
         )
         for queue in queues
+        if queue.n_trials
     )
 
 

@@ -78,8 +78,9 @@ def reply_rows(
             yield replace(reply, origin=replace(reply.origin, columns=own))
 
 
-Mark = Literal["ok", "error", "refused", "cancelled", "missing"]
-"""`refused` is an error that the same request would get again (400)."""
+Mark = Literal["ok", "error", "refused", "open", "cancelled"]
+"""`refused` is an error that the same request would get again (400), `open` one that
+`run` sends again: of a rate limit, of the key or of the model."""
 
 
 class TrialStatus(NamedTuple):
@@ -108,8 +109,7 @@ class RunStatus:
     def counts(self, n_trials: int) -> Counter[str]:
         """Return how many of all trials ended how; the others are `not_run`."""
         counts = Counter[str](each.mark for each in self.trials.values())
-        counts["error"] += counts.pop("refused", 0)
-        del counts["missing"]
+        counts["error"] += counts.pop("refused", 0) + counts.pop("open", 0)
         counts["not_run"] = n_trials - counts.total()
         return counts
 
@@ -118,21 +118,19 @@ class RunStatus:
         remedies = Counter(each.remedy for each in self.trials.values() if each.remedy)
         if not remedies:
             return ""
-        n_ok = sum(each.mark == "ok" for each in self.trials.values())
         ((remedy, _),) = remedies.most_common(1)
         verb = "was" if remedies.total() == 1 else "were"
-        return f"{remedies.total()} of {n_ok} replies {verb} cut. {remedy}."
+        return f"{remedies.total()} of {self.count('ok')} replies {verb} cut. {remedy}."
 
-    @property
-    def n_refused(self) -> int:
-        """How many trials would be refused again."""
-        return sum(each.mark == "refused" for each in self.trials.values())
+    def count(self, mark: Mark) -> int:
+        """Return how many trials ended so."""
+        return sum(each.mark == mark for each in self.trials.values())
 
     def settled(
         self, *, is_retried: bool = False, include_refused: bool = False
     ) -> Mapping[TrialKey, str]:
         """Return the trials that are not sent again, each with its model."""
-        open_marks: set[Mark] = {"cancelled", "missing"}
+        open_marks: set[Mark] = {"cancelled", "open"}
         if is_retried:
             open_marks |= {"error", "refused"} if include_refused else {"error"}
         return {
@@ -142,14 +140,10 @@ class RunStatus:
         }
 
     def with_failures(self, failures: Mapping[TrialKey, TrialFailure]) -> "RunStatus":
-        """Add trials that failed before anything was sent.
-
-        A trial whose last failure was a rate limit is still missing.
-        """
+        """Add trials that failed before anything was sent."""
         unsent = {
-            key: TrialStatus("error", each.model)
+            key: TrialStatus(_mark_of(each.failure), each.model)
             for key, each in failures.items()
-            if each.failure.type != "RateLimitError"
         }
         return RunStatus({**unsent, **self.trials}, self.endpoint)
 
@@ -166,18 +160,17 @@ def status_of(exchanges: Iterable[Exchange]) -> RunStatus:
         if before is None or before.mark != "ok":
             is_cut = exchange.status == "ok" and bool(cut_mark(exchange))
             remedy = more_room(exchange.request) if is_cut else ""
-            mark, model = _mark(exchange), exchange.request.model
-            trials[key] = TrialStatus(mark, model, remedy)
+            failure = exchange.failure if exchange.status == "error" else None
+            mark = _mark_of(failure) if failure else exchange.status
+            trials[key] = TrialStatus(mark, exchange.request.model, remedy)
     return RunStatus(trials, endpoint)
 
 
-def _mark(exchange: Exchange) -> Mark:
-    failure = exchange.failure
-    if exchange.status != "error" or failure is None:
-        return exchange.status
+def _mark_of(failure: Failure) -> Mark:
+    is_limit = failure.type == "RateLimitError"
     is_key = failure.type == "AuthError" and failure.http_status == UNAUTHORIZED
-    if is_key or failure.type in {"RateLimitError", "UnknownModelError"}:
-        return "missing"
+    if is_limit or is_key or failure.type == "UnknownModelError":
+        return "open"
     return "refused" if failure.type == "BadRequestError" else "error"
 
 

@@ -80,7 +80,7 @@ class Run:
         self.is_reusing = is_reusing
         self._view = RunView(plan)
         self._execution = Execution(self._view, session=session)
-        self._explained_in: int | None = None  # the cell that printed all reasons
+        self._explained: tuple[int | None, str] = None, ""  # the cell, what it printed
         if plan.name is not None:
             self._execution.bind()
 
@@ -90,7 +90,8 @@ class Run:
     def run(self, *, watch: Watch | None = None) -> Self:
         """Send what is missing, and wait for the end.
 
-        Failed requests are not sent again; see `retry`.
+        Failed requests are not sent again (see `retry`), but for those that a rate
+        limit, the key or an unknown model made fail.
 
         Args:
             watch: Called before each wait, for a limit or another try. If None, waits
@@ -326,9 +327,9 @@ class Run:
         return self._describe().text
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
-        cell = self._explained_in
-        is_explained = cell is not None and cell == _cell_number()
-        return self._describe(with_reasons=not is_explained).bundle()
+        cell, text = self._explained
+        said = text if cell is not None and cell == _cell_number() else ""
+        return self._describe(said=said).bundle()
 
     def _run(self, **how: Any) -> Self:  # noqa: ANN401 - as `SendOptions`
         self._explain_end(self._execution.run(self._options(**how)))
@@ -346,12 +347,12 @@ class Run:
             **how,
         )
 
-    def _describe(self, *, with_reasons: bool = True) -> RunDescription:
+    def _describe(self, *, said: str = "") -> RunDescription:
+        """Describe the run; the reasons that were `said` above it are left out."""
         try:
             status = self._view.status()
             counts = status.counts(len(self))
-            is_failed = counts["error"] or any(each.given_up for each in self._queues)
-            reasons = self.reasons if with_reasons and is_failed else []
+            reasons = self.reasons if counts["error"] else []
         except LedgerError as problem:
             head = f"its ledger cannot be read. {problem}"
             return RunDescription(name=self.name, head=head)
@@ -359,20 +360,27 @@ class Run:
         n_left = {
             model: n - n_settled[model] for model, n in self.grid.n_by_model.items()
         }
-        note = status.cut_note() if with_reasons else ""
-        cut = [("cut", note)] if note else []
+        news = [*(("failed", reason) for reason in reasons), ("cut", status.cut_note())]
         lines = plan_lines(
             self.grid,
             size=self.size,
             n_left=n_left,
             is_answered=self._execution.is_answered,
+            held_of=self._execution.held_of,
         )
+        renamed = [
+            f"{name} is {new}"
+            for name, new in self._view.source_names().items()
+            if name != new
+        ]
+        if renamed and not self._view.is_begun:
+            lines.append(("note", f"in replies_df(), {', '.join(renamed)}"))
         if self.is_running:
             lines = [line for line in lines if line[0] == "time"]
         return RunDescription(
             name=self.name,
             head=headline(self.grid, counts, is_begun=self._view.is_begun),
-            lines=[*(("failed", reason) for reason in reasons), *cut, *lines],
+            lines=[*(line for line in news if line[1] not in said), *lines],
             footer=" · ".join(self._next_steps(status, counts["error"])),
         )
 
@@ -383,13 +391,17 @@ class Run:
                 return ["paused; .resume() continues, .cancel() stops it"]
             return ["running; .pause(), .cancel(), .replies_df() at any time"]
         n_todo = len(self) - len(status.settled())
+        n_refused, n_open = status.count("refused"), status.count("open")
+        sent = ["what is missing"] if n_todo > n_open else []
+        sent += [f"{n_open} of those that failed again"] if n_open else []
         read = ".replies_df(), .summary_df(), .compare()"
-        steps = [".run() sends what is missing" if n_todo else read]
-        if n_again := n_failed - status.n_refused:
-            steps.append(f".retry() sends the {n_again} that failed again")
-        if status.n_refused:
+        steps = [f".run() sends {' and '.join(sent)}" if sent else read]
+        if n_again := n_failed - n_refused - n_open:
+            other = "other " if n_open else ""
+            steps.append(f".retry() sends the {other}{n_again} that failed again")
+        if n_refused:
             steps.append(
-                f"{status.n_refused} would be refused again, "
+                f"{n_refused} would be refused again, "
                 ".retry(include_refused=True) sends them all the same"
             )
         return steps + [
@@ -414,7 +426,7 @@ class Run:
             text = self.cut_note
         elif n_failed:
             reasons = "".join(f"\n  {each}" for each in self.reasons)
-            is_refused = self._view.status().n_refused >= n_failed
+            is_refused = self._view.status().count("refused") >= n_failed
             way = (
                 "Fix this in a new plan"
                 if is_refused
@@ -422,7 +434,7 @@ class Run:
             )
             text = f"No request succeeded; {n_failed} failed:{reasons}\n{way}."
         if text:
-            self._explained_in = _cell_number()
+            self._explained = _cell_number(), text
             write_line(to_terminal(text))
 
 

@@ -48,7 +48,7 @@ from .resume import (
     reply_rows,
     status_of,
 )
-from .source import ROW
+from .source import ROW, is_missing
 
 if TYPE_CHECKING:  # pandas loads when a frame is asked for
     import pandas as pd
@@ -118,7 +118,10 @@ class RunView:
             "seed": plan.seed,
             "repeats": grid.repeats,
             "dimensions": grid.dimensions,
-            "rows": None if rows is None else [*map(rows.row, range(len(rows)))],
+            "rows": None
+            if rows is None
+            else [*map(_plain, map(rows.row, range(len(rows))))],
+            "dtypes": {} if rows is None else rows.dtypes,
             "kept": None if grid.kept is None else list(grid.kept),
             "fixed": {
                 name: each.points[0].get(name)
@@ -189,7 +192,7 @@ class RunView:
             self._retype(usage, _source_rows(found, firsts))
         if not include_emulated:
             hint = "; include_emulated=True counts the emulator's"
-            groups.say_left_out(usage, hint=hint, file=sys.stderr)
+            return groups.say_left_out(usage, hint=hint, file=sys.stderr)
         return usage
 
     def summary_df(self, by: str | Sequence[str] | None) -> "pd.DataFrame":
@@ -226,7 +229,7 @@ class RunView:
         names = (column.name for column in self._columns(())[len(REPLIES) :])
         return dict(zip(self.grid.column_names, names, strict=True))
 
-    def _source_names(self) -> dict[str, str]:
+    def source_names(self) -> dict[str, str]:
         """Return what each column of the rows is called in a frame of replies."""
         if (source := self.grid.source) is None:
             return {}
@@ -246,14 +249,14 @@ class RunView:
 
     def _own(self, names: str | Sequence[str] | None) -> list[str]:
         """Replace names that replies and source share by the source's column."""
-        mine = self._source_names()
+        mine = self.source_names()
         given = [] if names is None else as_names(names)
         return [mine.get(name, name) for name in given]
 
     def _down(self) -> tuple[str, ...]:
         if not self.grid.source:
             return ("prompt",)
-        mine, names = self._source_names(), self._final_names()
+        mine, names = self.source_names(), self._final_names()
         across = {TOOLS, *(f"{name}_template" for name in self.grid.templates)}
         filled = (name for name in self.grid[0].columns if name not in across)
         return tuple(mine.get(name, names[name]) for name in filled) or ("prompt",)
@@ -312,6 +315,10 @@ class RunView:
 
 def _source_rows(rows: Sequence[Reply | Exchange], firsts: Iterable[int]) -> list[int]:
     return [rows[each].origin.columns.get(ROW, 0) for each in firsts]
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: None if is_missing(each) else each for name, each in row.items()}
 
 
 def _as_text(value: object) -> object:

@@ -124,6 +124,7 @@ class ModelQueue:
             # as many as a minute lets out, so that slow replies do not waste the limit
             self._most_in_flight = min(limit.per_minute, MOST_IN_FLIGHT)
         self._began_s: float | None = None
+        self._held_s: Sequence[float] = ()  # by the limit, when it began
         self._n_sent = 0
         self._sent_s: dict[TrialKey, float] = {}
         self._took_s = 0.0
@@ -157,7 +158,9 @@ class ModelQueue:
 
     def take(self, now_s: float) -> Trial:
         """Return the next trial, which is asked now."""
-        self._began_s = now_s if self._began_s is None else self._began_s
+        if self._began_s is None:
+            self._began_s = now_s
+            self._held_s = self.limiter.held_s() if self.limiter else ()
         self._n_sent += 1
         self.n_in_flight += 1
         trial = self._next.popleft()
@@ -219,11 +222,11 @@ class ModelQueue:
             return 0.0
         limit = self.limiter.limit
         n_left = self.n_trials - self.n_ok - self.n_failed - self.n_in_flight
-        so_far_s = last_sent_s(self._n_sent, limit)
+        so_far_s = last_sent_s(self._n_sent, limit, self._held_s)
         late_s = max(now_s - self._began_s - so_far_s, 0.0)
-        whole_s = last_sent_s(self._n_sent + n_left, limit)
+        whole_s = last_sent_s(self._n_sent + n_left, limit, self._held_s)
         # what was late is not made up for: the windows slide
-        next_s = last_sent_s(self._n_sent + 1, limit) - so_far_s
+        next_s = last_sent_s(self._n_sent + 1, limit, self._held_s) - so_far_s
         by_limit_s = self._began_s + whole_s + max(late_s - next_s, 0.0) - now_s
         return max(by_limit_s, self.waits_for.wait_s)
 

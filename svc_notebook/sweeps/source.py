@@ -5,6 +5,7 @@ plain Python ones. A row is identified by its position and named by its label.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, time, timedelta
 from functools import cached_property
@@ -52,6 +53,12 @@ class Source:
         """Return one row: value by column."""
         return {name: values[position] for name, values in self.columns.items()}
 
+    @property
+    def dtypes(self) -> dict[str, str]:
+        """The dtype of each column of a DataFrame; none for other rows."""
+        dtypes = () if self.frame is None else self.frame.dtypes
+        return dict(zip(self.columns, map(str, dtypes), strict=False))
+
     def joined(self, position: int) -> dict[str, Any]:
         """Return one row as a frame of replies has it: position, index, values."""
         found: dict[str, Any] = {ROW: position}
@@ -87,6 +94,17 @@ def source_of(rows: object, *, called: str = "rows") -> Source:
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
         raise _refused(f"{called} is {type(rows).__name__}", called)
     return _of_list(list(rows), called)
+
+
+def typed(rows: Sequence[Mapping[str, Any]], dtypes: Mapping[str, Any]) -> object:
+    """Return rows as a DataFrame of these dtypes, as far as the values allow it."""
+    import pandas as pd  # noqa: PLC0415 - only where rows were a DataFrame
+
+    frame = pd.DataFrame({name: [row.get(name) for row in rows] for name in dtypes})
+    for name, dtype in dtypes.items():
+        with suppress(TypeError, ValueError):
+            frame[name] = frame[name].astype(dtype)
+    return frame
 
 
 _TEXTUAL = (str, Number, date, time, timedelta, UUID, PurePath)
@@ -286,7 +304,8 @@ def _no_mark(mark: str, known: Sequence[str], called: str) -> ParameterError:
 def _unknown(name: str, known: Sequence[str], called: str) -> ParameterError:
     where = "means a column, but no rows were given."
     if known:
-        where = f"is not a column; the columns are {', '.join(known)}."
+        are = "the column is" if len(known) == 1 else "the columns are"
+        where = f"is not a column; {are} {', '.join(known)}."
         if not any(map(str.isidentifier, known)):
             where += f" {_NO_IDENTIFIER.format(called=called)}"
     mark = f"{{{{{name}}}}}"

@@ -26,7 +26,6 @@ AskFor = Literal["marked", "all", "none"]
 _QUESTION = "Run it? [y]es, [n]o, [e]dit the arguments, [a]lways: "
 _EDIT = "The arguments as JSON: "
 _MAX_TRIES = 5
-_PACKAGE = "svc_notebook."
 _WORDS: dict[str, Literal["approve", "deny", "always", "edit"]] = {
     "yes": "approve",
     "no": "deny",
@@ -157,17 +156,8 @@ def warn_of_denied(n_denied: int) -> None:
     calls = "1 tool call was" if n_denied == 1 else f"{n_denied} tool calls were"
     warn(
         f"{calls} denied, because there was no prompt to ask for consent. Allow calls "
-        "with confirm=False, or with a function that decides.",
-        stacklevel=_outside(),
+        "with confirm=False, or with a function that decides."
     )
-
-
-def _outside() -> int:
-    """Return the caller's `stacklevel` of the first frame outside this package."""
-    level, frame = 0, inspect.currentframe()
-    while frame and str(frame.f_globals.get("__name__")).startswith(_PACKAGE):
-        level, frame = level + 1, frame.f_back
-    return level
 
 
 def proposal_text(proposal: Proposal) -> str:

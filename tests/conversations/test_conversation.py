@@ -281,6 +281,13 @@ def test_as_a_frame_it_has_a_row_a_message(plan: svc.Conversation) -> None:
     assert every["is_chosen"].tolist() == [True, False, False, False, True, True]
 
 
+def test_only_an_answer_is_cut(plan: svc.Conversation) -> None:
+    """The user's row of a cut reply is not cut."""
+    plan.ask("Tell me a long story", max_tokens=1)
+
+    assert plan.to_df()["is_cut"].tolist() == [False, True]
+
+
 def test_the_dtypes_of_the_frame_are_stated(plan: svc.Conversation) -> None:
     """No turns give the dtypes that many give."""
     empty = plan.to_df()
@@ -337,6 +344,16 @@ def test_shown_it_is_the_static_transcript(plan: svc.Conversation) -> None:
     assert "Count &lt;b&gt;" in bundle["text/html"]
     assert "cut" in bundle["text/plain"]
     assert "svc-v2-8b-instruct" in bundle["text/plain"]
+
+
+def test_parameters_are_advised_on_at_the_users_line(plan: svc.Conversation) -> None:
+    """`ask` and `stream` warn of temperature with top_p, as `svc.complete` does."""
+    with pytest.warns(UserWarning, match="changing only one of them") as asked:
+        plan.ask("Hi", temperature=1, top_p=0.5)
+    with pytest.warns(UserWarning, match="changing only one of them") as streamed:
+        plan.stream("Hi", temperature=1, top_p=0.5).cancel()
+
+    assert [each.filename for each in (*asked, *streamed)] == [__file__] * 2
 
 
 def test_what_is_left_out_is_warned_of_and_noted(plan: svc.Conversation) -> None:

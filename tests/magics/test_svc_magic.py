@@ -188,6 +188,7 @@ def test_a_dry_run_sends_nothing(shell: Shell, emulator: Emulator) -> None:
     assert "Be brief" in cell.shown
     assert "Hello" in cell.shown
     assert "room left in 8192" in cell.shown
+    assert "max_tokens by fit is less, for the most that the prompt may" in cell.shown
     assert "no limit would make it wait now" in cell.shown
 
 
@@ -247,7 +248,7 @@ def test_the_commands_answer(shell: Shell, emulator: Emulator) -> None:
 
     use = shell.run("%svc use").shown
     models = shell.run("%svc models").shown
-    usage = shell.run("%svc usage").shown
+    usage = shell.run("%svc usage emulated").shown
 
     assert emulator.base_url in use
     assert "SVC_API_KEY" in use

@@ -10,12 +10,14 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
+from svc_notebook.client.attempts import RequestPath
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import BadRequestError, ParameterError, ServerFaultError
 from svc_notebook.exchange import Failure
 from svc_notebook.ledger.prices import Price, Prices
+from svc_notebook.service.catalogue import limit_of
 from svc_notebook.session import Session
 from svc_notebook.sweeps.describe import (
     SHOWN_REASONS,
@@ -23,6 +25,7 @@ from svc_notebook.sweeps.describe import (
     duration_lines,
     forecast,
     headline,
+    last_sent_s,
     plan_lines,
     reasons_of,
     size_of,
@@ -178,6 +181,36 @@ def test_knows_what_the_limits_make_of_it(
     assert bool(line) is bool(expected)
 
 
+@pytest.mark.parametrize(
+    ("n_held", "n_requests", "expected_s"),
+    [(0, 30, 5.0), (15, 30, 5.0), (43, 7, 1.0), (43, 30, 34.1), (50, 200, 221.0)],
+)
+def test_what_the_windows_hold_comes_first(
+    n_held: int, n_requests: int, expected_s: float
+) -> None:
+    """Requests of the last minute take their places in the limit."""
+    limit = limit_of(SMALL)
+    assert limit is not None
+    held_s = [-30.0 + last_sent_s(n + 1, limit) for n in range(n_held)]
+
+    [found] = forecast({SMALL: n_requests}, lambda _: held_s)
+
+    assert found.last_sent_s == pytest.approx(expected_s, abs=1.0)
+
+
+def test_a_plan_counts_what_was_just_asked(session: Session) -> None:
+    """What this kernel sent in the last minute delays a plan, as its limiter knows."""
+    before = repr(plan(session, "p", repeats=30))
+    limiter = RequestPath(session.settings, key=session.key()).limiter(SMALL)
+    for _ in range(43):
+        limiter.reserve()
+
+    after = repr(plan(session, "p", repeats=30))
+
+    assert "about 5 s until the last request is sent" in before
+    assert "per-minute limit of svc-v2-8b-instruct" in " ".join(after.split())
+
+
 OpenSession = Callable[[Emulator], Session]
 LARGE = "svc-v2-70b-instruct"
 PRICE = Price(prompt=1.0, completion=2.0)
@@ -230,6 +263,7 @@ def test_a_plan_is_whole_in_a_terminal(session: Session) -> None:
             "applies and cuts longer"
         ),
         "               replies",
+        "  note         in replies_df(), text is var_text",
         ".run() sends what is missing",
     ]
 
@@ -359,6 +393,23 @@ def test_a_cell_says_once_why_all_failed(
     assert "2 failed" in shown
 
 
+def test_a_cell_that_said_what_was_cut_shows_what_failed(
+    open_session: OpenSession,
+    shell: InteractiveShell,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The note on cut replies is not shown twice; the reasons were not printed."""
+    refused = {"status": 400, "error": {"message": "No."}, "when": {"contains": "b"}}
+    with _scripted(refused) as emulator:
+        run = plan(open_session(emulator), ["a", "b"], varied={"max_tokens": 1}).run()
+
+    shown = run._repr_mimebundle_()["text/plain"]
+    assert shell.execution_count == 1
+    assert capsys.readouterr().err.startswith("1 of 1 replies was cut.")
+    assert "  failed      1 x BadRequestError (400): " in shown
+    assert "  cut  " not in shown
+
+
 MODEL = "svc-v1.5-instruct"
 
 
@@ -426,6 +477,13 @@ def test_says_tokens_failures_and_the_computed_end() -> None:
 
     assert (part.n_done, part.n_total, part.is_bad) == (2, 101, True)
     assert part.note == "1 failed · 1,500 tokens · ends about 12:02:00"
+
+
+def test_a_model_with_nothing_to_ask_has_no_bar() -> None:
+    """What is sent again may be of one model only; the others are not drawn."""
+    done = ModelQueue(SMALL, Trials(pull=iter(()), n_trials=0))
+
+    assert progress_of([done], now_s=0.0, now_at=NOON) == ()
 
 
 def test_says_what_it_waits_for() -> None:

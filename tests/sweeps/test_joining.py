@@ -154,6 +154,7 @@ def test_no_rows_are_asked_nothing(
     frame = run.run().retry().replies_df()
 
     assert "0 requests planned, nothing sent yet." in shown
+    assert "tokens" not in shown
     assert (len(run), run.n_todo, len(frame), len(emulator.requests)) == (0, 0, 0, 0)
     full = plan(session, "p").plan_df()
     joined = frame.columns.drop(full.columns).tolist()

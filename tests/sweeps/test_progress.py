@@ -2,6 +2,8 @@
 
 import io
 import sys
+import warnings
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -89,6 +91,20 @@ def test_a_notebook_gets_widgets(monkeypatch: pytest.MonkeyPatch) -> None:
     Bars(Screen.NOTEBOOK).show(PARTS, is_last=True)
 
     assert len(shown) == 2
+
+
+def test_a_bar_of_failures_is_orange(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bar is coloured without a warning of tqdm, each time it is drawn."""
+    monkeypatch.setattr("IPython.display.display", lambda *_, **__: None)
+    bars = Bars(Screen.NOTEBOOK)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            bars.show([replace(PARTS[0], n_done=10)], is_last=False)
+        bars.show(PARTS, is_last=True)
+
+    assert caught == []
 
 
 def test_what_cannot_be_drawn_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -207,9 +207,35 @@ def test_a_manifest_plans_the_run_again(session: Session) -> None:
     assert (len(again), again.seed) == (12, 7)
 
 
+def test_rows_of_a_manifest_keep_their_dtypes(session: Session) -> None:
+    """Dates, categories and numbers are what they were, also through JSON."""
+    rows = pd.DataFrame(
+        {
+            "day": pd.to_datetime(pd.Series(["2026-01-01", None]), utc=True),
+            "kind": pd.Series(["a", "b"], dtype="category"),
+            "is_new": [True, False],
+            "size": [0.5, 1.5],
+            "n_seen": pd.array([1, None], dtype="Int64"),
+            "name": pd.array(["x", None], dtype="string"),
+        }
+    )
+    run = plan(session, "{{kind}} {{size}} {{is_new}}", rows=rows)
+
+    again = plan(session, manifest=json.loads(json.dumps(run.manifest)))
+
+    names = ["request_key", "prompt", *rows.columns[:-1], "var_name"]
+    names = [name for name in names if name in run.plan_df()]
+    pd.testing.assert_frame_equal(again.plan_df()[names], run.plan_df()[names])
+    assert len(names) >= 7
+
+
 @pytest.mark.parametrize(
     ("changes", "remedy"),
-    [({"manifest": {}}, "run.manifest returned"), ({"prompt": "p"}, "give only name")],
+    [
+        ({"manifest": {}}, "run.manifest returned"),
+        ({"manifest": "{}"}, "manifest is str; give the dict"),
+        ({"prompt": "p"}, "give only name"),
+    ],
 )
 def test_refuses_what_is_no_manifest(
     session: Session, changes: dict[str, Any], remedy: str

@@ -381,13 +381,19 @@ def test_an_unknown_model_stops_the_run(
 def test_an_unknown_model_stops_its_own_requests_only(
     open_session: OpenSession, unlimited: Emulator
 ) -> None:
-    """The other models are asked, and the run says what the service said."""
+    """The other models are asked; box, frame and manifest count the same failures."""
     session = open_session(unlimited)
 
-    run = plan(session, list("abc"), model=["svc-instruct", "typo"]).run()
+    run = plan(session, list("abc"), model=["svc-instruct", "typo"])
+    run.in_flight = 3
+    run.run()
 
     shown = repr(run)
-    assert "6 requests: 3 ok, 3 not run" in shown
+    assert "6 requests: 3 ok, 3 failed." in shown
+    assert ".run() sends 3 of those that failed again · stopped" in shown
+    assert run.n_failed == run.summary_df()["n_failed"].sum() == 3
+    assert run.manifest["counts"] == {"ok": 3, "error": 3, "not_run": 0}
+    assert run.replies_df()["status"].value_counts().to_dict() == {"ok": 3, "error": 3}
     assert "x UnknownModelError (404): The service answered with status 404" in shown
     assert "stopped sending to typo: UnknownModelError" in shown
 

@@ -1,6 +1,7 @@
 """Estimates and bounds against the counts of seven vocabularies: `texts.json`."""
 
 import json
+import warnings
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -25,6 +26,7 @@ from svc_notebook.tokens import (
     fit_max_tokens,
     most_prompt_tokens,
     most_tokens,
+    with_max_tokens,
 )
 
 ROWS: list[dict[str, Any]] = json.loads(
@@ -185,6 +187,22 @@ def test_a_prompt_that_cannot_fit_is_refused() -> None:
         check_budget(request)
 
 
+def test_what_is_no_text_has_no_tokens() -> None:
+    """The refusal says what to give."""
+    with pytest.raises(svc.ParameterError, match="text"):
+        svc.estimate_tokens(None)  # type: ignore[arg-type]
+
+
+def test_a_fitted_reply_is_no_number_that_was_asked_for() -> None:
+    """What `fit` computed is not named in the refusal; a number that was given is."""
+    request = build_request("word " * 20_000, model="m")
+
+    with pytest.raises(OverBudgetError, match="at least 14000; prompt and reply"):
+        check_budget(with_max_tokens(request, "fit"))
+    with pytest.raises(OverBudgetError, match="14000 and max_tokens=256 was requested"):
+        check_budget(with_max_tokens(request, 256))
+
+
 def test_a_prompt_that_probably_does_not_fit_is_sent_with_a_warning() -> None:
     """Between the bounds the package warns, and the service decides."""
     with svc.Emulator() as emulator:
@@ -195,6 +213,21 @@ def test_a_prompt_that_probably_does_not_fit_is_sent_with_a_warning() -> None:
             pytest.raises(svc.BadRequestError),
         ):
             client.complete("word " * 6000, max_tokens=2500)
+
+
+def test_a_warning_names_the_users_line_each_time() -> None:
+    """Python's own filter shows the warning at each call, with the caller's file."""
+    with (
+        svc.Emulator(tokens_per_s=None, first_token_s=0) as emulator,
+        svc.Client(base_url=emulator.base_url, api_key=emulator.api_key) as client,
+        warnings.catch_warnings(record=True) as caught,
+    ):
+        warnings.simplefilter("default")
+        for _ in range(3):
+            client.complete("word " * 7900, max_tokens=200)
+
+    assert [each.filename for each in caught] == [__file__] * 3
+    assert {type(each.message) for each in caught} == {RuntimeWarning}
 
 
 @pytest.mark.parametrize("kind", KINDS)
