@@ -31,7 +31,7 @@ def absolute(path: str) -> Path:
 
 def _not_made(path: str, reason: str) -> LedgerError:
     return LedgerError(
-        f"The ledger {path!r} cannot be created: {reason}. Nothing was sent. Set "
+        f"The ledger {path!r} cannot be created: {reason}. Set "
         "SVC_LEDGER to a file in a folder that you can write to."
     )
 

@@ -24,6 +24,7 @@ import msgspec
 import pandas as pd
 
 from svc_notebook.errors import ConfigError, ParameterError, SvcError
+from svc_notebook.service.checks import check_text
 from svc_notebook.settings import to_path
 
 
@@ -52,7 +53,31 @@ def export(frame: pd.DataFrame, path: str | Path) -> Path:
             "or the index.",
             param="frame",
         )
-    return write_whole(path, partial(write, shown))
+    return write_whole(path, partial(_written, write, shown))
+
+
+def _written(
+    write: Callable[[pd.DataFrame, Path], None], frame: pd.DataFrame, file: Path
+) -> None:
+    try:
+        write(frame, file)
+    except (RuntimeError, TypeError, ValueError):
+        _check_texts(frame)
+        raise
+
+
+def _check_texts(frame: pd.DataFrame) -> None:
+    """Refuse the first text that no file can hold."""
+    for at, name in enumerate(frame.columns):
+        check_text(str(name), param="frame", name=f"The column {str(name)!r}")
+        for label, value in zip(frame.index, frame.iloc[:, at], strict=True):
+            where = f"{name} of row {label!r}"
+            try:
+                msgspec.json.encode(value, enc_hook=str)
+            except UnicodeEncodeError as problem:
+                check_text(str(problem.object), param="frame", name=where)
+            except (TypeError, ValueError, RecursionError):
+                continue
 
 
 def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
@@ -348,6 +373,9 @@ def _for_xml(text: str) -> str:
     Spreadsheets decode this, so a text that already looks like it is escaped. XML
     would turn a carriage return into a line feed.
     """
+    text.encode(
+        "utf-8"
+    )  # openpyxl would write half a surrogate pair, and break the file
     text = _ESCAPES.sub("_x005F_", text)
     text = _CONTROLS.sub(lambda found: f"_x{ord(found[0]):04X}_", text)
     return text.replace("\r", "_x000D_")

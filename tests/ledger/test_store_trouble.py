@@ -210,7 +210,7 @@ def test_refuses_a_place_that_cannot_hold_it(tmp_path: Path, is_folder: bool) ->
         Ledger(path).check()
 
     reason = "it is a folder" if is_folder else "its folder is a file"
-    assert f"cannot be created: {reason}. Nothing was sent" in str(caught.value)
+    assert f"cannot be created: {reason}. Set" in str(caught.value)
 
 
 def test_refuses_a_name_with_nul() -> None:
@@ -347,7 +347,7 @@ def test_refuses_to_make_a_folder_where_it_may_not(open_folder: Path) -> None:
     said = _as_nobody(open_folder / "locked" / "new" / "ledger.sqlite")
 
     assert "SVC_LEDGER" in said
-    assert "Nothing was sent" in said
+    assert "cannot be created" in said
 
 
 _FILLING = """
