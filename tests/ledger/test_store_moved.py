@@ -235,3 +235,22 @@ def test_a_backup_copied_over_an_open_ledger_is_used_as_it_is(
     ledger.close()
 
     assert _ids(path) == [*(f"x{number:04}" for number in (*range(5), 98))]
+
+
+@pytest.mark.filterwarnings("ignore:1 exchange could not be written")
+def test_a_folder_in_its_place_leaves_what_is_in_memory(
+    ledger: Ledger, path: Path, make: MakeExchange
+) -> None:
+    """Reads show what could not be written, and warn; it is written later."""
+    _add(ledger, make, 1)
+    moved = path.rename(path.with_name("old.sqlite"))
+    path.mkdir()
+    with pytest.raises(LedgerError, match="it is a folder"):
+        ledger.add(make(2)).result()
+    with pytest.warns(RuntimeWarning, match="Only what is kept in memory"):
+        shown = [each.exchange_id for each in ledger.read()]
+    path.rmdir()
+    moved.rename(path)
+    ledger.close()
+
+    assert (shown, _ids(path)) == (["x0002"], ["x0001", "x0002"])
