@@ -147,7 +147,6 @@ def conditions_of(conditions: object) -> Dimension:
             param="conditions",
         )
     for name, values in source.columns.items():
-        check_text(name, param="conditions", name=f"The name {name!r} in conditions")
         for label, value in zip(source.labels, values, strict=True):
             where = f"{name} of condition {label!r}"
             check_text(str(value), param="conditions", name=where)

@@ -91,6 +91,10 @@ def _asked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
             lambda: svc.sweep("a", conditions=[{"lab\ud83d": "b"}]),
         ),
         (
+            r"'lab\ud83d' in rows contains half of a surrogate pair",
+            lambda: svc.sweep("a {{x}}", rows=[{"x": "b", "lab\ud83d": "b"}]),
+        ),
+        (
             "lab of condition 0 contains half of a surrogate pair",
             lambda: svc.sweep("a", conditions=[{"lab": "b\ud83d"}]),
         ),
