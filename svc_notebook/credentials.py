@@ -192,7 +192,8 @@ def _home(
         return base_url
     digest = key.digest("home") if isinstance(key, Key) else ""
     if not named:
-        return _first_used.setdefault(digest, base_url)
+        bind(cast(Key, key), base_url)
+        return _first_used.get(digest, base_url)
     with suppress(SettingsError):
         return _first_used.get(digest) or to_base_url(named, allow_http=True)
     return None
