@@ -323,6 +323,7 @@ def _to_excel(frame: pd.DataFrame, file: Path) -> None:
             param="frame",
         )
     openpyxl = _import_extra("openpyxl", "Excel workbooks")
+    _check_texts(frame)  # openpyxl writes half a surrogate pair into a broken file
     _warn_of_cuts(frame, "they were cut; Parquet, CSV and JSON lines keep them whole")
     book = openpyxl.Workbook(write_only=True)
     sheet = book.create_sheet("svc")
@@ -373,9 +374,6 @@ def _for_xml(text: str) -> str:
     Spreadsheets decode this, so a text that already looks like it is escaped. XML
     would turn a carriage return into a line feed.
     """
-    text.encode(
-        "utf-8"
-    )  # openpyxl would write half a surrogate pair, and break the file
     text = _ESCAPES.sub("_x005F_", text)
     text = _CONTROLS.sub(lambda found: f"_x{ord(found[0]):04X}_", text)
     return text.replace("\r", "_x000D_")
