@@ -8,8 +8,8 @@ variable, because tracebacks can show those.
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from importlib import import_module
 from typing import Any, NoReturn, TypeVar, cast
@@ -28,6 +28,7 @@ ENV_NAME = "SVC_API_KEY"
 KEYRING_NAME = "svc-notebook"
 """The service's name in the keyring; the entry's name is the base address."""
 _MARK = "[key]"
+_PUBLIC = "Bearer svc-emulator"  # the emulator's, which may run at any address
 _MIN_CHARS = 8  # a shorter key may be an ordinary word, so it is not replaced
 Value = TypeVar("Value")
 
@@ -147,9 +148,10 @@ def key_mark(environ: Mapping[str, str] = os.environ) -> bytes:
 def find_key(environ: Mapping[str, str] = os.environ, *, base_url: str | None) -> Key:
     """Return the API key of an address.
 
-    It is the one typed for this address; else SVC_API_KEY, which belongs to
-    SVC_BASE_URL, or to the first address used if that is not set; else the one that
-    the keyring has for this address. A key is never sent to another address.
+    It is the one typed for this address; else SVC_API_KEY, which belongs to the
+    address that it was first sent to, before that to SVC_BASE_URL, or to the first
+    address used if that is not set; else the one that the keyring has for this
+    address. A key is never sent to another address.
 
     The address is None if it is not known yet, so nothing can be sent.
 
@@ -178,7 +180,7 @@ def find_key(environ: Mapping[str, str] = os.environ, *, base_url: str | None) -
 _typed: dict[str | None, Key] = {}
 """The keys typed, by address; None until the first address is used."""
 _first_used: dict[str, str] = {}
-"""The address of each SVC_API_KEY, by digest, where SVC_BASE_URL is not set."""
+"""The address that each SVC_API_KEY was first sent to, by the key's digest."""
 
 
 def _home(
@@ -188,11 +190,31 @@ def _home(
     named = environ.get(ENV_NAMES["base_url"], "").strip()
     if base_url is None or not (named or isinstance(key, Key)):
         return base_url
+    digest = key.digest("home") if isinstance(key, Key) else ""
     if not named:
-        return _first_used.setdefault(cast(Key, key).digest("home"), base_url)
+        bind(cast(Key, key), base_url)
+        return _first_used.get(digest, base_url)
     with suppress(SettingsError):
-        return to_base_url(named, allow_http=True)
+        return _first_used.get(digest) or to_base_url(named, allow_http=True)
     return None
+
+
+def bind(key: Key, base_url: str) -> None:
+    """Note that the environment's key was sent to an address, and is for no other."""
+    if key.source == ENV_NAME and key.authorization() != _PUBLIC:
+        _first_used.setdefault(key.digest("home"), base_url)
+
+
+@contextmanager
+def unbound() -> Iterator[None]:
+    """Let the environment's keys belong to no address yet inside the block."""
+    before = dict(_first_used)
+    _first_used.clear()
+    try:
+        yield
+    finally:
+        _first_used.clear()
+        _first_used.update(before)
 
 
 def _no_key(
@@ -204,8 +226,8 @@ def _no_key(
     return MissingKeyError(
         f"No API key for {base_url}: the key from {source} belongs to "
         f"{address or 'SVC_BASE_URL, which cannot be used'} and was not sent. Give the "
-        f"key of this address with key=; or set SVC_BASE_URL to this address and "
-        f"{ENV_NAME} to its key, or type the key after `%svc login`."
+        "key of this address with key=, or type it after `%svc login` while "
+        "SVC_BASE_URL is this address."
     )
 
 

@@ -20,7 +20,7 @@ from svc_notebook.client.exchange_record import Answerer
 from svc_notebook.client.sync import Client
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversations
-from svc_notebook.credentials import Key, find_key, key_mark
+from svc_notebook.credentials import Key, find_key, key_mark, unbound
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError, warn
 from svc_notebook.exchange import Exchange, Origin
@@ -463,7 +463,8 @@ def isolated() -> Iterator[None]:
         before = _current[:]
         _current.clear()
     try:
-        yield
+        with unbound():
+            yield
     finally:
         with _lock:
             inside = _current[:]

@@ -68,6 +68,11 @@ def _split(text: str) -> SplitResult:
     has_host = parts.scheme in {"http", "https"} and bool(parts.hostname)
     if not (is_plain and is_clean and has_host) or port == 0:
         raise unusable_address()
+    if "%" in parts.netloc:
+        raise SettingsError(
+            "The base address has a % in its host. Zone ids of IPv6 addresses are not "
+            "supported; set SVC_BASE_URL to a host name, or an address without one."
+        )
     return parts
 
 

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import httpx
 
-from svc_notebook.credentials import Key
+from svc_notebook.credentials import Key, bind
 from svc_notebook.errors import SettingsError, TimedOutError
 from svc_notebook.fork import Forkable, leave_to_parent
 from svc_notebook.settings import OPERATION, is_loopback, unusable_address
@@ -66,7 +66,7 @@ class HttpTransport:
         url = _url(f"{base_url}/{OPERATION}")
         if url is None:
             raise unusable_address()
-        self._url = url
+        self._base_url, self._url = base_url, url
         self._proxy = proxy_for(base_url)
         self._base_url = base_url
         self._now = now
@@ -93,11 +93,16 @@ class HttpTransport:
         """
         stack = await self._stacks.of_running_loop()
         idle = stack.take()
+
+        def sent() -> None:
+            bind(key, self._base_url)
+            on_sent()
+
         while True:
             connection = idle or self._connect()
             if isinstance(connection, FailedTry):
                 return connection
-            progress = _Progress(connect_s, within_s, on_sent)
+            progress = _Progress(connect_s, within_s, sent)
             request = self._request(body, key, progress, is_streamed=is_streamed)
             found = await self._ask(connection, request, progress)
             if isinstance(found, httpx.Response):

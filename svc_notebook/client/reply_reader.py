@@ -333,5 +333,6 @@ def _shown(location: str) -> str:
     host, path = parts.netloc.rpartition("@")[2], parts.path
     if not host:
         path = path.rpartition("@")[2]
-    place = f"{parts.scheme}://{host}" if host else ""
+    scheme = f"{parts.scheme}:" if parts.scheme else ""
+    place = f"{scheme}//{host}" if host else ""
     return printable(f"{place}{path}"[:HEAD_CHARS]) or "nowhere"

@@ -67,8 +67,11 @@ class Screen(StrEnum):
 
 
 def is_terminal() -> bool:
-    """Whether the standard error is a terminal; without a console there may be none."""
-    return sys.stderr is not None and sys.stderr.isatty()
+    """Whether the standard error is a terminal; there may be none, or a closed one."""
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError):
+        return False
 
 
 def parent_message(shell: object) -> dict[str, Any]:

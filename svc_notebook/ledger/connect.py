@@ -31,7 +31,7 @@ def absolute(path: str) -> Path:
 
 def _not_made(path: str, reason: str) -> LedgerError:
     return LedgerError(
-        f"The ledger {path!r} cannot be created: {reason}. Nothing was sent. Set "
+        f"The ledger {path!r} cannot be created: {reason}. Set "
         "SVC_LEDGER to a file in a folder that you can write to."
     )
 
@@ -67,6 +67,17 @@ def identity(path: str | Path) -> Identity:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def last_change(path: str | Path) -> tuple[int, int] | None:
+    """Return what changes when a file is written; None without a file."""
+    if path == MEMORY:
+        return None
+    try:
+        found = os.stat(path)  # noqa: PTH116 - as `identity`
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
 
 
 _JOURNALS = ("-wal", "-journal", "-shm")
@@ -335,6 +346,20 @@ def probe(connection: sqlite3.Connection, *, busy_s: float) -> None:
         set_busy(connection, busy_s)
 
 
+def settle(connection: sqlite3.Connection, *, busy_s: float) -> None:
+    """Empty the WAL, if no other program uses the file now.
+
+    SQLite cannot tell that a WAL is of an older file: it would undo a backup that is
+    put in the place of its file. `busy_s` is the connection's usual wait.
+    """
+    with suppress(sqlite3.Error):
+        set_busy(connection, 0.0)
+        try:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            set_busy(connection, busy_s)
+
+
 def set_busy(connection: sqlite3.Connection, busy_s: float) -> None:
     """Set the longest wait for other programs, in seconds."""
     connection.execute(f"PRAGMA busy_timeout = {busy_s * 1000:.0f}")
@@ -369,7 +394,7 @@ def open_file(
         return connection
     file = absolute(path)
     _make_file(file)
-    if is_checked := _has_journal(file):
+    if is_checked := bool(wal_bytes(file)):
         _check_unchanged(file, place=path, busy_s=busy_s)
     connection = _connect(file.as_uri() + "?mode=rw", busy_s)
     try:
@@ -413,12 +438,10 @@ def open_to_read(path: str, *, busy_s: float) -> sqlite3.Connection:
     )
 
 
-def _has_journal(file: Path) -> bool:
-    """Return whether there is a WAL with changes: of this file, or of one before it."""
-    try:
-        return file.with_name(file.name + "-wal").stat().st_size > 0
-    except OSError:
-        return False
+def wal_bytes(path: str | Path) -> int | None:
+    """Return the size of a file's WAL, or of one before it; None without a WAL."""
+    found = last_change(f"{path}-wal")
+    return found and found[0]
 
 
 def _check_unchanged(file: Path, *, place: str, busy_s: float) -> None:

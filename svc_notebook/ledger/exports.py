@@ -23,6 +23,7 @@ import msgspec
 import pandas as pd
 
 from svc_notebook.errors import ConfigError, ParameterError, SvcError, warn
+from svc_notebook.service.checks import check_text
 from svc_notebook.settings import to_path
 
 
@@ -51,7 +52,31 @@ def export(frame: pd.DataFrame, path: str | Path) -> Path:
             "or the index.",
             param="frame",
         )
-    return write_whole(path, partial(write, shown))
+    return write_whole(path, partial(_written, write, shown))
+
+
+def _written(
+    write: Callable[[pd.DataFrame, Path], None], frame: pd.DataFrame, file: Path
+) -> None:
+    try:
+        write(frame, file)
+    except (RuntimeError, TypeError, ValueError):
+        _check_texts(frame)
+        raise
+
+
+def _check_texts(frame: pd.DataFrame) -> None:
+    """Refuse the first text that no file can hold."""
+    for at, name in enumerate(frame.columns):
+        check_text(str(name), param="frame", name=f"The column {str(name)!r}")
+        for label, value in zip(frame.index, frame.iloc[:, at], strict=True):
+            where = f"{name} of row {label!r}"
+            try:
+                msgspec.json.encode(value, enc_hook=str)
+            except UnicodeEncodeError as problem:
+                check_text(str(problem.object), param="frame", name=where)
+            except (TypeError, ValueError, RecursionError):
+                continue
 
 
 def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
@@ -297,6 +322,7 @@ def _to_excel(frame: pd.DataFrame, file: Path) -> None:
             param="frame",
         )
     openpyxl = _import_extra("openpyxl", "Excel workbooks")
+    _check_texts(frame)  # openpyxl writes half a surrogate pair into a broken file
     _warn_of_cuts(frame, "they were cut; Parquet, CSV and JSON lines keep them whole")
     book = openpyxl.Workbook(write_only=True)
     sheet = book.create_sheet("svc")

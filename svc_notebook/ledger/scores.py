@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.checks import as_number
+from svc_notebook.service.checks import as_number, check_text
 
 from .connect import transaction
 from .row import to_sortable
@@ -64,13 +64,19 @@ def _scores_of(frame: pd.DataFrame) -> Iterator[Score]:
             param="frame",
         )
     for name in names:
+        check_text(name, param="frame", name=f"The column {name!r}")
         rows = zip(
-            frame["exchange_id"], frame["choice_index"], frame[name], strict=True
+            frame.index,
+            frame["exchange_id"],
+            frame["choice_index"],
+            frame[name],
+            strict=True,
         )
-        for exchange_id, choice_index, value in rows:
+        for label, exchange_id, choice_index, value in rows:
             if pd.api.types.is_scalar(value) and pd.isna(value):
                 continue
             plain = _plain(name, value)
+            check_text(str(plain), param="frame", name=f"{name} of row {label!r}")
             if not isinstance(exchange_id, str):
                 raise _refused(
                     f"{name} has a score for a row without a reply; leave it missing."

@@ -8,16 +8,16 @@ import sqlite3
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Literal, Self, Unpack
 from uuid import uuid4
 
-from svc_notebook.errors import LedgerError
+from svc_notebook.errors import LedgerError, warn
 from svc_notebook.exchange import Exchange, UsageSource
 
-from .connect import MEMORY, explain, is_busy
+from .connect import MEMORY, explain, is_busy, open_file
 from .row import ReadFilters, Scope, Wanted, Where, from_row, to_row, where
 from .tool_runs import ToolRow, select, to_values
 from .writer import BUSY_S, LedgerFile, LedgerWriter, write_rows
@@ -73,7 +73,21 @@ class Ledger:
     def opened(self) -> Iterator[sqlite3.Connection]:
         """Keep the file open inside the block; errors of SQLite become LedgerErrors."""
         self.flush()
-        with self._file.opened() as connection:
+        with self._reading() as connection:
+            yield connection
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """Open the file; if it is spoilt while rows wait in memory, an empty one."""
+        with ExitStack() as stack:
+            try:
+                connection = stack.enter_context(self._file.opened())
+            except LedgerError as problem:
+                if not self._writer.in_hand:
+                    raise
+                warn(f"Only what is kept in memory is read. {problem}")
+                connection = open_file(MEMORY, busy_s=0.0)
+                stack.enter_context(closing(connection))
             yield connection
 
     def add(self, exchange: Exchange) -> "Future[None]":
@@ -135,7 +149,7 @@ class Ledger:
         """
         condition = where(self.session_id, scope=scope, since=since, **wanted)
         in_hand = self._in_hand()
-        with self._file.opened() as connection:
+        with self._reading() as connection:
             found = list(select(connection, condition))
         if in_hand is None:
             return found
@@ -279,7 +293,7 @@ class Ledger:
                 hashes.clear()
 
     def _rows(self, sql: str, values: Iterable[object]) -> list[Any]:
-        with self._file.opened() as connection:
+        with self._reading() as connection:
             return connection.execute(sql, tuple(values)).fetchall()
 
     def _to_exchange(self, row: Any, texts: Texts = True) -> Exchange:  # noqa: ANN401, FBT002 - SQLite's types; as `read`

@@ -27,12 +27,15 @@ from .connect import (
     is_busy,
     is_read_only,
     journals,
+    last_change,
     open_file,
     open_to_read,
     probe,
     set_aside,
     set_busy,
+    settle,
     transaction,
+    wal_bytes,
 )
 from .row import KEYS
 from .tool_runs import INSERT_TOOL_RUN
@@ -45,6 +48,7 @@ GIVEN_UP_S = 30.0
 since replies that are in memory alone would be lost with the kernel."""
 _TRY_S = 0.25
 _GATHER_S = 0.005  # so long rows gather for one commit where many come at once
+_IDLE_S = 0.25  # after so long without a new row the WAL is emptied
 _ROWS_AT_ONCE = 8
 _PAUSE_S = 0.05  # between two tries, when readers of this process get the lock
 _CLOSE_S = 2.0
@@ -119,6 +123,7 @@ class LedgerFile:
         self._connection: sqlite3.Connection | None = None
         self._is_read_only = False
         self._identity: Identity = None
+        self._last_change: tuple[int, int] | None = None
         self._journals: dict[str, Identity] = {}
 
     @property
@@ -136,24 +141,43 @@ class LedgerFile:
         """Keep the file open inside the block; errors of SQLite become LedgerErrors."""
         with self.lock, explained(self.path):
             connection = self.connection(is_to_write=False)
+            n_changes = connection.total_changes
             set_busy(connection, self._busy_s)
             try:
                 yield connection
             finally:
                 set_busy(connection, _TRY_S)
+                if connection.total_changes != n_changes:
+                    self.settle()
+
+    def settle(self) -> None:
+        """Empty the WAL: see `connect.settle`."""
+        with self.lock:
+            if self._connection is not None:
+                settle(self._connection, busy_s=_TRY_S)
+                self.note_change()
+
+    def note_change(self) -> None:
+        """Note that the file is as this connection wrote it."""
+        self._last_change = last_change(self._place)
 
     def connection(self, *, is_to_write: bool = True) -> sqlite3.Connection:
         """Return the open connection; the caller holds the lock.
 
         With `is_to_write=False` it may be one that can only read.
         """
-        if self._is_moved() or (is_to_write and self._is_read_only):
-            self.close()  # it may be deleted: what is written to it would be lost
+        if (
+            self._is_moved()  # it may be deleted: what is written to it would be lost
+            or self._is_overwritten()
+            or (is_to_write and self._is_read_only)
+        ):
+            self.close()
         if self._connection is None:
             self._connection = self._opened(is_to_write=is_to_write)
             set_busy(self._connection, _TRY_S)
             self._identity = identity(self._place)
             self._journals = journals(self._place)
+            self.note_change()
             self.begun.clear()
             self.hashes.clear()
         return self._connection
@@ -172,11 +196,23 @@ class LedgerFile:
         """Return whether the open file was moved, deleted or replaced."""
         return self._connection is not None and self._identity != identity(self._place)
 
+    def _is_overwritten(self) -> bool:
+        """Return whether something else was written into the open file.
+
+        It may be a backup, which SQLite does not see, or another kernel emptied the
+        WAL. A file with rows in its WAL stays open: closing it would write them.
+        """
+        if self._connection is None or self._last_change == last_change(self._place):
+            return False
+        return wal_bytes(self._place) == 0
+
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Commit what is written inside, and wait only briefly for other programs."""
-        with self.lock, transaction(connection := self.connection()):
-            yield connection
+        with self.lock:
+            with transaction(connection := self.connection()):
+                yield connection
+            self.note_change()
 
     def close(self) -> None:
         """Close the connection; the next use opens it again."""
@@ -341,11 +377,16 @@ class LedgerWriter(Forkable):
         with self._changed:
             if self._busy_since_s is not None:
                 self._changed.wait_for(lambda: self._is_closing, _PAUSE_S)
-            else:
-                self._changed.wait_for(
-                    lambda: self._is_closing or (self._is_wanted and bool(self._jobs))
-                )
-            return not self._is_closing
+                return not self._is_closing
+            is_ready = self._changed.wait_for(self._is_ready, _IDLE_S)
+        if not is_ready:
+            self._file.settle()
+            with self._changed:
+                self._changed.wait_for(self._is_ready)
+        return not self._is_closing
+
+    def _is_ready(self) -> bool:
+        return self._is_closing or (self._is_wanted and bool(self._jobs))
 
     def _drain(self, within_s: float) -> None:
         """Write on this thread, and wait at most so long for other programs."""
@@ -405,6 +446,7 @@ class LedgerWriter(Forkable):
             is_alone = len(jobs) == 1
             with nullcontext() if is_alone else transaction(connection):
                 write_rows(connection, jobs, begun)
+            self._file.note_change()
         except Exception as problem:  # noqa: BLE001 - the thread goes on
             begun.clear()  # its new entries were rolled back
             return problem

@@ -140,8 +140,10 @@ def describe(session: Session) -> str:
         where = f"the emulator on this machine, {settings.base_url}"
     try:
         key = f"from {session.key().source}"
-    except MissingKeyError:
-        key = "none yet: set SVC_API_KEY, or `%svc use emulator`"
+    except MissingKeyError as problem:
+        is_none = WAYS_ON in str(problem)
+        none = "none yet: set SVC_API_KEY, or `%svc use emulator`"
+        key = none if is_none else str(problem)
     lines = [f"service  {where}", f"key      {key}"]
     for name in ("model", "ledger", "prices", "answers"):
         value, source = getattr(settings, name), settings.sources.get(name, "default")

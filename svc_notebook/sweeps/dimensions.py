@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.checks import shorten
+from svc_notebook.service.checks import check_text, shorten
 from svc_notebook.service.params import PARAM_NAMES, PARAMS
 from svc_notebook.tools.permissions import to_offer
 
@@ -146,6 +146,10 @@ def conditions_of(conditions: object) -> Dimension:
             "remove it.",
             param="conditions",
         )
+    for name, values in source.columns.items():
+        for label, value in zip(source.labels, values, strict=True):
+            where = f"{name} of condition {label!r}"
+            check_text(str(value), param="conditions", name=where)
     points = tuple(
         {
             name: _as_integer(name, value)

@@ -102,7 +102,9 @@ class Bars:
         if self._where is Screen.NOTEBOOK:
             for text in bar.container.children[::2]:
                 text.layout.flex = "0 0 auto"  # it is the bar that gives way
-            bundle = bar.container._repr_mimebundle_()
+            # saved before the run ends, a count would stay as it was at first
+            plain = {"text/plain": f"Progress of {to_terminal(part.name)}"}
+            bundle = bar.container._repr_mimebundle_() | plain
             Output().publish(bundle, bar.container.model_id)
         return bar
 

@@ -46,6 +46,11 @@ class Source:
     called: str = "rows"
     doubled: frozenset[str] = frozenset()
 
+    def __post_init__(self) -> None:
+        called = self.called
+        for name in self.columns:
+            check_text(name, param=called, name=f"The name {name!r} in {called}")
+
     def __len__(self) -> int:
         return len(self.labels)
 
@@ -176,7 +181,7 @@ def _of_list(rows: list[Any], called: str) -> Source:
         raise _refused(f"{called} has no columns", called)
     plain = [{str(name): value for name, value in row.items()} for row in rows]
     columns = {name: [row.get(name) for row in plain] for name in names}
-    return Source(columns=columns, labels=range(len(rows)))
+    return Source(columns=columns, labels=range(len(rows)), called=called)
 
 
 def _refused(reason: str, called: str) -> ParameterError:

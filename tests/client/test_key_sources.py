@@ -12,6 +12,8 @@ from svc_notebook.client.sync import Client
 from svc_notebook.credentials import Key, find_key, forget, key_mark, remember
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import MissingKeyError
+from svc_notebook.magics.subcommands import describe
+from svc_notebook.session import Session
 
 VALUE = "sk-secret-of-the-keyring"
 ENV = "SVC_API_KEY"
@@ -183,3 +185,39 @@ def test_the_key_of_one_service_is_not_sent_to_another(
     assert emulator.api_key not in said
     client = Client(base_url=emulator.base_url, key=emulator.api_key)
     assert client.complete("Hi").text
+
+
+def test_a_key_that_was_sent_stays_with_its_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SVC_API_KEY is not sent to another SVC_BASE_URL later; a typed key is."""
+    monkeypatch.setenv("SVC_API_KEY", VALUE)
+    with Emulator(keys=[VALUE]) as first, Emulator(keys=[VALUE]) as second:
+        monkeypatch.setenv("SVC_BASE_URL", first.base_url)
+        session = Session()
+        session.client.complete("Hi")
+        monkeypatch.setenv("SVC_BASE_URL", second.base_url)
+        with pytest.raises(MissingKeyError) as caught:
+            session.client.complete("Hi")
+        said = f"SVC_API_KEY belongs to {first.base_url} and was not sent"
+        assert said in str(caught.value)
+        assert "%svc login" in str(caught.value)
+        assert said in describe(session)
+        assert second.requests == ()
+
+        remember(Key(VALUE, source="a prompt"), second.base_url)
+        assert session.client.complete("Hi").text
+        session.close()
+
+
+def test_an_emulators_own_key_is_for_any_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The key that every emulator serves goes with SVC_BASE_URL: it is no secret."""
+    session = Session()
+    for _ in range(2):
+        with Emulator() as emulator:
+            monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
+            monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
+            assert session.client.complete("Hi").text
+    session.close()

@@ -417,3 +417,22 @@ def test_names_the_column_that_parquet_cannot_hold(tmp_path: Path) -> None:
         export(frame, tmp_path / "m.parquet")
 
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("suffix", "wrong"),
+    [
+        *((suffix, "b\ud83d") for suffix in (".csv", ".xlsx", ".jsonl", ".parquet")),
+        (".jsonl", ["b\ud83d"]),
+    ],
+)
+def test_names_the_cell_that_no_file_can_hold(
+    tmp_path: Path, suffix: str, wrong: object
+) -> None:
+    """Half of a surrogate pair is refused by its row and column."""
+    frame = pd.DataFrame({"a": pd.Series([["x"], wrong], dtype=object)})
+
+    with pytest.raises(ParameterError, match="a of row 1 contains half of a surrogate"):
+        export(frame, tmp_path / f"m{suffix}")
+
+    assert list(tmp_path.iterdir()) == []

@@ -89,6 +89,10 @@ def test_what_is_forgotten_has_no_scores(ledger: Ledger, replies: pd.DataFrame) 
         ({"score_a": [[1], [2], [3]]}, "score_a holds a list"),
         ({"score_a": pd.Timestamp(0)}, "score_a holds a Timestamp"),
         ({"score_a": 1, "exchange_id": "other"}, "1 of these replies are not in the"),
+        (
+            {"score_a": pd.Series(["a", "b\ud83d", "c"], dtype=object)},
+            "score_a of row 1 contains half of a surrogate pair",
+        ),
         ({"score_a": 1, "exchange_id": None}, "score for a row without a reply"),
     ],
 )

@@ -191,3 +191,66 @@ def test_a_killed_programs_journal_is_kept_when_its_file_was_moved(path: Path) -
     shutil.move(f"{path}-wal.old", f"{moved}-wal")
 
     assert (_ids(moved), _ids(path)) == (THERE, [])
+
+
+def _settle(path: Path) -> None:
+    """Wait until the ledger's writer has emptied the journal, as it does when idle."""
+    while Path(f"{path}-wal").stat().st_size:
+        pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_a_backup_restored_after_a_kill_is_used_as_it_is(
+    path: Path, make: MakeExchange, *, is_moved: bool
+) -> None:
+    """The journal of an idle ledger is empty: it adds nothing to a restored backup."""
+    with Ledger(path) as ledger:
+        _add(ledger, make, *range(5))
+    backup = _copy(path)
+    program = _start(path)
+    _settle(path)
+    program.communicate("kill\n", timeout=30)
+    if is_moved:
+        backup.replace(path)
+    else:
+        shutil.copyfile(backup, path)
+    with Ledger(path) as ledger:
+        _add(ledger, make, 98, 99)
+
+    assert _ids(path) == [*(f"x{number:04}" for number in (*range(5), 98, 99))]
+
+
+def test_a_backup_copied_over_an_open_ledger_is_used_as_it_is(
+    ledger: Ledger, path: Path, make: MakeExchange
+) -> None:
+    """A backup written into the same file has its own exchanges and later ones."""
+    _add(ledger, make, *range(5))
+    backup = _copy(path)
+    _add(ledger, make, *range(5, 60))
+    _settle(path)
+    assert ledger.count() == 60  # the writer is done
+    shutil.copyfile(backup, path)
+    _add(ledger, make, 98)
+    ledger.close()
+
+    assert _ids(path) == [*(f"x{number:04}" for number in (*range(5), 98))]
+
+
+@pytest.mark.filterwarnings("ignore:1 exchange could not be written")
+def test_a_folder_in_its_place_leaves_what_is_in_memory(
+    ledger: Ledger, path: Path, make: MakeExchange
+) -> None:
+    """Reads show what could not be written, and warn; it is written later."""
+    _add(ledger, make, 1)
+    moved = path.rename(path.with_name("old.sqlite"))
+    path.mkdir()
+    with pytest.raises(LedgerError, match="it is a folder"):
+        ledger.add(make(2)).result()
+    with pytest.warns(RuntimeWarning, match="Only what is kept in memory"):
+        shown = [each.exchange_id for each in ledger.read()]
+    path.rmdir()
+    moved.rename(path)
+    ledger.close()
+
+    assert (shown, _ids(path)) == (["x0002"], ["x0001", "x0002"])

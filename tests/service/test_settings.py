@@ -7,7 +7,13 @@ import pytest
 
 from svc_notebook.credentials import Key, find_key
 from svc_notebook.errors import MissingKeyError, SettingsError
-from svc_notebook.settings import Settings, Timeouts, default_ledger, read_env
+from svc_notebook.settings import (
+    Settings,
+    Timeouts,
+    default_ledger,
+    read_env,
+    to_base_url,
+)
 
 
 def test_settings_from_the_environment() -> None:
@@ -173,3 +179,9 @@ def test_whether_plain_http_is_meant_is_not_guessed() -> None:
     assert sorted(problems) == ["SVC_ALLOW_HTTP", "SVC_BASE_URL"]
     with pytest.raises(SettingsError, match="True or False"):
         Settings(allow_http=wrong)
+
+
+def test_a_zone_id_is_refused_in_words() -> None:
+    """An IPv6 address with a zone is refused, with what to give instead."""
+    with pytest.raises(SettingsError, match=r"Zone ids.*not supported; set SVC_BASE"):
+        to_base_url("https://[fe80::1%25eth0]/v1")

@@ -398,11 +398,14 @@ def test_an_unknown_model_stops_its_own_requests_only(
     assert "stopped sending to typo: UnknownModelError" in shown
 
 
+@pytest.mark.parametrize("is_closed", [False, True])
 def test_runs_without_a_standard_error(
-    session: Session, monkeypatch: pytest.MonkeyPatch
+    session: Session, monkeypatch: pytest.MonkeyPatch, is_closed: bool
 ) -> None:
-    """A program without a console has none, and its run is sent all the same."""
-    monkeypatch.setattr(sys, "stderr", None)
+    """Without a console, or with a closed standard error, a run is sent as usual."""
+    stream = io.StringIO()
+    stream.close()
+    monkeypatch.setattr(sys, "stderr", stream if is_closed else None)
 
     run = plan(session, "a", model="svc-instruct").run()
 

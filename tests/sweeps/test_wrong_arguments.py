@@ -87,6 +87,18 @@ def _asked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         ("conditions is empty", lambda: svc.sweep("a", conditions=[])),
         (
+            r"'lab\ud83d' in conditions contains half of a surrogate pair",
+            lambda: svc.sweep("a", conditions=[{"lab\ud83d": "b"}]),
+        ),
+        (
+            r"'lab\ud83d' in rows contains half of a surrogate pair",
+            lambda: svc.sweep("a {{x}}", rows=[{"x": "b", "lab\ud83d": "b"}]),
+        ),
+        (
+            "lab of condition 0 contains half of a surrogate pair",
+            lambda: svc.sweep("a", conditions=[{"lab": "b\ud83d"}]),
+        ),
+        (
             "conditions is empty, so",
             lambda: svc.sweep("a", conditions=pd.DataFrame()),
         ),
