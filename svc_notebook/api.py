@@ -132,7 +132,7 @@ def extract(
         prompt: A text, messages or a `CompletionRequest`, as in `complete`.
         model: Id of the model; the session's model if None (see `use`).
         system: A text put in front as a system message.
-        max_tokens: As for `complete`.
+        max_tokens: A number, `fit`, or `service` or None to send none.
         max_tries: Most requests, at least 1.
         **params: Parameters by the document's names, without `tools` and `n`.
 
@@ -182,7 +182,7 @@ def stream(
         prompt: A text, messages or a `CompletionRequest`, as in `complete`.
         model: Id of the model; the session's model if None (see `use`).
         system: A text put in front as a system message.
-        max_tokens: As for `complete`.
+        max_tokens: A number, `fit`, or `service` or None to send none.
         reuse: Return the ledger's newest answer to the same request if it has one.
         **params: Parameters by the document's names, checked against its ranges; one
             that is left out is not sent. Calls of `tools` are not run: the stream's

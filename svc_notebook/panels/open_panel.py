@@ -36,7 +36,7 @@ def panel(
         name: The conversation's name, without blanks; `chat` if None.
         system: A new system message for the conversation; None keeps the present one.
         model: Id of the model; the session's model if None.
-        max_tokens: As for `svc.complete`.
+        max_tokens: A number, `fit`, or `service` or None to send none.
         **params: Parameters as for `svc.complete`. `tools` is a `Toolbox` or a list of
             functions that replies may call; those made with `confirm=True` ask for
             consent in the panel. `confirm`, `max_rounds`, `tool_timeout_s` and

@@ -121,7 +121,7 @@ class Run:
         Args:
             include_refused: Also send what the service refused as invalid (400), which
                 it would most likely refuse again.
-            watch: As for `run`.
+            watch: Called before each wait, for a limit or another try.
         """
         check_flag("include_refused", include_refused)
         return self._run(watch=watch, is_retried=True, include_refused=include_refused)
