@@ -29,6 +29,7 @@ from .export import from_json, to_json, to_markdown, to_transcript
 from .history import History, State, Turn, UndoableHistory, new_series
 from .saved_turns import (
     SavedTurns,
+    changed_marks,
     n_turns,
     older_note,
     pick_saved,
@@ -65,6 +66,7 @@ class Conversation:
         self.name = name
         self._session = session
         self._shared = UndoableHistory(name)
+        self._asked: dict[str, set[str]] = {}  # ids of exchanges, by turn_id
         self._is_told_of_older = False
 
     @property
@@ -267,6 +269,8 @@ class Conversation:
         a reset.
         """
         exchange, tool_runs = completion.exchange, completion.tool_runs
+        turn_id = step.origin.turn_id or ""
+        self._asked.setdefault(turn_id, set()).add(exchange.exchange_id)
         self._shared.change(
             lambda old: add_answer(old, exchange, step.origin, tool_runs),
             turn_id=step.origin.turn_id,
@@ -274,24 +278,24 @@ class Conversation:
 
     def choose(self, turn: int | str, version: int) -> None:
         """Choose the version of a turn, from 1, that later requests send."""
-        self._shared.change(lambda history: history.with_chosen(turn, version))
+        self._edit(lambda history: history.with_chosen(turn, version))
 
     def pick(self, turn: int | str, choice: int) -> None:
         """Pick the choice of a turn's answer, from 1, that later requests send."""
-        self._shared.change(lambda history: history.with_picked(turn, choice))
+        self._edit(lambda history: history.with_picked(turn, choice))
 
     def delete(self, turn: int | str) -> None:
         """Delete a turn; `undo` brings it back."""
-        self._shared.change(lambda history: history.without(turn))
+        self._edit(lambda history: history.without(turn))
 
     def toggle_pin(self, turn: int | str) -> bool:
         """Pin a turn, so that it is always sent, or unpin it; return if it is now."""
-        self._shared.change(lambda history: history.toggled(turn, pin=True))
+        self._edit(lambda history: history.toggled(turn, pin=True))
         return self.history.turn(turn).is_pinned
 
     def toggle_hidden(self, turn: int | str) -> bool:
         """Hide a turn, so that it is never sent, or show it; return if it is now."""
-        self._shared.change(lambda history: history.toggled(turn, hide=True))
+        self._edit(lambda history: history.toggled(turn, hide=True))
         return self.history.turn(turn).is_hidden
 
     def reset(self) -> None:
@@ -304,7 +308,11 @@ class Conversation:
         Answers, versions, picks, pins, deletions and resets can be undone; a change
         of the system message cannot. The ledger keeps what was asked.
         """
-        return self._shared.undo()
+        before = self._shared.state
+        is_undone = self._shared.undo()
+        if self._shared.state.series == before.series:  # it was no reset
+            self._keep_marks(before.history)
+        return is_undone
 
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call a function after each change of the conversation.
@@ -332,8 +340,8 @@ class Conversation:
     def restore(self, number: int | None = None) -> Self:
         """Bring turns back from the ledger, after a restart or from another kernel.
 
-        They are added to the turns here, in the order in which they were asked. The
-        ledger does not have what was picked, pinned, hidden or deleted.
+        They are added to the turns here, in the order in which they were asked, with
+        what was picked, pinned, hidden, deleted or undone.
 
         Args:
             number: Which series, as `saved` numbers them, from 1. If None, the newest,
@@ -348,6 +356,8 @@ class Conversation:
 
     def add(self, saved: SavedTurns) -> None:
         """Add turns of the ledger; a conversation without turns continues them."""
+        for turn_id, asked in saved.asked.items():
+            self._asked.setdefault(turn_id, set()).update(asked)
         if self.turns:
             self._shared.change(lambda history: history.merged(saved.history))
             return
@@ -440,6 +450,16 @@ class Conversation:
     def to_json(self) -> str:
         """Return all turns, with every version and choice, as JSON text."""
         return to_json(self.history)
+
+    def _edit(self, change: Callable[[History], History]) -> None:
+        before = self.history
+        self._shared.change(change)
+        self._keep_marks(before)
+
+    def _keep_marks(self, before: History) -> None:
+        """Keep in the ledger how turns were changed by hand."""
+        for turn_id, marks in changed_marks(before, self.history, self._asked):
+            self._session.ledger().add_marks(self.name, turn_id, marks)
 
     def _ask_turn(self, params: ToolParams, **turn: Any) -> Completion:  # noqa: ANN401 - as next_turn
         given = dict(params)

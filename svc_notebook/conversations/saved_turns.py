@@ -1,10 +1,10 @@
 """The turns of a conversation in the ledger, from where `restore` brings them back.
 
-Kernels, and resets, begin a series of turns each; a series is restored as a whole. The
-ledger does not have what was picked, pinned, hidden or deleted.
+Kernels, and resets, begin a series of turns each; a series is restored as a whole,
+with what was picked, pinned, hidden, deleted or undone.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
@@ -14,6 +14,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.ledger.tool_runs import ToolRow
+from svc_notebook.ledger.turn_marks import TurnMarks
 from svc_notebook.service.checks import shorten
 from svc_notebook.service.request import Message
 
@@ -22,6 +23,7 @@ from .turn_requests import add_answer
 
 _ORIGINS = ("magic", "panel", "python")
 _PROMPT_CHARS = 40
+_COPIED = "copied-"
 
 Pair = tuple[Message, Message]
 
@@ -38,6 +40,7 @@ class SavedTurns:
     is_own: bool  # this kernel asked some of it
     is_newest: bool  # it was the last that was asked
     sent: Mapping[str, frozenset[Pair]]  # messages of each request, by exchange_id
+    asked: Mapping[str, frozenset[str]]  # ids of the exchanges of each turn, by its id
 
     def is_in(self, history: History) -> bool:
         """Whether a history has all of its turns."""
@@ -76,7 +79,13 @@ def read_saved(
         rows[row.exchange_id] = (*rows.get(row.exchange_id, ()), row)
     own = ledger.read(conversation=name, origin=_ORIGINS, texts=False)
     ids = {each.exchange_id for each in own}
-    found = {key: _rebuild(key, asked, rows, ids) for key, asked in by_name.items()}
+    marks: dict[str, dict[str, TurnMarks]] = {}
+    for (key, turn_id), each in ledger.marks().items():
+        marks.setdefault(key, {})[turn_id] = each
+    found = {
+        key: _rebuild(key, asked, rows, ids, marks.get(key, {}))
+        for key, asked in by_name.items()
+    }
     return {key: saved for key, saved in found.items() if saved}
 
 
@@ -142,6 +151,7 @@ def _rebuild(
     exchanges: list[Exchange],
     tool_rows: Mapping[str, tuple[ToolRow, ...]],
     session_ids: Container[str],
+    marks: Mapping[str, TurnMarks],
 ) -> tuple[SavedTurns, ...]:
     """Rebuild the turns of a conversation, one item for each series that has some.
 
@@ -157,7 +167,12 @@ def _rebuild(
             by_series.setdefault(newest, []).append(exchange)
     found: list[SavedTurns] = []
     for series, asked in by_series.items():
-        history = _to_history(name, asked, tool_rows)
+        by_turn: dict[str, set[str]] = {}
+        for each in asked:
+            by_turn.setdefault(each.origin.turn_id or "", set()).add(each.exchange_id)
+        history = _to_history(name, _not_undone(asked, marks), tool_rows)
+        turns = (_marked(turn, marks.get(turn.turn_id)) for turn in history.turns)
+        history = replace(history, turns=tuple(turn for turn in turns if turn))
         if history.turns:
             saved = SavedTurns(
                 number=len(found) + 1,
@@ -171,6 +186,7 @@ def _rebuild(
                     each.exchange_id: frozenset(pairwise(each.request.messages))
                     for each in asked
                 },
+                asked={key: frozenset(found) for key, found in by_turn.items()},
             )
             found.append(saved)
     return tuple(found)
@@ -215,6 +231,84 @@ def to_copied(turns: Sequence[Turn], series: str) -> tuple[Turn, ...]:
     """Give turns ids in a series, from the newest, so that a restore finds the same."""
     n = len(turns)
     return tuple(
-        replace(turn, turn_id=f"{series}/copied-{n - at}")
+        replace(turn, turn_id=f"{series}/{_COPIED}{n - at}")
         for at, turn in enumerate(turns)
     )
+
+
+def changed_marks(
+    before: History, after: History, known: Mapping[str, set[str]]
+) -> Iterator[tuple[str, TurnMarks]]:
+    """Return the id and the marks of each turn that differs in two histories.
+
+    `known` has the ids of all exchanges of each turn.
+    """
+    was, is_now = ({turn.turn_id: turn for turn in h.turns} for h in (before, after))
+    for turn_id in {**was, **is_now}:
+        old, new = was.get(turn_id), is_now.get(turn_id)
+        if old is None or new is None or replace(old, is_stale=new.is_stale) != new:
+            yield turn_id, _to_marks(new, known.get(turn_id, set()))
+
+
+def _to_marks(turn: Turn | None, known: set[str]) -> TurnMarks:
+    newest = max(known, default="")
+    if turn is None:
+        return TurnMarks(is_deleted=True, newest=newest, gone=frozenset(known))
+    return TurnMarks(
+        is_pinned=turn.is_pinned,
+        is_hidden=turn.is_hidden,
+        chosen=turn.version.exchange_id,
+        newest=newest,
+        picked={each.exchange_id: each.picked for each in turn.versions if each.picked},
+        gone=frozenset(known - {each.exchange_id for each in turn.versions}),
+    )
+
+
+def _not_undone(
+    asked: list[Exchange], marks: Mapping[str, TurnMarks]
+) -> list[Exchange]:
+    """Leave out continuations that were undone, so that the text before them is left.
+
+    A continuation that a later one builds on is kept.
+    """
+    gone = {exchange_id for each in marks.values() for exchange_id in each.gone}
+    kept: list[Exchange] = []
+    needed: set[str | None] = set()
+    for each in reversed(asked):
+        is_gone = each.exchange_id in gone and each.exchange_id not in needed
+        if not (is_gone and each.origin.continues):
+            kept.append(each)
+        if not is_gone:
+            needed.add(each.origin.continues)
+    return kept[::-1]
+
+
+def _marked(turn: Turn, marks: TurnMarks | None) -> Turn | None:
+    """Return a turn of the ledger as it was left; None if it was deleted."""
+    if marks is None:
+        return turn
+    if marks.is_deleted and turn.turn_id.partition("/")[2].startswith(_COPIED):
+        return None  # its version has the id of the first exchange after it
+    versions = tuple(
+        _picked(each, marks.picked.get(each.exchange_id, 0))
+        for each in turn.versions
+        if each.exchange_id not in marks.gone
+    )
+    if not versions:
+        return None
+    ids = [each.exchange_id for each in versions]
+    is_chosen = ids[-1] <= marks.newest and marks.chosen in ids
+    return replace(
+        turn,
+        versions=versions,
+        chosen=ids.index(marks.chosen) if is_chosen else len(ids) - 1,
+        is_pinned=marks.is_pinned,
+        is_hidden=marks.is_hidden,
+    )
+
+
+def _picked(version: Version, picked: int) -> Version:
+    if not 0 < picked < len(version.choices):
+        return version
+    replies = (*version.replies[:-1], version.choices[picked])
+    return replace(version, replies=replies, picked=picked)

@@ -266,6 +266,17 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     # hashes from before a computed max_tokens made no difference; filled in again
     ("DELETE FROM requests",),
     (),  # records refer to texts of messages; an older version must not read them
+    (
+        """
+        CREATE TABLE turn_marks (
+            conversation TEXT NOT NULL,
+            turn_id TEXT NOT NULL,
+            marks TEXT NOT NULL,
+            marked_at TEXT NOT NULL,
+            PRIMARY KEY (conversation, turn_id)
+        ) WITHOUT ROWID
+        """,
+    ),
 )
 
 

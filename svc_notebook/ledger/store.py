@@ -20,6 +20,8 @@ from svc_notebook.exchange import Exchange, UsageSource
 from .connect import MEMORY, explain, is_busy, open_file
 from .row import ReadFilters, Scope, Wanted, Where, from_row, to_row, where
 from .tool_runs import ToolRow, select, to_values
+from .turn_marks import Marks, TurnMarks, select_marks
+from .turn_marks import to_values as to_mark_values
 from .writer import BUSY_S, LedgerFile, LedgerWriter, write_rows
 
 PAGE_ROWS = 256
@@ -105,6 +107,10 @@ class Ledger:
         values = to_values(row, session_id=self.session_id, started_at=started_at)
         return self._writer.add("tool_runs", values)
 
+    def add_marks(self, conversation: str, turn_id: str, marks: TurnMarks) -> None:
+        """Put the marks of a turn into the same queue."""
+        self._writer.add("turn_marks", to_mark_values(conversation, turn_id, marks))
+
     def flush(self) -> bool:
         """Wait briefly for the writer; return whether everything is written."""
         return self._writer.flush()
@@ -156,6 +162,16 @@ class Ledger:
         with in_hand, in_hand.opened() as connection:
             newest = select(connection, condition)
             return [*found, *(row for row in newest if row not in found)]
+
+    def marks(self) -> Marks:
+        """Read the marks of turns."""
+        in_hand = self._in_hand()
+        with self._reading() as connection:
+            found = select_marks(connection)
+        if in_hand is not None:
+            with in_hand:
+                found |= in_hand.marks()
+        return found
 
     def newest(
         self, model: str, *, is_emulated: bool, usage_source: UsageSource, n: int

@@ -39,6 +39,7 @@ from .connect import (
 )
 from .row import KEYS
 from .tool_runs import INSERT_TOOL_RUN
+from .turn_marks import INSERT_MARKS
 
 BUSY_S = 30.0
 HELD_S = 2.0
@@ -68,7 +69,8 @@ _BEGIN = {
     for table, key in (("sessions", "session_id"), ("runs", "run"))
 }
 
-Table = Literal["exchanges", "tool_runs"]
+Table = Literal["exchanges", "tool_runs", "turn_marks"]
+_INSERTS = {"tool_runs": INSERT_TOOL_RUN, "turn_marks": INSERT_MARKS}
 Begun = dict[tuple[str, str], str]
 """When sessions and runs began, as the file has it."""
 
@@ -87,8 +89,8 @@ def write_rows(
     """Write the rows of jobs; the caller commits, and new entries go into `begun`."""
     rows: list[tuple[Any, ...]] = []
     for table, values, _ in jobs:
-        if table == "tool_runs":
-            connection.execute(INSERT_TOOL_RUN, values)
+        if table in _INSERTS:
+            connection.execute(_INSERTS[table], values)
             continue
         started_at = values["started_at"]
         for key, begins in _BEGIN.items():
@@ -527,8 +529,8 @@ def _explained(problem: Exception, path: str) -> LedgerError:
 
 def _counted(jobs: Iterable[Job]) -> str:
     tables = [job.table for job in jobs]
-    n_exchanges, n_runs = tables.count("exchanges"), tables.count("tool_runs")
-    named = ((n_exchanges, "exchange"), (n_runs, "tool run"))
+    words = {"exchanges": "exchange", "tool_runs": "tool run", "turn_marks": "mark"}
+    named = ((tables.count(table), what) for table, what in words.items())
     return " and ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in named if n)
 
 

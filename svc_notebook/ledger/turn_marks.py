@@ -1,0 +1,56 @@
+"""Marks of a conversation's turns: what was picked, pinned, hidden, deleted or undone.
+
+One row per turn that was changed by hand; a newer one replaces it.
+"""
+
+import sqlite3
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from .row import to_sortable
+
+_KEYS = ("conversation", "turn_id", "marks", "marked_at")
+INSERT_MARKS = (
+    f"INSERT INTO turn_marks ({', '.join(_KEYS)}) "  # noqa: S608 - our own names
+    f"VALUES ({', '.join(':' + key for key in _KEYS)}) "
+    "ON CONFLICT (conversation, turn_id) "
+    "DO UPDATE SET marks = excluded.marks, marked_at = excluded.marked_at"
+)
+SELECT_MARKS = "SELECT conversation, turn_id, marks FROM turn_marks ORDER BY marked_at"
+
+
+class TurnMarks(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user changed in one turn; versions are named by their exchange_id."""
+
+    is_deleted: bool = False
+    is_pinned: bool = False
+    is_hidden: bool = False
+    chosen: str = ""  # the version that is sent, unless a newer one is added
+    newest: str = ""  # the newest version at that time; ids sort by time
+    picked: dict[str, int] = msgspec.field(default_factory=dict)  # the choice's index
+    gone: frozenset[str] = frozenset()  # versions that were undone, or deleted
+
+
+Marks = dict[tuple[str, str], TurnMarks]
+"""By the conversation's name and the turn's id."""
+
+
+def to_values(conversation: str, turn_id: str, marks: TurnMarks) -> dict[str, Any]:
+    """Return what `INSERT_MARKS` binds."""
+    return {
+        "conversation": conversation,
+        "turn_id": turn_id,
+        "marks": msgspec.json.encode(marks).decode(),
+        "marked_at": to_sortable(datetime.now(UTC)),
+    }
+
+
+def select_marks(connection: sqlite3.Connection) -> Marks:
+    """Read all marks."""
+    rows = connection.execute(SELECT_MARKS).fetchall()
+    return {
+        (name, turn_id): msgspec.json.decode(marks, type=TurnMarks)
+        for name, turn_id, marks in rows
+    }

@@ -1,0 +1,172 @@
+"""What was picked, pinned, hidden, deleted or undone comes back with the turns."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import svc_notebook as svc
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.session import isolated
+
+CUT = {
+    "when": {"contains": "Count"},
+    "text": "one, tw",
+    "finish_reason": "length",
+    "times": None,
+}
+REST = {"when": {"contains": "Go on"}, "text": "o, three.", "times": None}
+
+
+@pytest.fixture(autouse=True)
+def emulator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Emulator]:
+    """An emulator, and a ledger that the kernels of a test share."""
+    with Emulator(
+        script=[CUT, REST], tokens_per_s=None, first_token_s=0, limits=False
+    ) as running:
+        monkeypatch.setenv("SVC_BASE_URL", running.base_url)
+        monkeypatch.setenv("SVC_API_KEY", running.api_key)
+        monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
+        yield running
+
+
+@contextmanager
+def kernel(*, restored: bool = False) -> Iterator[svc.Conversation]:
+    """Begin a kernel, and use a conversation in it."""
+    with isolated(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plan = svc.conversation("plan")
+        yield plan.restore() if restored else plan
+
+
+def seen(plan: svc.Conversation) -> list[object]:
+    """Return what a user sees of each turn, and what is sent of it."""
+    return [
+        (
+            turn.messages,
+            len(turn.versions),
+            turn.chosen,
+            turn.version.picked,
+            turn.is_pinned,
+            turn.is_hidden,
+        )
+        for turn in plan.turns
+    ]
+
+
+def test_marks_are_restored_in_another_kernel() -> None:
+    """The other kernel sends what this one would send."""
+    with kernel() as plan:
+        plan.ask("one", n=3)
+        plan.ask("two")
+        plan.ask("three")
+        plan.ask("four")
+        plan.pick(1, 3)
+        plan.ask_again(2)
+        plan.choose(2, 1)
+        plan.toggle_pin(2)
+        plan.toggle_hidden(3)
+        plan.delete(4)
+        live = seen(plan)
+    with kernel(restored=True) as plan:
+        assert seen(plan) == live
+        assert [turn.is_pinned for turn in plan.turns] == [False, True, False]
+
+
+def test_what_was_undone_stays_undone_and_what_came_back_is_back() -> None:
+    """Undo is a change like others."""
+    with kernel() as plan:
+        plan.ask("one")
+        plan.ask("two")
+        plan.delete(1)
+        plan.undo()
+        plan.ask("three")
+        plan.undo()
+        plan.toggle_pin(1)
+        plan.undo()
+        live = seen(plan)
+    with kernel(restored=True) as plan:
+        assert seen(plan) == live
+        assert [turn.prompt.content for turn in plan.turns] == ["one", "two"]
+
+
+def test_an_undone_continuation_leaves_the_text_before_it() -> None:
+    """The first part of a reply is not lost with its continuation."""
+    with kernel() as plan:
+        plan.ask("Count")
+        plan.go_on()
+        plan.undo()
+        plan.ask("next")
+    with kernel(restored=True) as plan:
+        assert plan.turns[0].version.text == "one, tw"
+
+
+def test_a_continued_reply_stays_deleted_in_every_later_kernel() -> None:
+    """Also where the kernel that deleted it never saw its first part."""
+    with kernel() as plan:
+        plan.ask("Count")
+        plan.go_on()
+        plan.ask("next")
+    with kernel(restored=True) as plan:
+        assert plan.turns[0].version.text == "one, two, three."
+        plan.delete(1)
+    with kernel(restored=True) as plan:
+        plan.toggle_pin(1)
+        assert [turn.prompt.content for turn in plan.turns] == ["next"]
+    with kernel(restored=True) as plan:
+        assert [turn.prompt.content for turn in plan.turns] == ["next"]
+        assert plan.turns[0].is_pinned
+
+
+def test_a_marked_continuation_keeps_the_whole_text() -> None:
+    """A reply that was continued twice is not cut by a pin."""
+    with kernel() as plan:
+        plan.ask("Count")
+        plan.go_on()
+        plan.toggle_pin(1)
+    with kernel(restored=True) as plan:
+        [turn] = plan.turns
+        assert (turn.version.text, turn.is_pinned) == ("one, two, three.", True)
+
+
+def test_an_answer_after_the_mark_is_chosen() -> None:
+    """A pin stays; the version that was chosen does not hide a newer one."""
+    with kernel() as plan:
+        plan.ask("one")
+        plan.ask_again(1)
+        plan.choose(1, 1)
+        plan.toggle_pin(1)
+        plan.ask_again(1)
+    with kernel(restored=True) as plan:
+        [turn] = plan.turns
+        assert (turn.chosen, len(turn.versions), turn.is_pinned) == (2, 3, True)
+
+
+def test_a_reset_deletes_nothing() -> None:
+    """The turns from before it come back, with their marks."""
+    with kernel() as plan:
+        plan.ask("one")
+        plan.ask("two")
+        plan.delete(1)
+        plan.reset()
+        plan.undo()
+        plan.reset()
+        plan.restore()
+        assert [turn.prompt.content for turn in plan.turns] == ["two"]
+
+
+def test_a_deleted_turn_of_a_copy_stays_deleted() -> None:
+    """Turns that were copied are known by their place alone."""
+    with kernel() as plan:
+        plan.ask("one")
+        plan.ask("two")
+        other = plan.copy("other")
+        other.delete(1)
+        other.toggle_pin(1)
+        other.ask("three")
+    with kernel():
+        other = svc.conversation("other").restore()
+        assert [turn.prompt.content for turn in other.turns] == ["two", "three"]
+        assert other.turns[0].is_pinned
