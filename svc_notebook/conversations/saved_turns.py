@@ -80,8 +80,8 @@ def read_saved(
     own = ledger.read(conversation=name, origin=_ORIGINS, texts=False)
     ids = {each.exchange_id for each in own}
     marks: dict[str, dict[str, TurnMarks]] = {}
-    for (key, turn_id), each in ledger.marks().items():
-        marks.setdefault(key, {})[turn_id] = each
+    for (key, turn_id), mark in ledger.marks().items():
+        marks.setdefault(key, {})[turn_id] = mark
     found = {
         key: _rebuild(key, asked, rows, ids, marks.get(key, {}))
         for key, asked in by_name.items()

@@ -528,7 +528,7 @@ def _explained(problem: Exception, path: str) -> LedgerError:
 
 
 def _counted(jobs: Iterable[Job]) -> str:
-    tables = [job.table for job in jobs]
+    tables: list[str] = [job.table for job in jobs]
     words = {"exchanges": "exchange", "tool_runs": "tool run", "turn_marks": "mark"}
     named = ((tables.count(table), what) for table, what in words.items())
     return " and ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in named if n)
