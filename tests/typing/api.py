@@ -78,7 +78,7 @@ def talk() -> str | None:
     except svc.SvcError as error:
         return error.partial.text if error.partial else None
     last = svc.last()
-    return last.text if last else None
+    return last.as_python() + last.as_curl() if last else None
 
 
 def read_over(plan: svc.Conversation) -> pd.DataFrame:
