@@ -28,6 +28,7 @@ from svc_notebook.ledger.answers import Answers, find_answer
 from svc_notebook.ledger.connect import MEMORY
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.store import Ledger
+from svc_notebook.service.checks import check_flag
 from svc_notebook.service.request import CompletionRequest, check_model
 from svc_notebook.settings import (
     ENV_NAMES,
@@ -219,6 +220,13 @@ class Session:
             found = recorded(request, origin)
         return found
 
+    def is_reusing(self, reuse: object) -> bool:
+        """Say whether the ledger may answer; None is what the settings say."""
+        if reuse is None:
+            return self.settings.reuse
+        check_flag("reuse", reuse)
+        return bool(reuse)
+
     @property
     def prices(self) -> Prices | None:
         """The price table that the settings name; None without one."""
@@ -261,6 +269,11 @@ class Session:
         """Use this model for requests that name none."""
         with self._lock:
             self._settings = self.settings.setting(source, model=model)
+
+    def use_reuse(self, *, reuse: bool, source: str) -> None:
+        """Set whether the ledger may answer where nothing else is said."""
+        with self._lock:
+            self._settings = self.settings.setting(source, reuse=reuse)
 
     def use_path(self, name: str, path: str | None, *, source: str) -> None:
         """Use this file as `ledger` or `prices`; None takes the environment's setting.

@@ -42,7 +42,7 @@ class SvcOptions:
     repeats: int = 1
     is_dry: bool = False
     is_strict: bool = False
-    is_reused: bool = False
+    is_reused: bool | None = None  # None is what the settings say
     text: str = ""  # what follows the options, as typed
 
     @property
@@ -85,7 +85,7 @@ class Option:
 
     def _new(self, old: object, text: str) -> object:
         if not self.value:
-            return not old
+            return not self.flags[-1].startswith("--no-")
         value = self.read(text)
         has_more = isinstance(old, tuple) and isinstance(value, tuple)
         return (*old, *value) if has_more else value  # type: ignore[misc]  # just tested
@@ -211,6 +211,7 @@ OPTIONS = (
     Option("--with NAMES", "Ask", "context", _WITH, _names),
     Option("--raw", "Ask", "is_raw", _RAW),
     Option("--reuse", "Ask", "is_reused", _REUSE),
+    Option("--no-reuse", "Ask", "is_reused", "ask, whatever SvcMagics.reuse says"),
     Option("--tools NAMES", "Ask", "tools", _TOOLS, to_names),
     Option("--max-rounds N", "Ask", "max_rounds", _ROUNDS, _integer("--max-rounds", 2)),
     Option(

@@ -87,7 +87,11 @@ class SvcMagics(SvcTraits, Magics):
         SvcMagics.svc.__doc__ = self._help()
 
     def _help(self) -> str:
-        own = {"tools": self.tools or None, "confirm_tools": self.confirm_tools}
+        own = {
+            "tools": self.tools or None,
+            "confirm_tools": self.confirm_tools,
+            "reuse": self.reuse or None,
+        }
         return help_text({**self.defaults(), **own})
 
     @observe("model")
@@ -162,7 +166,9 @@ class SvcMagics(SvcTraits, Magics):
         start = partial(
             self.session.client.stream,
             is_streamed=options.is_streamed,
-            answers=self.session.reused if options.is_reused else None,
+            answers=self.session.reused
+            if self.session.is_reusing(options.is_reused)
+            else None,
         )
         if toolbox:
             check_budget(asked.request)

@@ -1,0 +1,102 @@
+"""Run All that pays only for what changed, and cells kept out of the ledger."""
+
+import pandas as pd
+import pytest
+
+import svc_notebook as svc
+import svc_notebook.pandas  # noqa: F401 - registers df.svc
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.session import current, isolated
+from tests.magics.conftest import Shell
+
+NOTEBOOK = (
+    "%%svc\nHello",
+    "%%svc -c plan\nWhere to begin?",
+    "%%svc -c plan\nAnd then?",
+    "%svc what is a monad?",
+    "%%svc --tools clock -t 0\nCall clock.",
+    "%%svc -t 0,1 --repeats 2\nTell a joke.",
+    "svc.complete('A', temperature=0)",
+    "list(svc.stream('B'))",
+    "svc.sweep('C {{n}}', rows=[{'n': '1'}, {'n': '2'}], repeats=2).run()",
+    "frame['text'].svc.complete('Short: {{value}}')",
+)
+
+
+def run_all(shell: Shell) -> None:
+    """Run a notebook."""
+    shell.names.update(svc=svc, frame=pd.DataFrame({"text": ["x", "y"]}))
+    for code in (
+        "def clock() -> str:\n    'Tell the time.'\n    return '9'",
+        *NOTEBOOK,
+    ):
+        assert shell.run(code).error is None, code
+
+
+@pytest.mark.parametrize("way", ["SVC_REUSE", "%config"])
+def test_run_all_pays_only_for_what_changed(
+    shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """The second run of a notebook sends nothing but the cell that was changed."""
+    run_all(shell)
+    n_sent = len(emulator.requests)
+    if way == "SVC_REUSE":
+        monkeypatch.setenv("SVC_REUSE", "1")
+    else:
+        shell.run("%config SvcMagics.reuse = True")
+    for each in current().conversations:
+        each.reset()  # as a restart does
+
+    run_all(shell)
+    changed = shell.run("%%svc\nHello!")
+
+    assert len(emulator.requests) == n_sent + 1
+    assert emulator.requests[-1].json["messages"][-1]["content"] == "Hello!"
+    assert "re-used" not in changed.shown
+    assert "[emulator] [re-used 20" in shell.run("%%svc\nHello").shown
+
+
+def test_one_cell_or_one_call_can_ask_all_the_same(
+    shell: Shell, emulator: Emulator
+) -> None:
+    """`--no-reuse` and `reuse=False` ask, whatever the setting says."""
+    shell.run("%config SvcMagics.reuse = True")
+    shell.run("%%svc -t 0\nHello")
+
+    fresh = shell.run("%%svc -t 0 --no-reuse\nHello")
+    svc.complete("Hello", temperature=0, reuse=False)
+    list(svc.stream("Hello", temperature=0, reuse=False))
+    grid = shell.run("%%svc -t 0,0.5 --no-reuse\nHello")
+
+    assert len(emulator.requests) == 6
+    assert "re-used" not in fresh.shown + grid.shown
+
+
+def test_a_conversation_in_python_always_asks(shell: Shell, emulator: Emulator) -> None:
+    """Asking a turn again wants another answer; a panel and a client ask as well."""
+    shell.run("%config SvcMagics.reuse = True")
+    plan = svc.conversation("plan")
+
+    plan.ask("Hello")
+    plan.ask_again(1)
+    svc.Client().complete("Hello")
+    svc.Client().complete("Hello")
+
+    assert len(emulator.requests) == 4
+
+
+def test_the_setting_is_shown_and_checked(
+    shell: Shell, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`%svc settings` and the help say it is on; another value is refused."""
+    shell.run("%config SvcMagics.reuse = True")
+
+    shell.run("%config SvcMagics.reuse = 'yes'")
+    settings = shell.run("%svc settings").value
+
+    assert isinstance(settings, pd.DataFrame)
+    assert list(settings.loc["reuse"]) == ["True", "%config SvcMagics.reuse"]
+    assert "[now: True]" in shell.run("%svc help").shown
+    assert "expected True or False, not the str 'yes'" in caplog.text
+    with isolated():
+        assert not current().settings.reuse
