@@ -43,6 +43,7 @@ class SvcOptions:
     is_dry: bool = False
     is_strict: bool = False
     is_reused: bool | None = None  # None is what the settings say
+    is_recorded: bool = True
     text: str = ""  # what follows the options, as typed
 
     @property
@@ -190,6 +191,7 @@ _CONVERSATION = "continue this conversation; a cell stands alone without it"
 _WITH = "add to the prompt: variables, In[3], Out[3], Err, separated by commas"
 _RAW = "send the cell as it is, without {{name}}"
 _REUSE = "give back the ledger's answer to this very request, if it has one"
+_NO_RECORD = "keep this exchange out of the ledger, and so of its frames and usage"
 _TOOLS = (
     "functions that the model may call: variables, separated by commas; `none` for none"
 )
@@ -212,6 +214,7 @@ OPTIONS = (
     Option("--raw", "Ask", "is_raw", _RAW),
     Option("--reuse", "Ask", "is_reused", _REUSE),
     Option("--no-reuse", "Ask", "is_reused", "ask, whatever SvcMagics.reuse says"),
+    Option("--no-record", "Ask", "is_recorded", _NO_RECORD),
     Option("--tools NAMES", "Ask", "tools", _TOOLS, to_names),
     Option("--max-rounds N", "Ask", "max_rounds", _ROUNDS, _integer("--max-rounds", 2)),
     Option(

@@ -1,10 +1,12 @@
 """Run All that pays only for what changed, and cells kept out of the ledger."""
 
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
 import svc_notebook as svc
-import svc_notebook.pandas  # noqa: F401 - registers df.svc
+import svc_notebook.pandas
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.session import current, isolated
 from tests.magics.conftest import Shell
@@ -100,3 +102,79 @@ def test_the_setting_is_shown_and_checked(
     assert "expected True or False, not the str 'yes'" in caplog.text
     with isolated():
         assert not current().settings.reuse
+
+
+TOOLS = "def clock() -> str:\n    'Tell the time.'\n    return 'nine o clock'"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "%%svc --no-record -o kept\nA secret",
+        "%%svc --no-record --no-stream -o kept\nA secret",
+        "%svc --no-record -o kept A secret",
+        "%%svc --no-record --tools clock -o kept\nCall clock, a secret.",
+        "%%svc --no-record --reuse -o kept\nA secret",
+    ],
+)
+def test_one_exchange_is_kept_out_of_the_ledger(
+    shell: Shell, tmp_path: Path, code: str
+) -> None:
+    """The reply in hand is whole; no frame and no file of the ledger has it."""
+    shell.run(f"%config SvcMagics.ledger = '{tmp_path / 'ledger.sqlite'}'")
+    shell.run(TOOLS)
+    shell.run("%%svc\nBefore")
+
+    cell = shell.run(code)
+
+    assert cell.error is None
+    kept = shell.names["kept"]
+    assert isinstance(kept, svc.Completion)
+    assert "not in the ledger" in cell.shown
+    assert kept.usage.total_tokens
+    assert "secret" in kept.as_python()
+    last = svc.last()
+    assert last == kept
+    assert [run.result for run in last.tool_runs] == [r.result for r in kept.tool_runs]
+    assert list(svc.replies_df(scope="all")["prompt"]) == ["Before"]
+    assert len(svc.tool_calls_df(scope="all")) == 0
+    current().ledger.flush()
+    for file in tmp_path.glob("ledger*"):
+        assert b"secret" not in file.read_bytes()
+        assert b"nine o clock" not in file.read_bytes()
+    shell.run("%%svc\nAfter")
+    newest = svc.last()
+    assert newest is not None
+    assert newest.request.prompt == "After"
+
+
+def test_what_fails_is_kept_out_too(shell: Shell) -> None:
+    """A cut reply under --strict, and a refused request, leave nothing behind."""
+    shell.run("%%svc --no-record -m svc-unknown\nA secret")
+    shell.run("%%svc --no-record --strict --max-tokens 5\nA secret")
+
+    last = svc.last()
+
+    assert last is not None
+    assert last.is_cut
+    assert len(svc.replies_df(scope="all")) == 0
+    assert str(shell.run("%svc replies").value).startswith("Empty")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("-c plan", "-c plan sends it again, in turns that are recorded"),
+        ("-t 0,1", "a grid is read back from the ledger"),
+        ("--repeats 2", "a grid is read back from the ledger"),
+    ],
+)
+def test_what_the_ledger_would_have_anyway_is_refused(
+    shell: Shell, emulator: Emulator, line: str, reason: str
+) -> None:
+    """A conversation sends the turn again, and a grid reads its replies back."""
+    cell = shell.run(f"%%svc --no-record {line}\nHello")
+
+    assert isinstance(cell.error, svc.ParameterError)
+    assert reason in str(cell.error)
+    assert len(emulator.requests) == 0
