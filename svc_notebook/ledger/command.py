@@ -1,19 +1,25 @@
-"""The command `svc-notebook ledger`: show the ledger's path and size, or empty it.
+"""The command `svc-notebook ledger`: its path and size, and what to delete of it.
 
-Other kernels can go on with an emptied ledger.
+Other kernels can go on with a ledger of which exchanges were deleted.
 """
 
+import shlex
 import sqlite3
 from contextlib import closing
 from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
 
 from svc_notebook.errors import ParameterError
+from svc_notebook.service.checks import near_names
 
 from .connect import MEMORY, absolute, explained, open_file, transaction
-from .row import since_sql
+from .row import from_row, since_sql
 from .store import Ledger
 
 _BUSY_S = 5.0
+_COMPARED = 1000  # newest names that a wrong one is compared with
 _FILES = ("", "-wal", "-shm", "-journal")
 
 
@@ -44,63 +50,147 @@ def size(place: str) -> str:
     return f"{many}, {in_words(n_bytes)}, {when}"
 
 
-def forget(place: str, *, before: datetime | str | None = None) -> str:
+class Which(NamedTuple):
+    """Which exchanges to delete; without a condition all."""
+
+    condition: str = "1"
+    values: tuple[str, ...] = ()
+    words: str = ""
+    kind: str = ""  # one of `KINDS`, if they are named
+
+
+ALL = Which()
+KINDS = {"exchange": "exchange_id", "conversation": "conversation", "run": "run"}
+
+
+def which(*, before: datetime | str | None = None, **named: str | None) -> Which:
+    """Choose exchanges: that started before an instant, or by a name.
+
+    `named` has one of the `KINDS`: the id of an exchange, or the name of a conversation
+    or of a run.
+    """
+    if before is not None:
+        started = (since_sql(before, name="before"),)
+        return Which("started_at < ?", started, f" that started before {before}")
+    for kind, name in named.items():
+        if name is not None:
+            words = f" of the {kind} {name!r}" if kind != "exchange" else f" ({name})"
+            return Which(f"{KINDS[kind]} = ?", (name,), words, kind)
+    return ALL
+
+
+def forget(place: str, chosen: Which = ALL) -> str:
     """Delete exchanges, and overwrite them in the file; other kernels may be using it.
 
-    `place` is the ledger, as in the settings. With `before` only exchanges that
-    started before this instant are deleted.
+    `place` is the ledger, as in the settings.
     """
-    condition, values = _started(before)
     if not _exists(place):
         return "nothing was kept"
     with explained(place), closing(open_file(place, busy_s=_BUSY_S)) as connection:
-        n = _delete(connection, condition, values)
+        _check_known(connection, chosen, place)
+        n = _delete(connection, chosen)
         connection.execute("VACUUM")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    return f"{_counted(n, 'exchange')} deleted from {place}"
+        emptying = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        is_held = emptying.fetchone()[0]
+    held = (
+        f". Another program is reading it: {place}-wal may hold their texts until that "
+        "program ends"
+    )
+    return f"{_counted(n, 'exchange')} deleted from {place}{held * is_held}"
 
 
-def check_confirmed(
-    *, is_confirmed: bool, place: str, before: datetime | str | None = None
-) -> None:
-    """Refuse to delete exchanges without a confirmation, and say what would go."""
-    condition, values = _started(before)
-    if is_confirmed or not _exists(place):
-        return
+def preview(place: str, chosen: Which) -> str:
+    """Say what would be deleted; "" if nothing is kept."""
+    if not _exists(place):
+        return ""
     with explained(place), closing(open_file(place, busy_s=_BUSY_S)) as connection:
-        counting = f"SELECT count(*) FROM exchanges WHERE {condition}"  # noqa: S608 - our own
-        (n,) = connection.execute(counting, values).fetchone()
-    which = "" if before is None else f" that started before {before}"
-    raise ParameterError(
-        f"This permanently deletes {_counted(n, 'exchange')}{which} from {place} (it "
-        f"holds {size(place)}). Confirm with --yes.",
-        param="yes",
+        _check_known(connection, chosen, place)
+        counts = [
+            _counted(connection.execute(sql, chosen.values).fetchone()[0], what)
+            for what, sql in _COUNTS.items()
+            for sql in [sql.format(chosen.condition)]
+        ]
+        also = _also(connection, chosen, place)
+    shown = ", ".join([counts[0], *(n for n in counts[1:] if n[0] != "0")])
+    return (
+        f"This permanently deletes {shown}{chosen.words} from {place} (it holds "
+        f"{size(place)}).{also}"
     )
 
 
-def _started(before: datetime | str | None) -> tuple[str, tuple[str, ...]]:
-    """Return the condition for exchanges that started before an instant, and values."""
-    if before is None:
-        return "1", ()
-    return "started_at < ?", (since_sql(before, name="before"),)
+_THESE = "exchange_id IN (SELECT exchange_id FROM exchanges WHERE {})"
+_COUNTS = {
+    "exchange": "SELECT count(*) FROM exchanges WHERE {}",
+    "tool call": "SELECT count(*) FROM tool_runs WHERE {}",
+    "score": f"SELECT count(*) FROM scores WHERE {_THESE}",  # noqa: S608 - our own
+}
+
+
+def _check_known(connection: sqlite3.Connection, chosen: Which, place: str) -> None:
+    """Refuse a name that no exchange has, with near ones."""
+    counting = _COUNTS["exchange"].format(chosen.condition)
+    if not chosen.kind or connection.execute(counting, chosen.values).fetchone()[0]:
+        return
+    (name,) = chosen.values
+    near = [
+        f"--{kind} {shlex.quote(each)}"
+        for kind in sorted(KINDS, key=chosen.kind.__ne__)
+        for each in near_names(name, _newest(connection, KINDS[kind]))
+    ]
+    hint = f" Did you mean {' or '.join(near[:3])}?" if near else ""
+    raise ParameterError(
+        f"The ledger {place} has no {chosen.kind} {name!r}; nothing was deleted.{hint}",
+        param=chosen.kind,
+    )
+
+
+def _newest(connection: sqlite3.Connection, column: str) -> list[str]:
+    sql = (
+        f"SELECT {column} FROM exchanges WHERE {column} IS NOT NULL "  # noqa: S608 - our own
+        f"GROUP BY {column} ORDER BY max(seq) DESC LIMIT {_COMPARED}"
+    )
+    return [each for (each,) in connection.execute(sql)]
+
+
+def _also(connection: sqlite3.Connection, chosen: Which, place: str) -> str:
+    """Say how many others have the texts of an exchange: later turns, and copies."""
+    if chosen.kind != "exchange":
+        return ""
+    sql = "SELECT CAST(record AS BLOB), record_crc32 FROM exchanges WHERE exchange_id=?"
+    record, crc32 = connection.execute(sql, chosen.values).fetchone()
+    found = from_row(record, crc32, exchange_id=chosen.values[0], place=place)
+    said = [found.request.prompt, *(each.text for each in found.choices)]
+    texts = [msgspec.json.encode(text).decode() for text in said if text]
+    like = " OR ".join(["instr(record, ?)"] * len(texts)) or "0"
+    counting = f"SELECT count(*) FROM exchanges WHERE ({like}) AND exchange_id != ?"  # noqa: S608 - our own
+    (n,) = connection.execute(counting, (*texts, *chosen.values)).fetchone()
+    if not n:
+        return ""
+    stay = "1 other has" if n == 1 else f"{n} others have"
+    return f" {stay} the same prompt or reply, sent again or re-used, and will stay."
 
 
 def _counted(n: int, what: str) -> str:
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
-def _delete(
-    connection: sqlite3.Connection, condition: str, values: tuple[str, ...]
-) -> int:
+def _delete(connection: sqlite3.Connection, chosen: Which) -> int:
+    condition, values, *_ = chosen
     connection.execute("PRAGMA secure_delete = ON")
     with transaction(connection):
-        which = f"IN (SELECT exchange_id FROM exchanges WHERE {condition})"  # noqa: S608 - our own
-        connection.execute(f"DELETE FROM scores WHERE exchange_id {which}", values)  # noqa: S608 - our own
+        these = _THESE.format(condition)
+        connection.execute(f"DELETE FROM scores WHERE {these}", values)  # noqa: S608 - our own
         connection.execute(f"DELETE FROM tool_runs WHERE {condition}", values)  # noqa: S608 - our own
         done = connection.execute(f"DELETE FROM exchanges WHERE {condition}", values)  # noqa: S608 - our own
         connection.execute("DELETE FROM requests")  # `seq` starts again
+        connection.execute(_FORGET_RUNS)
         # sessions stay: a running kernel writes only once when it began
     return done.rowcount
+
+
+_FORGET_RUNS = """
+DELETE FROM runs WHERE run NOT IN (SELECT run FROM exchanges WHERE run IS NOT NULL)
+"""  # their names are the user's own words
 
 
 def _exists(place: str) -> bool:
