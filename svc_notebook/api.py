@@ -208,27 +208,36 @@ def stream(
     return current().client.stream(request, watch=say, answers=answers)
 
 
-def conversation(name: str, *, system: str | None = None) -> Conversation:
+def conversation(
+    name: str, *, system: str | None = None, messages: object = None
+) -> Conversation:
     """Return the conversation of this name; `%%svc -c NAME` continues the same one.
 
     Args:
         name: A word without blanks; a new name begins a new conversation.
         system: The system message of every request from now on; None changes nothing.
+        messages: Turns to begin with, such as examples: messages as in `complete`; or
+            a frame of `to_df()` or of replies, or the file (.jsonl, .parquet) that
+            `export` wrote of it, or the file (.json) of `to_json()`. They are in the
+            ledger once a turn after them is asked.
 
     Returns:
         The conversation; the same object for the same name. If the ledger has turns
         of that name from before, a warning says so; `restore` brings them back.
 
     Raises:
-        ParameterError: The name is empty or has blanks.
+        ParameterError: The name is empty or has blanks, the messages are not turns
+            (doc: Tool-calling flow), or the conversation has other turns.
 
     Example:
         >>> svc.conversation("plan").ask("Where to begin?")  # doctest: +SKIP
     """
     found = current().conversations.named(name)
+    found.warn_of_older()
+    if messages is not None:
+        found.begin(messages)
     if system is not None:
         found.system = system
-    found.warn_of_older()
     return found
 
 
