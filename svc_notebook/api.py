@@ -55,8 +55,7 @@ def complete(
             a number, or `service` or None to send none, so that the service's default
             of 150 applies.
         reuse: Return the ledger's newest answer to the same request if it has one;
-            None does what SVC_REUSE or `%config SvcMagics.reuse` says. It holds for
-            each round of tools.
+            None does what SVC_REUSE or `%config SvcMagics.reuse` says.
         run_tools: False does not run the functions: `tool_calls` has the calls, and
             `messages` is the history to continue with.
         max_rounds: Most requests, at least 2 (default 8); the last offers no tools.
@@ -216,10 +215,9 @@ def conversation(
     Args:
         name: A word without blanks; a new name begins a new conversation.
         system: The system message of every request from now on; None changes nothing.
-        messages: Turns to begin with, such as examples: messages as in `complete`; or
-            a frame of `to_df()` or of replies, or the file (.jsonl, .parquet) that
-            `export` wrote of it, or the file (.json) of `to_json()`. They are in the
-            ledger once a turn after them is asked.
+        messages: Turns to begin with, such as examples: messages as in `complete`; a
+            frame of `to_df()` or of replies, or its file (.jsonl, .parquet) by
+            `export`; or a .json file of `to_json()`. The next turn records them.
 
     Returns:
         The conversation; the same object for the same name. If the ledger has turns

@@ -87,69 +87,64 @@ def forget(place: str, chosen: Which = ALL) -> str:
     if not _exists(place):
         return "nothing was kept"
     with explained(place), closing(open_file(place, busy_s=_BUSY_S)) as connection:
-        _check_known(connection, chosen, place)
         n = _delete(connection, chosen)
         connection.execute("VACUUM")
         emptying = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         is_held = emptying.fetchone()[0]
-    held = (
-        f". Another program is reading it: {place}-wal may hold their texts until that "
-        "program ends"
-    )
+    held = ". Until the program that reads it now ends, its -wal may hold their texts"
     return f"{_counted(n, 'exchange')} deleted from {place}{held * is_held}"
 
 
 def preview(place: str, chosen: Which) -> str:
-    """Say what would be deleted; "" if nothing is kept."""
+    """Say what would be deleted; "" if nothing is kept.
+
+    Raises:
+        ParameterError: No exchange has the name; the message has near ones.
+    """
     if not _exists(place):
         return ""
     with explained(place), closing(open_file(place, busy_s=_BUSY_S)) as connection:
-        _check_known(connection, chosen, place)
-        counts = [
-            _counted(connection.execute(sql, chosen.values).fetchone()[0], what)
-            for what, sql in _COUNTS.items()
-            for sql in [sql.format(chosen.condition)]
-        ]
+        n, *others = (
+            connection.execute(f"SELECT count(*) {rows}", chosen.values).fetchone()[0]
+            for rows in _rows(chosen)
+        )
+        if chosen.kind and not n:
+            raise _unknown(connection, chosen, place)
         also = _also(connection, chosen, place)
-    shown = ", ".join([counts[0], *(n for n in counts[1:] if n[0] != "0")])
+    counts = zip(others, ("tool call", "score"), strict=True)
+    more = "".join(f", {_counted(each, what)}" for each, what in counts if each)
     return (
-        f"This permanently deletes {shown}{chosen.words} from {place} (it holds "
-        f"{size(place)}).{also}"
+        f"This permanently deletes {_counted(n, 'exchange')}{more}{chosen.words} from "
+        f"{place} (it holds {size(place)}).{also}"
     )
 
 
-_THESE = "exchange_id IN (SELECT exchange_id FROM exchanges WHERE {})"
-_COUNTS = {
-    "exchange": "SELECT count(*) FROM exchanges WHERE {}",
-    "tool call": "SELECT count(*) FROM tool_runs WHERE {}",
-    "score": f"SELECT count(*) FROM scores WHERE {_THESE}",  # noqa: S608 - our own
-}
+def _rows(chosen: Which) -> tuple[str, str, str]:
+    """Return the clauses for the exchanges, their tool calls and their scores."""
+    these = f"exchanges WHERE {chosen.condition}"
+    return (
+        f"FROM {these}",
+        f"FROM tool_runs WHERE {chosen.condition}",
+        f"FROM scores WHERE exchange_id IN (SELECT exchange_id FROM {these})",  # noqa: S608 - our own
+    )
 
 
-def _check_known(connection: sqlite3.Connection, chosen: Which, place: str) -> None:
-    """Refuse a name that no exchange has, with near ones."""
-    counting = _COUNTS["exchange"].format(chosen.condition)
-    if not chosen.kind or connection.execute(counting, chosen.values).fetchone()[0]:
-        return
-    (name,) = chosen.values
-    near = [
-        f"--{kind} {shlex.quote(each)}"
-        for kind in sorted(KINDS, key=chosen.kind.__ne__)
-        for each in near_names(name, _newest(connection, KINDS[kind]))
-    ]
+def _unknown(
+    connection: sqlite3.Connection, chosen: Which, place: str
+) -> ParameterError:
+    (name,), near = chosen.values, list[str]()
+    for kind in sorted(KINDS, key=chosen.kind.__ne__):
+        newest = connection.execute(
+            f"SELECT {KINDS[kind]} FROM exchanges WHERE {KINDS[kind]} IS NOT NULL "  # noqa: S608 - our own
+            f"GROUP BY 1 ORDER BY max(seq) DESC LIMIT {_COMPARED}"
+        )
+        found = near_names(name, [each for (each,) in newest])
+        near += [f"--{kind} {shlex.quote(each)}" for each in found]
     hint = f" Did you mean {' or '.join(near[:3])}?" if near else ""
-    raise ParameterError(
+    return ParameterError(
         f"The ledger {place} has no {chosen.kind} {name!r}; nothing was deleted.{hint}",
         param=chosen.kind,
     )
-
-
-def _newest(connection: sqlite3.Connection, column: str) -> list[str]:
-    sql = (
-        f"SELECT {column} FROM exchanges WHERE {column} IS NOT NULL "  # noqa: S608 - our own
-        f"GROUP BY {column} ORDER BY max(seq) DESC LIMIT {_COMPARED}"
-    )
-    return [each for (each,) in connection.execute(sql)]
 
 
 def _also(connection: sqlite3.Connection, chosen: Which, place: str) -> str:
@@ -175,22 +170,17 @@ def _counted(n: int, what: str) -> str:
 
 
 def _delete(connection: sqlite3.Connection, chosen: Which) -> int:
-    condition, values, *_ = chosen
     connection.execute("PRAGMA secure_delete = ON")
     with transaction(connection):
-        these = _THESE.format(condition)
-        connection.execute(f"DELETE FROM scores WHERE {these}", values)  # noqa: S608 - our own
-        connection.execute(f"DELETE FROM tool_runs WHERE {condition}", values)  # noqa: S608 - our own
-        done = connection.execute(f"DELETE FROM exchanges WHERE {condition}", values)  # noqa: S608 - our own
+        for rows in reversed(_rows(chosen)):  # the exchanges last
+            done = connection.execute(f"DELETE {rows}", chosen.values)
         connection.execute("DELETE FROM requests")  # `seq` starts again
-        connection.execute(_FORGET_RUNS)
+        connection.execute(
+            "DELETE FROM runs WHERE run NOT IN "  # the names are the user's words
+            "(SELECT run FROM exchanges WHERE run IS NOT NULL)"
+        )
         # sessions stay: a running kernel writes only once when it began
     return done.rowcount
-
-
-_FORGET_RUNS = """
-DELETE FROM runs WHERE run NOT IN (SELECT run FROM exchanges WHERE run IS NOT NULL)
-"""  # their names are the user's own words
 
 
 def _exists(place: str) -> bool:

@@ -289,7 +289,7 @@ def test_a_reader_that_holds_the_file_is_named(place: Path, forget: Forget) -> N
         other.communicate("")
 
     assert status == 0
-    assert "Another program is reading it" in said
+    assert "its -wal may hold their texts" in said
     assert "beta-one" not in prompts()
 
 
