@@ -148,7 +148,10 @@ def _unknown(
 
 
 def _also(connection: sqlite3.Connection, chosen: Which, place: str) -> str:
-    """Say how many others have the texts of an exchange: later turns, and copies."""
+    """Say where texts stay: in later turns, in copies, or in kernels."""
+    if chosen.kind == "conversation":
+        name = chosen.values[0]
+        return f" A kernel that has its turns sends them until `%svc reset {name}`."
     if chosen.kind != "exchange":
         return ""
     sql = "SELECT CAST(record AS BLOB), record_crc32 FROM exchanges WHERE exchange_id=?"

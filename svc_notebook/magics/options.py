@@ -191,6 +191,7 @@ _CONVERSATION = "continue this conversation; a cell stands alone without it"
 _WITH = "add to the prompt: variables, In[3], Out[3], Err, separated by commas"
 _RAW = "send the cell as it is, without {{name}}"
 _REUSE = "give back the ledger's answer to this very request, if it has one"
+_FRESH = "ask, whatever SvcMagics.reuse or SVC_REUSE says"
 _NO_RECORD = "keep this exchange out of the ledger, and so of its frames and usage"
 _TOOLS = (
     "functions that the model may call: variables, separated by commas; `none` for none"
@@ -213,7 +214,7 @@ OPTIONS = (
     Option("--with NAMES", "Ask", "context", _WITH, _names),
     Option("--raw", "Ask", "is_raw", _RAW),
     Option("--reuse", "Ask", "is_reused", _REUSE),
-    Option("--no-reuse", "Ask", "is_reused", "ask, whatever SvcMagics.reuse says"),
+    Option("--fresh, --no-reuse", "Ask", "is_reused", _FRESH),
     Option("--no-record", "Ask", "is_recorded", _NO_RECORD),
     Option("--tools NAMES", "Ask", "tools", _TOOLS, to_names),
     Option("--max-rounds N", "Ask", "max_rounds", _ROUNDS, _integer("--max-rounds", 2)),

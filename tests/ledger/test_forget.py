@@ -92,6 +92,7 @@ def test_what_has_a_name_leaves_no_byte(
     assert status == 1
     assert f"permanently deletes {shown}" in said
     assert said.endswith("Confirm with --yes.\n")
+    assert (f"`%svc reset {words[1]}`" in said) is (words[0] == "--conversation")
     assert prompts() == ALL
 
     status, said, _ = forget(*words, "--yes")

@@ -68,7 +68,7 @@ def test_one_cell_or_one_call_can_ask_all_the_same(
     fresh = shell.run("%%svc -t 0 --no-reuse\nHello")
     svc.complete("Hello", temperature=0, reuse=False)
     list(svc.stream("Hello", temperature=0, reuse=False))
-    grid = shell.run("%%svc -t 0,0.5 --no-reuse\nHello")
+    grid = shell.run("%%svc -t 0,0.5 --fresh\nHello")
 
     assert len(emulator.requests) == 6
     assert "re-used" not in fresh.shown + grid.shown
