@@ -178,10 +178,11 @@ def _delete(connection: sqlite3.Connection, chosen: Which) -> int:
         for rows in reversed(_rows(chosen)):  # the exchanges last
             done = connection.execute(f"DELETE {rows}", chosen.values)
         connection.execute("DELETE FROM requests")  # `seq` starts again
-        connection.execute(
-            "DELETE FROM runs WHERE run NOT IN "  # the names are the user's words
-            "(SELECT run FROM exchanges WHERE run IS NOT NULL)"
-        )
+        for table, name in (("runs", "run"), ("turn_marks", "conversation")):
+            connection.execute(
+                f"DELETE FROM {table} WHERE {name} NOT IN "  # noqa: S608 - our own
+                f"(SELECT {name} FROM exchanges WHERE {name} IS NOT NULL)"
+            )
         # sessions stay: a running kernel writes only once when it began
     return done.rowcount
 
