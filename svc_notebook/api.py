@@ -35,7 +35,7 @@ def complete(
     model: str | None = None,
     system: str | None = None,
     max_tokens: MaxTokens = "fit",
-    reuse: bool = False,
+    reuse: bool | None = None,
     run_tools: bool = True,
     **params: Unpack[ToolParams],
 ) -> Completion:
@@ -54,7 +54,8 @@ def complete(
         max_tokens: Most tokens of the reply: `fit` for what the prompt leaves of 8192,
             a number, or `service` or None to send none, so that the service's default
             of 150 applies.
-        reuse: Return the ledger's newest answer to the same request if it has one.
+        reuse: Return the ledger's newest answer to the same request if it has one;
+            None does what SVC_REUSE or `%config SvcMagics.reuse` says.
         run_tools: False does not run the functions: `tool_calls` has the calls, and
             `messages` is the history to continue with.
         max_rounds: Most requests, at least 2 (default 8); the last offers no tools.
@@ -104,9 +105,8 @@ def _request(
     return refitted(request) if is_whole else with_max_tokens(request, max_tokens)
 
 
-def _answers(*, reuse: bool) -> Answerer | None:
-    check_flag("reuse", reuse)
-    return current().reused if reuse else None
+def _answers(*, reuse: bool | None) -> Answerer | None:
+    return current().reused if current().is_reusing(reuse) else None
 
 
 @with_params
@@ -124,7 +124,7 @@ def extract(
 
     The type is offered as the only tool, and a sentence at the end of the prompt asks
     the model to call it. A value that does not fit is sent back with the reasons. Each
-    try is an exchange.
+    try is an exchange; with SVC_REUSE the ledger may answer.
 
     Args:
         type_: A dataclass, a TypedDict or a pydantic model; `list[Invoice]` for all
@@ -160,7 +160,7 @@ def extract(
         to_form(type_),
         _request(prompt, max_tokens, {"model": model, "system": system, **params}),
         Origin(),
-        send=current().ask,
+        send=partial(current().ask, answers=_answers(reuse=None)),
         max_tries=max_tries,
         keep=current().tool_record,
     )
@@ -173,7 +173,7 @@ def stream(
     model: str | None = None,
     system: str | None = None,
     max_tokens: MaxTokens = "fit",
-    reuse: bool = False,
+    reuse: bool | None = None,
     **params: Unpack[OtherParams],
 ) -> CompletionStream:
     """Ask for a reply that comes as it is generated (doc: Response, streamed).
@@ -183,7 +183,7 @@ def stream(
         model: Id of the model; the session's model if None (see `use`).
         system: A text put in front as a system message.
         max_tokens: A number, `fit`, or `service` or None to send none.
-        reuse: Return the ledger's newest answer to the same request if it has one.
+        reuse: Whether the ledger may answer, as in `complete`.
         **params: Parameters by the document's names, checked against its ranges; one
             that is left out is not sent. Calls of `tools` are not run: the stream's
             `completion` has them.
@@ -207,27 +207,35 @@ def stream(
     return current().client.stream(request, watch=say, answers=answers)
 
 
-def conversation(name: str, *, system: str | None = None) -> Conversation:
+def conversation(
+    name: str, *, system: str | None = None, messages: object = None
+) -> Conversation:
     """Return the conversation of this name; `%%svc -c NAME` continues the same one.
 
     Args:
         name: A word without blanks; a new name begins a new conversation.
         system: The system message of every request from now on; None changes nothing.
+        messages: Turns to begin with, such as examples: messages as in `complete`; a
+            frame of `to_df()` or of replies, or its file (.jsonl, .parquet) by
+            `export`; or a .json file of `to_json()`. The next turn records them.
 
     Returns:
         The conversation; the same object for the same name. If the ledger has turns
         of that name from before, a warning says so; `restore` brings them back.
 
     Raises:
-        ParameterError: The name is empty or has blanks.
+        ParameterError: The name is empty or has blanks, the messages are not turns
+            (doc: Tool-calling flow), or the conversation has other turns.
 
     Example:
         >>> svc.conversation("plan").ask("Where to begin?")  # doctest: +SKIP
     """
     found = current().conversations.named(name)
+    found.warn_of_older()
+    if messages is not None:
+        found.begin(messages)
     if system is not None:
         found.system = system
-    found.warn_of_older()
     return found
 
 
@@ -251,7 +259,7 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
     seed: int | None = None,
     confirm_above: int | None = None,
     raw: bool = False,
-    reuse: bool = False,
+    reuse: bool | None = None,
     extra: Mapping[str, Any] | None = None,
     manifest: Mapping[str, Any] | None = None,
     **varied: Any,  # noqa: ANN401 - a value, or a list of values, of any parameter
@@ -280,7 +288,8 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
         seed: Of the order of sending; made from the name if None, or random.
         confirm_above: Ask the user before sending more requests; never if None.
         raw: Whether prompts are sent as they are, without filling templates.
-        reuse: Whether the ledger may answer an identical request of the same repeat.
+        reuse: Whether the ledger may answer an identical request of the same repeat;
+            None does what SVC_REUSE says.
         extra: Fields the document does not show, sent with every request.
         manifest: The `manifest` of a run, to plan the same requests in the same order.
             Only `name`, `seed`, `confirm_above` and `reuse` go with it.

@@ -17,9 +17,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.errors import ConfigError, SvcError
+from svc_notebook.errors import ConfigError, ParameterError, SvcError
 from svc_notebook.ledger import command as ledger
+from svc_notebook.ledger.store import Ledger
 from svc_notebook.settings import Settings
+from svc_notebook.sweeps.run_lock import lock_run
 
 STOPPED = 130
 WRONG = 2
@@ -74,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_demo(add("demo", help="run the quickstart and watch it"))
     _add_emulate(add("emulate", help="serve an emulator of the service"))
     _add_lab(add("lab", help="open JupyterLab on the tour"))
-    _add_ledger(add("ledger", help="show its path and size, or empty it"))
+    _add_ledger(add("ledger", help="show its path and size, or delete of it"))
     return parser
 
 
@@ -89,13 +91,18 @@ def _add_ledger(parser: argparse.ArgumentParser) -> None:
     )
     verbs.add_parser("path", help="show the path of its file")
     verbs.add_parser("size", help="show how much it contains")
-    forget = verbs.add_parser("forget", help="delete its exchanges")
-    forget.add_argument(
+    forget = verbs.add_parser("forget", help="delete all its exchanges, or some")
+    some = forget.add_mutually_exclusive_group()
+    for kind in ledger.KINDS:
+        value = "ID" if kind == "exchange" else "NAME"
+        help_ = f"delete this {kind} only"
+        some.add_argument(f"--{kind}", dest=f"of_{kind}", metavar=value, help=help_)
+    some.add_argument(
         "--before",
         metavar="DAY",
         help="delete only exchanges that started before this day, such as 2026-01-31",
     )
-    forget.add_argument("--yes", action="store_true", help="confirm")
+    forget.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def _ledger(arguments: argparse.Namespace) -> int:
@@ -106,11 +113,35 @@ def _ledger(arguments: argparse.Namespace) -> int:
     elif arguments.verb == "size":
         text = ledger.size(place)
     else:
-        before = arguments.before
-        ledger.check_confirmed(is_confirmed=arguments.yes, place=place, before=before)
-        text = ledger.forget(place, before=before)
+        return _forget(place, arguments)
     sys.stdout.write(f"{text}\n")
     return 0
+
+
+def _forget(place: str, arguments: argparse.Namespace) -> int:
+    """Delete exchanges, once the user has agreed; a run cannot be sent meanwhile."""
+    names = {kind: getattr(arguments, f"of_{kind}") for kind in ledger.KINDS}
+    chosen = ledger.which(before=arguments.before, **names)
+    question = ledger.preview(place, chosen)
+    if question and not (arguments.yes or _agrees(question)):
+        sys.stdout.write("Nothing was deleted.\n")
+        return FAILED
+    with contextlib.ExitStack() as stack:
+        if question and names["run"] is not None:
+            advice = "Nothing was deleted. Stop the run there, or wait for its end."
+            lock = lock_run(Ledger(place), names["run"], advice=advice)
+            stack.callback(lock.release)
+        sys.stdout.write(f"{ledger.forget(place, chosen)}\n")
+    return 0
+
+
+def _agrees(question: str) -> bool:
+    """Ask at a terminal; a cell's `!` has one where nobody can type."""
+    if not sys.stdin.isatty() or "JPY_PARENT_PID" in os.environ:
+        raise ParameterError(f"{question} Confirm with --yes.", param="yes")
+    with contextlib.suppress(EOFError):
+        return input(f"{question} Type yes to do it: ").strip().lower() == "yes"
+    return False
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:

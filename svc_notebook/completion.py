@@ -15,6 +15,8 @@ from svc_notebook.service.checks import as_number, shorten
 from svc_notebook.service.chunk import Choice, Usage
 from svc_notebook.service.request import CompletionRequest, Message
 from svc_notebook.service.tool_call import ToolCall, with_own_ids
+from svc_notebook.settings import OPERATION
+from svc_notebook.wire.source import to_curl, to_python
 
 _REPR_CHARS = 60
 _REASON_CHARS = 60
@@ -173,6 +175,26 @@ class Completion:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
         return self.final().bundle()
+
+    def as_python(self) -> str:
+        """Return the request as Python to keep: `svc.complete` or `svc.stream`.
+
+        It has every option that was sent, tools as definitions, and no other; address
+        and key come from your settings, as for any request. After rounds of tools it
+        is the last request.
+        """
+        exchange = self.exchange
+        note = f"sent to {exchange.endpoint!r}; your settings say where it goes now"
+        return to_python(self.request, is_streamed=exchange.is_streamed, note=note)
+
+    def as_curl(self) -> str:
+        """Return the request as a curl command for a POSIX shell.
+
+        It has the address that was used, and takes the key from `SVC_API_KEY`.
+        """
+        exchange = self.exchange
+        url = f"{exchange.endpoint}/{OPERATION}"
+        return to_curl(self.request, is_streamed=exchange.is_streamed, url=url)
 
     def with_tool_runs(self, tool_runs: tuple[Step, ...]) -> "Completion":
         """Return the same completion with the tool calls that were run before it."""

@@ -64,7 +64,7 @@ class FrameAccessor:
         expand: bool = False,
         name: str | None = None,
         retry: bool = False,
-        reuse: bool = False,
+        reuse: bool | None = None,
         confirm_above: int | None = None,
         extra: Mapping[str, Any] | None = None,
         **params: Any,  # noqa: ANN401 - any parameter of the service
@@ -82,7 +82,8 @@ class FrameAccessor:
                 every call sends all rows.
             retry: Whether rows that failed under this name are sent again, unless the
                 service refused them as invalid (400).
-            reuse: Whether the ledger may answer identical requests.
+            reuse: Whether the ledger may answer identical requests; None does what
+                SVC_REUSE says.
             confirm_above: Ask the user before sending more requests than this.
             extra: Fields the document does not show, sent with every request.
             **params: Parameters of the service, one value each. `max_tokens` is not

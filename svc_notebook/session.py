@@ -28,6 +28,7 @@ from svc_notebook.ledger.answers import Answers, find_answer
 from svc_notebook.ledger.connect import MEMORY
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.store import Ledger
+from svc_notebook.service.checks import check_flag
 from svc_notebook.service.request import CompletionRequest, check_model
 from svc_notebook.settings import (
     ENV_NAMES,
@@ -56,6 +57,7 @@ class Session:
         session_id: Marks this kernel's exchanges in the ledger.
         conversations: By name; shared by magic, panel and Python.
         tool_record: Records tool calls.
+        unrecorded_tools: Keeps tool calls of exchanges that are not recorded.
         at_prompt: Asks at the prompt for consent to tool calls.
         consent: Asks through `at_prompt` and remembers what is always allowed.
     """
@@ -72,12 +74,14 @@ class Session:
             ledger=lambda: self.ledger,
         )
         self.tool_record = ToolRecord(lambda: self.ledger)
+        self._unrecorded = Ledger(MEMORY, session_id=self.session_id)
+        self.unrecorded_tools = ToolRecord(lambda: self._unrecorded)
         self.at_prompt = AtPrompt()
         self.consent = Remembered(self.at_prompt)
         self._lock = RLock()
         self._ledger: Ledger | None = None
         self._answers: Answers | None = None
-        self._client: Client | None = None
+        self._clients: dict[bool, Client] = {}  # by whether they record
         self._emulator: Emulator | None = None
         self._is_following = settings is None
         self._settings = settings or Settings()
@@ -106,21 +110,26 @@ class Session:
     @property
     def client(self) -> Client:
         """The client of the endpoint in use; an error if its settings are wrong."""
+        return self.client_of(is_recorded=True)
+
+    def client_of(self, *, is_recorded: bool) -> Client:
+        """Return `client`, or one whose exchanges are not in the ledger."""
         with self._lock:
             settings = self.settings
             for name, problem in self._problems.items():
                 if not (settings.is_emulated and name == ENV_NAMES["base_url"]):
                     raise SettingsError(f"{name}: {problem}")
-            if self._client is None:
-                self.ledger.check()
+            if is_recorded not in self._clients:
+                ledger = self.ledger if is_recorded else self._unrecorded
+                ledger.check()
                 answers = self.answers
-                self._client = Client(
+                self._clients[is_recorded] = Client(
                     settings,
                     key=self.key() if answers is None else None,
-                    sinks=(self.ledger,),
+                    sinks=(ledger,),
                     answers=answers,
                 )
-            return self._client
+            return self._clients[is_recorded]
 
     def ask(
         self,
@@ -219,6 +228,13 @@ class Session:
             found = recorded(request, origin)
         return found
 
+    def is_reusing(self, reuse: object) -> bool:
+        """Say whether the ledger may answer; None is what the settings say."""
+        if reuse is None:
+            return self.settings.reuse
+        check_flag("reuse", reuse)
+        return bool(reuse)
+
     @property
     def prices(self) -> Prices | None:
         """The price table that the settings name; None without one."""
@@ -228,10 +244,11 @@ class Session:
     @property
     def last(self) -> Completion | None:
         """The newest Completion of this kernel, partial ones included."""
-        exchange = self.ledger.last()
-        if exchange is None:
-            return None
-        return Completion(exchange, self.tool_record.runs_of(exchange))
+        exchange, tools = self.ledger.last(), self.tool_record
+        other = self._unrecorded.last()
+        if other and (not exchange or exchange.exchange_id < other.exchange_id):
+            exchange, tools = other, self.unrecorded_tools  # ids sort by time
+        return Completion(exchange, tools.runs_of(exchange)) if exchange else None
 
     def use_emulator(self) -> Emulator:
         """Send requests to an emulator that lives as long as this kernel."""
@@ -261,6 +278,11 @@ class Session:
         """Use this model for requests that name none."""
         with self._lock:
             self._settings = self.settings.setting(source, model=model)
+
+    def use_reuse(self, *, reuse: bool, source: str) -> None:
+        """Set whether the ledger may answer where nothing else is said."""
+        with self._lock:
+            self._settings = self.settings.setting(source, reuse=reuse)
 
     def use_path(self, name: str, path: str | None, *, source: str) -> None:
         """Use this file as `ledger` or `prices`; None takes the environment's setting.
@@ -299,7 +321,7 @@ class Session:
         """Use these settings; the client and a changed ledger are made again."""
         # Dropped, not closed: closing waits for the loop, and what runs there may need
         # this session's lock. Its connections close when nothing uses it any more.
-        self._client = None
+        self._clients = {}
         if self._ledger is not None and settings.ledger != self._settings.ledger:
             self._ledger.close()
             self._ledger = None
@@ -312,8 +334,9 @@ class Session:
         closes by itself, so this need not be called.
         """
         with self._lock:
-            parts = self._client, self._ledger, self._emulator
-            self._client = self._ledger = self._emulator = None
+            parts = *self._clients.values(), self._ledger, self._emulator
+            self._ledger = self._emulator = None
+            self._clients = {}
             if self._settings.is_emulated:
                 now, gone = self._settings, {"base_url", "is_emulated"}
                 sources = {k: now.sources[k] for k in now.sources if k not in gone}

@@ -102,6 +102,7 @@ ENV_NAMES = {
     "prices": "SVC_PRICES",
     "timeouts": "SVC_TIMEOUTS",
     "allow_http": "SVC_ALLOW_HTTP",
+    "reuse": "SVC_REUSE",
 }
 WAYS_ON = """\
 You have two choices:
@@ -113,6 +114,7 @@ kernel."""
 """What to do if a key or an address is missing (doc: Authentication)."""
 
 _WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+_FLAGS = ("allow_http", "reuse")
 DISPLAYS = ("auto", "live", "settled", "plain")
 
 
@@ -208,6 +210,9 @@ class Settings:
         is_emulated: Whether base_url is the emulator of this kernel.
         timeouts: How long things may take.
         allow_http: Whether the key may be sent unencrypted to another machine.
+        reuse: Whether the ledger's answer is given back for an identical request,
+            where a cell, a verb of the package, a sweep or a frame does not say.
+            Conversations in Python, the panel and clients always ask.
         sources: For each value that was set, where it was set.
     """
 
@@ -220,14 +225,16 @@ class Settings:
     is_emulated: bool = False
     timeouts: Timeouts = field(default_factory=Timeouts)
     allow_http: bool = False
+    reuse: bool = False
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.allow_http, bool):
-            raise SettingsError(
-                f"allow_http must be True or False; got {shown(self.allow_http)} "
-                "(SVC_ALLOW_HTTP takes 1 or 0)."
-            )
+        for name in _FLAGS:
+            if not isinstance(value := getattr(self, name), bool):
+                raise SettingsError(
+                    f"{name} must be True or False; got {shown(value)} "
+                    f"({ENV_NAMES[name]} takes 1 or 0)."
+                )
         if self.base_url is not None:
             base_url = to_base_url(self.base_url, allow_http=self.allow_http)
             object.__setattr__(self, "base_url", base_url)
@@ -253,8 +260,8 @@ class Settings:
         }
         if "timeouts" in values:
             values["timeouts"] = Timeouts.from_text(values["timeouts"])
-        if word := values.get("allow_http"):
-            values["allow_http"] = _WORDS.get(word.lower(), word)
+        for name in values.keys() & set(_FLAGS):
+            values[name] = _WORDS.get(values[name].lower(), values[name])
         values.setdefault("ledger", str(default_ledger(environ)))
         sources = {
             name: ENV_NAMES[name] for name in values if ENV_NAMES[name] in environ

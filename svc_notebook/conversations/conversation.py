@@ -25,7 +25,7 @@ from svc_notebook.tools.permissions import Permit, ToolParams, take_permit, to_o
 from svc_notebook.tools.rounds import Send
 from svc_notebook.tools.toolbox import Toolbox
 
-from .export import from_json, to_json, to_markdown, to_transcript
+from .export import from_json, read_turns, to_json, to_markdown, to_transcript
 from .history import History, State, Turn, UndoableHistory, new_series
 from .saved_turns import (
     SavedTurns,
@@ -358,7 +358,8 @@ class Conversation:
         """Add turns of the ledger; a conversation without turns continues them."""
         for turn_id, asked in saved.asked.items():
             self._asked.setdefault(turn_id, set()).update(asked)
-        if self.turns:
+        here = self.history
+        if not (here.is_given and saved.history.begins_with(here)):
             self._shared.change(lambda history: history.merged(saved.history))
             return
         system = saved.history.system if self.system is None else self.system
@@ -412,6 +413,13 @@ class Conversation:
             ParameterError: The conversation has turns, or the text is something else.
         """
         return self.fill(from_json(text))
+
+    def begin(self, messages: object) -> None:
+        """Begin with these turns, unless it does already: see `svc.conversation`."""
+        given = read_turns(messages)
+        if not self.history.begins_with(given):
+            system = self.system if given.system is None else given.system
+            self.fill(replace(given, system=system))
 
     def fill(self, history: History) -> Self:
         """Give a conversation without turns those of a history."""

@@ -4,6 +4,8 @@ Hidden turns are included and marked; texts are not changed.
 """
 
 from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -11,7 +13,8 @@ import msgspec
 from svc_notebook.display.reply import Entry, transcript
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.checks import must_be
-from svc_notebook.service.request import Message
+from svc_notebook.service.request import Message, assistant, to_messages, user
+from svc_notebook.service.tool_call import ToolCall
 
 from .history import History, Turn, Version
 
@@ -115,6 +118,130 @@ def from_json(text: str) -> History:
             param="text",
         ) from None
     return History(name=found.conversation, system=found.system, turns=turns)
+
+
+class _Row(msgspec.Struct, kw_only=True):
+    """A row of `Conversation.to_df` or of `replies_df`; it has other columns, too."""
+
+    role: str | None = None
+    text: str | None = None
+    content: str | None = None
+    prompt: str | None = None
+    tool_calls: str | tuple[ToolCall, ...] | None = None
+    tool_call_id: str | None = None
+    choice_index: int | None = None
+    is_chosen: bool | None = None
+    is_hidden: bool | None = None
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """Its message, or those of a reply; none of what later turns do not see."""
+        text, calls = self.content or self.text, self.tool_calls or ()
+        if self.role is None:
+            if self.choice_index or self.prompt is None or text is None:
+                return ()
+            return user(self.prompt), assistant(text)
+        if self.is_hidden or self.is_chosen is False:
+            return ()
+        if isinstance(calls, str):
+            calls = msgspec.json.decode(calls, type=tuple[ToolCall, ...])
+        id_ = self.tool_call_id
+        content = text if calls else text or ""
+        message = Message(
+            role=self.role, content=content, tool_calls=calls, tool_call_id=id_
+        )
+        return (message,)
+
+
+def read_turns(given: Any) -> History:  # noqa: ANN401 - as a user gives it
+    """Return turns that were made elsewhere: see `svc.conversation`."""
+    place = "The frame"
+    try:
+        if isinstance(given, (str, PathLike)):
+            place = repr(str(given))
+            given = _read_file(Path(given).expanduser())
+        if isinstance(given, History):
+            return given
+        if hasattr(given, "to_dict"):  # a frame
+            rows = given.astype(object).where(given.notna(), None).to_dict("records")
+            given = msgspec.convert(rows, list[_Row])
+        if isinstance(given, list) and any(isinstance(each, _Row) for each in given):
+            given = [message for row in given for message in row.messages]
+    except (OSError, UnicodeDecodeError, msgspec.MsgspecError) as problem:
+        raise ParameterError(
+            f"{place} cannot be read: {problem}. Give messages, a frame of to_df(), or "
+            "its file (.jsonl, .parquet), or the .json file of to_json().",
+            param="messages",
+        ) from None
+    return _to_history(to_messages(given))
+
+
+def _read_file(path: Path) -> Any:  # noqa: ANN401 - rows, a frame or a history
+    if path.suffix.lower() == ".json":
+        return from_json(path.read_text(encoding="utf-8"))
+    if path.suffix.lower() == ".jsonl":
+        return msgspec.json.Decoder(_Row).decode_lines(path.read_bytes())
+    if path.suffix.lower() == ".parquet":
+        from svc_notebook.ledger.exports import read_parquet  # noqa: PLC0415 - pandas
+
+        return read_parquet(path)
+    raise OSError("its name has another ending")
+
+
+def _to_history(messages: Sequence[Message]) -> History:
+    system: str | None = None
+    turns: list[list[Message]] = []
+    calls: list[str | None] = []  # that have no result yet
+    for number, each in enumerate((*messages, None), start=1):
+        if why := _misplaced(each, turns, calls, is_first=number == 1):
+            where = f"Message {number} ({each.role})" if each else "The end"
+            raise ParameterError(
+                f"{where} is out of place: {why}. After a system message, if any, a "
+                "turn is a user's message and the assistant's, with the results of "
+                "its tool calls (doc: Tool-calling flow).",
+                param="messages",
+            )
+        if each is None or each.role == "system":
+            system = each.content if each else system
+            continue
+        if each.role == "user":
+            turns.append([])
+        elif each.role == "tool":
+            calls.remove(each.tool_call_id)
+        calls += [call.id for call in each.tool_calls]
+        turns[-1].append(each)
+    versions = (
+        Version(
+            exchange_id="",
+            prompt=prompt,
+            replies=tuple(replies),
+            is_open=replies[-1].role == "tool",
+        )
+        for prompt, *replies in turns
+    )
+    made = tuple(Turn(turn_id="", versions=(version,)) for version in versions)
+    return History(system=system, turns=made)
+
+
+def _misplaced(
+    each: Message | None,
+    turns: list[list[Message]],
+    calls: list[str | None],
+    *,
+    is_first: bool,
+) -> str:
+    """Say why a message cannot stand here, or the end, which is None; "" if it can."""
+    role = each.role if each else "end"
+    if each and role == "tool":
+        is_known = each.tool_call_id in calls
+        return "" if is_known else "it answers no call of the message before it"
+    if calls:
+        return f"the call {calls[0]!r} before it has no result"
+    if role == "system":
+        return "" if is_first else "a system message is the first, if there is one"
+    if role in {"user", "end"} and turns and len(turns[-1]) == 1:
+        return "the user's message before it has no answer"
+    return "" if turns or role == "user" else "no user's message comes before it"
 
 
 def _to_turn(found: _JsonTurn) -> Turn:

@@ -116,6 +116,18 @@ class History:
     system: str | None = None
     turns: tuple[Turn, ...] = ()
 
+    @property
+    def is_given(self) -> bool:
+        """Whether no turn of it was asked: it is empty, or made elsewhere."""
+        return not any(turn.version.exchange_id for turn in self.turns)
+
+    def begins_with(self, other: "History") -> bool:
+        """Whether its first turns have the messages of all turns of another."""
+        first = self.turns[: len(other.turns)]
+        return [each.messages for each in first] == [
+            each.messages for each in other.turns
+        ]
+
     def find(self, turn_id: str) -> int | None:
         """Return the index of the turn with this id; None if there is none."""
         ids = [turn.turn_id for turn in self.turns]

@@ -1,19 +1,25 @@
-"""The command `svc-notebook ledger`: show the ledger's path and size, or empty it.
+"""The command `svc-notebook ledger`: its path and size, and what to delete of it.
 
-Other kernels can go on with an emptied ledger.
+Other kernels can go on with a ledger of which exchanges were deleted.
 """
 
+import shlex
 import sqlite3
 from contextlib import closing
 from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
 
 from svc_notebook.errors import ParameterError
+from svc_notebook.service.checks import near_names
 
 from .connect import MEMORY, absolute, explained, open_file, transaction
-from .row import since_sql
+from .row import from_row, since_sql
 from .store import Ledger
 
 _BUSY_S = 5.0
+_COMPARED = 1000  # newest names that a wrong one is compared with
 _FILES = ("", "-wal", "-shm", "-journal")
 
 
@@ -44,61 +50,139 @@ def size(place: str) -> str:
     return f"{many}, {in_words(n_bytes)}, {when}"
 
 
-def forget(place: str, *, before: datetime | str | None = None) -> str:
+class Which(NamedTuple):
+    """Which exchanges to delete; without a condition all."""
+
+    condition: str = "1"
+    values: tuple[str, ...] = ()
+    words: str = ""
+    kind: str = ""  # one of `KINDS`, if they are named
+
+
+ALL = Which()
+KINDS = {"exchange": "exchange_id", "conversation": "conversation", "run": "run"}
+
+
+def which(*, before: datetime | str | None = None, **named: str | None) -> Which:
+    """Choose exchanges: that started before an instant, or by a name.
+
+    `named` has one of the `KINDS`: the id of an exchange, or the name of a conversation
+    or of a run.
+    """
+    if before is not None:
+        started = (since_sql(before, name="before"),)
+        return Which("started_at < ?", started, f" that started before {before}")
+    for kind, name in named.items():
+        if name is not None:
+            words = f" of the {kind} {name!r}" if kind != "exchange" else f" ({name})"
+            return Which(f"{KINDS[kind]} = ?", (name,), words, kind)
+    return ALL
+
+
+def forget(place: str, chosen: Which = ALL) -> str:
     """Delete exchanges, and overwrite them in the file; other kernels may be using it.
 
-    `place` is the ledger, as in the settings. With `before` only exchanges that
-    started before this instant are deleted.
+    `place` is the ledger, as in the settings.
     """
-    condition, values = _started(before)
     if not _exists(place):
         return "nothing was kept"
     with explained(place), closing(open_file(place, busy_s=_BUSY_S)) as connection:
-        n = _delete(connection, condition, values)
+        n = _delete(connection, chosen)
         connection.execute("VACUUM")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    return f"{_counted(n, 'exchange')} deleted from {place}"
+        emptying = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        is_held = emptying.fetchone()[0]
+    held = ". Until the program that reads it now ends, its -wal may hold their texts"
+    return f"{_counted(n, 'exchange')} deleted from {place}{held * is_held}"
 
 
-def check_confirmed(
-    *, is_confirmed: bool, place: str, before: datetime | str | None = None
-) -> None:
-    """Refuse to delete exchanges without a confirmation, and say what would go."""
-    condition, values = _started(before)
-    if is_confirmed or not _exists(place):
-        return
+def preview(place: str, chosen: Which) -> str:
+    """Say what would be deleted; "" if nothing is kept.
+
+    Raises:
+        ParameterError: No exchange has the name; the message has near ones.
+    """
+    if not _exists(place):
+        return ""
     with explained(place), closing(open_file(place, busy_s=_BUSY_S)) as connection:
-        counting = f"SELECT count(*) FROM exchanges WHERE {condition}"  # noqa: S608 - our own
-        (n,) = connection.execute(counting, values).fetchone()
-    which = "" if before is None else f" that started before {before}"
-    raise ParameterError(
-        f"This permanently deletes {_counted(n, 'exchange')}{which} from {place} (it "
-        f"holds {size(place)}). Confirm with --yes.",
-        param="yes",
+        n, *others = (
+            connection.execute(f"SELECT count(*) {rows}", chosen.values).fetchone()[0]
+            for rows in _rows(chosen)
+        )
+        if chosen.kind and not n:
+            raise _unknown(connection, chosen, place)
+        also = _also(connection, chosen, place)
+    counts = zip(others, ("tool call", "score"), strict=True)
+    more = "".join(f", {_counted(each, what)}" for each, what in counts if each)
+    return (
+        f"This permanently deletes {_counted(n, 'exchange')}{more}{chosen.words} from "
+        f"{place} (it holds {size(place)}).{also}"
     )
 
 
-def _started(before: datetime | str | None) -> tuple[str, tuple[str, ...]]:
-    """Return the condition for exchanges that started before an instant, and values."""
-    if before is None:
-        return "1", ()
-    return "started_at < ?", (since_sql(before, name="before"),)
+def _rows(chosen: Which) -> tuple[str, str, str]:
+    """Return the clauses for the exchanges, their tool calls and their scores."""
+    these = f"exchanges WHERE {chosen.condition}"
+    return (
+        f"FROM {these}",
+        f"FROM tool_runs WHERE {chosen.condition}",
+        f"FROM scores WHERE exchange_id IN (SELECT exchange_id FROM {these})",  # noqa: S608 - our own
+    )
+
+
+def _unknown(
+    connection: sqlite3.Connection, chosen: Which, place: str
+) -> ParameterError:
+    (name,), near = chosen.values, list[str]()
+    for kind in sorted(KINDS, key=chosen.kind.__ne__):
+        newest = connection.execute(
+            f"SELECT {KINDS[kind]} FROM exchanges WHERE {KINDS[kind]} IS NOT NULL "  # noqa: S608 - our own
+            f"GROUP BY 1 ORDER BY max(seq) DESC LIMIT {_COMPARED}"
+        )
+        found = near_names(name, [each for (each,) in newest])
+        near += [f"--{kind} {shlex.quote(each)}" for each in found]
+    hint = f" Did you mean {' or '.join(near[:3])}?" if near else ""
+    return ParameterError(
+        f"The ledger {place} has no {chosen.kind} {name!r}; nothing was deleted.{hint}",
+        param=chosen.kind,
+    )
+
+
+def _also(connection: sqlite3.Connection, chosen: Which, place: str) -> str:
+    """Say where texts stay: in later turns, in copies, or in kernels."""
+    if chosen.kind == "conversation":
+        name = chosen.values[0]
+        return f" A kernel that has its turns sends them until `%svc reset {name}`."
+    if chosen.kind != "exchange":
+        return ""
+    sql = "SELECT CAST(record AS BLOB), record_crc32 FROM exchanges WHERE exchange_id=?"
+    record, crc32 = connection.execute(sql, chosen.values).fetchone()
+    found = from_row(record, crc32, exchange_id=chosen.values[0], place=place)
+    said = [found.request.prompt, *(each.text for each in found.choices)]
+    texts = [msgspec.json.encode(text).decode() for text in said if text]
+    like = " OR ".join(["instr(record, ?)"] * len(texts)) or "0"
+    counting = f"SELECT count(*) FROM exchanges WHERE ({like}) AND exchange_id != ?"  # noqa: S608 - our own
+    (n,) = connection.execute(counting, (*texts, *chosen.values)).fetchone()
+    if not n:
+        return ""
+    stay = "1 other has" if n == 1 else f"{n} others have"
+    return f" {stay} the same prompt or reply, sent again or re-used, and will stay."
 
 
 def _counted(n: int, what: str) -> str:
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
-def _delete(
-    connection: sqlite3.Connection, condition: str, values: tuple[str, ...]
-) -> int:
+def _delete(connection: sqlite3.Connection, chosen: Which) -> int:
     connection.execute("PRAGMA secure_delete = ON")
     with transaction(connection):
-        which = f"IN (SELECT exchange_id FROM exchanges WHERE {condition})"  # noqa: S608 - our own
-        connection.execute(f"DELETE FROM scores WHERE exchange_id {which}", values)  # noqa: S608 - our own
-        connection.execute(f"DELETE FROM tool_runs WHERE {condition}", values)  # noqa: S608 - our own
-        done = connection.execute(f"DELETE FROM exchanges WHERE {condition}", values)  # noqa: S608 - our own
+        for rows in reversed(_rows(chosen)):  # the exchanges last
+            done = connection.execute(f"DELETE {rows}", chosen.values)
         connection.execute("DELETE FROM requests")  # `seq` starts again
+        for table, name in (("runs", "run"), ("turn_marks", "conversation")):
+            connection.execute(
+                f"DELETE FROM {table} WHERE {name} NOT IN "  # noqa: S608 - our own
+                f"(SELECT {name} FROM exchanges WHERE {name} IS NOT NULL)"
+            )
         # sessions stay: a running kernel writes only once when it began
     return done.rowcount
 

@@ -235,7 +235,9 @@ _ALLOWED = {"origin": get_args(OriginKind), "status": get_args(Status)}
 _SINCE_SESSION = (
     "started_at >= (SELECT first_started_at FROM sessions WHERE session_id = ?)"
 )
-_SINCE_RUN = "started_at >= (SELECT min(first_started_at) FROM runs WHERE {})"
+_SINCE_RUN = (  # of a run whose name was forgotten, all rows are looked at
+    "started_at >= coalesce((SELECT min(first_started_at) FROM runs WHERE {}), '')"
+)
 
 
 def where(

@@ -63,6 +63,22 @@ class PathTrait(TraitType[str, str | PathLike[str] | None]):
             raise TraitError(str(error)) from None
 
 
+class ReuseTrait(TraitType[bool, bool]):
+    """Whether the ledger may answer, in this kernel's session."""
+
+    info_text = "True or False"
+
+    def get(self, _: HasTraits, cls: object = None) -> bool:  # noqa: ARG002 - as above
+        """Return the setting in force."""
+        return current().settings.reuse
+
+    def set(self, obj: HasTraits, value: bool) -> None:  # noqa: FBT001 - traitlets'
+        """Set it for cells, verbs, sweeps and frames from now on."""
+        if not isinstance(value, bool):
+            self.error(obj, value)
+        current().use_reuse(reuse=value, source="%config SvcMagics.reuse")
+
+
 def _trait(name: str, text: str) -> ParamTrait:
     default = "fit" if name == "max_tokens" else None
     return ParamTrait(default, allow_none=True, help=text).tag(config=True)
@@ -79,12 +95,15 @@ class SvcTraits(Configurable):
     ledger = PathTrait(help="file that keeps every exchange, or ':memory:'").tag(
         config=True
     )
+    reuse = ReuseTrait(
+        help="give back the ledger's answer to an identical request"
+    ).tag(config=True)
     prices = PathTrait(help="file with your price table, for costs").tag(config=True)
     locals().update({param.name: _trait(param.name, param.doc) for param in PARAMS})
 
     def own_settings(self) -> list[tuple[str, object, str]]:
         """Return name, value and source of each default that is the magic's own."""
-        elsewhere = {"model", "ledger", "prices"}
+        elsewhere = {"model", "ledger", "prices", "reuse"}
         names = sorted(set(self.trait_names(config=True)) - elsewhere)
         rows = []
         for name in names:

@@ -42,7 +42,8 @@ class SvcOptions:
     repeats: int = 1
     is_dry: bool = False
     is_strict: bool = False
-    is_reused: bool = False
+    is_reused: bool | None = None  # None is what the settings say
+    is_recorded: bool = True
     text: str = ""  # what follows the options, as typed
 
     @property
@@ -85,7 +86,7 @@ class Option:
 
     def _new(self, old: object, text: str) -> object:
         if not self.value:
-            return not old
+            return not self.flags[-1].startswith("--no-")
         value = self.read(text)
         has_more = isinstance(old, tuple) and isinstance(value, tuple)
         return (*old, *value) if has_more else value  # type: ignore[misc]  # just tested
@@ -190,6 +191,8 @@ _CONVERSATION = "continue this conversation; a cell stands alone without it"
 _WITH = "add to the prompt: variables, In[3], Out[3], Err, separated by commas"
 _RAW = "send the cell as it is, without {{name}}"
 _REUSE = "give back the ledger's answer to this very request, if it has one"
+_FRESH = "ask, whatever SvcMagics.reuse or SVC_REUSE says"
+_NO_RECORD = "keep this exchange out of the ledger, and so of its frames and usage"
 _TOOLS = (
     "functions that the model may call: variables, separated by commas; `none` for none"
 )
@@ -211,6 +214,8 @@ OPTIONS = (
     Option("--with NAMES", "Ask", "context", _WITH, _names),
     Option("--raw", "Ask", "is_raw", _RAW),
     Option("--reuse", "Ask", "is_reused", _REUSE),
+    Option("--fresh, --no-reuse", "Ask", "is_reused", _FRESH),
+    Option("--no-record", "Ask", "is_recorded", _NO_RECORD),
     Option("--tools NAMES", "Ask", "tools", _TOOLS, to_names),
     Option("--max-rounds N", "Ask", "max_rounds", _ROUNDS, _integer("--max-rounds", 2)),
     Option(

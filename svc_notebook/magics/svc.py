@@ -87,7 +87,11 @@ class SvcMagics(SvcTraits, Magics):
         SvcMagics.svc.__doc__ = self._help()
 
     def _help(self) -> str:
-        own = {"tools": self.tools or None, "confirm_tools": self.confirm_tools}
+        own = {
+            "tools": self.tools or None,
+            "confirm_tools": self.confirm_tools,
+            "reuse": self.reuse or None,
+        }
         return help_text({**self.defaults(), **own})
 
     @observe("model")
@@ -126,6 +130,7 @@ class SvcMagics(SvcTraits, Magics):
 
     def _ask(self, options: SvcOptions, text: str, *, own_output: bool) -> object:
         self._check_output(options)
+        _check_record(options)
         toolbox = self._toolbox(options)
         if options.is_several:
             return self._ask_several(options, text)
@@ -159,10 +164,11 @@ class SvcMagics(SvcTraits, Magics):
     ) -> Completion:
         """Send a cell's request, in rounds where tools can run, and show the reply."""
         mode = self._mode()
+        session, is_recorded = self.session, options.is_recorded
         start = partial(
-            self.session.client.stream,
+            session.client_of(is_recorded=is_recorded).stream,
             is_streamed=options.is_streamed,
-            answers=self.session.reused if options.is_reused else None,
+            answers=session.reused if session.is_reusing(options.is_reused) else None,
         )
         if toolbox:
             check_budget(asked.request)
@@ -179,12 +185,13 @@ class SvcMagics(SvcTraits, Magics):
         draw = partial(_draw, options, asked, mode)
         if stream is not None:
             return follow(stream, ReplyView(display, draw))
-        return RoundsCell(self.session, start, display, mode, draw).run(
+        return RoundsCell(session, start, display, mode, draw).run(
             asked.request,
             asked.origin,
             toolbox or Toolbox(),
             confirm_tools=options.confirm_tools or self.confirm_tools,
             rounds=Rounds(max_rounds=options.max_rounds or MAX_ROUNDS),
+            keep=session.tool_record if is_recorded else session.unrecorded_tools,
         )
 
     def _toolbox(self, options: SvcOptions) -> Toolbox | None:
@@ -239,6 +246,8 @@ class SvcMagics(SvcTraits, Magics):
         self, options: SvcOptions, cell: str, toolbox: Toolbox | None
     ) -> CellRequest:
         prompt = self._prompt(options, cell)
+        if not options.is_recorded:
+            prompt = replace(prompt, notes=(*prompt.notes, "not in the ledger"))
         if toolbox:
             if prompt.params.get("n", 1) != 1:
                 raise ParameterError(
@@ -336,6 +345,20 @@ def _draw(
     code = next_cell(completion, mode).note if options.layout == "code" else ""
     final = completion.final().with_notes(*asked.notes, advice, code)
     return lay_out(final, options.layout, mode)
+
+
+def _check_record(options: SvcOptions) -> None:
+    """Refuse --no-record where the ledger would have the exchange all the same."""
+    why = ""
+    if options.conversation is not None:
+        why = f"-c {options.conversation} sends it again, in turns that are recorded"
+    elif options.is_several:
+        why = "a grid is read back from the ledger"
+    if why and not options.is_recorded:
+        raise ParameterError(
+            f"--no-record is for one question: {why}. Leave one of the two out.",
+            param="record",
+        )
 
 
 def _check_several(options: SvcOptions) -> None:

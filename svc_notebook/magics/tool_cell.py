@@ -28,7 +28,7 @@ from svc_notebook.tools.permissions import (
     Rounds,
     to_consent,
 )
-from svc_notebook.tools.rounds import run_rounds
+from svc_notebook.tools.rounds import ToolRecord, run_rounds
 from svc_notebook.tools.tool import Tool
 from svc_notebook.tools.toolbox import Toolbox, to_toolbox
 
@@ -80,6 +80,7 @@ class RoundsCell(ReplyView):
         *,
         confirm_tools: str,
         rounds: Rounds,
+        keep: ToolRecord,
     ) -> Completion:
         """Run the rounds, starting with this request, and draw what arrived."""
         session = self._session
@@ -95,7 +96,7 @@ class RoundsCell(ReplyView):
                 consent=self._flushed(consent),
                 rounds=replace(rounds, ask_for=ask_for),
                 watch=self._show_call,
-                keep=session.tool_record,
+                keep=keep,
                 hide=session.key_hider(),
             )
         except KeyboardInterrupt as stopped:

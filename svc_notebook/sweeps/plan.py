@@ -365,7 +365,7 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
     seed: int | None = None,
     confirm_above: int | None = None,
     raw: bool = False,
-    reuse: bool = False,
+    reuse: bool | None = None,
     origin: OriginKind = "sweep",
     prices: Prices | None = None,
     extra: Mapping[str, Any] | None = None,
@@ -377,7 +377,7 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
     `varied` has the parameters; `prices` are the session's if None.
     """
     check_flag("raw", raw)
-    check_flag("reuse", reuse)
+    is_reusing = session.is_reusing(reuse)
     given = {"model": model, "system": system, **(varied or {})}
     given = {key: each for key, each in given.items() if each is not None}
     if manifest is None:
@@ -406,7 +406,7 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
         prices=session.prices if prices is None else prices,
     )
     least = _least(confirm_above)
-    return Run(planned, session=session, confirm_above=least, is_reusing=reuse)
+    return Run(planned, session=session, confirm_above=least, is_reusing=is_reusing)
 
 
 def _least(confirm_above: object) -> int | None:

@@ -69,20 +69,30 @@ def held_here(ledger: Ledger, run_id: str) -> RunLock | None:
     return _held.locks.get(_key(ledger, run_id))
 
 
-def lock_run(ledger: Ledger, run_id: str, *, is_named: bool = True) -> RunLock:
+_NOT_SENT = (
+    "Nothing was sent from here, so no request is paid for twice. replies_df() shows "
+    "the replies so far; when the other kernel has ended or stopped the run, run() "
+    "sends what is missing."
+)
+
+
+def lock_run(
+    ledger: Ledger, run_id: str, *, is_named: bool = True, advice: str = _NOT_SENT
+) -> RunLock:
     """Lock a run, or raise ParameterError: it is in progress elsewhere.
 
-    A run without a name needs no file: no other kernel can mean it.
+    A run without a name needs no file: no other kernel can mean it. `advice` is what
+    the error says to do.
     """
     found = RunLock(_key(ledger, run_id))
     with _held.guard:
         if found.key in _held.locks:  # of another thread; a second lock would free both
-            raise _taken(run_id, _me())
+            raise _taken(run_id, _me(), advice)
         _held.locks[found.key] = found
     try:
         if is_named and ledger.path != MEMORY:
             found.path = _path(ledger, run_id)
-            found.fd = _locked(found.path, run_id)
+            found.fd = _locked(found.path, run_id, advice)
     except BaseException:
         found.release()
         raise
@@ -100,7 +110,7 @@ def _path(ledger: Ledger, run_id: str) -> Path:
     return file.with_name(f"{file.name}-run-{mark}.lock")
 
 
-def _locked(path: Path, run_id: str) -> int | None:
+def _locked(path: Path, run_id: str, advice: str) -> int | None:
     """Lock a file and write the holder into it; None where that is not possible."""
     try:
         fcntl = import_module("fcntl")
@@ -117,7 +127,7 @@ def _locked(path: Path, run_id: str) -> int | None:
         except (BlockingIOError, PermissionError):
             holder = _read(fd)
             os.close(fd)
-            raise _taken(run_id, holder) from None
+            raise _taken(run_id, holder, advice) from None
         except OSError:  # no locks here
             os.close(fd)
             return None
@@ -148,15 +158,12 @@ def _read(fd: int) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _taken(run_id: str, holder: dict[str, object]) -> ParameterError:
+def _taken(run_id: str, holder: dict[str, object], advice: str) -> ParameterError:
     who = "another kernel"
     if "pid" in holder:
         is_here = holder.get("host") == platform.node()
         where = "on this machine" if is_here else f"on {holder.get('host')}"
         who += f" (process {holder['pid']} {where}, since {holder.get('since')})"
     return ParameterError(
-        f"The run {run_id!r} is in progress in {who}. Nothing was sent from here, so "
-        "no request is paid for twice. replies_df() shows the replies so far; when the "
-        "other kernel has ended or stopped the run, run() sends what is missing.",
-        param="name",
+        f"The run {run_id!r} is in progress in {who}. {advice}", param="name"
     )

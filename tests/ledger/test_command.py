@@ -1,5 +1,6 @@
 """`svc-notebook ledger`: where it is, how large, and forget it."""
 
+import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -97,7 +98,7 @@ def test_forgets_what_is_old(path: Path, make: MakeExchange) -> None:
     """With a day, what started before it is forgotten, the rest stays."""
     _fill(path, make)
 
-    command.forget(str(path), before="2026-01-02T00:00:00+00:00")
+    command.forget(str(path), command.which(before="2026-01-02T00:00:00+00:00"))
 
     with Ledger(path) as ledger:
         assert [each.exchange_id for each in ledger.read(scope="all")] == ["x1", "x2"]
@@ -115,7 +116,7 @@ def test_refuses_a_day_that_is_none(path: Path, make: MakeExchange) -> None:
     _fill(path, make)
 
     with pytest.raises(ParameterError, match=r"before must be .*'yesterday'"):
-        command.forget(str(path), before="yesterday")
+        command.which(before="yesterday")
 
     with Ledger(path) as ledger:
         assert ledger.count() == 3
@@ -134,14 +135,21 @@ def test_leaves_another_programs_file_alone(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8") == "my notes " * 100
 
 
-def test_forgetting_must_be_confirmed(path: Path, make: MakeExchange) -> None:
+def test_forgetting_must_be_confirmed(
+    path: Path,
+    make: MakeExchange,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """Without a second word the error says what would be lost, and how to say so."""
     _fill(path, make)
+    monkeypatch.setenv("SVC_LEDGER", str(path))
 
-    with pytest.raises(ParameterError, match=r"3 exchanges.*--yes"):
-        command.check_confirmed(is_confirmed=False, place=str(path))
+    assert main(["ledger", "forget"]) == 1
+    assert re.search(r"3 exchanges .*--yes", capsys.readouterr().err)
 
-    command.check_confirmed(is_confirmed=True, place=str(path))
+    assert main(["ledger", "forget", "--yes"]) == 0
+    assert capsys.readouterr().out == f"3 exchanges deleted from {path}\n"
 
 
 def test_the_preview_counts_what_would_be_deleted(
@@ -178,6 +186,5 @@ def test_says_one_as_one(path: Path, make: MakeExchange) -> None:
 
 def test_nothing_to_forget_needs_no_confirming(path: Path) -> None:
     """Where nothing is kept nobody is asked to say so twice."""
-    command.check_confirmed(is_confirmed=False, place=str(path))
-
+    assert command.preview(str(path), command.which()) == ""
     assert command.forget(str(path)) == "nothing was kept"

@@ -8,7 +8,7 @@ import pytest
 
 from svc_notebook.errors import LedgerError, ParameterError
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger.command import forget
+from svc_notebook.ledger.command import forget, which
 from svc_notebook.ledger.frames import tool_calls_df
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.ledger.tool_runs import ToolRow, row_of
@@ -115,7 +115,7 @@ def test_forgetting_exchanges_forgets_their_calls(
     with Ledger(path, session_id="one") as ledger:
         add(ledger, make(0), result="secret-words")
         add(ledger, make(3600), call_id="b")
-    forget(str(path), before="2026-01-01T00:30:00+00:00")
+    forget(str(path), which(before="2026-01-01T00:30:00+00:00"))
 
     with Ledger(path, session_id="one") as ledger:
         left = [row.call_id for row in ledger.tool_runs()]

@@ -181,6 +181,17 @@ def test_whether_plain_http_is_meant_is_not_guessed() -> None:
         Settings(allow_http=wrong)
 
 
+def test_reuse_is_off_unless_the_environment_says_so() -> None:
+    """SVC_REUSE takes the words of SVC_ALLOW_HTTP; another word is a mistake."""
+    assert [
+        Settings.from_env({"SVC_REUSE": word}).reuse for word in ("", "0", "1", "Yes")
+    ] == [False, False, True, True]
+
+    _, problems = read_env({"SVC_REUSE": "maybe"})
+
+    assert "SVC_REUSE takes 1 or 0" in str(problems["SVC_REUSE"])
+
+
 def test_a_zone_id_is_refused_in_words() -> None:
     """An IPv6 address with a zone is refused, with what to give instead."""
     with pytest.raises(SettingsError, match=r"Zone ids.*not supported; set SVC_BASE"):

@@ -78,7 +78,7 @@ def talk() -> str | None:
     except svc.SvcError as error:
         return error.partial.text if error.partial else None
     last = svc.last()
-    return last.text if last else None
+    return last.as_python() + last.as_curl() if last else None
 
 
 def read_over(plan: svc.Conversation) -> pd.DataFrame:
@@ -99,6 +99,8 @@ def read_over(plan: svc.Conversation) -> pd.DataFrame:
     plan.stream("And now?").close()
     branch: svc.Conversation = plan.copy("branch", until=1).restore(1)
     svc.conversation("read").from_json(branch.to_json())
+    svc.conversation("shots", messages=[svc.Message(role="user", content="hot")])
+    svc.conversation("again", messages=svc.export(plan.to_df(), "plan.jsonl"))
     return plan.to_df(versions="all").assign(text=text)
 
 

@@ -1,0 +1,65 @@
+"""A request as code to keep: Python of this package, or a curl command.
+
+Both are made from the body that was sent, so that they send the same; the key is read
+from the environment.
+"""
+
+import json
+import shlex
+from pprint import pformat
+from typing import Any
+
+from svc_notebook.service.request import CompletionRequest
+
+from .encode import encode
+
+_WIDTH = 80
+
+
+def to_python(request: CompletionRequest, *, is_streamed: bool, note: str) -> str:
+    """Return the call of `svc.complete` or `svc.stream` that sends a request.
+
+    `note` is a comment on where it was sent.
+    """
+    body: dict[str, Any] = json.loads(encode(request, is_streamed=False))
+    extra = {name: body.pop(name) for name in request.extra}
+    messages = body.pop("messages")
+    given: dict[str, Any] = {"model": body.pop("model")}
+    first, *others = messages
+    if first["role"] == "system" and others:
+        given["system"], messages = first["content"], others
+    given |= {"max_tokens": "service"} | body  # `fit` is what the verbs do
+    if request.is_fitted:
+        del given["max_tokens"]
+    is_text = [each["role"] for each in messages] == ["user"]
+    text = messages[0]["content"]
+    prompt = text if is_text and text.strip() else messages
+    if extra:
+        given["extra"] = extra
+    lines = [_argument("", prompt)]
+    lines += [_argument(f"{name}=", value) for name, value in given.items()]
+    call = f"svc.{'stream' if is_streamed else 'complete'}(\n{''.join(lines)})"
+    head = f"import svc_notebook as svc\n\n# {note}\n"
+    if not is_streamed:
+        return f"{head}reply = {call}\nprint(reply)\n"
+    shown = 'for text in stream:\n    print(text, end="")\nreply = stream.completion\n'
+    return f"{head}stream = {call}\n{shown}"
+
+
+def _argument(name: str, value: object) -> str:
+    """Write an argument; `repr` leaves no line break or control character in a text."""
+    lines = pformat(value, width=_WIDTH, sort_dicts=False).splitlines()
+    return f"    {name}" + f"\n    {' ' * len(name)}".join(lines) + ",\n"
+
+
+def to_curl(request: CompletionRequest, *, is_streamed: bool, url: str) -> str:
+    """Return the command for a POSIX shell that sends a request."""
+    body = encode(request, is_streamed=is_streamed).decode()
+    # what a terminal does not show is escaped; in JSON it means the same
+    shown = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in body)
+    return (
+        f"curl {'-N ' * is_streamed}{shlex.quote(url)} \\\n"
+        '  -H "Authorization: Bearer $SVC_API_KEY" \\\n'
+        "  -H 'Content-Type: application/json' \\\n"
+        f"  --data-raw {shlex.quote(shown)}\n"
+    )
