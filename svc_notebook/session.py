@@ -20,6 +20,7 @@ from svc_notebook.client.exchange_record import Answerer
 from svc_notebook.client.sync import Client
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversations
+from svc_notebook.conversations.seam import join
 from svc_notebook.credentials import Key, find_key, key_mark, unbound
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError, warn
@@ -229,9 +230,12 @@ class Session:
     def last(self) -> Completion | None:
         """The newest Completion of this kernel, partial ones included."""
         exchange = self.ledger.last()
-        if exchange is None:
-            return None
-        return Completion(exchange, self.tool_record.runs_of(exchange))
+        return None if exchange is None else self.joined(exchange)
+
+    def joined(self, exchange: Exchange) -> Completion:
+        """Return the Completion of an exchange, with the parts that it continues."""
+        whole = join(exchange, self.ledger)
+        return Completion(whole, self.tool_record.runs_of(whole))
 
     def use_emulator(self) -> Emulator:
         """Send requests to an emulator that lives as long as this kernel."""
