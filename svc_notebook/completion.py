@@ -143,6 +143,13 @@ class Completion:
         return any(is_cut(self.exchange, choice) for choice in self.choices)
 
     @property
+    def can_go_on(self) -> bool:
+        """Whether it is one choice that has some text, but not all of its text."""
+        is_text = bool(self.text) and len(self.choices) == 1 and not self.tool_calls
+        is_broken = self.is_partial and self.finish_reason is None
+        return is_text and (self.is_cut or is_broken)
+
+    @property
     def is_partial(self) -> bool:
         """Whether the exchange failed or was interrupted before its end."""
         return self.exchange.status != "ok"

@@ -20,6 +20,7 @@ from svc_notebook.client.exchange_record import Answerer
 from svc_notebook.client.sync import Client
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversations
+from svc_notebook.conversations.seam import join
 from svc_notebook.credentials import Key, find_key, key_mark, unbound
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError, warn
@@ -244,11 +245,20 @@ class Session:
     @property
     def last(self) -> Completion | None:
         """The newest Completion of this kernel, partial ones included."""
-        exchange, tools = self.ledger.last(), self.tool_record
-        other = self._unrecorded.last()
+        exchange, other = self.ledger.last(), self.newest_unrecorded
         if other and (not exchange or exchange.exchange_id < other.exchange_id):
-            exchange, tools = other, self.unrecorded_tools  # ids sort by time
-        return Completion(exchange, tools.runs_of(exchange)) if exchange else None
+            return Completion(other, self.unrecorded_tools.runs_of(other))
+        return None if exchange is None else self.joined(exchange)
+
+    @property
+    def newest_unrecorded(self) -> Exchange | None:
+        """The newest exchange that was kept out of the ledger."""
+        return self._unrecorded.last()
+
+    def joined(self, exchange: Exchange) -> Completion:
+        """Return the Completion of an exchange, with the parts that it continues."""
+        whole = join(exchange, self.ledger)
+        return Completion(whole, self.tool_record.runs_of(whole))
 
     def use_emulator(self) -> Emulator:
         """Send requests to an emulator that lives as long as this kernel."""

@@ -36,6 +36,7 @@ from .saved_turns import (
     read_saved,
     to_copied,
 )
+from .seam import join
 from .turn_requests import (
     NextTurn,
     TurnSettings,
@@ -170,7 +171,7 @@ class Conversation:
             **params: Those of `svc.complete`; `n` and `tools` are ignored.
 
         Returns:
-            The completion of the continuation; the history has the joined text.
+            The completion with the whole text, and the tokens of all its parts.
 
         Raises:
             AskError: There is nothing to continue, or something is not allowed.
@@ -179,7 +180,9 @@ class Conversation:
         step = self.next_part(
             turn, model=model, params=dict(params), max_tokens=max_tokens
         )
-        return self._answer(step, self._session.ask)
+        completion = self._answer(step, self._session.ask)
+        whole = join(completion.exchange, self._session.ledger())
+        return Completion(whole, notes=completion.notes)
 
     @with_params
     def stream(

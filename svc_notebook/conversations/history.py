@@ -53,7 +53,8 @@ class Version:
     @property
     def can_go_on(self) -> bool:
         """Whether the reply has some text but not all of it."""
-        return bool(self.text) and (self.is_partial or self.is_cut)
+        is_text = bool(self.text) and not self.is_open
+        return is_text and (self.is_partial or self.is_cut)
 
     @property
     def calls(self) -> list[tuple[ToolCall, str]]:

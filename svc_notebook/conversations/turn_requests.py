@@ -12,12 +12,13 @@ import msgspec
 
 from svc_notebook.completion import Completion, footer, marks
 from svc_notebook.display.reply import Step
-from svc_notebook.errors import ParameterError
+from svc_notebook.errors import OverBudgetError, ParameterError
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.chunk import Choice
 from svc_notebook.service.request import CompletionRequest, Message, build_request
 from svc_notebook.tokens import (
+    FLOOR_TOKENS,
     MARGIN_TOKENS,
     REPLY_TOKENS,
     MaxTokens,
@@ -28,6 +29,7 @@ from svc_notebook.tokens import (
 )
 
 from .history import History, Turn, Version
+from .seam import joined
 
 GO_ON = (
     "Your last message stopped before its end. Go on exactly where it stopped, with "
@@ -147,12 +149,42 @@ def request_continuation(
     params = {**settings.params, "n": None, "tools": None}
     origin = msgspec.structs.replace(origin, continues=turn.version.exchange_id)
     continued = replace(turn, is_pinned=True, is_hidden=False)  # must be sent
-    return _next_turn(
+    step = _next_turn(
         history,
         (*history.before(turn.turn_id), continued),
         Message(role="user", content=GO_ON),
         origin,
         replace(settings, params=params),
+    )
+    return replace(step, request=_with_room(step.request))
+
+
+def request_rest(reply: Completion, origin: Origin, settings: TurnSettings) -> NextTurn:
+    """Build the request that continues a reply without a conversation."""
+    params = {**settings.params, "n": None, "tools": None}
+    extra = params.pop("extra", None)
+    ask = Message(role="user", content=GO_ON)
+    messages = (*reply.request.messages, reply.reply, ask)
+    request = build_request(messages, model=settings.model, params=params, extra=extra)
+    return NextTurn(
+        request=_with_room(with_max_tokens(request, settings.max_tokens)),
+        origin=msgspec.structs.replace(origin, continues=reply.exchange.exchange_id),
+        fitted=Fitted(messages=messages),
+    )
+
+
+def _with_room(request: CompletionRequest) -> CompletionRequest:
+    """Return a request for the rest of a reply, or refuse one that leaves no room."""
+    prompt = estimate_prompt_tokens(request.messages).best
+    least = min(int(request.params.get("max_tokens", 0)), FLOOR_TOKENS)
+    if prompt + least <= BUDGET_TOKENS:
+        return request
+    raise OverBudgetError(
+        f"The prompt and the reply so far have about {prompt} of the {BUDGET_TOKENS} "
+        "tokens of a request: too few are left for the rest. Nothing was sent. Ask for "
+        "the rest in a new cell, with the end of the reply only (doc: Limits).",
+        prompt_tokens=prompt,
+        budget_tokens=BUDGET_TOKENS,
     )
 
 
@@ -201,10 +233,11 @@ def add_answer(
     Without any text or tool calls, or if `origin` names no turn, nothing changes.
     """
     choices = [each for each in exchange.choices if each.text or each.tool_calls]
+    if origin.turn_id and origin.continues and (choices or exchange.status == "ok"):
+        text = (choices[0].text or "") if choices else ""
+        return _add_continuation(history, exchange, origin, text)
     if not choices or not origin.turn_id:
         return history
-    if origin.continues:
-        return _add_continuation(history, exchange, origin, choices[0].text or "")
     texts = [choice.text or "" for choice in choices]
     version = replace(
         _to_version(exchange, exchange.request.messages, texts),
@@ -261,12 +294,11 @@ def _add_continuation(
     history: History, exchange: Exchange, origin: Origin, text: str
 ) -> History:
     """Add the text of a continuation to the reply that it continues."""
-    if not text:
-        return history
     *sent, partial, _ = exchange.request.messages
     so_far = partial.content or ""
-    version = _to_version(exchange, tuple(sent), [so_far + text])
-    version = replace(version, footer=f"{version.footer} · continued")
+    version = _to_version(exchange, tuple(sent), [joined(so_far, text)])
+    ended = tuple(mark for mark in version.marks if mark != "empty")
+    version = replace(version, footer=f"{version.footer} · continued", marks=ended)
     turn_id = origin.turn_id or ""
     turn = _find_turn(history, turn_id)
     ids = [each.exchange_id for each in turn.versions] if turn else []

@@ -89,6 +89,10 @@ class _Plain(_Settled):
         if lines:
             self._print(lines)
 
+    def reopen(self, so_far: str) -> bool:
+        self._text = so_far  # is printed, in another cell
+        return True
+
     def _line_break(self) -> str:
         return "" if self._is_at_line_start else "\n"
 
@@ -104,7 +108,7 @@ class ReplyDisplay:
     """
 
     def __init__(self, shown: Shown, clock: Callable[[], float]) -> None:
-        self._shown = shown
+        self._shown = self._ended = shown
         self._clock = clock
 
     @classmethod
@@ -182,3 +186,13 @@ class ReplyDisplay:
         """Show the final form in place of what streamed; None removes that."""
         shown, self._shown = self._shown, Shown()
         shown.finish(final)
+
+    def reopen(self, so_far: str) -> bool:
+        """Go on with a finished reply in its own outputs; False where it cannot be.
+
+        `so_far` is its text, to which more is added.
+        """
+        if not self._ended.reopen(so_far):
+            return False
+        self._shown = self._ended
+        return True

@@ -134,7 +134,7 @@ class Live(Shown):
         """Show the final form in place, or remove what was shown."""
         if not self._n_outputs:
             if final:
-                self._output.publish(final.bundle(), None)
+                self._show_bundle(1, final.bundle())
         elif final is not None:
             self._end(final)
         elif self._own_output:
@@ -145,6 +145,12 @@ class Live(Shown):
     def _end(self, final: Final) -> None:
         """Show the final form in place."""
         self._show_bundle(1, final.bundle())
+
+    def _replace(self, final: Final) -> None:
+        """Show the final form in place of several outputs; it cannot be updated."""
+        self._output.clear()
+        self._output.publish(final.bundle(), None)
+        self._n_outputs = 0
 
 
 class LiveChoices(Live):
@@ -241,10 +247,18 @@ class LiveText(Live):
             bundle["text/plain"] = to_terminal(plain)
         self._show_bundle(number, bundle)
 
+    def reopen(self, so_far: str) -> bool:
+        """Go on after the end, in the outputs that there are; see `Shown`."""
+        if not self._n_outputs or "".join(self._pieces[0]) != so_far:
+            return False
+        self._own_output, self._max_outputs = False, self._n_outputs
+        self._news()
+        self.hurry()
+        return True
+
     def _end(self, final: Final) -> None:
         if not self._is_drawn(final) and self._n_outputs > 1:
-            self._output.clear()
-            self._output.publish(final.bundle(), None)
+            self._replace(final)
         elif self._is_drawn(final) and (self._above or self._shown_calls):
             self._close(final)
         else:
@@ -264,13 +278,14 @@ class LiveText(Live):
             for number, part in enumerate(self._above, start=1):
                 part.draw_again(links)
                 self._show_part(number)
-        tail = self._blocks.tail
-        self._open.add(Block(tail.source, tail.markdown))
+        last, tail = Part(is_verbatim=self._is_verbatim), self._blocks.tail
+        last.join(self._open)
+        last.add(Block(tail.source, tail.markdown))
         for step in final.tool_runs:
             if step.call_id not in self._shown_calls:
-                self._open.add(step)
+                last.add(step)
         if links:
-            self._open.draw_again(links)
-        html = self._open.html() + final.closing_html
-        plain = f"{self._open.plain.rstrip()}\n\n{final.closing_line}"
+            last.draw_again(links)
+        html = last.html() + final.closing_html
+        plain = f"{last.plain.rstrip()}\n\n{final.closing_line}"
         self._show(len(self._above) + 1, html, plain.strip("\n"))

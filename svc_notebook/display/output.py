@@ -120,6 +120,10 @@ class Shown:
     def finish(self, final: Final | None) -> None:
         """Replace everything by the final form, or by nothing."""
 
+    def reopen(self, so_far: str) -> bool:  # noqa: ARG002 - this one shows nothing
+        """Go on after the end of a reply, if what it showed can be updated."""
+        return False
+
 
 POLL_S = 0.05
 Whole_co = TypeVar("Whole_co", covariant=True)

@@ -42,6 +42,7 @@ _ASKED = (
     f"{_COLUMNS} JOIN requests USING (seq) WHERE request_hash = ? AND endpoint = ? "
     "ORDER BY seq DESC"
 )
+_IS_REPLY = " AND usage_source != 'missing'"
 Texts = bool | Literal["estimated"]
 """Which texts to read: all, none, or those of exchanges without reported usage."""
 
@@ -211,16 +212,26 @@ class Ledger:
         for row in self._rows(_ASKED, (request_hash, endpoint)):
             yield self._to_exchange(row)
 
-    def last(self, *, scope: Scope = "session") -> Exchange | None:
-        """Return the exchange that was added last, if there is one."""
+    def last(
+        self, *, scope: Scope = "session", exchange_id: str = "", is_reply: bool = False
+    ) -> Exchange | None:
+        """Return the exchange that was added last, if any; or the last of some.
+
+        `exchange_id` is for that one, `is_reply` for those that brought something.
+        """
         condition = where(self.session_id, scope=scope)
-        sql = f"{_COLUMNS} WHERE {condition.in_sequence} ORDER BY seq DESC LIMIT 1"
+        some = " AND ? IN ('', exchange_id)" + _IS_REPLY * is_reply
+        sql = (
+            f"{_COLUMNS} WHERE {condition.in_sequence}{some} ORDER BY seq DESC LIMIT 1"
+        )
         in_hand = self._in_hand()
         if in_hand is not None:
             with in_hand:
-                if found := in_hand.last(scope=scope):
+                if found := in_hand.last(
+                    scope=scope, exchange_id=exchange_id, is_reply=is_reply
+                ):
                     return found
-        rows = self._rows(sql, condition.values)
+        rows = self._rows(sql, (*condition.values, exchange_id))
         return self._to_exchange(rows[0]) if rows else None
 
     def count(self, *, scope: Scope = "all") -> int:

@@ -104,6 +104,13 @@ class HiddenResult:
         return printers
 
 
+def cell_ids(shell: InteractiveShell) -> tuple[str, str]:
+    """Return the ids of the cell that runs and of this execution, "" where unknown."""
+    parent = parent_message(shell)
+    cell_id = parent.get("metadata", {}).get("cellId") or ""
+    return cell_id, parent.get("header", {}).get("msg_id", "")
+
+
 class CellRequestIds:
     """Numbers the requests of each execution of a cell."""
 
@@ -114,11 +121,9 @@ class CellRequestIds:
 
     def next(self) -> str | None:
         """Return the next request's id; None in a front end without cell ids."""
-        parent = parent_message(self._shell)
-        cell_id = parent.get("metadata", {}).get("cellId")
+        cell_id, execution = cell_ids(self._shell)
         if not cell_id:
             return None
-        execution = parent.get("header", {}).get("msg_id", "")
         if execution != self._execution:
             self._execution, self._n_requests = execution, 0
         self._n_requests += 1

@@ -12,6 +12,7 @@ from svc_notebook.session import current
 from .cell import CellTransform, QuestionTransform
 from .completions import MATCHER_ID, Known, matcher
 from .defaults import ModelTrait, ParamTrait
+from .reply_cell import Places
 from .svc import SvcMagics
 from .tool_cell import tool_notes
 
@@ -52,6 +53,10 @@ def unload(shell: InteractiveShell) -> None:
     cleanup[:] = [each for each in cleanup if not isinstance(each, CellTransform)]
     transforms = shell.input_transformer_manager.token_transformers
     transforms[:] = [each for each in transforms if each is not QuestionTransform]
+    runs = shell.events.callbacks["pre_run_cell"]
+    runs[:] = [
+        each for each in runs if not isinstance(getattr(each, "__self__", 0), Places)
+    ]
     matchers = shell.Completer.custom_matchers
     matchers[:] = [
         each

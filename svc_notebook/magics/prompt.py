@@ -205,12 +205,16 @@ class CellPrompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellRequest:
-    """A cell's request; `keep` takes its reply into the conversation, if any."""
+    """A cell's request; `keep` takes its reply into the conversation, if any.
+
+    `rest_of` is the reply whose rest it asks for, if it does.
+    """
 
     request: CompletionRequest
     origin: Origin
     notes: tuple[str, ...] = ()  # for the footer
     keep: Callable[[Completion], None] = lambda _: None
+    rest_of: Completion | None = None
 
 
 def to_prompt(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+from IPython.core.interactiveshell import InteractiveShell
 
 from svc_notebook.completion import Completion
 from svc_notebook.display.live import Mode, ReplyDisplay
@@ -14,12 +15,67 @@ from svc_notebook.display.markdown import Fence, fences
 from svc_notebook.display.markup import visible
 from svc_notebook.display.output import Wait
 from svc_notebook.display.reply import Entry, Final, transcript
+from svc_notebook.errors import ParameterError
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.tokens import Tokens, estimate_prompt_tokens
 
+from .cell import cell_ids
+
 Draw = Callable[[Completion], Final]
+MAX_PLACES = 20
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a reply is shown."""
+
+    cell: tuple[str, str]  # ids of the cell and of its execution
+    number: int  # of the execution, as in `In [3]`
+    display: ReplyDisplay
+    draw: Draw
+    output: str | None  # name of the variable that has the reply
+    run_again: str = ""  # a later execution of the cell
+
+
+class Places:
+    """Where the newest replies are shown, by the ids of their exchanges."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self._shell = shell
+        self._known: dict[str, Place] = {}
+        shell.events.register("pre_run_cell", self.note_run)
+
+    def here(self, display: ReplyDisplay, draw: Draw, output: str | None) -> Place:
+        """Return a place in the cell that runs."""
+        # IPython counts on before the cell or after it
+        number = len(getattr(self._shell.history_manager, "input_hist_raw", ())) - 1
+        return Place(cell_ids(self._shell), number, display, draw, output)
+
+    def put(self, exchange_id: str, place: Place) -> None:
+        """Note where a reply is shown; the oldest note goes."""
+        self._known[exchange_id] = place
+        if len(self._known) > MAX_PLACES:
+            del self._known[next(iter(self._known))]
+
+    def find(self, exchange_id: str) -> Place | None:
+        """Return where a reply is, or refuse if its cell ran again, not as this one."""
+        found = self._known.get(exchange_id)
+        if found and found.run_again not in {"", cell_ids(self._shell)[1]}:
+            raise ParameterError(
+                f"The cell of this reply, [{found.number}], was run again since, so "
+                "the reply is not there any more. Ask again. Nothing was sent.",
+                param="line",
+            )
+        return found
+
+    def note_run(self, *_: object) -> None:
+        """Note that a cell begins to run."""
+        cell_id, execution = cell_ids(self._shell)
+        for place in self._known.values():
+            if cell_id == place.cell[0] != "" and execution != place.cell[1]:
+                place.run_again = execution
 
 
 class ReplyView:

@@ -48,6 +48,7 @@ class Command:
 
 
 ASK = "ask"
+CONTINUE = "continue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,6 +417,7 @@ def _last(session: Session) -> object:
 
 
 _USE = "say what is in use, or choose where requests go, or the model"
+_CONTINUE = "ask for the rest of a reply that was cut or interrupted"
 _LOGIN = "type the API key; it is neither shown nor recorded"
 _TOOLS = "list, show one as sent, offer in every cell, ask again"
 _USAGE = "requests and tokens of this kernel"
@@ -433,6 +435,7 @@ COMMANDS = (
     Command("models", "the documented models, their limits, and the room left"),
     Command("usage", _USAGE, "[emulated]", (0, 1), usage_df),
     Command("replies", _REPLIES, run=replies_df),
+    Command(CONTINUE, _CONTINUE),
     Command("last", "the newest reply, a partial one too", run=_last),
     Command("settings", "every setting, and where it came from"),
     Command("conversations", _KNOWN, run=conversations_df),

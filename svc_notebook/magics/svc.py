@@ -43,10 +43,12 @@ from .prompt import (
     single_request,
     to_prompt,
 )
-from .reply_cell import DryRun, ReplyView, lay_out, next_cell
+from .reply_cell import DryRun, Place, Places, ReplyView, lay_out, next_cell
+from .rest_cell import RestView, rest_request
 from .subcommands import (
     ASK,
     BY_NAME,
+    CONTINUE,
     CommandLine,
     models_df,
     parse_command,
@@ -70,6 +72,8 @@ class SvcMagics(SvcTraits, Magics):
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell=shell)
         self._request_ids = CellRequestIds(shell)
+        self._places = Places(shell)
+        self._place: Place | None = None  # of the reply that is shown
         self._has_advised = False
         if "model" in self.config.get("SvcMagics", {}):
             self.session.use_model(self.model, source="configuration")
@@ -111,7 +115,20 @@ class SvcMagics(SvcTraits, Magics):
             line_command = parse_command(options.text)
             if line_command.name == ASK:
                 return self._ask(options, line_command.text, own_output=False)
+            if line_command.name == CONTINUE:
+                return self._continue(options)
             return self._command(line_command)
+
+    def _continue(self, options: SvcOptions) -> object:
+        """Ask for the rest of a reply that was cut or interrupted."""
+        self._check_output(options)
+        max_tokens = options.max_tokens or self.defaults().get("max_tokens")
+        asked = rest_request(self.session, options, max_tokens)
+        place = self._places.find(asked.origin.continues or "")
+        name = place.output if place else None
+        if name and self.shell.user_ns.get(name) == asked.rest_of:
+            options = replace(options, output=options.output or name)
+        return self._run(options, asked, None, own_output=False)
 
     def _cell(self, options: SvcOptions, cell: str) -> object:
         if options.text:
@@ -135,17 +152,28 @@ class SvcMagics(SvcTraits, Magics):
         if options.is_several:
             return self._ask_several(options, text)
         asked = self._request(options, text, toolbox)
+        return self._run(options, asked, toolbox, own_output=own_output)
+
+    def _run(
+        self,
+        options: SvcOptions,
+        asked: CellRequest,
+        toolbox: Toolbox | None,
+        *,
+        own_output: bool,
+    ) -> object:
+        """Send a request, unless the line asks for a dry run, and keep the reply."""
         if options.is_dry:
             wait = self._wait(asked)
             return DryRun(request=asked.request, notes=asked.notes, wait=wait)
         try:
             completion = self._send(options, asked, toolbox, own_output)
         except (SvcError, Interrupted) as stopped:
-            self._keep(options, asked, stopped.partial)
+            stopped.partial = self._keep(options, asked, stopped.partial)
             if isinstance(stopped, UnknownModelError):
                 _hint_at_model(stopped, asked.request.model)
             raise
-        self._keep(options, asked, completion)
+        completion = self._keep(options, asked, completion)
         if options.layout == "code":
             code = next_cell(completion, self._mode()).code
             if code is not None:
@@ -183,6 +211,11 @@ class SvcMagics(SvcTraits, Magics):
             n_texts=asked.request.params.get("n") or 1,
         )
         draw = partial(_draw, options, asked, mode)
+        self._place = self._places.here(display, draw, options.output)
+        if stream is not None and asked.rest_of:
+            view = RestView(self.session, asked, self._places, self._place, mode)
+            self._place = view.place
+            return follow(stream, view)
         if stream is not None:
             return follow(stream, ReplyView(display, draw))
         return RoundsCell(session, start, display, mode, draw).run(
@@ -281,15 +314,18 @@ class SvcMagics(SvcTraits, Magics):
                 param="output",
             )
 
-    def _keep(
-        self, options: SvcOptions, asked: CellRequest, completion: object
-    ) -> None:
-        """Keep a reply, whole or partial."""
+    def _keep(self, options: SvcOptions, asked: CellRequest, completion: Any) -> Any:  # noqa: ANN401 - of whatever kind
+        """Keep a reply, whole or partial; return it with what it continues."""
         if not isinstance(completion, Completion):
-            return
+            return completion
         asked.keep(completion)
+        if asked.rest_of:
+            completion = self.session.joined(completion.exchange)
+        if self._place:
+            self._places.put(completion.exchange.exchange_id, self._place)
         if options.output:
             self.shell.push({options.output: completion})
+        return completion
 
     def _command(self, command: CommandLine) -> object:
         answer = self._answer(command)
@@ -343,7 +379,9 @@ def _draw(
     """Make the final form: the footer with its notes, drawn as asked for."""
     advice = on_reply(completion.text, completion.request.params) or ""
     code = next_cell(completion, mode).note if options.layout == "code" else ""
-    final = completion.final().with_notes(*asked.notes, advice, code)
+    of = f" -c {options.conversation}" if options.conversation else ""
+    rest = f"`%svc{of} continue` asks for the rest" if completion.can_go_on else ""
+    final = completion.final().with_notes(*asked.notes, rest, advice, code)
     return lay_out(final, options.layout, mode)
 
 

@@ -93,7 +93,8 @@ def test_a_cut_reply_goes_on_in_its_place(
     more = plan.go_on()
 
     assert contents(emulator) == ["Count", "one, tw", GO_ON]
-    assert more.text == "o, three."
+    assert more.text == "one, two, three."
+    assert more.messages == (user("Count"), assistant("one, two, three."))
     assert plan.turns[0].messages == (user("Count"), assistant("one, two, three."))
 
 

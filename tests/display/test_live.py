@@ -249,12 +249,12 @@ def test_a_40_kb_reply_takes_ten_outputs(recorder: Recorder, is_verbatim: bool) 
 
 
 def test_live_clears_nothing_when_nothing_grew(recorder: Recorder) -> None:
-    """A reply that came whole is one display."""
+    """A reply that came whole is one display, which can be updated later."""
     display = _open(recorder, Mode.LIVE)
 
     display.finish(_FINAL)
 
-    assert recorder.acts == [("publish", _FINAL.bundle(), None)]
+    assert recorder.acts == [("publish", _FINAL.bundle(), "d-1")]
 
 
 def test_live_takes_everything_away_if_nothing_stays(recorder: Recorder) -> None:

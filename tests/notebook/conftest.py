@@ -59,10 +59,23 @@ class Kernel:
         self.client.start_channels()
         self.client.wait_for_ready(timeout=TIMEOUT_S)
 
-    def begin(self, code: str, *, is_watched: bool = True) -> str:
+    def begin(self, code: str, *, is_watched: bool = True, cell_id: str = "") -> str:
         """Send a cell; somebody watches it, or nobody does as in nbclient."""
-        cell: str = self.client.execute(code, allow_stdin=is_watched)
-        return cell
+        if not cell_id:
+            cell: str = self.client.execute(code, allow_stdin=is_watched)
+            return cell
+        content = {
+            "code": code,
+            "silent": False,
+            "store_history": True,
+            "user_expressions": {},
+            "allow_stdin": is_watched,
+            "stop_on_error": True,
+        }
+        metadata = {"cellId": cell_id}
+        message = self.client.session.msg("execute_request", content, metadata=metadata)
+        self.client.shell_channel.send(message)
+        return str(message["header"]["msg_id"])
 
     def read(self, cell: str, ran: Ran, *, until: str = "") -> Ran:
         """Read what a cell publishes until a text shows, or until it is idle."""
@@ -90,9 +103,11 @@ class Kernel:
                 status: str = message["content"]["status"]
                 return status
 
-    def run(self, code: str, *, is_watched: bool = True) -> Ran:
+    def run(self, code: str, *, is_watched: bool = True, cell_id: str = "") -> Ran:
         """Run a cell to its end."""
-        return self.read(self.begin(code, is_watched=is_watched), Ran())
+        return self.read(
+            self.begin(code, is_watched=is_watched, cell_id=cell_id), Ran()
+        )
 
     def value(self, expression: str) -> str:
         """Return what an expression prints as."""

@@ -43,6 +43,8 @@ SCRIPT: list[dict[str, Any]] = [
         "gap_s": 0.05,
     },
     {"when": {"contains": "hostile"}, "text": HOSTILE},
+    {"when": {"contains": "short"}, "text": "one, tw", "finish_reason": "length"},
+    {"when": {"contains": "Go on"}, "text": "two, three."},
     {"text": "A reply.", "times": None},
 ]
 
@@ -162,6 +164,20 @@ def test_ctrl_c_is_calm(begin: Callable[..., Terminal], emulator: Emulator) -> N
     assert "Traceback" not in shown
     kept = terminal.run("import svc_notebook; svc_notebook.last().text", prompt=3)
     assert "'Partial answer'" in kept
+
+
+def test_the_rest_of_a_cut_reply_is_printed(begin: Callable[..., Terminal]) -> None:
+    """Only what is new, then the footer; the value is the whole reply."""
+    terminal = begin()
+    cut = terminal.run("%%svc\nBe short", prompt=2)
+
+    rest = terminal.run("%svc continue", prompt=3)
+    whole = terminal.run("print(_)", prompt=4)
+
+    assert "`%svc continue` asks for the rest" in cut
+    assert "\no, three.\n[emulator] svc-v2-8b-instruct · " in rest
+    assert "Out[" not in rest
+    assert "one, two, three." in whole
 
 
 def test_what_steers_a_terminal_is_not_obeyed(begin: Callable[..., Terminal]) -> None:

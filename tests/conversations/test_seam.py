@@ -1,0 +1,135 @@
+"""The seam of a reply and its rest: repetitions are dropped, code blocks go on."""
+
+import re
+from itertools import accumulate, pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from svc_notebook.conversations.seam import Seam, joined
+
+FENCE = "Here it is:\n\n```python\nfor n in range(3):\n    pri"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "whole"),
+    [
+        ("one, tw", "o, three.", "one, two, three."),
+        ("The quick bro", "brown fox", "The quick brown fox"),
+        ("It ends in the", "the end", "It ends in the end"),
+        ("he had", " had a boat", "he had had a boat"),
+        ("one, tw", "two, three.", "one, two, three."),
+        ("One.\nThe last li", "The last line.\nMore.", "One.\nThe last line.\nMore."),
+        ("One.\nThe last li", "\n\nThe last line.", "One.\nThe last line."),
+        ("One.\nThe last line.\n", "The last line.\nEnd", "One.\nThe last line.\nEnd"),
+        ("- **One**: 1\n- **", "- **Two**: 2", "- **One**: 1\n- **Two**: 2"),
+        ("1. One\n2. ", "2. Two", "1. One\n2. Two"),
+        ("0, 0, 0, 0", ", 0, 0, 0]", "0, 0, 0, 0, 0, 0, 0]"),
+        ("0.333", "333", "0.333333"),
+        ("x", "xy", "xxy"),
+        ("ban", "ana", "banana"),
+        ("", "Hello", "Hello"),
+        ("Hello", "", "Hello"),
+    ],
+)
+def test_what_the_rest_repeats_is_dropped(old: str, new: str, whole: str) -> None:
+    """A line or a word that is begun again; not what only looks alike."""
+    assert joined(old, new) == whole
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "whole"),
+    [
+        ("วันนี้เรากำลังเดินทา", "งไปเชียงใหม่", "วันนี้เรากำลังเดินทางไปเชียงใหม่"),
+        ("วันนี้เรากำลังเดินทา", "เดินทางไปเชียงใหม่", "วันนี้เรากำลังเดินทางไปเชียงใหม่"),
+        ("ข้อ 1\nฉันชอบกินข้", "ฉันชอบกินข้าว", "ข้อ 1\nฉันชอบกินข้าว"),
+        ("มีของนา", "นาชนิด", "มีของนานาชนิด"),
+    ],
+)
+def test_thai_is_joined_without_repetitions(old: str, new: str, whole: str) -> None:
+    """Words without blanks between them, cut before a vowel or a tone mark."""
+    assert joined(old, new) == whole
+
+
+@pytest.mark.parametrize(
+    ("new", "whole"),
+    [
+        ("nt(n)\n```\nDone.", FENCE + "nt(n)\n```\nDone."),
+        ("```python\nnt(n)\n```\nDone.", FENCE + "nt(n)\n```\nDone."),
+        ("\n```python\n    print(n)\n```", FENCE + "nt(n)\n```"),
+        ("```\n    print(n)\n```", FENCE + "nt(n)\n```"),
+        ("```\nDone.", FENCE + "```\nDone."),
+        ("    print(n)\n```", FENCE + "nt(n)\n```"),
+    ],
+)
+def test_a_code_block_goes_on(new: str, whole: str) -> None:
+    """The opening line that the rest repeats is dropped; a closing line is not."""
+    assert joined(FENCE, new) == whole
+
+
+def test_indented_code_begins_its_own_line() -> None:
+    """After a whole line, a block that is opened again goes on in the next line."""
+    old = "```python\nfor n in range(3):"
+
+    assert joined(old, "```python\n    print(n)\n") == f"{old}\n    print(n)\n"
+    assert joined(f"{old}\n", "```python\n    print(n)\n") == f"{old}\n    print(n)\n"
+
+
+def test_a_new_code_block_begins_on_a_line() -> None:
+    """A fence within a line would not be a fence."""
+    assert joined("Look:", "```python\nx = 1\n```") == "Look:\n```python\nx = 1\n```"
+    assert joined("Look:\n", "```\nx = 1\n```") == "Look:\n```\nx = 1\n```"
+    assert joined("```pyt", "hon\nx = 1") == "```python\nx = 1"
+    assert joined("```pyt", "```python\nx = 1") == "```python\nx = 1"
+
+
+WORDS = st.lists(st.from_regex(r"[a-zก-ฮ]{3,9}", fullmatch=True), unique=True)
+
+
+@given(words=WORDS, data=st.data())
+def test_any_long_repetition_is_dropped(words: list[str], data: st.DataObject) -> None:
+    """However much of the end the rest begins with, the text is there once."""
+    text = " ".join(f"{word}-{n}" for n, word in enumerate(words))
+    cut = data.draw(st.integers(0, len(text)))
+    back = data.draw(st.integers(8, max(8, cut)))
+
+    assert joined(text[:cut], text[cut - back if back <= cut else cut :]) == text
+
+
+TEXTS = st.text(st.sampled_from("ab กา\n`-,0่"), max_size=40)
+
+
+@given(old=TEXTS, new=TEXTS, data=st.data())
+def test_while_it_arrives_the_text_is_the_same(
+    old: str, new: str, data: st.DataObject
+) -> None:
+    """Wherever the rest is split, what is shown adds up to the joined text."""
+    cuts = data.draw(st.lists(st.integers(1, 6), max_size=40))
+    ends = [0, *accumulate(cuts), len(new)]
+    pieces = [new[a:b] for a, b in pairwise(ends)]
+    seam = Seam(old)
+
+    shown = "".join([*map(seam.feed, pieces), seam.end()])
+
+    assert old + shown == joined(old, new)
+
+
+@given(old=TEXTS, new=TEXTS)
+def test_nothing_but_a_repetition_is_dropped(old: str, new: str) -> None:
+    """The old text stays; of the new one only its beginning can be missing."""
+    added = joined(old, new).removeprefix(old)
+
+    assert joined(old, new).startswith(old)
+    assert new.endswith(added.removeprefix("\n"))
+    assert joined(old, f"{new}") == joined(old, new)
+
+
+def test_the_rest_shows_as_soon_as_it_is_new() -> None:
+    """Only what the old text has too is held back."""
+    seam = Seam("The quick bro")
+
+    shown = [seam.feed(each) for each in ("bro", "wn ", "fox", " jumps")]
+
+    assert shown == ["", "wn ", "fox", " jumps"]
+    assert re.fullmatch("wn fox jumps", "".join(shown))
