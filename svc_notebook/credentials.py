@@ -30,6 +30,7 @@ KEYRING_NAME = "svc-notebook"
 _MARK = "[key]"
 _PUBLIC = "Bearer svc-emulator"  # the emulator's, which may run at any address
 _MIN_CHARS = 8  # a shorter key may be an ordinary word, so it is not replaced
+_JSON = msgspec.json.Encoder()
 Value = TypeVar("Value")
 
 
@@ -42,7 +43,7 @@ class Key:
         MissingKeyError: The value is empty, or cannot be sent in a header.
     """
 
-    __slots__ = ("_reveal", "source")
+    __slots__ = ("_reveal", "_reveal_json", "source")
 
     def __init__(self, value: str, *, source: str) -> None:
         self.source = source
@@ -52,6 +53,8 @@ class Key:
             raise cleaned
         # A function holds it, so that it is not shown among the attributes.
         self._reveal: Callable[[], str] = lambda: cleaned
+        as_json = json.dumps(cleaned)[1:-1].encode()
+        self._reveal_json: Callable[[], bytes] = lambda: as_json
 
     def authorization(self) -> str:
         """Return the Authorization header's value (doc: Authentication)."""
@@ -59,6 +62,8 @@ class Key:
 
     def redact(self, value: Value) -> Value:
         """Return texts, also in lists and structs, with `[key]` in place of the key."""
+        if isinstance(value, msgspec.Struct) and not self._is_in(_JSON.encode(value)):
+            return value  # as nearly always, and found at once
         secret = self._reveal()
         return _redacted(value, secret) if len(secret) >= _MIN_CHARS else value
 
@@ -70,15 +75,19 @@ class Key:
 
     def refuse_in(self, body: bytes) -> None:
         """Refuse a request, as JSON, that contains the key, by a ParameterError."""
-        escaped = json.dumps(self._reveal())[1:-1].encode()
-        is_found = len(escaped) >= _MIN_CHARS and escaped in body
-        escaped = body = b""
+        is_found = self._is_in(body)
+        body = b""
         if is_found:
             raise ParameterError(
                 "The request contains the API key (in the prompt, an earlier message "
                 "or a parameter). It was not sent, because every request is recorded. "
                 "Remove the key and ask again (doc: Authentication)."
             )
+
+    def _is_in(self, body: bytes) -> bool:
+        """Say whether JSON contains the key."""
+        as_json = self._reveal_json()
+        return len(as_json) >= _MIN_CHARS and as_json in body
 
     def digest(self, salt: str) -> str:
         """Return a short one-way hash, which identifies the key."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, floor, hypot, sqrt
+from operator import mul
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -173,7 +174,7 @@ FIXED = Rule(weights=_BEST, lows=_LOW, highs=_HIGH)
 
 
 def _weigh(weights: Sequence[float], counts: Counts) -> float:
-    return sum(weight * n for weight, n in zip(weights, counts, strict=True) if n)
+    return float(sum(map(mul, weights, counts)))
 
 
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
@@ -236,10 +237,11 @@ def count_prompt(
     messages: Iterable[Message], tools: Iterable[Mapping[str, Any]] = ()
 ) -> Counts:
     """Count what is in a whole prompt, tool definitions included."""
-    found = [Counts()]
+    messages = tuple(messages)
+    found = [Counts(messages=len(messages))]
     for message in messages:
-        found.append(_count_again(message.content or "")._replace(messages=1))
-        found += [_count_call(call) for call in message.tool_calls]
+        found.append(_count_again(message.content or ""))
+        found += map(_count_call, message.tool_calls)
     found += [count(msgspec.json.encode(tool).decode()) for tool in tools]
     return add_up(found)
 
@@ -255,7 +257,7 @@ def count_choices(choices: Iterable[Choice]) -> Counts:
 
 def add_up(counts: Iterable[Counts]) -> Counts:
     """Return the counts of all; there must be at least one."""
-    return Counts(*(sum(each) for each in zip(*counts, strict=True)))
+    return Counts(*map(sum, zip(*counts, strict=True)))
 
 
 def _count_call(call: ToolCall) -> Counts:

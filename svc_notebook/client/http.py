@@ -366,10 +366,10 @@ class IdleStacks:
         """Return the stack of the running loop, made at the first call."""
         loop = asyncio.get_running_loop()
         with self._lock:
-            self._forget_others()
             stack = self._stacks.get(loop)
             if stack is not None:
                 return stack
+            self._forget_others()
             stack = self._stacks[loop] = IdleStack()
         await stack.open()
         return stack
