@@ -1,4 +1,4 @@
-"""Failures of sockets and of httpx as our errors, in words a user can act on.
+"""Failures of sockets and of HTTP as our errors, in words a user can act on.
 
 A foreign error's text is shown only if it cannot contain the key or a header. The
 foreign error is not kept as a cause, because its frames contain both.
@@ -9,7 +9,8 @@ import ssl
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-import httpx
+import h11
+import httpcore
 
 from svc_notebook.errors import DocumentError, NoConnectionError, StreamBrokenError
 
@@ -28,8 +29,8 @@ def place_of(base_url: str, proxy: str) -> str:
 
 
 def explain(problem: BaseException, place: str, *, is_sent: bool) -> FailedTry:
-    """Return the failure of a try without an answer, from what httpx raised."""
-    if isinstance(problem, httpx.ProxyError):
+    """Return the failure of a try without an answer, from what was raised."""
+    if isinstance(problem, httpcore.ProxyError):
         is_lasting, reason = True, "the proxy refused"
         if str(problem).startswith("407"):
             reason = (
@@ -56,13 +57,11 @@ def explain_break(place: str) -> FailedTry:
 
 def is_unanswered(problem: BaseException) -> bool:
     """Say whether a connection was closed before any byte of an answer came."""
-    if isinstance(problem, httpx.RemoteProtocolError):
-        return "disconnected without sending" in str(problem)
-    return isinstance(problem, (httpx.ReadError, httpx.WriteError))
+    return isinstance(problem, httpcore.ReadError)
 
 
 def _closed_or_foreign(problem: BaseException, place: str) -> FailedTry:
-    if not isinstance(problem, httpx.RemoteProtocolError) or is_unanswered(problem):
+    if not isinstance(problem, h11.RemoteProtocolError):
         unanswered = NoConnectionError(
             f"{place} closed the connection before it answered. Ask again "
             "later; if this happens again, check the network and the base address."
