@@ -1,4 +1,4 @@
-"""HTTP/1.1 by h11 over httpcore's sockets, without a pool, redirects and cookies.
+"""HTTP/1.1: h11 on asyncio's transports, without a pool, redirects and cookies.
 
 A connection serves one request at a time, and idle ones are kept on a stack: the time
 that a pool takes is quadratic in the number of requests in flight.
@@ -10,20 +10,19 @@ import socket
 import ssl
 import time
 from base64 import b64encode
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
-from importlib import import_module
 from importlib.metadata import version
 from threading import Lock
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 from weakref import WeakKeyDictionary, WeakSet
 
 import h11
-import httpcore
 import httpx
 
 from svc_notebook.credentials import Key, bind
@@ -32,44 +31,45 @@ from svc_notebook.fork import Forkable, leave_to_parent
 from svc_notebook.settings import OPERATION, is_loopback, unusable_address
 
 from .body import Head, HttpAnswer
-from .network_errors import explain, explain_break, is_unanswered, place_of
+from .network_errors import (
+    ProxyRefusedError,
+    explain,
+    explain_break,
+    is_unanswered,
+    place_of,
+)
 from .retry import FailedTry, retry_after_s
 
-# anyio imports these at its first use, which would hold up a running loop.
-for _name in ("anyio", "anyio._backends._asyncio"):
-    with suppress(ImportError):
-        import_module(_name)
-
 IDLE_S = 15.0
-_CLOSE_S = 1.0
 _FIRST_ERROR = 400
 _EMULATOR_HEADER = "x-svc-emulator"
 
-
 Headers = list[tuple[bytes, bytes]]
 _MAX_HEAD_BYTES = 100 * 1024
-_READ_BYTES = 64 * 1024
-_BACKEND = httpcore.AnyIOBackend()
+_MAX_PIECES = 16  # of up to 256 kB that wait to be read
+_NEXT_ADDRESS_S = 0.25  # until the next address of a host is tried, too
 _Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
-class Connection:
+class Connection(asyncio.Protocol):
     """A connection to the service, perhaps through a proxy, for a request at a time."""
 
     def __init__(self) -> None:
-        self._stream: httpcore.AsyncNetworkStream = httpcore.AsyncMockStream([])
-        self._socket: socket.socket | None = None  # below TLS
+        self._transport: Any = None  # an asyncio.Transport, when it is open
         self._http = _new_http()
+        self._arrived: deque[bytes | None] = deque()  # b"" is the end, None: closed
+        self._waiter: asyncio.Future[None] | None = None
         self._idle_since_s = 0.0
 
     async def open(self, url: httpx.URL, proxy: "Proxy | None") -> None:
         """Connect to the host of an address; after a failure it has to be closed."""
-        first = proxy.url if proxy else url
+        loop, first = asyncio.get_running_loop(), proxy.url if proxy else url
         host, port = _host_port(first)
-        self._stream = await _BACKEND.connect_tcp(
-            host, port, socket_options=SOCKET_OPTIONS
-        )
-        self._socket = self._stream.get_extra_info("socket")
+        is_asyncio = isinstance(loop, asyncio.BaseEventLoop)  # others lack the argument
+        eyes: Any = {"happy_eyeballs_delay": _NEXT_ADDRESS_S} if is_asyncio else {}
+        await loop.create_connection(lambda: self, host, port, **eyes)
+        for option in SOCKET_OPTIONS:
+            self._transport.get_extra_info("socket").setsockopt(*option)
         if first.scheme == "https":
             await self._start_tls(host)
         if proxy and url.scheme == "https":
@@ -78,13 +78,37 @@ class Connection:
             headers = [(b"Host", target), (b"Accept", b"*/*"), *proxy.headers()]
             answer = await self.ask("CONNECT", target, headers)
             if answer.status_code >= _END_OF_SUCCESS:
-                raise httpcore.ProxyError(str(answer.status_code))
+                raise ProxyRefusedError(answer.status_code)
             self._http = _new_http()
             await self._start_tls(host)
 
     async def _start_tls(self, host: str) -> None:
-        context = tls_context()
-        self._stream = await self._stream.start_tls(context, server_hostname=host)
+        self._transport = await asyncio.get_running_loop().start_tls(
+            self._transport, self, tls_context(), server_hostname=host
+        )
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep asyncio's transport."""
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Keep bytes until they are read."""
+        self._put(data)
+
+    def eof_received(self) -> None:
+        """Note that no more bytes come."""
+        self._put(b"")
+
+    def connection_lost(self, _: Exception | None) -> None:
+        """Note that it is closed."""
+        self._put(None)
+
+    def _put(self, data: bytes | None) -> None:
+        self._arrived.append(data)
+        if len(self._arrived) >= _MAX_PIECES:
+            self._transport.pause_reading()
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     async def ask(
         self, method: str, target: bytes, headers: Headers, body: bytes = b""
@@ -96,8 +120,7 @@ class Connection:
         if body:
             data += self._http.send(h11.Data(data=body))
         self._http.send(h11.EndOfMessage())  # adds no bytes: the length was sent
-        with suppress(httpcore.WriteError):  # it may answer before it has read all
-            await self._stream.write(data)
+        self._transport.write(data)
         while not isinstance(event := await self._next(), h11.Response):
             pass  # 1xx
         return event
@@ -109,10 +132,17 @@ class Connection:
 
     async def _next(self) -> object:
         while (event := self._http.next_event()) is h11.NEED_DATA:
-            data = await self._stream.read(_READ_BYTES)
-            if not data and self._http.their_state is h11.SEND_RESPONSE:
-                raise httpcore.ReadError
+            if not self._arrived:
+                self._transport.resume_reading()
+                self._waiter = asyncio.get_running_loop().create_future()
+                await self._waiter
+            data = self._arrived[0]
+            if data is None or not (
+                data or self._http.their_state != h11.SEND_RESPONSE
+            ):
+                raise ConnectionResetError
             self._http.receive_data(data)
+            self._arrived.popleft()
         return event
 
     def rest(self) -> bool:
@@ -121,7 +151,8 @@ class Connection:
         Bytes that came after the end of a reply would become the next one.
         """
         states = {self._http.our_state, self._http.their_state}
-        if states != {h11.DONE} or self._http.trailing_data != (b"", False):
+        is_clean = self._http.trailing_data == (b"", False) and not self._arrived
+        if states != {h11.DONE} or not is_clean:
             return False
         self._http.start_next_cycle()
         self._idle_since_s = time.monotonic()
@@ -131,15 +162,18 @@ class Connection:
     def is_stale(self) -> bool:
         """Whether it was idle for too long, was closed, or has bytes out of turn."""
         is_old = time.monotonic() > self._idle_since_s + IDLE_S
-        if is_old or self._socket is None or self._socket.fileno() < 0:
+        found = self._transport.get_extra_info("socket")
+        if is_old or self._arrived or found.fileno() < 0:
             return True
-        with _Selector() as selector:
-            selector.register(self._socket, selectors.EVENT_READ)
+        with _Selector() as selector:  # the loop may not have looked yet
+            selector.register(found, selectors.EVENT_READ)
             return bool(selector.select(0))
 
     async def aclose(self) -> None:
         """Close it."""
-        await self._stream.aclose()
+        if self._transport is not None:
+            self._transport.abort()
+            await asyncio.sleep(0)  # then it is closed
 
 
 def _new_http() -> h11.Connection:
@@ -196,7 +230,7 @@ class HttpTransport:
         stack = await self._stacks.of_running_loop()
         idle = stack.take()
         if idle is not None and idle.is_stale:
-            await _shut(idle)
+            await idle.aclose()
             idle = None
         while True:
             connection = idle or await self._connect(connect_s)
@@ -215,7 +249,7 @@ class HttpTransport:
                 return self._answer(answer, connection, stack)
             except _STOPS as problem:
                 found = problem
-            await _shut(connection)
+            await connection.aclose()
             if idle is None or not is_unanswered(found):
                 break
             idle = None  # the server closed it while idle and did not read the request
@@ -251,7 +285,7 @@ class HttpTransport:
             found = problem
         else:
             return connection
-        await _shut(connection)
+        await connection.aclose()
         if isinstance(found, TimeoutError):
             late = TimedOutError(
                 f"No connection to {self._place} within {within_s:g} s. "
@@ -296,7 +330,7 @@ class HttpTransport:
                 is_kept = is_ended and connection.rest() and stack.put(connection)
             finally:  # also when it is cancelled here
                 if not is_kept:
-                    await _shut(connection)
+                    await connection.aclose()
 
         return HttpAnswer(
             head,
@@ -310,23 +344,6 @@ class HttpTransport:
 
 _STOPS = (Exception, asyncio.CancelledError, KeyboardInterrupt)
 _ACCEPT_STREAM = b"text/event-stream, application/json"
-
-
-async def _shut(connection: Connection) -> None:
-    """Close a connection, even if the caller is cancelled meanwhile."""
-    closing = asyncio.ensure_future(_close(connection))
-    _closings.add(closing)
-    closing.add_done_callback(_closings.discard)
-    await asyncio.shield(closing)
-
-
-_closings: set[asyncio.Future[None]] = set()
-
-
-async def _close(connection: Connection) -> None:
-    with suppress(Exception):  # it is being closed; the other side may be gone
-        async with asyncio.timeout(_CLOSE_S):
-            await connection.aclose()
 
 
 @cache
@@ -379,7 +396,7 @@ class IdleStack:
         finally:
             self._is_closed = True
             while self._idle:
-                await _shut(self._idle.pop())
+                await self._idle.pop().aclose()
 
 
 class _AllStacks(Forkable):

@@ -7,16 +7,21 @@ foreign error is not kept as a cause, because its frames contain both.
 import socket
 import ssl
 from collections.abc import Iterator
+from errno import ECONNREFUSED
 from urllib.parse import urlsplit
 
 import h11
-import httpcore
 
 from svc_notebook.errors import DocumentError, NoConnectionError, StreamBrokenError
 
 from .retry import FailedTry
 
+_LOGIN_REQUIRED = 407
 _CHECK = "Check the base address (SVC_BASE_URL) and the network"
+
+
+class ProxyRefusedError(Exception):
+    """A proxy did not connect to the service; it has the status of its answer."""
 
 
 def place_of(base_url: str, proxy: str) -> str:
@@ -30,9 +35,9 @@ def place_of(base_url: str, proxy: str) -> str:
 
 def explain(problem: BaseException, place: str, *, is_sent: bool) -> FailedTry:
     """Return the failure of a try without an answer, from what was raised."""
-    if isinstance(problem, httpcore.ProxyError):
+    if isinstance(problem, ProxyRefusedError):
         is_lasting, reason = True, "the proxy refused"
-        if str(problem).startswith("407"):
+        if problem.args == (_LOGIN_REQUIRED,):
             reason = (
                 "the proxy requires a login (status 407). Set HTTPS_PROXY to "
                 "http://USER:PASSWORD@HOST:PORT"
@@ -57,7 +62,7 @@ def explain_break(place: str) -> FailedTry:
 
 def is_unanswered(problem: BaseException) -> bool:
     """Say whether a connection was closed before any byte of an answer came."""
-    return isinstance(problem, httpcore.ReadError)
+    return isinstance(problem, ConnectionError)
 
 
 def _closed_or_foreign(problem: BaseException, place: str) -> FailedTry:
@@ -90,7 +95,7 @@ def _why_not_connected(problem: BaseException) -> tuple[str, bool]:
             if cause.errno == socket.EAI_AGAIN:
                 return "its name cannot be looked up now (DNS gives no answer)", False
             return "no such host", True
-        if isinstance(cause, ConnectionRefusedError):
+        if f"[Errno {ECONNREFUSED}]" in str(cause):  # of one address, or of several
             return "nothing listens there (connection refused)", False
     return "the network failed", False
 

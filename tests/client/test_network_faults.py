@@ -1,7 +1,6 @@
 """What a user sees when the network is wrong, and what is asked again."""
 
 import json
-import os
 import shutil
 import socket
 import ssl
@@ -343,26 +342,20 @@ def test_half_open_connections_are_asked_whether_they_live(
     serve: Serve, client_of: ClientOf
 ) -> None:
     """Every connection is made with TCP keep-alive: lost after less than a minute."""
-    server = serve([GOOD])
+    server = serve([GOOD, "keep"])
     address = ("127.0.0.1", int(server.base_url.split(":")[2].split("/")[0]))
+    tcp = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+    kind = (socket.AF_INET, socket.SOCK_STREAM)
+    asked = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE)]
+    asked += [(socket.IPPROTO_TCP, name) for name in tcp]
 
-    client = client_of(server.base_url)
-    client.complete("Hi")
+    client_of(server.base_url).complete("Hi")
 
     found = []
-    for name in Path("/proc/self/fd").iterdir():
-        with (
-            suppress(OSError),
-            socket.socket(fileno=os.dup(int(name.name))) as each,
-        ):
-            if each.getpeername() == address:
-                tcp = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
-                found.append(
-                    [
-                        each.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
-                        *(each.getsockopt(socket.IPPROTO_TCP, name) for name in tcp),
-                    ]
-                )
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(OSError), socket.fromfd(int(each.name), *kind) as opened:
+            if opened.getpeername() == address:
+                found.append([opened.getsockopt(*option) for option in asked])
     assert found == [[1, 20, 10, 3]]
 
 
