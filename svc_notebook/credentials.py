@@ -6,7 +6,6 @@ variable, because tracebacks can show those.
 """
 
 import json
-import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -300,23 +299,3 @@ def _clean(value: object, source: str) -> str | MissingKeyError:
             f"key section of the service's dashboard and set {ENV_NAME}."
         )
     return cleaned
-
-
-_logged: dict[str, Key] = {}
-
-
-def keep_out_of_logs(key: Key) -> None:
-    """Redact this key in the logs of the HTTP library, which may show headers."""
-    _logged.setdefault(key.digest("logs"), key)  # many clients may share a key
-    for name in ("httpcore.connection", "httpcore.http11", "httpcore.proxy", "httpx"):
-        logging.getLogger(name).addFilter(_redact_record)
-
-
-def _redact_record(record: logging.LogRecord) -> bool:
-    """Let every record pass, without keys."""
-    message = shown = record.getMessage()
-    for key in tuple(_logged.values()):
-        shown = key.redact(shown)
-    if shown != message:
-        record.msg, record.args = shown, ()
-    return True

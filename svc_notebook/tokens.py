@@ -238,26 +238,27 @@ def count_prompt(
 ) -> Counts:
     """Count what is in a whole prompt, tool definitions included."""
     messages = tuple(messages)
-    found = [Counts(messages=len(messages))]
-    for message in messages:
-        found.append(_count_again(message.content or ""))
-        found += map(_count_call, message.tool_calls)
+    found = [_count_again(each.content or "") for each in messages]
+    found += [_count_call(call) for each in messages for call in each.tool_calls]
     found += [count(msgspec.json.encode(tool).decode()) for tool in tools]
-    return add_up(found)
+    return add_up(found)._replace(messages=len(messages))
 
 
 def count_choices(choices: Iterable[Choice]) -> Counts:
     """Count what is in the choices of a reply."""
-    found = [Counts()]
+    found = []
     for choice in choices:
         found.append(count(choice.text or ""))
-        found += [_count_call(call) for call in choice.tool_calls]
+        found += map(_count_call, choice.tool_calls)
     return add_up(found)
 
 
 def add_up(counts: Iterable[Counts]) -> Counts:
-    """Return the counts of all; there must be at least one."""
-    return Counts(*map(sum, zip(*counts, strict=True)))
+    """Return the counts of all."""
+    counts = tuple(counts)
+    return (
+        counts[0] if len(counts) == 1 else Counts(*map(sum, zip(*counts, strict=True)))
+    )
 
 
 def _count_call(call: ToolCall) -> Counts:

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from svc_notebook.completion import on_params
-from svc_notebook.credentials import Key, find_key, keep_out_of_logs
+from svc_notebook.credentials import Key, find_key
 from svc_notebook.errors import (
     NoConnectionError,
     ParameterError,
@@ -443,7 +443,6 @@ class RequestPath:
             return self._made
         base_url, runtime = self._base_url, self._runtime
         key = self._key or find_key(base_url=base_url)
-        keep_out_of_logs(key)
         from .http import HttpTransport  # noqa: PLC0415 - httpx at first use
 
         with self._lock:

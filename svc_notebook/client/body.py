@@ -81,7 +81,7 @@ class Head:
 class HttpAnswer:
     """An answer whose headers are in and whose body is being read.
 
-    `read` returns bytes, still compressed, b"" at the end; `broken` makes the failure
+    `read` is `Connection.read`, of what is still compressed; `broken` makes the failure
     of a lost connection; `is_framed` says whether HTTP says where the body ends;
     `release` is called once at the end, with whether the whole body was read.
     """
@@ -89,7 +89,7 @@ class HttpAnswer:
     def __init__(
         self,
         head: Head,
-        read: Callable[[], Awaitable[bytes]],
+        read: Callable[[float], Awaitable[bytes]],
         *,
         encoding: str,
         broken: Callable[[], FailedTry],
@@ -142,8 +142,7 @@ class HttpAnswer:
     async def _take(self, deadline_s: float) -> bytes | FailedTry | None:
         """Take bytes off the connection; a time-out closes the reader for good."""
         try:
-            async with asyncio.timeout_at(deadline_s):
-                found = await self._read()
+            found = await self._read(deadline_s)
         except TimeoutError:
             return None
         except asyncio.CancelledError:

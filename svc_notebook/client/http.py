@@ -111,9 +111,15 @@ class Connection(asyncio.Protocol):
             self._waiter.set_result(None)
 
     async def ask(
-        self, method: str, target: bytes, headers: Headers, body: bytes = b""
+        self,
+        method: str,
+        target: bytes,
+        headers: Headers,
+        body: bytes = b"",
+        *,
+        until_s: float | None = None,
     ) -> h11.Response:
-        """Send a request and wait for the headers of the answer."""
+        """Send a request and wait for the headers of the answer, as `read` does."""
         data = self._http.send(
             h11.Request(method=method, target=target, headers=headers)
         )
@@ -121,25 +127,28 @@ class Connection(asyncio.Protocol):
             data += self._http.send(h11.Data(data=body))
         self._http.send(h11.EndOfMessage())  # adds no bytes: the length was sent
         self._transport.write(data)
-        while not isinstance(event := await self._next(), h11.Response):
+        while not isinstance(event := await self._next(until_s), h11.Response):
             pass  # 1xx
         return event
 
-    async def read(self) -> bytes:
-        """Return the next bytes of the body, b"" at its end."""
-        event = await self._next()
+    async def read(self, until_s: float | None) -> bytes:
+        """Return the next bytes of the body, b"" at its end.
+
+        A TimeoutError is raised if none have come at `until_s`, by the loop's clock.
+        """
+        event = await self._next(until_s)
         return bytes(event.data) if isinstance(event, h11.Data) else b""
 
-    async def _next(self) -> object:
+    async def _next(self, until_s: float | None) -> object:
         while (event := self._http.next_event()) is h11.NEED_DATA:
             if not self._arrived:
                 self._transport.resume_reading()
                 self._waiter = asyncio.get_running_loop().create_future()
-                await self._waiter
+                async with asyncio.timeout_at(until_s):
+                    await self._waiter
             data = self._arrived[0]
-            if data is None or not (
-                data or self._http.their_state != h11.SEND_RESPONSE
-            ):
+            is_unanswered = not data and self._http.their_state is h11.SEND_RESPONSE
+            if data is None or is_unanswered:
                 raise ConnectionResetError
             self._http.receive_data(data)
             self._arrived.popleft()
@@ -239,13 +248,13 @@ class HttpTransport:
             try:
                 bind(key, self._base_url)
                 on_sent()
-                async with asyncio.timeout(within_s):
-                    answer = await connection.ask(
-                        "POST",
-                        self._target,
-                        self._headers(body, key, is_streamed=is_streamed),
-                        body,
-                    )
+                answer = await connection.ask(
+                    "POST",
+                    self._target,
+                    self._headers(body, key, is_streamed=is_streamed),
+                    body,
+                    until_s=asyncio.get_running_loop().time() + within_s,
+                )
                 return self._answer(answer, connection, stack)
             except _STOPS as problem:
                 found = problem
