@@ -6,7 +6,6 @@ variable, because tracebacks can show those.
 """
 
 import json
-import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -30,6 +29,7 @@ KEYRING_NAME = "svc-notebook"
 _MARK = "[key]"
 _PUBLIC = "Bearer svc-emulator"  # the emulator's, which may run at any address
 _MIN_CHARS = 8  # a shorter key may be an ordinary word, so it is not replaced
+_JSON = msgspec.json.Encoder()
 Value = TypeVar("Value")
 
 
@@ -42,7 +42,7 @@ class Key:
         MissingKeyError: The value is empty, or cannot be sent in a header.
     """
 
-    __slots__ = ("_reveal", "source")
+    __slots__ = ("_reveal", "_reveal_json", "source")
 
     def __init__(self, value: str, *, source: str) -> None:
         self.source = source
@@ -52,6 +52,8 @@ class Key:
             raise cleaned
         # A function holds it, so that it is not shown among the attributes.
         self._reveal: Callable[[], str] = lambda: cleaned
+        as_json = json.dumps(cleaned)[1:-1].encode()
+        self._reveal_json: Callable[[], bytes] = lambda: as_json
 
     def authorization(self) -> str:
         """Return the Authorization header's value (doc: Authentication)."""
@@ -59,6 +61,8 @@ class Key:
 
     def redact(self, value: Value) -> Value:
         """Return texts, also in lists and structs, with `[key]` in place of the key."""
+        if isinstance(value, msgspec.Struct) and not self._is_in(_JSON.encode(value)):
+            return value  # as nearly always, and found at once
         secret = self._reveal()
         return _redacted(value, secret) if len(secret) >= _MIN_CHARS else value
 
@@ -70,15 +74,19 @@ class Key:
 
     def refuse_in(self, body: bytes) -> None:
         """Refuse a request, as JSON, that contains the key, by a ParameterError."""
-        escaped = json.dumps(self._reveal())[1:-1].encode()
-        is_found = len(escaped) >= _MIN_CHARS and escaped in body
-        escaped = body = b""
+        is_found = self._is_in(body)
+        body = b""
         if is_found:
             raise ParameterError(
                 "The request contains the API key (in the prompt, an earlier message "
                 "or a parameter). It was not sent, because every request is recorded. "
                 "Remove the key and ask again (doc: Authentication)."
             )
+
+    def _is_in(self, body: bytes) -> bool:
+        """Say whether JSON contains the key."""
+        as_json = self._reveal_json()
+        return len(as_json) >= _MIN_CHARS and as_json in body
 
     def digest(self, salt: str) -> str:
         """Return a short one-way hash, which identifies the key."""
@@ -291,23 +299,3 @@ def _clean(value: object, source: str) -> str | MissingKeyError:
             f"key section of the service's dashboard and set {ENV_NAME}."
         )
     return cleaned
-
-
-_logged: dict[str, Key] = {}
-
-
-def keep_out_of_logs(key: Key) -> None:
-    """Redact this key in the logs of the HTTP library, which may show headers."""
-    _logged.setdefault(key.digest("logs"), key)  # many clients may share a key
-    for name in ("httpcore.connection", "httpcore.http11", "httpcore.proxy", "httpx"):
-        logging.getLogger(name).addFilter(_redact_record)
-
-
-def _redact_record(record: logging.LogRecord) -> bool:
-    """Let every record pass, without keys."""
-    message = shown = record.getMessage()
-    for key in tuple(_logged.values()):
-        shown = key.redact(shown)
-    if shown != message:
-        record.msg, record.args = shown, ()
-    return True

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, floor, hypot, sqrt
+from operator import mul
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -173,7 +174,7 @@ FIXED = Rule(weights=_BEST, lows=_LOW, highs=_HIGH)
 
 
 def _weigh(weights: Sequence[float], counts: Counts) -> float:
-    return sum(weight * n for weight, n in zip(weights, counts, strict=True) if n)
+    return float(sum(map(mul, weights, counts)))
 
 
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
@@ -236,26 +237,28 @@ def count_prompt(
     messages: Iterable[Message], tools: Iterable[Mapping[str, Any]] = ()
 ) -> Counts:
     """Count what is in a whole prompt, tool definitions included."""
-    found = [Counts()]
-    for message in messages:
-        found.append(_count_again(message.content or "")._replace(messages=1))
-        found += [_count_call(call) for call in message.tool_calls]
+    messages = tuple(messages)
+    found = [_count_again(each.content or "") for each in messages]
+    found += [_count_call(call) for each in messages for call in each.tool_calls]
     found += [count(msgspec.json.encode(tool).decode()) for tool in tools]
-    return add_up(found)
+    return add_up(found)._replace(messages=len(messages))
 
 
 def count_choices(choices: Iterable[Choice]) -> Counts:
     """Count what is in the choices of a reply."""
-    found = [Counts()]
+    found = []
     for choice in choices:
         found.append(count(choice.text or ""))
-        found += [_count_call(call) for call in choice.tool_calls]
+        found += map(_count_call, choice.tool_calls)
     return add_up(found)
 
 
 def add_up(counts: Iterable[Counts]) -> Counts:
-    """Return the counts of all; there must be at least one."""
-    return Counts(*(sum(each) for each in zip(*counts, strict=True)))
+    """Return the counts of all."""
+    counts = tuple(counts)
+    return (
+        counts[0] if len(counts) == 1 else Counts(*map(sum, zip(*counts, strict=True)))
+    )
 
 
 def _count_call(call: ToolCall) -> Counts:

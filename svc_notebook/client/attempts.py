@@ -12,7 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from svc_notebook.completion import on_params
-from svc_notebook.credentials import Key, find_key, keep_out_of_logs
+from svc_notebook.credentials import Key, find_key
 from svc_notebook.errors import (
     NoConnectionError,
     ParameterError,
@@ -84,7 +84,6 @@ class ExchangeContext:
     """What all exchanges of a client share."""
 
     transport: "HttpTransport"
-    limits: RateLimits
     key: Key
     sinks: Sinks
     timeouts: Timeouts
@@ -104,6 +103,7 @@ class ExchangeTask:
         body: bytes,
         *,
         context: ExchangeContext,
+        limiter: RateLimiter,
         policy: Policy,
         watch: Watch | None,
     ) -> None:
@@ -114,7 +114,7 @@ class ExchangeTask:
         self._policy = policy
         self._watch = watch
         self._runtime = context.runtime
-        self._limiter = context.limits.of(record.begun.request.model)
+        self._limiter = limiter
         self._deadlines = Deadlines(
             context.timeouts,
             record.begun.request,
@@ -344,7 +344,7 @@ class RequestPath:
         self._answers = answers
         self._runtime = runtime
         self._lock = Lock()
-        self._transport: HttpTransport | None = None
+        self._made: ExchangeContext | None = None
 
     def request(
         self, prompt: Prompt | CompletionRequest, given: Mapping[str, Any]
@@ -398,7 +398,14 @@ class RequestPath:
             est_prompt_tokens=prompt.best,
         )
         record = ExchangeRecord(begun, prompt)
-        return ExchangeTask(record, body, context=context, policy=policy, watch=watch)
+        return ExchangeTask(
+            record,
+            body,
+            context=context,
+            limiter=self.limiter(request.model),
+            policy=policy,
+            watch=watch,
+        )
 
     async def begin_on_loop(
         self, request: CompletionRequest, **options: Unpack[TaskOptions]
@@ -410,12 +417,16 @@ class RequestPath:
 
     def limiter(self, model: str) -> RateLimiter:
         """Return what decides when a request to a model may go."""
-        return self._context().limits.of(model)
+        context = self._context()
+        limits = self._limits or shared_limits(
+            self._base_url, context.key, clock=self._runtime.clock
+        )
+        return limits.of(model)
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; it can be used again."""
-        if self._transport is not None:
-            await self._transport.aclose()
+        if self._made is not None:
+            await self._made.transport.aclose()
 
     @property
     def _base_url(self) -> str:
@@ -428,19 +439,19 @@ class RequestPath:
         return self.settings.base_url
 
     def _context(self) -> ExchangeContext:
+        if self._made is not None:
+            return self._made
         base_url, runtime = self._base_url, self._runtime
-        self._key = key = self._key or find_key(base_url=base_url)
-        keep_out_of_logs(key)
+        key = self._key or find_key(base_url=base_url)
         from .http import HttpTransport  # noqa: PLC0415 - httpx at first use
 
         with self._lock:
-            if self._transport is None:
-                self._transport = HttpTransport(base_url, now=runtime.now)
-        return ExchangeContext(
-            transport=self._transport,
-            limits=self._limits or shared_limits(base_url, key, clock=runtime.clock),
-            key=key,
-            sinks=self._sinks,
-            timeouts=self.settings.timeouts,
-            runtime=runtime,
-        )
+            if self._made is None:
+                self._made = ExchangeContext(
+                    transport=HttpTransport(base_url, now=runtime.now),
+                    key=key,
+                    sinks=self._sinks,
+                    timeouts=self.settings.timeouts,
+                    runtime=runtime,
+                )
+            return self._made

@@ -6,7 +6,7 @@ connection.
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
 from svc_notebook.errors import DocumentError
@@ -81,15 +81,15 @@ class Head:
 class HttpAnswer:
     """An answer whose headers are in and whose body is being read.
 
-    `pieces` are still compressed; `broken` makes the failure of a lost connection;
-    `is_framed` says whether HTTP says where the body ends; `release` is called once at
-    the end, with whether the whole body was read.
+    `read` is `Connection.read`, of what is still compressed; `broken` makes the failure
+    of a lost connection; `is_framed` says whether HTTP says where the body ends;
+    `release` is called once at the end, with whether the whole body was read.
     """
 
     def __init__(
         self,
         head: Head,
-        pieces: AsyncIterator[bytes],
+        read: Callable[[float], Awaitable[bytes]],
         *,
         encoding: str,
         broken: Callable[[], FailedTry],
@@ -97,7 +97,7 @@ class HttpAnswer:
         release: Callable[[bool], Awaitable[None]],
     ) -> None:
         self.head = head
-        self._pieces = pieces
+        self._read = read
         self._encoding = encoding
         self._broken = broken
         self._is_framed = is_framed
@@ -142,8 +142,7 @@ class HttpAnswer:
     async def _take(self, deadline_s: float) -> bytes | FailedTry | None:
         """Take bytes off the connection; a time-out closes the reader for good."""
         try:
-            async with asyncio.timeout_at(deadline_s):
-                found = await anext(self._pieces, b"")
+            found = await self._read(deadline_s)
         except TimeoutError:
             return None
         except asyncio.CancelledError:

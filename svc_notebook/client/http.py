@@ -1,25 +1,28 @@
-"""HTTP over httpx, without its pool, redirects and cookies.
+"""HTTP/1.1: h11 on asyncio's transports, without a pool, redirects and cookies.
 
-The time that httpx's pool takes is quadratic in the number of requests in flight, so
-each transport here holds one connection, and idle ones are kept on a stack.
+A connection serves one request at a time, and idle ones are kept on a stack: the time
+that a pool takes is quadratic in the number of requests in flight.
 """
 
 import asyncio
+import selectors
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import suppress
+import time
+from base64 import b64encode
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
-from importlib import import_module
 from importlib.metadata import version
 from threading import Lock
-from typing import Any, Protocol, cast
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 from weakref import WeakKeyDictionary, WeakSet
 
+import h11
 import httpx
 
 from svc_notebook.credentials import Key, bind
@@ -28,28 +31,169 @@ from svc_notebook.fork import Forkable, leave_to_parent
 from svc_notebook.settings import OPERATION, is_loopback, unusable_address
 
 from .body import Head, HttpAnswer
-from .network_errors import explain, explain_break, is_unanswered, place_of
+from .network_errors import (
+    ProxyRefusedError,
+    explain,
+    explain_break,
+    is_unanswered,
+    place_of,
+)
 from .retry import FailedTry, retry_after_s
 
-# httpx imports these at its first request, which would hold up a running loop.
-for _name in ("httpcore", "anyio", "anyio._backends._asyncio"):
-    with suppress(ImportError):
-        import_module(_name)
-
 IDLE_S = 15.0
-_CLOSE_S = 1.0
 _FIRST_ERROR = 400
 _EMULATOR_HEADER = "x-svc-emulator"
 
+Headers = list[tuple[bytes, bytes]]
+_MAX_HEAD_BYTES = 100 * 1024
+_MAX_PIECES = 16  # of up to 256 kB that wait to be read
+_NEXT_ADDRESS_S = 0.25  # until the next address of a host is tried, too
+_Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
-class Closable(Protocol):
-    """A connection, or the socket below it."""
+
+class Connection(asyncio.Protocol):
+    """A connection to the service, perhaps through a proxy, for a request at a time."""
+
+    def __init__(self) -> None:
+        self._transport: Any = None  # an asyncio.Transport, when it is open
+        self._http = _new_http()
+        self._arrived: deque[bytes | None] = deque()  # b"" is the end, None: closed
+        self._waiter: asyncio.Future[None] | None = None
+        self._idle_since_s = 0.0
+
+    async def open(self, url: httpx.URL, proxy: "Proxy | None") -> None:
+        """Connect to the host of an address; after a failure it has to be closed."""
+        loop, first = asyncio.get_running_loop(), proxy.url if proxy else url
+        host, port = _host_port(first)
+        is_asyncio = isinstance(loop, asyncio.BaseEventLoop)  # others lack the argument
+        eyes: Any = {"happy_eyeballs_delay": _NEXT_ADDRESS_S} if is_asyncio else {}
+        await loop.create_connection(lambda: self, host, port, **eyes)
+        for option in SOCKET_OPTIONS:
+            self._transport.get_extra_info("socket").setsockopt(*option)
+        if first.scheme == "https":
+            await self._start_tls(host)
+        if proxy and url.scheme == "https":
+            host, port = _host_port(url)
+            target = f"{host}:{port}".encode()
+            headers = [(b"Host", target), (b"Accept", b"*/*"), *proxy.headers()]
+            answer = await self.ask("CONNECT", target, headers)
+            if answer.status_code >= _END_OF_SUCCESS:
+                raise ProxyRefusedError(answer.status_code)
+            self._http = _new_http()
+            await self._start_tls(host)
+
+    async def _start_tls(self, host: str) -> None:
+        self._transport = await asyncio.get_running_loop().start_tls(
+            self._transport, self, tls_context(), server_hostname=host
+        )
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep asyncio's transport."""
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Keep bytes until they are read."""
+        self._put(data)
+
+    def eof_received(self) -> None:
+        """Note that no more bytes come."""
+        self._put(b"")
+
+    def connection_lost(self, _: Exception | None) -> None:
+        """Note that it is closed."""
+        self._put(None)
+
+    def _put(self, data: bytes | None) -> None:
+        self._arrived.append(data)
+        if len(self._arrived) >= _MAX_PIECES:
+            self._transport.pause_reading()
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def ask(
+        self,
+        method: str,
+        target: bytes,
+        headers: Headers,
+        body: bytes = b"",
+        *,
+        until_s: float | None = None,
+    ) -> h11.Response:
+        """Send a request and wait for the headers of the answer, as `read` does."""
+        data = self._http.send(
+            h11.Request(method=method, target=target, headers=headers)
+        )
+        if body:
+            data += self._http.send(h11.Data(data=body))
+        self._http.send(h11.EndOfMessage())  # adds no bytes: the length was sent
+        self._transport.write(data)
+        while not isinstance(event := await self._next(until_s), h11.Response):
+            pass  # 1xx
+        return event
+
+    async def read(self, until_s: float | None) -> bytes:
+        """Return the next bytes of the body, b"" at its end.
+
+        A TimeoutError is raised if none have come at `until_s`, by the loop's clock.
+        """
+        event = await self._next(until_s)
+        return bytes(event.data) if isinstance(event, h11.Data) else b""
+
+    async def _next(self, until_s: float | None) -> object:
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            if not self._arrived:
+                self._transport.resume_reading()
+                self._waiter = asyncio.get_running_loop().create_future()
+                async with asyncio.timeout_at(until_s):
+                    await self._waiter
+            data = self._arrived[0]
+            is_unanswered = not data and self._http.their_state is h11.SEND_RESPONSE
+            if data is None or is_unanswered:
+                raise ConnectionResetError
+            self._http.receive_data(data)
+            self._arrived.popleft()
+        return event
+
+    def rest(self) -> bool:
+        """Prepare for the next request; return False if there can be none.
+
+        Bytes that came after the end of a reply would become the next one.
+        """
+        states = {self._http.our_state, self._http.their_state}
+        is_clean = self._http.trailing_data == (b"", False) and not self._arrived
+        if states != {h11.DONE} or not is_clean:
+            return False
+        self._http.start_next_cycle()
+        self._idle_since_s = time.monotonic()
+        return True
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether it was idle for too long, was closed, or has bytes out of turn."""
+        is_old = time.monotonic() > self._idle_since_s + IDLE_S
+        found = self._transport.get_extra_info("socket")
+        if is_old or self._arrived or found.fileno() < 0:
+            return True
+        with _Selector() as selector:  # the loop may not have looked yet
+            selector.register(found, selectors.EVENT_READ)
+            return bool(selector.select(0))
 
     async def aclose(self) -> None:
         """Close it."""
+        if self._transport is not None:
+            self._transport.abort()
+            await asyncio.sleep(0)  # then it is closed
 
 
-Connection = httpx.AsyncHTTPTransport
+def _new_http() -> h11.Connection:
+    return h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
+
+
+_END_OF_SUCCESS = 300
+
+
+def _host_port(url: httpx.URL) -> tuple[str, int]:
+    return url.raw_host.decode(), url.port or (443 if url.scheme == "https" else 80)
 
 
 class HttpTransport:
@@ -68,7 +212,8 @@ class HttpTransport:
             raise unusable_address()
         self._base_url, self._url = base_url, url
         self._proxy = proxy_for(base_url)
-        self._base_url = base_url
+        is_forwarded = self._proxy and url.scheme == "http"
+        self._target = str(url).encode() if is_forwarded else url.raw_path
         self._now = now
         self._stacks = IdleStacks()
 
@@ -93,54 +238,47 @@ class HttpTransport:
         """
         stack = await self._stacks.of_running_loop()
         idle = stack.take()
-
-        def sent() -> None:
-            bind(key, self._base_url)
-            on_sent()
-
+        if idle is not None and idle.is_stale:
+            await idle.aclose()
+            idle = None
         while True:
-            connection = idle or self._connect()
+            connection = idle or await self._connect(connect_s)
             if isinstance(connection, FailedTry):
                 return connection
-            progress = _Progress(connect_s, within_s, sent)
-            request = self._request(body, key, progress, is_streamed=is_streamed)
-            found = await self._ask(connection, request, progress)
-            if isinstance(found, httpx.Response):
-                return self._answer(found, connection, stack)
-            await _shut(connection, progress.tcp)
+            try:
+                bind(key, self._base_url)
+                on_sent()
+                answer = await connection.ask(
+                    "POST",
+                    self._target,
+                    self._headers(body, key, is_streamed=is_streamed),
+                    body,
+                    until_s=asyncio.get_running_loop().time() + within_s,
+                )
+                return self._answer(answer, connection, stack)
+            except _STOPS as problem:
+                found = problem
+            await connection.aclose()
             if idle is None or not is_unanswered(found):
-                return self._explained(found, progress)
+                break
             idle = None  # the server closed it while idle and did not read the request
-
-    def _explained(
-        self, found: BaseException, progress: "_Progress"
-    ) -> FailedTry | None:
         if isinstance(found, TimeoutError):
-            return None if progress.is_sent else self._unconnected(progress)
+            return None
+        return self._explained(found, is_sent=True)
+
+    def _explained(self, found: BaseException, *, is_sent: bool) -> FailedTry:
         if not isinstance(found, Exception):
             raise type(found)  # without the frames that hold headers
-        return explain(found, self._place, is_sent=progress.is_sent)
+        return explain(found, self._place, is_sent=is_sent)
 
     async def aclose(self) -> None:
         """Close the idle connections of the running loop."""
         await self._stacks.aclose()
 
-    @staticmethod
-    async def _ask(
-        connection: Connection, request: httpx.Request, progress: "_Progress"
-    ) -> httpx.Response | BaseException:
+    async def _connect(self, within_s: float) -> Connection | FailedTry:
         try:
-            async with asyncio.timeout(progress.connect_s) as clock:
-                progress.clock = clock
-                return await connection.handle_async_request(request)
-        except _STOPS as problem:
-            return problem
-
-    def _connect(self) -> Connection | FailedTry:
-        is_tls = self._url.scheme == "https"
-        proxy = self._proxy
-        try:
-            context = tls_context() if is_tls or proxy else _no_tls()
+            if "https" in {self._url.scheme, self._proxy and self._proxy.url.scheme}:
+                tls_context()
         except OSError:  # ssl's errors are such, too
             error = SettingsError(
                 "The certificates named by SSL_CERT_FILE or SSL_CERT_DIR cannot be "
@@ -148,39 +286,47 @@ class HttpTransport:
                 "both variables to use the default certificates."
             )
             return FailedTry(error=error, is_lasting=True, is_sent=False)
-        return Connection(
-            verify=context,
-            limits=httpx.Limits(max_connections=1, keepalive_expiry=IDLE_S),
-            proxy=None if proxy is None else proxy.for_httpx(context),
-            socket_options=SOCKET_OPTIONS,
-        )
+        connection = Connection()
+        try:
+            async with asyncio.timeout(within_s):
+                await connection.open(self._url, self._proxy)
+        except _STOPS as problem:
+            found = problem
+        else:
+            return connection
+        await connection.aclose()
+        if isinstance(found, TimeoutError):
+            late = TimedOutError(
+                f"No connection to {self._place} within {within_s:g} s. "
+                "Check the base address (SVC_BASE_URL) and the network.",
+                deadline="connect",
+                deadline_s=within_s,
+            )
+            return FailedTry(error=late, is_lasting=True, is_sent=False)
+        return self._explained(found, is_sent=False)
 
-    def _request(
-        self, body: bytes, key: Key, progress: "_Progress", *, is_streamed: bool
-    ) -> httpx.Request:
-        return httpx.Request(
-            "POST",
-            self._url,
-            headers=[
-                ("Authorization", key.authorization()),
-                ("Content-Type", "application/json"),
-                ("Accept", _ACCEPT_STREAM if is_streamed else "application/json"),
-                # Compressors hold text back, which a stream must not.
-                ("Accept-Encoding", "identity" if is_streamed else "gzip, deflate"),
-                ("User-Agent", _user_agent()),
-            ],
-            content=body,
-            extensions={"trace": progress.trace, "timeout": {}},
-        )
+    def _headers(self, body: bytes, key: Key, *, is_streamed: bool) -> Headers:
+        is_forwarded = self._proxy and self._url.scheme == "http"
+        return [
+            *(self._proxy.headers() if self._proxy and is_forwarded else ()),
+            (b"Host", self._url.netloc),
+            (b"Authorization", key.authorization().encode()),
+            (b"Content-Type", b"application/json"),
+            (b"Accept", _ACCEPT_STREAM if is_streamed else b"application/json"),
+            # Compressors hold text back, which a stream must not.
+            (b"Accept-Encoding", b"identity" if is_streamed else b"gzip, deflate"),
+            (b"User-Agent", _user_agent()),
+            (b"Content-Length", b"%d" % len(body)),
+        ]
 
     def _answer(
-        self, response: httpx.Response, connection: Connection, stack: "IdleStack"
+        self, answer: h11.Response, connection: Connection, stack: "IdleStack"
     ) -> HttpAnswer:
-        headers = cast(Mapping[str, str], response.headers)
-        is_error = response.status_code >= _FIRST_ERROR
+        headers = httpx.Headers(list(answer.headers))
+        is_error = answer.status_code >= _FIRST_ERROR
         wait_s = retry_after_s(headers, now_at=self._now()) if is_error else None
         head = Head(
-            status=response.status_code,
+            status=answer.status_code,
             content_type=headers.get("content-type", ""),
             retry_after_s=wait_s,
             is_emulated=_EMULATOR_HEADER in headers,
@@ -190,113 +336,36 @@ class HttpTransport:
         async def release(is_ended: bool) -> None:  # noqa: FBT001 - the one fact
             is_kept = False
             try:
-                await _close([response])
-                is_kept = is_ended and _is_clean(connection) and stack.put(connection)
+                is_kept = is_ended and connection.rest() and stack.put(connection)
             finally:  # also when it is cancelled here
                 if not is_kept:
-                    await _shut(connection)
+                    await connection.aclose()
 
         return HttpAnswer(
             head,
-            aiter(cast(AsyncIterator[bytes], response.stream)),
+            connection.read,
             encoding=headers.get("content-encoding", ""),
             broken=lambda: explain_break(self._place),
             is_framed="content-length" in headers or "transfer-encoding" in headers,
             release=release,
         )
 
-    def _unconnected(self, progress: "_Progress") -> FailedTry:
-        error = TimedOutError(
-            f"No connection to {self._place} within {progress.connect_s:g} s. "
-            "Check the base address (SVC_BASE_URL) and the network.",
-            deadline="connect",
-            deadline_s=progress.connect_s,
-        )
-        return FailedTry(error=error, is_lasting=True, is_sent=False)
-
 
 _STOPS = (Exception, asyncio.CancelledError, KeyboardInterrupt)
-_ACCEPT_STREAM = "text/event-stream, application/json"
-
-
-class _Progress:
-    """How far a request is; starts the second clock when it is being sent."""
-
-    def __init__(
-        self, connect_s: float, within_s: float, on_sent: Callable[[], None]
-    ) -> None:
-        self.connect_s = connect_s
-        self.is_sent = False
-        self.tcp: Closable | None = None  # the socket below TLS or a proxy
-        self._on_sent = on_sent
-        self.clock: asyncio.Timeout | None = None
-        self._within_s = within_s
-
-    async def trace(self, event: str, values: Mapping[str, Any]) -> None:
-        """Take one of httpx's trace events; a proxy's CONNECT is not ours."""
-        if event == "connection.connect_tcp.complete":
-            self.tcp = values["return_value"]
-        if event != "http11.send_request_headers.started" or self.is_sent:
-            return
-        if values["request"].method == b"POST" and self.clock is not None:
-            self.is_sent = True
-            self._on_sent()
-            loop = asyncio.get_running_loop()
-            self.clock.reschedule(loop.time() + self._within_s)
-
-
-def _is_clean(connection: Connection) -> bool:
-    """Say whether a connection holds no bytes that came after its reply's end.
-
-    Bytes that came in one packet with the end stay in h11 and would become the next
-    request's answer. httpx offers no public way to ask; a test pins these names.
-    """
-    inner: Any = connection
-    try:
-        (inner,) = inner._pool._connections  # noqa: SLF001 - see above
-        if not inner.is_idle():
-            return False
-        while not hasattr(inner, "_h11_state"):
-            inner = inner._connection  # noqa: SLF001 - see above
-        return bool(inner._h11_state.trailing_data == (b"", False))  # noqa: SLF001
-    except (AttributeError, ValueError):
-        return False
-
-
-async def _shut(*connections: Closable | None) -> None:
-    """Close connections, even if the caller is cancelled meanwhile."""
-    closing = asyncio.ensure_future(_close(connections))
-    _closings.add(closing)
-    closing.add_done_callback(_closings.discard)
-    await asyncio.shield(closing)
-
-
-_closings: set[asyncio.Future[None]] = set()
-
-
-async def _close(connections: Sequence[Closable | None]) -> None:
-    for connection in connections:
-        with suppress(Exception):  # it is being closed; the other side may be gone
-            async with asyncio.timeout(_CLOSE_S):
-                if connection is not None:
-                    await connection.aclose()
+_ACCEPT_STREAM = b"text/event-stream, application/json"
 
 
 @cache
 def tls_context() -> ssl.SSLContext:
     """One context for all connections; it obeys SSL_CERT_FILE and SSL_CERT_DIR."""
-    return httpx.create_ssl_context()
+    context = httpx.create_ssl_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
 @cache
-def _no_tls() -> ssl.SSLContext:
-    """For http to this machine: a strict context that no connection uses."""
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
-
-@cache
-def _user_agent() -> str:
-    return f"svc-notebook/{version('svc-notebook')}"
+def _user_agent() -> bytes:
+    return f"svc-notebook/{version('svc-notebook')}".encode()
 
 
 MAX_IDLE = 64
@@ -336,7 +405,7 @@ class IdleStack:
         finally:
             self._is_closed = True
             while self._idle:
-                await _shut(self._idle.pop())
+                await self._idle.pop().aclose()
 
 
 class _AllStacks(Forkable):
@@ -366,10 +435,10 @@ class IdleStacks:
         """Return the stack of the running loop, made at the first call."""
         loop = asyncio.get_running_loop()
         with self._lock:
-            self._forget_others()
             stack = self._stacks.get(loop)
             if stack is not None:
                 return stack
+            self._forget_others()
             stack = self._stacks[loop] = IdleStack()
         await stack.open()
         return stack
@@ -420,10 +489,16 @@ class Proxy:
     shown: str
     _url: str = field(repr=False)
 
-    def for_httpx(self, context: ssl.SSLContext) -> httpx.Proxy:
-        """Return it as httpx takes it; the context is for a proxy that uses TLS."""
-        is_tls = self._url.startswith("https:")
-        return httpx.Proxy(self._url, ssl_context=context if is_tls else None)
+    @property
+    def url(self) -> httpx.URL:
+        """Its address."""
+        return httpx.URL(self._url)
+
+    def headers(self) -> Headers:
+        """Return the headers for a request to it."""
+        login = httpx.Proxy(self._url).raw_auth
+        basic = b"Basic " + b64encode(b":".join(login or ()))
+        return [(b"Proxy-Authorization", basic)] if login else []
 
 
 def proxy_for(base_url: str) -> Proxy | None:

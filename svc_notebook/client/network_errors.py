@@ -1,4 +1,4 @@
-"""Failures of sockets and of httpx as our errors, in words a user can act on.
+"""Failures of sockets and of HTTP as our errors, in words a user can act on.
 
 A foreign error's text is shown only if it cannot contain the key or a header. The
 foreign error is not kept as a cause, because its frames contain both.
@@ -7,15 +7,21 @@ foreign error is not kept as a cause, because its frames contain both.
 import socket
 import ssl
 from collections.abc import Iterator
+from errno import ECONNREFUSED
 from urllib.parse import urlsplit
 
-import httpx
+import h11
 
 from svc_notebook.errors import DocumentError, NoConnectionError, StreamBrokenError
 
 from .retry import FailedTry
 
+_LOGIN_REQUIRED = 407
 _CHECK = "Check the base address (SVC_BASE_URL) and the network"
+
+
+class ProxyRefusedError(Exception):
+    """A proxy did not connect to the service; it has the status of its answer."""
 
 
 def place_of(base_url: str, proxy: str) -> str:
@@ -28,10 +34,10 @@ def place_of(base_url: str, proxy: str) -> str:
 
 
 def explain(problem: BaseException, place: str, *, is_sent: bool) -> FailedTry:
-    """Return the failure of a try without an answer, from what httpx raised."""
-    if isinstance(problem, httpx.ProxyError):
+    """Return the failure of a try without an answer, from what was raised."""
+    if isinstance(problem, ProxyRefusedError):
         is_lasting, reason = True, "the proxy refused"
-        if str(problem).startswith("407"):
+        if problem.args == (_LOGIN_REQUIRED,):
             reason = (
                 "the proxy requires a login (status 407). Set HTTPS_PROXY to "
                 "http://USER:PASSWORD@HOST:PORT"
@@ -56,13 +62,11 @@ def explain_break(place: str) -> FailedTry:
 
 def is_unanswered(problem: BaseException) -> bool:
     """Say whether a connection was closed before any byte of an answer came."""
-    if isinstance(problem, httpx.RemoteProtocolError):
-        return "disconnected without sending" in str(problem)
-    return isinstance(problem, (httpx.ReadError, httpx.WriteError))
+    return isinstance(problem, ConnectionError)
 
 
 def _closed_or_foreign(problem: BaseException, place: str) -> FailedTry:
-    if not isinstance(problem, httpx.RemoteProtocolError) or is_unanswered(problem):
+    if not isinstance(problem, h11.RemoteProtocolError):
         unanswered = NoConnectionError(
             f"{place} closed the connection before it answered. Ask again "
             "later; if this happens again, check the network and the base address."
@@ -91,7 +95,7 @@ def _why_not_connected(problem: BaseException) -> tuple[str, bool]:
             if cause.errno == socket.EAI_AGAIN:
                 return "its name cannot be looked up now (DNS gives no answer)", False
             return "no such host", True
-        if isinstance(cause, ConnectionRefusedError):
+        if f"[Errno {ECONNREFUSED}]" in str(cause):  # of one address, or of several
             return "nothing listens there (connection refused)", False
     return "the network failed", False
 

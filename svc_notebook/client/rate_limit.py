@@ -278,6 +278,9 @@ _shared = _Shared()
 def shared_limits(base_url: str, key: Key, *, clock: Clock) -> RateLimits:
     """Return the rate limits of a key at an address, shared in this process."""
     digest = key.digest(base_url)
+    place = (base_url, digest, clock)
+    if (found := _shared.limits.get(place)) is not None:
+        return found
     path = default_ledger(os.environ).with_name("limits.sqlite")
 
     def others_of(model: str) -> SharedQuota | None:
@@ -286,7 +289,6 @@ def shared_limits(base_url: str, key: Key, *, clock: Clock) -> RateLimits:
             return None
         return SharedQuota(path, f"{(base_url, digest)}\n{model}", clock=clock)
 
-    place = (base_url, digest, clock)
     return _shared.limits.setdefault(
         place, RateLimits(clock=clock, others_of=others_of)
     )

@@ -4,12 +4,12 @@ Silence is counted in events. Whatever goes wrong, the text so far is kept, and 
 whose choices are all finished is complete, whatever its connection does afterwards.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
 from svc_notebook.errors import DocumentError, StreamBrokenError, SvcError
 from svc_notebook.service.checks import printable
-from svc_notebook.service.chunk import Assembly, Chunk, CompletionBody, Delta, to_delta
+from svc_notebook.service.chunk import Assembly, CompletionBody, Delta, to_delta
 from svc_notebook.service.fault import Fault, to_error
 from svc_notebook.wire.decode import EventDecoder, decode_completion, decode_fault
 from svc_notebook.wire.sse import HEAD_CHARS, Decoder, Event
@@ -61,7 +61,7 @@ class ReplyReader:
             self._pieces.append(piece)
         return self._take_events(piece) if self._is_events else []
 
-    def end(self) -> list[Delta]:
+    def end(self) -> Sequence[Delta]:
         """Note the end of the body and return the deltas that were held back."""
         if not (self._is_streamed if self._is_events is None else self._is_events):
             return self._read_whole()
@@ -108,7 +108,7 @@ class ReplyReader:
             self.error, self.is_done = problem, True
         return deltas
 
-    def _take(self, event: Event) -> list[Delta]:
+    def _take(self, event: Event) -> Sequence[Delta]:
         if event.data.strip() == _DONE:
             return self._close(has_done=True)
         found = self._chunks.decode(event)
@@ -119,20 +119,18 @@ class ReplyReader:
             if (delta.text or delta.calls) and self._assembly.has_ended(delta.index):
                 reason = "with more text after the end of a choice"
                 raise self._head.not_documented(reason, event.data.encode())
-        return self._add(found)
+        self._assembly.add(found)
+        return found.deltas
 
-    def _add(self, chunk: Chunk) -> list[Delta]:
-        self._assembly.add(chunk)
-        return list(chunk.deltas)
-
-    def _close(self, *, has_done: bool = False) -> list[Delta]:
+    def _close(self, *, has_done: bool = False) -> Sequence[Delta]:
         """End a stream, and say what it lacks."""
         chunk = self._chunks.flush()
-        deltas = self._add(chunk) if chunk.deltas else []
+        if chunk.deltas:
+            self._assembly.add(chunk)
         self.is_done = True
         if self.error is None:
             self.error = self._problem(has_done=has_done)
-        return deltas
+        return chunk.deltas
 
     def _problem(self, *, has_done: bool) -> SvcError | None:
         if self.is_finished:

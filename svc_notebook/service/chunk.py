@@ -205,7 +205,9 @@ class Assembly:
         self._model = chunk.model or self._model
         self._usage = chunk.usage or self._usage
         for delta in chunk.deltas:
-            self._choices.setdefault(delta.index, _OpenChoice()).add(delta)
+            if delta.index not in self._choices:
+                self._choices[delta.index] = _OpenChoice()
+            self._choices[delta.index].add(delta)
 
     @property
     def n_choices(self) -> int:

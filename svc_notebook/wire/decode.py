@@ -7,6 +7,7 @@ DocumentError, never an error of a JSON library.
 
 import json
 from collections.abc import Mapping
+from itertools import count
 from typing import Any, TypeAlias
 
 import msgspec
@@ -145,30 +146,25 @@ class EventDecoder:
 
     def decode(self, event: Event) -> Chunk | Fault:
         """Read one event: a chunk, or the fault that it reports."""
-        body = event.data.encode()
         if event.type == "error":
-            return decode_fault(body)
+            return decode_fault(event.data.encode())
         try:
-            raw = _read(body)
+            raw = _read(event.data)
             if isinstance(raw, Fault):
                 return raw
-            if raw.choices is None and raw.usage is None and _is_complaint(body):
-                return decode_fault(body)
-            return self._chunk(raw)
+            if raw.choices is None and raw.usage is None and _is_complaint(event.data):
+                return decode_fault(event.data.encode())
+            return Chunk(
+                id=raw.id,
+                created=raw.created,
+                model=raw.model,
+                deltas=tuple(map(self._delta, raw.choices or (), count())),
+                usage=raw.usage,
+            )
         except _UnreadableError as problem:
             reason = str(problem)
-        raise not_documented(reason, body, status=_OK, content_type=self._content_type)
-
-    def _chunk(self, raw: RawReply) -> Chunk:
-        choices = raw.choices or ()
-        if any(each.delta is None and _has_text(each) for each in choices):
-            raise _UnreadableError("with text outside of a delta")
-        return Chunk(
-            id=raw.id,
-            created=raw.created,
-            model=raw.model,
-            deltas=tuple(self._delta(each, at) for at, each in enumerate(choices)),
-            usage=raw.usage,
+        raise not_documented(
+            reason, event.data.encode(), status=_OK, content_type=self._content_type
         )
 
     def flush(self) -> Chunk:
@@ -188,11 +184,14 @@ class EventDecoder:
         index = at if raw.index is None else raw.index
         said = raw.delta
         if said is None:
+            if _has_text(raw):
+                raise _UnreadableError("with text outside of a delta")
             return Delta(index=index, finish_reason=raw.finish_reason)
+        calls = said.tool_calls
         return Delta(
             index=index,
             text=said.content and self._joined((index, "text"), said.content),
-            calls=tuple(self._piece(index, call) for call in said.tool_calls or ()),
+            calls=tuple([self._piece(index, call) for call in calls]) if calls else (),
             finish_reason=raw.finish_reason,
         )
 
@@ -242,14 +241,14 @@ def not_documented(
     )
 
 
-def _read(body: bytes) -> RawReply | Fault:
+def _read(body: bytes | str) -> RawReply | Fault:
     found: RawReply | Fault | None
     try:
         found = _FAST.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         found = None
     if found is None or _is_fault(found.error, found.choices, found.object):
-        found = _read_tolerantly(body)
+        found = _read_tolerantly(body.encode() if isinstance(body, str) else body)
     return found if isinstance(found, Fault) else _checked(found)
 
 
@@ -262,15 +261,17 @@ def _is_fault(error: object, choices: object, kind: object) -> bool:
 def _checked(raw: RawReply) -> RawReply | Fault:
     """Return a reply unless a choice fails or declines, or is of another interface."""
     for choice in raw.choices or ():
-        said = choice.delta or choice.message
-        error = choice.error or (said and said.error)
-        if error:
+        said = choice.delta or choice.message or _NOTHING
+        if error := choice.error or said.error:
             return fault_of({"error": error})
-        if said and said.refusal:
+        if said.refusal:
             raise _UnreadableError("with a refusal instead of text")
-        if said and said.function_call:
+        if said.function_call:
             raise _UnreadableError("with function_call, which is another interface's")
     return raw
+
+
+_NOTHING = RawText()
 
 
 class _UnreadableError(Exception):
@@ -340,7 +341,7 @@ def _has_text(raw: RawChoice) -> bool:
 
 
 def _choice(raw: RawChoice, index: int) -> Choice:
-    message = raw.message or RawText()
+    message = raw.message or _NOTHING
     return Choice(
         index=index,
         text=None if message.content is None else mend(message.content),
@@ -398,10 +399,10 @@ def fault_of(value: object) -> Fault:
     )
 
 
-def _is_complaint(body: bytes) -> bool:
+def _is_complaint(text: str) -> bool:
     """Say whether an event without choices is an error body in all but name."""
     try:
-        value = json.loads(body.decode("utf-8", "replace"))
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return False
     if not isinstance(value, dict):

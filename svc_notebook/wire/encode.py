@@ -25,7 +25,9 @@ def encode(request: CompletionRequest, *, is_streamed: bool) -> bytes:
         "model": request.model,
         "messages": [
             # Null content with tool calls is sent back as null.
-            {"role": each.role, "content": each.content, **msgspec.to_builtins(each)}
+            {"role": each.role, "content": None, **msgspec.to_builtins(each)}
+            if each.content is None
+            else each
             for each in request.messages
         ],
         **request.params,

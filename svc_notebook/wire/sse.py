@@ -84,24 +84,21 @@ class Decoder:
     def _take_field(self, line: bytes) -> None:
         """Read one line; comments and unknown fields are ignored."""
         name, _, value = line.partition(b":")
-        if name not in {b"data", b"event"}:
+        if name == b"data":
+            self._data.append(value.removeprefix(b" ").decode("utf-8", "replace"))
+            self._hold(len(value))
+        elif name == b"event":
+            self._type = value.removeprefix(b" ").decode("utf-8", "replace")
+        elif name and not _FIELD.fullmatch(name):
             # Stricter than the standard: with a control character before the name
             # the line may be damaged data, which would be missing from the reply.
-            if name and not _FIELD.fullmatch(name):
-                head = head_of(line)
-                raise DocumentError(
-                    f"The stream contains a damaged line: {head}\nAsk again; if it "
-                    "happens again, check that no proxy changes what the service sends "
-                    "(doc: Response, streamed).",
-                    head=head,
-                )
-            return
-        text = value.removeprefix(b" ").decode("utf-8", "replace")
-        if name == b"event":
-            self._type = text
-            return
-        self._data.append(text)
-        self._hold(len(value))
+            head = head_of(line)
+            raise DocumentError(
+                f"The stream contains a damaged line: {head}\nAsk again; if it "
+                "happens again, check that no proxy changes what the service sends "
+                "(doc: Response, streamed).",
+                head=head,
+            )
 
     def _hold(self, n_bytes: int) -> None:
         self._n_held_bytes += n_bytes
