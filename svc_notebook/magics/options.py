@@ -189,7 +189,10 @@ def _param_option(param: Param) -> Option:
 
 _MODEL = "model to ask; `%svc models` lists the documented ones; a,b asks several"
 _CONVERSATION = "continue this conversation; a cell stands alone without it"
-_WITH = "add to the prompt: variables, In[3], Out[3], Err, separated by commas"
+_WITH = (
+    "add to the prompt: variables, In[3], Out[-1], Err, text files such as notes.md, "
+    "separated by commas"
+)
 _RAW = "send the cell as it is, without {{name}}"
 _REUSE = "give back the ledger's answer to this very request, if it has one"
 _FRESH = "ask, whatever SvcMagics.reuse or SVC_REUSE says"
