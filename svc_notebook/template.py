@@ -15,6 +15,7 @@ _ESCAPE = re.compile(r"\\([ntr\\])")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 # Not \w, which would leave out the vowel and tone signs of Thai.
 _MARK = re.compile(r"(\\?)\{\{([^{}\n]*)\}\}")
+_NESTED = re.compile(r"(?<!\\)\{\{[^{}\n]*\{[^{}\n]*\}[^{}\n]*\}\}")
 
 
 def names_in(template: str) -> tuple[str, ...]:
@@ -29,6 +30,11 @@ def wrong_marks(template: str) -> tuple[str, ...]:
     marks = (mark for mark in _MARK.finditer(template) if not mark[1])
     wrong = (mark.group() for mark in marks if not mark[2].isidentifier())
     return tuple(dict.fromkeys(wrong))
+
+
+def nested_marks(template: str) -> tuple[str, ...]:
+    """Return double braces around single ones, which no mark can have, each once."""
+    return tuple(dict.fromkeys(_NESTED.findall(_MARK.sub("", template))))
 
 
 def fill(template: str, text_of: Callable[[str], str]) -> str:

@@ -367,7 +367,8 @@ def _next_value(rest: str, flag: str, option: Option) -> tuple[str, str]:
 
 def _refuse(flag: str) -> Option:
     word = f"--{flag.lstrip('-').lower()}"
-    hint = did_you_mean(word, _LONG_FLAGS, n=4, cutoff=0.7)
+    known = _LONG_FLAGS if word != "--" else ()
+    hint = did_you_mean(word, known, n=4, cutoff=0.7)
     if word in _OTHER_FLAGS:
         hint = f" Did you mean {_OTHER_FLAGS[word]}?"
     raise ParameterError(

@@ -20,7 +20,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Origin
 from svc_notebook.service.checks import did_you_mean, shorten
 from svc_notebook.service.request import CompletionRequest, build_request
-from svc_notebook.template import fill_marks, is_path, to_expression
+from svc_notebook.template import fill_marks, is_path, nested_marks, to_expression
 from svc_notebook.tokens import MaxTokens, estimate_tokens, with_max_tokens
 from svc_notebook.tools.results import cut_table, is_pandas
 
@@ -228,7 +228,7 @@ def interpolate(
         return items[name].text
 
     text = fill_marks(template, text_of) if "{{" in template else template
-    return Filled(text, tuple(items.values()), tuple(as_typed))
+    return Filled(text, tuple(items.values()), (*as_typed, *nested_marks(template)))
 
 
 def _has_call(found: ast.expr) -> bool:

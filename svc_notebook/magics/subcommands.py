@@ -68,7 +68,9 @@ _OTHER_COMMANDS = {
     **dict.fromkeys(
         ("stop", "quit", "exit"), (0, "To stop a reply, interrupt the kernel")
     ),
-    **dict.fromkeys(("clear", "new"), (1, "To forget turns, write `%svc reset NAME`")),
+    **dict.fromkeys(
+        ("clear", "restart"), (1, "To forget turns, write `%svc reset NAME`")
+    ),
     "model": (1, "To choose a model, write `%svc use MODEL`"),
     "set": (2, "Options go first, as in `%svc -t 0.2 QUESTION`"),
 }
@@ -101,7 +103,7 @@ def _meant(first: str, rest: Sequence[str]) -> str | None:
     """Say what does here what a line seems to mean; None if it seems a question."""
     if rest and rest[-1].endswith("?"):
         return None
-    word = first.lower().removeprefix("/")  # as chats spell their commands
+    word = first.lower().strip("/?!.")  # chats spell their commands /retry
     most, way = _OTHER_COMMANDS.get(word, (-1, ""))
     if len(rest) <= most:
         return way

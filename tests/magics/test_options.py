@@ -97,6 +97,7 @@ def test_every_parameter_of_the_document_is_an_option() -> None:
         ("hi --max_tokens 5", "--max_tokens comes after the text"),
         ("–t0.2 hi", "Type -t0.2."),  # noqa: RUF001 - as word processors write it
         ("-x5", "-x is not an option"),
+        ("-- hi", "-- is not an option. `%svc help`"),
         ("-t0.2 -t 1", "--temperature is given twice"),
         ("--model", "--model needs a value"),
         ("--model -t 1", "--model needs a value"),

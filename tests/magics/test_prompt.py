@@ -135,6 +135,8 @@ def test_other_braces_are_text(text: str) -> None:
         "-" * 150,
         "(" * 150,
         "name." * 900 + "x",
+        "d['{x}']",
+        "{'a': 1}['a']",
     ],
 )
 def test_other_marks_go_as_typed(inner: str) -> None:

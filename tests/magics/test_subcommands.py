@@ -31,7 +31,7 @@ from tests.magics.conftest import Shell
                 "model the growth of yeast",
                 "clear sky?",
                 "quit smoking",
-                "new ideas for lunch",
+                "clear a path for me",
                 "Help me with this",
                 "histories of Siam in three lines",
                 "retry policies in HTTP clients",
@@ -79,6 +79,7 @@ def test_what_may_be_either_is_not_sent(text: str, usage: str) -> None:
     [
         ("retry", "run the cell again"),
         ("/retry", "run the cell again"),
+        ("Retry?", "run the cell again"),
         ("stop", "interrupt the kernel"),
         ("quit", "interrupt the kernel"),
         ("exit", "interrupt the kernel"),
