@@ -214,25 +214,24 @@ def interpolate(
     def text_of(inner: str) -> str | None:
         mark, name = f"{{{{{inner}}}}}", inner.strip()
         found = to_expression(inner)
+        kinds = set(map(type, ast.walk(found))) if found else set()
         is_value = found is not None and is_path(found)
-        if found is None or not (is_value or _has_call(found)):
+        if not is_value and ast.Call not in kinds:
             as_typed.update({mark: None} if name else {})
             return None
         if name not in items:
             value = _value(found, mark, names) if is_value else None
             is_method = inspect.ismethod(value) or inspect.isbuiltin(value)
             if is_method or not is_value:
-                raise _call_refusal(mark, name + "()" * is_method)
+                way = f"`value = {name}{'()' * is_method}`, then {{{{value}}}}"
+                why = f"a prompt makes no calls. Assign it first ({way})"
+                raise _refusal(mark, why)
             item = to_item(name, value)
             items[name] = replace(item, text=hide(item.text))
         return items[name].text
 
     text = fill_marks(template, text_of) if "{{" in template else template
     return Filled(text, tuple(items.values()), (*as_typed, *nested_marks(template)))
-
-
-def _has_call(found: ast.expr) -> bool:
-    return any(isinstance(each, ast.Call) for each in ast.walk(found))
 
 
 def _value(found: Any, mark: str, names: Mapping[str, object]) -> object:  # noqa: ANN401 - a path
@@ -270,11 +269,6 @@ def _refusal(mark: str, why: str) -> ParameterError:
         f"{mark}: {why}, write \\{mark} for the plain text, or use --raw.",
         param="messages",
     )
-
-
-def _call_refusal(mark: str, call: str) -> ParameterError:
-    way = f"`value = {call}`, then {{{{value}}}}"
-    return _refusal(mark, f"a prompt makes no calls. Assign it first ({way})")
 
 
 def _near(name: str, names: Iterable[str]) -> str:
