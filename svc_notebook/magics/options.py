@@ -45,7 +45,10 @@ class SvcOptions:
     is_reused: bool | None = None  # None is what the settings say
     is_recorded: bool = True
     text: str = ""  # what follows the options, as typed
-    local_names: Mapping[str, object] = field(default_factory=dict, repr=False)
+    # Variables of the function that the line is in; nothing that it asks for.
+    local_names: Mapping[str, object] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @property
     def is_several(self) -> bool:
