@@ -2,16 +2,20 @@ r"""Templates with marks such as `{{name}}`, and escapes such as \n.
 
 A template is filled in one pass: marks in the texts that are put in stay as they are.
 `\{{name}}` is the plain text `{{name}}`, whatever is between the braces; all other text
-is unchanged.
+is unchanged. Sweeps fill in names only, cells also parts of a value: `{{df.text[0]}}`.
 """
 
+import ast
 import re
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
 
 _ESCAPE = re.compile(r"\\([ntr\\])")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 # Not \w, which would leave out the vowel and tone signs of Thai.
 _MARK = re.compile(r"(\\?)\{\{([^{}\n]*)\}\}")
+_NESTED = re.compile(r"(?<!\\)\{\{[^{}\n]*\{[^{}\n]*\}[^{}\n]*\}\}")
 
 
 def names_in(template: str) -> tuple[str, ...]:
@@ -28,16 +32,60 @@ def wrong_marks(template: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(wrong))
 
 
+def nested_marks(template: str) -> tuple[str, ...]:
+    """Return double braces around single ones, which no mark can have, each once."""
+    return tuple(dict.fromkeys(_NESTED.findall(_MARK.sub("", template))))
+
+
 def fill(template: str, text_of: Callable[[str], str]) -> str:
-    r"""Replace the marks by the texts of their names; `\{{a b}}` becomes `{{a b}}`."""
+    """Replace the marks that are names by their texts."""
+    return fill_marks(
+        template, lambda inner: text_of(inner) if inner.isidentifier() else None
+    )
+
+
+def fill_marks(template: str, text_of: Callable[[str], str | None]) -> str:
+    r"""Replace the marks by the texts of what is between their braces.
+
+    A mark without a text, None, stays as typed; `\{{a b}}` becomes `{{a b}}`.
+    """
 
     def put(mark: re.Match[str]) -> str:
-        escaped, name = mark.groups()
-        if escaped:
-            return mark.group()[1:]
-        return text_of(name) if name.isidentifier() else mark.group()
+        escaped, inner = mark.groups()
+        text = None if escaped else text_of(inner)
+        return mark.group().removeprefix("\\") if text is None else text
 
     return _MARK.sub(put, template)
+
+
+_PARSED_CHARS = 200  # deeper nesting could overflow the stack
+
+
+def to_expression(inner: str) -> ast.expr | None:
+    """Read what is between the braces of a mark as Python; None if it is not."""
+    source = inner.strip()
+    # what is refused, or warned of, is text
+    with warnings.catch_warnings(), suppress(SyntaxError, ValueError):
+        warnings.simplefilter("ignore")
+        if len(source) <= _PARSED_CHARS:
+            return ast.parse(source, mode="eval").body
+    return None
+
+
+def is_path(found: ast.expr) -> bool:
+    """Say whether it is a name with `.attribute` and `[index]` parts, if any."""
+    while isinstance(found, ast.Attribute) or (
+        isinstance(found, ast.Subscript) and _is_index(found.slice)
+    ):
+        found = found.value
+    return isinstance(found, ast.Name)
+
+
+def _is_index(found: ast.expr) -> bool:
+    """Say whether it is a text in quotes, a number or a name."""
+    with suppress(ValueError):
+        return type(ast.literal_eval(found)) in {str, int, float}
+    return isinstance(found, ast.Name)
 
 
 def decode_escapes(text: str) -> str:

@@ -1,11 +1,13 @@
 """What `%%svc` and `%svc` need of IPython: source as typed, and one output."""
 
 import re
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from tokenize import DEDENT, INDENT, TokenInfo
 from typing import Self
 
+from IPython.core.error import UsageError
 from IPython.core.inputtransformer2 import TokenTransformBase
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
@@ -13,6 +15,7 @@ from IPython.display import display
 from svc_notebook.completion import Completion
 from svc_notebook.display.live import Mode
 from svc_notebook.display.output import can_answer, parent_message
+from svc_notebook.errors import Interrupted, SvcError
 
 _CELL = re.compile(r"%%svc(?:[ \t]+(?P<line>.*?))?[ \t]*\r?\n?\Z")
 _QUESTION = re.compile(
@@ -109,6 +112,25 @@ def cell_ids(shell: InteractiveShell) -> tuple[str, str]:
     parent = parent_message(shell)
     cell_id = parent.get("metadata", {}).get("cellId") or ""
     return cell_id, parent.get("header", {}).get("msg_id", "")
+
+
+class LastError:
+    """Remembers the user's newest error, which IPython forgets at the next one.
+
+    A mistyped magic, or a refusal by this package or the service, is not the user's.
+    """
+
+    _error: BaseException | None = None
+
+    def __call__(self, *_: object) -> BaseException | None:
+        """Return it; this is called after each cell, too."""
+        newest = getattr(sys, "last_value", None)
+        if not isinstance(newest, (SvcError, Interrupted, UsageError)):
+            self._error = newest
+        return self._error
+
+
+last_error = LastError()  # of this process, as `sys.last_value` is
 
 
 class CellRequestIds:

@@ -27,7 +27,7 @@ MATCHER_ID = "svc_notebook"
 _NOTE_CHARS = 36
 _LINE = re.compile(r"\s*%{1,2}svc(?:\s|$)")
 _CELL = re.compile(r"\s*%%svc(?:\s|$)")
-_MARK = re.compile(r"\{\{(\w*)$")
+_MARK = re.compile(r"\{\{[ \t]*(\w*)$")
 _NAMED = [
     [command.name] for command in COMMANDS if "NAME" in command.arguments.split()[:1]
 ] + [["restore"]]
@@ -44,8 +44,8 @@ class Suggestion:
 
 _CONTEXT = (
     Suggestion("Err", "the last error"),
-    Suggestion("In[", "a cell, such as In[3]"),
-    Suggestion("Out[", "its value"),
+    Suggestion("In[", "a cell: In[3]; In[-1] is the last"),
+    Suggestion("Out[", "its value; Out[-1] is the newest"),
 )
 
 

@@ -45,6 +45,10 @@ class SvcOptions:
     is_reused: bool | None = None  # None is what the settings say
     is_recorded: bool = True
     text: str = ""  # what follows the options, as typed
+    # Variables of the function that the line is in; nothing that it asks for.
+    local_names: Mapping[str, object] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @property
     def is_several(self) -> bool:
@@ -188,7 +192,10 @@ def _param_option(param: Param) -> Option:
 
 _MODEL = "model to ask; `%svc models` lists the documented ones; a,b asks several"
 _CONVERSATION = "continue this conversation; a cell stands alone without it"
-_WITH = "add to the prompt: variables, In[3], Out[3], Err, separated by commas"
+_WITH = (
+    "add to the prompt: variables, In[3], Out[-1], Err, text files such as notes.md, "
+    "separated by commas"
+)
 _RAW = "send the cell as it is, without {{name}}"
 _REUSE = "give back the ledger's answer to this very request, if it has one"
 _FRESH = "ask, whatever SvcMagics.reuse or SVC_REUSE says"
@@ -242,11 +249,17 @@ OPTIONS = (
 
 
 _BY_FLAG = {flag: option for option in OPTIONS for flag in option.flags}
-_LONG_FLAGS = {flag for flag in _BY_FLAG if flag.startswith("--")}
+_LONG_FLAGS = [flag for flag in _BY_FLAG if flag.startswith("--")]
+_OTHER_FLAGS = {  # of other tools, or a value without its flag
+    **dict.fromkeys(("--file", "--files", "--context"), "--with notes.md"),
+    **{f"--{layout}": f"-f {layout}" for layout in LAYOUTS},
+}
+HELP = "help"
+_GLUED = re.compile(r"(-[A-Za-z])(-?[\d.].*)")
 _REPEATABLE = {"--stop", "--with"}
 _DASH = re.compile(
     "^[\N{HYPHEN}\N{NON-BREAKING HYPHEN}\N{FIGURE DASH}\N{EN DASH}\N{EM DASH}"
-    "\N{MINUS SIGN}-]+(?=([\\w-]+))"
+    "\N{MINUS SIGN}-]+(?=([A-Za-z-]+))"
 )
 
 
@@ -256,9 +269,9 @@ def parse_options(line: str) -> SvcOptions:
     From the first word that is not an option, the rest is `text`.
     """
     options, rest, taken = SvcOptions(), line.strip(), set[str]()
-    if rest in {"-h", "--help"}:
-        return replace(options, text="help")
-    while rest and _is_flag(rest.split()[0]):
+    while rest and _is_flag(first := rest.split()[0]):
+        if first in {"-h", "--help"}:
+            return SvcOptions(text=HELP)
         options, rest = _take_option(options, rest, taken)
     if rest.split(maxsplit=1)[:1] == [ASK]:
         text = rest.removeprefix(ASK).lstrip()
@@ -274,7 +287,7 @@ def _take_option(
 ) -> tuple[SvcOptions, str]:
     """Move an option and its value from the line into the options."""
     token, rest = _next_word(rest)
-    flag, has_value, value = token.partition("=")
+    flag, has_value, value = _split(token)
     option = _BY_FLAG.get(flag) or _refuse(flag)
     name = option.flags[-1]
     if name in taken and name not in _REPEATABLE:
@@ -287,8 +300,17 @@ def _take_option(
     return option.set(options, value), rest
 
 
+def _split(word: str) -> tuple[str, bool, str]:
+    """Split `--top_p=1` or `-t0.2` into a flag, whether a value follows, and that."""
+    if glued := _GLUED.fullmatch(word):
+        return glued[1], True, glued[2]
+    flag, has_value, value = word.partition("=")
+    flag = flag.replace("_", "-") if flag.startswith("--") else flag
+    return flag, bool(has_value), value
+
+
 def _flag_of(word: str) -> str:
-    return word.partition("=")[0]
+    return _split(word)[0]
 
 
 def _check_text(text: str) -> None:
@@ -347,7 +369,11 @@ def _next_value(rest: str, flag: str, option: Option) -> tuple[str, str]:
 
 
 def _refuse(flag: str) -> Option:
-    hint = did_you_mean(flag, _BY_FLAG, n=1, cutoff=0.5)
+    word = f"--{flag.lstrip('-').lower()}"
+    known = _LONG_FLAGS if word != "--" else ()
+    hint = did_you_mean(word, known, n=4, cutoff=0.7)
+    if word in _OTHER_FLAGS:
+        hint = f" Did you mean {_OTHER_FLAGS[word]}?"
     raise ParameterError(
         f"{flag} is not an option.{hint} `%svc help` lists them all.", param=flag
     )

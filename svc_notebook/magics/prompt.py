@@ -1,28 +1,30 @@
 """From a magic line and its cell to the request, with notes for the footer."""
 
+import ast
 import inspect
 import re
-import sys
 import traceback
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
-from unicodedata import normalize
+from typing import Any, NamedTuple
 
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.turn_requests import NextTurn
+from svc_notebook.display.markup import to_terminal
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Origin
-from svc_notebook.service.checks import did_you_mean
+from svc_notebook.service.checks import did_you_mean, shorten
 from svc_notebook.service.request import CompletionRequest, build_request
-from svc_notebook.template import fill, wrong_marks
+from svc_notebook.template import fill_marks, is_path, nested_marks, to_expression
 from svc_notebook.tokens import MaxTokens, estimate_tokens, with_max_tokens
 from svc_notebook.tools.results import cut_table, is_pandas
 
+from .cell import last_error
 from .options import SvcOptions
 
 CAP_TOKENS = 1500  # of one table or item, so that 8192 hold a few and a reply
@@ -84,11 +86,13 @@ def _table(name: str, value: object) -> Item:
     )
 
 
-_CELL = re.compile(r"(In|Out)\[(\d+)\]")
+MAX_FILE_BYTES = 1_000_000
+_CELL = re.compile(r"(In|Out)\[(-?\d+)\]")
 _CELL_FILE = re.compile(
     r'File "[^"\n]*(?:ipykernel_\d+[/\\]\d+\.py|<ipython-input-[^"\n]*>)"'
 )
 _INSTALLED = re.compile(r'File "[^"\n]*[/\\](?:site|dist)-packages[/\\]')
+_MARKS_CHARS = 100  # of those that are shown
 _FENCE = re.compile(r"`{3,}")
 _N_FRAMES = 3
 
@@ -104,7 +108,7 @@ def add_items(prompt: str, items: Sequence[Item]) -> str:
 
 
 def _find(name: str, names: Mapping[str, Any]) -> Item:
-    """Find what `--with` names: a variable, In[3], Out[3] or Err."""
+    """Find what `--with` names: a variable, In[3], Out[-1], Err or a text file."""
     cell = _CELL.fullmatch(name)
     if name == "Err":
         return _last_error()
@@ -112,29 +116,58 @@ def _find(name: str, names: Mapping[str, Any]) -> Item:
         return _cell(name, cell[1], int(cell[2]), names)
     if name in names:
         return to_item(name, names[name])
+    path, is_file, known = Path(name), False, list(names)
+    with suppress(OSError, ValueError, RuntimeError):  # no file can have such a name
+        path = path.expanduser()
+        is_file = path.is_file()
+        if not name.isidentifier():
+            known = [each.name for each in path.parent.iterdir()]
+    if is_file:
+        return _file(name, path)
     raise ParameterError(
-        f"--with {name}: this variable does not exist.{_near(name, names)} Give "
-        "variables, In[3], Out[3] and Err, separated by commas.",
+        f"--with {name}: there is no such variable or file.{_near(path.name, known)} "
+        "Give variables, In[3], Out[-1], Err and text files, separated by commas; this "
+        f"kernel runs in {Path.cwd()}.",
+        param="with",
+    )
+
+
+def _file(name: str, path: Path) -> Item:
+    try:
+        if path.stat().st_size <= MAX_FILE_BYTES:
+            text = path.read_text("utf-8-sig").rstrip("\n")
+            return Item(name=name, text=text, kind="file")
+        why = f"is larger than {MAX_FILE_BYTES // 1_000_000} MB"
+    except UnicodeDecodeError:
+        why = "is not text in UTF-8"
+    except OSError as problem:
+        why = f"cannot be read ({problem.strerror})"
+    raise ParameterError(
+        f"--with {name}: {path.resolve()} {why}. Read the part that matters into a "
+        "variable, and give its name.",
         param="with",
     )
 
 
 def _cell(name: str, kind: str, number: int, names: Mapping[str, Any]) -> Item:
+    """Take a cell or its value; -1 is the newest one that was run, or has a value."""
     cells = names.get(kind, {})
-    has_it = number in cells if isinstance(cells, dict) else 0 < number < len(cells)
-    if not has_it:
+    numbers = sorted(cells) if isinstance(cells, dict) else range(1, len(cells))
+    if -len(numbers) <= number < 0:
+        number = numbers[number]
+    if number not in numbers:
         what = "was not run" if kind == "In" else "has no value"
         raise ParameterError(
             f"--with {name}: cell {number} {what} in this kernel.", param="with"
         )
-    return to_item(name, cells[number])
+    return to_item(f"{kind}[{number}]", cells[number])
 
 
 def _last_error() -> Item:
-    error = getattr(sys, "last_value", None)
+    error = last_error()
     if error is None:
         raise ParameterError(
-            "--with Err: no cell has failed in this kernel yet.", param="with"
+            "--with Err: no cell of yours has failed in this kernel yet.", param="with"
         )
     report = traceback.TracebackException.from_exception(error)
     inside = [
@@ -160,34 +193,85 @@ def _capped(item: Item) -> Item:
     return replace(item, text=f"{text}\n[{cut}]", kind=f"{item.kind}, {cut}")
 
 
+class Filled(NamedTuple):
+    """A template with values put in."""
+
+    text: str
+    items: tuple[Item, ...] = ()
+    as_typed: tuple[str, ...] = ()  # marks that are not variables or parts of them
+
+
 def interpolate(
     template: str, names: Mapping[str, object], *, hide: Callable[[str], str] = str
-) -> tuple[str, tuple[Item, ...]]:
-    """Replace `{{name}}` marks by values without keys; return what was put in, too."""
-    items: dict[str, Item] = {}
+) -> Filled:
+    """Replace marks such as `{{name}}` and `{{df.text[0]}}` by values without keys.
 
-    def text_of(typed: str) -> str:
-        name = normalize("NFKC", typed)  # as Python keeps names
-        if name not in names:
-            raise _unknown(typed, names)
+    Attributes and items are read, and nothing is called: a call is refused.
+    """
+    items: dict[str, Item] = {}
+    as_typed: dict[str, None] = {}
+
+    def text_of(inner: str) -> str | None:
+        mark, name = f"{{{{{inner}}}}}", inner.strip()
+        found = to_expression(inner)
+        kinds = set(map(type, ast.walk(found))) if found else set()
+        is_value = found is not None and is_path(found)
+        if not is_value and ast.Call not in kinds:
+            as_typed.update({mark: None} if name else {})
+            return None
         if name not in items:
-            item = to_item(name, names[name])
+            value = _value(found, mark, names) if is_value else None
+            is_method = inspect.ismethod(value) or inspect.isbuiltin(value)
+            if is_method or not is_value:
+                way = f"`value = {name}{'()' * is_method}`, then {{{{value}}}}"
+                why = f"a prompt makes no calls. Assign it first ({way})"
+                raise _refusal(mark, why)
+            item = to_item(name, value)
             items[name] = replace(item, text=hide(item.text))
         return items[name].text
 
-    text = fill(template, text_of) if "{{" in template else template
-    return text, tuple(items.values())
+    text = fill_marks(template, text_of) if "{{" in template else template
+    return Filled(text, tuple(items.values()), (*as_typed, *nested_marks(template)))
 
 
-def _unknown(name: str, names: Mapping[str, object]) -> ParameterError:
+def _value(found: Any, mark: str, names: Mapping[str, object]) -> object:  # noqa: ANN401 - a path
+    """Look up a name, then its attributes and items."""
+    if isinstance(found, ast.Name):
+        if found.id in names:
+            return names[found.id]
+        is_alone = mark[2:-2].strip().isidentifier()
+        which = "such variable" if is_alone else f"variable {found.id}"
+        near = _near(found.id, names)
+        raise _refusal(mark, f"this notebook has no {which}.{near} Define it first")
+    whole: Any = _value(found.value, mark, names)
+    part: Any
+    is_attribute = isinstance(found, ast.Attribute)
+    if is_attribute:
+        part = found.attr
+    elif isinstance(found.slice, ast.Name):
+        part = _value(found.slice, mark, names)
+    else:
+        part = ast.literal_eval(found.slice)
+    try:
+        return getattr(whole, part) if is_attribute else whole[part]
+    except Exception as error:
+        near = ""
+        with suppress(Exception):  # a value may fail to list its parts
+            has_keys = isinstance(whole, Mapping) or is_pandas(whole, "DataFrame")
+            known = dir(whole) if is_attribute else whole if has_keys else ()
+            near = _near(part, (each for each in known if each != part))
+        why = f"{ast.unparse(found)} raised {type(error).__name__}.{near} Correct it"
+        raise _refusal(mark, why) from error
+
+
+def _refusal(mark: str, why: str) -> ParameterError:
     return ParameterError(
-        f"{{{{{name}}}}}: this notebook has no such variable.{_near(name, names)} "
-        f"Define it first, write \\{{{{{name}}}}} for the plain text, or use --raw.",
+        f"{mark}: {why}, write \\{mark} for the plain text, or use --raw.",
         param="messages",
     )
 
 
-def _near(name: str, names: Mapping[str, object]) -> str:
+def _near(name: str, names: Iterable[str]) -> str:
     return did_you_mean(name, (each for each in names if not each.startswith("_")))
 
 
@@ -201,6 +285,7 @@ class CellPrompt:
     params: Mapping[str, Any]  # without max_tokens; `tools` are definitions
     max_tokens: MaxTokens
     notes: tuple[str, ...] = ()  # for the footer
+    as_typed: str = ""  # what to say at once of marks that were not filled in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,30 +312,31 @@ def to_prompt(
 ) -> CellPrompt:
     """Read a line and its cell; `hide` hides the API key in what is put in."""
     system = defaults.get("system") if options.system is None else options.system
-    text, items = cell, tuple[Item, ...]()
-    if not options.is_raw:
-        text, items = interpolate(cell, names, hide=hide)
-        system = interpolate(system, names, hide=hide)[0] if system else system
+    read = Filled if options.is_raw else partial(interpolate, names=names, hide=hide)
+    filled, filled_system = read(cell), read(system or "")
     apart = {"model", "system", "max_tokens"}
     given = {name: value for name, value in defaults.items() if name not in apart}
     asked = options.max_tokens
     found = (_capped(_find(name, names)) for name in options.context)
     added = tuple(replace(item, text=hide(item.text)) for item in found)
-    put_in = ", ".join(dict.fromkeys(item.note for item in (*items, *added)))
-    notes = [f"put in: {put_in}"] if put_in else []
-    notes += [
-        f"{mark} contains spaces and was sent as typed"
-        for mark in (() if options.is_raw else wrong_marks(cell))
-        if mark[2:-2].strip() in names
-    ]
+    put_in = ", ".join(dict.fromkeys(item.note for item in (*filled.items, *added)))
     return CellPrompt(
-        text=add_items(text, added),
-        system=system,
+        text=add_items(filled.text, added),
+        system=filled_system.text if system else system,
         model=options.model or defaults["model"],
         params={**given, **options.params},
         max_tokens=defaults.get("max_tokens") if asked is None else asked,
-        notes=tuple(notes),
+        notes=(f"put in: {put_in}",) if put_in else (),
+        as_typed=_as_typed((*filled.as_typed, *filled_system.as_typed)),
     )
+
+
+def _as_typed(marks: Sequence[str]) -> str:
+    if not marks:
+        return ""
+    named = to_terminal(shorten(", ".join(marks), _MARKS_CHARS))
+    filled = "variables, with .attribute and [index] parts"
+    return f"Goes as typed: {named} (only {filled}, are filled in)\n"
 
 
 def single_request(prompt: CellPrompt) -> CellRequest:

@@ -60,6 +60,22 @@ class CommandLine:
     text: str = ""  # the question, as typed
 
 
+# Commands of other tools: how many words may follow, and what does it here.
+_OTHER_COMMANDS = {
+    **dict.fromkeys(
+        ("retry", "redo", "again"), (0, "To ask again, run the cell again")
+    ),
+    **dict.fromkeys(
+        ("stop", "quit", "exit"), (0, "To stop a reply, interrupt the kernel")
+    ),
+    **dict.fromkeys(
+        ("clear", "restart"), (1, "To forget turns, write `%svc reset NAME`")
+    ),
+    "model": (1, "To choose a model, write `%svc use MODEL`"),
+    "set": (2, "Options go first, as in `%svc -t 0.2 QUESTION`"),
+}
+
+
 def parse_command(text: str) -> CommandLine:
     """Read what follows the options of a `%svc` line."""
     words = text.split()
@@ -69,20 +85,42 @@ def parse_command(text: str) -> CommandLine:
     if first == ASK:
         return _question(text.removeprefix(ASK).strip())
     command = BY_NAME.get(first)
-    if command and command.n_arguments[0] <= len(rest) <= command.n_arguments[1]:
+    if command and _takes(command, rest):
         return CommandLine(first, tuple(rest))
     if len(words) == 1 and first.endswith("?") and first.rstrip("?") in BY_NAME:
         return CommandLine("help")
-    # `%svc hi` is a question, though `history` begins so
-    near = near_names(first, BY_NAME, n=1, cutoff=0.8, least_chars=None)
-    meant = command or (BY_NAME[near[0]] if near and not rest else None)
+    meant = _usage(command) if command else _meant(first, rest)
     if meant is None:
         return _question(text)
     raise ParameterError(
-        f"%svc {text}: a command or a question? Nothing was sent. The command is "
-        f"`{meant.usage}` ({meant.doc}); to ask, write `%svc ask {text}`.",
+        f"%svc {text}: a command or a question? Nothing was sent. {meant}; to ask, "
+        f"write `%svc ask {text}`.",
         param="line",
     )
+
+
+def _meant(first: str, rest: Sequence[str]) -> str | None:
+    """Say what does here what a line seems to mean; None if it seems a question."""
+    if rest and rest[-1].endswith("?"):
+        return None
+    word = first.lower().strip("/?!.")  # chats spell their commands /retry
+    most, way = _OTHER_COMMANDS.get(word, (-1, ""))
+    if len(rest) <= most:
+        return way
+    # `%svc hi` is a question, though `history` begins so
+    near = near_names(word, BY_NAME, n=1, cutoff=0.8, least_chars=4)
+    command = BY_NAME[near[0]] if near else None
+    is_meant = command and (not rest or _takes(command, rest))
+    return _usage(command) if command and is_meant else None
+
+
+def _takes(command: Command, words: Sequence[str]) -> bool:
+    least, most = command.n_arguments
+    return least <= len(words) <= most
+
+
+def _usage(command: Command) -> str:
+    return f"The command is `{command.usage}` ({command.doc})"
 
 
 def _question(text: str) -> CommandLine:

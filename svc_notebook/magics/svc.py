@@ -1,13 +1,19 @@
 """`%%svc` and `%svc`: a magic reads its line, sends the request and shows the reply."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import ModuleType
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
-from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
+from IPython.core.magic import (
+    Magics,
+    line_cell_magic,
+    magics_class,
+    needs_local_scope,
+    no_var_expand,
+)
 from traitlets import All, Enum, Unicode, observe
 
 from svc_notebook.completion import Completion, cut_mark, is_cut, on_params, on_reply
@@ -35,7 +41,7 @@ from svc_notebook.tools.toolbox import Toolbox
 from .cell import CellRequestIds, HiddenResult, mode_of
 from .defaults import SvcTraits
 from .error_box import short_errors
-from .options import CONFIRMATIONS, SvcOptions, help_text, parse_options, to_names
+from .options import CONFIRMATIONS, HELP, SvcOptions, help_text, parse_options, to_names
 from .prompt import (
     CellPrompt,
     CellRequest,
@@ -104,13 +110,19 @@ class SvcMagics(SvcTraits, Magics):
             self.session.use_model(change["new"], source="%config SvcMagics.model")
 
     @no_var_expand
+    @needs_local_scope
     @line_cell_magic
-    def svc(self, line: str, cell: str | None = None) -> object:
+    def svc(
+        self,
+        line: str,
+        cell: str | None = None,
+        local_ns: Mapping[str, object] | None = None,
+    ) -> object:
         """Ask the service, or tell it how to answer; `%svc help` lists the options."""
         is_terminal = getattr(self.shell, "kernel", None) is None
         with short_errors(is_on=not self.show_traceback, is_terminal=is_terminal):
-            options = parse_options(line)
-            if cell is not None:
+            options = replace(parse_options(line), local_names=local_ns or {})
+            if cell is not None and options.text != HELP:
                 return self._cell(options, cell)
             line_command = parse_command(options.text)
             if line_command.name == ASK:
@@ -230,7 +242,7 @@ class SvcMagics(SvcTraits, Magics):
     def _toolbox(self, options: SvcOptions) -> Toolbox | None:
         """Find the tools that a line names, or else those of every cell."""
         if options.tools:
-            return to_tools(options.tools, self.shell.user_ns)
+            return to_tools(options.tools, self._names(options))
         if options.tools is None and self.tools and not options.is_several:
             return tools_of_every_cell(to_names(self.tools), self.shell.user_ns)
         return None
@@ -265,10 +277,12 @@ class SvcMagics(SvcTraits, Magics):
         prompt = to_prompt(
             options,
             cell,
-            names=self._names(),
+            names=self._names(options),
             defaults=self.defaults(),
             hide=self.session.key_hider(),
         )
+        if prompt.as_typed:
+            Output().write(prompt.as_typed)
         advice = on_params(prompt.params)
         if advice is None or self._has_advised:
             return prompt
@@ -297,10 +311,16 @@ class SvcMagics(SvcTraits, Magics):
             prompt, conversation, place=self._request_ids.next()
         )
 
-    def _names(self) -> dict[str, object]:
-        """Return the notebook's variables, with the cells as they were typed."""
+    def _names(self, options: SvcOptions) -> dict[str, object]:
+        """Return the variables that the line sees, a function's own before all others.
+
+        `In` has the cells before this one, as they were typed.
+        """
         cells = getattr(self.shell.history_manager, "input_hist_raw", [])
-        return {**self.shell.user_ns, "In": cells[: self.shell.execution_count]}
+        content = parent_message(self.shell).get("content", {})
+        n_before = len(cells) - bool(content.get("store_history", True))
+        names = {**self.shell.user_ns, **options.local_names}
+        return {**names, "In": cells[:n_before]}
 
     def _check_output(self, options: SvcOptions) -> None:
         """Refuse a name that must not be overwritten, before anything is sent."""

@@ -50,6 +50,7 @@ def texts(found: Suggestions | None) -> list[str]:
         ("%svc history p", "p", ["plan"]),
         ("%%svc -c p", "p", ["plan"]),
         ("%%svc --system {{art", "art", ["article}}", "articles}}"]),
+        ("%svc About {{ art", "art", ["article}}", "articles}}"]),
     ],
 )
 def test_completes_on_a_magic_line(

@@ -42,6 +42,31 @@ def test_collects_stops_and_decodes_them() -> None:
     assert options.params == {"stop": ("\n\n", "END", "a\\b")}
 
 
+@pytest.mark.parametrize(
+    ("line", "same"),
+    [
+        (
+            "--max_tokens 5 --top_p=0.5 --no_stream",
+            "--max-tokens 5 --top-p=0.5 --no-stream",
+        ),
+        ("--stop a_b", "--stop a_b"),
+        ("-t0.2 -n3", "-t 0.2 -n 3"),
+        ("-t.5", "-t 0.5"),
+        ("-t0,0.5 -n 2", "-t 0,0.5 -n 2"),
+        ("ask --max_tokens 5 -t0.2 why?", "ask --max-tokens 5 -t 0.2 why?"),
+    ],
+)
+def test_options_have_other_spellings(line: str, same: str) -> None:
+    """The service's underscores, and a number without a blank, are read."""
+    assert parse_options(line) == parse_options(same)
+
+
+@pytest.mark.parametrize("line", ["--help", "-h", "-t 1 --help", "--help explain"])
+def test_help_is_found_among_options(line: str) -> None:
+    """Nothing else of such a line counts."""
+    assert parse_options(line) == SvcOptions(text="help")
+
+
 @pytest.mark.parametrize("word", ["fit", "service"])
 def test_max_tokens_takes_words(word: str) -> None:
     """`--max-tokens` takes `fit` and `service` besides numbers."""
@@ -61,6 +86,19 @@ def test_every_parameter_of_the_document_is_an_option() -> None:
     [
         ("--temprature 1", "Did you mean --temperature"),
         ("--modle x", "Did you mean --model"),
+        ("--temp 1", "Did you mean --temperature?"),
+        ("-temp 1", "Did you mean --temperature?"),
+        ("--sys x", "Did you mean --system?"),
+        ("--Temperature 1", "Did you mean --temperature?"),
+        ("--max 5", "--max-rounds, --max-tokens?"),
+        ("--file notes.md", "Did you mean --with notes.md?"),
+        ("--json", "Did you mean -f json?"),
+        ("--seed 1", "--seed is not an option. `%svc help`"),
+        ("hi --max_tokens 5", "--max_tokens comes after the text"),
+        ("–t0.2 hi", "Type -t0.2."),  # noqa: RUF001 - as word processors write it
+        ("-x5", "-x is not an option"),
+        ("-- hi", "-- is not an option. `%svc help`"),
+        ("-t0.2 -t 1", "--temperature is given twice"),
         ("--model", "--model needs a value"),
         ("--model -t 1", "--model needs a value"),
         ("--no-stream=1", "takes no value"),

@@ -22,6 +22,21 @@ from tests.magics.conftest import Shell
         ("what is a monad?", CommandLine("ask", text="what is a monad?")),
         ("ask use the force?", CommandLine("ask", text="use the force?")),
         ("อธิบาย  SSE", CommandLine("ask", text="อธิบาย  SSE")),
+        *(
+            (question, CommandLine("ask", text=question))
+            for question in (
+                "hi",
+                "stop words in Thai?",
+                "stop words in Thai",
+                "model the growth of yeast",
+                "clear sky?",
+                "quit smoking",
+                "clear a path for me",
+                "Help me with this",
+                "histories of Siam in three lines",
+                "retry policies in HTTP clients",
+            )
+        ),
     ],
 )
 def test_reads_commands_and_questions(text: str, said: CommandLine) -> None:
@@ -36,6 +51,18 @@ def test_reads_commands_and_questions(text: str, said: CommandLine) -> None:
         ("history", "%svc history NAME"),
         ("modles", "%svc models"),
         ("help me with this", "%svc help"),
+        ("hist", "%svc history NAME"),
+        ("histroy plan", "%svc history NAME"),
+        ("Models", "%svc models"),
+        ("/reset plan", "%svc reset NAME"),
+        ("/help", "%svc help"),
+        ("models svc-instruct", "%svc models"),
+        ("reset", "%svc reset NAME"),
+        ("clear", "%svc reset NAME"),
+        ("clear plan", "%svc reset NAME"),
+        ("model svc-instruct", "%svc use MODEL"),
+        ("Model", "%svc use MODEL"),
+        ("set temperature 0.5", "%svc -t 0.2 QUESTION"),
     ],
 )
 def test_what_may_be_either_is_not_sent(text: str, usage: str) -> None:
@@ -45,6 +72,28 @@ def test_what_may_be_either_is_not_sent(text: str, usage: str) -> None:
 
     assert f"`{usage}`" in str(refused.value)
     assert f"`%svc ask {text}`" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "way"),
+    [
+        ("retry", "run the cell again"),
+        ("/retry", "run the cell again"),
+        ("Retry?", "run the cell again"),
+        ("stop", "interrupt the kernel"),
+        ("quit", "interrupt the kernel"),
+        ("exit", "interrupt the kernel"),
+    ],
+)
+def test_commands_of_other_tools_ask_back(
+    shell: Shell, emulator: Emulator, word: str, way: str
+) -> None:
+    """The way and the other spelling are shown; nothing is sent."""
+    cell = shell.run(f"%svc {word}")
+
+    assert way in cell.shown
+    assert f"`%svc ask {word}`" in cell.shown
+    assert emulator.requests == ()
 
 
 def test_ask_needs_a_question() -> None:

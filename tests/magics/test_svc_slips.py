@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,14 +93,201 @@ def test_slips_cost_nothing(
     assert emulator.requests == ()
 
 
-def test_marks_with_blanks_are_pointed_out(shell: Shell) -> None:
-    """`{{ name }}` is sent as typed, and the footer says so."""
-    shell.names["topic"] = "tea"
+@pytest.mark.parametrize("option", ["", "--dry-run", "-t 0,1", "--no-stream"])
+def test_marks_that_go_as_typed_are_said_above_the_reply(
+    shell: Shell, option: str
+) -> None:
+    """`{{a + b}}` is text; a line in front of everything else says so."""
+    cell = shell.run(f"%%svc {option}\nOf {{{{a + 1}}}}, {{{{a + 1}}}} and {{{{1x}}}}")
 
-    cell = shell.run("%%svc\nAbout {{ topic }} and {{ other }}")
+    line, rest = cell.shown.split("\n", 1)
+    assert line.startswith("Goes as typed: {{a + 1}}, {{1x}} (only variables")
+    assert rest.strip()
+    assert "as typed" not in shell.run("%%svc --raw\n{{a + 1}}").shown
 
-    assert "{{ topic }} contains spaces and was sent as typed" in cell.shown
-    assert "{{ other }} contains spaces" not in cell.shown
+
+def test_marks_of_a_system_message_are_said_too(shell: Shell) -> None:
+    """`--system` is a template as well."""
+    cell = shell.run("%%svc --system '{{1x}} \x07'\nHello")
+
+    assert cell.shown.startswith("Goes as typed: {{1x}} (only")
+
+
+def test_a_call_is_refused_before_it_costs(shell: Shell, emulator: Emulator) -> None:
+    """`{{df.head()}}` says how to do it; nothing is sent."""
+    shell.run("import pandas as pd\ndf = pd.DataFrame({'a': [1]})")
+
+    cell = shell.run("%%svc\nExplain {{df.head()}}")
+
+    assert "`value = df.head()`, then {{value}}" in cell.shown
+    assert emulator.requests == ()
+
+
+def test_a_function_puts_in_its_own_variables(shell: Shell, emulator: Emulator) -> None:
+    """In a function `{{city}}`, `--with` and `--tools` take the local variable."""
+    shell.run("city, note = 'global', 'global note'")
+    shell.run(
+        "def ask(city):\n"
+        "    note = 'local note'\n"
+        "    def find(place: str) -> str:\n"
+        "        'Find a place.'\n"
+        "        return place\n"
+        "    answer = %svc --with note --tools find Where is {{city}}?\n"
+        "    return answer"
+    )
+
+    cell = shell.run("ask('Chiang Mai')")
+
+    body = sent(emulator)
+    assert cell.error is None
+    assert body["messages"][0]["content"] == (
+        "Where is Chiang Mai?\n\nnote:\n```\nlocal note\n```"
+    )
+    assert body["tools"][0]["function"]["name"] == "find"
+    assert "global" not in str(body)
+
+
+def test_a_function_sees_the_notebooks_variables(
+    shell: Shell, emulator: Emulator
+) -> None:
+    """What a function does not define is the notebook's."""
+    shell.run("city = 'Trat'\ndef ask():\n    answer = %svc Where is {{city}}?")
+
+    shell.run("ask()")
+
+    assert sent(emulator)["messages"][0]["content"] == "Where is Trat?"
+
+
+@pytest.mark.parametrize(
+    "slip",
+    [
+        "%%svc --temprature 1\nHello",
+        "%%svcc\nHello",
+        "%%svc",
+        "svc.complete('Hello', temperature=9)",
+        "%%svc -m svc-nope\nHello",
+    ],
+)
+def test_err_is_the_users_own_error(
+    shell: Shell, emulator: Emulator, slip: str
+) -> None:
+    """After mistyped magics and refusals, `--with Err` is the user's last error."""
+    shell.run("import svc_notebook as svc")
+    shell.run("1/0")
+    slips = [shell.run(slip), shell.run(slip)]
+
+    cell = shell.run("%%svc --with Err\nExplain")
+
+    assert all(each.error is not None for each in slips)
+    assert cell.error is None
+    content = sent(emulator)["messages"][0]["content"]
+    assert "ZeroDivisionError: division by zero" in content
+    assert "svc_notebook" not in content
+
+
+def test_err_is_the_newest_of_the_users_errors(
+    shell: Shell, emulator: Emulator
+) -> None:
+    """A later error of the user takes the place of an earlier one."""
+    shell.run("1/0")
+    shell.run("%%svc --nope\nHello")
+    shell.run("{}['gone']")
+    shell.run("%%svc --nope\nHello")
+
+    shell.run("%%svc --with Err\nExplain")
+
+    assert "KeyError: 'gone'" in sent(emulator)["messages"][0]["content"]
+
+
+def test_context_counts_back(shell: Shell, emulator: Emulator) -> None:
+    """In[-1] is the cell before, Out[-1] the newest value; both get their number."""
+    shell.run("20 + 22")
+    shell.run("x = 1")
+
+    shell.run("%%svc --with In[-1],Out[-1],In[-2]\nExplain")
+
+    content = sent(emulator)["messages"][0]["content"]
+    assert "In[2]:\n```\nx = 1\n```" in content
+    assert "Out[1]:\n```\n42\n```" in content
+    assert "In[1]:\n```\n20 + 22\n```" in content
+
+
+@pytest.mark.parametrize("name", ["In[-9]", "Out[-1]", "In[0]", "Out[7]"])
+def test_a_cell_that_is_not_there_is_refused(
+    shell: Shell, emulator: Emulator, name: str
+) -> None:
+    """A cell that was not run, or has no value, is refused by its name."""
+    cell = shell.run(f"%%svc --with {name}\nExplain")
+
+    assert f"--with {name}: cell" in cell.shown
+    assert emulator.requests == ()
+
+
+def test_a_text_file_is_added(
+    shell: Shell,
+    emulator: Emulator,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`--with notes.md` adds a file; a variable of that very name comes first."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my notes.md").write_text("\ufeffข้อความ\r\n```\n", "utf-8")
+    (tmp_path / "Makefile").write_text("all:", "utf-8")
+    (tmp_path / "x").write_text("the file", "utf-8")
+    shell.names["x"] = "the variable"
+
+    cell = shell.run("%%svc --with 'my notes.md',Makefile,x\nExplain")
+
+    content = sent(emulator)["messages"][0]["content"]
+    assert "my notes.md:\n````\nข้อความ\n```\n````" in content
+    assert "Makefile:\n```\nall:\n```" in content
+    assert "the variable" in content
+    assert "my notes.md (file, about" in cell.shown
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nots.md", "no such variable or file. Did you mean notes.md?"),
+        ("data.bin", "is not text in UTF-8"),
+        ("large.txt", "is larger than 1 MB"),
+        ("folder", "no such variable or file"),
+        ("nowhere/notes.md", "no such variable or file"),
+        ("~nobody/notes.md", "no such variable or file"),
+    ],
+)
+def test_a_file_that_cannot_be_added_is_refused(
+    shell: Shell,
+    emulator: Emulator,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    said: str,
+) -> None:
+    """What is no text file is refused; nothing is sent."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "notes.md").write_text("notes", "utf-8")
+    (tmp_path / "data.bin").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "large.txt").write_text("x" * 1_000_001, "utf-8")
+
+    cell = shell.run(f"%%svc --with {name}\nExplain")
+
+    assert isinstance(cell.error, svc.ParameterError)
+    assert said in cell.shown
+    assert emulator.requests == ()
+
+
+@pytest.mark.parametrize("line", ["--help", "-h", "-t 0.2 --help", "help"])
+def test_help_with_a_body_shows_the_help(
+    shell: Shell, emulator: Emulator, line: str
+) -> None:
+    """`%%svc --help` above a prompt sends nothing."""
+    cell = shell.run(f"%%svc {line}\nHello")
+
+    assert cell.error is None
+    assert "--temperature" in cell.shown
+    assert emulator.requests == ()
 
 
 def test_a_completion_is_a_value_that_travels(shell: Shell) -> None:
