@@ -1,11 +1,13 @@
 """What `%%svc` and `%svc` need of IPython: source as typed, and one output."""
 
 import re
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from tokenize import DEDENT, INDENT, TokenInfo
 from typing import Self
 
+from IPython.core.error import UsageError
 from IPython.core.inputtransformer2 import TokenTransformBase
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
@@ -13,6 +15,7 @@ from IPython.display import display
 from svc_notebook.completion import Completion
 from svc_notebook.display.live import Mode
 from svc_notebook.display.output import can_answer, parent_message
+from svc_notebook.errors import Interrupted, SvcError
 
 _CELL = re.compile(r"%%svc(?:[ \t]+(?P<line>.*?))?[ \t]*\r?\n?\Z")
 _QUESTION = re.compile(
@@ -102,6 +105,27 @@ class HiddenResult:
             formatter.ipython_display_formatter.type_printers
         )
         return printers
+
+
+class LastError:
+    """Remembers the newest error that was shown and is the user's own.
+
+    A mistyped magic, or a refusal of this package or the service, is not. IPython keeps
+    the newest error only, so this is called after each cell.
+    """
+
+    def __init__(self) -> None:
+        self._error: BaseException | None = None
+
+    def __call__(self, *_: object) -> BaseException | None:
+        """Return it; None if no cell has failed."""
+        newest = getattr(sys, "last_value", None)
+        if not isinstance(newest, (SvcError, Interrupted, UsageError)):
+            self._error = newest
+        return self._error
+
+
+last_error = LastError()  # of this process, as `sys.last_value` is
 
 
 class CellRequestIds:

@@ -1,5 +1,6 @@
 """`%load_ext svc_notebook`: what is registered with IPython, and removed again."""
 
+from contextlib import suppress
 from functools import partial
 from types import ModuleType
 
@@ -9,7 +10,7 @@ from traitlets import TraitError
 from svc_notebook.display.output import Output
 from svc_notebook.session import current
 
-from .cell import CellTransform, QuestionTransform
+from .cell import CellTransform, QuestionTransform, last_error
 from .completions import MATCHER_ID, Known, matcher
 from .defaults import ModelTrait, ParamTrait
 from .svc import SvcMagics
@@ -25,6 +26,7 @@ def load(shell: InteractiveShell) -> None:
     shell.input_transformers_cleanup.insert(0, CellTransform())
     shell.input_transformer_manager.token_transformers.insert(0, QuestionTransform)
     shell.Completer.custom_matchers.insert(0, matcher(partial(_known, shell)))
+    shell.events.register("post_run_cell", last_error)
 
 
 def _remove_unusable(shell: InteractiveShell) -> list[tuple[str, str]]:
@@ -46,6 +48,8 @@ def _remove_unusable(shell: InteractiveShell) -> list[tuple[str, str]]:
 
 def unload(shell: InteractiveShell) -> None:
     """Remove what `load` registered."""
+    with suppress(ValueError):  # it is not there
+        shell.events.unregister("post_run_cell", last_error)
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("svc", None)
     cleanup = shell.input_transformers_cleanup

@@ -19,7 +19,7 @@ from svc_notebook.service.params import PARAMS, Param
 from svc_notebook.template import decode_escapes
 from svc_notebook.tokens import ALLOWED, WORDS, MaxTokens
 
-from .subcommands import ASK, COMMANDS
+from .subcommands import ASK, ASKING, COMMANDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +41,7 @@ class SvcOptions:
     confirm_tools: str | None = None  # one of `CONFIRMATIONS`
     repeats: int = 1
     is_dry: bool = False
+    is_sent: bool = False  # without a look at it first
     is_strict: bool = False
     is_reused: bool = False
     text: str = ""  # what follows the options, as typed
@@ -203,6 +204,7 @@ _FORMAT = (
 _OUTPUT = "variable that takes the Completion"
 _WHOLE = "ask for the reply in one piece; the service then reports its usage"
 _DRY = "show what would be sent, with its size; nothing is sent"
+_SEND = "of %svc fix and explain: send at once, without showing what"
 
 OPTIONS = (
     Option("-m, --model ID", "Ask", "model", _MODEL),
@@ -232,6 +234,7 @@ OPTIONS = (
     ),
     Option("--no-stream", "Show", "is_streamed", _WHOLE),
     Option("--dry-run", "Show", "is_dry", _DRY),
+    Option("--send", "Show", "is_sent", _SEND),
     Option("--strict", "Show", "is_strict", "a cut reply is a failure"),
 )
 
@@ -255,11 +258,12 @@ def parse_options(line: str) -> SvcOptions:
         return replace(options, text="help")
     while rest and _is_flag(rest.split()[0]):
         options, rest = _take_option(options, rest, taken)
-    if rest.split(maxsplit=1)[:1] == [ASK]:
-        text = rest.removeprefix(ASK).lstrip()
+    first = rest.split(maxsplit=1)[0] if rest else ""
+    if first in ASKING:
+        text = rest.removeprefix(first).lstrip()
         while text and _flag_of(text.split()[0]) in _BY_FLAG:
             options, text = _take_option(options, text, taken)
-        rest = f"{ASK} {text}".rstrip()
+        rest = f"{first} {text}".rstrip()
     _check_text(rest)
     return replace(options, text=rest)
 

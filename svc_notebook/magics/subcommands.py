@@ -47,7 +47,8 @@ class Command:
         return f"%svc {self.name} {self.arguments}".strip()
 
 
-ASK = "ask"
+ASK, FIX, EXPLAIN = "ask", "fix", "explain"
+ASKING = (ASK, FIX, EXPLAIN)  # options may follow these
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,13 @@ def parse_command(text: str) -> CommandLine:
     meant = command or (BY_NAME[near[0]] if near and not rest else None)
     if meant is None:
         return _question(text)
-    raise ParameterError(
+    raise command_or_question(text, meant.name)
+
+
+def command_or_question(text: str, name: str) -> ParameterError:
+    """Show both spellings of a line that may be a command or a question."""
+    meant = BY_NAME[name]
+    return ParameterError(
         f"%svc {text}: a command or a question? Nothing was sent. The command is "
         f"`{meant.usage}` ({meant.doc}); to ask, write `%svc ask {text}`.",
         param="line",
@@ -425,6 +432,8 @@ _RESET = "forget the turns of a conversation; the ledger keeps them"
 _HIDE = "never send a turn, or send it again"
 _VERSION = "let this answer to a turn feed later turns"
 _PANEL = "open a chat panel on a conversation"
+_INSERT = "put a code block of the last reply into the next cell; nothing is run"
+_FIX = "correct your last error; the first time it shows what it would send"
 _RESTORE = "rebuild conversations from the ledger, after a restart"
 COMMANDS = (
     Command("use", _USE, "[emulator|service|MODEL]", (0, 1), use),
@@ -434,6 +443,9 @@ COMMANDS = (
     Command("usage", _USAGE, "[emulated]", (0, 1), usage_df),
     Command("replies", _REPLIES, run=replies_df),
     Command("last", "the newest reply, a partial one too", run=_last),
+    Command("insert", _INSERT, "[NUMBER]", (0, 1)),
+    Command(FIX, _FIX, "[--send]"),
+    Command(EXPLAIN, "explain your last error, with the rules of fix", "[--send]"),
     Command("settings", "every setting, and where it came from"),
     Command("conversations", _KNOWN, run=conversations_df),
     Command("history", "the turns of a conversation", "NAME", (1, 1), _history),

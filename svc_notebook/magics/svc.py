@@ -12,7 +12,7 @@ from traitlets import All, Enum, Unicode, observe
 
 from svc_notebook.completion import Completion, cut_mark, is_cut, on_params, on_reply
 from svc_notebook.display.live import Mode, ReplyDisplay
-from svc_notebook.display.output import Output, follow, parent_message
+from svc_notebook.display.output import Output, can_answer, follow, parent_message
 from svc_notebook.display.reply import Final
 from svc_notebook.errors import (
     ConfigError,
@@ -24,6 +24,7 @@ from svc_notebook.errors import (
 )
 from svc_notebook.service.catalogue import MODELS
 from svc_notebook.service.checks import did_you_mean
+from svc_notebook.service.request import CompletionRequest
 from svc_notebook.session import Session, current
 from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run import Run
@@ -32,9 +33,10 @@ from svc_notebook.tokens import check_budget
 from svc_notebook.tools.permissions import MAX_ROUNDS, Rounds
 from svc_notebook.tools.toolbox import Toolbox
 
-from .cell import CellRequestIds, HiddenResult, mode_of
+from .cell import CellRequestIds, HiddenResult, last_error, mode_of
 from .defaults import SvcTraits
 from .error_box import short_errors
+from .error_report import for_error, to_report
 from .options import CONFIRMATIONS, SvcOptions, help_text, parse_options, to_names
 from .prompt import (
     CellPrompt,
@@ -43,16 +45,27 @@ from .prompt import (
     single_request,
     to_prompt,
 )
-from .reply_cell import DryRun, ReplyView, lay_out, next_cell
+from .reply_cell import (
+    DryRun,
+    NextCell,
+    ReplyView,
+    chosen_cell,
+    lay_out,
+    next_cell,
+)
 from .subcommands import (
     ASK,
     BY_NAME,
+    EXPLAIN,
+    FIX,
     CommandLine,
     models_df,
     parse_command,
     settings_df,
 )
 from .tool_cell import RoundsCell, to_tools, tools_command, tools_of_every_cell
+
+SEEN = "seen"  # a request about an error was sent, so that the next ones go at once
 
 
 @magics_class
@@ -70,6 +83,7 @@ class SvcMagics(SvcTraits, Magics):
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell=shell)
         self._request_ids = CellRequestIds(shell)
+        self._seen: CompletionRequest | str = ""  # what `%svc fix` has shown
         self._has_advised = False
         if "model" in self.config.get("SvcMagics", {}):
             self.session.use_model(self.model, source="configuration")
@@ -105,11 +119,15 @@ class SvcMagics(SvcTraits, Magics):
             if cell is not None:
                 return self._cell(options, cell)
             line_command = parse_command(options.text)
+            if line_command.name in (FIX, EXPLAIN):
+                return self._ask_about_error(options, line_command.name)
+            _check_not_sent(options)
             if line_command.name == ASK:
                 return self._ask(options, line_command.text, own_output=False)
             return self._command(line_command)
 
     def _cell(self, options: SvcOptions, cell: str) -> object:
+        _check_not_sent(options)
         if options.text:
             raise ParameterError(
                 f"{options.text!r} is on the line of options and would not be sent. "
@@ -131,8 +149,48 @@ class SvcMagics(SvcTraits, Magics):
             return self._ask_several(options, text)
         asked = self._request(options, text, toolbox)
         if options.is_dry:
-            wait = self._wait(asked)
-            return DryRun(request=asked.request, notes=asked.notes, wait=wait)
+            return self._dry_run(asked)
+        return self._complete(options, asked, toolbox, own_output=own_output)
+
+    def _dry_run(self, asked: CellRequest, *notes: str) -> DryRun:
+        notes, wait = (*asked.notes, *notes), self._wait(asked)
+        return DryRun(request=asked.request, notes=notes, wait=wait)
+
+    def _ask_about_error(self, options: SvcOptions, task: str) -> object:
+        """Show what would be sent about the last error, or send what was shown."""
+        self._check_output(options)
+        options = for_error(options, task, is_watched=can_answer(self.shell))
+        error = last_error()
+        if error is None:
+            Output().write(f"No cell of this kernel has failed; nothing to {task}.\n")
+            return None
+        report = to_report(
+            error,
+            task,
+            names=self._names(),
+            label=self.shell.compile.format_code_name,
+            hide=self.session.key_hider(),
+        )
+        toolbox = self._toolbox(options)
+        asked = self._request(options, report.prompt, toolbox)
+        asked = replace(asked, notes=(report.note, *asked.notes))
+        is_seen = options.is_sent or self._seen in (asked.request, SEEN)
+        if options.is_dry or not is_seen:
+            self._seen = SEEN if self._seen == SEEN else asked.request
+            way = f"`%svc {task} --send`, or the same line again, sends it"
+            return self._dry_run(asked, way)
+        self._seen = SEEN
+        return self._complete(options, asked, toolbox, own_output=False)
+
+    def _complete(
+        self,
+        options: SvcOptions,
+        asked: CellRequest,
+        toolbox: Toolbox | None,
+        *,
+        own_output: bool,
+    ) -> Completion:
+        """Send a cell's request, show the reply, and keep it where it belongs."""
         try:
             completion = self._send(options, asked, toolbox, own_output)
         except (SvcError, Interrupted) as stopped:
@@ -142,13 +200,17 @@ class SvcMagics(SvcTraits, Magics):
             raise
         self._keep(options, asked, completion)
         if options.layout == "code":
-            code = next_cell(completion, self._mode()).code
-            if code is not None:
-                self.shell.set_next_input(code)
+            self._put(next_cell(completion, self._mode()))
         HiddenResult(self.shell, completion)
         if options.is_strict and completion.is_cut:
             raise _cut_error(completion)
         return completion
+
+    def _put(self, cell: NextCell) -> str:
+        """Put code into the next cell; return what to say about it."""
+        if cell.code is not None:
+            self.shell.set_next_input(cell.code)
+        return cell.note[:1].upper() + cell.note[1:]
 
     def _send(
         self,
@@ -301,12 +363,24 @@ class SvcMagics(SvcTraits, Magics):
             return settings_df(self.session, self.own_settings())
         if line.name == "help":
             return self._help()
+        if line.name == "insert":
+            word = next(iter(line.arguments), "1")
+            return self._put(chosen_cell(self.session.last, word, self._mode()))
         return tools_command(
             line.arguments,
             self.shell.user_ns,
             offered=to_names(self.tools),
             offer=self._offer,
             consent=self.session.consent,
+        )
+
+
+def _check_not_sent(options: SvcOptions) -> None:
+    if options.is_sent:
+        raise ParameterError(
+            "--send is for `%svc fix` and `%svc explain`, which show what they send "
+            "first; leave it out here.",
+            param="send",
         )
 
 

@@ -33,7 +33,7 @@ from svc_notebook.tools.tool import Tool
 from svc_notebook.tools.toolbox import Toolbox, to_toolbox
 
 from .reply_cell import Draw, ReplyView
-from .subcommands import indexed_frame
+from .subcommands import command_or_question, indexed_frame
 
 if TYPE_CHECKING:  # pandas loads when a frame is asked for
     import pandas as pd
@@ -280,12 +280,7 @@ def tools_command(
     if verb not in ("add", "remove"):
         if not names:
             return _definitions_text(verb, variables)
-        raise ParameterError(
-            f"%svc tools {verb} {names[0]}: a command or a question? Nothing was sent. "
-            "The command is `%svc tools [[add|remove|ask] NAME]`; to ask, write "
-            f"`%svc ask tools {verb} {names[0]}`.",
-            param="line",
-        )
+        raise command_or_question(f"tools {verb} {names[0]}", "tools")
     if not names:
         raise ParameterError(
             f"%svc tools {verb} needs a name, as in `%svc tools {verb} weather`; "

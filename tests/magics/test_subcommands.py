@@ -36,6 +36,9 @@ def test_reads_commands_and_questions(text: str, said: CommandLine) -> None:
         ("history", "%svc history NAME"),
         ("modles", "%svc models"),
         ("help me with this", "%svc help"),
+        ("explain recursion", "%svc explain [--send]"),
+        ("fix my code", "%svc fix [--send]"),
+        ("insert a row", "%svc insert [NUMBER]"),
     ],
 )
 def test_what_may_be_either_is_not_sent(text: str, usage: str) -> None:
@@ -45,6 +48,15 @@ def test_what_may_be_either_is_not_sent(text: str, usage: str) -> None:
 
     assert f"`{usage}`" in str(refused.value)
     assert f"`%svc ask {text}`" in str(refused.value)
+
+
+def test_a_word_for_a_number_is_not_guessed(shell: Shell, emulator: Emulator) -> None:
+    """`%svc insert coins` shows both spellings too."""
+    cell = shell.run("%svc insert coins")
+
+    assert "`%svc insert [NUMBER]`" in cell.shown
+    assert "`%svc ask insert coins`" in cell.shown
+    assert emulator.requests == ()
 
 
 def test_ask_needs_a_question() -> None:
