@@ -52,9 +52,10 @@ def for_error(options: SvcOptions, task: str, *, is_watched: bool) -> SvcOptions
             "code unseen. Nothing was sent; run this line by hand, or remove it.",
             param="line",
         )
-    if options.is_several:
+    if options.is_several or options.type_name:
         raise ParameterError(
-            f"%svc {task} asks for one reply; give one model and one value each.",
+            f"%svc {task} asks for one reply in words; leave --as out, and give "
+            "one model and one value each.",
             param="model",
         )
     layout = options.layout or ("code" if task == FIX else None)

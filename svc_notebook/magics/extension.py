@@ -15,6 +15,7 @@ from .completions import MATCHER_ID, Known, matcher
 from .defaults import ModelTrait, ParamTrait
 from .svc import SvcMagics
 from .tool_cell import tool_notes
+from .value_cell import known_types
 
 
 def load(shell: InteractiveShell) -> None:
@@ -76,4 +77,5 @@ def _known(shell: InteractiveShell) -> Known:
         ),
         conversations=tuple(each.name for each in current().conversations),
         tools=tool_notes(shell.user_ns),
+        types=known_types(shell.user_ns),
     )

@@ -32,6 +32,7 @@ class SvcOptions:
     max_tokens: MaxTokens = None
     conversation: str | None = None
     output: str | None = None  # name of the variable that takes the Completion
+    type_name: str | None = None  # of the value to give, as typed
     is_streamed: bool = True
     is_raw: bool = False
     context: tuple[str, ...] = ()  # names of what is added to the prompt
@@ -201,7 +202,8 @@ _FORMAT = (
     "how the reply is drawn; code puts its code into the next cell, html shows it in a "
     "sandboxed frame"
 )
-_OUTPUT = "variable that takes the Completion"
+_OUTPUT = "variable that takes the Completion, or the value of --as"
+_AS = "give a value of this type, such as Invoice or list[Invoice]; see svc.extract"
 _WHOLE = "ask for the reply in one piece; the service then reports its usage"
 _DRY = "show what would be sent, with its size; nothing is sent"
 _SEND = "of %svc fix and explain: send at once, without showing what"
@@ -232,6 +234,7 @@ OPTIONS = (
         _FORMAT,
         _one_of("--format", LAYOUTS),
     ),
+    Option("--as TYPE", "Show", "type_name", _AS),
     Option("--no-stream", "Show", "is_streamed", _WHOLE),
     Option("--dry-run", "Show", "is_dry", _DRY),
     Option("--send", "Show", "is_sent", _SEND),

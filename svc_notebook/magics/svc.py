@@ -63,7 +63,14 @@ from .subcommands import (
     parse_command,
     settings_df,
 )
-from .tool_cell import RoundsCell, to_tools, tools_command, tools_of_every_cell
+from .tool_cell import (
+    RoundsCell,
+    Start,
+    to_tools,
+    tools_command,
+    tools_of_every_cell,
+)
+from .value_cell import ValueCell, to_named_form, value_request
 
 SEEN = "seen"  # a request about an error was sent, so that the next ones go at once
 
@@ -144,6 +151,8 @@ class SvcMagics(SvcTraits, Magics):
 
     def _ask(self, options: SvcOptions, text: str, *, own_output: bool) -> object:
         self._check_output(options)
+        if options.type_name:
+            return self._ask_for_value(options, text)
         toolbox = self._toolbox(options)
         if options.is_several:
             return self._ask_several(options, text)
@@ -151,6 +160,24 @@ class SvcMagics(SvcTraits, Magics):
         if options.is_dry:
             return self._dry_run(asked)
         return self._complete(options, asked, toolbox, own_output=own_output)
+
+    def _ask_for_value(self, options: SvcOptions, text: str) -> object:
+        """Ask for a value of a type, show it, and give it to the cell."""
+        form = to_named_form(options.type_name or "", self._names())
+        asked = value_request(options, self._prompt(options, text), form)
+        if options.is_dry:
+            return self._dry_run(asked)
+        mode = self._mode()
+        display = ReplyDisplay.open(
+            mode, own_output=False, is_verbatim=True, is_late=True
+        )
+        draw = partial(_draw, options, asked, mode)
+        cell = ValueCell(self.session, self._start(options), display, mode, draw)
+        value = cell.ask(form, asked)
+        if options.output:
+            self.shell.push({options.output: value})
+        HiddenResult(self.shell, value)
+        return value
 
     def _dry_run(self, asked: CellRequest, *notes: str) -> DryRun:
         notes, wait = (*asked.notes, *notes), self._wait(asked)
@@ -221,11 +248,7 @@ class SvcMagics(SvcTraits, Magics):
     ) -> Completion:
         """Send a cell's request, in rounds where tools can run, and show the reply."""
         mode = self._mode()
-        start = partial(
-            self.session.client.stream,
-            is_streamed=options.is_streamed,
-            answers=self.session.reused if options.is_reused else None,
-        )
+        start = self._start(options)
         if toolbox:
             check_budget(asked.request)
         has_rounds = any(tool.function is not None for tool in toolbox or ())
@@ -247,6 +270,13 @@ class SvcMagics(SvcTraits, Magics):
             toolbox or Toolbox(),
             confirm_tools=options.confirm_tools or self.confirm_tools,
             rounds=Rounds(max_rounds=options.max_rounds or MAX_ROUNDS),
+        )
+
+    def _start(self, options: SvcOptions) -> Start:
+        return partial(
+            self.session.client.stream,
+            is_streamed=options.is_streamed,
+            answers=self.session.reused if options.is_reused else None,
         )
 
     def _toolbox(self, options: SvcOptions) -> Toolbox | None:

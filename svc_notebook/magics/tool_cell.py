@@ -4,7 +4,7 @@ import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
@@ -28,7 +28,7 @@ from svc_notebook.tools.permissions import (
     Rounds,
     to_consent,
 )
-from svc_notebook.tools.rounds import run_rounds
+from svc_notebook.tools.rounds import Send, run_rounds
 from svc_notebook.tools.tool import Tool
 from svc_notebook.tools.toolbox import Toolbox, to_toolbox
 
@@ -38,6 +38,7 @@ from .subcommands import command_or_question, indexed_frame
 if TYPE_CHECKING:  # pandas loads when a frame is asked for
     import pandas as pd
 
+Value = TypeVar("Value")
 Start = Callable[..., CompletionStream]  # takes a request and its `origin`
 UNASKED = (
     "denied: you could not be asked; allow it with --confirm-tools none, or with "
@@ -86,18 +87,33 @@ class RoundsCell(ReplyView):
         confirm = {"marked": None, "all": True, "none": False}[confirm_tools]
         consent, ask_for = to_consent(confirm, session.consent)
         n_unasked = session.at_prompt.n_unasked
-        try:
-            completion = run_rounds(
+        completion = self.attempt(
+            lambda send: run_rounds(
                 request,
                 origin,
                 toolbox=toolbox,
-                send=self._send,
+                send=send,
                 consent=self._flushed(consent),
                 rounds=replace(rounds, ask_for=ask_for),
                 watch=self._show_call,
                 keep=session.tool_record,
                 hide=session.key_hider(),
             )
+        )
+        n_denied = session.at_prompt.n_unasked - n_unasked
+        notes = _notes(completion, self.n_rounds, n_denied)
+        self._finish(completion, *notes)
+        return completion
+
+    @property
+    def n_rounds(self) -> int:
+        """Requests so far."""
+        return len(self._texts) + 1
+
+    def attempt(self, ask: Callable[[Send], Value]) -> Value:
+        """Ask in rounds; if they fail or are interrupted, draw what arrived."""
+        try:
+            return ask(self._send)
         except KeyboardInterrupt as stopped:
             partial = getattr(stopped, "partial", None)
             if partial is None and self._newest is not None:
@@ -107,10 +123,6 @@ class RoundsCell(ReplyView):
         except SvcError as error:
             self._finish(error.partial, mark="incomplete")
             raise
-        n_denied = session.at_prompt.n_unasked - n_unasked
-        notes = _notes(completion, len(self._texts) + 1, n_denied)
-        self._finish(completion, *notes)
-        return completion
 
     def show(self, delta: Delta) -> None:
         """Show a piece of a reply: its text, or calls as they form."""

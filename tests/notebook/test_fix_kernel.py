@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from svc_notebook.emulator.server import Emulator
-from tests.notebook.conftest import Kernel
+from tests.notebook.conftest import TIMEOUT_S, Kernel
 
 CODE = "Divide by one.\n\n```python\nx = 1 / 1\n```\n\n```bash\nls\n```\n"
 SCRIPT: list[dict[str, Any]] = [
     {"when": {"contains": "A notebook cell fails"}, "text": CODE, "times": None},
+    {"text": "I cannot say."},
+    {"tool_calls": [{"id": "c", "name": "Invoice", "arguments": {"total": 120}}]},
 ]
 
 
@@ -67,3 +69,39 @@ def test_a_cell_that_cannot_be_compiled(kernel: Kernel, emulator: Emulator) -> N
     prompt = emulator.requests[-1].json["messages"][-1]["content"]
     assert "Cell In[2] (failed):\n```\ndef f(:\n    pass\n```" in prompt
     assert "SyntaxError" in prompt
+
+
+INVOICE = """\
+from dataclasses import dataclass
+@dataclass
+class Invoice:
+    total: float"""
+
+
+def test_a_cell_gives_a_value_of_a_type(kernel: Kernel) -> None:
+    """Tab knows the type; one output has the value, its footer and the tries."""
+    kernel.run(INVOICE)
+    line = "%%svc --as Inv"
+    kernel.client.complete(line, len(line))
+    matches = kernel.client.get_shell_msg(timeout=TIMEOUT_S)["content"]["matches"]
+
+    ran = kernel.run("%%svc --as Invoice -o x\nThe total is 120.")
+
+    assert matches == ["Invoice"]
+    assert not ran.all("execute_result")
+    assert not ran.all("clear_output")
+    last = ran.all("update_display_data")[-1]["data"]
+    assert last["text/plain"].startswith("Invoice(total=120.0)\n")
+    assert "the last of 2 tries" in last["text/html"]
+    assert "I cannot say" not in last["text/html"]
+    assert kernel.value("(x.total, _)") == "(120.0, Invoice(total=120.0))"
+
+
+def test_a_value_is_drawn_once_where_nobody_watches(kernel: Kernel) -> None:
+    """As in nbconvert: one output."""
+    kernel.run(INVOICE)
+
+    ran = kernel.run("%%svc --as Invoice\nThe total is 120.", is_watched=False)
+
+    assert [kind for kind, _ in ran.messages] == ["display_data"]
+    assert "Invoice(total=120.0)" in ran.shown
