@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+from IPython.core.interactiveshell import InteractiveShell
 
 from svc_notebook.completion import Completion
 from svc_notebook.display.live import Mode, ReplyDisplay
@@ -54,10 +55,7 @@ class ReplyView:
 
 _PYTHON = {"python", "py", "python3", "ipython", "ipython3"}
 # A line that IPython gives to a shell, or to a magic such as `%%bash`.
-_ACTING = re.compile(
-    r"^[ \t]*(?:[\w, \t]+=[ \t]*)?(?P<line>(?P<sign>!|%{1,2}(?=[A-Za-z!])).*)",
-    re.MULTILINE,
-)
+_ACTING = re.compile(r"(?m)^(?:[\w, \t]*=)?[ \t]*((?:!|%%?[A-Za-z]).*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +64,12 @@ class NextCell:
 
     code: str | None = None
     note: str = ""
+
+    def put(self, shell: InteractiveShell) -> str:
+        """Put the code there, if any; return the note as a sentence."""
+        if self.code is not None:
+            shell.set_next_input(self.code)
+        return self.note[:1].upper() + self.note[1:]
 
 
 def next_cell(completion: Completion, mode: Mode) -> NextCell:
@@ -89,17 +93,13 @@ def chosen_cell(completion: Completion | None, word: str, mode: Mode) -> NextCel
         has_none = "The last reply has no code block."
         return NextCell(note=has_none if texts else "This kernel has no reply yet.")
     if not 1 <= int(word) <= len(found):
-        raise ParameterError(
-            f"%svc insert {word}: the last reply has no such code block. It has:\n"
-            + "\n".join(f"{n}  {_summary(each)}" for n, each in enumerate(found, 1)),
-            param="line",
-        )
+        lines = [f"%svc insert {word}: the last reply has no such code block. It has:"]
+        for number, each in enumerate(found, 1):
+            first = each.code.strip().partition("\n")[0]
+            line = f"{number}  {each.language[:20] or 'code'}  {first}"
+            lines.append(shorten(line, LINE_CHARS))
+        raise ParameterError("\n".join(lines), param="line")
     return _to_next(found, int(word) - 1, mode)
-
-
-def _summary(fence: Fence) -> str:
-    first = next(filter(str.strip, fence.code.split("\n")), "(empty)").strip()
-    return shorten(f"{fence.language[:20] or 'code'}  {first}", LINE_CHARS)
 
 
 def _to_next(found: Sequence[Fence], place: int, mode: Mode) -> NextCell:
@@ -114,8 +114,8 @@ def _to_next(found: Sequence[Fence], place: int, mode: Mode) -> NextCell:
     note = f"{which}{kind} is in the next cell, and was not run"
     code = visible(chosen.code.removesuffix("\n"))
     if acting := _ACTING.search(code):
-        line = code.count("\n", 0, acting.start("sign")) + 1
-        note += f"; look at line {line}: {shorten(acting['line'], 40)}"
+        line = code.count("\n", 0, acting.start(1)) + 1
+        note += f"; look at line {line}: {shorten(acting[1], 40)}"
     return NextCell(code, note)
 
 

@@ -33,26 +33,19 @@ from svc_notebook.tokens import check_budget
 from svc_notebook.tools.permissions import MAX_ROUNDS, Rounds
 from svc_notebook.tools.toolbox import Toolbox
 
-from .cell import CellRequestIds, HiddenResult, last_error, mode_of
+from .cell import CellRequestIds, HiddenResult, mode_of
 from .defaults import SvcTraits
 from .error_box import short_errors
-from .error_report import for_error, to_report
 from .options import CONFIRMATIONS, SvcOptions, help_text, parse_options, to_names
 from .prompt import (
     CellPrompt,
     CellRequest,
     conversation_request,
+    error_prompt,
     single_request,
     to_prompt,
 )
-from .reply_cell import (
-    DryRun,
-    NextCell,
-    ReplyView,
-    chosen_cell,
-    lay_out,
-    next_cell,
-)
+from .reply_cell import DryRun, ReplyView, chosen_cell, lay_out, next_cell
 from .subcommands import (
     ASK,
     BY_NAME,
@@ -63,16 +56,8 @@ from .subcommands import (
     parse_command,
     settings_df,
 )
-from .tool_cell import (
-    RoundsCell,
-    Start,
-    to_tools,
-    tools_command,
-    tools_of_every_cell,
-)
+from .tool_cell import RoundsCell, Start, to_tools, tools_command, tools_of_every_cell
 from .value_cell import ValueCell, to_named_form, value_request
-
-SEEN = "seen"  # a request about an error was sent, so that the next ones go at once
 
 
 @magics_class
@@ -90,7 +75,8 @@ class SvcMagics(SvcTraits, Magics):
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell=shell)
         self._request_ids = CellRequestIds(shell)
-        self._seen: CompletionRequest | str = ""  # what `%svc fix` has shown
+        self._shown_request: CompletionRequest | None = None  # by `%svc fix`
+        self._has_sent_errors = False  # so that the next ones go at once
         self._has_advised = False
         if "model" in self.config.get("SvcMagics", {}):
             self.session.use_model(self.model, source="configuration")
@@ -128,13 +114,11 @@ class SvcMagics(SvcTraits, Magics):
             line_command = parse_command(options.text)
             if line_command.name in (FIX, EXPLAIN):
                 return self._ask_about_error(options, line_command.name)
-            _check_not_sent(options)
             if line_command.name == ASK:
                 return self._ask(options, line_command.text, own_output=False)
             return self._command(line_command)
 
     def _cell(self, options: SvcOptions, cell: str) -> object:
-        _check_not_sent(options)
         if options.text:
             raise ParameterError(
                 f"{options.text!r} is on the line of options and would not be sent. "
@@ -185,29 +169,40 @@ class SvcMagics(SvcTraits, Magics):
 
     def _ask_about_error(self, options: SvcOptions, task: str) -> object:
         """Show what would be sent about the last error, or send what was shown."""
-        self._check_output(options)
-        options = for_error(options, task, is_watched=can_answer(self.shell))
-        error = last_error()
-        if error is None:
+        options = self._for_error(options, task)
+        found = error_prompt(task, self._names())
+        if found is None:
             Output().write(f"No cell of this kernel has failed; nothing to {task}.\n")
             return None
-        report = to_report(
-            error,
-            task,
-            names=self._names(),
-            label=self.shell.compile.format_code_name,
-            hide=self.session.key_hider(),
-        )
+        prompt, note = found
         toolbox = self._toolbox(options)
-        asked = self._request(options, report.prompt, toolbox)
-        asked = replace(asked, notes=(report.note, *asked.notes))
-        is_seen = options.is_sent or self._seen in (asked.request, SEEN)
-        if options.is_dry or not is_seen:
-            self._seen = SEEN if self._seen == SEEN else asked.request
+        asked = self._request(options, self.session.key_hider()(prompt), toolbox)
+        asked = replace(asked, notes=(note, *asked.notes))
+        is_known = self._has_sent_errors or asked.request == self._shown_request
+        if options.is_dry or not (options.is_sent or is_known):
+            self._shown_request = asked.request
             way = f"`%svc {task} --send`, or the same line again, sends it"
             return self._dry_run(asked, way)
-        self._seen = SEEN
+        self._has_sent_errors = True
         return self._complete(options, asked, toolbox, own_output=False)
+
+    def _for_error(self, options: SvcOptions, task: str) -> SvcOptions:
+        self._check_output(options)
+        if not can_answer(self.shell):
+            raise ParameterError(
+                f"%svc {task}: nobody watches this notebook run, and it would send "
+                "code unseen. Nothing was sent; run this line by hand, or remove it.",
+                param="line",
+            )
+        if options.is_several or options.type_name:
+            raise ParameterError(
+                f"%svc {task} asks for one reply in words; leave --as out, and give "
+                "one model and one value each.",
+                param="model",
+            )
+        layout = options.layout or ("code" if task == FIX else None)
+        # a traceback may have {{marks}}; tools are offered only if this line names them
+        return replace(options, is_raw=True, layout=layout, tools=options.tools or ())
 
     def _complete(
         self,
@@ -227,17 +222,11 @@ class SvcMagics(SvcTraits, Magics):
             raise
         self._keep(options, asked, completion)
         if options.layout == "code":
-            self._put(next_cell(completion, self._mode()))
+            next_cell(completion, self._mode()).put(self.shell)
         HiddenResult(self.shell, completion)
         if options.is_strict and completion.is_cut:
             raise _cut_error(completion)
         return completion
-
-    def _put(self, cell: NextCell) -> str:
-        """Put code into the next cell; return what to say about it."""
-        if cell.code is not None:
-            self.shell.set_next_input(cell.code)
-        return cell.note[:1].upper() + cell.note[1:]
 
     def _send(
         self,
@@ -395,22 +384,14 @@ class SvcMagics(SvcTraits, Magics):
             return self._help()
         if line.name == "insert":
             word = next(iter(line.arguments), "1")
-            return self._put(chosen_cell(self.session.last, word, self._mode()))
+            cell = chosen_cell(self.session.last, word, self._mode())
+            return cell.put(self.shell)
         return tools_command(
             line.arguments,
             self.shell.user_ns,
             offered=to_names(self.tools),
             offer=self._offer,
             consent=self.session.consent,
-        )
-
-
-def _check_not_sent(options: SvcOptions) -> None:
-    if options.is_sent:
-        raise ParameterError(
-            "--send is for `%svc fix` and `%svc explain`, which show what they send "
-            "first; leave it out here.",
-            param="send",
         )
 
 

@@ -101,14 +101,9 @@ class RoundsCell(ReplyView):
             )
         )
         n_denied = session.at_prompt.n_unasked - n_unasked
-        notes = _notes(completion, self.n_rounds, n_denied)
+        notes = _notes(completion, len(self._texts) + 1, n_denied)
         self._finish(completion, *notes)
         return completion
-
-    @property
-    def n_rounds(self) -> int:
-        """Requests so far."""
-        return len(self._texts) + 1
 
     def attempt(self, ask: Callable[[Send], Value]) -> Value:
         """Ask in rounds; if they fail or are interrupted, draw what arrived."""

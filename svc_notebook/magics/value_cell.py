@@ -9,10 +9,8 @@ from IPython.lib.pretty import pretty
 
 from svc_notebook.display.reply import Final
 from svc_notebook.errors import ParameterError
-from svc_notebook.exchange import Exchange
 from svc_notebook.service.checks import did_you_mean
 from svc_notebook.tokens import refitted
-from svc_notebook.tools.call import ToolRun
 from svc_notebook.tools.extract import Form, asking_for, extract, to_form
 
 from .options import SvcOptions
@@ -79,22 +77,18 @@ class ValueCell(RoundsCell):
 
     def ask(self, form: Form[Value], asked: CellRequest) -> Value:
         """Ask until a value fits, and show it."""
+        keep = self._session.tool_record
         value = self.attempt(
             lambda send: extract(
-                form, asked.request, asked.origin, send=send, keep=self._keep
+                form, asked.request, asked.origin, send=send, keep=keep
             )
         )
-        n_tries = self.n_rounds
+        n_tries = len(self._texts) + 1
         note = f"the last of {n_tries} tries" if n_tries > 1 else ""
         last = self._newest.final() if self._newest else Final(texts=())
         final = replace(last, texts=(_written(value),), is_verbatim=True, tool_runs=())
         self._display.finish(final.with_notes(*asked.notes, note))
         return value
-
-    def _keep(self, exchange: Exchange, run: ToolRun) -> None:
-        self._session.tool_record(exchange, run)
-        if run.error is not None:
-            self._display.status("the value does not fit; asking again ...")
 
 
 def _written(value: object) -> str:
