@@ -107,17 +107,15 @@ class HiddenResult:
 
 
 class LastError:
-    """Remembers the newest error that was shown and is the user's own.
+    """Remembers the user's newest error, which IPython forgets at the next one.
 
-    A mistyped magic, or a refusal of this package or the service, is not. IPython keeps
-    the newest error only, so this is called after each cell.
+    A mistyped magic, or a refusal by this package or the service, is not the user's.
     """
 
-    def __init__(self) -> None:
-        self._error: BaseException | None = None
+    _error: BaseException | None = None
 
     def __call__(self, *_: object) -> BaseException | None:
-        """Return it; None if no cell has failed."""
+        """Return it; this is called after each cell, too."""
         newest = getattr(sys, "last_value", None)
         if not isinstance(newest, (SvcError, Interrupted, UsageError)):
             self._error = newest

@@ -144,15 +144,14 @@ TASKS = {
 _IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\w+)", re.MULTILINE)
 
 
-def error_prompt(task: str, names: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Write a question about the user's last error; None if there is none.
+def error_prompt(task: str, names: Mapping[str, Any]) -> tuple[str, str]:
+    """Write a question about the user's last error, "" without one, and a note on it.
 
-    Besides cells and traceback, versions are all that is told of this machine. The
-    second text is for the footer.
+    Besides cells and traceback, versions are all that is told of this machine.
     """
     error = last_error()
     if error is None:
-        return None
+        return "", f"No cell of this kernel has failed; nothing to {task}.\n"
     report = to_report(error)
     cells = [each for each in report.cells if each < len(names["In"])]
     sources = [names["In"][each].strip("\n") for each in cells]

@@ -170,11 +170,10 @@ class SvcMagics(SvcTraits, Magics):
     def _ask_about_error(self, options: SvcOptions, task: str) -> object:
         """Show what would be sent about the last error, or send what was shown."""
         options = self._for_error(options, task)
-        found = error_prompt(task, self._names())
-        if found is None:
-            Output().write(f"No cell of this kernel has failed; nothing to {task}.\n")
+        prompt, note = error_prompt(task, self._names())
+        if not prompt:
+            Output().write(note)
             return None
-        prompt, note = found
         toolbox = self._toolbox(options)
         asked = self._request(options, self.session.key_hider()(prompt), toolbox)
         asked = replace(asked, notes=(note, *asked.notes))

@@ -24,18 +24,12 @@ _NAMED = re.compile(r"(?P<list>list\[)?(?P<name>\w+)(?(list)\])")
 def to_named_form(text: str, names: Mapping[str, object]) -> Form[Any]:
     """Find the type that `--as` names."""
     found = _NAMED.fullmatch(text.replace(" ", ""))
-    if found is None:
-        raise ParameterError(
-            f"--as {text}: give the name of a type, as in --as Invoice or "
-            "--as list[Invoice].",
-            param="as",
-        )
-    name = found["name"]
-    if name not in names:
+    name = found["name"] if found else text
+    if found is None or name not in names:
         hint = did_you_mean(name, dict(known_types(names)))
         raise ParameterError(
-            f"--as {text}: this notebook has no type {name}.{hint} Define it first: a "
-            "dataclass, a TypedDict or a pydantic model.",
+            f"--as {text}: this notebook has no such type.{hint} Give the name of a "
+            "dataclass, a TypedDict or a pydantic model, or list[NAME].",
             param="as",
         )
     type_: Any = names[name]

@@ -172,7 +172,7 @@ def test_a_dry_run_shows_the_tool(shell: Shell, serve: Serve) -> None:
     [
         ("--as Invioce", "Did you mean Invoice?"),
         ("--as list[Invioce]", "Did you mean Invoice?"),
-        ("--as dict[str,Invoice]", "--as list[Invoice]"),
+        ("--as dict[str,Invoice]", "or list[NAME]"),
         ("--as Mood", "has no named fields"),
         ("--as text", "This is a value of type str"),
         ("--as list[text]", "cannot be described"),
