@@ -21,7 +21,7 @@ from svc_notebook.session import current, take_tools
 from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run import Run
 from svc_notebook.tokens import FIT, MaxTokens, refitted, with_max_tokens
-from svc_notebook.tools.extract import MAX_TRIES, to_form
+from svc_notebook.tools.extract import MAX_TRIES, asking_for, to_form
 from svc_notebook.tools.extract import extract as extract_with
 from svc_notebook.tools.permissions import ToolParams, to_offer
 
@@ -156,9 +156,11 @@ def extract(
                 f"extract takes no {name}: it offers one tool and reads one choice.",
                 param=name,
             )
+    form = to_form(type_)
+    given = {"model": model, "system": system, **params}
     return extract_with(
-        to_form(type_),
-        _request(prompt, max_tokens, {"model": model, "system": system, **params}),
+        form,
+        asking_for(form, _request(prompt, max_tokens, given)),
         Origin(),
         send=partial(current().ask, answers=_answers(reuse=None)),
         max_tries=max_tries,

@@ -12,7 +12,6 @@ from IPython.core.inputtransformer2 import TokenTransformBase
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 
-from svc_notebook.completion import Completion
 from svc_notebook.display.live import Mode
 from svc_notebook.display.output import can_answer, parent_message
 from svc_notebook.errors import Interrupted, SvcError
@@ -76,32 +75,32 @@ def mode_of(display: str, shell: InteractiveShell) -> Mode:
 class HiddenResult:
     """Keeps IPython from drawing the value of this cell, which is shown already."""
 
-    def __init__(self, shell: InteractiveShell, completion: Completion) -> None:
+    def __init__(self, shell: InteractiveShell, value: object) -> None:
         self._shell = shell
-        self._completion = completion
-        self._printers()[Completion] = self._draw
+        self._value = value
+        self._printers()[type(value)] = self._draw
         if getattr(shell, "kernel", None) is None:
             # A terminal writes "Out[3]:" before it asks how to draw a value.
             vars(shell.displayhook)["write_output_prompt"] = lambda: None
         shell.events.register("post_run_cell", self._end)
 
-    def _draw(self, completion: Completion) -> None:
+    def _draw(self, value: object) -> None:
         self._end()
-        if completion is not self._completion:
-            display(completion)
+        if value is not self._value:
+            display(value)
 
     def _end(self, *_: object) -> None:
-        self._printers().pop(Completion, None)
+        self._printers().pop(type(self._value), None)
         vars(self._shell.displayhook).pop("write_output_prompt", None)
         with suppress(ValueError):  # it was removed before
             self._shell.events.unregister("post_run_cell", self._end)
 
-    def _printers(self) -> dict[type, Callable[[Completion], None]]:
+    def _printers(self) -> dict[type, Callable[[object], None]]:
         """Return the printers that IPython tries first; if one draws, no other does."""
         formatter = self._shell.display_formatter
         if formatter is None:
             return {}
-        printers: dict[type, Callable[[Completion], None]] = (
+        printers: dict[type, Callable[[object], None]] = (
             formatter.ipython_display_formatter.type_printers
         )
         return printers

@@ -64,6 +64,7 @@ class Known:
     variables: tuple[tuple[str, str], ...] = ()  # each with its type
     conversations: tuple[str, ...] = ()
     tools: tuple[tuple[str, str], ...] = ()  # each with a note
+    types: tuple[tuple[str, str], ...] = ()  # each with a note
 
 
 def suggest(
@@ -137,6 +138,8 @@ def _values(option: Option, fragment: str, known: Known) -> Iterable[Suggestion]
         "--with": lambda: (*starmap(Suggestion, known.variables), *_CONTEXT),
     }
     name = option.flags[-1]
+    if name == "--as":
+        return starmap(Suggestion, known.types)
     if name in lists:
         return _listed(fragment, lists[name]())
     words = {

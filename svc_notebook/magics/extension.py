@@ -16,6 +16,7 @@ from .defaults import ModelTrait, ParamTrait
 from .reply_cell import Places
 from .svc import SvcMagics
 from .tool_cell import tool_notes
+from .value_cell import known_types
 
 
 def load(shell: InteractiveShell) -> None:
@@ -81,4 +82,5 @@ def _known(shell: InteractiveShell) -> Known:
         ),
         conversations=tuple(each.name for each in current().conversations),
         tools=tool_notes(shell.user_ns),
+        types=known_types(shell.user_ns),
     )

@@ -19,7 +19,7 @@ from svc_notebook.service.params import PARAMS, Param
 from svc_notebook.template import decode_escapes
 from svc_notebook.tokens import ALLOWED, WORDS, MaxTokens
 
-from .subcommands import ASK, COMMANDS
+from .subcommands import ASK, ASKING, COMMANDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,7 @@ class SvcOptions:
     max_tokens: MaxTokens = None
     conversation: str | None = None
     output: str | None = None  # name of the variable that takes the Completion
+    type_name: str | None = None  # of the value to give, as typed
     is_streamed: bool = True
     is_raw: bool = False
     context: tuple[str, ...] = ()  # names of what is added to the prompt
@@ -41,6 +42,7 @@ class SvcOptions:
     confirm_tools: str | None = None  # one of `CONFIRMATIONS`
     repeats: int = 1
     is_dry: bool = False
+    is_sent: bool = False  # without a look at it first
     is_strict: bool = False
     is_reused: bool | None = None  # None is what the settings say
     is_recorded: bool = True
@@ -210,9 +212,11 @@ _FORMAT = (
     "how the reply is drawn; code puts its code into the next cell, html shows it in a "
     "sandboxed frame"
 )
-_OUTPUT = "variable that takes the Completion"
+_OUTPUT = "variable that takes the Completion, or the value of --as"
+_AS = "give a value of this type, such as Invoice or list[Invoice]; see svc.extract"
 _WHOLE = "ask for the reply in one piece; the service then reports its usage"
 _DRY = "show what would be sent, with its size; nothing is sent"
+_SEND = "of %svc fix and explain: send at once, without showing what"
 
 OPTIONS = (
     Option("-m, --model ID", "Ask", "model", _MODEL),
@@ -242,8 +246,10 @@ OPTIONS = (
         _FORMAT,
         _one_of("--format", LAYOUTS),
     ),
+    Option("--as TYPE", "Show", "type_name", _AS),
     Option("--no-stream", "Show", "is_streamed", _WHOLE),
     Option("--dry-run", "Show", "is_dry", _DRY),
+    Option("--send", "Show", "is_sent", _SEND),
     Option("--strict", "Show", "is_strict", "a cut reply is a failure"),
 )
 
@@ -253,6 +259,7 @@ _LONG_FLAGS = [flag for flag in _BY_FLAG if flag.startswith("--")]
 _OTHER_FLAGS = {  # of other tools, or a value without its flag
     **dict.fromkeys(("--file", "--files", "--context"), "--with notes.md"),
     **{f"--{layout}": f"-f {layout}" for layout in LAYOUTS},
+    "--seed": "",  # the service has none, and --send is something else
 }
 HELP = "help"
 _GLUED = re.compile(r"(-[A-Za-z])(-?[\d.].*)")
@@ -273,11 +280,12 @@ def parse_options(line: str) -> SvcOptions:
         if first in {"-h", "--help"}:
             return SvcOptions(text=HELP)
         options, rest = _take_option(options, rest, taken)
-    if rest.split(maxsplit=1)[:1] == [ASK]:
-        text = rest.removeprefix(ASK).lstrip()
+    first = rest.split(maxsplit=1)[0] if rest else ""
+    if first in ASKING:
+        text = rest.removeprefix(first).lstrip()
         while text and _flag_of(text.split()[0]) in _BY_FLAG:
             options, text = _take_option(options, text, taken)
-        rest = f"{ASK} {text}".rstrip()
+        rest = f"{first} {text}".rstrip()
     _check_text(rest)
     return replace(options, text=rest)
 
@@ -373,7 +381,8 @@ def _refuse(flag: str) -> Option:
     known = _LONG_FLAGS if word != "--" else ()
     hint = did_you_mean(word, known, n=4, cutoff=0.7)
     if word in _OTHER_FLAGS:
-        hint = f" Did you mean {_OTHER_FLAGS[word]}?"
+        other = _OTHER_FLAGS[word]
+        hint = f" Did you mean {other}?" if other else ""
     raise ParameterError(
         f"{flag} is not an option.{hint} `%svc help` lists them all.", param=flag
     )

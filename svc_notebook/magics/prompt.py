@@ -3,13 +3,13 @@
 import ast
 import inspect
 import re
-import traceback
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from svc_notebook.completion import Completion
@@ -25,7 +25,9 @@ from svc_notebook.tokens import MaxTokens, estimate_tokens, with_max_tokens
 from svc_notebook.tools.results import cut_table, is_pandas
 
 from .cell import last_error
+from .error_report import to_report, versions
 from .options import SvcOptions
+from .subcommands import EXPLAIN, FIX
 
 CAP_TOKENS = 1500  # of one table or item, so that 8192 hold a few and a reply
 
@@ -88,13 +90,8 @@ def _table(name: str, value: object) -> Item:
 
 MAX_FILE_BYTES = 1_000_000
 _CELL = re.compile(r"(In|Out)\[(-?\d+)\]")
-_CELL_FILE = re.compile(
-    r'File "[^"\n]*(?:ipykernel_\d+[/\\]\d+\.py|<ipython-input-[^"\n]*>)"'
-)
-_INSTALLED = re.compile(r'File "[^"\n]*[/\\](?:site|dist)-packages[/\\]')
 _MARKS_CHARS = 100  # of those that are shown
 _FENCE = re.compile(r"`{3,}")
-_N_FRAMES = 3
 
 
 def add_items(prompt: str, items: Sequence[Item]) -> str:
@@ -169,28 +166,64 @@ def _last_error() -> Item:
         raise ParameterError(
             "--with Err: no cell of yours has failed in this kernel yet.", param="with"
         )
-    report = traceback.TracebackException.from_exception(error)
-    inside = [
-        each for each in report.stack if "IPython" not in Path(each.filename).parts
+    return Item(name="Err", text=to_report(error).text, kind="the last error")
+
+
+TASKS = {
+    FIX: "A notebook cell fails. Write the corrected cell as a whole, in one Python "
+    "code block. Then say in one or two sentences what was wrong.",
+    EXPLAIN: "A notebook cell fails. Explain the error: what it means, what causes it "
+    "here, and how to correct it.",
+}
+_IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\w+)", re.MULTILINE)
+
+
+def error_prompt(task: str, names: Mapping[str, Any]) -> tuple[str, str]:
+    """Write a question about the user's last error, "" without one, and a note on it.
+
+    Besides cells and traceback, versions are all that is told of this machine.
+    """
+    error = last_error()
+    if error is None:
+        return "", f"No cell of this kernel has failed; nothing to {task}.\n"
+    report = to_report(error)
+    cells = [each for each in report.cells if each < len(names["In"])]
+    sources = [names["In"][each].strip("\n") for each in cells]
+    named = [f"Cell In[{each}]" for each in cells]
+    named[:1] = [f"{each} (failed)" for each in named[:1]]
+    items = [
+        _capped(Item(name=name, text=source, kind="cell"), 2 * CAP_TOKENS // len(named))
+        for name, source in zip(named, sources, strict=True)
     ]
-    report.stack = traceback.StackSummary.from_list(inside[-_N_FRAMES:])
-    text = _CELL_FILE.sub("Cell", "".join(report.format()))
-    return Item(
-        name="Err", text=_INSTALLED.sub('File "', text).rstrip(), kind="the last error"
-    )
+    items.append(_capped(Item(name="Traceback", text=report.text, kind="error")))
+    code = "\n".join(sources)
+    values = (names.get(word) for word in set(re.findall(r"\w+", code)))
+    used = {each.__name__ for each in values if isinstance(each, ModuleType)}
+    modules = report.modules.union(_IMPORT.findall(code), used)
+    where = f" of In[{cells[0]}]" if cells else ""
+    note = f"the last error{where}: {type(error).__name__}"
+    return f"{add_items(TASKS[task], items)}\n\nVersions: {versions(modules)}", note
 
 
-def _capped(item: Item) -> Item:
-    """Cut an item to as much of its beginning as the cap allows."""
-    if item.n_tokens <= CAP_TOKENS:
+def _capped(item: Item, most_tokens: int = CAP_TOKENS) -> Item:
+    """Cut the middle out of an item that is longer than the cap allows."""
+    if item.n_tokens <= most_tokens:
         return item
-    whole = item.text
+    whole, n_whole = item.text, len(item.text)
+
+    def ends(n_chars: int) -> tuple[str, str]:
+        n_last = n_chars // 3
+        return whole[: n_chars - n_last], whole[n_whole - n_last :]
+
     n_chars = bisect_right(
-        range(len(whole) + 1), CAP_TOKENS, key=lambda n: estimate_tokens(whole[:n]).best
+        range(n_whole + 1),
+        most_tokens,
+        key=lambda n: estimate_tokens("".join(ends(n))).best,
     )
-    text = whole[: n_chars - 1]
-    cut = f"cut to the first {len(text)} of {len(whole)} characters"
-    return replace(item, text=f"{text}\n[{cut}]", kind=f"{item.kind}, {cut}")
+    first, last = ends(n_chars - 1)
+    cut = f"cut to {n_chars - 1} of {n_whole} characters"
+    text = f"{first}\n[{cut}; the middle is left out]\n{last}"
+    return replace(item, text=text, kind=f"{item.kind}, {cut}")
 
 
 class Filled(NamedTuple):

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,11 +17,14 @@ from svc_notebook.display.output import Wait
 from svc_notebook.display.reply import Entry, Final, transcript
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.catalogue import BUDGET_TOKENS
+from svc_notebook.service.checks import shorten
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.tokens import Tokens, estimate_prompt_tokens
 
 from .cell import cell_ids
+from .error_box import LINE_CHARS
+from .subcommands import command_or_question
 
 Draw = Callable[[Completion], Final]
 MAX_PLACES = 20
@@ -104,6 +107,8 @@ class ReplyView:
 
 
 _PYTHON = {"python", "py", "python3", "ipython", "ipython3"}
+# A line that IPython gives to a shell, or to a magic such as `%%bash`.
+_ACTING = re.compile(r"(?m)^(?:[\w, \t]*=)?[ \t]*((?:!|%%?[A-Za-z]).*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,12 @@ class NextCell:
     code: str | None = None
     note: str = ""
 
+    def put(self, shell: InteractiveShell) -> str:
+        """Put the code there, if any; return the note as a sentence."""
+        if self.code is not None:
+            shell.set_next_input(self.code)
+        return self.note[:1].upper() + self.note[1:]
+
 
 def next_cell(completion: Completion, mode: Mode) -> NextCell:
     """Choose the code of a reply: the first Python block, or else the first."""
@@ -121,17 +132,44 @@ def next_cell(completion: Completion, mode: Mode) -> NextCell:
     found = fences(completion.text)
     if not found:
         return NextCell(note="no code block in the reply")
-    chosen = next((each for each in found if each.language in _PYTHON), found[0])
+    python = (n for n, each in enumerate(found) if each.language in _PYTHON)
+    return _to_next(found, next(python, 0), mode)
+
+
+def chosen_cell(completion: Completion | None, word: str, mode: Mode) -> NextCell:
+    """Take the code block that `%svc insert` names, counted from 1."""
+    if not word.isdecimal():
+        raise command_or_question(f"insert {word}", "insert")
+    texts = completion.texts if completion else ()
+    found = [each for text in texts for each in fences(text)]
+    if not found:
+        has_none = "The last reply has no code block."
+        return NextCell(note=has_none if texts else "This kernel has no reply yet.")
+    if not 1 <= int(word) <= len(found):
+        lines = [f"%svc insert {word}: the last reply has no such code block. It has:"]
+        for number, each in enumerate(found, 1):
+            first = each.code.strip().partition("\n")[0]
+            line = f"{number}  {each.language[:20] or 'code'}  {first}"
+            lines.append(shorten(line, LINE_CHARS))
+        raise ParameterError("\n".join(lines), param="line")
+    return _to_next(found, int(word) - 1, mode)
+
+
+def _to_next(found: Sequence[Fence], place: int, mode: Mode) -> NextCell:
+    """Put a block into the next cell where somebody sees it before it can run."""
     if mode is Mode.SETTLED:
         return NextCell(note="not interactive: the code was not put into a new cell")
-    which = "the code"
-    if len(found) > 1:
-        which = f"code block {found.index(chosen) + 1} of {len(found)}"
+    chosen = found[place]
+    which = f"code block {place + 1} of {len(found)}" if len(found) > 1 else "the code"
     words = [] if chosen.language in {"", *_PYTHON} else [chosen.language[:20]]
     words += [] if chosen.is_closed else ["unfinished"]
     kind = f" ({', '.join(words)})" if words else ""
     note = f"{which}{kind} is in the next cell, and was not run"
-    return NextCell(visible(chosen.code.removesuffix("\n")), note)
+    code = visible(chosen.code.removesuffix("\n"))
+    if acting := _ACTING.search(code):
+        line = code.count("\n", 0, acting.start(1)) + 1
+        note += f"; look at line {line}: {shorten(acting[1], 40)}"
+    return NextCell(code, note)
 
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')

@@ -47,8 +47,8 @@ class Command:
         return f"%svc {self.name} {self.arguments}".strip()
 
 
-ASK = "ask"
-CONTINUE = "continue"
+ASK, FIX, EXPLAIN, CONTINUE = "ask", "fix", "explain", "continue"
+ASKING = (ASK, FIX, EXPLAIN)  # options may follow these
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,16 @@ def parse_command(text: str) -> CommandLine:
     meant = _usage(command) if command else _meant(first, rest)
     if meant is None:
         return _question(text)
-    raise ParameterError(
+    raise _both_spellings(text, meant)
+
+
+def command_or_question(text: str, name: str) -> ParameterError:
+    """Show both spellings of a line that may be a command or a question."""
+    return _both_spellings(text, _usage(BY_NAME[name]))
+
+
+def _both_spellings(text: str, meant: str) -> ParameterError:
+    return ParameterError(
         f"%svc {text}: a command or a question? Nothing was sent. {meant}; to ask, "
         f"write `%svc ask {text}`.",
         param="line",
@@ -465,6 +474,8 @@ _RESET = "forget the turns of a conversation; the ledger keeps them"
 _HIDE = "never send a turn, or send it again"
 _VERSION = "let this answer to a turn feed later turns"
 _PANEL = "open a chat panel on a conversation"
+_INSERT = "put a code block of the last reply into the next cell; nothing is run"
+_FIX = "correct your last error; the first time it shows what it would send"
 _RESTORE = "rebuild conversations from the ledger, after a restart"
 COMMANDS = (
     Command("use", _USE, "[emulator|service|MODEL]", (0, 1), use),
@@ -475,6 +486,9 @@ COMMANDS = (
     Command("replies", _REPLIES, run=replies_df),
     Command(CONTINUE, _CONTINUE),
     Command("last", "the newest reply, a partial one too", run=_last),
+    Command("insert", _INSERT, "[NUMBER]", (0, 1)),
+    Command(FIX, _FIX, "[--send]"),
+    Command(EXPLAIN, "explain your last error, with the rules of fix", "[--send]"),
     Command("settings", "every setting, and where it came from"),
     Command("conversations", _KNOWN, run=conversations_df),
     Command("history", "the turns of a conversation", "NAME", (1, 1), _history),

@@ -18,7 +18,7 @@ from traitlets import All, Enum, Unicode, observe
 
 from svc_notebook.completion import Completion, cut_mark, is_cut, on_params, on_reply
 from svc_notebook.display.live import Mode, ReplyDisplay
-from svc_notebook.display.output import Output, follow, parent_message
+from svc_notebook.display.output import Output, can_answer, follow, parent_message
 from svc_notebook.display.reply import Final
 from svc_notebook.errors import (
     ConfigError,
@@ -30,6 +30,7 @@ from svc_notebook.errors import (
 )
 from svc_notebook.service.catalogue import MODELS
 from svc_notebook.service.checks import did_you_mean
+from svc_notebook.service.request import CompletionRequest
 from svc_notebook.session import Session, current
 from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run import Run
@@ -46,21 +47,33 @@ from .prompt import (
     CellPrompt,
     CellRequest,
     conversation_request,
+    error_prompt,
     single_request,
     to_prompt,
 )
-from .reply_cell import DryRun, Place, Places, ReplyView, lay_out, next_cell
+from .reply_cell import (
+    DryRun,
+    Place,
+    Places,
+    ReplyView,
+    chosen_cell,
+    lay_out,
+    next_cell,
+)
 from .rest_cell import RestView, rest_request
 from .subcommands import (
     ASK,
     BY_NAME,
     CONTINUE,
+    EXPLAIN,
+    FIX,
     CommandLine,
     models_df,
     parse_command,
     settings_df,
 )
-from .tool_cell import RoundsCell, to_tools, tools_command, tools_of_every_cell
+from .tool_cell import RoundsCell, Start, to_tools, tools_command, tools_of_every_cell
+from .value_cell import ValueCell, to_named_form, value_request
 
 
 @magics_class
@@ -80,6 +93,8 @@ class SvcMagics(SvcTraits, Magics):
         self._request_ids = CellRequestIds(shell)
         self._places = Places(shell)
         self._place: Place | None = None  # of the reply that is shown
+        self._shown_request: CompletionRequest | None = None  # by `%svc fix`
+        self._has_sent_errors = False  # so that the next ones go at once
         self._has_advised = False
         if "model" in self.config.get("SvcMagics", {}):
             self.session.use_model(self.model, source="configuration")
@@ -125,6 +140,8 @@ class SvcMagics(SvcTraits, Magics):
             if cell is not None and options.text != HELP:
                 return self._cell(options, cell)
             line_command = parse_command(options.text)
+            if line_command.name in (FIX, EXPLAIN):
+                return self._ask_about_error(options, line_command.name)
             if line_command.name == ASK:
                 return self._ask(options, line_command.text, own_output=False)
             if line_command.name == CONTINUE:
@@ -160,6 +177,8 @@ class SvcMagics(SvcTraits, Magics):
     def _ask(self, options: SvcOptions, text: str, *, own_output: bool) -> object:
         self._check_output(options)
         _check_record(options)
+        if options.type_name:
+            return self._ask_for_value(options, text)
         toolbox = self._toolbox(options)
         if options.is_several:
             return self._ask_several(options, text)
@@ -176,20 +195,86 @@ class SvcMagics(SvcTraits, Magics):
     ) -> object:
         """Send a request, unless the line asks for a dry run, and keep the reply."""
         if options.is_dry:
-            wait = self._wait(asked)
-            return DryRun(request=asked.request, notes=asked.notes, wait=wait)
+            return self._dry_run(asked)
+        return self._complete(options, asked, toolbox, own_output=own_output)
+
+    def _ask_for_value(self, options: SvcOptions, text: str) -> object:
+        """Ask for a value of a type, show it, and give it to the cell."""
+        form = to_named_form(options.type_name or "", self._names(options))
+        asked = value_request(options, self._prompt(options, text), form)
+        if options.is_dry:
+            return self._dry_run(asked)
+        mode = self._mode()
+        display = ReplyDisplay.open(
+            mode, own_output=False, is_verbatim=True, is_late=True
+        )
+        draw = partial(_draw, options, asked, mode)
+        cell = ValueCell(self.session, self._start(options), display, mode, draw)
+        value = cell.ask(form, asked)
+        if options.output:
+            self.shell.push({options.output: value})
+        HiddenResult(self.shell, value)
+        return value
+
+    def _dry_run(self, asked: CellRequest, *notes: str) -> DryRun:
+        notes, wait = (*asked.notes, *notes), self._wait(asked)
+        return DryRun(request=asked.request, notes=notes, wait=wait)
+
+    def _ask_about_error(self, options: SvcOptions, task: str) -> object:
+        """Show what would be sent about the last error, or send what was shown."""
+        options = self._for_error(options, task)
+        prompt, note = error_prompt(task, self._names(options))
+        if not prompt:
+            Output().write(note)
+            return None
+        toolbox = self._toolbox(options)
+        asked = self._request(options, self.session.key_hider()(prompt), toolbox)
+        asked = replace(asked, notes=(note, *asked.notes))
+        is_known = self._has_sent_errors or asked.request == self._shown_request
+        if options.is_dry or not (options.is_sent or is_known):
+            self._shown_request = asked.request
+            way = f"`%svc {task} --send`, or the same line again, sends it"
+            return self._dry_run(asked, way)
+        self._has_sent_errors = True
+        return self._complete(options, asked, toolbox, own_output=False)
+
+    def _for_error(self, options: SvcOptions, task: str) -> SvcOptions:
+        self._check_output(options)
+        if not can_answer(self.shell):
+            raise ParameterError(
+                f"%svc {task}: nobody watches this notebook run, and it would send "
+                "code unseen. Nothing was sent; run this line by hand, or remove it.",
+                param="line",
+            )
+        if options.is_several or options.type_name:
+            raise ParameterError(
+                f"%svc {task} asks for one reply in words; leave --as out, and give "
+                "one model and one value each.",
+                param="model",
+            )
+        layout = options.layout or ("code" if task == FIX else None)
+        # a traceback may have {{marks}}; tools are offered only if this line names them
+        return replace(options, is_raw=True, layout=layout, tools=options.tools or ())
+
+    def _complete(
+        self,
+        options: SvcOptions,
+        asked: CellRequest,
+        toolbox: Toolbox | None,
+        *,
+        own_output: bool,
+    ) -> Completion:
+        """Send a cell's request, show the reply, and keep it where it belongs."""
         try:
-            completion = self._send(options, asked, toolbox, own_output)
+            sent = self._send(options, asked, toolbox, own_output)
         except (SvcError, Interrupted) as stopped:
             stopped.partial = self._keep(options, asked, stopped.partial)
             if isinstance(stopped, UnknownModelError):
                 _hint_at_model(stopped, asked.request.model)
             raise
-        completion = self._keep(options, asked, completion)
+        completion: Completion = self._keep(options, asked, sent)
         if options.layout == "code":
-            code = next_cell(completion, self._mode()).code
-            if code is not None:
-                self.shell.set_next_input(code)
+            next_cell(completion, self._mode()).put(self.shell)
         HiddenResult(self.shell, completion)
         if options.is_strict and completion.is_cut:
             raise _cut_error(completion)
@@ -204,12 +289,7 @@ class SvcMagics(SvcTraits, Magics):
     ) -> Completion:
         """Send a cell's request, in rounds where tools can run, and show the reply."""
         mode = self._mode()
-        session, is_recorded = self.session, options.is_recorded
-        start = partial(
-            session.client_of(is_recorded=is_recorded).stream,
-            is_streamed=options.is_streamed,
-            answers=session.reused if session.is_reusing(options.is_reused) else None,
-        )
+        start, session = self._start(options), self.session
         if toolbox:
             check_budget(asked.request)
         has_rounds = any(tool.function is not None for tool in toolbox or ())
@@ -236,7 +316,17 @@ class SvcMagics(SvcTraits, Magics):
             toolbox or Toolbox(),
             confirm_tools=options.confirm_tools or self.confirm_tools,
             rounds=Rounds(max_rounds=options.max_rounds or MAX_ROUNDS),
-            keep=session.tool_record if is_recorded else session.unrecorded_tools,
+            keep=session.tool_record
+            if options.is_recorded
+            else session.unrecorded_tools,
+        )
+
+    def _start(self, options: SvcOptions) -> Start:
+        session = self.session
+        return partial(
+            session.client_of(is_recorded=options.is_recorded).stream,
+            is_streamed=options.is_streamed,
+            answers=session.reused if session.is_reusing(options.is_reused) else None,
         )
 
     def _toolbox(self, options: SvcOptions) -> Toolbox | None:
@@ -366,6 +456,10 @@ class SvcMagics(SvcTraits, Magics):
             return settings_df(self.session, self.own_settings())
         if line.name == "help":
             return self._help()
+        if line.name == "insert":
+            word = next(iter(line.arguments), "1")
+            cell = chosen_cell(self.session.last, word, self._mode())
+            return cell.put(self.shell)
         return tools_command(
             line.arguments,
             self.shell.user_ns,

@@ -4,7 +4,7 @@ import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
@@ -28,16 +28,17 @@ from svc_notebook.tools.permissions import (
     Rounds,
     to_consent,
 )
-from svc_notebook.tools.rounds import ToolRecord, run_rounds
+from svc_notebook.tools.rounds import Send, ToolRecord, run_rounds
 from svc_notebook.tools.tool import Tool
 from svc_notebook.tools.toolbox import Toolbox, to_toolbox
 
 from .reply_cell import Draw, ReplyView
-from .subcommands import indexed_frame
+from .subcommands import command_or_question, indexed_frame
 
 if TYPE_CHECKING:  # pandas loads when a frame is asked for
     import pandas as pd
 
+Value = TypeVar("Value")
 Start = Callable[..., CompletionStream]  # takes a request and its `origin`
 UNASKED = (
     "denied: you could not be asked; allow it with --confirm-tools none, or with "
@@ -87,18 +88,28 @@ class RoundsCell(ReplyView):
         confirm = {"marked": None, "all": True, "none": False}[confirm_tools]
         consent, ask_for = to_consent(confirm, session.consent)
         n_unasked = session.at_prompt.n_unasked
-        try:
-            completion = run_rounds(
+        completion = self.attempt(
+            lambda send: run_rounds(
                 request,
                 origin,
                 toolbox=toolbox,
-                send=self._send,
+                send=send,
                 consent=self._flushed(consent),
                 rounds=replace(rounds, ask_for=ask_for),
                 watch=self._show_call,
                 keep=keep,
                 hide=session.key_hider(),
             )
+        )
+        n_denied = session.at_prompt.n_unasked - n_unasked
+        notes = _notes(completion, len(self._texts) + 1, n_denied)
+        self._finish(completion, *notes)
+        return completion
+
+    def attempt(self, ask: Callable[[Send], Value]) -> Value:
+        """Ask in rounds; if they fail or are interrupted, draw what arrived."""
+        try:
+            return ask(self._send)
         except KeyboardInterrupt as stopped:
             partial = getattr(stopped, "partial", None)
             if partial is None and self._newest is not None:
@@ -108,10 +119,6 @@ class RoundsCell(ReplyView):
         except SvcError as error:
             self._finish(error.partial, mark="incomplete")
             raise
-        n_denied = session.at_prompt.n_unasked - n_unasked
-        notes = _notes(completion, len(self._texts) + 1, n_denied)
-        self._finish(completion, *notes)
-        return completion
 
     def show(self, delta: Delta) -> None:
         """Show a piece of a reply: its text, or calls as they form."""
@@ -281,12 +288,7 @@ def tools_command(
     if verb not in ("add", "remove"):
         if not names:
             return _definitions_text(verb, variables)
-        raise ParameterError(
-            f"%svc tools {verb} {names[0]}: a command or a question? Nothing was sent. "
-            "The command is `%svc tools [[add|remove|ask] NAME]`; to ask, write "
-            f"`%svc ask tools {verb} {names[0]}`.",
-            param="line",
-        )
+        raise command_or_question(f"tools {verb} {names[0]}", "tools")
     if not names:
         raise ParameterError(
             f"%svc tools {verb} needs a name, as in `%svc tools {verb} weather`; "

@@ -100,9 +100,9 @@ def extract(
     max_tries: int = MAX_TRIES,
     keep: RunSink | None = None,
 ) -> Value:
-    """Ask for a value until one fits; the tool is added to the request."""
+    """Ask for a value until one fits; `asking_for` made the request."""
     check_int("max_tries", max_tries, minimum=1)
-    asked = _asking_for(form, request)
+    asked = request
     for _ in range(max_tries):
         asked = refitted(asked)
         check_budget(asked)
@@ -126,7 +126,7 @@ def extract(
     raise _no_value(form, completion, reason, n_tries=max_tries)
 
 
-def _asking_for(form: Form[Value], request: CompletionRequest) -> CompletionRequest:
+def asking_for(form: Form[Value], request: CompletionRequest) -> CompletionRequest:
     """Offer the tool, and ask for it at the end of the newest user message."""
     messages = list(request.messages)
     users = [place for place, each in enumerate(messages) if each.role == "user"]

@@ -10,6 +10,7 @@ from svc_notebook.service.catalogue import MODELS
 KNOWN = Known(
     variables=(("article", "str"), ("articles", "DataFrame"), ("x", "int")),
     conversations=("plan",),
+    types=(("Invoice", "An invoice."), ("Order", "")),
 )
 
 
@@ -44,6 +45,8 @@ def texts(found: Suggestions | None) -> list[str]:
                 "article,Out[",
             ],
         ),
+        ("%%svc --as I", "I", ["Invoice"]),
+        ("%svc fix --se", "--se", ["--send"]),
         ("%%svc --max-tokens f", "f", ["fit"]),
         ("%svc use e", "e", ["emulator"]),
         ("%svc mo", "mo", ["models"]),

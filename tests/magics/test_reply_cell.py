@@ -147,6 +147,76 @@ def test_code_makes_no_cell_where_nobody_watches(
     assert "the code was not put into a new cell" in shown
 
 
+BLOCKS = (
+    "```python\nx = 1\n```\nOr:\n```bash\nls -l\n```\n```py\n\n%%bash\nrm -rf /\n```"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "note"),
+    [
+        ("%svc insert", "x = 1", "Code block 1 of 3 is in the next cell, and was not"),
+        ("%svc insert 2", "ls -l", "Code block 2 of 3 (bash) is in the next cell"),
+        ("%svc insert 3", "\n%%bash\nrm -rf /", "not run; look at line 2: %%bash"),
+    ],
+)
+def test_a_block_of_the_last_reply_is_inserted(
+    shell: Shell,
+    emulator: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
+    line: str,
+    code: str,
+    note: str,
+) -> None:
+    """It is put into the next cell as it is; a line for a shell is pointed out."""
+    taken: list[str] = []
+    monkeypatch.setattr(shell.ipython, "set_next_input", taken.append)
+    replied(shell, emulator, monkeypatch, "", BLOCKS)
+    n_sent = len(emulator.requests)
+
+    cell = shell.run(line)
+
+    assert taken == [code]
+    assert note in cell.shown
+    assert len(emulator.requests) == n_sent
+
+
+def test_a_wrong_block_is_refused_with_what_there_is(
+    shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Number, language and first line of each block are listed."""
+    replied(shell, emulator, monkeypatch, "", BLOCKS)
+
+    cell = shell.run("%svc insert 4")
+
+    assert isinstance(cell.error, svc.ParameterError)
+    assert "1 python x = 1 2 bash ls -l 3 py %%bash" in cell.shown
+
+
+def test_nothing_to_insert_is_said(
+    shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the first reply, and after one without code."""
+    none = shell.run("%svc insert")
+    replied(shell, emulator, monkeypatch, "", "No code.")
+
+    assert "This kernel has no reply yet." in none.shown
+    assert "The last reply has no code block." in shell.run("%svc insert 2").shown
+
+
+def test_nothing_is_inserted_where_nobody_watches(
+    shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A notebook run by a program gets no cell, and says so."""
+    taken: list[str] = []
+    monkeypatch.setattr(shell.ipython, "set_next_input", taken.append)
+    replied(shell, emulator, monkeypatch, "", BLOCKS)
+    monkeypatch.setenv("SVC_DISPLAY", "settled")
+
+    assert "Not interactive: the code was not put" in shell.run("%svc insert").shown
+    assert taken == []
+
+
 def test_a_terminal_prints_json_once(
     shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

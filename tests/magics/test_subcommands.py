@@ -63,6 +63,9 @@ def test_reads_commands_and_questions(text: str, said: CommandLine) -> None:
         ("model svc-instruct", "%svc use MODEL"),
         ("Model", "%svc use MODEL"),
         ("set temperature 0.5", "%svc -t 0.2 QUESTION"),
+        ("explain recursion", "%svc explain [--send]"),
+        ("fix my code", "%svc fix [--send]"),
+        ("insert a row", "%svc insert [NUMBER]"),
     ],
 )
 def test_what_may_be_either_is_not_sent(text: str, usage: str) -> None:
@@ -93,6 +96,15 @@ def test_commands_of_other_tools_ask_back(
 
     assert way in cell.shown
     assert f"`%svc ask {word}`" in cell.shown
+    assert emulator.requests == ()
+
+
+def test_a_word_for_a_number_is_not_guessed(shell: Shell, emulator: Emulator) -> None:
+    """`%svc insert coins` shows both spellings too."""
+    cell = shell.run("%svc insert coins")
+
+    assert "`%svc insert [NUMBER]`" in cell.shown
+    assert "`%svc ask insert coins`" in cell.shown
     assert emulator.requests == ()
 
 

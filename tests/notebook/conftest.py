@@ -56,6 +56,7 @@ class Kernel:
         client = self.manager.client()
         assert isinstance(client, BlockingKernelClient)
         self.client = client
+        self.next_inputs: list[str] = []  # what cells put below themselves
         self.client.start_channels()
         self.client.wait_for_ready(timeout=TIMEOUT_S)
 
@@ -100,7 +101,11 @@ class Kernel:
         while True:
             message = self.client.get_shell_msg(timeout=TIMEOUT_S)
             if message["parent_header"].get("msg_id") == cell:
-                status: str = message["content"]["status"]
+                content = message["content"]
+                for each in content.get("payload", ()):
+                    if each["source"] == "set_next_input":
+                        self.next_inputs.append(each["text"])
+                status: str = content["status"]
                 return status
 
     def run(self, code: str, *, is_watched: bool = True, cell_id: str = "") -> Ran:

@@ -45,6 +45,10 @@ SCRIPT: list[dict[str, Any]] = [
     {"when": {"contains": "hostile"}, "text": HOSTILE},
     {"when": {"contains": "short"}, "text": "one, tw", "finish_reason": "length"},
     {"when": {"contains": "Go on"}, "text": "two, three."},
+    {
+        "when": {"contains": "A notebook cell fails"},
+        "text": "So:\n```python\nratio = 1 / 4\n```",
+    },
     {"text": "A reply.", "times": None},
 ]
 
@@ -189,6 +193,22 @@ def test_what_steers_a_terminal_is_not_obeyed(begin: Callable[..., Terminal]) ->
     assert "moved" in terminal.raw
     steering = ("\x1b]0;owned", "\x1b[35;7H", "\x9b", "\x08\x08", "back\r!")
     assert [each for each in steering if each in terminal.raw] == []
+
+
+def test_a_cell_is_corrected(begin: Callable[..., Terminal]) -> None:
+    """It is shown, then sent; the code waits at the next prompt and is not run."""
+    terminal = begin()
+    terminal.run("ratio = 1 / 0", prompt=2)
+
+    shown = terminal.run("%svc fix", prompt=3)
+    terminal.run("%svc fix", prompt=4)
+    asked = terminal.until("ratio = 1 / 4")
+
+    assert "Dry run: nothing was sent" in shown
+    assert "  Cell In[1], line 1, in <module>\n    ratio = 1 / 0" in shown
+    assert "is in the next cell, and was not run" in asked
+    assert "Out[3]:" not in asked
+    assert asked.rindex("ratio = 1 / 4") > asked.index("In [4]:")
 
 
 def test_tab_completes_an_option(begin: Callable[..., Terminal]) -> None:

@@ -1,0 +1,131 @@
+"""An error as a text for a model: short paths, no inner frames of libraries."""
+
+import os
+import platform
+import re
+import sys
+import sysconfig
+from collections.abc import Iterable
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from itertools import groupby
+from pathlib import Path
+from traceback import FrameSummary, StackSummary, TracebackException
+from typing import NamedTuple
+
+from IPython.core.getipython import get_ipython
+
+_STDLIB = sysconfig.get_path("stdlib")
+_INSTALLED = {"site-packages", "dist-packages", "svc_notebook"}
+_SHELLS = {"IPython", "ipykernel"}
+_N_LIBRARY = 3  # frames of libraries in a row; of more, the first and last stay
+_MARK = "svc-notebook "  # begins a frame that stands for others
+_FILE = re.compile(
+    rf'File "(?:{_MARK}(?P<mark>[^"]*)", line 0, in |(?P<path>[^"\n]*)")'
+)
+
+
+class ErrorReport(NamedTuple):
+    """A traceback without paths of this machine, and what it passes through."""
+
+    text: str
+    cells: tuple[int, ...]  # the one that failed, and the one where the error arose
+    modules: frozenset[str]  # the outermost packages and modules of its files
+
+
+def to_report(error: BaseException) -> ErrorReport:
+    """Read an error."""
+    report = TracebackException.from_exception(error)
+    files = [frame.filename for frame in report.stack]
+    files += [getattr(report, "filename", None) or ""]  # of a SyntaxError
+    cells = [number for each in files if (number := _cell_number(each))]
+    modules: set[str] = set()
+    chain = [report]
+    for each in chain:
+        more = each.__cause__, each.__context__, *(each.exceptions or ())
+        chain += [found for found in more if found is not None]
+        frames = _of_user(each.stack)
+        paths = (_short_path(frame.filename) for frame in frames)
+        modules |= {path.split("/")[0].removesuffix(".py") for path in paths}
+        # without frames it has no headline
+        each.stack = StackSummary.from_list(_shortened(frames)) or None  # type: ignore[assignment]
+    text = _FILE.sub(_place, "".join(report.format()))
+    return ErrorReport(
+        text=_without_folders(text).rstrip(),
+        cells=tuple(dict.fromkeys([*cells[:1], *cells[-1:]])),
+        modules=frozenset(modules),
+    )
+
+
+def _cell_number(file: str) -> int:
+    """Return the number of the cell that IPython compiled so; 0 for a real file."""
+    shell = get_ipython()
+    named = shell.compile.format_code_name(file) if shell else None
+    found = re.search(r"\d+", named[1]) if named else None
+    return int(found[0]) if found else 0
+
+
+def _of_user(frames: list[FrameSummary]) -> list[FrameSummary]:
+    """Leave out IPython's frames above the cell."""
+    cells = (n for n, each in enumerate(frames) if _cell_number(each.filename))
+    first = next(cells, None)
+    if first is not None:
+        return frames[first:]
+    return [each for each in frames if not _SHELLS & set(Path(each.filename).parts)]
+
+
+def _shortened(frames: list[FrameSummary]) -> list[FrameSummary]:
+    """Put a mark in place of the inner ones of many frames of libraries."""
+    kept: list[FrameSummary] = []
+    for is_library, group in groupby(frames, lambda each: _is_library(each.filename)):
+        run = list(group)
+        if is_library and len(run) > _N_LIBRARY:
+            mark = f"{_MARK}[{len(run) - 2} frames left out]"
+            run[1:-1] = [FrameSummary(mark, 0, "", lookup_line=False, line="")]
+        kept += run
+    return kept
+
+
+def _is_library(file: str) -> bool:
+    """Whether it is installed, Python's own, or compiled code without a file."""
+    path = Path(file)
+    is_foreign = not path.is_absolute() or file.startswith(_STDLIB)
+    return (is_foreign or bool(_INSTALLED & set(path.parts))) and not _cell_number(file)
+
+
+def _place(found: re.Match[str]) -> str:
+    mark, path = found.groups()
+    if mark:
+        return str(mark)
+    number = _cell_number(path)
+    return f"Cell In[{number}]" if number else f'File "{_short_path(path)}"'
+
+
+def _short_path(file: str) -> str:
+    """Begin a path at a package or at the project's folder."""
+    path = Path(_without_folders(file))
+    is_elsewhere = path.is_absolute() or path.parts[:1] == ("~",)
+    return path.name if is_elsewhere else path.as_posix()
+
+
+def _without_folders(text: str) -> str:
+    """Leave out the folders of packages and of the project; the home is `~`."""
+    roots = {_STDLIB, *sys.path, str(Path.cwd())}
+    names = sorted((each for each in roots if Path(each).name), key=len, reverse=True)
+    folders = "|".join(re.escape(name + os.sep) for name in names)
+    text = re.sub(rf"(?<![\w./-])(?:{folders})", "", text)
+    with suppress(RuntimeError):  # there may be no home
+        if Path.home().name:
+            text = text.replace(str(Path.home()), "~")
+    return text
+
+
+def versions(modules: Iterable[str]) -> str:
+    """Write the versions of Python and of the packages that own these modules."""
+    owners = packages_distributions()
+    packages = {owner for each in modules for owner in owners.get(each, ())[:1]}
+    found = [f"Python {platform.python_version()}"]
+    for package in sorted(packages):
+        with suppress(PackageNotFoundError):
+            found.append(f"{package} {version(package)}")
+    return ", ".join(found)

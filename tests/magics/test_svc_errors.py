@@ -1,0 +1,280 @@
+"""`%svc fix` and `%svc explain`: what is sent about the user's last error, and when."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import svc_notebook as svc
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.magics.reply_cell import DryRun
+from svc_notebook.session import current
+from tests.magics.conftest import Shell
+
+FRAME = """\
+import pandas as pd
+df = pd.DataFrame({"price": [1, 2]})
+pd.read_csv("no such file")"""
+
+
+@pytest.fixture(autouse=True)
+def no_error_before() -> None:
+    """No cell of another test has failed."""
+    vars(sys).pop("last_value", None)
+
+
+def prompt(shell: Shell, line: str = "%svc fix --dry-run") -> str:
+    """Return the prompt that a line shows."""
+    value = shell.run(line).value
+    assert isinstance(value, DryRun)
+    return str(value.request.messages[-1].content)
+
+
+def sent(emulator: Emulator) -> str:
+    """Return the newest prompt that was sent."""
+    text: str = emulator.requests[-1].json["messages"][-1]["content"]
+    return text
+
+
+def test_the_first_fix_shows_what_it_would_send(
+    shell: Shell, emulator: Emulator
+) -> None:
+    """Text, model and tokens are shown; the same line again sends just that."""
+    shell.run(FRAME)
+
+    first = shell.run("%svc fix")
+    n_sent = len(emulator.requests)
+    second = shell.run("%svc fix")
+
+    assert n_sent == 0
+    assert isinstance(first.value, DryRun)
+    assert "prompt about" in repr(first.value)
+    assert "`%svc fix --send`, or the same line again, sends it" in repr(first.value)
+    assert isinstance(second.value, svc.Completion)
+    assert second.value.request == first.value.request
+    assert current().ledger.last() == second.value.exchange
+    assert second.value.exchange.origin.kind == "magic"
+
+
+def test_the_error_comes_with_cell_traceback_and_versions(shell: Shell) -> None:
+    """The cell whole; of the libraries the ends, and the versions; no colours."""
+    number = shell.ipython.execution_count
+    shell.run(FRAME)
+
+    text = prompt(shell)
+
+    assert f"Cell In[{number}] (failed):\n```\n{FRAME}\n```" in text
+    assert f"Cell In[{number}], line 3, in <module>" in text
+    assert "FileNotFoundError: [Errno 2]" in text
+    assert "\n  [3 frames left out]\n" in text
+    assert 'File "pandas/' in text
+    assert f"pandas {sys.modules['pandas'].__version__}" in text
+    assert f"Python {sys.version_info.major}.{sys.version_info.minor}." in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("flag", ["", "-m svc-v2-70b-instruct", "-c bug"])
+def test_send_sends_at_once(shell: Shell, emulator: Emulator, flag: str) -> None:
+    """`--send` needs no look before; options of any question may follow."""
+    shell.run("1 / 0")
+
+    cell = shell.run(f"%svc explain {flag} --send")
+
+    assert cell.error is None
+    assert "Explain the error" in sent(emulator)
+    assert "ZeroDivisionError" in sent(emulator)
+    assert "the last error of In[" in cell.shown
+    if flag.startswith("-m"):
+        assert emulator.requests[-1].json["model"] == "svc-v2-70b-instruct"
+    assert [each.name for each in current().conversations] == ["bug"] * ("-c" in flag)
+
+
+def test_another_error_than_the_one_shown_is_shown_first(
+    shell: Shell, emulator: Emulator
+) -> None:
+    """Until something was sent, what is sent has been seen; after that it goes."""
+    shell.run("1 / 0")
+    shell.run("%svc fix")
+    shell.run("int('x')")
+
+    again = shell.run("%svc fix")
+    n_sent = len(emulator.requests)
+    shell.run("%svc fix")
+    shell.run("{}['key']")
+    shell.run("%svc explain")
+
+    assert n_sent == 0
+    assert "int('x')" in repr(again.value)
+    assert len(emulator.requests) == 2
+    assert "KeyError: 'key'" in sent(emulator)
+
+
+def test_an_error_of_ours_is_not_the_users(
+    shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A 401, a slip in a line and cells that went well leave the last error there."""
+    number = shell.ipython.execution_count
+    shell.run("1 / 0")
+    shell.run("%%svc --nonsense\nHello")
+    monkeypatch.setenv("SVC_API_KEY", "svc-wrong")
+    refused = shell.run("%%svc\nHello")
+    shell.run("svc_error = None\nimport svc_notebook as svc\nsvc.complete('Hello')")
+    monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
+    shell.run("fine = 1")
+
+    text = prompt(shell)
+
+    assert isinstance(refused.error, svc.AuthError)
+    assert f"Cell In[{number}], line 1" in text
+    assert "ZeroDivisionError: division by zero" in text
+
+
+def test_before_any_error_it_says_so(shell: Shell, emulator: Emulator) -> None:
+    """Nothing is sent, and Run All goes on."""
+    cell = shell.run("%svc fix --send")
+
+    assert cell.error is None
+    assert "No cell of this kernel has failed" in cell.shown
+    assert emulator.requests == ()
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("def f(:\n    pass", "SyntaxError"),
+        ("if True:\nx = 1", "IndentationError"),
+    ],
+)
+def test_an_error_without_frames(shell: Shell, cell: str, said: str) -> None:
+    """A cell that cannot be compiled."""
+    number = shell.ipython.execution_count
+    shell.run(cell)
+
+    text = prompt(shell)
+
+    assert said in text
+    assert f"Cell In[{number}] (failed):\n```\n{cell}\n```" in text
+    assert "ipython-input" not in text
+
+
+def test_the_cell_of_a_function_comes_too(shell: Shell) -> None:
+    """The cell that was run, and the one where the error arose."""
+    shell.run("def half(x):\n    return x / 0")
+    number = shell.ipython.execution_count
+    shell.run("half(1)")
+
+    text = prompt(shell)
+
+    assert f"Cell In[{number}] (failed):\n```\nhalf(1)\n```" in text
+    assert f"Cell In[{number - 1}]:\n```\ndef half(x):" in text
+    assert f"Cell In[{number - 1}], line 2, in half" in text
+
+
+def test_a_chain_of_errors_stays(shell: Shell) -> None:
+    """What an error was raised from, and in which order."""
+    shell.run(
+        "try:\n    int('x')\nexcept ValueError as e:\n    raise KeyError('k') from e"
+    )
+
+    text = prompt(shell)
+
+    assert text.index("ValueError: invalid literal") < text.index("KeyError: 'k'")
+    assert "The above exception was the direct cause" in text
+
+
+def test_paths_and_keys_stay_here(
+    shell: Shell,
+    emulator: Emulator,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither the home, nor the environment, nor the API key is sent."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SECRET_OF_TEST", "s3cret-value")
+    (tmp_path / "tool.py").write_text("def run():\n    open(__file__ + '.csv')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    shell.run(f"key = {emulator.api_key!r}\nimport tool\ntool.run()")
+
+    text = prompt(shell)
+
+    assert str(tmp_path) not in text
+    assert 'File "tool.py", line 2, in run' in text
+    assert "No such file or directory: 'tool.py.csv'" in text
+    assert emulator.api_key not in text
+    assert "s3cret-value" not in text
+    assert sys.prefix not in text
+
+
+def test_what_is_long_is_cut_in_the_middle(shell: Shell) -> None:
+    """The request fits, and begin and end of cell and traceback are there."""
+    lines = "\n".join(f"x{n} = 'some words {n}'" for n in range(4000))
+    shell.run(f"{lines}\nraise ValueError('a ' * 100_000 + 'end')")
+
+    shown = shell.run("%svc explain")
+
+    assert isinstance(shown.value, DryRun)
+    assert shown.value.room_tokens > 2500
+    text = str(shown.value.request.messages[-1].content)
+    assert "x0 = 'some words 0'" in text
+    assert text.count("the middle is left out]") == 2
+    assert text.count("a end") == 1
+
+
+def test_deep_recursion_is_cut(shell: Shell) -> None:
+    """Of a thousand frames a part is sent, with the end."""
+    shell.run("def a(n): return b(n)\ndef b(n): return a(n)")
+    shell.run("a(1)")
+
+    text = prompt(shell)
+
+    assert "the middle is left out]" in text
+    assert "RecursionError: maximum recursion" in text
+    assert len(text) < 8000
+
+
+def test_marks_in_the_code_are_sent_as_they_are(shell: Shell) -> None:
+    """Double braces of the cell are no marks to fill in."""
+    shell.run("x = 'a {{nope}}'\n1 / 0")
+
+    assert "{{nope}}" in prompt(shell)
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("%svc fix -m a,b", "asks for one reply"),
+        ("%svc fix --send my code", "`%svc ask fix my code`"),
+        ("%svc explain recursion", "`%svc ask explain recursion`"),
+    ],
+)
+def test_slips_send_nothing(
+    shell: Shell, emulator: Emulator, line: str, remedy: str
+) -> None:
+    """A slip is refused with the remedy."""
+    shell.run("1 / 0")
+
+    cell = shell.run(line)
+
+    assert isinstance(cell.error, svc.ParameterError)
+    assert remedy in cell.shown
+    assert emulator.requests == ()
+
+
+def test_the_corrected_code_goes_to_the_next_cell(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is put there and not run; `-f markdown` leaves it in the reply."""
+    taken: list[str] = []
+    monkeypatch.setattr(shell.ipython, "set_next_input", taken.append)
+    script: list[dict[str, Any]] = [{"text": "```python\n1 / 1\n```", "times": None}]
+    with svc.Emulator(script=script) as scripted:
+        monkeypatch.setenv("SVC_BASE_URL", scripted.base_url)
+        monkeypatch.setenv("SVC_API_KEY", scripted.api_key)
+        shell.run("1 / 0")
+        fixed = shell.run("%svc fix --send")
+        shell.run("%svc fix -f markdown")
+        shell.run("%svc explain")
+
+    assert taken == ["1 / 1"]
+    assert "the code is in the next cell, and was not run" in fixed.shown
