@@ -17,8 +17,18 @@ from svc_notebook.exchange import Origin, OriginKind
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.service.checks import did_you_mean
 from svc_notebook.service.params import PARAMS
-from svc_notebook.service.request import CompletionRequest, build_request
-from svc_notebook.tokens import Tokens, estimate_prompt_tokens, with_max_tokens
+from svc_notebook.service.request import (
+    CompletionRequest,
+    Message,
+    build_request,
+    to_messages,
+)
+from svc_notebook.tokens import (
+    Tokens,
+    estimate_prompt_tokens,
+    refitted,
+    with_max_tokens,
+)
 from svc_notebook.wire.encode import encode
 
 from .dimensions import FACTORS, TOOLS, Dimension, short, tool_names
@@ -64,29 +74,74 @@ def value_of(request: CompletionRequest, name: str) -> Any:  # noqa: ANN401 - an
     return request.asked_params.get(name, getattr(request, name, None))
 
 
-def request_key_of(
-    request: CompletionRequest, *, templates: object = None, n_before: int = 0
-) -> str:
+def request_key_of(request: CompletionRequest, *, templates: object = None) -> str:
     """Return the hash of all that is sent: 16 hexadecimal digits.
 
     The order of the parameters makes no difference, nor whether a number is written
-    as 0 or 0.0. Two templates that give the same text for one row are two trials; so
-    are rows that give the same request: with `n_before` 1, the key ends in "-2".
+    as 0 or 0.0. Two templates that give the same text for one row are two trials.
     """
+    return _digest(_in_one_form(request), _encoded(templates))
+
+
+def _in_one_form(request: CompletionRequest) -> CompletionRequest:
     params = {
         name: float(value) if name in _FLOATS else value
         for name, value in sorted(request.asked_params.items())
     }
-    same = msgspec.structs.replace(request, params=params)
-    hashed = blake2b(encode(same, is_streamed=False), digest_size=8)
-    if templates is not None:
-        hashed.update(msgspec.json.encode(templates))
-    return hashed.hexdigest() + (f"-{n_before + 1}" if n_before else "")
+    return msgspec.structs.replace(request, params=params)
+
+
+def _encoded(templates: object) -> bytes:
+    return b"" if templates is None else msgspec.json.encode(templates)
+
+
+def _digest(request: CompletionRequest, templates: bytes) -> str:
+    body = encode(request, is_streamed=False)
+    return blake2b(body + templates, digest_size=8).hexdigest()
 
 
 Where = Callable[[Mapping[str, Any]], object]
 """Says whether to keep a combination, given its values and its row's columns."""
 _N_RECENT = 64  # trials kept for reuse: enough for a small run to be read back
+_N_CONDITIONS = 1024  # the same for what the rows of a condition share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Condition:
+    """What the trials of one condition share, made once for all rows.
+
+    Attributes:
+        request: As it is sent, but for templates that are not filled.
+        columns: The names in the templates.
+        labels: What the condition has and does not send.
+        templates: Template columns of the replies.
+        hashed: The request and the templates, as they are hashed.
+    """
+
+    request: CompletionRequest
+    prompt: Any
+    system: Any
+    columns: tuple[str, ...]
+    labels: Mapping[str, Any]
+    templates: Mapping[str, Any]
+    hashed: tuple[CompletionRequest, bytes]
+
+    def messages(self, values: Mapping[str, Any]) -> tuple[Message, ...]:
+        """Return the messages, with the templates filled."""
+        if not self.columns:
+            return self.request.messages
+        prompt, system = filled(self.prompt, values), filled(self.system, values)
+        return to_messages(prompt, system=system)
+
+    def request_of(self, messages: tuple[Message, ...]) -> CompletionRequest:
+        """Return the request with these messages."""
+        request = msgspec.structs.replace(self.request, messages=messages)
+        return refitted(request)
+
+    def key_of(self, messages: tuple[Message, ...]) -> str:
+        """Return the request key of these messages."""
+        request, templates = self.hashed
+        return _digest(msgspec.structs.replace(request, messages=messages), templates)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,20 +179,24 @@ class Grid:
         combination, repeat = divmod(position, self.repeats)
         return self.trial(combination, repeat)
 
-    @property
+    @cached_property
     def n_combinations(self) -> int:
         """How many combinations are kept."""
         return self.n_product if self.kept is None else len(self.kept)
 
-    @property
+    @cached_property
     def n_product(self) -> int:
         """How many combinations there are, including those that `where` left out."""
         n_rows = 1 if self.source is None else len(self.source)
-        return n_rows * prod(len(each.points) for each in self._multiplied)
+        return n_rows * self._n_conditions
 
     @cached_property
     def _multiplied(self) -> tuple[Dimension, ...]:
         return tuple(each for each in self.dimensions if not each.is_by_row)
+
+    @cached_property
+    def _tied_to_rows(self) -> tuple[Dimension, ...]:
+        return tuple(each for each in self.dimensions if each.is_by_row)
 
     @cached_property
     def n_by_model(self) -> dict[str, int]:
@@ -179,30 +238,37 @@ class Grid:
         return lru_cache(maxsize=_N_RECENT)(self._first_repeat)
 
     def _first_repeat(self, combination: int) -> Trial:
-        row, point = self._point(self._number(combination))
-        named = (*columns_in(point.get("prompt")), *columns_in(point.get("system")))
-        columns = () if self.is_raw else tuple(dict.fromkeys(named))
-        values, labels = self._row_of(row, point), _labels(point)
-        request = self._request(point, values)
-        templates: object = None
-        n_before = 0
-        if row is not None or columns or labels:
-            own = {name: str(value) for name, value in labels.items()}
-            given = (point.get("prompt"), point.get("system"))
-            templates = (*given, own) if own else given
-            n_before = self._n_before(columns).get(row or 0, 0)
+        row, condition = self._place(combination)
+        values = self._values(row, condition)
+        messages = condition.messages(values)
         return Trial(
-            request_key=request_key_of(request, templates=templates, n_before=n_before),
+            request_key=self._key(row, condition, messages),
             repeat=0,
-            request=request,
+            request=condition.request_of(messages),
             row=row,
-            columns=self._kept_columns(point, values, columns),
+            columns={**condition.templates, **values, **condition.labels},
         )
+
+    def keys(self) -> Iterator[str]:
+        """Return the request key of each combination, in the order of the plan."""
+        for row, condition in map(self._place, range(self.n_combinations)):
+            messages = condition.messages(self._values(row, condition))
+            yield self._key(row, condition, messages)
 
     def model_of(self, combination: int) -> str:
         """Return the model of a combination, without making its request."""
-        _, point = self._point(self._number(combination))
-        return str(point["model"]).strip()
+        models, n_each = self._models
+        return models[self._number(combination) // n_each % len(models)]
+
+    @cached_property
+    def _models(self) -> tuple[Sequence[str], int]:
+        """The models in the order of the plan, and how often each is repeated."""
+        n_each = 1
+        for dimension in (*reversed(self._multiplied), *self._tied_to_rows):
+            if "model" in dimension.names:
+                break
+            n_each *= 1 if dimension.is_by_row else len(dimension.points)
+        return [str(point["model"]).strip() for point in dimension.points], n_each
 
     def factors(self, combination: int) -> dict[str, Any]:
         """Return the values of a combination, with all columns of its row."""
@@ -220,9 +286,11 @@ class Grid:
 
     def request_at(self, row: int, point: Mapping[str, Any]) -> CompletionRequest:
         """Return the request of any point, also of one that `where` leaves out."""
+        condition = self._condition_of(point)
         if self.source is not None and not self.source:
-            return self._request(point, None)  # no row to fill it from
-        return self._request(point, self._row_of(row, point))
+            return condition.request  # no row to fill it from
+        messages = condition.messages(self._values(row, condition))
+        return condition.request_of(messages)
 
     def _number(self, combination: int) -> int:
         return combination if self.kept is None else self.kept[combination]
@@ -234,23 +302,50 @@ class Grid:
             point = {**dimension.points[digit], **point}
         if self.source is None:
             return None, point
-        for dimension in self.dimensions:
-            if dimension.is_by_row:
-                point |= dimension.points[number]
+        for dimension in self._tied_to_rows:
+            point |= dimension.points[number]
         return number, point
 
     def _row_of(self, row: int | None, point: Mapping[str, Any]) -> dict[str, Any]:
         columns = {} if self.source is None or row is None else self.source.row(row)
         return {**columns, **_labels(point)}
 
-    def _request(
-        self, point: Mapping[str, Any], values: Mapping[str, Any] | None
-    ) -> CompletionRequest:
-        """Make a request; its templates are filled if there are values."""
+    def _place(self, combination: int) -> tuple[int | None, _Condition]:
+        """Return the row of a combination, and its condition."""
+        number = self._number(combination)
+        if self.source is None:
+            return None, self._condition(number)
+        row, digits = divmod(number, self._n_conditions)
+        return row, self._condition(number if self._tied_to_rows else digits)
+
+    @cached_property
+    def _n_conditions(self) -> int:
+        return prod(len(each.points) for each in self._multiplied)
+
+    @cached_property
+    def _condition(self) -> Callable[[int], _Condition]:
+        """Return the condition of a number in the product."""
+        make = lru_cache(maxsize=_N_CONDITIONS)
+        return make(lambda number: self._condition_of(self._point(number)[1]))
+
+    def _condition_of(self, point: Mapping[str, Any]) -> _Condition:
+        """Make the request of a point, with templates that are not filled."""
         params = {name: value for name, value in point.items() if name in FACTORS}
         prompt, system = params.pop("prompt", None), params.pop("system", None)
-        if values is not None and not self.is_raw:
-            prompt, system = filled(prompt, values), filled(system, values)
+        named = () if self.is_raw else (*columns_in(prompt), *columns_in(system))
+        columns, labels = tuple(dict.fromkeys(named)), _labels(point)
+        own = {name: str(value) for name, value in labels.items()}
+        is_template = self.source is not None or columns or labels
+        given = (prompt, system, own) if own else (prompt, system)
+        kept: dict[str, Any] = {
+            f"{name}_template": point.get(name)
+            for name in self.templates
+            if columns and isinstance(point.get(name), str)
+        }
+        if TOOLS in self.varied:  # the replies have no column that says which
+            kept[TOOLS] = tool_names(point.get(TOOLS))
+        if not columns and not self.is_raw:
+            prompt, system = filled(prompt, {}), filled(system, {})
         max_tokens = params.pop("max_tokens", None)
         request = build_request(
             prompt,
@@ -259,7 +354,36 @@ class Grid:
             extra=self.extra,
             params=params,
         )
-        return with_max_tokens(request, max_tokens)
+        request = with_max_tokens(request, max_tokens)
+        return _Condition(
+            request=request,
+            prompt=prompt,
+            system=system,
+            columns=columns,
+            labels=labels,
+            templates=kept,
+            hashed=(_in_one_form(request), _encoded(given if is_template else None)),
+        )
+
+    def _values(self, row: int | None, condition: _Condition) -> dict[str, Any]:
+        """Return the values that fill the templates of a condition."""
+        found, source = condition.labels, self.source
+        if row is None or source is None:
+            return {name: found[name] for name in condition.columns}
+        mine = source.columns
+        return {
+            name: found[name] if name in found else mine[name][row]
+            for name in condition.columns
+        }
+
+    def _key(
+        self, row: int | None, condition: _Condition, messages: tuple[Message, ...]
+    ) -> str:
+        """Return the request key; of rows that ask the same, a later one ends in -2."""
+        key, n_before = condition.key_of(messages), 0
+        if row is not None:
+            n_before = self._n_before(condition.columns).get(row, 0)
+        return f"{key}-{n_before + 1}" if n_before else key
 
     @cached_property
     def templates(self) -> tuple[str, ...]:
@@ -276,22 +400,6 @@ class Grid:
         """Return the values that prompt, system or a parameter takes, without None."""
         points = (point for each in self.dimensions for point in each.points)
         return (point[name] for point in points if point.get(name) is not None)
-
-    def _kept_columns(
-        self,
-        point: Mapping[str, Any],
-        values: Mapping[str, Any],
-        columns: Sequence[str],
-    ) -> dict[str, Any]:
-        templates = {
-            f"{name}_template": point.get(name)
-            for name in self.templates
-            if columns and isinstance(point.get(name), str)
-        }
-        if TOOLS in self.varied:  # the replies have no column that says which
-            templates[TOOLS] = tool_names(point.get(TOOLS))
-        used = {name: values[name] for name in columns}
-        return {**templates, **used, **_labels(point)}
 
     @cached_property
     def _n_before(self) -> Callable[[tuple[str, ...]], Mapping[int, int]]:
