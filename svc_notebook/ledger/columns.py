@@ -133,7 +133,11 @@ def template_columns(
     other columns; `var_` in front avoids a clash.
     """
     values: dict[str, list[Any]] = {}
+    before: Mapping[str, Any] | None = None
     for each in found:
+        if each is before:  # the trials of a row share it
+            continue
+        before = each
         for name, value in each.items():
             values.setdefault(name, []).append(value)
     taken = frozenset(taken)

@@ -66,7 +66,15 @@ class Trial:
     @property
     def prompt_tokens(self) -> Tokens:
         """Estimated tokens of the prompt."""
-        return estimate_prompt_tokens(self.request.messages, self.request.tools)
+        if self.request.tools:
+            return estimate_prompt_tokens(self.request.messages, self.request.tools)
+        return _text_tokens(self.request.messages)
+
+
+@lru_cache(maxsize=1)
+def _text_tokens(messages: tuple[Message, ...]) -> Tokens:
+    """Estimate a prompt; the conditions of a row often share it."""
+    return estimate_prompt_tokens(messages)
 
 
 def value_of(request: CompletionRequest, name: str) -> Any:  # noqa: ANN401 - any factor
@@ -80,7 +88,7 @@ def request_key_of(request: CompletionRequest, *, templates: object = None) -> s
     The order of the parameters makes no difference, nor whether a number is written
     as 0 or 0.0. Two templates that give the same text for one row are two trials.
     """
-    return _digest(_in_one_form(request), _encoded(templates))
+    return f"{_digest(_in_one_form(request), _encoded(templates)):016x}"
 
 
 def _in_one_form(request: CompletionRequest) -> CompletionRequest:
@@ -95,9 +103,9 @@ def _encoded(templates: object) -> bytes:
     return b"" if templates is None else msgspec.json.encode(templates)
 
 
-def _digest(request: CompletionRequest, templates: bytes) -> str:
+def _digest(request: CompletionRequest, templates: bytes) -> int:
     body = encode(request, is_streamed=False)
-    return blake2b(body + templates, digest_size=8).hexdigest()
+    return int.from_bytes(blake2b(body + templates, digest_size=8).digest())
 
 
 Where = Callable[[Mapping[str, Any]], object]
@@ -115,6 +123,7 @@ class _Condition:
         columns: The names in the templates.
         labels: What the condition has and does not send.
         templates: Template columns of the replies.
+        joined: The columns of replies that are not in the rows.
         hashed: The request and the templates, as they are hashed.
     """
 
@@ -124,6 +133,7 @@ class _Condition:
     columns: tuple[str, ...]
     labels: Mapping[str, Any]
     templates: Mapping[str, Any]
+    joined: Mapping[str, Any]
     hashed: tuple[CompletionRequest, bytes]
 
     def messages(self, values: Mapping[str, Any]) -> tuple[Message, ...]:
@@ -138,10 +148,14 @@ class _Condition:
         request = msgspec.structs.replace(self.request, messages=messages)
         return refitted(request)
 
-    def key_of(self, messages: tuple[Message, ...]) -> str:
-        """Return the request key of these messages."""
+    def digest_of(self, messages: tuple[Message, ...]) -> int:
+        """Return the hash of the request with these messages."""
         request, templates = self.hashed
         return _digest(msgspec.structs.replace(request, messages=messages), templates)
+
+    def columns_of(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the columns that are kept with a reply."""
+        return {**self.templates, **values, **self.labels}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,19 +255,40 @@ class Grid:
         row, condition = self._place(combination)
         values = self._values(row, condition)
         messages = condition.messages(values)
+        digest = condition.digest_of(messages)
         return Trial(
-            request_key=self._key(row, condition, messages),
+            request_key=self._numbered(digest, row, condition),
             repeat=0,
             request=condition.request_of(messages),
             row=row,
-            columns={**condition.templates, **values, **condition.labels},
+            columns=condition.columns_of(values),
         )
 
-    def keys(self) -> Iterator[str]:
-        """Return the request key of each combination, in the order of the plan."""
-        for row, condition in map(self._place, range(self.n_combinations)):
-            messages = condition.messages(self._values(row, condition))
-            yield self._key(row, condition, messages)
+    def places(self) -> Iterator[tuple[tuple[str, int], dict[str, Any]]]:
+        """Return the key of each trial and its columns in a frame of replies.
+
+        Its request is not made, and the keys are made only once.
+        """
+        own: dict[str, Any] = {}
+        for at, digest in enumerate(self._digests):
+            row, condition = self._place(at)
+            key = self._numbered(digest, row, condition)
+            if row is None or self.source is None:
+                columns = condition.columns_of(self._values(row, condition))
+            else:
+                own = own if own.get(ROW) == row else self.source.joined(row)
+                columns = {**condition.joined, **own} if condition.joined else own
+            for repeat in range(self.repeats):
+                yield (key, repeat), columns
+
+    @cached_property
+    def _digests(self) -> Sequence[int]:
+        """The hash of each combination; as a number, because there can be millions."""
+        return array("Q", map(self._digest_of, range(self.n_combinations)))
+
+    def _digest_of(self, combination: int) -> int:
+        row, condition = self._place(combination)
+        return condition.digest_of(condition.messages(self._values(row, condition)))
 
     def model_of(self, combination: int) -> str:
         """Return the model of a combination, without making its request."""
@@ -275,14 +310,6 @@ class Grid:
         row, point = self._point(self._number(combination))
         names = (name for dimension in self.dimensions for name in dimension.names)
         return {**dict.fromkeys(names), **self._row_of(row, point), **point}
-
-    def source_columns(self, trial: Trial) -> dict[str, Any]:
-        """Return the labels and source columns of a trial's row in a frame."""
-        if trial.row is None or not self.source:
-            return trial.columns
-        mine = self.source.columns
-        kept = {name: each for name, each in trial.columns.items() if name not in mine}
-        return {**kept, **self.source.joined(trial.row)}
 
     def request_at(self, row: int, point: Mapping[str, Any]) -> CompletionRequest:
         """Return the request of any point, also of one that `where` leaves out."""
@@ -346,6 +373,7 @@ class Grid:
             kept[TOOLS] = tool_names(point.get(TOOLS))
         if not columns and not self.is_raw:
             prompt, system = filled(prompt, {}), filled(system, {})
+        used = {name: labels[name] for name in columns if name in labels}
         max_tokens = params.pop("max_tokens", None)
         request = build_request(
             prompt,
@@ -362,6 +390,11 @@ class Grid:
             columns=columns,
             labels=labels,
             templates=kept,
+            joined={
+                name: value
+                for name, value in {**kept, **used, **labels}.items()
+                if self.source is None or name not in self.source.columns
+            },
             hashed=(_in_one_form(request), _encoded(given if is_template else None)),
         )
 
@@ -376,11 +409,9 @@ class Grid:
             for name in condition.columns
         }
 
-    def _key(
-        self, row: int | None, condition: _Condition, messages: tuple[Message, ...]
-    ) -> str:
+    def _numbered(self, digest: int, row: int | None, condition: _Condition) -> str:
         """Return the request key; of rows that ask the same, a later one ends in -2."""
-        key, n_before = condition.key_of(messages), 0
+        key, n_before = f"{digest:016x}", 0
         if row is not None:
             n_before = self._n_before(condition.columns).get(row, 0)
         return f"{key}-{n_before + 1}" if n_before else key
