@@ -3,7 +3,7 @@
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache, partial
 from hashlib import blake2b
 from inspect import signature
@@ -88,7 +88,8 @@ def request_key_of(request: CompletionRequest, *, templates: object = None) -> s
     The order of the parameters makes no difference, nor whether a number is written
     as 0 or 0.0. Two templates that give the same text for one row are two trials.
     """
-    return f"{_digest(_in_one_form(request), _encoded(templates)):016x}"
+    hashed = b"" if templates is None else msgspec.json.encode(templates)
+    return f"{_digest(_in_one_form(request), hashed):016x}"
 
 
 def _in_one_form(request: CompletionRequest) -> CompletionRequest:
@@ -99,10 +100,6 @@ def _in_one_form(request: CompletionRequest) -> CompletionRequest:
     return msgspec.structs.replace(request, params=params)
 
 
-def _encoded(templates: object) -> bytes:
-    return b"" if templates is None else msgspec.json.encode(templates)
-
-
 def _digest(request: CompletionRequest, templates: bytes) -> int:
     body = encode(request, is_streamed=False)
     return int.from_bytes(blake2b(body + templates, digest_size=8).digest())
@@ -110,8 +107,7 @@ def _digest(request: CompletionRequest, templates: bytes) -> int:
 
 Where = Callable[[Mapping[str, Any]], object]
 """Says whether to keep a combination, given its values and its row's columns."""
-_N_RECENT = 64  # trials kept for reuse: enough for a small run to be read back
-_N_CONDITIONS = 1024  # the same for what the rows of a condition share
+_N_CONDITIONS = 1024  # kept for reuse, because trials are sent in a shuffled order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +119,6 @@ class _Condition:
         columns: The names in the templates.
         labels: What the condition has and does not send.
         templates: Template columns of the replies.
-        joined: The columns of replies that are not in the rows.
         hashed: The request and the templates, as they are hashed.
     """
 
@@ -133,7 +128,6 @@ class _Condition:
     columns: tuple[str, ...]
     labels: Mapping[str, Any]
     templates: Mapping[str, Any]
-    joined: Mapping[str, Any]
     hashed: tuple[CompletionRequest, bytes]
 
     def messages(self, values: Mapping[str, Any]) -> tuple[Message, ...]:
@@ -244,21 +238,13 @@ class Grid:
 
     def trial(self, combination: int, repeat: int) -> Trial:
         """Return a trial by its combination, counted among those kept."""
-        first = self._recent(combination)
-        return replace(first, repeat=repeat) if repeat else first
-
-    @cached_property
-    def _recent(self) -> Callable[[int], Trial]:
-        return lru_cache(maxsize=_N_RECENT)(self._first_repeat)
-
-    def _first_repeat(self, combination: int) -> Trial:
         row, condition = self._place(combination)
         values = self._values(row, condition)
         messages = condition.messages(values)
         digest = condition.digest_of(messages)
         return Trial(
             request_key=self._numbered(digest, row, condition),
-            repeat=0,
+            repeat=repeat,
             request=condition.request_of(messages),
             row=row,
             columns=condition.columns_of(values),
@@ -277,7 +263,8 @@ class Grid:
                 columns = condition.columns_of(self._values(row, condition))
             else:
                 own = own if own.get(ROW) == row else self.source.joined(row)
-                columns = {**condition.joined, **own} if condition.joined else own
+                rest = condition.columns_of({})
+                columns = {**rest, **own} if rest else own
             for repeat in range(self.repeats):
                 yield (key, repeat), columns
 
@@ -309,7 +296,8 @@ class Grid:
         """Return the values of a combination, with all columns of its row."""
         row, point = self._point(self._number(combination))
         names = (name for dimension in self.dimensions for name in dimension.names)
-        return {**dict.fromkeys(names), **self._row_of(row, point), **point}
+        own = {} if self.source is None else self.source.row(row or 0)
+        return {**dict.fromkeys(names), **own, **point}
 
     def request_at(self, row: int, point: Mapping[str, Any]) -> CompletionRequest:
         """Return the request of any point, also of one that `where` leaves out."""
@@ -332,10 +320,6 @@ class Grid:
         for dimension in self._tied_to_rows:
             point |= dimension.points[number]
         return number, point
-
-    def _row_of(self, row: int | None, point: Mapping[str, Any]) -> dict[str, Any]:
-        columns = {} if self.source is None or row is None else self.source.row(row)
-        return {**columns, **_labels(point)}
 
     def _place(self, combination: int) -> tuple[int | None, _Condition]:
         """Return the row of a combination, and its condition."""
@@ -360,10 +344,12 @@ class Grid:
         params = {name: value for name, value in point.items() if name in FACTORS}
         prompt, system = params.pop("prompt", None), params.pop("system", None)
         named = () if self.is_raw else (*columns_in(prompt), *columns_in(system))
-        columns, labels = tuple(dict.fromkeys(named)), _labels(point)
+        columns = tuple(dict.fromkeys(named))
+        labels = {name: each for name, each in point.items() if name not in FACTORS}
         own = {name: str(value) for name, value in labels.items()}
-        is_template = self.source is not None or columns or labels
-        given = (prompt, system, own) if own else (prompt, system)
+        given, hashed = (prompt, system, own) if own else (prompt, system), b""
+        if self.source is not None or columns or labels:
+            hashed = msgspec.json.encode(given)
         kept: dict[str, Any] = {
             f"{name}_template": point.get(name)
             for name in self.templates
@@ -373,7 +359,6 @@ class Grid:
             kept[TOOLS] = tool_names(point.get(TOOLS))
         if not columns and not self.is_raw:
             prompt, system = filled(prompt, {}), filled(system, {})
-        used = {name: labels[name] for name in columns if name in labels}
         max_tokens = params.pop("max_tokens", None)
         request = build_request(
             prompt,
@@ -390,22 +375,17 @@ class Grid:
             columns=columns,
             labels=labels,
             templates=kept,
-            joined={
-                name: value
-                for name, value in {**kept, **used, **labels}.items()
-                if self.source is None or name not in self.source.columns
-            },
-            hashed=(_in_one_form(request), _encoded(given if is_template else None)),
+            hashed=(_in_one_form(request), hashed),
         )
 
     def _values(self, row: int | None, condition: _Condition) -> dict[str, Any]:
         """Return the values that fill the templates of a condition."""
-        found, source = condition.labels, self.source
-        if row is None or source is None:
-            return {name: found[name] for name in condition.columns}
-        mine = source.columns
+        found, mine = (
+            condition.labels,
+            {} if self.source is None else self.source.columns,
+        )
         return {
-            name: found[name] if name in found else mine[name][row]
+            name: found[name] if name in found else mine[name][row or 0]
             for name in condition.columns
         }
 
@@ -502,10 +482,6 @@ def _is_kept(grid: Grid, at: int, where: Where) -> bool:
         shown = ", ".join(f"{name}={short(value)}" for name, value in factors.items())
         problem.add_note(f"This was the combination {shown}; nothing was sent.")
         raise
-
-
-def _labels(point: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in point.items() if name not in FACTORS}
 
 
 def _repeated(source: Source | None, columns: Sequence[str]) -> Mapping[int, int]:
