@@ -1,6 +1,6 @@
 """Columns of frames, and the batches of rows they are read from, without pandas."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -133,7 +133,11 @@ def template_columns(
     other columns; `var_` in front avoids a clash.
     """
     values: dict[str, list[Any]] = {}
+    before: Mapping[str, Any] | None = None
     for each in found:
+        if each is before:  # the trials of a row share it
+            continue
+        before = each
         for name, value in each.items():
             values.setdefault(name, []).append(value)
     taken = frozenset(taken)
@@ -149,18 +153,19 @@ def template_columns(
 
 
 def _template_column(name: str, shown: str, dtype: Dtype) -> Column:
-    def plain(value: object) -> object:
-        is_plain = isinstance(value, (int, float, datetime)) and dtype != "string"
-        return value if value is None or is_plain else str(value)
-
     def read(batch: Batch) -> list[Any]:
-        return [plain(each.get(name)) for each in batch.part("origin.columns")]
+        found = [each.get(name) for each in batch.part("origin.columns")]
+        if dtype != "string":
+            return found
+        return [None if each is None else str(each) for each in found]
 
     return Column(shown, dtype, read, f"template column {name!r}, as in the source")
 
 
-def dtype_of(values: Iterable[object]) -> Dtype:
+def dtype_of(values: Collection[object]) -> Dtype:
     """Return the dtype that holds all values: text for mixtures and other kinds."""
+    if set(map(type, values)) == {str}:
+        return "string"  # the usual case, and faster
     kinds = {_kind(value) for value in values if value is not None}
     if kinds == {"Int64", "Float64"}:
         return "Float64"

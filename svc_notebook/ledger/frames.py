@@ -267,7 +267,11 @@ def _to_arrow(values: list[Any]) -> Any:  # noqa: ANN401 - a package without typ
 
 def _whole(values: list[Any]) -> list[Any]:
     """Return texts that UTF-8 can hold; half a surrogate pair becomes `?`."""
-    return [x and x.encode("utf-8", "replace").decode() for x in values]
+    try:
+        "".join(filter(None, values)).encode()
+    except UnicodeEncodeError:
+        return [x and x.encode("utf-8", "replace").decode() for x in values]
+    return values
 
 
 def _instants(values: list[Any]) -> ExtensionArray:

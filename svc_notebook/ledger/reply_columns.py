@@ -44,14 +44,22 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.exchange if self.is_first else None
 
 
-def to_replies(exchange: Exchange) -> Iterator[Reply]:
-    """Return the rows of an exchange: one per choice, or one without a choice."""
+def to_replies(
+    exchange: Exchange, columns: dict[str, Any] | None = None
+) -> Iterator[Reply]:
+    """Return the rows of an exchange: one per choice, or one without a choice.
+
+    `columns`, if there are any, replace its template columns.
+    """
+    origin = exchange.origin
+    if columns:
+        origin = msgspec.structs.replace(origin, columns=columns)
     choices: tuple[Choice | None, ...] = exchange.choices or (None,)
     for position, choice in enumerate(choices):
         is_first = position == 0
         yield Reply(
             request=exchange.request,
-            origin=exchange.origin,
+            origin=origin,
             status=exchange.status,
             exchange=exchange,
             choice=choice,

@@ -244,6 +244,14 @@ class Ledger:
             n_written = int(self._rows(counting, condition.values)[0][0])
         return n_written + tables.count("exchanges")
 
+    def stamp(self, run: str) -> tuple[int, int] | None:
+        """Return what changes with the exchanges of a run; None if some are in hand."""
+        if not self.flush():
+            return None
+        sql = "SELECT count(*), coalesce(max(seq), 0) FROM exchanges WHERE run = ?"
+        n_exchanges, last = self._rows(sql, (run,))[0]
+        return n_exchanges, last
+
     def close(self) -> None:
         """Write what was added, if possible, and close the file."""
         self._writer.close()

@@ -26,7 +26,7 @@ from svc_notebook.session import Session
 
 from .describe import duration, forecast
 from .progress import Bars, progress_of
-from .resume import TrialKey, check_endpoint, key_of, strays_of
+from .resume import TrialKey, check_endpoint, strays_of
 from .run_lock import held_here, lock_run
 from .run_view import RunView
 from .scheduler import Scheduler, Show, TrialRunner, todo_of
@@ -208,8 +208,9 @@ class Execution:
         """Continue with the exchanges that the ledger has under this run's name."""
         view, ledger = self._view, self._session.ledger
         read = partial(ledger.read, scope="all", run=self._plan.run_id)
-        view.strays = strays_of(self._plan, read)
-        if any(key_of(each) not in view.strays for each in read(texts=False)):
+        sent = view.sent(ledger).trials
+        view.strays = strays_of(self._plan, sent, read)
+        if sent.keys() - view.strays:
             view.ledger, self._is_bound = ledger, True
 
     def start(self, options: SendOptions, *, is_drawn: bool) -> None:

@@ -3,7 +3,7 @@
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache, partial
 from hashlib import blake2b
 from inspect import signature
@@ -17,8 +17,18 @@ from svc_notebook.exchange import Origin, OriginKind
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.service.checks import did_you_mean
 from svc_notebook.service.params import PARAMS
-from svc_notebook.service.request import CompletionRequest, build_request
-from svc_notebook.tokens import Tokens, estimate_prompt_tokens, with_max_tokens
+from svc_notebook.service.request import (
+    CompletionRequest,
+    Message,
+    build_request,
+    to_messages,
+)
+from svc_notebook.tokens import (
+    Tokens,
+    estimate_prompt_tokens,
+    refitted,
+    with_max_tokens,
+)
 from svc_notebook.wire.encode import encode
 
 from .dimensions import FACTORS, TOOLS, Dimension, short, tool_names
@@ -56,7 +66,15 @@ class Trial:
     @property
     def prompt_tokens(self) -> Tokens:
         """Estimated tokens of the prompt."""
-        return estimate_prompt_tokens(self.request.messages, self.request.tools)
+        if self.request.tools:
+            return estimate_prompt_tokens(self.request.messages, self.request.tools)
+        return _text_tokens(self.request.messages)
+
+
+@lru_cache(maxsize=1)
+def _text_tokens(messages: tuple[Message, ...]) -> Tokens:
+    """Estimate a prompt; the conditions of a row often share it."""
+    return estimate_prompt_tokens(messages)
 
 
 def value_of(request: CompletionRequest, name: str) -> Any:  # noqa: ANN401 - any factor
@@ -64,29 +82,74 @@ def value_of(request: CompletionRequest, name: str) -> Any:  # noqa: ANN401 - an
     return request.asked_params.get(name, getattr(request, name, None))
 
 
-def request_key_of(
-    request: CompletionRequest, *, templates: object = None, n_before: int = 0
-) -> str:
+def request_key_of(request: CompletionRequest, *, templates: object = None) -> str:
     """Return the hash of all that is sent: 16 hexadecimal digits.
 
     The order of the parameters makes no difference, nor whether a number is written
-    as 0 or 0.0. Two templates that give the same text for one row are two trials; so
-    are rows that give the same request: with `n_before` 1, the key ends in "-2".
+    as 0 or 0.0. Two templates that give the same text for one row are two trials.
     """
+    hashed = b"" if templates is None else msgspec.json.encode(templates)
+    return f"{_digest(_in_one_form(request), hashed):016x}"
+
+
+def _in_one_form(request: CompletionRequest) -> CompletionRequest:
     params = {
         name: float(value) if name in _FLOATS else value
         for name, value in sorted(request.asked_params.items())
     }
-    same = msgspec.structs.replace(request, params=params)
-    hashed = blake2b(encode(same, is_streamed=False), digest_size=8)
-    if templates is not None:
-        hashed.update(msgspec.json.encode(templates))
-    return hashed.hexdigest() + (f"-{n_before + 1}" if n_before else "")
+    return msgspec.structs.replace(request, params=params)
+
+
+def _digest(request: CompletionRequest, templates: bytes) -> int:
+    body = encode(request, is_streamed=False)
+    return int.from_bytes(blake2b(body + templates, digest_size=8).digest())
 
 
 Where = Callable[[Mapping[str, Any]], object]
 """Says whether to keep a combination, given its values and its row's columns."""
-_N_RECENT = 64  # trials kept for reuse: enough for a small run to be read back
+_N_CONDITIONS = 1024  # kept for reuse, because trials are sent in a shuffled order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Condition:
+    """What the trials of one condition share, made once for all rows.
+
+    Attributes:
+        request: As it is sent, but for templates that are not filled.
+        columns: The names in the templates.
+        labels: What the condition has and does not send.
+        templates: Template columns of the replies.
+        hashed: The request and the templates, as they are hashed.
+    """
+
+    request: CompletionRequest
+    prompt: Any
+    system: Any
+    columns: tuple[str, ...]
+    labels: Mapping[str, Any]
+    templates: Mapping[str, Any]
+    hashed: tuple[CompletionRequest, bytes]
+
+    def messages(self, values: Mapping[str, Any]) -> tuple[Message, ...]:
+        """Return the messages, with the templates filled."""
+        if not self.columns:
+            return self.request.messages
+        prompt, system = filled(self.prompt, values), filled(self.system, values)
+        return to_messages(prompt, system=system)
+
+    def request_of(self, messages: tuple[Message, ...]) -> CompletionRequest:
+        """Return the request with these messages."""
+        request = msgspec.structs.replace(self.request, messages=messages)
+        return refitted(request)
+
+    def digest_of(self, messages: tuple[Message, ...]) -> int:
+        """Return the hash of the request with these messages."""
+        request, templates = self.hashed
+        return _digest(msgspec.structs.replace(request, messages=messages), templates)
+
+    def columns_of(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the columns that are kept with a reply."""
+        return {**self.templates, **values, **self.labels}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,20 +187,24 @@ class Grid:
         combination, repeat = divmod(position, self.repeats)
         return self.trial(combination, repeat)
 
-    @property
+    @cached_property
     def n_combinations(self) -> int:
         """How many combinations are kept."""
         return self.n_product if self.kept is None else len(self.kept)
 
-    @property
+    @cached_property
     def n_product(self) -> int:
         """How many combinations there are, including those that `where` left out."""
         n_rows = 1 if self.source is None else len(self.source)
-        return n_rows * prod(len(each.points) for each in self._multiplied)
+        return n_rows * self._n_conditions
 
     @cached_property
     def _multiplied(self) -> tuple[Dimension, ...]:
         return tuple(each for each in self.dimensions if not each.is_by_row)
+
+    @cached_property
+    def _tied_to_rows(self) -> tuple[Dimension, ...]:
+        return tuple(each for each in self.dimensions if each.is_by_row)
 
     @cached_property
     def n_by_model(self) -> dict[str, int]:
@@ -171,58 +238,74 @@ class Grid:
 
     def trial(self, combination: int, repeat: int) -> Trial:
         """Return a trial by its combination, counted among those kept."""
-        first = self._recent(combination)
-        return replace(first, repeat=repeat) if repeat else first
+        row, condition = self._place(combination)
+        values = self._values(row, condition)
+        messages = condition.messages(values)
+        digest = condition.digest_of(messages)
+        return Trial(
+            request_key=self._numbered(digest, row, condition),
+            repeat=repeat,
+            request=condition.request_of(messages),
+            row=row,
+            columns=condition.columns_of(values),
+        )
+
+    def places(self) -> Iterator[tuple[tuple[str, int], dict[str, Any]]]:
+        """Return the key of each trial and its columns in a frame of replies.
+
+        Its request is not made, and the keys are made only once.
+        """
+        own: dict[str, Any] = {}
+        for at, digest in enumerate(self._digests):
+            row, condition = self._place(at)
+            key = self._numbered(digest, row, condition)
+            if row is None or self.source is None:
+                columns = condition.columns_of(self._values(row, condition))
+            else:
+                own = own if own.get(ROW) == row else self.source.joined(row)
+                rest = condition.columns_of({})
+                columns = {**rest, **own} if rest else own
+            for repeat in range(self.repeats):
+                yield (key, repeat), columns
 
     @cached_property
-    def _recent(self) -> Callable[[int], Trial]:
-        return lru_cache(maxsize=_N_RECENT)(self._first_repeat)
+    def _digests(self) -> Sequence[int]:
+        """The hash of each combination; as a number, because there can be millions."""
+        return array("Q", map(self._digest_of, range(self.n_combinations)))
 
-    def _first_repeat(self, combination: int) -> Trial:
-        row, point = self._point(self._number(combination))
-        named = (*columns_in(point.get("prompt")), *columns_in(point.get("system")))
-        columns = () if self.is_raw else tuple(dict.fromkeys(named))
-        values, labels = self._row_of(row, point), _labels(point)
-        request = self._request(point, values)
-        templates: object = None
-        n_before = 0
-        if row is not None or columns or labels:
-            own = {name: str(value) for name, value in labels.items()}
-            given = (point.get("prompt"), point.get("system"))
-            templates = (*given, own) if own else given
-            n_before = self._n_before(columns).get(row or 0, 0)
-        return Trial(
-            request_key=request_key_of(request, templates=templates, n_before=n_before),
-            repeat=0,
-            request=request,
-            row=row,
-            columns=self._kept_columns(point, values, columns),
-        )
+    def _digest_of(self, combination: int) -> int:
+        row, condition = self._place(combination)
+        return condition.digest_of(condition.messages(self._values(row, condition)))
 
     def model_of(self, combination: int) -> str:
         """Return the model of a combination, without making its request."""
-        _, point = self._point(self._number(combination))
-        return str(point["model"]).strip()
+        models, n_each = self._models
+        return models[self._number(combination) // n_each % len(models)]
+
+    @cached_property
+    def _models(self) -> tuple[Sequence[str], int]:
+        """The models in the order of the plan, and how often each is repeated."""
+        n_each = 1
+        for dimension in (*reversed(self._multiplied), *self._tied_to_rows):
+            if "model" in dimension.names:
+                break
+            n_each *= 1 if dimension.is_by_row else len(dimension.points)
+        return [str(point["model"]).strip() for point in dimension.points], n_each
 
     def factors(self, combination: int) -> dict[str, Any]:
         """Return the values of a combination, with all columns of its row."""
         row, point = self._point(self._number(combination))
         names = (name for dimension in self.dimensions for name in dimension.names)
-        return {**dict.fromkeys(names), **self._row_of(row, point), **point}
-
-    def source_columns(self, trial: Trial) -> dict[str, Any]:
-        """Return the labels and source columns of a trial's row in a frame."""
-        if trial.row is None or not self.source:
-            return trial.columns
-        mine = self.source.columns
-        kept = {name: each for name, each in trial.columns.items() if name not in mine}
-        return {**kept, **self.source.joined(trial.row)}
+        own = {} if self.source is None else self.source.row(row or 0)
+        return {**dict.fromkeys(names), **own, **point}
 
     def request_at(self, row: int, point: Mapping[str, Any]) -> CompletionRequest:
         """Return the request of any point, also of one that `where` leaves out."""
+        condition = self._condition_of(point)
         if self.source is not None and not self.source:
-            return self._request(point, None)  # no row to fill it from
-        return self._request(point, self._row_of(row, point))
+            return condition.request  # no row to fill it from
+        messages = condition.messages(self._values(row, condition))
+        return condition.request_of(messages)
 
     def _number(self, combination: int) -> int:
         return combination if self.kept is None else self.kept[combination]
@@ -234,23 +317,48 @@ class Grid:
             point = {**dimension.points[digit], **point}
         if self.source is None:
             return None, point
-        for dimension in self.dimensions:
-            if dimension.is_by_row:
-                point |= dimension.points[number]
+        for dimension in self._tied_to_rows:
+            point |= dimension.points[number]
         return number, point
 
-    def _row_of(self, row: int | None, point: Mapping[str, Any]) -> dict[str, Any]:
-        columns = {} if self.source is None or row is None else self.source.row(row)
-        return {**columns, **_labels(point)}
+    def _place(self, combination: int) -> tuple[int | None, _Condition]:
+        """Return the row of a combination, and its condition."""
+        number = self._number(combination)
+        if self.source is None:
+            return None, self._condition(number)
+        row, digits = divmod(number, self._n_conditions)
+        return row, self._condition(number if self._tied_to_rows else digits)
 
-    def _request(
-        self, point: Mapping[str, Any], values: Mapping[str, Any] | None
-    ) -> CompletionRequest:
-        """Make a request; its templates are filled if there are values."""
+    @cached_property
+    def _n_conditions(self) -> int:
+        return prod(len(each.points) for each in self._multiplied)
+
+    @cached_property
+    def _condition(self) -> Callable[[int], _Condition]:
+        """Return the condition of a number in the product."""
+        make = lru_cache(maxsize=_N_CONDITIONS)
+        return make(lambda number: self._condition_of(self._point(number)[1]))
+
+    def _condition_of(self, point: Mapping[str, Any]) -> _Condition:
+        """Make the request of a point, with templates that are not filled."""
         params = {name: value for name, value in point.items() if name in FACTORS}
         prompt, system = params.pop("prompt", None), params.pop("system", None)
-        if values is not None and not self.is_raw:
-            prompt, system = filled(prompt, values), filled(system, values)
+        named = () if self.is_raw else (*columns_in(prompt), *columns_in(system))
+        columns = tuple(dict.fromkeys(named))
+        labels = {name: each for name, each in point.items() if name not in FACTORS}
+        own = {name: str(value) for name, value in labels.items()}
+        given, hashed = (prompt, system, own) if own else (prompt, system), b""
+        if self.source is not None or columns or labels:
+            hashed = msgspec.json.encode(given)
+        kept: dict[str, Any] = {
+            f"{name}_template": point.get(name)
+            for name in self.templates
+            if columns and isinstance(point.get(name), str)
+        }
+        if TOOLS in self.varied:  # the replies have no column that says which
+            kept[TOOLS] = tool_names(point.get(TOOLS))
+        if not columns and not self.is_raw:
+            prompt, system = filled(prompt, {}), filled(system, {})
         max_tokens = params.pop("max_tokens", None)
         request = build_request(
             prompt,
@@ -259,7 +367,34 @@ class Grid:
             extra=self.extra,
             params=params,
         )
-        return with_max_tokens(request, max_tokens)
+        request = with_max_tokens(request, max_tokens)
+        return _Condition(
+            request=request,
+            prompt=prompt,
+            system=system,
+            columns=columns,
+            labels=labels,
+            templates=kept,
+            hashed=(_in_one_form(request), hashed),
+        )
+
+    def _values(self, row: int | None, condition: _Condition) -> dict[str, Any]:
+        """Return the values that fill the templates of a condition."""
+        found, mine = (
+            condition.labels,
+            {} if self.source is None else self.source.columns,
+        )
+        return {
+            name: found[name] if name in found else mine[name][row or 0]
+            for name in condition.columns
+        }
+
+    def _numbered(self, digest: int, row: int | None, condition: _Condition) -> str:
+        """Return the request key; of rows that ask the same, a later one ends in -2."""
+        key, n_before = f"{digest:016x}", 0
+        if row is not None:
+            n_before = self._n_before(condition.columns).get(row, 0)
+        return f"{key}-{n_before + 1}" if n_before else key
 
     @cached_property
     def templates(self) -> tuple[str, ...]:
@@ -276,22 +411,6 @@ class Grid:
         """Return the values that prompt, system or a parameter takes, without None."""
         points = (point for each in self.dimensions for point in each.points)
         return (point[name] for point in points if point.get(name) is not None)
-
-    def _kept_columns(
-        self,
-        point: Mapping[str, Any],
-        values: Mapping[str, Any],
-        columns: Sequence[str],
-    ) -> dict[str, Any]:
-        templates = {
-            f"{name}_template": point.get(name)
-            for name in self.templates
-            if columns and isinstance(point.get(name), str)
-        }
-        if TOOLS in self.varied:  # the replies have no column that says which
-            templates[TOOLS] = tool_names(point.get(TOOLS))
-        used = {name: values[name] for name in columns}
-        return {**templates, **used, **_labels(point)}
 
     @cached_property
     def _n_before(self) -> Callable[[tuple[str, ...]], Mapping[int, int]]:
@@ -363,10 +482,6 @@ def _is_kept(grid: Grid, at: int, where: Where) -> bool:
         shown = ", ".join(f"{name}={short(value)}" for name, value in factors.items())
         problem.add_note(f"This was the combination {shown}; nothing was sent.")
         raise
-
-
-def _labels(point: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in point.items() if name not in FACTORS}
 
 
 def _repeated(source: Source | None, columns: Sequence[str]) -> Mapping[int, int]:

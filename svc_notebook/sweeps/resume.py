@@ -61,10 +61,10 @@ def reply_rows(
 ) -> Iterator[Reply]:
     """Return the rows of all trials: their choices, or why they have no reply."""
     missing: RowStatus = "not_run" if is_begun else "planned"
-    for trial in plan.grid:
-        exchange, failed = found.get(trial.key), failures.get(trial.key)
-        columns = plan.grid.source_columns(trial)
+    for number, (key, columns) in enumerate(plan.grid.places()):
+        exchange = found.get(key)
         if exchange is None:
+            trial, failed = plan.grid[number], failures.get(key)
             yield Reply(
                 request=trial.request,
                 origin=replace(plan.origin_of(trial), columns=columns),
@@ -73,9 +73,7 @@ def reply_rows(
                 est_prompt_tokens=trial.prompt_tokens.best,
             )
             continue
-        for reply in to_replies(exchange):
-            own = columns or reply.origin.columns
-            yield replace(reply, origin=replace(reply.origin, columns=own))
+        yield from to_replies(exchange, columns)
 
 
 Mark = Literal["ok", "error", "refused", "open", "cancelled"]
@@ -141,6 +139,8 @@ class RunStatus:
 
     def with_failures(self, failures: Mapping[TrialKey, TrialFailure]) -> "RunStatus":
         """Add trials that failed before anything was sent."""
+        if not failures:
+            return self
         unsent = {
             key: TrialStatus(_mark_of(each.failure), each.model)
             for key, each in failures.items()
@@ -191,19 +191,18 @@ def check_endpoint(
 
 
 def strays_of(
-    plan: RunPlan, read: Callable[..., Iterable[Exchange]]
+    plan: RunPlan,
+    sent: Mapping[TrialKey, TrialStatus],
+    read: Callable[..., Iterable[Exchange]],
 ) -> frozenset[TrialKey]:
-    """Return the trials that were sent under this name and are not in the plan.
+    """Return which of the trials `sent` under this name are not in the plan.
 
     Those with replies are refused: a trial without one binds nothing, and rows may be
     left out of a frame. `read` reads the run's exchanges.
     """
-    has_reply: dict[TrialKey, bool] = {}
-    for exchange in read(texts=False):
-        key = key_of(exchange)
-        has_reply[key] = has_reply.get(key, False) or exchange.status == "ok"
-    for trial in plan.grid if has_reply else ():
-        has_reply.pop(trial.key, None)
+    has_reply = {key: each.mark == "ok" for key, each in sent.items()}
+    for key, _ in plan.grid.places() if has_reply else ():
+        has_reply.pop(key, None)
     if any(has_reply.values()) and len(plan.grid):
         strays = {
             key_of(each): each

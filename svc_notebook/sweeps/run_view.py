@@ -29,6 +29,7 @@ from svc_notebook.ledger.columns import (
 from svc_notebook.ledger.reply_columns import (
     BEFORE_TEMPLATE,
     REPLIES,
+    TEXTS,
     Reply,
     reply_batch,
 )
@@ -70,6 +71,8 @@ class RunView:
         self.ledger: Ledger | None = None
         self.failures: dict[TrialKey, TrialFailure] = {}
         self.strays: frozenset[TrialKey] = frozenset()
+        self._sent = RunStatus()
+        self._stamp: tuple[int, int] | None = None
 
     @cached_property
     def size(self) -> Size:
@@ -83,8 +86,22 @@ class RunView:
 
     def status(self) -> RunStatus:
         """Return the status of every trial."""
-        found = status_of(self._exchanges(texts=False))
+        if self.ledger is None or self.strays:
+            found = status_of(self._exchanges(texts=False))
+        else:
+            found = self.sent(self.ledger)
         return found.with_failures(self.failures.copy())
+
+    def sent(self, ledger: Ledger) -> RunStatus:
+        """Return the status of what a ledger has of this run, strays included.
+
+        It is read again when exchanges were added or removed.
+        """
+        stamp = ledger.stamp(self.plan.run_id)
+        if stamp is None or stamp != self._stamp:
+            found = ledger.read(scope="all", run=self.plan.run_id, texts=False)
+            self._sent, self._stamp = status_of(found), stamp
+        return self._sent
 
     def reasons(self) -> list[str]:
         """Return why trials have no reply, each reason with its count."""
@@ -147,9 +164,9 @@ class RunView:
         # what JSON does not have becomes a text
         return msgspec.to_builtins(found, enc_hook=_as_text, str_keys=True)  # type: ignore[no-any-return]  # a dict
 
-    def replies(self) -> Iterator[Reply]:
-        """Return the rows of `replies_df`, one by one."""
-        found = by_trial(self._exchanges(texts=True))
+    def replies(self, *, texts: bool = True) -> Iterator[Reply]:
+        """Return the rows of `replies_df`, one by one; see `Ledger.read` for texts."""
+        found = by_trial(self._exchanges(texts=texts))
         return reply_rows(self.plan, found, self.failures, is_begun=self.is_begun)
 
     def plan_df(self) -> "pd.DataFrame":
@@ -199,8 +216,10 @@ class RunView:
         """Return one row for each group of trials."""
         from svc_notebook.ledger import groups  # noqa: PLC0415 - pandas
 
-        rows = list(self.replies())
-        columns = pick(self._columns(rows), self._varied() if by is None else by)
+        names = self._varied() if by is None else as_names(by)
+        known = {column.name for column in self._columns(())}
+        rows = list(self.replies(texts=not known - TEXTS >= set(names)))
+        columns = pick(self._columns(rows), names)
         frame, firsts = groups.summary_frame(rows, columns)
         self._retype(frame, _source_rows(rows, firsts))
         return frame
@@ -303,11 +322,13 @@ class RunView:
         if self.ledger is None:
             return ()
         found = self.ledger.read(scope="all", run=self.plan.run_id, texts=texts)
+        if not self.strays:
+            return found
         return (each for each in found if key_of(each) not in self.strays)
 
     def _with_columns(self, exchanges: Iterable[Exchange]) -> Iterator[Exchange]:
         """Give exchanges all columns that their trials have in a frame of replies."""
-        trials = {trial.key: self.grid.source_columns(trial) for trial in self.grid}
+        trials = dict(self.grid.places())
         for each in exchanges:
             if (columns := trials.get(key_of(each))) is not None:
                 yield replace(each, origin=replace(each.origin, columns=columns))

@@ -66,11 +66,16 @@ class Source:
 
     def joined(self, position: int) -> dict[str, Any]:
         """Return one row as a frame of replies has it: position, index, values."""
-        found: dict[str, Any] = {ROW: position}
-        for name, values in self.shown.items():
-            value = values[position]
-            found[name] = None if is_missing(value) else value
-        return found
+        known = self._known.items()
+        return {ROW: position, **{name: values[position] for name, values in known}}
+
+    @cached_property
+    def _known(self) -> dict[str, Sequence[Any]]:
+        """Index and columns, with None for what is missing."""
+        return {
+            name: [None if is_missing(each) else each for each in values]
+            for name, values in self.shown.items()
+        }
 
     @cached_property
     def shown(self) -> dict[str, Sequence[Any]]:

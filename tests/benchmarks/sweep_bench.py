@@ -3,8 +3,10 @@
 `python tests/benchmarks/sweep_bench.py` asks four models at the emulator's real
 limits and prints how long it took beside the computed time, and how many refusals
 (429) there were; then what planning and asking cost in CPU and memory for very many
-trials. `--quick` leaves the real limits out, which take over two minutes. It is no
-test: nothing fails, but the last line of each part says whether the target was met.
+trials, and what reading a finished run costs, beside `pandas.DataFrame` on ready lists
+of the same values. `--quick` leaves the real limits out, which take over two minutes;
+`--frames` only reads a run. It is no test: nothing fails, but the last line of each
+part says whether the target was met.
 """
 
 import asyncio
@@ -12,15 +14,24 @@ import os
 import sys
 import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from tempfile import TemporaryDirectory
+from typing import Any
+
+import pandas as pd
 
 from svc_notebook.emulator.server import Emulator
+from svc_notebook.exchange import Exchange
+from svc_notebook.ledger.frames import replies_df
+from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.session import Session
 from svc_notebook.settings import Settings
 from svc_notebook.sweeps.describe import forecast
-from svc_notebook.sweeps.grid import Grid, Trial
+from svc_notebook.sweeps.grid import Grid, RunPlan, Trial
 from svc_notebook.sweeps.plan import build_grid, plan
+from svc_notebook.sweeps.run import Run
 from svc_notebook.sweeps.scheduler import (
     Answered,
     Outcome,
@@ -119,10 +130,102 @@ def many_cells(n_rows: int) -> None:
     )
 
 
+def finished_run(session: Session, n_rows: int) -> Run:
+    """Put the replies of a run into the ledger, and open the run again."""
+
+    def opened() -> Run:
+        return plan(
+            session,
+            "Describe {{text}}",
+            model=MODELS[:2],
+            rows=[f"sea number {number}" for number in range(n_rows)],
+            varied={"temperature": [0, 1]},
+            name="finished",
+        )
+
+    run, began_at = opened(), datetime(2026, 1, 1, tzinfo=UTC)
+    for at, trial in enumerate(run.grid):
+        n_tokens = 80 + at % 60
+        text = f"{at}. " + "The sea is wide and blue, and it is never still. " * 12
+        started_at = began_at + timedelta(seconds=at)
+        receipt = session.ledger.add(
+            Exchange(
+                exchange_id=f"{at:032x}",
+                origin=RunPlan(
+                    grid=run.grid, name=run.name, run_id=run.run_id, seed=run.seed
+                ).origin_of(trial),
+                endpoint="https://service.test/v1",
+                request=trial.request,
+                body=CompletionBody(
+                    id=f"c{at}",
+                    created=1_767_225_600 + at,
+                    model=trial.model,
+                    choices=(Choice(text=text, finish_reason="stop"),),
+                    usage=Usage(
+                        prompt_tokens=9,
+                        completion_tokens=n_tokens,
+                        total_tokens=9 + n_tokens,
+                    ),
+                ),
+                latency_s=0.3 + at % 997 / 500,
+                started_at=started_at,
+                ended_at=started_at + timedelta(seconds=1),
+                est_prompt_tokens=9,
+                est_completion_tokens=200,
+            )
+        )
+        if at % 64 == 0:
+            receipt.result()
+    session.ledger.flush()
+    began_s = time.process_time()
+    run = opened()
+    say(f"{len(run)} requests opened again: {time.process_time() - began_s:.2f} s")
+    return run
+
+
+def reading(n_rows: int) -> None:
+    """Read a finished run in each way, and compare with what pandas takes."""
+
+    def cpu_s(work: Callable[[], Any]) -> float:
+        began_s = time.process_time()
+        work()
+        return time.process_time() - began_s
+
+    with TemporaryDirectory() as folder:
+        session = Session(
+            Settings(
+                base_url="https://service.test/v1", ledger=f"{folder}/ledger.sqlite"
+            )
+        )
+        run = finished_run(session, n_rows)
+        n_todo_s, repr_s = cpu_s(lambda: run.n_todo), cpu_s(lambda: repr(run))
+        say(f"n_todo {n_todo_s:.2f} s, repr {repr_s:.2f} s (goal: 0.5 s together)")
+        frame = run.replies_df()
+        lists = {name: frame[name].tolist() for name in frame}
+        ready_s = min(cpu_s(partial(pd.DataFrame, lists)) for _ in range(3))
+        say(f"pandas.DataFrame on ready lists {ready_s:.2f} s")
+        del frame, lists
+        ways: tuple[tuple[str, float, Callable[[], Any]], ...] = (
+            ("run.replies_df", 1.5, run.replies_df),
+            ("svc.replies_df", 1.5, lambda: replies_df(session.ledger)),
+            ("run.summary_df", 0.2, run.summary_df),
+            ("run.plan_df", 1.0, run.plan_df),
+            ("run.compare", 0.5, run.compare),
+        )
+        for name, goal, work in ways:
+            took_s = cpu_s(work)
+            say(f"{name:15} {took_s:.2f} s, {took_s / ready_s:.2f} times (goal {goal})")
+        session.close()
+
+
 def main() -> None:
     """Measure and print."""
+    if "--frames" in sys.argv:
+        reading(25_000)
+        return
     for n_rows in (1_000, 25_000):
         many_cells(n_rows)
+    reading(25_000)
     if "--quick" not in sys.argv:
         at_real_limits()
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.request import build_request, user
-from svc_notebook.sweeps.grid import Grid, request_key_of
+from svc_notebook.sweeps.grid import Grid, Where, request_key_of
 from svc_notebook.sweeps.plan import build_grid
 
 MODEL = "svc-v2-8b-instruct"
@@ -95,11 +95,43 @@ def test_trial_ids_do_not_depend_on_the_grid(
     }
 
 
+@given(axes, st.integers(1, 2), st.sampled_from([None, lambda c: c["row_id"] != 1]))
+def test_the_key_of_a_trial_is_known_without_its_request(
+    varied: dict[str, Any], repeats: int, where: Where | None
+) -> None:
+    """Frames find the reply of a trial by the key that it was sent with."""
+    rows = [{"row_id": at, "text": text} for at, text in enumerate("abab")]
+    prompts = ["Say {{text}}", "Sing {{text}}, \\{{a}}", "{{text}} {{row_id}}"]
+    grid = build_grid(prompts, varied=varied, rows=rows, repeats=repeats, where=where)
+
+    places = list(grid.places())
+
+    assert [key for key, _ in places] == [trial.key for trial in grid]
+    assert len({key for key, _ in places}) == len(grid)
+    shown = [(columns["row"], columns["prompt_template"]) for _, columns in places]
+    sent = [(trial.row, trial.columns["prompt_template"]) for trial in grid]
+    assert shown == sent
+
+
 def test_the_trial_id_stays_what_it_is() -> None:
     """A request_key means the same tomorrow: ledgers are full of them."""
     request = build_request("Hi", model=MODEL, params={"temperature": 0, "n": 2})
 
     assert request_key_of(request) == "c0bc42ff61d0b0d4"
+
+
+def test_the_ids_of_filled_trials_stay_what_they_are() -> None:
+    """Templates, labels and equal rows are part of a key, always in the same way."""
+    conditions = [{"model": MODEL, "temperature": 0, "tone": "dry"}]
+    grid = build_grid(
+        "{{tone}} {{text}}", varied={}, conditions=conditions, rows=["a", "b", "a"]
+    )
+
+    assert [trial.request_key for trial in grid] == [
+        "03a3fb2cd94fe1b8",
+        "05a538df7a9063cb",
+        "03a3fb2cd94fe1b8-2",
+    ]
 
 
 @pytest.mark.parametrize(

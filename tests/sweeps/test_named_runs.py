@@ -48,6 +48,22 @@ def test_the_same_name_goes_on_after_a_restart(
     assert len(emulator.requests) == 4
 
 
+def test_replies_of_another_kernel_are_counted_at_the_next_look(
+    open_session: OpenSession, emulator: Emulator
+) -> None:
+    """What is missing is counted again when another session has sent some of it."""
+    plan(open_session(emulator), "{{text}}", rows=["a"], name="n").run()
+    given: dict[str, Any] = {"rows": ["a", "b", "c"], "name": "n"}
+    here = plan(open_session(emulator), "{{text}}", **given)
+    assert here.n_todo == 2
+    assert "1 ok" in repr(here)
+
+    plan(open_session(emulator), "{{text}}", **given).run()
+
+    assert here.n_todo == 0
+    assert "3 ok" in repr(here)
+
+
 def test_a_larger_grid_extends_it(
     open_session: OpenSession, emulator: Emulator
 ) -> None:

@@ -275,7 +275,7 @@ def test_numbered_columns_that_are_not_put_in_join_back() -> None:
 
     grid = build_grid("{{text}}", varied=MODEL, rows=rows)
 
-    assert grid.source_columns(grid[0]) == {"row": 0, "text": "a", "1": "b"}
+    assert next(grid.places())[1] == {"row": 0, "text": "a", "1": "b"}
 
 
 def test_rows_without_a_prompt_are_refused_by_that() -> None:
