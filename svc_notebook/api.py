@@ -141,8 +141,7 @@ def extract(
 
     Raises:
         ToolSchemaError: The type cannot be described.
-        CutError: A reply was cut before the value was whole; the message says what to
-            pass.
+        CutError: A reply was cut before the value was whole.
         ToolCallError: No try fitted; `partial` is the last completion.
         SvcError: A request failed, as with `complete`.
 
@@ -157,10 +156,10 @@ def extract(
                 param=name,
             )
     form = to_form(type_)
-    given = {"model": model, "system": system, **params}
+    request = _request(prompt, max_tokens, {"model": model, "system": system, **params})
     return extract_with(
         form,
-        asking_for(form, _request(prompt, max_tokens, given)),
+        asking_for(form, request),
         Origin(),
         send=partial(current().ask, answers=_answers(reuse=None)),
         max_tries=max_tries,

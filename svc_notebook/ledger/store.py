@@ -244,11 +244,12 @@ class Ledger:
             n_written = int(self._rows(counting, condition.values)[0][0])
         return n_written + tables.count("exchanges")
 
-    def stamp(self, run: str) -> tuple[int, int] | None:
+    def stamp(self, run: str) -> tuple[int, str] | None:
         """Return what changes with the exchanges of a run; None if some are in hand."""
         if not self.flush():
             return None
-        sql = "SELECT count(*), coalesce(max(seq), 0) FROM exchanges WHERE run = ?"
+        newest = "coalesce(max(exchange_id), '')"  # `seq` begins again after a deletion
+        sql = f"SELECT count(*), {newest} FROM exchanges WHERE run = ?"  # noqa: S608 - our own words
         n_exchanges, last = self._rows(sql, (run,))[0]
         return n_exchanges, last
 

@@ -72,7 +72,7 @@ class RunView:
         self.failures: dict[TrialKey, TrialFailure] = {}
         self.strays: frozenset[TrialKey] = frozenset()
         self._sent = RunStatus()
-        self._stamp: tuple[int, int] | None = None
+        self._stamp: tuple[int, str] | None = None
 
     @cached_property
     def size(self) -> Size:
