@@ -122,7 +122,7 @@ def request_turn(
     prompt = Message(role="user", content=text)
     if not text.strip():
         raise ParameterError(
-            "The prompt is empty; write what to ask (doc: Request body).",
+            "The prompt is empty; write what to ask.",
             param="messages",
         )
     turns = history.before(origin.turn_id or "")

@@ -386,7 +386,7 @@ def _cut_error(completion: Completion) -> CutError:
     error = CutError(
         f"The reply was {cut_mark(completion.exchange)} and --strict asks for a "
         "whole one. Give it more room with --max-tokens, or ask for less; svc.last() "
-        "holds what arrived (doc: Limits)."
+        "holds what arrived."
     )
     error.partial = completion
     error.exchange_id = completion.exchange.exchange_id
@@ -461,5 +461,5 @@ def _check_whole(run: Run) -> None:
     if n_cut:
         raise CutError(
             f"{n_cut} of the replies were cut and --strict asks for whole ones. Give "
-            "them more room with --max-tokens, or ask for less (doc: Limits)."
+            "them more room with --max-tokens, or ask for less."
         )

@@ -144,7 +144,7 @@ def test_a_reply_is_printed_as_it_comes(
 
     assert is_running
     assert shown.count("word29") == 1
-    assert "\n[emulator] svc-v2-8b-instruct · stop · " in shown
+    assert "\n[emulator] svc-v2-8b-instruct · " in shown
     assert "Out[" not in shown
 
 
