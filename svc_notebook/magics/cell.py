@@ -2,8 +2,8 @@
 
 import re
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from tokenize import DEDENT, INDENT, TokenInfo
 from typing import Self
 
@@ -82,7 +82,9 @@ class HiddenResult:
         self._printers()[Completion] = self._draw
         if getattr(shell, "kernel", None) is None:
             # A terminal writes "Out[3]:" before it asks how to draw a value.
-            vars(shell.displayhook)["write_output_prompt"] = lambda: None
+            hook = vars(shell.displayhook)
+            hook["write_output_prompt"] = lambda: None
+            hook["compute_format_data"] = self._format
         shell.events.register("post_run_cell", self._end)
 
     def _draw(self, completion: Completion) -> None:
@@ -90,9 +92,18 @@ class HiddenResult:
         if completion is not self._completion:
             display(completion)
 
+    def _format(self, value: object) -> object:
+        hook = self._shell.displayhook
+        vars(hook).pop("compute_format_data", None)
+        vars(hook).pop("write_output_prompt", None)
+        if value is not self._completion:
+            hook.write_output_prompt()
+        return hook.compute_format_data(value)
+
     def _end(self, *_: object) -> None:
         self._printers().pop(Completion, None)
         vars(self._shell.displayhook).pop("write_output_prompt", None)
+        vars(self._shell.displayhook).pop("compute_format_data", None)
         with suppress(ValueError):  # it was removed before
             self._shell.events.unregister("post_run_cell", self._end)
 
@@ -131,6 +142,41 @@ class LastError:
 
 
 last_error = LastError()  # of this process, as `sys.last_value` is
+
+
+@contextmanager
+def calm_interrupt(shell: InteractiveShell, mode: Mode) -> Iterator[None]:
+    """Keep IPython from drawing an interrupt, which the output of the reply says.
+
+    The cell fails all the same, so the cells that wait behind it do not run.
+    """
+    try:
+        yield
+    except Interrupted:
+        if mode is not Mode.SETTLED:  # else the file must tell that the cell failed
+            _CalmInterrupt(shell)
+        raise
+
+
+class _CalmInterrupt:
+    """Until the end of the cell, shows the traceback of any other error only."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self._shell = shell
+        vars(shell)["_showtraceback"] = self._show
+        shell.events.register("post_run_cell", self._end)
+
+    def _show(self, kind: type, error: BaseException, lines: list[str]) -> None:
+        self._end()
+        if isinstance(error, Interrupted):
+            vars(self._shell)["_last_traceback"] = lines  # what a kernel replies with
+        else:
+            self._shell._showtraceback(kind, error, lines)  # noqa: SLF001 - IPython's
+
+    def _end(self, *_: object) -> None:
+        vars(self._shell).pop("_showtraceback", None)
+        with suppress(ValueError):  # it was removed before
+            self._shell.events.unregister("post_run_cell", self._end)
 
 
 class CellRequestIds:

@@ -103,6 +103,13 @@ class ReplyView:
         self._display.finish(self._draw(completion) if has_reply else None)  # type: ignore[arg-type]  # just tested
 
 
+def interrupted(partial: object) -> Final:
+    """Return what is shown of an interrupt before the first words."""
+    if isinstance(partial, Completion):
+        return partial.final()
+    return Final(texts=(), marks=("interrupted",), footer="nothing was sent")
+
+
 _PYTHON = {"python", "py", "python3", "ipython", "ipython3"}
 
 

@@ -38,7 +38,7 @@ from svc_notebook.tokens import check_budget
 from svc_notebook.tools.permissions import MAX_ROUNDS, Rounds
 from svc_notebook.tools.toolbox import Toolbox
 
-from .cell import CellRequestIds, HiddenResult, mode_of
+from .cell import CellRequestIds, HiddenResult, calm_interrupt, mode_of
 from .defaults import SvcTraits
 from .error_box import short_errors
 from .options import CONFIRMATIONS, HELP, SvcOptions, help_text, parse_options, to_names
@@ -49,7 +49,15 @@ from .prompt import (
     single_request,
     to_prompt,
 )
-from .reply_cell import DryRun, Place, Places, ReplyView, lay_out, next_cell
+from .reply_cell import (
+    DryRun,
+    Place,
+    Places,
+    ReplyView,
+    interrupted,
+    lay_out,
+    next_cell,
+)
 from .rest_cell import RestView, rest_request
 from .subcommands import (
     ASK,
@@ -120,7 +128,10 @@ class SvcMagics(SvcTraits, Magics):
     ) -> object:
         """Ask the service, or tell it how to answer; `%svc help` lists the options."""
         is_terminal = getattr(self.shell, "kernel", None) is None
-        with short_errors(is_on=not self.show_traceback, is_terminal=is_terminal):
+        with (
+            short_errors(is_on=not self.show_traceback, is_terminal=is_terminal),
+            calm_interrupt(self.shell, self._mode()),
+        ):
             options = replace(parse_options(line), local_names=local_ns or {})
             if cell is not None and options.text != HELP:
                 return self._cell(options, cell)
@@ -182,8 +193,7 @@ class SvcMagics(SvcTraits, Magics):
             completion = self._send(options, asked, toolbox, own_output)
         except (SvcError, Interrupted) as stopped:
             stopped.partial = self._keep(options, asked, stopped.partial)
-            if isinstance(stopped, UnknownModelError):
-                _hint_at_model(stopped, asked.request.model)
+            self._explain(stopped, asked)
             raise
         completion = self._keep(options, asked, completion)
         if options.layout == "code":
@@ -238,6 +248,16 @@ class SvcMagics(SvcTraits, Magics):
             rounds=Rounds(max_rounds=options.max_rounds or MAX_ROUNDS),
             keep=session.tool_record if is_recorded else session.unrecorded_tools,
         )
+
+    def _explain(self, stopped: SvcError | Interrupted, asked: CellRequest) -> None:
+        """Say what neither the error nor what arrived says."""
+        if isinstance(stopped, UnknownModelError):
+            _hint_at_model(stopped, asked.request.model)
+        if isinstance(stopped, Interrupted) and not getattr(
+            stopped.partial, "choices", ()
+        ):
+            display = ReplyDisplay.open(self._mode())
+            display.finish(interrupted(stopped.partial))
 
     def _toolbox(self, options: SvcOptions) -> Toolbox | None:
         """Find the tools that a line names, or else those of every cell."""
@@ -401,7 +421,9 @@ def _draw(
     code = next_cell(completion, mode).note if options.layout == "code" else ""
     of = f" -c {options.conversation}" if options.conversation else ""
     rest = f"`%svc{of} continue` asks for the rest" if completion.can_go_on else ""
-    final = completion.final().with_notes(*asked.notes, rest, advice, code)
+    is_stopped = completion.exchange.status == "cancelled"
+    kept = "svc.last() has what arrived" if is_stopped else ""
+    final = completion.final().with_notes(*asked.notes, rest, kept, advice, code)
     return lay_out(final, options.layout, mode)
 
 
