@@ -263,7 +263,7 @@ class LiveText(Live):
         if not self._n_outputs or "".join(self._pieces[0]) != so_far:
             return False
         self._own_output, self._max_outputs = False, self._n_outputs
-        self._news()
+        self._news(is_waiting=True)
         self.hurry()
         return True
 

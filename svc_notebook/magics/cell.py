@@ -145,7 +145,7 @@ last_error = LastError()  # of this process, as `sys.last_value` is
 
 
 @contextmanager
-def calm_interrupt(shell: InteractiveShell, mode: Mode) -> Iterator[None]:
+def calm_interrupt(shell: InteractiveShell, mode: Callable[[], Mode]) -> Iterator[None]:
     """Keep IPython from drawing an interrupt, which the output of the reply says.
 
     The cell fails all the same, so the cells that wait behind it do not run.
@@ -153,7 +153,7 @@ def calm_interrupt(shell: InteractiveShell, mode: Mode) -> Iterator[None]:
     try:
         yield
     except Interrupted:
-        if mode is not Mode.SETTLED:  # else the file must tell that the cell failed
+        if mode() is not Mode.SETTLED:  # else the file must tell that the cell failed
             _CalmInterrupt(shell)
         raise
 

@@ -326,7 +326,7 @@ def _check_text(text: str) -> None:
             param="line",
         )
     late = [word for word in words if _flag_of(word) in _LONG_FLAGS]
-    if late and words[0] != ASK:
+    if late and words[0] not in (ASK, "help"):
         raise ParameterError(
             f"{late[0]} comes after the text and would be sent with it. Nothing was "
             f"sent. Put options first; to send these words, write `%svc ask {text}`.",
@@ -385,6 +385,15 @@ prompt
 
 Ask the service and stream its reply into the cell. {{name}} puts a variable in.
 `%svc [options] question` asks in one line; `%svc ask ...` always asks."""
+_SHORT = """\
+%%svc -t 0.2 -o answer                options; the prompt is in the lines below
+Explain {{name}} in two sentences.    {{name}} puts a variable in
+%svc what is a monad?                 a question in one line
+%%svc --with df,Err                   with a table, and with the last error
+%%svc -c plan                         in a conversation, with its earlier turns
+%%svc -m MODEL,MODEL -t 0,1           several replies, side by side
+"""
+_MORE = "`%svc help all` says more; so does `%svc help -t`, or `%svc help usage`."
 _EXAMPLES = """\
 Examples
   %%svc -t 0.2 -o answer
@@ -408,6 +417,35 @@ def help_text(defaults: Mapping[str, object]) -> str:
     ]
     commands = "\n".join(["Commands", *(_entry(c.usage, c.doc) for c in COMMANDS)])
     return "\n\n".join([_OPENING, *sections, commands, _EXAMPLES])
+
+
+def help_on(topic: str, defaults: Mapping[str, object]) -> str:
+    """Return short help with examples, `all` of it, or that on an option or command."""
+    if topic == "all":
+        return help_text(defaults)
+    if not topic:
+        names = " ".join(option.flags[0] for option in OPTIONS)
+        commands = " ".join(command.name for command in COMMANDS)
+        filled = (
+            fill(row, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+            for row in (f"Options: {names}", f"Commands: {commands}")
+        )
+        return "\n".join([_SHORT, *filled, _MORE])
+    word = topic.rstrip("?").lstrip("-%").replace("_", "-")
+    found = [
+        _option_entry(option, defaults)
+        for option in OPTIONS
+        if word in [flag.lstrip("-") for flag in option.flags]
+    ]
+    found += [_entry(each.usage, each.doc) for each in COMMANDS if each.name == word]
+    if found:
+        return "\n".join(found)
+    hint = did_you_mean(topic, [*_BY_FLAG, *(each.name for each in COMMANDS)])
+    raise ParameterError(
+        f"There is no option or command {topic!r}.{hint} `%svc help all` lists them "
+        f"all; to ask the service, write `%svc ask help {topic}`.",
+        param="line",
+    )
 
 
 def _option_entry(option: Option, defaults: Mapping[str, object]) -> str:

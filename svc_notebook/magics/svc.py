@@ -41,7 +41,7 @@ from svc_notebook.tools.toolbox import Toolbox
 from .cell import CellRequestIds, HiddenResult, calm_interrupt, mode_of
 from .defaults import SvcTraits
 from .error_box import short_errors
-from .options import CONFIRMATIONS, HELP, SvcOptions, help_text, parse_options, to_names
+from .options import CONFIRMATIONS, HELP, SvcOptions, help_on, parse_options, to_names
 from .prompt import (
     CellPrompt,
     CellRequest,
@@ -102,15 +102,15 @@ class SvcMagics(SvcTraits, Magics):
     @observe(All)
     def _on_change(self, _: object) -> None:
         """Keep what `%svc?` and `%%svc?` show in step with the defaults."""
-        SvcMagics.svc.__doc__ = self._help()
+        SvcMagics.svc.__doc__ = self._help("all")
 
-    def _help(self) -> str:
+    def _help(self, topic: str = "") -> str:
         own = {
             "tools": self.tools or None,
             "confirm_tools": self.confirm_tools,
             "reuse": self.reuse or None,
         }
-        return help_text({**self.defaults(), **own})
+        return help_on(topic, {**self.defaults(), **own})
 
     @observe("model")
     def _on_model(self, change: Any) -> None:  # noqa: ANN401 - a traitlets bunch
@@ -130,7 +130,7 @@ class SvcMagics(SvcTraits, Magics):
         is_terminal = getattr(self.shell, "kernel", None) is None
         with (
             short_errors(is_on=not self.show_traceback, is_terminal=is_terminal),
-            calm_interrupt(self.shell, self._mode()),
+            calm_interrupt(self.shell, self._mode),
         ):
             options = replace(parse_options(line), local_names=local_ns or {})
             if cell is not None and options.text != HELP:
@@ -385,7 +385,7 @@ class SvcMagics(SvcTraits, Magics):
         if line.name == "settings":
             return settings_df(self.session, self.own_settings())
         if line.name == "help":
-            return self._help()
+            return self._help(*line.arguments)
         return tools_command(
             line.arguments,
             self.shell.user_ns,

@@ -292,7 +292,7 @@ def test_any_pasted_text_is_sent_byte_for_byte(
     assert sent(emulator)["messages"] == [{"role": "user", "content": text}]
 
 
-@pytest.mark.parametrize("line", ["%svc?", "%%svc?", "%svc help"])
+@pytest.mark.parametrize("line", ["%svc?", "%%svc?", "%svc help all"])
 def test_help_shows_what_applies_now(shell: Shell, line: str) -> None:
     """All ways to help show the options with the defaults in force, and examples."""
     shell.run("%config SvcMagics.temperature = 0.3")

@@ -50,7 +50,7 @@ def test_a_wrong_setting_leaves_the_magic_there(
     loaded = shell.run("%reload_ext svc_notebook")
 
     cell = shell.run("%%svc\nHello")
-    helped = shell.run("%svc help")
+    helped = shell.run("%svc help all")
 
     assert loaded.error is None
     assert isinstance(cell.error, svc.SettingsError)
