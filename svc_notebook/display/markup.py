@@ -153,7 +153,7 @@ def visible(text: str) -> str:
 _PRE = (
     "<div class=highlight style=margin-bottom:1em>"
     "<pre style=padding:.6em;overflow:auto;white-space:pre;"
-    "background:var(--jp-cell-editor-background,#8881)><code>"
+    "background:var(--jp-cell-editor-background,#8881)><code style=background:none>"
 )
 _PRE_END = "</code></pre></div>\n"
 _AWAY = ' rel="noopener noreferrer" target=_blank'

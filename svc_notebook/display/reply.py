@@ -29,7 +29,7 @@ _CARD = (
     f"border:1px solid #bdbdbd;border:1px solid {_BORDER};border-radius:4px"
 )
 BODY = "<div style=overflow-wrap:break-word>"  # a long word stays within the width
-_WRAPPED = "white-space:pre-wrap;overflow-wrap:anywhere"
+_WRAPPED = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal"
 _VERBATIM = f"{_WRAPPED};margin:0"
 
 

@@ -319,16 +319,14 @@ def usage_df(session: Session, word: str = "") -> "pd.DataFrame":
     return listing(
         usage.set_index(["model", "is_emulated"])[shown],
         f"This kernel sent {n_requests} request{'s'[: n_requests != 1]}."
-        + " A ~ marks an estimate." * ("~" in str(rows)),
+        + " Prompt and reply are tokens; ~ is an estimate." * bool(rows),
         _USAGE_HEADS,
         rows,
         note=notes.getvalue().strip(),
     )
 
 
-_USAGE_HEADS = (
-    *("model", "requests", "failed", "cut", "prompt tokens", "reply tokens", "cost"),
-)
+_USAGE_HEADS = (*("model", "requests", "failed", "cut", "prompt", "reply", "cost"),)
 
 
 def _usage_row(row: Mapping[Hashable, Any]) -> list[str]:
