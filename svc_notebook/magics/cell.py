@@ -154,29 +154,25 @@ def calm_interrupt(shell: InteractiveShell, mode: Callable[[], Mode]) -> Iterato
         yield
     except Interrupted:
         if mode() is not Mode.SETTLED:  # else the file must tell that the cell failed
-            _CalmInterrupt(shell)
+            _hide_interrupt(shell)
         raise
 
 
-class _CalmInterrupt:
-    """Until the end of the cell, shows the traceback of any other error only."""
+def _hide_interrupt(shell: InteractiveShell) -> None:
+    show = type(shell)._showtraceback  # noqa: SLF001 - IPython asks it to draw errors
 
-    def __init__(self, shell: InteractiveShell) -> None:
-        self._shell = shell
-        vars(shell)["_showtraceback"] = self._show
-        shell.events.register("post_run_cell", self._end)
-
-    def _show(self, kind: type, error: BaseException, lines: list[str]) -> None:
-        self._end()
+    def show_others(kind: type, error: BaseException, lines: list[str]) -> None:
         if isinstance(error, Interrupted):
-            vars(self._shell)["_last_traceback"] = lines  # what a kernel replies with
+            vars(shell)["_last_traceback"] = lines  # what a kernel replies with
         else:
-            self._shell._showtraceback(kind, error, lines)  # noqa: SLF001 - IPython's
+            show(shell, kind, error, lines)
 
-    def _end(self, *_: object) -> None:
-        vars(self._shell).pop("_showtraceback", None)
-        with suppress(ValueError):  # it was removed before
-            self._shell.events.unregister("post_run_cell", self._end)
+    def end(*_: object) -> None:
+        vars(shell).pop("_showtraceback", None)
+        shell.events.unregister("post_run_cell", end)
+
+    vars(shell)["_showtraceback"] = show_others
+    shell.events.register("post_run_cell", end)
 
 
 class CellRequestIds:

@@ -379,12 +379,6 @@ def _refuse(flag: str) -> Option:
     )
 
 
-_OPENING = """\
-%%svc [options]
-prompt
-
-Ask the service and stream its reply into the cell. {{name}} puts a variable in.
-`%svc [options] question` asks in one line; `%svc ask ...` always asks."""
 _SHORT = """\
 %%svc -t 0.2 -o answer                options; the prompt is in the lines below
 Explain {{name}} in two sentences.    {{name}} puts a variable in
@@ -394,16 +388,6 @@ Explain {{name}} in two sentences.    {{name}} puts a variable in
 %%svc -m MODEL,MODEL -t 0,1           several replies, side by side
 """
 _MORE = "`%svc help all` says more; so does `%svc help -t`, or `%svc help usage`."
-_EXAMPLES = """\
-Examples
-  %%svc -t 0.2 -o answer
-  Explain server-sent events in two sentences.
-
-  %%svc --model svc-v2-70b-instruct --system "Answer in Thai."
-  Summarise for a child: {{article}}
-
-  %%svc -n 3 --stop "\\n\\n" --max-tokens 60
-  A name for a tea shop"""
 _INDENT = 26
 _WIDTH = 78  # fits a terminal of 80, and a notebook with an open side bar
 
@@ -416,7 +400,7 @@ def help_text(defaults: Mapping[str, object]) -> str:
         for group, options in groups
     ]
     commands = "\n".join(["Commands", *(_entry(c.usage, c.doc) for c in COMMANDS)])
-    return "\n\n".join([_OPENING, *sections, commands, _EXAMPLES])
+    return "\n\n".join([_SHORT.rstrip(), *sections, commands])
 
 
 def help_on(topic: str, defaults: Mapping[str, object]) -> str:

@@ -406,7 +406,7 @@ _MODEL_HEADS = ("model", "size", "released", "limits", "left now", "")
 
 
 def _limit(second: int | None, minute: int | None) -> str:
-    return "" if second is None else f"{second}/s, {minute}/min"
+    return "" if second is None else f"{second}/s {minute}/min"
 
 
 def _room(session: Session, model: str) -> Room | None:

@@ -200,7 +200,10 @@ def test_help_is_a_short_page(shell: Shell) -> None:
     [
         *(("--temperature", "-t, --temperature X"), ("-t", "-t, --temperature X")),
         *(("max_tokens", "--max-tokens N|fit"), ("pin", "%svc pin NAME TURN")),
-        *(("all", "Examples"), ("temprature", "`%svc ask help temprature`")),
+        *(
+            ("all", "ask each combination"),
+            ("temprature", "`%svc ask help temprature`"),
+        ),
     ],
 )
 def test_help_on_one_thing(shell: Shell, topic: str, shown: str) -> None:

@@ -301,7 +301,7 @@ def test_help_shows_what_applies_now(shell: Shell, line: str) -> None:
 
     assert "--repetition-penalty" in shown
     assert "[now: 0.3]" in shown
-    assert "Examples" in shown
+    assert "Explain {{name}}" in shown
 
 
 def test_several_values_are_asked_side_by_side(
