@@ -198,7 +198,7 @@ _WITH = (
 )
 _RAW = "send the cell as it is, without {{name}}"
 _REUSE = "give back the ledger's answer to this very request, if it has one"
-_FRESH = "ask, whatever SvcMagics.reuse or SVC_REUSE says"
+_FRESH = "ask again; for where SvcMagics.reuse or SVC_REUSE is on"
 _NO_RECORD = "keep this exchange out of the ledger, and so of its frames and usage"
 _TOOLS = (
     "functions that the model may call: variables, separated by commas; `none` for none"

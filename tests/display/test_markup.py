@@ -20,6 +20,7 @@ _ALLOWED: dict[str, set[str]] = {
     "th": {"style"},
     "td": {"style"},
     "pre": {"style"},
+    "code": {"style"},
     "div": {"class", "style"},
     "span": {"class", "style"},
     "a": _AWAY,
