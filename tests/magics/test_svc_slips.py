@@ -287,7 +287,7 @@ def test_help_with_a_body_shows_the_help(
     cell = shell.run(f"%%svc {line}\nHello")
 
     assert cell.error is None
-    assert "--temperature" in cell.shown
+    assert "--repetition-penalty" in cell.shown
     assert emulator.requests == ()
 
 
