@@ -290,6 +290,12 @@ def cut_mark(exchange: Exchange) -> str:
 def marks(exchange: Exchange) -> tuple[str, ...]:
     """Return the badges of a reply: cut, empty, another model, interrupted, …."""
     found = [cut] if (cut := cut_mark(exchange)) else []
+    if exchange.status == "ok":
+        reasons = {
+            each.finish_reason or "no finish reason" for each in exchange.choices
+        }
+        odd = sorted(reasons - CUT_REASONS - {"stop"})
+        found += [reason[:_REASON_CHARS] for reason in odd]
     if exchange.status == "ok" and is_empty(exchange):
         found.append("empty")
     if other := _other_model(exchange):
@@ -336,13 +342,9 @@ def _reused(exchange: Exchange) -> str:
     return "re-used"
 
 
-def footer(exchange: Exchange) -> str:
-    """Return the footer: model, finish reason, tokens, seconds; `~` is an estimate."""
-    reasons = {
-        (choice.finish_reason or "no finish reason")[:_REASON_CHARS]
-        for choice in exchange.choices
-    }
-    parts = [exchange.request.model, ", ".join(sorted(reasons)), _tokens(exchange)]
+def footer(exchange: Exchange, *, has_model: bool = True) -> str:
+    """Return the footer: model, tokens of prompt and reply, seconds."""
+    parts = [exchange.request.model if has_model else "", _tokens(exchange)]
     if exchange.latency_s is not None:
         parts.append(f"{exchange.latency_s:.1f}\N{NO-BREAK SPACE}s")
     return " · ".join(part for part in parts if part)
@@ -352,9 +354,8 @@ def _tokens(exchange: Exchange) -> str:
     usage, source = Completion(exchange).usage, exchange.usage_source
     if source == "missing":
         return "no usage"
-    if source == "estimated":
-        return f"~{usage.total_tokens} tokens"
-    return f"{usage.prompt_tokens} + {usage.completion_tokens} tokens (reported)"
+    about = "~" if source == "estimated" else ""
+    return f"{usage.prompt_tokens} → {about}{usage.completion_tokens} tokens"
 
 
 def estimate_hint(exchange: Exchange) -> str:
@@ -369,11 +370,9 @@ def estimate_hint(exchange: Exchange) -> str:
 
 _BOTH_CHANGED = (
     "temperature and top_p are both changed; the document advises changing only "
-    "one of them (doc: Request body)"
+    "one of them"
 )
-_REPEATS = (
-    "the reply repeats itself; --repetition-penalty 1.05 may help (doc: Request body)"
-)
+_REPEATS = "the reply repeats itself; --repetition-penalty 1.05 may help"
 _MIN_CHARS = 12
 _TIMES = 4
 _PIECE = re.compile(r"[^.!?\n。ฯ]+[.!?\n。ฯ]*")

@@ -80,7 +80,7 @@ class Key:
             raise ParameterError(
                 "The request contains the API key (in the prompt, an earlier message "
                 "or a parameter). It was not sent, because every request is recorded. "
-                "Remove the key and ask again (doc: Authentication)."
+                "Remove the key and ask again."
             )
 
     def _is_in(self, body: bytes) -> bool:

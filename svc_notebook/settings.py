@@ -43,7 +43,7 @@ def to_base_url(text: str, *, allow_http: bool = False) -> str:
     if _OTHER_VERSION.fullmatch(last) and last != VERSION:
         raise SettingsError(
             f"The base address ends with /{last}, but only /{VERSION} is documented; "
-            f"{_RIGHT_FORM} (doc: Versioning)."
+            f"{_RIGHT_FORM}."
         )
     if last != VERSION:
         path = f"{path}/{VERSION}"
@@ -81,7 +81,7 @@ def unusable_address() -> SettingsError:
     return SettingsError(
         "The base address cannot be used: it needs https and a host, may have a "
         "port up to 65535, and has no user name, query, fragment or space; "
-        f"{_RIGHT_FORM}. Set SVC_BASE_URL to it (doc: Versioning)."
+        f"{_RIGHT_FORM}. Set SVC_BASE_URL to it."
     )
 
 

@@ -412,7 +412,7 @@ def check_budget(request: CompletionRequest) -> Tokens:
     raise OverBudgetError(
         f"The prompt has about {prompt.best} tokens (estimated: {sizes}), at least "
         f"{least}{reply}; prompt and reply together may have {BUDGET_TOKENS}. It was "
-        f"not sent. {remedy} (doc: Limits).",
+        f"not sent. {remedy}.",
         prompt_tokens=prompt.best,
         budget_tokens=BUDGET_TOKENS,
     )
@@ -424,7 +424,7 @@ def warn_if_over(request: CompletionRequest, prompt_tokens: int) -> None:
         warn(
             "A request may not fit: its prompt (estimated) and max_tokens together "
             f"exceed {BUDGET_TOKENS} tokens. It is sent, and the service decides. If "
-            "it is refused, shorten the prompt or lower max_tokens (doc: Limits)."
+            "it is refused, shorten the prompt or lower max_tokens."
         )
 
 
@@ -458,7 +458,7 @@ def check_max_tokens(value: object) -> MaxTokens:
     try:
         return check("max_tokens", value)  # type: ignore[return-value]  # an integer
     except ParameterError:
-        refused = must_be("max_tokens", ALLOWED, value, hint="(doc: Request body)")
+        refused = must_be("max_tokens", ALLOWED, value)
     raise refused
 
 

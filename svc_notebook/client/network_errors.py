@@ -55,7 +55,7 @@ def explain_break(place: str) -> FailedTry:
     return FailedTry(
         error=StreamBrokenError(
             f"The connection to {place} was lost before the end of the reply. "
-            "The error's `partial` is the reply so far; ask again for a complete one."
+            "svc.last() holds the reply so far; ask again for a complete one."
         )
     )
 
@@ -74,7 +74,7 @@ def _closed_or_foreign(problem: BaseException, place: str) -> FailedTry:
         return FailedTry(error=unanswered)
     error = DocumentError(
         f"{place} answered with something that is not HTTP, or with headers "
-        f"that are too long. {_CHECK} (doc: POST /v1/chat/completions)."
+        f"that are too long. {_CHECK}."
     )
     return FailedTry(error=error, is_lasting=True)
 

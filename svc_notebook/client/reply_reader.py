@@ -166,8 +166,8 @@ class ReplyReader:
         n_asked = self._n_choices
         return self._incomplete(
             f"The service sent {n_came} of the {n_asked} choices that were requested "
-            f"(n={n_asked}). The error's `partial` contains them. Ask again with a "
-            f"smaller n, or ask {n_asked} times (doc: Request body)."
+            f"(n={n_asked}). svc.last() holds them. Ask again with a "
+            f"smaller n, or ask {n_asked} times."
         )
 
     def _incomplete(self, message: str) -> DocumentError:
@@ -195,16 +195,14 @@ def _failed(body: CompletionBody) -> SvcError | None:
 
 
 _UNFINISHED = """\
-The service sent a reply without a finish reason, so it may be cut short. The error's \
-`partial` is the reply so far; ask again for a complete one (doc: Completion, \
-choices)."""
+The service sent a reply without a finish reason, so it may be cut short. \
+svc.last() holds the reply so far; ask again for a complete one."""
 _EMPTY = """\
 The service sent an empty reply: a stream without text and without a finish reason. \
-Ask again (doc: Response, streamed)."""
+Ask again."""
 _CUT_SHORT = """\
-The reply was cut short: the stream ended without a finish reason. The error's \
-`partial` is the reply so far; ask again for a complete one (doc: Response, \
-streamed)."""
+The reply was cut short: the stream ended without a finish reason. \
+svc.last() holds the reply so far; ask again for a complete one."""
 
 DRAIN_S = 0.05  # for the end after [DONE], so that the connection can be used again
 AFTER_FINISH_S = 2.0  # for usage and [DONE] after the last finish reason
@@ -308,7 +306,7 @@ def _redirected(head: Head) -> DocumentError:
             f"The service answered with a redirect (status {head.status}) to "
             f"{_shown(head.location)}. It was not followed: neither the API key nor "
             "the prompt is sent to another address. If that address is right, set "
-            "SVC_BASE_URL to it, with https and ending with /v1 (doc: Versioning)."
+            "SVC_BASE_URL to it, with https and ending with /v1."
         )
     else:
         is_unchanged = head.status == _NOT_MODIFIED
@@ -316,7 +314,7 @@ def _redirected(head: Head) -> DocumentError:
         message = (
             f"The service answered with status {head.status} ({what}) instead of a "
             "reply. Check that SVC_BASE_URL is the service's address, ending with /v1, "
-            "and that no proxy or cache answers in its place (doc: Errors)."
+            "and that no proxy or cache answers in its place."
         )
     return DocumentError(message, status=head.status, content_type=head.content_type)
 

@@ -198,7 +198,7 @@ def _to_history(messages: Sequence[Message]) -> History:
             raise ParameterError(
                 f"{where} is out of place: {why}. After a system message, if any, a "
                 "turn is a user's message and the assistant's, with the results of "
-                "its tool calls (doc: Tool-calling flow).",
+                "its tool calls.",
                 param="messages",
             )
         if each is None or each.role == "system":

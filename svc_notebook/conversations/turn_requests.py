@@ -122,7 +122,7 @@ def request_turn(
     prompt = Message(role="user", content=text)
     if not text.strip():
         raise ParameterError(
-            "The prompt is empty; write what to ask (doc: Request body).",
+            "The prompt is empty; write what to ask.",
             param="messages",
         )
     turns = history.before(origin.turn_id or "")
@@ -182,7 +182,7 @@ def _with_room(request: CompletionRequest) -> CompletionRequest:
     raise OverBudgetError(
         f"The prompt and the reply so far have about {prompt} of the {BUDGET_TOKENS} "
         "tokens of a request: too few are left for the rest. Nothing was sent. Ask for "
-        "the rest in a new cell, with the end of the reply only (doc: Limits).",
+        "the rest in a new cell, with the end of the reply only.",
         prompt_tokens=prompt,
         budget_tokens=BUDGET_TOKENS,
     )

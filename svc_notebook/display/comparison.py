@@ -9,7 +9,17 @@ from textwrap import wrap
 from typing import Any
 
 from .markup import to_terminal, to_text
-from .reply import marks_html, marks_text, quiet_html, reply_html
+from .reply import (
+    BODY,
+    UNFINISHED,
+    card_html,
+    grid_html,
+    live_html,
+    marks_html,
+    marks_text,
+    quiet_html,
+    reply_html,
+)
 
 SHOWN_CHARS = 600
 KEY_CHARS = 200
@@ -21,7 +31,6 @@ _FIELD = (
     "text-align:left;vertical-align:top;padding:.3em .6em;border:1px solid #8884;"
     "max-width:26em;white-space:pre-wrap;overflow-wrap:anywhere"
 )
-_MARK = "border:1px solid #8886;border-radius:.3em;padding:0 .3em;font-size:.85em"
 
 Key = tuple[str, ...]
 
@@ -115,8 +124,8 @@ def _row(names: Key, key: Key, fields: Sequence[Sequence[Entry]]) -> str:
 
 
 def _entry(entry: Entry) -> str:
-    marks = "".join(f"{marks_html([mark], _MARK)} " for mark in entry.marks)
-    return f"{marks}<span>{to_text(_shortened(entry.text, SHOWN_CHARS))}</span>"
+    text = to_text(_shortened(entry.text, SHOWN_CHARS))
+    return f"{marks_html(entry.marks)}<span>{text}</span>"
 
 
 def _key(names: Key, key: Key) -> str:
@@ -151,30 +160,32 @@ def _shortened(text: str, n_chars: int) -> str:
     return f"{text[:n_chars]}... ({len(text) - n_chars} more characters)"
 
 
-_GRID = (
-    "display:grid;gap:.8em;"
-    "grid-template-columns:repeat(auto-fit,minmax(min(100%,18em),1fr))"
-)
-_CARD = "border:1px solid #8884;border-radius:.3em;padding:.4em .8em;min-width:0"
-_BADGE = "border:1px solid #8886;border-radius:.3em;padding:0 .3em;margin-right:.4em"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
     """One reply."""
 
-    heading: str  # what differs from the other requests
+    heading: str  # what differs from the other requests of its row
+    row: str = ""  # what its row has in common: the model
     text: str = ""  # Markdown, as far as it arrived
     footer: str = ""  # a quiet line: tokens, seconds
     marks: tuple[str, ...] = ()  # what must not be overlooked, such as "cut"
 
 
-def cards_bundle(cards: Sequence[Card], *, note: str = "") -> dict[str, str]:
-    """Draw cards above a note, side by side in `text/html` and as `text/plain`."""
+def cards_bundle(
+    cards: Sequence[Card], *, note: str = "", is_live: bool = False
+) -> dict[str, str]:
+    """Draw rows of cards above a note, as `text/html` and as `text/plain`."""
     line = quiet_html(to_text(note)) if note else ""
-    body = "".join(map(_drawn, cards))
+    if is_live:
+        line = live_html(note, is_waiting=not any(card.text for card in cards))
+        note = UNFINISHED
+    body = "".join(
+        f"{quiet_html(f'<strong>{to_text(row)}</strong>') if row else ''}"
+        f"{grid_html(map(_drawn, of_row))}"
+        for row, of_row in _rows(cards).items()
+    )
     return {
-        "text/html": f'<div><div style="{_GRID}">{body}</div>{line}</div>',
+        "text/html": f"{BODY}{body}{line}</div>",
         "text/plain": cards_text(cards, note=note),
     }
 
@@ -182,14 +193,22 @@ def cards_bundle(cards: Sequence[Card], *, note: str = "") -> dict[str, str]:
 def cards_text(cards: Sequence[Card], *, note: str = "") -> str:
     """Return cards as plain text, one below the other, safe to print."""
     blocks = []
-    for card in cards:
-        closing = marks_text(card.marks, card.footer)
-        parts = (f"--- {card.heading}", card.text, closing)
-        blocks.append("\n".join(filter(None, parts)))
+    for row, of_row in _rows(cards).items():
+        blocks += [row] * bool(row)
+        for card in of_row:
+            closing = marks_text(card.marks, card.footer)
+            heading = f"--- {card.heading}" if card.heading else ""
+            blocks.append("\n".join(filter(None, (heading, card.text, closing))))
     return to_terminal("\n\n".join([*blocks, note]).strip("\n"))
 
 
+def _rows(cards: Sequence[Card]) -> dict[str, list[Card]]:
+    rows: dict[str, list[Card]] = {}
+    for card in cards:
+        rows.setdefault(card.row, []).append(card)
+    return rows
+
+
 def _drawn(card: Card) -> str:
-    heading = quiet_html(f"<strong>{to_text(card.heading)}</strong>")
-    closing = quiet_html(marks_html(card.marks, _BADGE) + to_text(card.footer))
-    return f'<div style="{_CARD}">{heading}{reply_html(card.text)}{closing}</div>'
+    closing = quiet_html(marks_html(card.marks) + to_text(card.footer))
+    return card_html(card.heading, reply_html(card.text), closing)

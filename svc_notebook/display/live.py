@@ -159,8 +159,9 @@ class ReplyDisplay:
             self.flush()
 
     def wait(self, wait: Wait) -> None:
-        """Show how long the request waits, and why."""
-        self.status(f"waiting {wait.wait_s:.0f} s: {wait.reason}")
+        """Show how long the request waits, and why, while there are seconds left."""
+        is_over = round(wait.wait_s) < 1
+        self.status("" if is_over else f"waiting {wait.wait_s:.0f} s: {wait.reason}")
 
     def status(self, text: str, *, is_now: bool = False) -> None:
         """Show a status line in place of the one before; "" removes it.

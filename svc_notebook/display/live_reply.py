@@ -5,18 +5,27 @@ from collections.abc import Mapping
 from .markdown import Block, Blocks, link_addresses
 from .markup import block_html, tail_html, to_terminal, to_text
 from .output import Bundle, Output, Shown
-from .reply import Final, Step, quiet_html, tool_run_html, tool_runs_text, verbatim_html
+from .reply import (
+    BODY,
+    WAITING,
+    Final,
+    Step,
+    live_html,
+    quiet_html,
+    tool_run_html,
+    tool_runs_text,
+    verbatim_html,
+)
 
 GAP_S = 0.05  # at most one message to the notebook in this time, on average
-MAX_GAP_S = 2.0
+MAX_GAP_S = 4.0
 ENVELOPE_BYTES = 700  # of each message, besides its content
 # The pace falls for long texts, so that a slow connection to the notebook keeps up.
-MAX_BYTES_PER_S, MAX_TEXT_BYTES_PER_S = 27_000, 15_000
+MAX_BYTES_PER_S, MAX_TEXT_BYTES_PER_S = 22_000, 15_000
 MAX_OUTPUTS = 10  # of one reply: JupyterLab draws 50 outputs of a cell
 # So many characters are in an output; each next one may have more, without end.
 _PART_CHARS, _PART_GROWTH = 1_500, 1.25
 _OPEN_CHARS = 400
-UNFINISHED = "still being written"  # also what a save in mid-stream keeps
 
 
 class Part:
@@ -79,8 +88,8 @@ class Live(Shown):
         self._bytes_per_s = MAX_TEXT_BYTES_PER_S if is_verbatim else MAX_BYTES_PER_S
         self._n_outputs = 0
         self._n_messages = self._n_bytes = 0
-        self._status = ""
-        self._is_stale = False
+        self._status = WAITING
+        self._is_waiting = self._is_stale = True
         self._due_at = 0.0
         if not own_output:
             self._show_bundle(1, {"text/plain": ""})
@@ -89,12 +98,13 @@ class Live(Shown):
         """Take a piece of a choice."""
         if choice < len(self._pieces):  # else it shows at the end
             self._pieces[choice].append(text)
-            self._news()
+            self._news(is_waiting=False)
 
     def status(self, text: str) -> None:
         """Set the line below the text."""
         self._is_stale |= text != self._status
         self._status = text
+        self._is_waiting |= bool(text)
 
     def hurry(self) -> None:
         """Let the next flush show what is new at once."""
@@ -106,17 +116,18 @@ class Live(Shown):
             return
         self._is_stale = False
         self._n_messages = self._n_bytes = 0
-        self._draw(self._status or UNFINISHED)
+        self._draw(live_html(self._status, is_waiting=self._is_waiting))
         sending_s = self._n_bytes / self._bytes_per_s
         gap_s = max(GAP_S * self._n_messages, sending_s)
         self._due_at = now_s + min(gap_s, MAX_GAP_S)
 
-    def _draw(self, status: str) -> None:
-        """Show what is new, and a line below it."""
+    def _draw(self, line: str) -> None:
+        """Show what is new, and a line of HTML below it."""
         raise NotImplementedError
 
-    def _news(self) -> None:
+    def _news(self, *, is_waiting: bool) -> None:
         self._status = ""
+        self._is_waiting = is_waiting
         self._is_stale = True
 
     def _show_bundle(self, number: int, bundle: Bundle) -> None:
@@ -156,10 +167,10 @@ class Live(Shown):
 class LiveChoices(Live):
     """Several choices side by side in one output, as in the final form."""
 
-    def _draw(self, status: str) -> None:
-        texts = tuple(map("".join, self._pieces))
-        shown = Final(texts=texts, footer=status, is_verbatim=self._is_verbatim)
-        self._show_bundle(1, {"text/html": shown.bundle()["text/html"]})
+    def _draw(self, line: str) -> None:
+        texts = tuple(map("".join, self._pieces)) if any(self._pieces) else ()
+        shown = Final(texts=texts, is_verbatim=self._is_verbatim)
+        self._show_bundle(1, {"text/html": shown.bundle()["text/html"] + line})
 
 
 class LiveText(Live):
@@ -198,14 +209,14 @@ class LiveText(Live):
         self._take_blocks()
         self._open.add(step)
         self._shown_calls.append(step.call_id)
-        self._news()
+        self._news(is_waiting=True)
 
-    def _draw(self, status: str) -> None:
+    def _draw(self, line: str) -> None:
         self._take_blocks()
         moved = self._move_up() if len(self._open.plain) > _OPEN_CHARS else None
         tail = self._blocks.tail
         text = to_text(tail.source) if self._is_verbatim else tail_html(tail)
-        html = self._open.html(text) + quiet_html(to_text(status))
+        html = self._open.html(text) + line
         # In this order nothing that is read disappears in between.
         is_new_below = moved == self._n_outputs
         if moved and not is_new_below:
@@ -242,7 +253,7 @@ class LiveText(Live):
         self._show(number, part.html(), part.plain)
 
     def _show(self, number: int, html: str, plain: str = "") -> None:
-        bundle = {"text/html": f"<div>{html}</div>"}
+        bundle = {"text/html": f"{BODY}{html}</div>"}
         if plain:
             bundle["text/plain"] = to_terminal(plain)
         self._show_bundle(number, bundle)
@@ -252,7 +263,7 @@ class LiveText(Live):
         if not self._n_outputs or "".join(self._pieces[0]) != so_far:
             return False
         self._own_output, self._max_outputs = False, self._n_outputs
-        self._news()
+        self._news(is_waiting=True)
         self.hurry()
         return True
 

@@ -153,9 +153,9 @@ def visible(text: str) -> str:
 _PRE = (
     "<div class=highlight style=margin-bottom:1em>"
     "<pre style=padding:.6em;overflow:auto;white-space:pre;"
-    "background:var(--jp-cell-editor-background,#8881)>"
+    "background:var(--jp-cell-editor-background,#8881)><code style=background:none>"
 )
-_PRE_END = "</pre></div>\n"
+_PRE_END = "</code></pre></div>\n"
 _AWAY = ' rel="noopener noreferrer" target=_blank'
 # Two and more times what a reply can be; what is longer is shown as written.
 MAX_MARKDOWN_CHARS = 150_000
@@ -245,6 +245,15 @@ class _SafeRenderer(RendererHTML):
 
     th_open = td_open
 
+    def td_close(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
+        # Without a line break, which costs two bytes: a long table has many cells.
+        return f"</{tokens[idx].tag}>"
+
+    th_close = tr_close = td_close
+
+    def tr_open(self, *_: object) -> str:
+        return "<tr>"
+
 
 def _link_tag(url: str) -> str:
     away = "" if url.startswith("#") else _AWAY
@@ -252,7 +261,7 @@ def _link_tag(url: str) -> str:
 
 
 def _as_written(source: str) -> str:
-    return f"<pre style=white-space:pre-wrap>{to_text(source)}</pre>"
+    return f"<pre style=white-space:pre-wrap><code>{to_text(source)}</code></pre>"
 
 
 _RENDERER = _SafeRenderer(PARSER)

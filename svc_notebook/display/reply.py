@@ -5,7 +5,7 @@ and on black. Only `markup` turns a text into HTML; plain text is safe in a term
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from html import escape
@@ -28,7 +28,8 @@ _CARD = (
     "min-width:0;overflow-wrap:anywhere;padding:.5em .9em 0;"
     f"border:1px solid #bdbdbd;border:1px solid {_BORDER};border-radius:4px"
 )
-_WRAPPED = "white-space:pre-wrap;overflow-wrap:anywhere"
+BODY = "<div style=overflow-wrap:break-word>"  # a long word stays within the width
+_WRAPPED = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal"
 _VERBATIM = f"{_WRAPPED};margin:0"
 
 
@@ -40,7 +41,34 @@ def quiet_html(html: str, *, hint: str = "") -> str:
 
 def verbatim_html(html: str) -> str:
     """Show escaped text as it is written, with its lines and blanks."""
-    return f'<pre style="{_VERBATIM}">{html}</pre>'
+    return f'<pre style="{_VERBATIM}"><code>{html}</code></pre>'
+
+
+def card_html(heading: str, body: str, closing: str = "") -> str:
+    """Put HTML into a card, below a heading."""
+    head = quiet_html(f"<strong>{to_text(heading)}</strong>") if heading else ""
+    return f'<div style="{_CARD}">{head}{body}{closing}</div>'
+
+
+def grid_html(cards: Iterable[str]) -> str:
+    """Put cards side by side, as many as there is room for."""
+    return f'<div style="{_GRID}">{"".join(cards)}</div>'
+
+
+# The dot moves by itself, so waiting costs no messages.
+_DOT = (
+    "<style>@media(prefers-reduced-motion:no-preference){.svc-dot{animation:"
+    "svc-dot 1s infinite alternate}}@keyframes svc-dot{from{opacity:.2}}</style>"
+    "<span class=svc-dot aria-hidden=true>\N{BLACK CIRCLE}</span> "
+)
+UNFINISHED = "still being written"  # also what a save in mid-stream keeps
+WAITING = "waiting for the first words"
+
+
+def live_html(status: str, *, is_waiting: bool) -> str:
+    """Draw the line below what is still being written."""
+    line = " · ".join(filter(None, (status, UNFINISHED)))
+    return quiet_html(_DOT * is_waiting + to_text(line))
 
 
 CALL_CHARS = 60
@@ -115,7 +143,7 @@ def tool_runs_html(steps: Sequence[Step]) -> str:
 def tool_run_html(step: Step) -> str:
     """Draw one call: a line, and folded below it the arguments and the result."""
     body = "".join(
-        f'<div>{title}</div><pre style="{_PRE}">{html}</pre>'
+        f'<div>{title}</div><pre style="{_PRE}"><code>{html}</code></pre>'
         for title, html in run_parts(step)
     )
     return _details(_run_line(step), body)
@@ -182,7 +210,7 @@ def page_html(source: str) -> str:
         f'<iframe sandbox="" referrerpolicy="no-referrer" title="HTML of the reply" '
         f'srcdoc="{escape(inside)}" style="{_FRAME}"></iframe>'
         f"<details><summary>HTML source</summary>"
-        f'<pre style="{_WRAPPED}">{to_text(source)}</pre></details>'
+        f'<pre style="{_WRAPPED}"><code>{to_text(source)}</code></pre></details>'
     )
 
 
@@ -210,7 +238,7 @@ class Final:
     @property
     def closing_html(self) -> str:
         """Marks and footer as a quiet line."""
-        line = marks_html(self.marks, _BADGE) + to_text(self.footer)
+        line = marks_html(self.marks) + to_text(self.footer)
         return quiet_html(line, hint=self.hint) if line else ""
 
     def bundle(self) -> dict[str, str]:
@@ -220,14 +248,14 @@ class Final:
     def _html(self) -> str:
         bodies = [self._body(text) for text in self.texts]
         if len(bodies) > 1:
-            cards = "".join(
-                f'<div style="{_CARD}">{quiet_html(f"{number} of {len(bodies)}")}'
-                f"{body}</div>"
-                for number, body in enumerate(bodies, start=1)
-            )
-            bodies = [f'<div style="{_GRID}">{cards}</div>']
+            bodies = [
+                grid_html(
+                    card_html(f"{number} of {len(bodies)}", body)
+                    for number, body in enumerate(bodies, start=1)
+                )
+            ]
         calls = tool_runs_html(self.tool_runs)
-        return f"<div>{calls}{''.join(bodies)}{self.closing_html}</div>"
+        return f"{BODY}{calls}{''.join(bodies)}{self.closing_html}</div>"
 
     def _body(self, text: str) -> str:
         if self.is_page:
@@ -243,9 +271,9 @@ class Final:
         return "\n\n".join(shown).strip("\n")
 
 
-def marks_html(marks: Sequence[str], style: str) -> str:
-    """Draw marks as badges of a style."""
-    return "".join(f'<span style="{style}">{to_text(mark)}</span>' for mark in marks)
+def marks_html(marks: Sequence[str]) -> str:
+    """Draw marks as badges."""
+    return "".join(f'<span style="{_BADGE}">{to_text(mark)}</span>' for mark in marks)
 
 
 def marks_text(marks: Sequence[str], footer: str = "") -> str:
@@ -304,7 +332,7 @@ def _entry_html(entry: Entry) -> str:
     text = (
         reply_html(entry.text)
         if entry.is_markdown
-        else f'<div style="{_TYPED}">{to_text(entry.text)}</div>'
+        else f'<pre style="{_TYPED}"><code>{to_text(entry.text)}</code></pre>'
     )
     notes = "".join(map(_quiet, entry.notes))
     footer = _quiet(entry.footer) if entry.footer else ""

@@ -2,8 +2,8 @@
 
 import re
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from tokenize import DEDENT, INDENT, TokenInfo
 from typing import Self
 
@@ -81,7 +81,9 @@ class HiddenResult:
         self._printers()[type(value)] = self._draw
         if getattr(shell, "kernel", None) is None:
             # A terminal writes "Out[3]:" before it asks how to draw a value.
-            vars(shell.displayhook)["write_output_prompt"] = lambda: None
+            hook = vars(shell.displayhook)
+            hook["write_output_prompt"] = lambda: None
+            hook["compute_format_data"] = self._format
         shell.events.register("post_run_cell", self._end)
 
     def _draw(self, value: object) -> None:
@@ -89,9 +91,18 @@ class HiddenResult:
         if value is not self._value:
             display(value)
 
+    def _format(self, value: object) -> object:
+        hook = self._shell.displayhook
+        vars(hook).pop("compute_format_data", None)
+        vars(hook).pop("write_output_prompt", None)
+        if value is not self._completion:
+            hook.write_output_prompt()
+        return hook.compute_format_data(value)
+
     def _end(self, *_: object) -> None:
         self._printers().pop(type(self._value), None)
         vars(self._shell.displayhook).pop("write_output_prompt", None)
+        vars(self._shell.displayhook).pop("compute_format_data", None)
         with suppress(ValueError):  # it was removed before
             self._shell.events.unregister("post_run_cell", self._end)
 
@@ -130,6 +141,37 @@ class LastError:
 
 
 last_error = LastError()  # of this process, as `sys.last_value` is
+
+
+@contextmanager
+def calm_interrupt(shell: InteractiveShell, mode: Callable[[], Mode]) -> Iterator[None]:
+    """Keep IPython from drawing an interrupt, which the output of the reply says.
+
+    The cell fails all the same, so the cells that wait behind it do not run.
+    """
+    try:
+        yield
+    except Interrupted:
+        if mode() is not Mode.SETTLED:  # else the file must tell that the cell failed
+            _hide_interrupt(shell)
+        raise
+
+
+def _hide_interrupt(shell: InteractiveShell) -> None:
+    show = type(shell)._showtraceback  # noqa: SLF001 - IPython asks it to draw errors
+
+    def show_others(kind: type, error: BaseException, lines: list[str]) -> None:
+        if isinstance(error, Interrupted):
+            vars(shell)["_last_traceback"] = lines  # what a kernel replies with
+        else:
+            show(shell, kind, error, lines)
+
+    def end(*_: object) -> None:
+        vars(shell).pop("_showtraceback", None)
+        shell.events.unregister("post_run_cell", end)
+
+    vars(shell)["_showtraceback"] = show_others
+    shell.events.register("post_run_cell", end)
 
 
 class CellRequestIds:

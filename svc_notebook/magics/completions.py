@@ -24,7 +24,6 @@ from .subcommands import ASK, COMMANDS
 Matcher = Callable[[CompletionContext], SimpleMatcherResult]
 
 MATCHER_ID = "svc_notebook"
-_NOTE_CHARS = 36
 _LINE = re.compile(r"\s*%{1,2}svc(?:\s|$)")
 _CELL = re.compile(r"\s*%%svc(?:\s|$)")
 _MARK = re.compile(r"\{\{[ \t]*(\w*)$")
@@ -44,8 +43,8 @@ class Suggestion:
 
 _CONTEXT = (
     Suggestion("Err", "the last error"),
-    Suggestion("In[", "a cell: In[3]; In[-1] is the last"),
-    Suggestion("Out[", "its value; Out[-1] is the newest"),
+    Suggestion("In[", "the code of a cell: In[3], or In[-1], the last"),
+    Suggestion("Out[", "the value of a cell: Out[3], or Out[-1], the newest"),
 )
 
 
@@ -100,11 +99,9 @@ def _next_words(before: list[str], fragment: str, known: Known) -> Iterable[Sugg
     if option and option.value:
         return _values(option, fragment, known)
     if before == ["%svc"] and not fragment.startswith("-"):
-        names = (*(command.name for command in COMMANDS), ASK)
-        return (Suggestion(name, "command") for name in names)
-    if before == ["%svc", "use"]:
-        endpoints = [Suggestion("emulator", "offline"), Suggestion("service", "SVC_*")]
-        return [*endpoints, *_models()]
+        return (*_commands(), Suggestion(ASK, "send the words behind it"))
+    if before in (["%svc", "help"], ["%svc", "use"]):
+        return _topics() if before[1] == "help" else _in_use()
     if before[:1] == ["%svc"] and before[1:] in _NAMED:
         return (Suggestion(name, "conversation") for name in known.conversations)
     if before[:2] == ["%svc", "tools"]:
@@ -125,10 +122,25 @@ def _filtered(
 
 
 def _flags() -> Iterable[Suggestion]:
-    return (
-        Suggestion(option.flags[-1], f"{option.value} {option.doc}".strip())
-        for option in OPTIONS
-    )
+    return (Suggestion(option.flags[-1], _brief(option.doc)) for option in OPTIONS)
+
+
+def _commands() -> Iterable[Suggestion]:
+    return (Suggestion(command.name, _brief(command.doc)) for command in COMMANDS)
+
+
+def _topics() -> Iterable[Suggestion]:
+    return (Suggestion("all", "every option and command"), *_commands(), *_flags())
+
+
+def _in_use() -> Iterable[Suggestion]:
+    emulator = Suggestion("emulator", "made-up replies, without a network")
+    return (emulator, Suggestion("service", "the real service"), *_models())
+
+
+def _brief(doc: str) -> str:
+    """Return the first part of a text, which is whole by itself."""
+    return re.split(r"[;:] | \(", doc, maxsplit=1)[0]
 
 
 def _values(option: Option, fragment: str, known: Known) -> Iterable[Suggestion]:
@@ -143,7 +155,10 @@ def _values(option: Option, fragment: str, known: Known) -> Iterable[Suggestion]
     if name in lists:
         return _listed(fragment, lists[name]())
     words = {
-        "--max-tokens": {"fit": "what 8192 leaves", "service": "send none: 150"},
+        "--max-tokens": {
+            "fit": "as many as the prompt leaves",
+            "service": "the service's default (150)",
+        },
         "--format": dict.fromkeys(LAYOUTS, "how the reply is drawn"),
         "--confirm-tools": dict.fromkeys(CONFIRMATIONS, "which calls ask you first"),
         "--conversation": dict.fromkeys(known.conversations, "conversation"),
@@ -195,7 +210,7 @@ def matcher(known: Callable[[], Known]) -> Matcher:
         if found is None:
             return SimpleMatcherResult(completions=[])
         # a menu breaks its rows at blanks
-        notes = (i.note[:_NOTE_CHARS].replace(" ", "\xa0") for i in found.items)
+        notes = (item.note.replace(" ", "\xa0") for item in found.items)
         return SimpleMatcherResult(
             completions=[
                 SimpleCompletion(item.text, type=note)

@@ -200,7 +200,7 @@ _WITH = (
 )
 _RAW = "send the cell as it is, without {{name}}"
 _REUSE = "give back the ledger's answer to this very request, if it has one"
-_FRESH = "ask, whatever SvcMagics.reuse or SVC_REUSE says"
+_FRESH = "ask again; for where SvcMagics.reuse or SVC_REUSE is on"
 _NO_RECORD = "keep this exchange out of the ledger, and so of its frames and usage"
 _TOOLS = (
     "functions that the model may call: variables, separated by commas; `none` for none"
@@ -334,7 +334,7 @@ def _check_text(text: str) -> None:
             param="line",
         )
     late = [word for word in words if _flag_of(word) in _LONG_FLAGS]
-    if late and words[0] != ASK:
+    if late and words[0] not in (ASK, "help"):
         raise ParameterError(
             f"{late[0]} comes after the text and would be sent with it. Nothing was "
             f"sent. Put options first; to send these words, write `%svc ask {text}`.",
@@ -388,22 +388,15 @@ def _refuse(flag: str) -> Option:
     )
 
 
-_OPENING = """\
-%%svc [options]
-prompt
-
-Ask the service and stream its reply into the cell. {{name}} puts a variable in.
-`%svc [options] question` asks in one line; `%svc ask ...` always asks."""
-_EXAMPLES = """\
-Examples
-  %%svc -t 0.2 -o answer
-  Explain server-sent events in two sentences.
-
-  %%svc --model svc-v2-70b-instruct --system "Answer in Thai."
-  Summarise for a child: {{article}}
-
-  %%svc -n 3 --stop "\\n\\n" --max-tokens 60
-  A name for a tea shop"""
+_SHORT = """\
+%%svc -t 0.2 -o answer                options; the prompt is in the lines below
+Explain {{name}} in two sentences.    {{name}} puts a variable in
+%svc what is a monad?                 a question in one line
+%%svc --with df,Err                   with a table, and with the last error
+%%svc -c plan                         in a conversation, with its earlier turns
+%%svc -m MODEL,MODEL -t 0,1           several replies, side by side
+"""
+_MORE = "`%svc help all` says more; so does `%svc help -t`, or `%svc help usage`."
 _INDENT = 26
 _WIDTH = 78  # fits a terminal of 80, and a notebook with an open side bar
 
@@ -416,7 +409,36 @@ def help_text(defaults: Mapping[str, object]) -> str:
         for group, options in groups
     ]
     commands = "\n".join(["Commands", *(_entry(c.usage, c.doc) for c in COMMANDS)])
-    return "\n\n".join([_OPENING, *sections, commands, _EXAMPLES])
+    return "\n\n".join([_SHORT.rstrip(), *sections, commands])
+
+
+def help_on(topic: str, defaults: Mapping[str, object]) -> str:
+    """Return short help with examples, `all` of it, or that on an option or command."""
+    if topic == "all":
+        return help_text(defaults)
+    if not topic:
+        names = " ".join(option.flags[0] for option in OPTIONS)
+        commands = " ".join(command.name for command in COMMANDS)
+        filled = (
+            fill(row, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+            for row in (f"Options: {names}", f"Commands: {commands}")
+        )
+        return "\n".join([_SHORT, *filled, _MORE])
+    word = topic.rstrip("?").lstrip("-%").replace("_", "-")
+    found = [
+        _option_entry(option, defaults)
+        for option in OPTIONS
+        if word in [flag.lstrip("-") for flag in option.flags]
+    ]
+    found += [_entry(each.usage, each.doc) for each in COMMANDS if each.name == word]
+    if found:
+        return "\n".join(found)
+    hint = did_you_mean(topic, [*_BY_FLAG, *(each.name for each in COMMANDS)])
+    raise ParameterError(
+        f"There is no option or command {topic!r}.{hint} `%svc help all` lists them "
+        f"all; to ask the service, write `%svc ask help {topic}`.",
+        param="line",
+    )
 
 
 def _option_entry(option: Option, defaults: Mapping[str, object]) -> str:

@@ -106,6 +106,13 @@ class ReplyView:
         self._display.finish(self._draw(completion) if has_reply else None)  # type: ignore[arg-type]  # just tested
 
 
+def interrupted(partial: object) -> Final:
+    """Return what is shown of an interrupt before the first words."""
+    if isinstance(partial, Completion):
+        return partial.final()
+    return Final(texts=(), marks=("interrupted",), footer="nothing was sent")
+
+
 _PYTHON = {"python", "py", "python3", "ipython", "ipython3"}
 # A line that IPython gives to a shell, or to a magic such as `%%bash`.
 _ACTING = re.compile(r"(?m)^(?:[\w, \t]*=)?[ \t]*((?:!|%%?[A-Za-z]).*)")

@@ -4,12 +4,12 @@ A line that begins with a command's name but goes on otherwise is never sent by 
 """
 
 import os
-import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from getpass import getpass
-from typing import TYPE_CHECKING
+from io import StringIO
+from typing import TYPE_CHECKING, Any
 
 from svc_notebook.client.rate_windows import Room
 from svc_notebook.conversations.saved_turns import (
@@ -301,6 +301,8 @@ def usage_df(session: Session, word: str = "") -> "pd.DataFrame":
     from svc_notebook.ledger.groups import say_left_out  # noqa: PLC0415 - pandas
     from svc_notebook.ledger.groups import usage_df as frame  # noqa: PLC0415 - pandas
 
+    from .listing import listing  # noqa: PLC0415 - pandas
+
     if word not in {"", "emulated"}:
         raise ParameterError(
             f"%svc usage {word}: write `%svc usage`, or `%svc usage emulated` to count "
@@ -314,11 +316,43 @@ def usage_df(session: Session, word: str = "") -> "pd.DataFrame":
         prices=session.prices,
     )
     hint = "" if word else "; `%svc usage emulated` counts the emulator's"
-    usage = say_left_out(usage, hint=hint, file=sys.stdout)
+    notes = StringIO()
+    usage = say_left_out(usage, hint=hint, file=notes)
     if session.prices and usage["is_emulated"].any():
-        sys.stdout.write("The emulator costs nothing; costs are as if it were paid.\n")
+        notes.write("The emulator costs nothing; costs are as if it were paid.\n")
     shown = [*_USAGE_COLUMNS, *(_COSTS if session.prices else ())]
-    return usage.set_index(["model", "is_emulated"])[shown]
+    if not session.prices:
+        usage = usage.drop(columns=list(_COSTS))
+    rows = [_usage_row(row) for row in usage.fillna(0).to_dict("records")]
+    n_requests = int(usage["n_requests"].sum())
+    return listing(
+        usage.set_index(["model", "is_emulated"])[shown],
+        f"This kernel sent {n_requests} request{'s'[: n_requests != 1]}."
+        + " Prompt and reply are tokens; ~ is an estimate." * bool(rows),
+        _USAGE_HEADS,
+        rows,
+        note=notes.getvalue().strip(),
+    )
+
+
+_USAGE_HEADS = (*("model", "requests", "failed", "cut", "prompt", "reply", "cost"),)
+
+
+def _usage_row(row: Mapping[Hashable, Any]) -> list[str]:
+    """Write a row of the usage in words, reported and estimated figures in one."""
+
+    def total(name: str, places: str = "") -> str:
+        estimated = row.get(f"estimated_{name}", 0)
+        about = "~" if estimated else ""
+        return f"{about}{row.get(name, 0) + estimated:,{places}}"
+
+    return [
+        f"{row['model']}{' (emulator)' if row['is_emulated'] else ''}",
+        *(f"{row[name]:,}" for name in ("n_requests", "n_failed", "n_cut")),
+        total("prompt_tokens"),
+        total("completion_tokens"),
+        total("cost", ".4g") if "cost" in row else "",
+    ]
 
 
 def replies_df(session: Session) -> "pd.DataFrame":
@@ -351,7 +385,9 @@ def models_df(session: Session, *, has_room: bool = True) -> "pd.DataFrame":
 
     `has_room` adds how many requests each window lets through now.
     """
-    rows = []
+    from .listing import listing  # noqa: PLC0415 - pandas
+
+    rows: list[tuple[Any, ...]] = []
     for model in MODELS:
         limit, room = model.limit, _room(session, model.id) if has_room else None
         seconds = limit and limit.per_second, room and room.in_second
@@ -361,7 +397,25 @@ def models_df(session: Session, *, has_room: bool = True) -> "pd.DataFrame":
             (model.id, model.size, model.released_on, *seconds, *minutes, in_use)
         )
     left_out = [] if has_room else ["left_second", "left_minute"]
-    return indexed_frame(_MODEL_DTYPES, rows).drop(columns=left_out)
+    frame = indexed_frame(_MODEL_DTYPES, rows).drop(columns=left_out)
+    shown = [
+        (
+            *(str(each or "") for each in row[:3]),
+            _limit(row[3], row[5]),
+            _limit(row[4], row[6]),
+            "in use" if row[7] else "",
+        )
+        for row in rows
+    ]
+    sentence = f"The service's document names {len(rows)} models; others can be asked."
+    return listing(frame, sentence, _MODEL_HEADS, shown)
+
+
+_MODEL_HEADS = ("model", "size", "released", "limits", "left now", "")
+
+
+def _limit(second: int | None, minute: int | None) -> str:
+    return "" if second is None else f"{second}/s {minute}/min"
 
 
 def _room(session: Session, model: str) -> Room | None:
@@ -466,7 +520,7 @@ def _last(session: Session) -> object:
 _USE = "say what is in use, or choose where requests go, or the model"
 _CONTINUE = "ask for the rest of a reply that was cut or interrupted"
 _LOGIN = "type the API key; it is neither shown nor recorded"
-_TOOLS = "list, show one as sent, offer in every cell, ask again"
+_TOOLS = "list tools, show one as sent, offer in every cell, ask again"
 _USAGE = "requests and tokens of this kernel"
 _KNOWN = "the conversations of this kernel"
 _REPLIES = "what this kernel asked, and the replies"
@@ -477,6 +531,7 @@ _PANEL = "open a chat panel on a conversation"
 _INSERT = "put a code block of the last reply into the next cell; nothing is run"
 _FIX = "correct your last error; the first time it shows what it would send"
 _RESTORE = "rebuild conversations from the ledger, after a restart"
+_HELP = "examples, every option and command, or one of them"
 COMMANDS = (
     Command("use", _USE, "[emulator|service|MODEL]", (0, 1), use),
     Command("login", _LOGIN, run=login),
@@ -498,6 +553,6 @@ COMMANDS = (
     Command("version", _VERSION, "NAME TURN VERSION", (3, 3), choose),
     Command("panel", _PANEL, "NAME", (0, 1), lambda _, *names: panel(*names)),
     Command("restore", _RESTORE, "[NAME [NUMBER]]", (0, 2), restore),
-    Command("help", "this page"),
+    Command("help", _HELP, "[all|OPTION|COMMAND]", (0, 1)),
 )
 BY_NAME = {command.name: command for command in COMMANDS}

@@ -39,10 +39,10 @@ from svc_notebook.tokens import check_budget
 from svc_notebook.tools.permissions import MAX_ROUNDS, Rounds
 from svc_notebook.tools.toolbox import Toolbox
 
-from .cell import CellRequestIds, HiddenResult, mode_of
+from .cell import CellRequestIds, HiddenResult, calm_interrupt, mode_of
 from .defaults import SvcTraits
 from .error_box import short_errors
-from .options import CONFIRMATIONS, HELP, SvcOptions, help_text, parse_options, to_names
+from .options import CONFIRMATIONS, HELP, SvcOptions, help_on, parse_options, to_names
 from .prompt import (
     CellPrompt,
     CellRequest,
@@ -57,6 +57,7 @@ from .reply_cell import (
     Places,
     ReplyView,
     chosen_cell,
+    interrupted,
     lay_out,
     next_cell,
 )
@@ -109,15 +110,15 @@ class SvcMagics(SvcTraits, Magics):
     @observe(All)
     def _on_change(self, _: object) -> None:
         """Keep what `%svc?` and `%%svc?` show in step with the defaults."""
-        SvcMagics.svc.__doc__ = self._help()
+        SvcMagics.svc.__doc__ = self._help("all")
 
-    def _help(self) -> str:
+    def _help(self, topic: str = "") -> str:
         own = {
             "tools": self.tools or None,
             "confirm_tools": self.confirm_tools,
             "reuse": self.reuse or None,
         }
-        return help_text({**self.defaults(), **own})
+        return help_on(topic, {**self.defaults(), **own})
 
     @observe("model")
     def _on_model(self, change: Any) -> None:  # noqa: ANN401 - a traitlets bunch
@@ -135,7 +136,10 @@ class SvcMagics(SvcTraits, Magics):
     ) -> object:
         """Ask the service, or tell it how to answer; `%svc help` lists the options."""
         is_terminal = getattr(self.shell, "kernel", None) is None
-        with short_errors(is_on=not self.show_traceback, is_terminal=is_terminal):
+        with (
+            short_errors(is_on=not self.show_traceback, is_terminal=is_terminal),
+            calm_interrupt(self.shell, self._mode),
+        ):
             options = replace(parse_options(line), local_names=local_ns or {})
             if cell is not None and options.text != HELP:
                 return self._cell(options, cell)
@@ -269,8 +273,7 @@ class SvcMagics(SvcTraits, Magics):
             sent = self._send(options, asked, toolbox, own_output)
         except (SvcError, Interrupted) as stopped:
             stopped.partial = self._keep(options, asked, stopped.partial)
-            if isinstance(stopped, UnknownModelError):
-                _hint_at_model(stopped, asked.request.model)
+            self._explain(stopped, asked)
             raise
         completion: Completion = self._keep(options, asked, sent)
         if options.layout == "code":
@@ -328,6 +331,16 @@ class SvcMagics(SvcTraits, Magics):
             is_streamed=options.is_streamed,
             answers=session.reused if session.is_reusing(options.is_reused) else None,
         )
+
+    def _explain(self, stopped: SvcError | Interrupted, asked: CellRequest) -> None:
+        """Say what neither the error nor what arrived says."""
+        if isinstance(stopped, UnknownModelError):
+            _hint_at_model(stopped, asked.request.model)
+        if isinstance(stopped, Interrupted) and not getattr(
+            stopped.partial, "choices", ()
+        ):
+            display = ReplyDisplay.open(self._mode())
+            display.finish(interrupted(stopped.partial))
 
     def _toolbox(self, options: SvcOptions) -> Toolbox | None:
         """Find the tools that a line names, or else those of every cell."""
@@ -455,7 +468,7 @@ class SvcMagics(SvcTraits, Magics):
         if line.name == "settings":
             return settings_df(self.session, self.own_settings())
         if line.name == "help":
-            return self._help()
+            return self._help(*line.arguments)
         if line.name == "insert":
             word = next(iter(line.arguments), "1")
             cell = chosen_cell(self.session.last, word, self._mode())
@@ -480,7 +493,7 @@ def _cut_error(completion: Completion) -> CutError:
     error = CutError(
         f"The reply was {cut_mark(completion.exchange)} and --strict asks for a "
         "whole one. Give it more room with --max-tokens, or ask for less; svc.last() "
-        "holds what arrived (doc: Limits)."
+        "holds what arrived."
     )
     error.partial = completion
     error.exchange_id = completion.exchange.exchange_id
@@ -495,7 +508,9 @@ def _draw(
     code = next_cell(completion, mode).note if options.layout == "code" else ""
     of = f" -c {options.conversation}" if options.conversation else ""
     rest = f"`%svc{of} continue` asks for the rest" if completion.can_go_on else ""
-    final = completion.final().with_notes(*asked.notes, rest, advice, code)
+    is_stopped = completion.exchange.status == "cancelled"
+    kept = "svc.last() has what arrived" if is_stopped else ""
+    final = completion.final().with_notes(*asked.notes, rest, kept, advice, code)
     return lay_out(final, options.layout, mode)
 
 
@@ -555,5 +570,5 @@ def _check_whole(run: Run) -> None:
     if n_cut:
         raise CutError(
             f"{n_cut} of the replies were cut and --strict asks for whole ones. Give "
-            "them more room with --max-tokens, or ask for less (doc: Limits)."
+            "them more room with --max-tokens, or ask for less."
         )

@@ -13,7 +13,7 @@ from svc_notebook.display.output import follow
 from svc_notebook.display.reply import Final, call_line
 from svc_notebook.errors import Interrupted, ParameterError, SvcError
 from svc_notebook.exchange import Origin
-from svc_notebook.service.checks import did_you_mean
+from svc_notebook.service.checks import did_you_mean, shorten
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.service.tool_call import ToolCall
@@ -333,7 +333,7 @@ def _ask_again(
 def tool_notes(variables: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
     """Return the names of tools with a note on each, for Tab."""
     return tuple(
-        (name, ", ".join(map(_first_line, toolbox))[:_NOTE_CHARS])
+        (name, shorten(", ".join(map(_first_line, toolbox)), _NOTE_CHARS))
         for name, toolbox in known_tools(variables).items()
     )
 

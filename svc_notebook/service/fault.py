@@ -57,14 +57,14 @@ Either the model id is unknown to the service (`%svc models` lists the documente
 ones) or the base address is wrong (it ends with /v1). Check both""",
     429: """\
 A rate limit was exceeded. Wait and ask again, or send fewer requests per second and \
-minute (doc: Rate limits per model)""",
+minute""",
     511: """\
 The network requires a login, as in a hotel; the service was not reached. Open a page \
 in a browser, log in there and ask again""",
 }
 _REFUSED = """\
 The same request would be refused again. Change what the message names"""
-_FAILED = "The service failed. Ask again later"
+_FAILED = "Ask again later"
 
 
 def to_error(
@@ -80,8 +80,7 @@ def to_error(
     where = f", parameter {param}" if param else ""
     wait = "" if retry_after_s is None else f" It asks to wait {retry_after_s:.0f} s."
     return kind(
-        f"The service answered with status {status}{where}: {said}\n{next_step} "
-        f"(doc: Errors).{wait}",
+        f"The service answered with status {status}{where}: {said}\n{next_step}.{wait}",
         status=status,
         type=_bounded(fault.type),
         param=_bounded(fault.param),

@@ -148,11 +148,10 @@ _BY_NAME = {param.name: param for param in PARAMS}
 _OTHER_NAMES = ("model", "messages", "system", "tools", "extra")
 _PROMPT_FIRST = (
     "The prompt goes first, without a name: complete('...') or complete([...]) with "
-    "messages (doc: Request body)."
+    "messages."
 )
 _ELSEWHERE = {
-    "stream": "To stream a reply, use stream(...) instead of complete(...) "
-    "(doc: Response, streamed).",
+    "stream": "To stream a reply, use stream(...) instead of complete(...).",
     "messages": _PROMPT_FIRST,
     "prompt": _PROMPT_FIRST,
 }
@@ -197,7 +196,7 @@ def unknown_param(name: str) -> ParameterError:
     return ParameterError(
         f"{name!r} is not a parameter of the service."
         f"{did_you_mean(name, [*PARAM_NAMES, *_OTHER_NAMES], n=1)} The parameters are "
-        f"{', '.join(PARAM_NAMES)} (doc: Request body). To send a field that is not "
+        f"{', '.join(PARAM_NAMES)}. To send a field that is not "
         f"documented, use extra={{{name!r}: ...}}.",
         param=name,
     )
@@ -218,8 +217,7 @@ def _check_tools(value: object) -> tuple[Mapping[str, Any], ...]:
         raise function_given()
     if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
         raise ParameterError(
-            f"tools is {type(value).__name__}; give a list of tool definitions "
-            "(doc: Tool definition).",
+            f"tools is {type(value).__name__}; give a list of tool definitions.",
             param="tools",
         )
     return tuple(check_definition(each) for each in value)
@@ -231,7 +229,7 @@ def _refused(param: Param, value: object) -> ParameterError:
         param.name,
         param.allowed,
         value,
-        hint=f"Leave it out for the service's default{default} (doc: Request body).",
+        hint=f"Leave it out for the service's default{default}.",
     )
 
 

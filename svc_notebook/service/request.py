@@ -15,8 +15,8 @@ from .tool_call import ToolCall
 ROLES = ("system", "user", "assistant", "tool")  # doc: Message
 
 
-def _refused(why: str, heading: str = "Message") -> ParameterError:
-    return ParameterError(f"{why} (doc: {heading}).", param="messages")
+def _refused(why: str) -> ParameterError:
+    return ParameterError(f"{why}.", param="messages")
 
 
 class _Refusing(msgspec.StructMeta):
@@ -96,17 +96,15 @@ def to_messages(prompt: Prompt, *, system: str | None = None) -> tuple[Message, 
 def _read(prompt: object) -> tuple[Message, ...]:
     if isinstance(prompt, str):
         if not prompt.strip():
-            raise _refused("The prompt is empty; write what to ask", "Request body")
+            raise _refused("The prompt is empty; write what to ask")
         return (Message(role="user", content=prompt),)
     if not isinstance(prompt, Sequence) or isinstance(prompt, (bytes, bytearray)):
         raise _refused(
             f"messages is {type(prompt).__name__}; give a text or a list of messages",
-            "Request body",
         )
     if not prompt:
         raise _refused(
             "messages is empty; give at least one message with role and content",
-            "Request body",
         )
     return tuple(_to_message(each) for each in prompt)
 
@@ -189,8 +187,7 @@ def check_model(model: object) -> str:
     """Return a model id; ids that are not listed are allowed (doc: Model ids)."""
     if not isinstance(model, str) or not model.strip():
         raise ParameterError(
-            f"model must be a model id such as {DEFAULT_MODEL!r}; got {shown(model)} "
-            "(doc: Model ids).",
+            f"model must be a model id such as {DEFAULT_MODEL!r}; got {shown(model)}.",
             param="model",
         )
     return check_text(model.strip(), param="model")
@@ -210,7 +207,7 @@ def check_extra(extra: object) -> dict[str, Any]:
     if hidden:
         raise ParameterError(
             f"extra contains {hidden[0]!r}, which is a parameter of the service; give "
-            "it by its own name, so that it is checked (doc: Request body).",
+            "it by its own name, so that it is checked.",
             param=hidden[0],
         )
     return dict(extra)

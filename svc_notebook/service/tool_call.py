@@ -43,7 +43,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             reason = str(problem)
         raise ParameterError(
             f"A tool call is not as documented: {reason}. It needs id, type and "
-            "function with name and arguments (doc: Tool call).",
+            "function with name and arguments.",
             param="messages",
         )
 
@@ -73,7 +73,7 @@ def function_given() -> ParameterError:
         "tools contains a function, but only definitions are allowed here; give "
         "[svc.tool(...).definition], in a sweep a list of such lists. svc.complete "
         "takes functions and runs them, and so does a client's `complete` with "
-        "run_tools=True; streams and sweeps run no tools (doc: Tool definition).",
+        "run_tools=True; streams and sweeps run no tools.",
         param="tools",
     )
 
@@ -88,6 +88,6 @@ def check_definition(value: object) -> Mapping[str, Any]:
         raise function_given()
     raise ParameterError(
         "A tool definition is not complete; give it type='function' and a function "
-        "with a name (doc: Tool definition).",
+        "with a name.",
         param="tools",
     )

@@ -7,6 +7,7 @@ not streamed, and only its first replies are shown.
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from queue import Empty, SimpleQueue
 from uuid import uuid4
@@ -14,7 +15,6 @@ from uuid import uuid4
 from svc_notebook.completion import footer, marks
 from svc_notebook.display.comparison import Card, cards_bundle, cards_text
 from svc_notebook.display.live import Mode
-from svc_notebook.display.live_reply import UNFINISHED
 from svc_notebook.display.output import Output, Wait, follow
 from svc_notebook.errors import Interrupted, SvcError
 from svc_notebook.ledger.reply_columns import Reply
@@ -126,13 +126,12 @@ class _Cards:
         is_early = self._is_drawn and now_s < self._due_s
         if self._mode is not Mode.LIVE or is_early or not self._has_news:
             return
-        cards = []
-        for trial, texts in zip(self._shown, self._texts, strict=True):
-            heading = _heading(self._run, trial.request, trial.repeat)
-            footer_text = UNFINISHED if texts else "waiting"
-            cards.append(Card(heading=heading, text="".join(texts), footer=footer_text))
+        cards = [
+            replace(_card(self._run, trial.request, trial.repeat), text="".join(texts))
+            for trial, texts in zip(self._shown, self._texts, strict=True)
+        ]
         self._has_news = False
-        n_bytes = self._publish(cards, "")
+        n_bytes = self._publish(cards, "", is_live=True)
         self._due_s = now_s + max(GAP_S, n_bytes / MAX_BYTES_PER_S)
 
     def end(self, completion: object | None) -> None:
@@ -147,9 +146,9 @@ class _Cards:
         else:
             self._publish(ended, note)
 
-    def _publish(self, cards: list[Card], note: str) -> int:
+    def _publish(self, cards: list[Card], note: str, *, is_live: bool = False) -> int:
         """Show the cards; return the bytes that were sent."""
-        bundle = cards_bundle(cards, note=note)
+        bundle = cards_bundle(cards, note=note, is_live=is_live)
         if self._is_drawn:
             self._output.update(bundle, self._display_id)
         else:
@@ -166,22 +165,29 @@ def _ended(run: Run, reply: Reply) -> Card:
     if reply.failure is not None and reply.status == "error":
         found = (*found, reply.failure.type)
         text = text or reply.failure.message
-    return Card(
-        heading=_heading(run, reply.request, reply.origin.repeat or 0),
+    return replace(
+        _card(run, reply.request, reply.origin.repeat or 0),
         text=text,
-        footer=footer(exchange) if exchange and exchange.choices else "",
+        footer=footer(exchange, has_model=False)
+        if exchange and exchange.choices
+        else "",
         marks=found,
     )
 
 
-def _heading(run: Run, request: CompletionRequest, repeat: int) -> str:
+def _card(run: Run, request: CompletionRequest, repeat: int) -> Card:
+    """Head a card with its values, and its row with the model, unless that is all."""
     parts = []
-    for name in run.grid.varied or ("model",):
+    names = [name for name in run.grid.varied if name != "model"]
+    is_by_model = not names and run.grid.repeats == 1
+    for name in names:
         value = value_of(request, name)
         text = "not sent"
         if value not in (None, ()):
             text = shorten(in_a_line(name, value), _SHOWN_CHARS)
-        parts.append(text if name in {"model", "prompt"} else f"{name} {text}")
+        parts.append(text if name == "prompt" else f"{name} {text}")
     if run.grid.repeats > 1:
         parts.append(f"{repeat + 1} of {run.grid.repeats}")
-    return " · ".join(parts)
+    model = shorten(in_a_line("model", request.model), _SHOWN_CHARS)
+    heading = model if is_by_model else " · ".join(parts)
+    return Card(heading=heading, row="" if is_by_model else model)

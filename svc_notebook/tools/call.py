@@ -75,9 +75,7 @@ def check_whole(completion: Completion) -> None:
 
 def cut_error(completion: Completion, where: str) -> CutError:
     """Build the error for a reply that was cut, with what to pass."""
-    error = CutError(
-        f"The reply was cut {where}. {more_room(completion.request)} (doc: Limits)."
-    )
+    error = CutError(f"The reply was cut {where}. {more_room(completion.request)}.")
     error.partial = completion
     error.exchange_id = completion.exchange.exchange_id
     return error

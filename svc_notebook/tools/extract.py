@@ -222,7 +222,7 @@ def _no_value(
     tries = "one try" if n_tries == 1 else f"{n_tries} tries"
     error = ToolCallError(
         f"The model gave no valid {form.name} in {tries}. The last error: {reason} "
-        "The error's `partial` is its last reply; `svc.tool_calls_df()` lists its "
+        "svc.last() is its last reply; `svc.tool_calls_df()` lists its "
         "calls. Add what is missing to the prompt, or allow more with max_tries."
     )
     error.partial = completion

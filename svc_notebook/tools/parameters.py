@@ -194,7 +194,7 @@ def sendable(definition: dict[str, Any]) -> dict[str, Any]:
         reason = short(f"{type(problem).__name__}: {problem}", 200)
         raise ToolSchemaError(
             f"A tool definition cannot be sent as JSON ({reason}); use texts, numbers, "
-            "lists and dicts (doc: Tool definition)."
+            "lists and dicts."
         ) from None
     return copied
 
@@ -205,7 +205,7 @@ def _check_schema(schema: object, name: str) -> None:
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
         raise ToolSchemaError(
             f"The parameters of {name} are not a schema of an object; give a mapping "
-            "with type 'object' and properties (doc: Tool definition)."
+            "with type 'object' and properties."
         )
     try:
         Draft202012Validator.check_schema(schema)
@@ -220,5 +220,5 @@ def _check_schema(schema: object, name: str) -> None:
         reason = f"it refers to {short(foreign[1])}, which is not downloaded"
     raise ToolSchemaError(
         f"The parameters of {name} are not a valid JSON schema ({reason}); correct "
-        "them (doc: Tool definition)."
+        "them."
     )

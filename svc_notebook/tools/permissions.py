@@ -283,7 +283,7 @@ def to_offer(tools: object, *, run_tools: bool = True) -> Offer:
     ):
         raise ParameterError(
             f"tools must be a list of functions, or of tool definitions; got "
-            f"{type(tools).__name__} (doc: Tool definition).",
+            f"{type(tools).__name__}.",
             param="tools",
         )
     toolbox = to_toolbox(tools)

@@ -89,7 +89,7 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
     if request.params.get("n", 1) != 1:
         raise ParameterError(
             "Tools can be run for one choice only; leave n out, or run the calls "
-            "yourself with run_tools=False (doc: Tool-calling flow).",
+            "yourself with run_tools=False.",
             param="n",
         )
     runner = _CallRunner(
@@ -129,8 +129,7 @@ class _ToolRounds:
             error = ToolLoopError(
                 f"The model still calls tools after {max_rounds} rounds, the last of "
                 "which offered none. The error's `messages` are the history until "
-                "then; allow more with max_rounds, or say in the prompt when to stop "
-                "(doc: Tool-calling flow)."
+                "then; allow more with max_rounds, or say in the prompt when to stop."
             )
             raise self._completed(error, completion)
         return completion.with_tool_runs(self._tool_runs)

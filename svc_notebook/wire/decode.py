@@ -233,8 +233,7 @@ def not_documented(
     return DocumentError(
         f"The service answered {reason} (status {status}, content type {shown}). "
         f"The body begins: {head or '(empty)'}\nCheck that the base address is the "
-        "service's and ends with /v1, and that no proxy answers in its place "
-        "(doc: Completion, Stream chunk).",
+        "service's and ends with /v1, and that no proxy answers in its place.",
         status=status,
         content_type=content_type,
         head=head,

@@ -79,7 +79,7 @@ def _checked_text(text: str, where: str) -> str:
 def _refused(where: str, reason: str) -> ParameterError:
     return ParameterError(
         f"{shorten(where, _WHERE_CHARS)} {reason}. Give texts, numbers, booleans, "
-        "None, lists and mappings with text names (doc: Request body).",
+        "None, lists and mappings with text names.",
         param=_param(where),
     )
 

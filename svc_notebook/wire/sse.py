@@ -95,8 +95,7 @@ class Decoder:
             head = head_of(line)
             raise DocumentError(
                 f"The stream contains a damaged line: {head}\nAsk again; if it "
-                "happens again, check that no proxy changes what the service sends "
-                "(doc: Response, streamed).",
+                "happens again, check that no proxy changes what is sent.",
                 head=head,
             )
 
@@ -106,6 +105,6 @@ class Decoder:
             self._data, self._rest = [], []
             raise DocumentError(
                 f"An event of the stream is larger than {self._max_event_bytes} bytes; "
-                "the service sends no such events (doc: Stream chunk). Check that the "
+                "the service sends no such events. Check that the "
                 "base address is the service's."
             )

@@ -78,7 +78,7 @@ def turn(number: int, *texts: str, **more: object) -> dict[str, Any]:
         "prompt": f"Question {number}",
         "choices": [choice(text) for text in texts or (f"Answer **{number}**.",)],
         "picked": 0,
-        "footer": "svc-v2-8b-instruct · stop · 12 + 40 tokens · 1.2 s",
+        "footer": "svc-v2-8b-instruct · 12 → 40 tokens · 1.2 s",
         "badges": [],
         "tool_runs": [],
         "version": 1,

@@ -69,7 +69,7 @@ def test_stream_and_complete_agree(emulator: Emulator, client: Client) -> None:
 
 
 def test_an_estimate_is_marked_and_has_its_interval(client: Client) -> None:
-    """A footer says `~` and the sum; where the mouse rests, parts and interval."""
+    """A footer says `~`; where the mouse rests, it says parts and interval."""
     stream = client.stream("Say hello in many words.", temperature=0, max_tokens=9)
     list(stream)
 
@@ -81,7 +81,7 @@ def test_an_estimate_is_marked_and_has_its_interval(client: Client) -> None:
     assert low <= prompt + reply <= high
     assert reply <= 9
     shown = stream.completion.final().bundle()
-    assert f" · ~{prompt + reply} tokens · " in shown["text/plain"]
+    assert f" · {prompt} → ~{reply} tokens · " in shown["text/plain"]
     hint = f"estimated: {prompt} + {reply} tokens, together {low} to {high}"
     assert f' title="{hint}"' in shown["text/html"]
 

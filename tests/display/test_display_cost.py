@@ -14,7 +14,9 @@ def bench() -> dict[str, Any]:
     return runpy.run_path(str(_BENCH))
 
 
-@pytest.mark.parametrize("kind", ["mixed", "code", "thai", "paragraph", "list", "line"])
+@pytest.mark.parametrize(
+    "kind", ["mixed", "code", "thai", "paragraph", "list", "table", "line"]
+)
 @pytest.mark.parametrize("n_bytes", [6_000, 24_000])
 def test_growing_costs_little(bench: dict[str, Any], kind: str, n_bytes: int) -> None:
     """A reply costs at most 26 messages a second and 35 bytes a byte, all counted."""

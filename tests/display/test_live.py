@@ -15,7 +15,7 @@ from traitlets.config import Config
 from svc_notebook.display.live import Mode, ReplyDisplay
 from svc_notebook.display.markup import to_html
 from svc_notebook.display.output import Output, Wait, follow
-from svc_notebook.display.reply import Final, quiet_html
+from svc_notebook.display.reply import BODY, UNFINISHED, WAITING, Final, quiet_html
 from svc_notebook.errors import Interrupted, SvcError
 from svc_notebook.service.chunk import Delta
 from svc_notebook.tools.call import ToolRun
@@ -63,8 +63,54 @@ def test_live_shows_the_first_text_at_once(recorder: Recorder) -> None:
     display.add("On")
 
     assert recorder.acts == [
-        ("publish", {"text/html": f"<div><p>On</p>\n{_UNFINISHED}</div>"}, "d-1")
+        ("publish", {"text/html": f"{BODY}<p>On</p>\n{_UNFINISHED}</div>"}, "d-1")
     ]
+
+
+@pytest.mark.parametrize("n_texts", [1, 2])
+@pytest.mark.parametrize("own_output", [True, False])
+def test_a_dot_moves_until_the_first_words(
+    recorder: Recorder, n_texts: int, *, own_output: bool
+) -> None:
+    """One message says that the reply is awaited; its dot moves without more."""
+    display = _open(recorder, Mode.LIVE, own_output=own_output, n_texts=n_texts)
+    display.flush()
+    n_before = len(recorder.acts)
+    waiting = recorder.cell()[0]["text/html"]
+    for _ in range(9):
+        recorder.now_s += 1.0
+        display.flush()
+
+    display.add("One", n_texts - 1)
+
+    text = recorder.cell()[0]["text/html"]
+    assert len(recorder.acts) == n_before + 1
+    assert [(WAITING in html, "@keyframes" in html) for html in (waiting, text)] == [
+        (True, True),
+        (False, False),
+    ]
+    assert "prefers-reduced-motion" in waiting
+
+
+@pytest.mark.parametrize("status", ["", "waiting 3 s: too many requests"])
+@pytest.mark.parametrize("n_texts", [1, 2])
+def test_live_output_says_that_it_is_unfinished(
+    recorder: Recorder, n_texts: int, status: str
+) -> None:
+    """Saved in mid-stream, an output ends with the mark; the final form has none."""
+    display = _open(recorder, Mode.LIVE, n_texts=n_texts)
+    display.flush()
+    seen = [recorder.cell()[-1]["text/html"]]
+    for text in ("One.\n\n", "Two", _LONG):
+        recorder.now_s += 1.0
+        display.add(text)
+        display.status(status, is_now=True)
+        seen.append(recorder.cell()[-1]["text/html"])
+
+    display.finish(_FINAL)
+
+    assert all(UNFINISHED in html[-60:] for html in seen)
+    assert UNFINISHED not in str(recorder.cell())
 
 
 def test_live_gathers_what_comes_within_50_ms(recorder: Recorder) -> None:
@@ -79,7 +125,7 @@ def test_live_gathers_what_comes_within_50_ms(recorder: Recorder) -> None:
     display.flush()
 
     assert recorder.acts[1:] == [
-        ("update", {"text/html": f"<div><p>One</p>\n{_UNFINISHED}</div>"}, "d-1")
+        ("update", {"text/html": f"{BODY}<p>One</p>\n{_UNFINISHED}</div>"}, "d-1")
     ]
 
 
@@ -102,9 +148,9 @@ def test_finished_blocks_get_an_output_of_their_own(recorder: Recorder) -> None:
 
     display.add("\nTwo")
 
-    below = f"<div><p>Two</p>\n{_UNFINISHED}</div>"
+    below = f"{BODY}<p>Two</p>\n{_UNFINISHED}</div>"
     above = {
-        "text/html": f"<div><p>{_LONG}</p>\n</div>",
+        "text/html": f"{BODY}<p>{_LONG}</p>\n</div>",
         "text/plain": f"{_LONG}\n\n",
     }
     assert recorder.acts[1:] == [
@@ -202,7 +248,7 @@ def test_what_streamed_is_drawn_as_a_whole(pieces: list[str]) -> None:
     display.finish(Final(texts=(text,)))
 
     parts = [bundle["text/html"] for bundle in recorder.cell()]
-    html = "".join(part.removeprefix("<div>").removesuffix("</div>") for part in parts)
+    html = "".join(part.removeprefix(BODY).removesuffix("</div>") for part in parts)
     assert html == to_html(text)
     assert len(parts) <= 10
 
@@ -230,11 +276,12 @@ def test_choices_stream_side_by_side(recorder: Recorder, n_texts: int) -> None:
         recorder.now_s += 1.0
         display.add(text, number)
     streamed = recorder.cell()[0]["text/html"]
-    final = Final(texts=texts, footer="still being written")
+    final = Final(texts=texts, footer="3 tokens")
 
     display.finish(final)
 
-    assert streamed == final.bundle()["text/html"]
+    without_footer = replace(final, footer="").bundle()["text/html"]
+    assert streamed == without_footer + _UNFINISHED
     assert recorder.cell() == [final.bundle()]
 
 
@@ -309,10 +356,10 @@ def test_among_other_output_one_display_is_updated(recorder: Recorder) -> None:
 
 
 def test_updates_of_a_long_text_are_rare(recorder: Recorder) -> None:
-    """A text of 27 kB is sent once a second."""
+    """A text of 22 kB is sent once a second."""
     display = _open(recorder, Mode.LIVE, own_output=False)
     recorder.now_s = 1.0
-    display.add("word" * 6_500)
+    display.add("word" * 5_300)
     display.add("more")
     recorder.now_s = 1.9
     display.flush()

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.display.reply import (
+    BODY,
     Final,
     call_line,
     page_html,
@@ -48,7 +49,7 @@ def test_html_brings_its_own_styles() -> None:
 def test_a_reply_without_footer_is_its_text() -> None:
     """No empty line is drawn where there is nothing to say."""
     assert Final(texts=("One",)).bundle() == {
-        "text/html": "<div><p>One</p>\n</div>",
+        "text/html": f"{BODY}<p>One</p>\n</div>",
         "text/plain": "One",
     }
 
@@ -164,7 +165,7 @@ def test_no_text_gets_out_of_the_frame(source: str) -> None:
     """Whatever a reply says, the host finds a sandboxed frame and its source."""
     seen = _Seen(page_html(source))
 
-    assert set(seen.tags) <= {"iframe", "details", "summary", "pre", "span"}
+    assert set(seen.tags) <= {"iframe", "details", "summary", "pre", "code", "span"}
     assert seen.tags.count("iframe") == 1
     assert seen.frame["sandbox"] == ""
 

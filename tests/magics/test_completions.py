@@ -1,5 +1,7 @@
 """Tab knows options, values, models, commands and `{{variables}}`."""
 
+import re
+
 import pytest
 
 from svc_notebook.magics.completions import Known, Suggestions, suggest
@@ -83,6 +85,16 @@ def test_models_have_a_note() -> None:
 
     assert found is not None
     assert found.items[0].note == "8B · 5/s 50/min"
+
+
+@pytest.mark.parametrize("line", ["%%svc -", "%svc ", "%svc help ", "%svc use "])
+def test_notes_are_whole_and_plain(line: str) -> None:
+    """Each note is a short phrase that is not cut off."""
+    found = suggest([line], KNOWN)
+
+    assert found is not None
+    assert [i for i in found.items if not 2 < len(i.note) <= 70] == []
+    assert [i for i in found.items if re.search(r"[`(;]|\.\.\.|SVC_", i.note)] == []
 
 
 def test_completes_variables_in_the_body() -> None:

@@ -1,13 +1,86 @@
 """The box that a cell shows for one of our errors."""
 
+import ast
+import inspect
+from pathlib import Path
+
 import pytest
 
-from svc_notebook.magics.error_box import error_lines
+import svc_notebook
+from svc_notebook import errors
+from svc_notebook.magics.error_box import error_lines, headline
+
+ROOT = Path(svc_notebook.__file__).parent
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (errors.ServerFaultError(status=500), "The service failed (500)"),
+        (errors.ServerFaultError(status=200), "The service failed"),
+        (errors.AuthError(status=401), "The key was refused (401)"),
+        (errors.RateLimitError(status=429), "Too many requests (429)"),
+        (errors.NoConnectionError(), "No connection"),
+        (errors.ParameterError(), "Nothing was sent"),
+    ],
+)
+def test_an_error_is_headed_by_words(error: errors.SvcError, words: str) -> None:
+    """The headline says what happened, with the status of a refusal."""
+    assert headline(error) == words
+
+
+def test_every_error_has_a_headline() -> None:
+    """No name of a class is shown in place of words."""
+    kinds = [
+        each
+        for each in vars(errors).values()
+        if inspect.isclass(each) and issubclass(each, errors.SvcError)
+    ]
+
+    assert not [each for each in kinds if "Error" in headline(each())]
+
+
+def _texts(path: Path) -> list[str]:
+    """Return the texts of a module that are not docstrings."""
+    tree = ast.parse(path.read_text())
+    docs = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and id(node) not in docs
+    ]
+
+
+@pytest.mark.parametrize("words", ["(doc:", "error's `partial`"])
+def test_messages_are_for_people(words: str) -> None:
+    """No message cites the document, or sends its reader to an attribute."""
+    found = {
+        path.name
+        for path in ROOT.rglob("*.py")
+        if any(words in text for text in _texts(path))
+    }
+
+    assert found == set()
+
+
+def test_a_dumb_terminal_gets_no_bold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TERM=dumb leaves the title plain."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "dumb")
+
+    assert error_lines("Refused", [], 70) == ["Refused"]
 
 
 def test_errors_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """An expected failure is its title in bold and indented lines."""
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
 
     got = error_lines("Refused", ["Wait 12 s,\nthen ask again."], 70)
 

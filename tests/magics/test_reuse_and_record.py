@@ -98,7 +98,7 @@ def test_the_setting_is_shown_and_checked(
 
     assert isinstance(settings, pd.DataFrame)
     assert list(settings.loc["reuse"]) == ["True", "%config SvcMagics.reuse"]
-    assert "[now: True]" in shell.run("%svc help").shown
+    assert "[now: True]" in shell.run("%svc help all").shown
     assert "expected True or False, not the str 'yes'" in caplog.text
     with isolated():
         assert not current().settings.reuse

@@ -1,11 +1,14 @@
 """The subcommands of `%svc`: how they are read, what they show, and the login."""
 
+import pickle
+
 import pandas as pd
 import pytest
 
 import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ConfigError, MissingKeyError, ParameterError
+from svc_notebook.magics.options import OPTIONS
 from svc_notebook.magics.subcommands import COMMANDS, CommandLine, login, parse_command
 from svc_notebook.session import current
 from tests.magics.conftest import Shell
@@ -50,12 +53,12 @@ def test_reads_commands_and_questions(text: str, said: CommandLine) -> None:
         ("use the force wisely", "%svc use [emulator|service|MODEL]"),
         ("history", "%svc history NAME"),
         ("modles", "%svc models"),
-        ("help me with this", "%svc help"),
+        ("help me with this", "%svc help [all|OPTION|COMMAND]"),
         ("hist", "%svc history NAME"),
         ("histroy plan", "%svc history NAME"),
         ("Models", "%svc models"),
         ("/reset plan", "%svc reset NAME"),
-        ("/help", "%svc help"),
+        ("/help", "%svc help [all|OPTION|COMMAND]"),
         ("models svc-instruct", "%svc models"),
         ("reset", "%svc reset NAME"),
         ("clear", "%svc reset NAME"),
@@ -158,6 +161,69 @@ def test_models_are_listed_before_a_service_is_chosen(
     monkeypatch.delenv("SVC_API_KEY")
 
     assert frame(shell, "%svc models")["left_minute"].isna().all()
+
+
+@pytest.mark.parametrize("line", ["%svc models", "%svc usage emulated"])
+def test_listings_are_narrow_and_whole(shell: Shell, line: str) -> None:
+    """A sentence, then all columns within a terminal; what is unknown is blank."""
+    shell.run("%%svc\nHello")
+
+    listed = frame(shell, line)
+    lines = repr(listed).splitlines()
+
+    assert lines[0].endswith(".")
+    assert max(map(len, lines)) <= 80
+    assert "svc-v2-8b-instruct" in repr(listed)
+    for text in (repr(listed), listed._repr_html_()):  # type: ignore[operator]  # IPython's
+        assert "NA" not in text
+        assert "..." not in text
+
+
+def test_a_listing_is_a_frame_with_every_column(shell: Shell) -> None:
+    """What is computed from it is an ordinary frame, and it can be copied."""
+    shell.run("%%svc\nHello")
+
+    usage = frame(shell, "%svc usage emulated")
+
+    assert type(usage[["n_requests"]]) is pd.DataFrame
+    assert "estimated_low_tokens" in usage
+    assert repr(pickle.loads(pickle.dumps(usage))) == repr(usage)  # noqa: S301 - ours
+
+
+def test_an_empty_listing_is_its_sentence(shell: Shell) -> None:
+    """Before the first request no table is drawn."""
+    assert repr(frame(shell, "%svc usage")) == "This kernel sent 0 requests."
+
+
+def test_help_is_a_short_page(shell: Shell) -> None:
+    """Examples first, then every option and command, in 15 lines."""
+    page = shell.run("%svc help").shown
+    lines = page.strip().splitlines()
+
+    assert len(lines) <= 15
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("%%svc -t 0.2")
+    assert [o.usage for o in OPTIONS if f" {o.flags[0]}" not in page] == []
+    assert [c.name for c in COMMANDS if f" {c.name}" not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "shown"),
+    [
+        *(("--temperature", "-t, --temperature X"), ("-t", "-t, --temperature X")),
+        *(("max_tokens", "--max-tokens N|fit"), ("pin", "%svc pin NAME TURN")),
+        *(
+            ("all", "ask each combination"),
+            ("temprature", "`%svc ask help temprature`"),
+        ),
+    ],
+)
+def test_help_on_one_thing(shell: Shell, topic: str, shown: str) -> None:
+    """An option by any of its spellings, a command, or all; nothing is sent."""
+    page = shell.run(f"%svc help {topic}").shown
+
+    assert shown in page
+    assert shell.run("%svc last").shown.startswith("This kernel has no reply yet")
 
 
 def test_last_shows_the_newest_reply(shell: Shell) -> None:

@@ -108,7 +108,7 @@ def test_tokens_and_seconds_add_up(shell: Shell) -> None:
         assert getattr(used, name) == both[name].sum()
         assert getattr(used, name) > getattr(before, name)
     assert last().usage_source == "reported"
-    assert f"{used.prompt_tokens} + {used.completion_tokens} tokens" in repr(last())
+    assert f"{used.prompt_tokens} → {used.completion_tokens} tokens" in repr(last())
 
 
 def test_in_a_conversation_it_is_one_turn(shell: Shell, emulator: Emulator) -> None:

@@ -28,7 +28,7 @@ def test_a_cell_prints_the_reply_and_returns_it(
     assert isinstance(answer, svc.Completion)
     assert cell.shown.count(answer.text) == 1
     assert "Out[" not in cell.shown
-    assert "[emulator] svc-v2-70b-instruct · stop" in cell.shown
+    assert "[emulator] svc-v2-70b-instruct · 5 → ~" in cell.shown
     assert cell.value == answer == shell.names["_"] == svc.last()
     assert sent(emulator)["temperature"] == 0.2
 
@@ -292,7 +292,7 @@ def test_any_pasted_text_is_sent_byte_for_byte(
     assert sent(emulator)["messages"] == [{"role": "user", "content": text}]
 
 
-@pytest.mark.parametrize("line", ["%svc?", "%%svc?", "%svc help"])
+@pytest.mark.parametrize("line", ["%svc?", "%%svc?", "%svc help all"])
 def test_help_shows_what_applies_now(shell: Shell, line: str) -> None:
     """All ways to help show the options with the defaults in force, and examples."""
     shell.run("%config SvcMagics.temperature = 0.3")
@@ -301,7 +301,7 @@ def test_help_shows_what_applies_now(shell: Shell, line: str) -> None:
 
     assert "--repetition-penalty" in shown
     assert "[now: 0.3]" in shown
-    assert "Examples" in shown
+    assert "Explain {{name}}" in shown
 
 
 def test_several_values_are_asked_side_by_side(

@@ -148,7 +148,7 @@ def test_the_help_says_what_applies_now(tools: Shell) -> None:
     """Tools of every cell and the setting of consent stand beside their options."""
     tools.run("%svc tools add weather")
 
-    page = tools.run("%svc help").shown
+    page = tools.run("%svc help all").shown
 
     assert "[now: weather]" in page
     assert "[now: marked]" in page

@@ -65,14 +65,29 @@ def test_an_interrupt_ends_the_cell_and_the_request(
     assert (ran.status, kernel.reply(following)) == ("error", "aborted")
     assert emulator.wait_idle()
     assert emulator.requests[-1].is_cut_by_client
-    [error] = ran.all("error")
-    assert len(error["traceback"]) == 1
+    assert ran.all("error") == []  # the footer says it
     last = ran.all("update_display_data")[-1]["data"]
     assert "Partial answer" in last["text/plain"]
-    assert "interrupted" in last["text/plain"]
+    assert ran.shown.count("interrupted") == 2  # as HTML, and as plain text
+    assert "svc.last() has what arrived" in last["text/plain"]
     assert kernel.value("repr((svc.last().text, answer.is_partial))") == (
         "('Partial answer', True)"
     )
+
+
+def test_an_interrupt_hides_no_other_error(kernel: Kernel) -> None:
+    """Caught by the user, it leaves the traceback of what fails next."""
+    ran = Ran()
+    cell = kernel.begin(
+        "try:\n    %svc Get stuck\nexcept KeyboardInterrupt:\n    1 / 0"
+    )
+    kernel.read(cell, ran, until="Partial answer")
+
+    kernel.manager.interrupt_kernel()
+    kernel.read(cell, ran)
+    [after] = kernel.run("1 / 0").all("error")
+
+    assert ran.all("error")[0]["ename"] == after["ename"] == "ZeroDivisionError"
 
 
 def test_after_an_interrupt_the_next_cell_asks_again(

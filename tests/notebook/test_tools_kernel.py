@@ -156,7 +156,7 @@ def test_an_interrupt_in_a_tool_ends_the_cell(tools: Kernel) -> None:
     after = tools.run("%%svc -c plan\nNever mind")
 
     assert ran.status == "error"
-    assert ran.all("error")[0]["traceback"][0].startswith("(interrupted")
+    assert ran.all("error") == []
     assert "[interrupted]" in ran.shown
     assert ran.all("clear_output") == []
     assert "The user interrupted this call" in ran.shown
