@@ -1,6 +1,7 @@
 """The actions that the browser can ask a panel for: one table, a row for each button.
 
-To add a button, add a row to `ACTIONS` and draw the button in `static/panel.js`.
+To add a button, add a row to `ACTIONS`, its message to the types in `static/line.js`,
+and draw it in `static/turn.js` or `static/panel.js`.
 """
 
 from collections.abc import Callable, Mapping

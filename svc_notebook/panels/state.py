@@ -173,7 +173,6 @@ def _draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, An
         "is_pinned": turn.is_pinned,
         "is_hidden": turn.is_hidden,
         "is_stale": turn.is_stale,
-        "marks": turn.marks,
         "can": list(can),
     }
 
@@ -268,7 +267,6 @@ def to_view(
         "name": history.name,
         "label": f"Conversation {history.name}",
         "state": str(state.phase),
-        "is_subshelled": state.is_subshelled,
         "main_writes": state.main_writes,
         "turns": [
             _draw_turn(number, turn, can=can_on(turn))

@@ -1,6 +1,7 @@
-"""`Panel`: a chat on a conversation as one widget, which `static/panel.js` draws."""
+"""`Panel`: a chat on a conversation as one widget, which `static/` draws."""
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from dataclasses import replace
@@ -223,7 +224,7 @@ class Controller:
             if end.problem or self.state.is_problem:  # replaces a refusal meanwhile
                 self.change(notice=end.problem, is_problem=bool(end.problem))
             with self._comm.lock:
-                self._comm.send({"t": "ended", "how": end.status, "text": end.text})
+                self._comm.send({"t": "ended", "text": end.text})
                 self.show()
 
     def show_live(self, live: Live, phase: Phase, *messages: dict[str, Any]) -> None:
@@ -300,6 +301,15 @@ class Controller:
 
 
 _STATIC = Path(__file__).parent / "static"
+_SCRIPTS = ("html", "line", "turn", "settings", "panel")
+
+
+def script() -> str:
+    """Join the scripts of `static/` to one module, without block comments."""
+    texts = ((_STATIC / f"{name}.js").read_text("utf-8") for name in _SCRIPTS)
+    return re.sub(
+        r"^ */\*.*?\*/\n", "", "\n".join(texts), flags=re.DOTALL | re.MULTILINE
+    )
 
 
 class Panel(AnyWidget):
@@ -309,7 +319,7 @@ class Panel(AnyWidget):
     replies are saved with the notebook where widget state is saved; keys are not.
     """
 
-    _esm = _STATIC / "panel.js"
+    _esm = script()
     _css = _STATIC / "panel.css"
     view = traitlets.Dict().tag(sync=True)
     turns = traitlets.Dict().tag(sync=True)

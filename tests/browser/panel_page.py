@@ -13,6 +13,8 @@ from playwright.sync_api import Locator, Page
 
 from svc_notebook import panels
 from svc_notebook.display.markup import to_html
+from svc_notebook.panels.widget import script
+from tests.panels.protocol import of_kind
 
 STATIC = Path(panels.__path__[0], "static")
 THEMES = Path(sys.prefix, "share/jupyter/lab/themes/@jupyterlab")
@@ -103,7 +105,6 @@ def view(turns: Sequence[dict[str, Any]] = (), **more: object) -> dict[str, Any]
         "name": "plan",
         "label": "Conversation plan",
         "state": "idle",
-        "is_subshelled": True,
         "main_writes": 0,
         "turns": list(turns),
         "order": [each["id"] for each in turns],
@@ -163,8 +164,7 @@ class PanelPage:
         css = (STATIC / "panel.css").read_text()
         page.goto("about:blank")
         page.set_content(PAGE.format(theme=colours, css=css))
-        js = (STATIC / "panel.js").read_text()
-        page.evaluate(MODEL, [shown, js, is_heard])
+        page.evaluate(MODEL, [shown, script(), is_heard])
         self.root = page.locator(".svc-panel").first
         self.log = self.root.get_by_role("log")
         self.turns = self.root.locator(".svc-turn")
@@ -173,8 +173,12 @@ class PanelPage:
 
     @property
     def sent(self) -> list[dict[str, Any]]:
-        """What the panel has sent, without its greetings."""
+        """What the panel has sent, without its greetings; its fields are typed."""
         found: list[dict[str, Any]] = self.page.evaluate("() => sent")
+        types = of_kind("Action")
+        assert [set(each) for each in found] == [
+            set(types[each["t"]]) for each in found
+        ]
         return [message for message in found if message["t"] != "hello"]
 
     @property

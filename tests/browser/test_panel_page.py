@@ -6,6 +6,7 @@ from importlib.resources import files
 import pytest
 from playwright.sync_api import Page, expect
 
+from svc_notebook.panels.widget import script
 from tests.browser.panel_page import (
     STATIC,
     PanelPage,
@@ -51,7 +52,7 @@ def test_a_finished_block_is_drawn_once(page: Page) -> None:
     block = panel.root.locator(".svc-blocks p").first.element_handle()
     page.evaluate("(block) => getSelection().selectAllChildren(block)", block)
     panel.tell(t="delta", choice=0, html="<p>Second.</p>", tail="<p>Third</p>")
-    panel.tell(t="ended", how="finished", text="The reply has ended.")
+    panel.tell(t="ended", text="The reply has ended.")
     panel.show(
         state="idle", live=None, turns=[turn(1, "First block.\n\nSecond.\n\nThird.")]
     )
@@ -106,7 +107,7 @@ def test_hostile_html_is_inert(page: Page) -> None:
 
 def test_the_sources_load_nothing_and_assign_no_html() -> None:
     """The module has no import, no fetch and no sink of HTML; it is small."""
-    js, css = ((STATIC / f"panel.{kind}").read_text() for kind in ("js", "css"))
+    js, css = script(), (STATIC / "panel.css").read_text()
 
     sinks = r"innerHTML|outerHTML\s*=|insertAdjacent|document\.write|eval\("
     loads = r"fetch\(|XMLHttp|WebSocket|\bimport\b"
@@ -210,7 +211,7 @@ def test_a_prompt_that_got_no_answer_comes_back(page: Page) -> None:
     """Where a request failed before anything came, it need not be typed again."""
     panel = PanelPage(page, view([turn(1)]))
     panel.begin()
-    panel.tell(t="ended", how="failed", text="Reply failed")
+    panel.tell(t="ended", text="Reply failed")
     panel.show(state="idle", live=None, can=["send"], notice="No connection.")
 
     expect(panel.turns).to_have_count(1)

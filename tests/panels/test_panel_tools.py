@@ -149,7 +149,7 @@ def test_a_stop_ends_a_question(open_page: OpenPage) -> None:
 
     got = page.do("stop")
 
-    assert page.all("ended")[-1]["how"] == "stopped"
+    assert page.all("ended")[-1]["text"] == "Reply stopped"
     assert (got["state"], got["ask"]) == ("idle", None)
     assert page.ask("Hello")["prompt"] == "Hello"
 
