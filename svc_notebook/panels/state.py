@@ -159,13 +159,15 @@ Turns = Mapping[str, dict[str, Any]]
 def _draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any]:
     version = turn.version
     choices = [each.content or "" for each in version.choices] or [version.text]
+    model, _, footer = version.footer.partition(" · ")
     return {
         "id": turn.turn_id,
         "number": number,
         "prompt": turn.prompt.content or "",
         "choices": [{"html": reply_html(each), "text": each} for each in choices],
+        "model": model,
         "picked": version.picked,
-        "footer": version.footer,
+        "footer": footer,
         "badges": [*version.marks],
         "tool_runs": _draw_calls(version),
         "version": turn.chosen + 1,
@@ -220,6 +222,7 @@ class Live:
     """The reply that is being written, as the browser gets it."""
 
     turn: str  # its id, or `new`
+    model: str  # asked for the reply
     prompt: str | None = None  # None if the turn's prompt is answered
     choices: tuple[Mapping[str, str], ...] = ()  # the HTML of each so far
     status: str = ""  # what the reply is waiting for

@@ -150,13 +150,15 @@ class Controller:
     def ask(self, text: str | None, *, turn: str | None = None) -> None:
         """Ask a new turn, or a turn again; None is the turn's own prompt."""
         step = self.conversation.next_turn(text, turn=turn, **self._request_settings())
-        self._begin(step, Live(turn=turn or "new", prompt=text))
+        self._begin(
+            step, Live(turn=turn or "new", prompt=text, model=step.request.model)
+        )
 
     def go_on(self, turn: str) -> None:
         """Continue a turn's reply."""
         so_far = self.conversation.history.turn(turn).version.text
         step = self.conversation.next_part(turn, **self._request_settings())
-        self._begin(step, Live(turn=turn), so_far)
+        self._begin(step, Live(turn=turn, model=step.request.model), so_far)
 
     def _request_settings(self) -> dict[str, Any]:
         settings = self.state.settings

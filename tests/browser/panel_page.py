@@ -22,6 +22,19 @@ SETTINGS = ("model", "system", "temperature", "stop")
 PAGE = """<!doctype html><html lang="en"><head><title>A panel</title>
 <style>{theme}</style><style>{css}</style></head>
 <body style="background:var(--jp-layout-color0)"><main id="at"></main></body></html>"""
+RICH = """Some **bold** text, `code` and a [link](https://example.org).
+
+```python
+def f(x: int) -> str:  # says x
+    return "x" * 10
+```
+
+| a | b |
+|:--|--:|
+| 1 | 2 |
+
+> A quote.
+"""
 # What anywidget gives to `initialize` and `render`, as far as it is used.
 MODEL = """
 async ([view, js, isHeard]) => {
@@ -80,7 +93,8 @@ def turn(number: int, *texts: str, **more: object) -> dict[str, Any]:
         "prompt": f"Question {number}",
         "choices": [choice(text) for text in texts or (f"Answer **{number}**.",)],
         "picked": 0,
-        "footer": "svc-v2-8b-instruct · stop · 12 + 40 tokens · 1.2 s",
+        "model": "svc-v2-8b-instruct",
+        "footer": "stop · 12 + 40 tokens · 1.2 s",
         "badges": [],
         "tool_runs": [],
         "version": 1,
@@ -135,6 +149,7 @@ def live(*texts: str, turn: str = "new", **more: object) -> dict[str, Any]:
     begun = {
         "turn": turn,
         "prompt": "New question",
+        "model": "svc-v2-8b-instruct",
         "choices": choices,
         "tool_runs": [],
     }
@@ -205,6 +220,11 @@ class PanelPage:
     def button(self, name: str, within: Locator | None = None) -> Locator:
         """Find a button by what it is called."""
         return (within or self.root).get_by_role("button", name=name, exact=True)
+
+    def choose(self, name: str, turn: Locator) -> None:
+        """Choose what begins so in the menu of a turn."""
+        self.button("More", turn).click()
+        self.root.get_by_role("menu").get_by_text(name).click()
 
 
 def axe_findings(page: Page, axe: str, root: str = ".svc-panel") -> list[str]:

@@ -201,9 +201,27 @@ def test_a_reply_streams(chat: Chat) -> None:
     expect(chat.composer).to_have_value("")
     chat.composer.press("Escape")
     expect(chat.said).to_have_text("Reply stopped")
-    expect(chat.last.locator(".svc-foot")).to_contain_text("svc-v2-8b-instruct")
+    expect(chat.last).to_contain_text("svc-v2-8b-instruct")
     assert chat.emulator.wait_idle()
     assert chat.emulator.requests[-1].is_cut_by_client
+
+
+def test_stop_stays_in_its_place(chat: Chat) -> None:
+    """In a window of 1280 by 800 it is in sight, and the reply moves it nowhere."""
+    chat.page.set_viewport_size({"width": 1280, "height": 800})
+    chat.say("Speak slowly and long")
+    places = []
+    for n in (1, 9, 60):
+        expect(chat.last).to_contain_text(f"word{n} ")
+        places.append(chat.button("Stop").bounding_box())
+    chat.button("Stop").click()
+    expect(chat.said).to_have_text("Reply stopped")
+    chat.page.set_viewport_size({"width": 1100, "height": 900})
+
+    first = places[0]
+    assert first
+    assert places == [first] * 3
+    assert first["y"] + first["height"] < 800
 
 
 def test_it_lives_while_a_cell_runs(chat: Chat) -> None:

@@ -189,7 +189,7 @@ def test_the_picture_of_a_turn() -> None:
         exchange_id="e",
         prompt=user("<i>ask</i>"),
         replies=(assistant("**bold** <script>"),),
-        footer="a line",
+        footer="svc-instruct · a line",
         marks=("cut",),
     )
 
@@ -200,7 +200,8 @@ def test_the_picture_of_a_turn() -> None:
     assert choice["text"] == "**bold** <script>"
     assert "<strong>bold</strong>" in choice["html"]
     assert "<script" not in choice["html"]
-    assert (got["footer"], got["badges"], got["n_versions"]) == ("a line", ["cut"], 1)
+    assert (got["model"], got["footer"]) == ("svc-instruct", "a line")
+    assert (got["badges"], got["n_versions"]) == (["cut"], 1)
 
 
 def test_the_picture_of_the_panel() -> None:

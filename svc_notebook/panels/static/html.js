@@ -22,6 +22,7 @@ const ICONS = {
   next: "M6 3.5 10.5 8 6 12.5",
   down: "M8 3v10M3.5 8.5 8 13l4.5-4.5",
   close: "M4 4l8 8M12 4l-8 8",
+  more: "M3.5 8h.01M8 8h.01M12.5 8h.01",
 };
 
 /** Make an element; strings among the children become text. */
@@ -178,6 +179,7 @@ function blocksOf(html) {
 function built({ source, node }, isGrowing) {
   const copy = rebuilt(node, isGrowing);
   const block = copy?.nodeType === 1 ? copy : make("div", {}, copy);
+  if (!block.querySelector("pre") && block.localName !== "pre") block.dir = "auto";
   sources.set(block, source);
   return block;
 }

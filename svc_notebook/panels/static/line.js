@@ -42,13 +42,13 @@
  *   meter: Meter, notice: string, is_problem: boolean, settings: object, fields: Field[],
  *   send_on_enter: boolean, ask: ?Question, is_whole: boolean, nth: number,
  *   seq: number}} View
- * @typedef {{id: string, number: number, prompt: string, choices: Choice[],
+ * @typedef {{id: string, number: number, prompt: string, model: string, choices: Choice[],
  *   picked: number, footer: string, badges: string[], tool_runs: ToolRun[],
  *   version: number, n_versions: number, is_pinned: boolean, is_hidden: boolean,
  *   is_stale: boolean, can: string[]}} Turn
  * @typedef {{html: string, text: string}} Choice
  * @typedef {{name: string, html: string, is_error: boolean}} ToolRun
- * @typedef {{turn: string, prompt: ?string, choices: LiveChoice[], status: string,
+ * @typedef {{turn: string, prompt: ?string, model: string, choices: LiveChoice[], status: string,
  *   tool_runs: ToolRun[]}} Live
  * @typedef {{html: string, tail: string}} LiveChoice
  * @typedef {{used_tokens: number, budget_tokens: number, text: string}} Meter

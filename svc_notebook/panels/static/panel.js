@@ -8,12 +8,11 @@
 const NEAR_END_PX = 16;
 const QUIET_KEYS = "data-lm-suppress-shortcuts";
 
-let nPanels = 0;
-
 class Panel {
   constructor(line, host) {
     this.line = line;
-    this.id = `svc-${(nPanels += 1)}`;
+    // each widget has a copy of this script, so that a counter would not be unique
+    this.id = `svc-${Math.random().toString(36).slice(2)}`;
     this.turns = new Map();
     this.seen = {};
     this.isAtEnd = true;
@@ -28,9 +27,11 @@ class Panel {
     this.root = make("section", { class: "svc-panel", [QUIET_KEYS]: "true" });
     // the notebook's shortcuts look at a button before its parents
     this.root.addEventListener("focusin", ({ target }) => target.setAttribute(QUIET_KEYS, "true"));
+    this.menu = new Menu(this);
     const parts = [this.top, this.middle, this.card, this.notices, this.form];
-    this.root.append(...parts, this.spoken);
-    this.form.append(make("div", { class: "svc-below" }, this.under, this.settings.element));
+    const below = make("div", { class: "svc-below" }, this.under, this.settings.element);
+    this.root.append(make("div", { class: "svc-body" }, ...parts), below, this.spoken);
+    this.root.append(this.menu.element);
     this.root.addEventListener("keydown", (event) => this.key(event));
     host.append(this.root);
     this.sizes = new ResizeObserver(() => this.settle());
@@ -40,6 +41,7 @@ class Panel {
     const { signal } = this.gone;
     const ask = () => document.hidden || line.send({ t: "hello" }); // to get what was missed
     window.addEventListener("online", ask, { signal });
+    window.addEventListener("scroll", () => this.menu.close(), { signal, capture: true });
     document.addEventListener("visibilitychange", ask, { signal });
     line.join(this);
     this.draw();
@@ -79,7 +81,7 @@ class Panel {
   }
 
   makeComposer() {
-    this.composer = make("textarea", { rows: 1, "aria-label": "Message" });
+    this.composer = make("textarea", { rows: 1, "aria-label": "Message", dir: "auto" });
     this.composer.addEventListener("keydown", (event) => this.composerKey(event));
     this.composer.addEventListener("input", () => this.typed());
     this.sendButton = iconButton("send", "Send", () => this.submit());
@@ -177,6 +179,7 @@ class Panel {
   draw() {
     const hadFocus = this.root.contains(document.activeElement);
     this.root.classList.toggle("svc-dead", this.line.isDead);
+    this.stretch();
     this.drawTop();
     this.drawTurns();
     this.drawCard();
@@ -189,6 +192,14 @@ class Panel {
     const focused = document.activeElement;
     const isLost = !this.root.contains(focused) || focused.closest("[hidden]");
     if (hadFocus && isLost) this.composer.focus({ preventScroll: true });
+  }
+
+  /** Give the panel its height when a reply starts, so that nothing moves while it grows. */
+  stretch() {
+    if (this.isTall || !(this.line.live || this.line.pending)) return;
+    this.isTall = true;
+    this.root.classList.add("svc-tall");
+    if (this.root.contains(document.activeElement)) this.form.scrollIntoView({ block: "nearest" });
   }
 
   drawTop() {
@@ -217,7 +228,8 @@ class Panel {
     const shown = turns.map((turn) => [turn, live?.turn === turn.id ? live : null]);
     const isNewTurn = live ? live.turn === "new" || !shown.some((pair) => pair[1]) : pending;
     const prompt = live?.prompt ?? pending?.text;
-    if (isNewTurn) shown.push([{ id: "new", prompt, choices: [] }, live]);
+    const { model } = this.line.view.settings ?? {};
+    if (isNewTurn) shown.push([{ id: "new", prompt, model, choices: [] }, live]);
     const ids = new Set(shown.map(([turn]) => turn.id));
     for (const [id, turn] of this.turns) if (!ids.has(id)) this.drop(id, turn);
     this.empty.hidden = shown.length > 0;
@@ -274,7 +286,11 @@ class Panel {
     row.append(textButton("Deny", () => decide("deny")));
     const title = make("strong", { id: `${this.id}-ask` }, `The model wants to call ${ask.name}`);
     this.card.setAttribute("aria-labelledby", title.id);
-    this.card.replaceChildren(title, make("p", {}, ask.about ?? ""), area, row);
+    const always =
+      "Always: this function runs without a question, with any arguments, until it is " +
+      `defined again or the kernel restarts; %svc tools ask ${ask.name} takes it back.`;
+    const meaning = make("small", {}, always);
+    this.card.replaceChildren(title, make("p", {}, ask.about ?? ""), area, row, meaning);
     fit(area);
   }
 

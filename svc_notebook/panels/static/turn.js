@@ -4,8 +4,10 @@ const ACTIONS = [
   ["continue", "Continue the reply"],
   ["regenerate", "Ask again"],
   ["edit", "Edit the prompt and ask again"],
-  ["pin", "Pin: always send this turn"],
-  ["hide", "Hide: do not send this turn"],
+];
+const MENU = [
+  ["pin", "Pin: always send this turn", "is_pinned"],
+  ["hide", "Hide: do not send this turn", "is_hidden"],
   ["delete", "Delete this turn"],
 ];
 
@@ -15,14 +17,17 @@ class Turn {
     this.id = id;
     this.seen = {};
     this.choices = [];
-    this.prompt = make("div", { class: "svc-prompt" });
+    this.you = make("div", { class: "svc-who" }, "You");
+    this.prompt = make("div", { class: "svc-prompt", dir: "auto" });
+    this.who = make("div", { class: "svc-who" });
     this.toolRuns = make("details", { class: "svc-tool-runs" });
     this.answer = make("div", { class: "svc-answer" });
     this.dots = make("div", { class: "svc-dots", "aria-hidden": "true" });
     this.dots.append(make("i"), make("i"), make("i"));
     this.foot = make("div", { class: "svc-foot" });
     this.element = make("article", { class: "svc-turn" });
-    this.element.append(this.prompt, this.toolRuns, this.answer, this.dots, this.foot);
+    this.element.append(this.you, this.prompt, this.who, this.toolRuns, this.answer);
+    this.element.append(this.dots, this.foot);
     this.makeFoot();
   }
 
@@ -46,8 +51,10 @@ class Turn {
       this.buttons[name] = iconButton(name, label, act);
       this.buttons[name].hidden = true;
     }
+    this.more = iconButton("more", "More", () => this.panel.menu.open(this, this.more));
+    this.more.setAttribute("aria-haspopup", "menu");
     const actions = group("svc-actions", "Turn");
-    actions.append(this.copy, ...Object.values(this.buttons));
+    actions.append(this.copy, ...Object.values(this.buttons), this.more);
     this.foot.append(this.versions, this.badges, this.words, actions);
   }
 
@@ -63,6 +70,7 @@ class Turn {
     this.element.classList.toggle("svc-faded", Boolean(turn.is_hidden || turn.is_stale));
     setText(this.prompt, live?.prompt ?? turn.prompt ?? "");
     this.prompt.hidden = Boolean(this.form) || !this.prompt.textContent;
+    setText(this.who, live?.model ?? turn.model ?? "");
     if (this.form) allow(this.ask, Boolean(turn.can?.includes("edit")));
     this.drawToolRuns(live?.tool_runs ?? turn.tool_runs ?? []);
     this.drawChoices(live ? live.choices : turn.choices ?? [], live);
@@ -163,14 +171,15 @@ class Turn {
       if (isIdle || can.includes(name)) button.hidden = !can.includes(name);
       allow(button, can.includes(name));
     }
-    this.buttons.pin.setAttribute("aria-pressed", String(Boolean(turn.is_pinned)));
-    this.buttons.hide.setAttribute("aria-pressed", String(Boolean(turn.is_hidden)));
+    const hasMenu = MENU.some(([name]) => can.includes(name));
+    if (isIdle || hasMenu) this.more.hidden = !hasMenu;
+    allow(this.more, hasMenu);
   }
 
   /** Edit the prompt in place. */
   edit(text = this.turn.prompt ?? "", isFocused = true) {
     if (this.form) return isFocused && this.area.focus();
-    this.area = make("textarea", { "aria-label": "Edit the prompt", rows: 2 });
+    this.area = make("textarea", { "aria-label": "Edit the prompt", rows: 2, dir: "auto" });
     this.area.value = text;
     this.area.addEventListener("keydown", (event) => this.editKey(event));
     this.area.addEventListener("input", () => fit(this.area));
@@ -214,4 +223,55 @@ class Turn {
 
 function setTail(tail, html) {
   tail.replaceChildren(...(html ? blocksOf(html).map((block) => built(block, true)) : []));
+}
+
+/** The menu of a turn, one for all turns; it closes itself. */
+class Menu {
+  constructor(panel) {
+    this.panel = panel;
+    this.element = make("div", { class: "svc-menu", role: "menu", popover: "auto" });
+    this.element.addEventListener("keydown", (event) => this.key(event));
+    this.element.addEventListener("toggle", ({ newState }) => {
+      this.button?.setAttribute("aria-expanded", String(newState === "open"));
+    });
+  }
+
+  open(turn, button) {
+    const { can = [] } = turn.turn;
+    const items = MENU.filter(([name]) => can.includes(name)).map(([name, label, is]) => {
+      const act = () => {
+        this.close();
+        turn.send(name);
+      };
+      const role = is ? "menuitemcheckbox" : "menuitem";
+      const state = is ? { "aria-checked": String(Boolean(turn.turn[is])) } : {};
+      const item = make("button", { type: "button", role, tabindex: -1, click: act, ...state });
+      item.append(icon(name), make("span", {}, label));
+      return item;
+    });
+    this.button = button;
+    this.element.replaceChildren(...items);
+    this.element.showPopover();
+    const at = button.getBoundingClientRect();
+    const { offsetWidth: width, offsetHeight: height } = this.element;
+    const isAbove = at.bottom + height > innerHeight;
+    this.element.style.left = `${Math.max(4, at.right - width)}px`;
+    this.element.style.top = `${isAbove ? at.top - height : at.bottom}px`;
+    items[0]?.focus();
+  }
+
+  close() {
+    if (this.element.matches(":popover-open")) this.element.hidePopover();
+  }
+
+  key(event) {
+    const items = [...this.element.children];
+    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (event.key === "Tab") this.close();
+    if (event.key === "Escape") event.stopPropagation();
+    if (!by) return;
+    event.preventDefault();
+    const at = items.indexOf(document.activeElement) + by;
+    items[(at + items.length) % items.length].focus();
+  }
 }
