@@ -30,10 +30,10 @@ class Event:
     kind: str  # the name of the action
     turn: str = ""  # its id
     text: str = ""  # a prompt
-    number: int = 0  # a version from 1, or a choice from 0
+    number: int = 0  # a version from 1, a choice from 0, or the newest seq
     name: str = ""  # of a setting
     value: Any = None
-    is_on: bool = False
+    is_on: bool = False  # a switch; of hello, whether the page hides the transcript
     question_id: str = ""  # of a tool call to decide on
     verdict: str = ""
     arguments: str | None = None
@@ -54,8 +54,8 @@ class Controls(Protocol):
     def show(self, *, is_whole: bool = False) -> None:
         """Send the view to the browser."""
 
-    def greet(self) -> None:
-        """Answer a page that has just opened the panel."""
+    def greet(self, event: Event) -> None:
+        """Answer a page that has opened the panel, or may have missed something."""
 
     def ask(self, text: str | None, *, turn: str | None = None) -> None:
         """Ask a new turn, or a turn again; None is the turn's own prompt."""
@@ -127,7 +127,10 @@ class Action:
 _ON_TURN = ("turn",)
 ACTIONS: Mapping[str, Action] = {
     "hello": Action(
-        act=lambda panel, _: panel.greet(), phases=_ALWAYS, is_offered=False
+        act=lambda panel, event: panel.greet(event),
+        phases=_ALWAYS,
+        number="seq",
+        is_offered=False,
     ),
     "send": Action(act=lambda panel, event: panel.ask(event.text), needs=("text",)),
     "stop": Action(

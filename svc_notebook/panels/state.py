@@ -3,10 +3,11 @@
 Plain values and functions. The view is saved with notebooks, so it holds no key.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
+from itertools import zip_longest
 from typing import Any
 
 from msgspec import to_builtins
@@ -153,10 +154,8 @@ def _stops_text(stops: object) -> str | None:
     return "\n".join(texts)
 
 
-Turns = Mapping[str, dict[str, Any]]
-
-
-def _draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any]:
+def draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any]:
+    """Return a turn for the browser; `can` are the actions on it in an idle panel."""
     version = turn.version
     choices = [each.content or "" for each in version.choices] or [version.text]
     model, _, footer = version.footer.partition(" · ")
@@ -257,24 +256,21 @@ def to_view(
     history: History,
     *,
     can: tuple[str, ...],
-    can_on: Callable[[Turn], tuple[str, ...]],
+    turns: list[dict[str, Any]],
     meter: Mapping[str, Any],
     model: str,
 ) -> dict[str, Any]:
     """Return everything that the browser shows.
 
-    `can` are the actions on the whole panel that are allowed now; `can_on` returns
-    those on a turn in an idle panel, so that a turn does not change during a reply.
+    `can` are the actions on the whole panel that are allowed now; `turns` are drawn.
     """
     return {
         "name": history.name,
         "label": f"Conversation {history.name}",
         "state": str(state.phase),
         "main_writes": state.main_writes,
-        "turns": [
-            _draw_turn(number, turn, can=can_on(turn))
-            for number, turn in enumerate(history.turns, start=1)
-        ],
+        "turns": turns,
+        "n_turns": len(turns),
         "live": to_builtins(state.live),
         "can": list(can),
         "meter": meter,
@@ -287,15 +283,12 @@ def to_view(
     }
 
 
-def view_update(
-    view: Mapping[str, Any], known: Turns | None
-) -> tuple[dict[str, Any], Turns]:
-    """Leave out the turns that the browser has, so that a long chat costs little.
+def view_update(view: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what the browser has, so that a long chat costs what a short one does.
 
-    Returns the view with the ids of all turns as `order`, and in `turns` only those
-    that are not `known`; and all turns by id.
+    Of the turns only those that have changed are there; their numbers are their places.
     """
-    drawn = {turn["id"]: turn for turn in view["turns"]}
-    known = drawn if known is None else known
-    changed = [turn for turn in view["turns"] if known.get(turn["id"]) != turn]
-    return {**view, "order": list(drawn), "turns": changed}, drawn
+    changed = {name: view[name] for name in view if known[name] != view[name]}
+    pairs = zip_longest(view["turns"], known["turns"][: view["n_turns"]])
+    turns = [new for new, old in pairs if new is not old and new != old]
+    return {**changed, "turns": turns, "n_turns": view["n_turns"]}

@@ -45,7 +45,6 @@ async ([view, js, isHeard]) => {
   };
   const model = {
     view,
-    turns: {},
     get: (name) => model[name],
     set: (name, value) => (model[name] = value),
     on: (name, call) => (callbacks[name] ??= []).push(call),
@@ -59,8 +58,8 @@ async ([view, js, isHeard]) => {
   window.saved = () => model;
   window.tell = (message) => fire("msg:custom", message);
   window.show = (changed) => {
-    const order = changed.turns?.map((turn) => turn.id) ?? model.view.order;
-    model.view = { ...model.view, order, ...changed };
+    const { n_turns: now } = model.view;
+    model.view = { turns: [], n_turns: changed.turns?.length ?? now, ...changed };
     fire("change:view");
   };
   window.restart = () => {
@@ -121,7 +120,7 @@ def view(turns: Sequence[dict[str, Any]] = (), **more: object) -> dict[str, Any]
         "state": "idle",
         "main_writes": 0,
         "turns": list(turns),
-        "order": [each["id"] for each in turns],
+        "n_turns": len(turns),
         "live": None,
         "can": ["send", "undo", "clear", "set", "enter"],
         "meter": {

@@ -431,26 +431,27 @@ def test_the_picture_holds_no_key(open_page: OpenPage, emulator: Emulator) -> No
     assert emulator.api_key not in said
     assert "Authorization" not in said
     synced = {name for name in page.panel.keys if not name.startswith("_")}
-    assert synced == {"layout", "tabbable", "tooltip", "turns", "view"}
+    assert synced == {"layout", "tabbable", "tooltip", "view"}
 
 
 def test_a_picture_carries_the_turns_that_changed(open_page: OpenPage) -> None:
     """What a page has is not sent again; one that says hello gets everything."""
     page = open_page()
     ids = [page.ask(text)["id"] for text in ("One", "Two", "Three")]
-    page.wait(lambda: page.pictures[-1]["state"] == "idle")
     page.comm.published.clear()
 
     fourth = page.ask("Four")["id"]
     page.say("pin", turn=ids[0])
     brought = [each["id"] for view in page.pictures for each in view["turns"]]
+    page.say("hello", seq=page.numbers[-1])
+    n_pictures = len(page.pictures)
     page.say("hello")
 
     assert brought == [fourth, ids[0]]
-    assert all(view["order"][:3] == ids for view in page.pictures)
-    [said] = [each["state"] for each in page.updates if "turns" in each["state"]]
-    assert list(said["turns"]) == [*ids, fourth]
-    assert (page.pictures[-1]["is_whole"], page.pictures[-1]["turns"]) == (True, [])
+    assert len(page.pictures) == n_pictures + 1
+    assert all("fields" not in view for view in page.pictures[:-1])
+    assert page.pictures[-1]["is_whole"]
+    assert [each["id"] for each in page.pictures[-1]["turns"]] == [*ids, fourth]
 
 
 def test_the_picture_is_json(open_page: OpenPage) -> None:

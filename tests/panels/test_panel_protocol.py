@@ -49,7 +49,7 @@ def test_what_an_action_needs_is_sent(kind: str) -> None:
     needed = {action.number if name == "number" else name for name in action.needs}
 
     assert needed <= fields
-    assert fields - needed <= {"t", "value", "arguments"}
+    assert fields - needed <= {"t", "value", "arguments", "seq", "on"}
 
 
 def test_the_page_takes_what_python_says() -> None:

@@ -20,6 +20,7 @@ from svc_notebook.panels.state import (
     Phase,
     Settings,
     draw_meter,
+    draw_turn,
     fields,
     to_view,
 )
@@ -177,7 +178,10 @@ def view_of(state: PanelState, *turns: Turn) -> dict[str, Any]:
         state,
         History(name="plan", system="Be brief", turns=turns),
         can=("send", "undo"),
-        can_on=lambda turn: allowed_on(turn, Phase.IDLE),
+        turns=[
+            draw_turn(number, turn, can=allowed_on(turn, Phase.IDLE))
+            for number, turn in enumerate(turns, start=1)
+        ],
         meter=draw_meter(Tokens(5.0, under=1.0, over=2.0), note="left out: 2"),
         model="svc-instruct",
     )

@@ -72,7 +72,8 @@ function named(button, label) {
 }
 
 function allow(button, isIt) {
-  button.setAttribute("aria-disabled", String(!isIt));
+  const isOff = String(!isIt);
+  if (button.getAttribute("aria-disabled") !== isOff) button.setAttribute("aria-disabled", isOff);
 }
 
 function isAllowed(button) {

@@ -6,7 +6,8 @@
 
 /**
  * What the page says; `t` is the name of a row in panels/actions.py.
- * @typedef {{t: "hello"}} HelloAction asks for the whole view
+ * @typedef {{t: "hello", seq: number, on: boolean}} HelloAction asks for the view if it has
+ *   changed since `seq`; `on` where the style sheet can hide the static transcript
  * @typedef {{t: "send", text: string}} SendAction
  * @typedef {{t: "stop"}} StopAction
  * @typedef {{t: "decide", id: string, verdict: string, arguments: ?string}} DecideAction
@@ -36,9 +37,10 @@
  */
 
 /**
- * The view, which the kernel sends as the trait `view`.
+ * The view, which the kernel sends as the trait `view`; after the first time only fields
+ * and turns that have changed.
  * @typedef {{name: string, label: string, state: string,
- *   main_writes: number, turns: Turn[], order: string[], live: ?Live, can: string[],
+ *   main_writes: number, turns: Turn[], n_turns: number, live: ?Live, can: string[],
  *   meter: Meter, notice: string, is_problem: boolean, settings: object, fields: Field[],
  *   send_on_enter: boolean, ask: ?Question, is_whole: boolean, nth: number,
  *   seq: number}} View
@@ -68,6 +70,7 @@ class Line {
   constructor(model) {
     this.model = model;
     this.views = new Set();
+    this.view = {};
     this.view = this.whole(model.get("view") ?? {});
     this.live = this.view.live ?? null;
     this.draft = "";
@@ -83,7 +86,7 @@ class Line {
     this.nHellos = 0;
     model.on("msg:custom", (message) => this.receive(message));
     model.on("change:view", () => this.receiveView(model.get("view") ?? {}));
-    model.on("comm_live_update", () => this.send({ t: "hello" }));
+    model.on("comm_live_update", () => this.ask());
   }
 
   join(view) {
@@ -119,6 +122,12 @@ class Line {
     }
   }
 
+  /** Ask for what was missed; if a view was lost, for all of it. */
+  ask(isLost = false) {
+    const on = Boolean(document.querySelector(".jp-OutputArea")); // see panel.css
+    return this.send({ t: "hello", seq: isLost ? -1 : this.seq, on });
+  }
+
   /** Send hello until the kernel gets it in a subshell, which a running cell does not block. */
   greet() {
     clearTimeout(this.timer);
@@ -131,8 +140,13 @@ class Line {
     if (this.isSubshelled || this.isDead) return;
     if (this.nHellos === N_HELLOS) return this.draw();
     this.nHellos += 1;
-    this.send({ t: "hello" });
+    this.ask();
     this.timer = setTimeout(() => this.hello(), HELLO_EVERY_MS);
+  }
+
+  /** Whether this may be no more than saved widget state. */
+  get isUnanswered() {
+    return !this.hasAnswer && (this.isDead || this.nHellos === N_HELLOS);
   }
 
   get hint() {
@@ -187,6 +201,7 @@ class Line {
   }
 
   receiveView(view) {
+    if (this.isJoining) return;
     this.isDead = false;
     const before = [...this.early.keys()].filter((seq) => seq <= view.seq).sort((a, b) => a - b);
     for (const seq of before) {
@@ -197,22 +212,24 @@ class Line {
     this.seq = view.seq ?? this.seq;
     const last = this.nth;
     const whole = this.whole(view);
-    const isLost = view.nth > last + 1 || whole.turns.length < view.order?.length;
-    if (isLost && !view.is_whole) this.send({ t: "hello" });
+    const isLost = view.nth > last + 1 || whole.turns.length < whole.n_turns;
+    if (isLost && !view.is_whole) this.ask(true);
     this.takeView(whole);
     this.takeEarly();
   }
 
-  /** Complete a view with the turns that have not changed. */
+  /** Join what has changed to the view so far; saved widget state has the whole. */
   whole(view) {
-    const { order = [], turns: news = [], nth = 0 } = view;
+    const old = view.is_whole ? {} : this.view;
+    const { turns: news = [], nth = 0, n_turns: nTurns = news.length } = view;
     this.nth = nth;
-    const known = { ...this.model.get("turns") };
-    for (const turn of news) known[turn.id] = turn;
-    const turns = order.map((id) => known[id]).filter(Boolean);
-    // so that saved widget state has all turns
-    this.model.set("turns", Object.fromEntries(turns.map((turn) => [turn.id, turn])));
-    return { ...view, turns };
+    const turns = (old.turns ?? []).slice(0, nTurns);
+    for (const turn of news) turns[turn.number - 1] = turn;
+    const whole = { ...old, ...view, turns: turns.filter(Boolean), is_whole: true };
+    this.isJoining = true;
+    this.model.set("view", whole);
+    this.isJoining = false;
+    return whole;
   }
 
   takeEarly() {
@@ -224,7 +241,7 @@ class Line {
       this.take(message);
     }
     // a missing message may never arrive; the answer to hello is the whole view
-    if (this.early.size) this.gap = setTimeout(() => this.send({ t: "hello" }), GAP_MS);
+    if (this.early.size) this.gap = setTimeout(() => this.ask(true), GAP_MS);
   }
 
   /** @param {AckMessage|LiveMessage|StatusMessage|EndedMessage} message or another one */
@@ -249,7 +266,7 @@ class Line {
 
   /** @param {DeltaMessage} message */
   takeDelta({ choice = 0, html = "", tail = "" }) {
-    if (!this.live) return this.send({ t: "hello" });
+    if (!this.live) return this.ask(true);
     const choices = this.live.choices;
     while (choices.length <= choice) choices.push({ html: "", tail: "" });
     choices[choice].html += html;

@@ -39,7 +39,7 @@ class Panel {
     this.clock = setInterval(() => this.drawStatus(), 500);
     this.gone = new AbortController();
     const { signal } = this.gone;
-    const ask = () => document.hidden || line.send({ t: "hello" }); // to get what was missed
+    const ask = () => document.hidden || line.ask();
     window.addEventListener("online", ask, { signal });
     window.addEventListener("scroll", () => this.menu.close(), { signal, capture: true });
     document.addEventListener("visibilitychange", ask, { signal });
@@ -179,6 +179,7 @@ class Panel {
   draw() {
     const hadFocus = this.root.contains(document.activeElement);
     this.root.classList.toggle("svc-dead", this.line.isDead);
+    this.root.classList.toggle("svc-unanswered", this.line.isUnanswered);
     this.stretch();
     this.drawTop();
     this.drawTurns();

@@ -60,11 +60,12 @@ class Turn {
 
   /** Draw the turn, or the reply that is being written in its place. */
   draw(kernelTurn, live, isIdle) {
+    const isSame = kernelTurn === this.kernelTurn && !live && !this.wasLive;
+    if (isSame && isIdle === this.wasIdle) return;
     const turn = isIdle ? kernelTurn : { ...kernelTurn, can: kernelTurn.can && [] };
     const isLive = Boolean(live) && !live.isEnded;
-    if (!live && !isNew(this.seen, "all", [turn, isIdle])) return;
-    if (live) this.seen.all = null;
-    this.turn = turn;
+    Object.assign(this, { turn, kernelTurn, wasLive: Boolean(live), wasIdle: isIdle });
+    if (isSame && !this.form && this.choices.length < 2) return this.drawFoot(turn, isIdle);
     this.element.setAttribute("aria-busy", String(isLive));
     this.element.setAttribute("aria-label", `Turn ${turn.number ?? ""}`.trim());
     this.element.classList.toggle("svc-faded", Boolean(turn.is_hidden || turn.is_stale));
