@@ -6,6 +6,7 @@ ipykernel 7.4 sends them to the thread that last published instead, often the ce
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context, copy_context
 from html import escape
 from threading import RLock
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from ipywidgets import Widget
+from ipywidgets.widgets.widget import _instances as instances
 
 from svc_notebook.conversations.export import to_transcript
 from svc_notebook.conversations.history import History, Turn
@@ -195,3 +197,45 @@ class StaticView:
 def widget_view(model_id: str | None) -> dict[str, Any]:
     """Return the bundle that shows a widget."""
     return {VIEW: {"version_major": 2, "version_minor": 0, "model_id": model_id}}
+
+
+def watch_containers(widget: Widget, act: Callable[[], object]) -> Callable[[], None]:
+    """Call a function after each cell that shows a widget inside another widget.
+
+    Returns:
+        A function that ends this.
+    """
+    from IPython import get_ipython  # noqa: PLC0415 - only where there is a kernel
+
+    shell: Any = get_ipython()
+    publishers = [getattr(shell, name, None) for name in ("display_pub", "displayhook")]
+    hooked: list[Any] = [each for each in publishers if hasattr(each, "register_hook")]
+    shown: list[object] = []
+
+    def note(message: dict[str, Any]) -> dict[str, Any]:
+        view = message["content"].get("data", {}).get(VIEW, {})
+        container = instances.get(view.get("model_id"))
+        shown.extend([container] * _holds(container, widget))
+        return message
+
+    def after(*_: object) -> None:
+        if shown:
+            shown.clear()
+            act()
+
+    def end() -> None:
+        for each in hooked:
+            each.unregister_hook(note)
+        with suppress(AttributeError, ValueError):
+            shell.events.unregister("post_run_cell", after)
+
+    for each in hooked:
+        each.register_hook(note)
+    if hooked:
+        shell.events.register("post_run_cell", after)
+    return end
+
+
+def _holds(container: object, widget: Widget) -> bool:
+    children = getattr(container, "children", ())
+    return any(each is widget or _holds(each, widget) for each in children)

@@ -63,6 +63,20 @@ class Settings:
             params[name] = check(name, _typed(name, value))
         return replace(self, params=params)
 
+    def reopened(self, before: "Settings", now: "Settings") -> "Settings":
+        """Return these settings, with what code asks for now and did not before."""
+        settings = self
+        for name in ("model", "max_tokens", *OFFERED):
+            if (value := now.value(name)) != before.value(name):
+                settings = settings.setting(name, value)
+        return settings
+
+    def value(self, name: str) -> Any:  # noqa: ANN401 - of any setting
+        """Return one setting."""
+        if name in {"model", "max_tokens"}:
+            return getattr(self, name)
+        return self.params.get(name)
+
     def values(self, *, model: str, system: str | None) -> dict[str, Any]:
         """Return all settings for the browser; those that are not sent are None."""
         shown = {name: self.params.get(name) for name in OFFERED}

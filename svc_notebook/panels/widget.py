@@ -26,7 +26,7 @@ from svc_notebook.tools.permissions import Decision, Permit, Proposal, Remembere
 from svc_notebook.tools.toolbox import Toolbox
 
 from .actions import ACTIONS, BUSY, Event, allowed, allowed_on, refusal, to_event
-from .frontend import Comm, StaticView, widget_view
+from .frontend import Comm, StaticView, watch_containers, widget_view
 from .state import (
     Live,
     PanelState,
@@ -64,16 +64,27 @@ class Controller:
         self._drawn: dict[str, tuple[Turn, dict[str, Any]]] = {}
         self._sent: dict[str, Any] = {}
         self._session = session
-        self._toolbox = toolbox
-        self._tool_params = {"tools": toolbox.definitions} if len(toolbox) else {}
-        self._permit = permit
-        remembered = Remembered(self._ask_consent, shared_with=session.consent)
-        self._consent = permit.consent(remembered)
+        self._offer(settings, toolbox, permit)
         self._lock = RLock()
         self._worker: Worker | None = None
         self._recording: int | None = None
         self._comm = Comm()
         self._unlisten: Callable[[], None] = lambda: None
+
+    def _offer(self, settings: Settings, toolbox: Toolbox, permit: Permit) -> None:
+        self._opened_with = settings
+        self._toolbox = toolbox
+        self._tool_params = {"tools": toolbox.definitions} if len(toolbox) else {}
+        self._permit = permit
+        remembered = Remembered(self._ask_consent, shared_with=self._session.consent)
+        self._consent = permit.consent(remembered)
+
+    def reopen(self, settings: Settings, toolbox: Toolbox, permit: Permit) -> None:
+        """Go on with other tools, and with the settings that differ from before."""
+        kept = self.state.settings.reopened(self._opened_with, settings)
+        self._offer(settings, toolbox, permit)
+        self.change(settings=kept)
+        self.show()
 
     def open(self, comm: Comm) -> None:
         """Start to send to the browser."""
@@ -95,6 +106,10 @@ class Controller:
             )
             transcript = {"text/plain": f"{text}\n\n{note}"}
         self.static_view.show_transcript(transcript)
+
+    def show_static(self) -> None:
+        """Show the transcript in this cell, which shows the panel inside a widget."""
+        self.static_view.show(self.conversation.history)
 
     def freeze(self) -> None:
         """Replace the widget by the static transcript."""
@@ -342,8 +357,10 @@ class Panel(AnyWidget):
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
+        self.opened_with: str | None = None  # the system message, as code gave it
         super().__init__()
         controller.open(Comm(self))
+        self._unwatch = watch_containers(self, controller.show_static)
         self.on_msg(lambda _, content, __: controller.hear(content))
 
     @property
@@ -355,6 +372,10 @@ class Panel(AnyWidget):
         """Return the state; asked for all of it, with the whole view."""
         state = super().get_state(key, drop_defaults=drop_defaults)
         return state if key else {**state, "view": self._controller.whole_view()}
+
+    def reopen(self, settings: Settings, toolbox: Toolbox, permit: Permit) -> None:
+        """Go on in a cell that runs again."""
+        self._controller.reopen(settings, toolbox, permit)
 
     def freeze(self) -> None:
         """Replace the widget by the static transcript, and close it.
@@ -368,6 +389,7 @@ class Panel(AnyWidget):
         """Close the panel; a reply is stopped, the conversation stays."""
         if hasattr(self, "_controller"):  # __init__ may have failed
             self._controller.close()
+            self._unwatch()
         super().close()
 
     def __repr__(self) -> str:

@@ -252,3 +252,46 @@ def test_a_kernel_without_a_user_shows_the_static_transcript(kernel: Kernel) -> 
     [output] = shown
     assert sorted(output["data"]) == ["text/html", "text/plain"]
     assert "word59" in output["data"]["text/plain"]
+
+
+def test_a_cell_that_runs_again_has_the_same_panel(kernel: Kernel) -> None:
+    """What was set in it stays; what the code asks for otherwise now, holds."""
+
+    def run(code: str, cell: str = "a") -> None:
+        client = kernel.client
+        content = {"code": code, "silent": False, "allow_stdin": True}
+        message = client.session.msg("execute_request", content)
+        message["metadata"]["cellId"] = cell
+        client.shell_channel.send(message)
+        assert kernel.reply(message["header"]["msg_id"]) == "ok"
+
+    opening = "import svc_notebook as svc; q = svc.panel('shop', temperature={}); q"
+    said = "q._controller.hear(dict(t='set', name={!r}, value={!r}))"
+    run(opening.format(0.5))
+    run("first = q; " + said.format("model", "svc-instruct"), cell="b")
+    run("first = q; " + said.format("temperature", 1.5), cell="b")
+    run(opening.format(0.5))
+    settings = "[q.get_state()['view']['settings'][n] for n in ('model','temperature')]"
+    kept = kernel.value(settings)
+    run(opening.format(0.7))
+
+    assert kept == "['svc-instruct', 1.5]"
+    assert kernel.value(settings) == "['svc-instruct', 0.7]"
+    assert kernel.value("q is first, svc.panel('shop') is q") == "True False"
+    run("import svc_notebook as svc; q = svc.panel('other'); q")
+    assert kernel.value("first.comm is None, q.comm is None") == "True False"
+
+
+@pytest.mark.parametrize(
+    "show", ["w.VBox([w.VBox([p])])", "w.Tab([p])", "display(w.VBox([p]))"]
+)
+def test_a_panel_inside_a_widget_has_its_transcript_too(
+    kernel: Kernel, show: str
+) -> None:
+    """The cell that shows the container gets it after its output."""
+    ran = kernel.run("import svc_notebook as svc\np = svc.panel('boxed')")
+    assert "svc-static" not in str(ran.messages)
+
+    ran = kernel.run(f"import ipywidgets as w\n{show}")
+
+    assert "svc-static" in str(ran.all("display_data")[-1]["data"])
