@@ -13,7 +13,7 @@ from svc_notebook.conversations.history import History, Turn
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.checks import check_text, shorten
 
-from .state import PanelState, Phase
+from .state import PanelState, Phase, Settings
 
 _ALWAYS = frozenset(Phase)
 _IDLE = frozenset({Phase.IDLE})
@@ -51,6 +51,9 @@ class Controls(Protocol):
     def change(self, **changes: Any) -> None:  # noqa: ANN401 - of the state's fields
         """Change fields of the state."""
 
+    def checked(self, settings: Settings) -> Settings:
+        """Return settings, or refuse them if this panel cannot send them."""
+
     def show(self, *, is_whole: bool = False) -> None:
         """Send the view to the browser."""
 
@@ -80,7 +83,12 @@ def _set(panel: Controls, event: Event) -> None:
         )
     else:
         settings = panel.state.settings.setting(event.name, event.value)
-        panel.change(settings=settings)
+        panel.change(settings=panel.checked(settings))
+    panel.show()
+
+
+def _dismiss(panel: Controls, _: Event) -> None:
+    panel.change(notice="", is_problem=False)
     panel.show()
 
 
@@ -145,6 +153,7 @@ ACTIONS: Mapping[str, Action] = {
         refusal=ANSWERED,
     ),
     "set": Action(act=_set, needs=("name",), phases=_ALWAYS),
+    "dismiss": Action(act=_dismiss, phases=_ALWAYS, is_offered=False),
     "enter": Action(act=_set_enter, needs=("on",), phases=_ALWAYS),
     "undo": Action(
         act=_edit(lambda plan, _: plan.undo()),

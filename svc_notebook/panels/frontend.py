@@ -125,7 +125,7 @@ class StaticView:
 
     def __init__(self, output: Output | None = None) -> None:
         self._output = output or Output()
-        self._name = f"svc-panel-{uuid4().hex[:12]}"
+        self.name = f"svc-panel-{uuid4().hex[:12]}"
         self._cell: Context | None = None  # of the cell that shows the panel
         self._shown: list[_Part] = []
         self._n_outputs = 0
@@ -135,7 +135,7 @@ class StaticView:
         """Show the widget in this cell, unless it is there, and the transcript."""
         self._cell, self._shown, self._n_outputs = copy_context(), [], 0
         if widget is not None:
-            self._output.publish(widget, self._name)
+            self._output.publish(widget, self.name)
         self.update(history)
 
     def show_transcript(self, transcript: dict[str, str]) -> None:
@@ -153,14 +153,14 @@ class StaticView:
         if self._cell is None:
             return
         if self._is_frozen:
-            self._output.update(to_transcript(history), self._name)
+            self._output.update(to_transcript(history), self.name)
             return
         parts, shown = _parts(history), self._shown
         for at, part in enumerate(parts):
             if shown[at : at + 1] != [part]:
                 self._put(at, self._bundle(history, part))
         for at in range(len(parts), self._n_outputs):
-            self._output.update(_NOTHING, f"{self._name}-{at}")
+            self._output.update(_NOTHING, f"{self.name}-{at}")
         self._shown = parts
 
     def freeze(self, history: History) -> None:
@@ -173,10 +173,10 @@ class StaticView:
         self._is_frozen = True
         self.update(history)
         for at in range(self._n_outputs):
-            self._output.update(_NOTHING, f"{self._name}-{at}")
+            self._output.update(_NOTHING, f"{self.name}-{at}")
 
     def _put(self, at: int, bundle: dict[str, str]) -> None:
-        name = f"{self._name}-{at}"
+        name = f"{self.name}-{at}"
         if at < self._n_outputs:
             self._output.update(bundle, name)
         elif self._cell is not None:  # a new output belongs to the panel's cell

@@ -76,8 +76,19 @@ class Controller:
         self._toolbox = toolbox
         self._tool_params = {"tools": toolbox.definitions} if len(toolbox) else {}
         self._permit = permit
+        self.checked(settings)
         remembered = Remembered(self._ask_consent, shared_with=self._session.consent)
         self._consent = permit.consent(remembered)
+
+    def checked(self, settings: Settings) -> Settings:
+        """Return settings, or refuse them if this panel cannot send them."""
+        if settings.params.get("n", 1) != 1 and len(self._toolbox):
+            raise ParameterError(
+                "n must be 1 in a panel with tools, since tools can be run for one "
+                "choice only. For several choices, open a panel without tools.",
+                param="n",
+            )
+        return settings
 
     def reopen(self, settings: Settings, toolbox: Toolbox, permit: Permit) -> None:
         """Go on with other tools, and with the settings that differ from before."""
@@ -307,7 +318,7 @@ class Controller:
             turns=self._draw_turns(history.turns),
             meter=self._meter(),
             model=self._session.settings.model,
-        )
+        ) | {"panel_id": self.static_view.name}
 
     def _draw_turns(self, turns: Sequence[Turn]) -> list[dict[str, Any]]:
         """Draw turns; those that have not changed are the same objects as before."""

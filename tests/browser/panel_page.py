@@ -115,6 +115,7 @@ def view(turns: Sequence[dict[str, Any]] = (), **more: object) -> dict[str, Any]
     """Describe an idle panel."""
     models = ["svc-v2-8b-instruct", "svc-v2-70b-instruct"]
     return {
+        "panel_id": "svc-panel-1",
         "name": "plan",
         "label": "Conversation plan",
         "state": "idle",

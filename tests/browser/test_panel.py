@@ -441,6 +441,7 @@ def test_a_reload_during_a_reply_loses_nothing(chat: Chat) -> None:
     saved = chat.notebook.path.read_text()
     chat.say("Speak slowly through a reload")
     expect(chat.last).to_contain_text("word9")
+    chat.composer.fill("A draft")
     chat.page.on("dialog", lambda dialog: dialog.accept())
     chat.page.reload()
 
@@ -449,6 +450,7 @@ def test_a_reload_during_a_reply_loses_nothing(chat: Chat) -> None:
     )
     chat.ended("Speak slowly through a reload", "word199")
     expect(chat.turns).to_have_count(n_turns + 1)
+    expect(chat.composer).to_have_value("A draft")
     assert chat.last.locator(".svc-answer").inner_text().count("word9 ") == 1
     assert _secret(chat.emulator) not in _outputs(saved)
 

@@ -244,3 +244,27 @@ def test_what_was_missed_is_asked_for(page: Page) -> None:
     page.evaluate("() => close_view()")
     page.evaluate("() => window.dispatchEvent(new Event('online'))")
     assert panel.n_greetings == 2
+
+
+def test_a_panel_that_nothing_answers_leaves_the_place_to_the_transcript(
+    page: Page,
+) -> None:
+    """It may be saved widget state, older than the static transcript beside it."""
+    page.clock.install()
+    panel = PanelPage(page, view([turn(1)]))
+    page.evaluate(
+        """() => { const area = document.getElementById("at");
+            area.className = "jp-OutputArea";
+            const child = document.createElement("div");
+            child.className = "jp-OutputArea-child";
+            child.append(document.createElement("p"));
+            child.firstChild.className = "svc-static";
+            child.firstChild.append("Newer");
+            area.append(child) }"""
+    )
+    static = page.locator(".svc-static")
+    expect(static).to_be_hidden()
+    panel.root.evaluate("(root) => root.classList.add('svc-unanswered')")
+
+    expect(static).to_be_visible()
+    expect(panel.log).to_be_hidden()

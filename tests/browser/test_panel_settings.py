@@ -144,3 +144,50 @@ def test_an_edit_of_a_turn_that_is_deleted_becomes_the_draft(page: Page) -> None
 
     expect(panel.composer).to_have_value("Much work")
     expect(panel.turns).to_have_count(1)
+
+
+def test_a_refusal_can_be_dismissed(page: Page) -> None:
+    """At its field or above the composer; the kernel forgets it, and both go."""
+    panel = PanelPage(page, view())
+    panel.root.get_by_text("Settings").click()
+    temperature = panel.root.get_by_label("temperature")
+    temperature.fill("7")
+    temperature.blur()
+    panel.show(notice="temperature=7 is not allowed", is_problem=True)
+    panel.tell(t="heard", kind="set")
+    panel.button("Dismiss").click()
+    panel.show(notice="", is_problem=False)
+
+    assert panel.sent[-1] == {"t": "dismiss"}
+    expect(panel.root.locator(".svc-refusal:visible")).to_have_count(0)
+    expect(temperature).not_to_have_attribute("aria-invalid", "true")
+    expect(panel.root.locator(".svc-notice")).to_have_count(0)
+
+
+def test_enter_during_a_reply_keeps_the_draft_and_says_so(page: Page) -> None:
+    """In the status line, and aloud."""
+    panel = PanelPage(page, view())
+    panel.begin("Words")
+    panel.composer.fill("Next question")
+    panel.composer.press("Enter")
+
+    words = "Your draft is kept: wait for the reply, or stop it first."
+    expect(panel.root.locator(".svc-status")).to_have_text(words)
+    expect(panel.said).to_have_text(words)
+    expect(panel.composer).to_have_value("Next question")
+    assert panel.sent == []
+
+
+def test_the_editor_of_a_long_prompt_opens_in_sight(page: Page) -> None:
+    """With its cursor and its buttons, wherever the transcript was scrolled to."""
+    long = turn(1, prompt="\n".join(f"Line {n}" for n in range(200)))
+    panel = PanelPage(page, view([long, *(turn(n) for n in range(2, 9))]))
+    panel.log.evaluate("(log) => { log.scrollTop = 0 }")
+    panel.turns.first.hover()
+    panel.turns.first.get_by_role("button", name="Edit the prompt and").focus()
+    page.keyboard.press("Enter")
+
+    edited = panel.root.get_by_role("textbox", name="Edit the prompt")
+    expect(edited).to_be_focused()
+    expect(panel.button("Cancel")).to_be_in_viewport(ratio=1)
+    expect(edited).to_be_in_viewport(ratio=1)

@@ -12,6 +12,7 @@
  * @typedef {{t: "stop"}} StopAction
  * @typedef {{t: "decide", id: string, verdict: string, arguments: ?string}} DecideAction
  * @typedef {{t: "set", name: string, value: *}} SetAction
+ * @typedef {{t: "dismiss"}} DismissAction removes the notice
  * @typedef {{t: "enter", on: boolean}} EnterAction
  * @typedef {{t: "undo"}} UndoAction
  * @typedef {{t: "clear"}} ClearAction
@@ -39,7 +40,7 @@
 /**
  * The view, which the kernel sends as the trait `view`; after the first time only fields
  * and turns that have changed.
- * @typedef {{name: string, label: string, state: string,
+ * @typedef {{panel_id: string, name: string, label: string, state: string,
  *   main_writes: number, turns: Turn[], n_turns: number, live: ?Live, can: string[],
  *   meter: Meter, notice: string, is_problem: boolean, settings: object, fields: Field[],
  *   send_on_enter: boolean, ask: ?Question, is_whole: boolean, nth: number,
@@ -73,7 +74,7 @@ class Line {
     this.view = {};
     this.view = this.whole(model.get("view") ?? {});
     this.live = this.view.live ?? null;
-    this.draft = "";
+    this.draft = storedDraft(this.view.panel_id);
     this.pending = null; // sent, but not yet confirmed by the kernel
     this.edited = null; // an edited prompt without an answer yet
     this.problems = [];
@@ -100,6 +101,7 @@ class Line {
   }
 
   draw() {
+    storeDraft(this.view.panel_id, this.draft);
     for (const view of this.views) view.draw();
   }
 
@@ -334,3 +336,21 @@ const TAKE = {
   problem: (line, message) => line.takeProblem(message),
   heard: (line, message) => line.takeHeard(message),
 };
+
+/** Drafts outlive a reload of the page, in this tab only. */
+function storedDraft(panelId) {
+  try {
+    return sessionStorage.getItem(`svc-draft ${panelId}`) ?? "";
+  } catch {
+    return ""; // the page may not store anything
+  }
+}
+
+function storeDraft(panelId, text) {
+  try {
+    if (text) sessionStorage.setItem(`svc-draft ${panelId}`, text);
+    else sessionStorage.removeItem(`svc-draft ${panelId}`);
+  } catch {
+    // as above
+  }
+}

@@ -6,6 +6,7 @@
  */
 
 const NEAR_END_PX = 16;
+const WAIT = "Your draft is kept: wait for the reply, or stop it first.";
 const QUIET_KEYS = "data-lm-suppress-shortcuts";
 
 class Panel {
@@ -125,13 +126,20 @@ class Panel {
 
   typed() {
     this.line.draft = this.composer.value;
+    storeDraft(this.line.view.panel_id, this.line.draft);
     fit(this.composer);
     for (const view of this.line.views) if (view !== this) view.drawDraft();
     this.drawButtons();
   }
 
   submit() {
-    if (!isAllowed(this.sendButton) || !this.composer.value.trim()) return;
+    if (!this.composer.value.trim()) return;
+    if (this.can("stop")) {
+      this.line.status = { text: WAIT };
+      this.say(WAIT);
+      this.drawStatus();
+    }
+    if (!isAllowed(this.sendButton)) return;
     this.isAtEnd = true;
     this.composer.focus({ preventScroll: true });
     this.line.sendPrompt(this.composer.value);
@@ -300,14 +308,17 @@ class Panel {
     const notice = this.settings.isSaying(view) ? "" : view.notice;
     const kind = view.is_problem ? "svc-notice svc-failed" : "svc-notice";
     if (!isNew(this.seen, "notices", [isDead, notice, kind, problems])) return;
-    const lines = [notice && make("div", { class: kind }, notice)];
+    const dismissable = (kind, text, act) =>
+      make("div", { class: kind }, make("span", {}, text), iconButton("close", "Dismiss", act));
+    const dismiss = () => this.line.send({ t: "dismiss" });
+    const lines = [notice && dismissable(kind, notice, dismiss)];
     problems.forEach((text, at) => {
       if (text === view.notice) return;
-      const close = iconButton("close", "Dismiss", () => {
+      const drop = () => {
         problems.splice(at, 1);
         this.line.draw();
-      });
-      lines.push(make("div", { class: "svc-notice svc-failed" }, make("span", {}, text), close));
+      };
+      lines.push(dismissable("svc-notice svc-failed", text, drop));
     });
     if (isDead) lines.push(make("div", { class: "svc-notice svc-failed" }, RESTARTED));
     this.notices.replaceChildren(...lines.filter(Boolean));

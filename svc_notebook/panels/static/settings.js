@@ -29,7 +29,9 @@ class Settings {
     if (!name || !this.controls[name]) return;
     this.refusal = isProblem ? notice : "";
     this.refusals[name].hidden = !this.refusal;
-    setText(this.refusals[name], this.refusal);
+    const dismiss = () => this.panel.line.send({ t: "dismiss" });
+    const close = iconButton("close", "Dismiss", dismiss);
+    this.refusals[name].replaceChildren(make("span", {}, this.refusal), close);
     if (this.refusal) this.controls[name].setAttribute("aria-invalid", "true");
     else this.controls[name].removeAttribute("aria-invalid");
   }
@@ -45,8 +47,19 @@ class Settings {
     this.panel.line.send({ t: "enter", on: this.enter.checked });
   }
 
+  /** Forget a refusal that was dismissed, or that something else has replaced. */
+  drawRefusals({ notice, is_problem: isProblem }) {
+    if (!this.refusal || this.asked.length || (isProblem && notice === this.refusal)) return;
+    this.refusal = "";
+    for (const [name, refusal] of Object.entries(this.refusals)) {
+      refusal.hidden = true;
+      this.controls[name].removeAttribute("aria-invalid");
+    }
+  }
+
   draw({ fields = [], settings = {}, send_on_enter: isOn = true }, isAlive) {
     if (isNew(this.seen, "fields", fields)) this.makeFields(fields);
+    this.drawRefusals(this.panel.line.view);
     this.enter.checked = isOn;
     this.enter.disabled = !isAlive;
     for (const field of fields) {

@@ -192,8 +192,18 @@ class Turn {
     this.prompt.hidden = true;
     this.prompt.after(this.form);
     fit(this.area);
-    if (isFocused) this.area.focus({ preventScroll: true });
+    if (isFocused) this.showEditor();
     this.area.setSelectionRange(this.area.value.length, this.area.value.length);
+  }
+
+  /** Bring the editor into sight: its end, where the cursor is, if it is long. */
+  showEditor() {
+    const { log } = this.panel;
+    this.area.focus({ preventScroll: true });
+    this.panel.isAtEnd = false;
+    const by = this.form.getBoundingClientRect().bottom - log.getBoundingClientRect().bottom;
+    const above = this.form.getBoundingClientRect().top - log.getBoundingClientRect().top;
+    if (by > 0 || above < 0) log.scrollTop += by > 0 ? by : above;
   }
 
   editKey(event) {
