@@ -197,6 +197,6 @@ def test_a_turn_costs_the_same_in_a_long_chat(open_page: OpenPage) -> None:
     for n_turns in (5, 200):
         while len(plan.turns) < n_turns:
             plan.ask("Hello", model="svc-instruct", max_tokens=20)
-        costs.append(cost())
+        costs.append(min(cost() for _ in range(5)))  # pieces come in 1 message or 2
 
     assert costs[1] < 1.1 * costs[0], costs
