@@ -4,6 +4,7 @@ Hidden turns are included and marked; texts are not changed.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,9 +28,16 @@ def to_entries(history: History) -> list[Entry]:
     return [*front, *(entry for n, turn in turns for entry in _entries(n, turn))]
 
 
-def to_transcript(history: History) -> dict[str, str]:
-    """Return a static transcript as a MIME bundle."""
-    return transcript(history.name, to_entries(history))
+def to_transcript(
+    history: History, start: int = 0, stop: int | None = None
+) -> dict[str, str]:
+    """Return a static transcript, or of these turns only, as a MIME bundle."""
+    if not start:
+        shown = replace(history, turns=history.turns[:stop])
+        return transcript(history.name, to_entries(shown))
+    turns = enumerate(history.turns[start:stop], start=start + 1)
+    entries = [entry for n, turn in turns for entry in _entries(n, turn)]
+    return transcript(f"{history.name}, from turn {start + 1}", entries)
 
 
 def to_markdown(history: History) -> str:

@@ -95,7 +95,7 @@ class HiddenResult:
         hook = self._shell.displayhook
         vars(hook).pop("compute_format_data", None)
         vars(hook).pop("write_output_prompt", None)
-        if value is not self._completion:
+        if value is not self._value:
             hook.write_output_prompt()
         return hook.compute_format_data(value)
 

@@ -1,6 +1,7 @@
 """The actions that the browser can ask a panel for: one table, a row for each button.
 
-To add a button, add a row to `ACTIONS` and draw the button in `static/panel.js`.
+To add a button, add a row to `ACTIONS`, its message to the types in `static/line.js`,
+and draw it in `static/turn.js` or `static/panel.js`.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +13,7 @@ from svc_notebook.conversations.history import History, Turn
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.checks import check_text, shorten
 
-from .state import PanelState, Phase
+from .state import PanelState, Phase, Settings
 
 _ALWAYS = frozenset(Phase)
 _IDLE = frozenset({Phase.IDLE})
@@ -29,10 +30,10 @@ class Event:
     kind: str  # the name of the action
     turn: str = ""  # its id
     text: str = ""  # a prompt
-    number: int = 0  # a version from 1, or a choice from 0
+    number: int = 0  # a version from 1, a choice from 0, or the newest seq
     name: str = ""  # of a setting
     value: Any = None
-    is_on: bool = False
+    is_on: bool = False  # a switch; of hello, whether the page hides the transcript
     question_id: str = ""  # of a tool call to decide on
     verdict: str = ""
     arguments: str | None = None
@@ -50,11 +51,14 @@ class Controls(Protocol):
     def change(self, **changes: Any) -> None:  # noqa: ANN401 - of the state's fields
         """Change fields of the state."""
 
+    def checked(self, settings: Settings) -> Settings:
+        """Return settings, or refuse them if this panel cannot send them."""
+
     def show(self, *, is_whole: bool = False) -> None:
         """Send the view to the browser."""
 
-    def greet(self) -> None:
-        """Answer a page that has just opened the panel."""
+    def greet(self, event: Event) -> None:
+        """Answer a page that has opened the panel, or may have missed something."""
 
     def ask(self, text: str | None, *, turn: str | None = None) -> None:
         """Ask a new turn, or a turn again; None is the turn's own prompt."""
@@ -79,7 +83,12 @@ def _set(panel: Controls, event: Event) -> None:
         )
     else:
         settings = panel.state.settings.setting(event.name, event.value)
-        panel.change(settings=settings)
+        panel.change(settings=panel.checked(settings))
+    panel.show()
+
+
+def _dismiss(panel: Controls, _: Event) -> None:
+    panel.change(notice="", is_problem=False)
     panel.show()
 
 
@@ -126,7 +135,10 @@ class Action:
 _ON_TURN = ("turn",)
 ACTIONS: Mapping[str, Action] = {
     "hello": Action(
-        act=lambda panel, _: panel.greet(), phases=_ALWAYS, is_offered=False
+        act=lambda panel, event: panel.greet(event),
+        phases=_ALWAYS,
+        number="seq",
+        is_offered=False,
     ),
     "send": Action(act=lambda panel, event: panel.ask(event.text), needs=("text",)),
     "stop": Action(
@@ -141,6 +153,7 @@ ACTIONS: Mapping[str, Action] = {
         refusal=ANSWERED,
     ),
     "set": Action(act=_set, needs=("name",), phases=_ALWAYS),
+    "dismiss": Action(act=_dismiss, phases=_ALWAYS, is_offered=False),
     "enter": Action(act=_set_enter, needs=("on",), phases=_ALWAYS),
     "undo": Action(
         act=_edit(lambda plan, _: plan.undo()),

@@ -6,15 +6,23 @@ ipykernel 7.4 sends them to the thread that last published instead, often the ce
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context, copy_context
+from html import escape
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
-from ipywidgets import Layout, VBox, Widget
+from ipywidgets import Widget
+from ipywidgets.widgets.widget import _instances as instances
 
+from svc_notebook.conversations.export import to_transcript
+from svc_notebook.conversations.history import History, Turn
 from svc_notebook.display.output import Output, parent_message
 
+PART_TURNS = 5
+MAX_PARTS = 40  # JupyterLab draws 50 outputs of a cell
+_NOTHING = {"text/html": '<div class="svc-static"></div>', "text/plain": ""}
 VIEW = "application/vnd.jupyter.widget-view+json"
 _REROUTING = "_reply_subshell_for"  # ipykernel 7.4
 
@@ -26,7 +34,7 @@ class Comm:
         self.lock = RLock()
         self._widget = widget
         self._heard: Context | None = None
-        self._n_sent = self._n_views = 0
+        self.n_sent = self._n_views = 0
         self._is_rerouted = _keep_route(getattr(widget, "comm", None))
 
     def hear(self) -> bool:
@@ -45,17 +53,18 @@ class Comm:
         """Send one message."""
         self._publish(lambda widget, seq: widget.send({**message, "seq": seq}))
 
-    def put(self, view: dict[str, Any], *, also: tuple[str, ...] = ()) -> None:
-        """Replace the view; `also` names traits to send before it."""
+    def put(self, view: dict[str, Any]) -> None:
+        """Send a view, or what of it has changed."""
         self._n_views += 1
         numbered = {**view, "nth": self._n_views}
+        self._publish(
+            lambda widget, seq: widget.set_trait("view", {**numbered, "seq": seq})
+        )
 
-        def show(widget: Widget, seq: int) -> None:
-            if also:
-                widget.send_state(also)
-            widget.set_trait("view", {**numbered, "seq": seq})
-
-        self._publish(show)
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The numbers of the newest view and message."""
+        return {"nth": self._n_views, "seq": self.n_sent}
 
     def _publish(self, act: Callable[[Widget, int], object]) -> None:
         """Publish with a number, since messages and views may arrive out of order."""
@@ -63,11 +72,11 @@ class Comm:
         with self.lock:
             if widget is None or widget.comm is None:
                 return
-            self._n_sent += 1
+            self.n_sent += 1
             if self._heard is None:
-                act(widget, self._n_sent)
+                act(widget, self.n_sent)
             else:
-                self._heard.copy().run(act, widget, self._n_sent)
+                self._heard.copy().run(act, widget, self.n_sent)
 
 
 def _keep_route(comm: Any) -> bool:  # noqa: ANN401 - of whatever kernel
@@ -87,67 +96,146 @@ def _parent_header() -> Any:  # noqa: ANN401 - JSON
     return parent_message(getattr(get_ipython(), "kernel", None)).get("header", {})
 
 
-class StaticView:
-    """The static transcript below a panel, which remains without a kernel.
+class _Part(NamedTuple):
+    """The turns of one output."""
 
-    It is an output besides the panel's own, because an update would draw the panel
-    again. JupyterLab hides it: its bundle has an empty widget too, which is preferred.
-    Where a panel cannot work (nbclient, a terminal), only the transcript is shown.
+    start: int
+    turns: tuple[Turn, ...]
+    front: str | None  # the system message, in the first part
+
+
+def _parts(history: History) -> list[_Part]:
+    turns, size = history.turns, PART_TURNS
+    while len(turns) > size * MAX_PARTS:
+        size *= 2
+    return [
+        _Part(at, turns[at : at + size], None if at else history.system)
+        for at in range(0, max(1, len(turns)), size)
+    ]
+
+
+class StaticView:
+    """The static transcript beside a panel, which remains without a kernel.
+
+    It is plain HTML in outputs of its own, since an update would draw the panel again:
+    one for every few turns, so that a long chat costs little. `panel.css` hides them
+    where the panel lives; a host without JupyterLab's classes gets them folded. Where a
+    panel cannot work (nbclient, a terminal), only the transcript is shown.
     """
 
     def __init__(self, output: Output | None = None) -> None:
         self._output = output or Output()
-        self._name = f"svc-panel-{uuid4().hex[:12]}"
-        self._hidden: VBox | None = None
-        self._shown: dict[str, str] = {}
-        self._is_frozen = False
+        self.name = f"svc-panel-{uuid4().hex[:12]}"
+        self._cell: Context | None = None  # of the cell that shows the panel
+        self._shown: list[_Part] = []
+        self._n_outputs = 0
+        self._is_frozen = self._is_folded = False
 
-    @property
-    def is_shown(self) -> bool:
-        """Whether there is an output that can be updated."""
-        return self._hidden is not None or self._is_frozen
-
-    def show(self, widget: dict[str, Any], transcript: dict[str, str]) -> None:
-        """Show the widget, and the transcript below it."""
-        if self._hidden is None:
-            self._hidden = VBox(layout=Layout(display="none"))
-        self._output.publish(widget, self._name)
-        self._output.publish(self._bundle(transcript), f"{self._name}-static")
-        self._shown = transcript
+    def show(self, history: History, widget: dict[str, Any] | None = None) -> None:
+        """Show the widget in this cell, unless it is there, and the transcript."""
+        self._cell, self._shown, self._n_outputs = copy_context(), [], 0
+        if widget is not None:
+            self._output.publish(widget, self.name)
+        self.update(history)
 
     def show_transcript(self, transcript: dict[str, str]) -> None:
         """Show only the transcript, once."""
         self._output.publish(transcript, None)
 
-    def update(self, transcript: dict[str, str]) -> None:
-        """Replace the transcript wherever the panel is shown."""
-        if not self.is_shown or transcript == self._shown:
-            return
-        self._shown = transcript
-        if self._is_frozen:
-            self._output.update(transcript, self._name)
-        else:
-            self._output.update(self._bundle(transcript), f"{self._name}-static")
+    def fold(self, history: History, *, is_folded: bool) -> None:
+        """Fold the transcript, for a host that cannot hide it."""
+        if is_folded != self._is_folded:
+            self._is_folded, self._shown = is_folded, []
+            self.update(history)
 
-    def freeze(self, transcript: dict[str, str]) -> None:
+    def update(self, history: History) -> None:
+        """Replace what has changed of the transcript, wherever the panel is shown."""
+        if self._cell is None:
+            return
+        if self._is_frozen:
+            self._output.update(to_transcript(history), self.name)
+            return
+        parts, shown = _parts(history), self._shown
+        for at, part in enumerate(parts):
+            if shown[at : at + 1] != [part]:
+                self._put(at, self._bundle(history, part))
+        for at in range(len(parts), self._n_outputs):
+            self._output.update(_NOTHING, f"{self.name}-{at}")
+        self._shown = parts
+
+    def freeze(self, history: History) -> None:
         """Replace the widget by the transcript."""
         if self._is_frozen:
             return
-        if self._hidden is None:
-            self.show_transcript(transcript)
+        if self._cell is None:
+            self.show_transcript(to_transcript(history))
             return
-        self._is_frozen, self._shown = True, transcript
-        self._output.update(transcript, self._name)
-        self._output.update({"text/plain": ""}, f"{self._name}-static")
-        self._hidden.layout.close()
-        self._hidden.close()
-        self._hidden = None
+        self._is_frozen = True
+        self.update(history)
+        for at in range(self._n_outputs):
+            self._output.update(_NOTHING, f"{self.name}-{at}")
 
-    def _bundle(self, transcript: dict[str, str]) -> dict[str, Any]:
-        hidden = self._hidden
-        return {**widget_view(hidden.model_id if hidden else None), **transcript}
+    def _put(self, at: int, bundle: dict[str, str]) -> None:
+        name = f"{self.name}-{at}"
+        if at < self._n_outputs:
+            self._output.update(bundle, name)
+        elif self._cell is not None:  # a new output belongs to the panel's cell
+            self._n_outputs += 1
+            self._cell.copy().run(self._output.publish, bundle, name)
+
+    def _bundle(self, history: History, part: _Part) -> dict[str, str]:
+        bundle = to_transcript(history, part.start, part.start + len(part.turns))
+        html = bundle["text/html"]
+        if self._is_folded:
+            title = f"<summary>Transcript: {escape(history.name)}</summary>"
+            html = f'<details class="svc-static">{title}{html}</details>'
+        else:
+            html = f'<div class="svc-static">{html}</div>'
+        return {**bundle, "text/html": html}
 
 
 def widget_view(model_id: str | None) -> dict[str, Any]:
     """Return the bundle that shows a widget."""
     return {VIEW: {"version_major": 2, "version_minor": 0, "model_id": model_id}}
+
+
+def watch_containers(widget: Widget, act: Callable[[], object]) -> Callable[[], None]:
+    """Call a function after each cell that shows a widget inside another widget.
+
+    Returns:
+        A function that ends this.
+    """
+    from IPython import get_ipython  # noqa: PLC0415 - only where there is a kernel
+
+    shell: Any = get_ipython()
+    publishers = [getattr(shell, name, None) for name in ("display_pub", "displayhook")]
+    hooked: list[Any] = [each for each in publishers if hasattr(each, "register_hook")]
+    shown: list[object] = []
+
+    def note(message: dict[str, Any]) -> dict[str, Any]:
+        view = message["content"].get("data", {}).get(VIEW, {})
+        container = instances.get(view.get("model_id"))
+        shown.extend([container] * _holds(container, widget))
+        return message
+
+    def after(*_: object) -> None:
+        if shown:
+            shown.clear()
+            act()
+
+    def end() -> None:
+        for each in hooked:
+            each.unregister_hook(note)
+        with suppress(AttributeError, ValueError):
+            shell.events.unregister("post_run_cell", after)
+
+    for each in hooked:
+        each.register_hook(note)
+    if hooked:
+        shell.events.register("post_run_cell", after)
+    return end
+
+
+def _holds(container: object, widget: Widget) -> bool:
+    children = getattr(container, "children", ())
+    return any(each is widget or _holds(each, widget) for each in children)

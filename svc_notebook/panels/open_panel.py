@@ -1,7 +1,10 @@
 """`svc.panel`: opens a chat panel on a conversation. ipywidgets loads at first use."""
 
+import sys
 from typing import TYPE_CHECKING, Any, Unpack
 
+from svc_notebook.conversations.conversation import Conversation
+from svc_notebook.display.output import parent_message
 from svc_notebook.service.params import with_params
 from svc_notebook.session import current
 from svc_notebook.tokens import MaxTokens
@@ -28,7 +31,8 @@ def panel(
     """Open a chat panel on a conversation, which `%%svc -c NAME` can continue.
 
     Make it the last line of a cell, or put it into other ipywidgets. Settings can be
-    changed in the panel. Prompts and replies are saved with the notebook, as a
+    changed in the panel; they stay when the cell runs again, except those for which it
+    then asks for another value. Prompts and replies are saved with the notebook, as a
     transcript below the panel and, where it is saved, in the widget state. Keys are
     not saved.
 
@@ -63,6 +67,53 @@ def panel(
     for param, value in given.items():
         settings = settings.setting(param, value)
     conversation = session.conversations.named(NAME if name is None else name)
-    if system is not None:
+    found = _CELLS.take(conversation)
+    if system is not None and not (found and found.opened_with == system):
         conversation.system = system
-    return Panel(Controller(conversation, session, settings, toolbox, permit))
+    if found is None:
+        found = Panel(Controller(conversation, session, settings, toolbox, permit))
+    else:
+        found.reopen(settings, toolbox, permit)
+    found.opened_with = system
+    _CELLS.keep(found)
+    return found
+
+
+class _Cells:
+    """The panels of each cell, so that a cell that runs again has the same panel."""
+
+    def __init__(self) -> None:
+        self._panels: dict[str, list[Panel]] = {}
+        self._runs: dict[str, str] = {}
+        self._earlier: list[Panel] = []  # of the running cell, from its last run
+        self._cell = ""
+
+    def take(self, conversation: Conversation) -> "Panel | None":
+        """Return the panel that the running cell had before; close its others."""
+        message = parent_message(_shell())
+        self._cell = str(message.get("metadata", {}).get("cellId", ""))
+        run = str(message.get("header", {}).get("msg_id", ""))
+        if self._cell and self._runs.get(self._cell) != run:
+            self._runs[self._cell] = run
+            self._earlier = self._panels.pop(self._cell, [])
+        alive = [each for each in self._earlier if each.comm is not None]
+        found = [each for each in alive if each.conversation is conversation]
+        if found:
+            self._earlier.remove(found[0])
+            return found[0]
+        for each in alive:
+            each.close()
+        return None
+
+    def keep(self, panel: "Panel") -> None:
+        """Note a panel of the running cell; a program has no cells."""
+        if self._cell:
+            self._panels.setdefault(self._cell, []).append(panel)
+
+
+def _shell() -> object:
+    module = sys.modules.get("IPython")
+    return module.get_ipython() if module else None
+
+
+_CELLS = _Cells()

@@ -3,10 +3,11 @@
 Plain values and functions. The view is saved with notebooks, so it holds no key.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
+from itertools import zip_longest
 from typing import Any
 
 from msgspec import to_builtins
@@ -61,6 +62,20 @@ class Settings:
         if not is_empty:
             params[name] = check(name, _typed(name, value))
         return replace(self, params=params)
+
+    def reopened(self, before: "Settings", now: "Settings") -> "Settings":
+        """Return these settings, with what code asks for now and did not before."""
+        settings = self
+        for name in ("model", "max_tokens", *OFFERED):
+            if (value := now.value(name)) != before.value(name):
+                settings = settings.setting(name, value)
+        return settings
+
+    def value(self, name: str) -> Any:  # noqa: ANN401 - of any setting
+        """Return one setting."""
+        if name in {"model", "max_tokens"}:
+            return getattr(self, name)
+        return self.params.get(name)
 
     def values(self, *, model: str, system: str | None) -> dict[str, Any]:
         """Return all settings for the browser; those that are not sent are None."""
@@ -153,19 +168,19 @@ def _stops_text(stops: object) -> str | None:
     return "\n".join(texts)
 
 
-Turns = Mapping[str, dict[str, Any]]
-
-
-def _draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any]:
+def draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any]:
+    """Return a turn for the browser; `can` are the actions on it in an idle panel."""
     version = turn.version
     choices = [each.content or "" for each in version.choices] or [version.text]
+    model, _, footer = version.footer.partition(" · ")
     return {
         "id": turn.turn_id,
         "number": number,
         "prompt": turn.prompt.content or "",
         "choices": [{"html": reply_html(each), "text": each} for each in choices],
+        "model": model,
         "picked": version.picked,
-        "footer": version.footer,
+        "footer": footer,
         "badges": [*version.marks],
         "tool_runs": _draw_calls(version),
         "version": turn.chosen + 1,
@@ -173,7 +188,6 @@ def _draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, An
         "is_pinned": turn.is_pinned,
         "is_hidden": turn.is_hidden,
         "is_stale": turn.is_stale,
-        "marks": turn.marks,
         "can": list(can),
     }
 
@@ -221,6 +235,7 @@ class Live:
     """The reply that is being written, as the browser gets it."""
 
     turn: str  # its id, or `new`
+    model: str  # asked for the reply
     prompt: str | None = None  # None if the turn's prompt is answered
     choices: tuple[Mapping[str, str], ...] = ()  # the HTML of each so far
     status: str = ""  # what the reply is waiting for
@@ -255,25 +270,21 @@ def to_view(
     history: History,
     *,
     can: tuple[str, ...],
-    can_on: Callable[[Turn], tuple[str, ...]],
+    turns: list[dict[str, Any]],
     meter: Mapping[str, Any],
     model: str,
 ) -> dict[str, Any]:
     """Return everything that the browser shows.
 
-    `can` are the actions on the whole panel that are allowed now; `can_on` returns
-    those on a turn in an idle panel, so that a turn does not change during a reply.
+    `can` are the actions on the whole panel that are allowed now; `turns` are drawn.
     """
     return {
         "name": history.name,
         "label": f"Conversation {history.name}",
         "state": str(state.phase),
-        "is_subshelled": state.is_subshelled,
         "main_writes": state.main_writes,
-        "turns": [
-            _draw_turn(number, turn, can=can_on(turn))
-            for number, turn in enumerate(history.turns, start=1)
-        ],
+        "turns": turns,
+        "n_turns": len(turns),
         "live": to_builtins(state.live),
         "can": list(can),
         "meter": meter,
@@ -286,15 +297,12 @@ def to_view(
     }
 
 
-def view_update(
-    view: Mapping[str, Any], known: Turns | None
-) -> tuple[dict[str, Any], Turns]:
-    """Leave out the turns that the browser has, so that a long chat costs little.
+def view_update(view: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what the browser has, so that a long chat costs what a short one does.
 
-    Returns the view with the ids of all turns as `order`, and in `turns` only those
-    that are not `known`; and all turns by id.
+    Of the turns only those that have changed are there; their numbers are their places.
     """
-    drawn = {turn["id"]: turn for turn in view["turns"]}
-    known = drawn if known is None else known
-    changed = [turn for turn in view["turns"] if known.get(turn["id"]) != turn]
-    return {**view, "order": list(drawn), "turns": changed}, drawn
+    changed = {name: view[name] for name in view if known[name] != view[name]}
+    pairs = zip_longest(view["turns"], known["turns"][: view["n_turns"]])
+    turns = [new for new, old in pairs if new is not old and new != old]
+    return {**changed, "turns": turns, "n_turns": view["n_turns"]}

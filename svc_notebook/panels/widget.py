@@ -1,7 +1,8 @@
-"""`Panel`: a chat on a conversation as one widget, which `static/panel.js` draws."""
+"""`Panel`: a chat on a conversation as one widget, which `static/` draws."""
 
 import logging
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from anywidget import AnyWidget
 
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.export import to_transcript
+from svc_notebook.conversations.history import Turn
 from svc_notebook.conversations.turn_requests import NextTurn, fit
 from svc_notebook.display.output import Screen, find_screen
 from svc_notebook.errors import ParameterError, SvcError
@@ -24,14 +26,14 @@ from svc_notebook.tools.permissions import Decision, Permit, Proposal, Remembere
 from svc_notebook.tools.toolbox import Toolbox
 
 from .actions import ACTIONS, BUSY, Event, allowed, allowed_on, refusal, to_event
-from .frontend import Comm, StaticView, widget_view
+from .frontend import Comm, StaticView, watch_containers, widget_view
 from .state import (
     Live,
     PanelState,
     Phase,
     Settings,
-    Turns,
     draw_meter,
+    draw_turn,
     to_view,
     view_update,
 )
@@ -59,19 +61,41 @@ class Controller:
         notice = conversation.older_note()
         notice = notice[:1].upper() + notice[1:]
         self.state = PanelState(settings=settings, notice=notice)
-        self.turns: Turns = {}
+        self._drawn: dict[str, tuple[Turn, dict[str, Any]]] = {}
+        self._sent: dict[str, Any] = {}
         self._session = session
-        self._toolbox = toolbox
-        self._tool_params = {"tools": toolbox.definitions} if len(toolbox) else {}
-        self._permit = permit
-        remembered = Remembered(self._ask_consent, shared_with=session.consent)
-        self._consent = permit.consent(remembered)
+        self._offer(settings, toolbox, permit)
         self._lock = RLock()
         self._worker: Worker | None = None
         self._recording: int | None = None
-        self._shown = conversation.history
         self._comm = Comm()
         self._unlisten: Callable[[], None] = lambda: None
+
+    def _offer(self, settings: Settings, toolbox: Toolbox, permit: Permit) -> None:
+        self._opened_with = settings
+        self._toolbox = toolbox
+        self._tool_params = {"tools": toolbox.definitions} if len(toolbox) else {}
+        self._permit = permit
+        self.checked(settings)
+        remembered = Remembered(self._ask_consent, shared_with=self._session.consent)
+        self._consent = permit.consent(remembered)
+
+    def checked(self, settings: Settings) -> Settings:
+        """Return settings, or refuse them if this panel cannot send them."""
+        if settings.params.get("n", 1) != 1 and len(self._toolbox):
+            raise ParameterError(
+                "n must be 1 in a panel with tools, since tools can be run for one "
+                "choice only. For several choices, open a panel without tools.",
+                param="n",
+            )
+        return settings
+
+    def reopen(self, settings: Settings, toolbox: Toolbox, permit: Permit) -> None:
+        """Go on with other tools, and with the settings that differ from before."""
+        kept = self.state.settings.reopened(self._opened_with, settings)
+        self._offer(settings, toolbox, permit)
+        self.change(settings=kept)
+        self.show()
 
     def open(self, comm: Comm) -> None:
         """Start to send to the browser."""
@@ -81,10 +105,10 @@ class Controller:
     def display(self, widget: dict[str, Any] | None) -> None:
         """Show the widget, unless it is closed, and the transcript."""
         where = find_screen(self._session.settings.display)
-        transcript = to_transcript(self.conversation.history)
         if widget and where is Screen.NOTEBOOK:
-            self.static_view.show(widget, transcript)
+            self.static_view.show(self.conversation.history, widget)
             return
+        transcript = to_transcript(self.conversation.history)
         if where is Screen.TERMINAL:
             name, text = self.conversation.name, transcript["text/plain"].rstrip()
             note = (
@@ -94,9 +118,13 @@ class Controller:
             transcript = {"text/plain": f"{text}\n\n{note}"}
         self.static_view.show_transcript(transcript)
 
+    def show_static(self) -> None:
+        """Show the transcript in this cell, which shows the panel inside a widget."""
+        self.static_view.show(self.conversation.history)
+
     def freeze(self) -> None:
         """Replace the widget by the static transcript."""
-        self.static_view.freeze(to_transcript(self.conversation.history))
+        self.static_view.freeze(self.conversation.history)
 
     def close(self) -> None:
         """Stop the reply that is being written, and stop listening."""
@@ -129,10 +157,14 @@ class Controller:
             return
         ACTIONS[event.kind].act(self, event)
 
-    def greet(self) -> None:
-        """Answer a page that has just opened the panel."""
-        self._comm.send({"t": "ack", "subshell": self.state.is_subshelled})
-        self.show(is_whole=True)
+    def greet(self, event: Event) -> None:
+        """Answer a page that has opened the panel, or may have missed something."""
+        with self._comm.lock:
+            is_current = event.number == self._comm.n_sent
+            self._comm.send({"t": "ack", "subshell": self.state.is_subshelled})
+            if not is_current:
+                self.show(is_whole=True)
+        self.static_view.fold(self.conversation.history, is_folded=not event.is_on)
 
     def stop(self) -> None:
         """Stop the reply that is being written."""
@@ -149,13 +181,15 @@ class Controller:
     def ask(self, text: str | None, *, turn: str | None = None) -> None:
         """Ask a new turn, or a turn again; None is the turn's own prompt."""
         step = self.conversation.next_turn(text, turn=turn, **self._request_settings())
-        self._begin(step, Live(turn=turn or "new", prompt=text))
+        self._begin(
+            step, Live(turn=turn or "new", prompt=text, model=step.request.model)
+        )
 
     def go_on(self, turn: str) -> None:
         """Continue a turn's reply."""
         so_far = self.conversation.history.turn(turn).version.text
         step = self.conversation.next_part(turn, **self._request_settings())
-        self._begin(step, Live(turn=turn), so_far)
+        self._begin(step, Live(turn=turn, model=step.request.model), so_far)
 
     def _request_settings(self) -> dict[str, Any]:
         settings = self.state.settings
@@ -223,7 +257,7 @@ class Controller:
             if end.problem or self.state.is_problem:  # replaces a refusal meanwhile
                 self.change(notice=end.problem, is_problem=bool(end.problem))
             with self._comm.lock:
-                self._comm.send({"t": "ended", "how": end.status, "text": end.text})
+                self._comm.send({"t": "ended", "text": end.text})
                 self.show()
 
     def show_live(self, live: Live, phase: Phase, *messages: dict[str, Any]) -> None:
@@ -260,31 +294,41 @@ class Controller:
         self._show_problem(text)
 
     def show(self, *, is_whole: bool = False) -> None:
-        """Send the view to the browser; if `is_whole`, with all turns."""
+        """Send the view to the browser; if not `is_whole`, what has changed."""
         with self._comm.lock:
             if self._comm.is_lost:
                 self.change(main_writes=self.state.main_writes + 1)
-            view = self.to_view(is_whole=is_whole)
-            self._comm.put(view, also=("turns",) if is_whole else ())
-            history = self.conversation.history
-            if history != self._shown and self.static_view.is_shown:
-                self.static_view.update(to_transcript(history))
-            self._shown = history
+            known, self._sent = self._sent, self._draw()
+            view = self._sent if is_whole else view_update(self._sent, known)
+            self._comm.put({**view, "is_whole": is_whole})
+            self.static_view.update(self.conversation.history)
 
-    def to_view(self, *, is_whole: bool) -> dict[str, Any]:
-        """Return what the browser shows; if not `is_whole`, only changed turns."""
+    def whole_view(self) -> dict[str, Any]:
+        """Return what a page needs to open the panel."""
+        self._sent = self._sent or self._draw()
+        return {**self._sent, "is_whole": True, **self._comm.numbers}
+
+    def _draw(self) -> dict[str, Any]:
         plan, state = self.conversation, self.state
         history = plan.history
-        whole = to_view(
+        return to_view(
             state,
             history,
             can=allowed(state.phase, history, can_undo=plan.can_undo),
-            can_on=lambda turn: allowed_on(turn, Phase.IDLE),
+            turns=self._draw_turns(history.turns),
             meter=self._meter(),
             model=self._session.settings.model,
-        )
-        view, self.turns = view_update(whole, None if is_whole else self.turns)
-        return {**view, "is_whole": is_whole}
+        ) | {"panel_id": self.static_view.name}
+
+    def _draw_turns(self, turns: Sequence[Turn]) -> list[dict[str, Any]]:
+        """Draw turns; those that have not changed are the same objects as before."""
+        known, self._drawn = self._drawn, {}
+        for number, turn in enumerate(turns, start=1):
+            old, drawn = known.get(turn.turn_id, (None, {}))
+            if old is not turn or drawn["number"] != number:
+                drawn = draw_turn(number, turn, can=allowed_on(turn, Phase.IDLE))
+            self._drawn[turn.turn_id] = turn, drawn
+        return [drawn for _, drawn in self._drawn.values()]
 
     def _meter(self) -> dict[str, Any]:
         history, tools = self.conversation.history, self._tool_params.get("tools", ())
@@ -300,6 +344,15 @@ class Controller:
 
 
 _STATIC = Path(__file__).parent / "static"
+_SCRIPTS = ("html", "line", "turn", "settings", "panel")
+
+
+def script() -> str:
+    """Join the scripts of `static/` to one module, without block comments."""
+    texts = ((_STATIC / f"{name}.js").read_text("utf-8") for name in _SCRIPTS)
+    return re.sub(
+        r"^ */\*.*?\*/\n", "", "\n".join(texts), flags=re.DOTALL | re.MULTILINE
+    )
 
 
 class Panel(AnyWidget):
@@ -309,15 +362,16 @@ class Panel(AnyWidget):
     replies are saved with the notebook where widget state is saved; keys are not.
     """
 
-    _esm = _STATIC / "panel.js"
+    _esm = script()
     _css = _STATIC / "panel.css"
-    view = traitlets.Dict().tag(sync=True)
-    turns = traitlets.Dict().tag(sync=True)
+    view = traitlets.Dict().tag(sync=True)  # what has changed; the page joins it
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
-        super().__init__(view=controller.to_view(is_whole=True))
+        self.opened_with: str | None = None  # the system message, as code gave it
+        super().__init__()
         controller.open(Comm(self))
+        self._unwatch = watch_containers(self, controller.show_static)
         self.on_msg(lambda _, content, __: controller.hear(content))
 
     @property
@@ -326,14 +380,13 @@ class Panel(AnyWidget):
         return self._controller.conversation
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - ipywidgets'
-        """Return what a page needs to open the panel: all turns.
-
-        Later, `view` has only the turns that have changed.
-        """
+        """Return the state; asked for all of it, with the whole view."""
         state = super().get_state(key, drop_defaults=drop_defaults)
-        if "turns" in state:
-            state["turns"] = self._controller.turns
-        return state
+        return state if key else {**state, "view": self._controller.whole_view()}
+
+    def reopen(self, settings: Settings, toolbox: Toolbox, permit: Permit) -> None:
+        """Go on in a cell that runs again."""
+        self._controller.reopen(settings, toolbox, permit)
 
     def freeze(self) -> None:
         """Replace the widget by the static transcript, and close it.
@@ -347,6 +400,7 @@ class Panel(AnyWidget):
         """Close the panel; a reply is stopped, the conversation stays."""
         if hasattr(self, "_controller"):  # __init__ may have failed
             self._controller.close()
+            self._unwatch()
         super().close()
 
     def __repr__(self) -> str:

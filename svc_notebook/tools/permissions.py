@@ -43,6 +43,7 @@ class Proposal:
     name: str
     arguments: dict[str, Any]
     about: str
+    function: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(cls, checked: Checked) -> "Proposal":
@@ -52,6 +53,7 @@ class Proposal:
             name=checked.tool.name,
             arguments=copy.deepcopy(checked.arguments),  # the user may edit it
             about=checked.tool.description,
+            function=checked.tool.function,
         )
 
 
@@ -60,7 +62,8 @@ class Decision:
     """The user's decision about a call.
 
     Attributes:
-        verdict: "always" approves this call and every later call of the tool.
+        verdict: "always" approves this call and every later call of the tool, until
+            its function is defined again.
         arguments: Replaces the arguments; None keeps them.
     """
 
@@ -84,16 +87,17 @@ def approve_all(_: Proposal) -> Decision:
 
 
 class Remembered:
-    """Asks for consent, and remembers which tools are always allowed.
+    """Asks for consent, and remembers which functions are always allowed.
 
-    With `shared_with` both have the same allowed tools.
+    A tool that is defined again is another function, and is asked about again. With
+    `shared_with` both have the same allowed tools.
     """
 
     def __init__(
         self, ask: Consent, *, shared_with: "Remembered | None" = None
     ) -> None:
         self._ask = ask
-        self._always: set[str] = shared_with._always if shared_with else set()  # noqa: SLF001 - the same class
+        self._always: dict[str, object] = shared_with._always if shared_with else {}  # noqa: SLF001 - the same class
 
     @property
     def always(self) -> tuple[str, ...]:
@@ -104,15 +108,17 @@ class Remembered:
         """Ask again about the tool with this name; about all tools if None."""
         if name is None:
             self._always.clear()
-        self._always.discard(str(name))
+        self._always.pop(str(name), None)
 
     def __call__(self, proposal: Proposal) -> Decision:
         """Approve a tool that is always allowed; ask about others."""
-        if proposal.name in self._always:
+        function = proposal.function
+        # Equal, not the same: `thing.method` is another object each time.
+        if function is not None and self._always.get(proposal.name) == function:
             return Decision(verdict="approve")
         decision = self._ask(proposal)
         if decision.verdict == "always":
-            self._always.add(proposal.name)
+            self._always[proposal.name] = function
         return decision
 
 

@@ -13,6 +13,8 @@ from playwright.sync_api import Locator, Page
 
 from svc_notebook import panels
 from svc_notebook.display.markup import to_html
+from svc_notebook.panels.widget import script
+from tests.panels.protocol import of_kind
 
 STATIC = Path(panels.__path__[0], "static")
 THEMES = Path(sys.prefix, "share/jupyter/lab/themes/@jupyterlab")
@@ -20,6 +22,19 @@ SETTINGS = ("model", "system", "temperature", "stop")
 PAGE = """<!doctype html><html lang="en"><head><title>A panel</title>
 <style>{theme}</style><style>{css}</style></head>
 <body style="background:var(--jp-layout-color0)"><main id="at"></main></body></html>"""
+RICH = """Some **bold** text, `code` and a [link](https://example.org).
+
+```python
+def f(x: int) -> str:  # says x
+    return "x" * 10
+```
+
+| a | b |
+|:--|--:|
+| 1 | 2 |
+
+> A quote.
+"""
 # What anywidget gives to `initialize` and `render`, as far as it is used.
 MODEL = """
 async ([view, js, isHeard]) => {
@@ -30,7 +45,6 @@ async ([view, js, isHeard]) => {
   };
   const model = {
     view,
-    turns: {},
     get: (name) => model[name],
     set: (name, value) => (model[name] = value),
     on: (name, call) => (callbacks[name] ??= []).push(call),
@@ -44,8 +58,8 @@ async ([view, js, isHeard]) => {
   window.saved = () => model;
   window.tell = (message) => fire("msg:custom", message);
   window.show = (changed) => {
-    const order = changed.turns?.map((turn) => turn.id) ?? model.view.order;
-    model.view = { ...model.view, order, ...changed };
+    const { n_turns: now } = model.view;
+    model.view = { turns: [], n_turns: changed.turns?.length ?? now, ...changed };
     fire("change:view");
   };
   window.restart = () => {
@@ -78,7 +92,8 @@ def turn(number: int, *texts: str, **more: object) -> dict[str, Any]:
         "prompt": f"Question {number}",
         "choices": [choice(text) for text in texts or (f"Answer **{number}**.",)],
         "picked": 0,
-        "footer": "svc-v2-8b-instruct · 12 → 40 tokens · 1.2 s",
+        "model": "svc-v2-8b-instruct",
+        "footer": "12 → 40 tokens · 1.2 s",
         "badges": [],
         "tool_runs": [],
         "version": 1,
@@ -100,13 +115,13 @@ def view(turns: Sequence[dict[str, Any]] = (), **more: object) -> dict[str, Any]
     """Describe an idle panel."""
     models = ["svc-v2-8b-instruct", "svc-v2-70b-instruct"]
     return {
+        "panel_id": "svc-panel-1",
         "name": "plan",
         "label": "Conversation plan",
         "state": "idle",
-        "is_subshelled": True,
         "main_writes": 0,
         "turns": list(turns),
-        "order": [each["id"] for each in turns],
+        "n_turns": len(turns),
         "live": None,
         "can": ["send", "undo", "clear", "set", "enter"],
         "meter": {
@@ -134,6 +149,7 @@ def live(*texts: str, turn: str = "new", **more: object) -> dict[str, Any]:
     begun = {
         "turn": turn,
         "prompt": "New question",
+        "model": "svc-v2-8b-instruct",
         "choices": choices,
         "tool_runs": [],
     }
@@ -163,8 +179,7 @@ class PanelPage:
         css = (STATIC / "panel.css").read_text()
         page.goto("about:blank")
         page.set_content(PAGE.format(theme=colours, css=css))
-        js = (STATIC / "panel.js").read_text()
-        page.evaluate(MODEL, [shown, js, is_heard])
+        page.evaluate(MODEL, [shown, script(), is_heard])
         self.root = page.locator(".svc-panel").first
         self.log = self.root.get_by_role("log")
         self.turns = self.root.locator(".svc-turn")
@@ -173,8 +188,12 @@ class PanelPage:
 
     @property
     def sent(self) -> list[dict[str, Any]]:
-        """What the panel has sent, without its greetings."""
+        """What the panel has sent, without its greetings; its fields are typed."""
         found: list[dict[str, Any]] = self.page.evaluate("() => sent")
+        types = of_kind("Action")
+        assert [set(each) for each in found] == [
+            set(types[each["t"]]) for each in found
+        ]
         return [message for message in found if message["t"] != "hello"]
 
     @property
@@ -201,6 +220,11 @@ class PanelPage:
     def button(self, name: str, within: Locator | None = None) -> Locator:
         """Find a button by what it is called."""
         return (within or self.root).get_by_role("button", name=name, exact=True)
+
+    def choose(self, name: str, turn: Locator) -> None:
+        """Choose what begins so in the menu of a turn."""
+        self.button("More", turn).click()
+        self.root.get_by_role("menu").get_by_text(name).click()
 
 
 def axe_findings(page: Page, axe: str, root: str = ".svc-panel") -> list[str]:

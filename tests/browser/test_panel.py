@@ -201,9 +201,27 @@ def test_a_reply_streams(chat: Chat) -> None:
     expect(chat.composer).to_have_value("")
     chat.composer.press("Escape")
     expect(chat.said).to_have_text("Reply stopped")
-    expect(chat.last.locator(".svc-foot")).to_contain_text("svc-v2-8b-instruct")
+    expect(chat.last).to_contain_text("svc-v2-8b-instruct")
     assert chat.emulator.wait_idle()
     assert chat.emulator.requests[-1].is_cut_by_client
+
+
+def test_stop_stays_in_its_place(chat: Chat) -> None:
+    """In a window of 1280 by 800 it is in sight, and the reply moves it nowhere."""
+    chat.page.set_viewport_size({"width": 1280, "height": 800})
+    chat.say("Speak slowly and long")
+    places = []
+    for n in (1, 9, 60):
+        expect(chat.last).to_contain_text(f"word{n} ")
+        places.append(chat.button("Stop").bounding_box())
+    chat.button("Stop").click()
+    expect(chat.said).to_have_text("Reply stopped")
+    chat.page.set_viewport_size({"width": 1100, "height": 900})
+
+    first = places[0]
+    assert first
+    assert places == [first] * 3
+    assert first["y"] + first["height"] < 800
 
 
 def test_it_lives_while_a_cell_runs(chat: Chat) -> None:
@@ -423,6 +441,7 @@ def test_a_reload_during_a_reply_loses_nothing(chat: Chat) -> None:
     saved = chat.notebook.path.read_text()
     chat.say("Speak slowly through a reload")
     expect(chat.last).to_contain_text("word9")
+    chat.composer.fill("A draft")
     chat.page.on("dialog", lambda dialog: dialog.accept())
     chat.page.reload()
 
@@ -431,6 +450,7 @@ def test_a_reload_during_a_reply_loses_nothing(chat: Chat) -> None:
     )
     chat.ended("Speak slowly through a reload", "word199")
     expect(chat.turns).to_have_count(n_turns + 1)
+    expect(chat.composer).to_have_value("A draft")
     assert chat.last.locator(".svc-answer").inner_text().count("word9 ") == 1
     assert _secret(chat.emulator) not in _outputs(saved)
 

@@ -2,7 +2,7 @@
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.panel_page import PanelPage, turn, view
+from tests.browser.panel_page import RICH, PanelPage, live, turn, view
 
 
 def test_what_was_said_already_is_not_said_again(page: Page) -> None:
@@ -30,13 +30,11 @@ def test_messages_that_overtook_are_said_in_their_order(page: Page) -> None:
 
 
 def test_a_panel_that_lost_its_place_says_hello(page: Page) -> None:
-    """Told so by the kernel, or by a piece of a reply that it never saw begin."""
+    """So it does for a piece of a reply that it never saw begin."""
     panel = PanelPage(page, view())
-    panel.tell(t="resync")
-    asked = panel.n_greetings
     panel.tell(t="delta", choice=0, html="<p>Lost.</p>", tail="")
 
-    assert (asked, panel.n_greetings) == (2, 3)
+    assert panel.n_greetings == 2
     expect(panel.turns).to_have_count(0)
 
 
@@ -164,3 +162,109 @@ def test_nothing_moves_under_a_selection(page: Page) -> None:
     panel.tell(t="delta", choice=0, html=f"<p>{'more ' * 400}</p>", tail="")
 
     assert panel.log.evaluate(top) == before > 0
+
+
+def test_turns_that_do_not_come_again_stay(page: Page) -> None:
+    """A picture brings what changed; the rest is drawn, and saved with the state."""
+    panel = PanelPage(page, view([turn(1), turn(2)]))
+
+    panel.show(nth=1, n_turns=3, turns=[turn(3)])
+    panel.show(nth=2, n_turns=3, turns=[turn(1, "Better.")])
+    expect(panel.turns).to_have_count(3)
+    expect(panel.turns.first).to_contain_text("Better.")
+    saved = page.evaluate("() => saved().view.turns.map((turn) => turn.id)")
+    panel.show(nth=3, n_turns=2)
+
+    expect(panel.turns).to_have_count(2)
+    assert saved == ["turn-1", "turn-2", "turn-3"]
+    assert panel.n_greetings == 1
+
+
+def test_a_picture_that_was_lost_is_asked_for(page: Page) -> None:
+    """A gap in their numbers, or a turn that never came, has the panel say hello."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.show(nth=1, notice="One")
+    before = panel.n_greetings
+
+    panel.show(nth=3, notice="Three")
+    after_gap = panel.n_greetings
+    panel.show(nth=4, n_turns=2)
+    after_missing = panel.n_greetings
+    panel.show(nth=9, is_whole=True, turns=[turn(1), turn(2)])
+
+    assert (before, after_gap, after_missing) == (1, 2, 3)
+    assert panel.n_greetings == 3
+    expect(panel.turns).to_have_count(2)
+
+
+def test_a_long_transcript_is_quick(page: Page) -> None:
+    """Of 200 turns a change draws the changed one alone, in well under 0.1 s."""
+    turns = [turn(n, RICH) for n in range(1, 201)]
+    panel = PanelPage(page, view(turns))
+    page.evaluate(
+        """() => { window.n_drawn = 0; new MutationObserver(
+            (changes) => { window.n_drawn += changes.length }
+        ).observe(document.querySelector(".svc-log"),
+            { childList: true, subtree: true }) }"""
+    )
+    took_ms = page.evaluate(
+        """(turns) => { const began = performance.now(); show({ turns });
+            return performance.now() - began }""",
+        [*turns, turn(201)],
+    )
+
+    assert page.evaluate("() => n_drawn") < 20
+    assert took_ms < 100
+    expect(panel.turns).to_have_count(201)
+
+
+def test_messages_and_pictures_are_taken_in_order(page: Page) -> None:
+    """What overtakes waits, what a picture has already is left out, gaps are asked."""
+    page.clock.install()
+    panel = PanelPage(page, view(seq=4))
+    panel.tell(t="delta", seq=6, choice=0, html="<p>Two.</p>", tail="")
+    panel.show(state="busy", can=["stop"], live=live("One."), seq=5)
+    panel.tell(t="delta", seq=4, choice=0, html="<p>Old.</p>", tail="")
+    expect(panel.turns.locator("p")).to_have_text(["One.", "Two."])
+
+    n_greetings = panel.n_greetings
+    panel.tell(t="delta", seq=9, choice=0, html="<p>Four.</p>", tail="")
+    page.clock.run_for(1000)
+    assert panel.n_greetings == n_greetings + 1
+    panel.show(live=live("One.\n\nTwo.\n\nThree."), seq=8)
+    expect(panel.turns.locator("p")).to_have_text(["One.", "Two.", "Three.", "Four."])
+
+
+def test_what_was_missed_is_asked_for(page: Page) -> None:
+    """Back from sleep or from where there was no network, the panel says hello."""
+    panel = PanelPage(page, view())
+    page.evaluate("() => window.dispatchEvent(new Event('online'))")
+    assert panel.n_greetings == 2
+
+    page.evaluate("() => close_view()")
+    page.evaluate("() => window.dispatchEvent(new Event('online'))")
+    assert panel.n_greetings == 2
+
+
+def test_a_panel_that_nothing_answers_leaves_the_place_to_the_transcript(
+    page: Page,
+) -> None:
+    """It may be saved widget state, older than the static transcript beside it."""
+    page.clock.install()
+    panel = PanelPage(page, view([turn(1)]))
+    page.evaluate(
+        """() => { const area = document.getElementById("at");
+            area.className = "jp-OutputArea";
+            const child = document.createElement("div");
+            child.className = "jp-OutputArea-child";
+            child.append(document.createElement("p"));
+            child.firstChild.className = "svc-static";
+            child.firstChild.append("Newer");
+            area.append(child) }"""
+    )
+    static = page.locator(".svc-static")
+    expect(static).to_be_hidden()
+    panel.root.evaluate("(root) => root.classList.add('svc-unanswered')")
+
+    expect(static).to_be_visible()
+    expect(panel.log).to_be_hidden()

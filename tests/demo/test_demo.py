@@ -141,6 +141,15 @@ def ran(
     return _watch(folder, _start(folder, command, "demo", env=env))
 
 
+def test_the_wheel_has_every_script_and_style_sheet_of_the_panel(command: str) -> None:
+    """The panel's class joins them when it is made, so that none may be missing."""
+    [site] = Path(command).parents[1].glob("lib/python*/site-packages")
+    static = Path("svc_notebook", "panels", "static")
+    installed = sorted(path.name for path in (site / static).iterdir())
+
+    assert installed == sorted(path.name for path in (ROOT / static).iterdir())
+
+
 def test_the_demo_succeeds_in_silence(ran: Ran) -> None:
     """The demo ends with status 0, says nothing on stderr and uses no colours."""
     assert (ran.status, ran.complaints) == (0, ""), ran.text

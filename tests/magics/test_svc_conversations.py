@@ -242,7 +242,8 @@ def test_a_panel_says_that_there_are_older_turns() -> None:
     """Its notice names the command that shows them."""
     panel: Any = svc.panel("plan")
 
-    assert "The ledger has 2 older turns of plan" in panel.view["notice"]
+    notice = panel.get_state()["view"]["notice"]
+    assert "The ledger has 2 older turns of plan" in notice
 
 
 @pytest.mark.usefixtures("older_turns")

@@ -87,9 +87,9 @@ class Page:
 
     @property
     def view(self) -> dict[str, Any]:
-        """The newest picture, with the turns that the page has by now."""
-        view, turns = self.panel.view, self.panel.get_state("turns")["turns"]
-        return {**view, "turns": [turns[each] for each in view["order"]]}
+        """The whole picture, as a page has joined it by now."""
+        found: dict[str, Any] = self.panel.get_state()["view"]
+        return found
 
     def all(self, kind: str) -> list[dict[str, Any]]:
         """Return the messages of a kind."""

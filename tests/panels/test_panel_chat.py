@@ -65,7 +65,7 @@ def test_a_prompt_is_answered(open_page: OpenPage, emulator: Emulator) -> None:
 
     assert page.heard[0]["t"] == "ack"
     [ended] = page.all("ended")
-    assert (ended["how"], ended["text"]) == ("finished", "Reply finished")
+    assert ended["text"] == "Reply finished"
     assert turn["prompt"] == "Hello there"
     assert turn["choices"][0]["text"] == svc.last().text  # type: ignore[union-attr]  # just asked
     assert page.view["live"] is None
@@ -107,7 +107,7 @@ def test_stop_closes_the_connection_and_keeps_the_text(
     page.wait_idle()
 
     [ended] = page.all("ended")
-    assert ended["how"] == "stopped"
+    assert ended["text"] == "Reply stopped"
     assert emulator.wait_idle()
     assert emulator.requests[-1].is_cut_by_client
     [turn] = page.view["turns"]
@@ -144,7 +144,7 @@ def test_a_cut_reply_is_continued_in_place(
     [turn] = got["turns"]
     assert turn["choices"][0]["text"] == "one, two, three."
     assert (turn["n_versions"], "continue" in turn["can"]) == (1, False)
-    assert page.all("ended")[0]["how"] == "cut"
+    assert page.all("ended")[0]["text"].startswith("Reply cut")
 
 
 def test_versions_prompts_and_undo(open_page: OpenPage) -> None:
@@ -276,7 +276,7 @@ def test_what_is_refused_is_said(open_page: OpenPage) -> None:
 
     got = page.do("send", text="Fail")
 
-    assert page.all("ended")[0]["how"] == "failed"
+    assert page.all("ended")[0]["text"] == "Reply failed"
     assert "No way." in got["notice"]
     assert (got["turns"], "send" in got["can"]) == ([], True)
 
@@ -303,7 +303,7 @@ def test_an_empty_reply_says_so(open_page: OpenPage) -> None:
 
     assert [turn["prompt"] for turn in got["turns"]] == ["Hello there"]
     assert "The reply is empty" in got["notice"]
-    assert page.all("ended")[-1]["how"] == "failed"
+    assert page.all("ended")[-1]["text"] == "Reply failed"
 
 
 def test_another_model_is_named(open_page: OpenPage) -> None:
@@ -418,7 +418,7 @@ def test_a_wait_is_a_countdown(open_page: OpenPage) -> None:
     assert said[0]["text"].startswith("Waiting: ")
     assert said[0]["until_ms"] > 1e12
     assert said[1]["until_ms"] is None
-    assert all(each["how"] == "finished" for each in page.all("ended"))
+    assert all(each["text"] == "Reply finished" for each in page.all("ended"))
 
 
 def test_the_picture_holds_no_key(open_page: OpenPage, emulator: Emulator) -> None:
@@ -431,26 +431,27 @@ def test_the_picture_holds_no_key(open_page: OpenPage, emulator: Emulator) -> No
     assert emulator.api_key not in said
     assert "Authorization" not in said
     synced = {name for name in page.panel.keys if not name.startswith("_")}
-    assert synced == {"layout", "tabbable", "tooltip", "turns", "view"}
+    assert synced == {"layout", "tabbable", "tooltip", "view"}
 
 
 def test_a_picture_carries_the_turns_that_changed(open_page: OpenPage) -> None:
     """What a page has is not sent again; one that says hello gets everything."""
     page = open_page()
     ids = [page.ask(text)["id"] for text in ("One", "Two", "Three")]
-    page.wait(lambda: page.pictures[-1]["state"] == "idle")
     page.comm.published.clear()
 
     fourth = page.ask("Four")["id"]
     page.say("pin", turn=ids[0])
     brought = [each["id"] for view in page.pictures for each in view["turns"]]
+    page.say("hello", seq=page.numbers[-1])
+    n_pictures = len(page.pictures)
     page.say("hello")
 
     assert brought == [fourth, ids[0]]
-    assert all(view["order"][:3] == ids for view in page.pictures)
-    [said] = [each["state"] for each in page.updates if "turns" in each["state"]]
-    assert list(said["turns"]) == [*ids, fourth]
-    assert (page.pictures[-1]["is_whole"], page.pictures[-1]["turns"]) == (True, [])
+    assert len(page.pictures) == n_pictures + 1
+    assert all("fields" not in view for view in page.pictures[:-1])
+    assert page.pictures[-1]["is_whole"]
+    assert [each["id"] for each in page.pictures[-1]["turns"]] == [*ids, fourth]
 
 
 def test_the_picture_is_json(open_page: OpenPage) -> None:

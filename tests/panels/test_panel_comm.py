@@ -1,6 +1,7 @@
 """The messages of a panel: their route to the browser, their number and size."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import comm
@@ -12,8 +13,18 @@ from hypothesis import strategies as st
 from ipywidgets import Widget
 
 from svc_notebook.display.live_reply import GAP_S
+from svc_notebook.emulator.server import Emulator
 from svc_notebook.panels.frontend import Comm
 from svc_notebook.panels.worker import ENVELOPE_BYTES, ReplyRenderer
+from tests.panels.conftest import OpenPage
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator that always says the same."""
+    script = [{"text": "The same answer to all.", "times": None}]
+    with Emulator(script=script, limits=False) as running:
+        yield running
 
 
 class ReroutingComm(BaseComm):
@@ -170,3 +181,22 @@ def test_choices_that_have_not_begun_are_empty() -> None:
     renderer.take(0.0)
 
     assert [bool(each["tail"]) for each in renderer.drawn] == [False, False, True]
+
+
+def test_a_turn_costs_the_same_in_a_long_chat(open_page: OpenPage) -> None:
+    """What is sent for one after 200 turns is at most a tenth more than after 5."""
+    page = open_page(model="svc-instruct")  # without a documented limit
+    plan = page.panel.conversation
+
+    def cost() -> int:
+        page.comm.published.clear()
+        page.ask("Hello")
+        return len(json.dumps(page.comm.published, default=str))
+
+    costs = []
+    for n_turns in (5, 200):
+        while len(plan.turns) < n_turns:
+            plan.ask("Hello", model="svc-instruct", max_tokens=20)
+        costs.append(min(cost() for _ in range(5)))  # pieces come in 1 message or 2
+
+    assert costs[1] < 1.1 * costs[0], costs

@@ -43,6 +43,7 @@ class Page:
         self.kernel = kernel
         self.heard: list[dict[str, Any]] = []
         self.outputs: list[tuple[str, dict[str, Any]]] = []
+        self.parents: list[tuple[str, str]] = []
         self.comm_id = ""
         self.view: dict[str, Any] = {}
         ran = kernel.run("import svc_notebook as svc\np = svc.panel('plan')\np")
@@ -84,12 +85,17 @@ class Page:
                 self._take(content["data"])
             elif kind not in {"status", "execute_input"}:
                 self.outputs.append((kind, content))
+                self.parents.append((kind, message["parent_header"]["msg_id"]))
 
     def _take(self, data: dict[str, Any]) -> None:
         if data["method"] == "custom":
             self.heard.append(data["content"])
         elif "view" in data.get("state", {}):
-            self.view = data["state"]["view"]
+            news = data["state"]["view"]
+            turns = {each["number"]: each for each in self.view["turns"]}
+            turns |= {each["number"]: each for each in news["turns"]}
+            joined = [turns[n] for n in range(1, news["n_turns"] + 1)]
+            self.view = {**self.view, **news, "turns": joined}
 
     def has(self, kind: str) -> bool:
         """Return whether a message of a kind was heard."""
@@ -156,7 +162,7 @@ def test_no_message_to_the_page_holds_the_key(
 
 
 def test_the_transcript_beside_the_panel_is_updated(kernel: Kernel) -> None:
-    """After each turn the hidden output holds the whole transcript, as plain HTML."""
+    """After each turn the output beside it holds the transcript, as plain HTML."""
     page = Page(kernel)
     shown = [content for kind, content in page.opening if kind == "display_data"]
     page.say({"t": "send", "text": "Tell <me>"})
@@ -170,7 +176,40 @@ def test_the_transcript_beside_the_panel_is_updated(kernel: Kernel) -> None:
     assert "word59" in update["data"]["text/plain"]
     view = "application/vnd.jupyter.widget-view+json"
     assert view in shown[0]["data"]
-    assert update["data"][view] == shown[1]["data"][view]
+    assert sorted(shown[1]["data"]) == sorted(update["data"])
+    assert sorted(update["data"]) == ["text/html", "text/plain"]
+    assert update["data"]["text/html"].startswith('<div class="svc-static">')
+
+
+def test_each_part_of_a_long_transcript_is_an_output_of_the_panels_cell(
+    kernel: Kernel,
+) -> None:
+    """What a later cell adds belongs to it; earlier parts do not come again."""
+    page = Page(kernel)
+    shown = [content for kind, content in page.opening if kind == "display_data"]
+    later = kernel.begin("for n in range(7): p.conversation.ask(f'Turn {n}')")
+    page.wait(lambda: "Turn 6" in str(page.outputs))
+
+    assert kernel.reply(later) == "ok"
+    [part] = [content for kind, content in page.outputs if kind == "display_data"]
+    updates = [c for kind, c in page.outputs if kind == "update_display_data"]
+    names = [each["transient"]["display_id"] for each in updates]
+    [parent] = [each for kind, each in page.parents if kind == "display_data"]
+    assert parent != later
+    first, second = shown[1]["transient"]["display_id"], part["transient"]["display_id"]
+    assert names == [first] * 5 + [second]
+    assert "Turn 5" in part["data"]["text/plain"]
+    assert "Turn 4" not in part["data"]["text/plain"]
+
+
+def test_a_host_that_cannot_hide_the_transcript_gets_it_folded(kernel: Kernel) -> None:
+    """The page says whether it has JupyterLab's classes; where not, it is `details`."""
+    page = Page(kernel)
+    page.say({"t": "hello", "seq": 0, "on": False})
+    page.wait(lambda: any(kind == "update_display_data" for kind, _ in page.outputs))
+
+    [update] = [c for kind, c in page.outputs if kind == "update_display_data"]
+    assert update["data"]["text/html"].startswith('<details class="svc-static">')
 
 
 def test_a_frozen_panel_is_its_transcript(kernel: Kernel) -> None:
@@ -184,7 +223,7 @@ def test_a_frozen_panel_is_its_transcript(kernel: Kernel) -> None:
     assert first["transient"] == shown[0]["transient"]
     assert sorted(first["data"]) == ["text/html", "text/plain"]
     assert second["transient"] == shown[1]["transient"]
-    assert second["data"] == {"text/plain": ""}
+    assert second["data"]["text/plain"] == ""
     assert page.comm_id in [each["comm_id"] for each in ran.all("comm_close")]
 
 
@@ -213,3 +252,46 @@ def test_a_kernel_without_a_user_shows_the_static_transcript(kernel: Kernel) -> 
     [output] = shown
     assert sorted(output["data"]) == ["text/html", "text/plain"]
     assert "word59" in output["data"]["text/plain"]
+
+
+def test_a_cell_that_runs_again_has_the_same_panel(kernel: Kernel) -> None:
+    """What was set in it stays; what the code asks for otherwise now, holds."""
+
+    def run(code: str, cell: str = "a") -> None:
+        client = kernel.client
+        content = {"code": code, "silent": False, "allow_stdin": True}
+        message = client.session.msg("execute_request", content)
+        message["metadata"]["cellId"] = cell
+        client.shell_channel.send(message)
+        assert kernel.reply(message["header"]["msg_id"]) == "ok"
+
+    opening = "import svc_notebook as svc; q = svc.panel('shop', temperature={}); q"
+    said = "q._controller.hear(dict(t='set', name={!r}, value={!r}))"
+    run(opening.format(0.5))
+    run("first = q; " + said.format("model", "svc-instruct"), cell="b")
+    run("first = q; " + said.format("temperature", 1.5), cell="b")
+    run(opening.format(0.5))
+    settings = "[q.get_state()['view']['settings'][n] for n in ('model','temperature')]"
+    kept = kernel.value(settings)
+    run(opening.format(0.7))
+
+    assert kept == "['svc-instruct', 1.5]"
+    assert kernel.value(settings) == "['svc-instruct', 0.7]"
+    assert kernel.value("q is first, svc.panel('shop') is q") == "True False"
+    run("import svc_notebook as svc; q = svc.panel('other'); q")
+    assert kernel.value("first.comm is None, q.comm is None") == "True False"
+
+
+@pytest.mark.parametrize(
+    "show", ["w.VBox([w.VBox([p])])", "w.Tab([p])", "display(w.VBox([p]))"]
+)
+def test_a_panel_inside_a_widget_has_its_transcript_too(
+    kernel: Kernel, show: str
+) -> None:
+    """The cell that shows the container gets it after its output."""
+    ran = kernel.run("import svc_notebook as svc\np = svc.panel('boxed')")
+    assert ran.all("display_data") == []
+
+    ran = kernel.run(f"import ipywidgets as w\n{show}")
+
+    assert "svc-static" in str(ran.all("display_data")[-1]["data"])

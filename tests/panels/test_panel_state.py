@@ -20,6 +20,7 @@ from svc_notebook.panels.state import (
     Phase,
     Settings,
     draw_meter,
+    draw_turn,
     fields,
     to_view,
 )
@@ -177,7 +178,10 @@ def view_of(state: PanelState, *turns: Turn) -> dict[str, Any]:
         state,
         History(name="plan", system="Be brief", turns=turns),
         can=("send", "undo"),
-        can_on=lambda turn: allowed_on(turn, Phase.IDLE),
+        turns=[
+            draw_turn(number, turn, can=allowed_on(turn, Phase.IDLE))
+            for number, turn in enumerate(turns, start=1)
+        ],
         meter=draw_meter(Tokens(5.0, under=1.0, over=2.0), note="left out: 2"),
         model="svc-instruct",
     )
@@ -189,7 +193,7 @@ def test_the_picture_of_a_turn() -> None:
         exchange_id="e",
         prompt=user("<i>ask</i>"),
         replies=(assistant("**bold** <script>"),),
-        footer="a line",
+        footer="svc-instruct · a line",
         marks=("cut",),
     )
 
@@ -200,7 +204,8 @@ def test_the_picture_of_a_turn() -> None:
     assert choice["text"] == "**bold** <script>"
     assert "<strong>bold</strong>" in choice["html"]
     assert "<script" not in choice["html"]
-    assert (got["footer"], got["badges"], got["n_versions"]) == ("a line", ["cut"], 1)
+    assert (got["model"], got["footer"]) == ("svc-instruct", "a line")
+    assert (got["badges"], got["n_versions"]) == (["cut"], 1)
 
 
 def test_the_picture_of_the_panel() -> None:

@@ -149,7 +149,7 @@ def test_a_stop_ends_a_question(open_page: OpenPage) -> None:
 
     got = page.do("stop")
 
-    assert page.all("ended")[-1]["how"] == "stopped"
+    assert page.all("ended")[-1]["text"] == "Reply stopped"
     assert (got["state"], got["ask"]) == ("idle", None)
     assert page.ask("Hello")["prompt"] == "Hello"
 
@@ -272,3 +272,20 @@ def test_the_limits_of_rounds_hold_in_a_panel(open_page: OpenPage) -> None:
     assert "allow more with total_s" in page.view["notice"]
     with pytest.raises(svc.ParameterError, match=r"max_rounds must be .* got 'x'"):
         open_page(max_rounds="x")
+
+
+def test_several_choices_and_tools_are_refused_when_they_are_set(
+    open_page: OpenPage,
+) -> None:
+    """Not when a prompt is sent; the words say what a panel can do."""
+    page = open_page(tools=[weather])
+
+    page.say("set", name="n", value=3)
+    refused = page.view["notice"]
+    page.say("dismiss")
+
+    assert "open a panel without tools" in refused
+    assert page.view["settings"]["n"] is None
+    assert (page.view["notice"], page.view["is_problem"]) == ("", False)
+    with pytest.raises(svc.ParameterError, match="n must be 1 in a panel with tools"):
+        open_page(tools=[weather], n=3)

@@ -291,6 +291,40 @@ def test_always_holds_for_later_calls(make_caller: MakeCaller) -> None:
     assert post.sent == ["Bo", "Al", "Cy"]
 
 
+def test_a_tool_that_is_defined_again_is_asked_about_again(
+    make_caller: MakeCaller,
+) -> None:
+    """Always was said about another function, although its name is the same."""
+    first, again = Post(), Post()
+    consent = Remembered(AtPrompt(answering("a", "n")))
+    caller = make_caller(sending("Bo"), DONE, sending("Al"), DONE)
+
+    caller.run([first.tool], consent=consent)
+    caller.run([again.tool], consent=consent)
+
+    assert (first.sent, again.sent) == (["Bo"], [])
+
+
+def test_always_holds_for_a_method_of_the_same_object(make_caller: MakeCaller) -> None:
+    """Each look at a method makes another object, which is equal."""
+
+    class Desk:
+        """Has a tool."""
+
+        def send(self, to: str) -> str:
+            """Send a letter."""
+            return f"sent to {to}"
+
+    desk = Desk()
+    consent = Remembered(AtPrompt(answering("a")))
+    caller = make_caller(sending("Bo"), DONE, sending("Al"), DONE)
+
+    for _ in range(2):
+        (run,) = caller.run([tool(desk.send, confirm=True)], consent=consent).tool_runs
+
+    assert run.is_approved
+
+
 def test_consent_can_be_wanted_for_every_call(make_caller: MakeCaller) -> None:
     """A setting asks for tools that are not marked too."""
 

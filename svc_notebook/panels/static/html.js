@@ -1,0 +1,245 @@
+/* Elements, icons, text areas, and HTML from the kernel.
+ *
+ * Text reaches the page only through `make` (as text) or `blocksOf` (HTML, rebuilt from a
+ * list of allowed elements). Nothing is loaded from the network.
+ */
+
+const SVG = "http://www.w3.org/2000/svg";
+const ICONS = {
+  send: "M8 13V3M3.5 7.5 8 3l4.5 4.5",
+  stop: "M4.5 4.5h7v7h-7z",
+  copy: "M5.5 5.5v-3h8v8h-3M2.5 5.5h8v8h-8z",
+  done: "M3 8.5 6.5 12 13 4.5",
+  regenerate: "M13.2 2.8v3.7H9.5M13 6.2A5.3 5.3 0 1 0 13.2 9.6",
+  edit: "M3 13l.7-2.9L10.8 3 13 5.2 5.9 12.3zM9.4 4.4l2.2 2.2",
+  continue: "M4 3.5v9L10.5 8zM12.8 3.5v9",
+  delete: "M3 4.5h10M6.5 4.5v-2h3v2M4.5 4.5l.6 9h5.8l.6-9M6.9 7v4M9.1 7v4",
+  pin: "M5.8 2.5h4.4l-.6 4L12 9H4l2.4-2.5zM8 9v4.5",
+  hide: "M1.5 8S4 3.8 8 3.8 14.5 8 14.5 8 12 12.2 8 12.2 1.5 8 1.5 8zM3 13 13 3",
+  undo: "M6 3 3 6l3 3M3 6h6.5a3.5 3.5 0 0 1 0 7H6",
+  clear: "M6 13.2h7.5M2.8 9.4l5.8-5.8 4.2 4.2-5.4 5.4H6zM5.6 6.6l4.2 4.2",
+  previous: "M10 3.5 5.5 8l4.5 4.5",
+  next: "M6 3.5 10.5 8 6 12.5",
+  down: "M8 3v10M3.5 8.5 8 13l4.5-4.5",
+  close: "M4 4l8 8M12 4l-8 8",
+  more: "M3.5 8h.01M8 8h.01M12.5 8h.01",
+};
+
+/** Make an element; strings among the children become text. */
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") element.addEventListener(name, value);
+    else if (value !== false && value != null) element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child != null));
+  return element;
+}
+
+/** Make an icon; the button around it has the label. */
+function icon(name) {
+  const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("viewBox", "0 0 16 16");
+  svg.setAttribute("aria-hidden", "true");
+  const path = document.createElementNS(SVG, "path");
+  path.setAttribute("d", ICONS[name]);
+  svg.append(path);
+  return svg;
+}
+
+/** Make an icon button; while it is not allowed it keeps the focus but does nothing. */
+function iconButton(name, label, act) {
+  const click = (event) => isAllowed(button) && act(event);
+  const button = make("button", { type: "button", class: `svc-icon svc-${name}`, click });
+  button.append(icon(name));
+  return named(button, label);
+}
+
+function textButton(label, act, kind = "") {
+  const click = (event) => isAllowed(button) && act(event);
+  const button = make("button", { type: "button", class: `svc-button ${kind}`, click }, label);
+  return button;
+}
+
+function group(kind, label) {
+  return make("span", { class: kind, role: "group", "aria-label": label });
+}
+
+function named(button, label) {
+  button.setAttribute("aria-label", label);
+  button.title = label;
+  return button;
+}
+
+function allow(button, isIt) {
+  const isOff = String(!isIt);
+  if (button.getAttribute("aria-disabled") !== isOff) button.setAttribute("aria-disabled", isOff);
+}
+
+function isAllowed(button) {
+  return button.getAttribute("aria-disabled") !== "true";
+}
+
+/** Set text only if it differs, so that a selection in it is kept. */
+function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** Return whether a value differs from the last one with this name. */
+function isNew(seen, name, value) {
+  const text = JSON.stringify(value) ?? "";
+  if (seen[name] === text) return false;
+  seen[name] = text;
+  return true;
+}
+
+/** Make a button that copies a text and briefly confirms it. */
+function copyButton(label, text) {
+  let timer = 0;
+  const button = iconButton("copy", label, async () => {
+    await copyText(text());
+    show("done", "Copied");
+    clearTimeout(timer);
+    timer = setTimeout(() => show("copy", label), 1500);
+  });
+  const show = (name, words) => {
+    button.replaceChildren(icon(name));
+    named(button, words);
+  };
+  return button;
+}
+
+/** Copy with the clipboard, or with a selection if the page may not use it. */
+async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const focused = document.activeElement;
+    const area = make("textarea", { class: "svc-unseen", "aria-hidden": "true" });
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+    focused?.focus({ preventScroll: true });
+  }
+}
+
+/* ---- Text areas ---- */
+
+/** Fit the height of a text area to its text. */
+function fit(area) {
+  area.style.height = "auto";
+  area.style.height = `${area.scrollHeight + 2}px`;
+}
+
+/** Insert a line break, since JupyterLab handles Enter in a cell. */
+function breakLine(event) {
+  event.preventDefault();
+  if (document.execCommand("insertText", false, "\n")) return;
+  const area = event.target;
+  area.setRangeText("\n", area.selectionStart, area.selectionEnd, "end");
+  area.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
+/** Return undo or redo for its key, since JupyterLab handles that key for cells. */
+function undoStep({ key, ctrlKey, metaKey, altKey, shiftKey }) {
+  if (!(ctrlKey || metaKey) || altKey) return "";
+  if (key.toLowerCase() === "z") return shiftKey ? "redo" : "undo";
+  return key === "y" ? "redo" : "";
+}
+
+/** Return whether a key belongs to an input method that composes characters. */
+function isInput(event) {
+  return event.isComposing || event.keyCode === 229;
+}
+
+/* ---- HTML from the kernel ---- */
+
+const HTML = "http://www.w3.org/1999/xhtml";
+const ALLOWED = new Set(
+  ("a b blockquote br code dd del details div dl dt em h1 h2 h3 h4 h5 h6 hr i li ol p pre " +
+    "s small span strong sub summary sup table tbody td th thead tr ul").split(" "),
+);
+const LEFT_OUT = new Set(
+  ("applet audio base button embed form frame frameset iframe img input link math meta " +
+    "noscript object picture script select source style template textarea title video").split(" "),
+);
+const LINK = /^(?:https?:\/\/[^/\\]|mailto:|#)/i;
+const CLASS = /^(?:highlight|[a-z]{1,2}\d?)$/; // the classes of coloured code
+const sources = new WeakMap();
+
+/** Parse HTML in a document where nothing runs or loads, and rebuild its blocks. */
+function blocksOf(html) {
+  const inert = new DOMParser().parseFromString(html, "text/html").body;
+  return [...inert.childNodes]
+    .filter((node) => node.nodeType === 1 || node.textContent.trim())
+    .map((node) => ({ source: node.outerHTML ?? node.textContent, node }));
+}
+
+function built({ source, node }, isGrowing) {
+  const copy = rebuilt(node, isGrowing);
+  const block = copy?.nodeType === 1 ? copy : make("div", {}, copy);
+  if (!block.querySelector("pre") && block.localName !== "pre") block.dir = "auto";
+  sources.set(block, source);
+  return block;
+}
+
+/** Copy a node with allowed elements and attributes; null if it is not allowed. */
+function rebuilt(node, isGrowing) {
+  if (node.nodeType === 3) return document.createTextNode(node.data);
+  if (node.nodeType !== 1 || node.namespaceURI !== HTML) return null;
+  const tag = node.localName;
+  if (LEFT_OUT.has(tag)) return null;
+  const copy = ALLOWED.has(tag) ? make(tag) : document.createDocumentFragment();
+  if (copy.nodeType === 1) copyAttributes(node, copy);
+  for (const child of node.childNodes) copy.append(rebuilt(child, isGrowing) ?? "");
+  return tag === "pre" && !isGrowing ? withCopy(copy) : copy;
+}
+
+function copyAttributes(node, copy) {
+  const classes = [...node.classList].filter((name) => CLASS.test(name));
+  const style = node.getAttribute("style") ?? "";
+  const side = /text-align:\s*(left|right|center)/.exec(style);
+  if (side) classes.push(`svc-${side[1]}`);
+  if (/margin-bottom:\s*-1em/.test(style)) classes.push("svc-joined");
+  if (classes.length) copy.className = classes.join(" ");
+  const href = node.getAttribute("href") ?? "";
+  if (copy.localName === "a" && LINK.test(href)) {
+    copy.setAttribute("href", href);
+    if (!href.startsWith("#")) copy.setAttribute("target", "_blank");
+    copy.setAttribute("rel", "noopener noreferrer");
+  }
+  const start = node.getAttribute("start") ?? "";
+  if (copy.localName === "ol" && /^\d{1,9}$/.test(start)) copy.setAttribute("start", start);
+}
+
+function withCopy(pre) {
+  pre.tabIndex = 0; // so that the keyboard can scroll long lines
+  return make("div", { class: "svc-code" }, pre, copyButton("Copy code", () => pre.textContent));
+}
+
+/** Show HTML in a box; blocks that have not changed keep their elements. */
+function setBlocks(box, html) {
+  const added = [];
+  let old = box.firstElementChild;
+  for (const block of blocksOf(html)) {
+    let found = old;
+    while (found && sources.get(found) !== block.source) found = found.nextElementSibling;
+    if (found) {
+      while (old !== found) old = dropped(old);
+      old = old.nextElementSibling;
+    } else {
+      added.push(built(block));
+      box.insertBefore(added.at(-1), old);
+    }
+  }
+  while (old) old = dropped(old);
+  return added;
+}
+
+function dropped(element) {
+  const next = element.nextElementSibling;
+  element.remove();
+  return next;
+}

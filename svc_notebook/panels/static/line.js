@@ -1,0 +1,356 @@
+/* The connection to the kernel, shared by all views of a panel.
+ *
+ * The types below name every message and its fields; comments do not travel to the page.
+ * A test compares them with panels/actions.py, panels/state.py and panels/worker.py.
+ */
+
+/**
+ * What the page says; `t` is the name of a row in panels/actions.py.
+ * @typedef {{t: "hello", seq: number, on: boolean}} HelloAction asks for the view if it has
+ *   changed since `seq`; `on` where the style sheet can hide the static transcript
+ * @typedef {{t: "send", text: string}} SendAction
+ * @typedef {{t: "stop"}} StopAction
+ * @typedef {{t: "decide", id: string, verdict: string, arguments: ?string}} DecideAction
+ * @typedef {{t: "set", name: string, value: *}} SetAction
+ * @typedef {{t: "dismiss"}} DismissAction removes the notice
+ * @typedef {{t: "enter", on: boolean}} EnterAction
+ * @typedef {{t: "undo"}} UndoAction
+ * @typedef {{t: "clear"}} ClearAction
+ * @typedef {{t: "continue", turn: string}} ContinueAction
+ * @typedef {{t: "regenerate", turn: string}} RegenerateAction
+ * @typedef {{t: "edit", turn: string, text: string}} EditAction
+ * @typedef {{t: "delete", turn: string}} DeleteAction
+ * @typedef {{t: "pin", turn: string}} PinAction
+ * @typedef {{t: "hide", turn: string}} HideAction
+ * @typedef {{t: "pick", turn: string, choice: number}} PickAction from 0
+ * @typedef {{t: "choose", turn: string, version: number}} ChooseAction from 1
+ */
+
+/**
+ * What the kernel says; each message also has `seq`, its place among messages and views.
+ * @typedef {{t: "ack", subshell: boolean}} AckMessage answers hello
+ * @typedef {{t: "live", live: Live}} LiveMessage a reply begins, or its next round
+ * @typedef {{t: "delta", choice: number, html: string, tail: string}} DeltaMessage
+ * @typedef {{t: "status", text: string, until_ms: ?number}} StatusMessage
+ * @typedef {{t: "ended", text: string}} EndedMessage
+ * @typedef {{t: "problem", text: string}} ProblemMessage
+ * @typedef {{t: "heard", kind: string}} HeardMessage an action was handled, or refused
+ */
+
+/**
+ * The view, which the kernel sends as the trait `view`; after the first time only fields
+ * and turns that have changed.
+ * @typedef {{panel_id: string, name: string, label: string, state: string,
+ *   main_writes: number, turns: Turn[], n_turns: number, live: ?Live, can: string[],
+ *   meter: Meter, notice: string, is_problem: boolean, settings: object, fields: Field[],
+ *   send_on_enter: boolean, ask: ?Question, is_whole: boolean, nth: number,
+ *   seq: number}} View
+ * @typedef {{id: string, number: number, prompt: string, model: string, choices: Choice[],
+ *   picked: number, footer: string, badges: string[], tool_runs: ToolRun[],
+ *   version: number, n_versions: number, is_pinned: boolean, is_hidden: boolean,
+ *   is_stale: boolean, can: string[]}} Turn
+ * @typedef {{html: string, text: string}} Choice
+ * @typedef {{name: string, html: string, is_error: boolean}} ToolRun
+ * @typedef {{turn: string, prompt: ?string, model: string, choices: LiveChoice[], status: string,
+ *   tool_runs: ToolRun[]}} Live
+ * @typedef {{html: string, tail: string}} LiveChoice
+ * @typedef {{used_tokens: number, budget_tokens: number, text: string}} Meter
+ * @typedef {{name: string, kind: string, default: string, label: string, help: string,
+ *   minimum: ?number, maximum: ?number, step: ?number, options: ?string[]}} Field
+ * @typedef {{id: string, name: string, arguments: string, about: string}} Question
+ */
+
+const HELLO_EVERY_MS = 400;
+const N_HELLOS = 8;
+const GAP_MS = 500;
+const RESTARTED = "The kernel restarted; run the cell again.";
+const LATE_STOP = "Stop works after the running cell.";
+const NO_ANSWER = "No answer yet: the kernel is busy, or the cell has to be run again.";
+
+class Line {
+  constructor(model) {
+    this.model = model;
+    this.views = new Set();
+    this.view = {};
+    this.view = this.whole(model.get("view") ?? {});
+    this.live = this.view.live ?? null;
+    this.draft = storedDraft(this.view.panel_id);
+    this.pending = null; // sent, but not yet confirmed by the kernel
+    this.edited = null; // an edited prompt without an answer yet
+    this.problems = [];
+    this.status = null;
+    this.seq = this.view.seq ?? 0;
+    this.early = new Map();
+    this.isDead = false;
+    this.hasAnswer = false;
+    this.isSubshelled = false;
+    this.nHellos = 0;
+    model.on("msg:custom", (message) => this.receive(message));
+    model.on("change:view", () => this.receiveView(model.get("view") ?? {}));
+    model.on("comm_live_update", () => this.ask());
+  }
+
+  join(view) {
+    this.views.add(view);
+    this.greet();
+  }
+
+  leave(view) {
+    this.views.delete(view);
+    if (!this.views.size) clearTimeout(this.timer);
+  }
+
+  draw() {
+    storeDraft(this.view.panel_id, this.draft);
+    for (const view of this.views) view.draw();
+  }
+
+  say(text) {
+    for (const view of this.views) view.say(text);
+  }
+
+  send(message) {
+    if (this.isDead) return false;
+    try {
+      this.model.send(message);
+      return true;
+    } catch {
+      this.isDead = true;
+      clearTimeout(this.timer);
+      this.giveBack();
+      this.say(RESTARTED);
+      this.draw();
+      return false;
+    }
+  }
+
+  /** Ask for what was missed; if a view was lost, for all of it. */
+  ask(isLost = false) {
+    const on = Boolean(document.querySelector(".jp-OutputArea")); // see panel.css
+    return this.send({ t: "hello", seq: isLost ? -1 : this.seq, on });
+  }
+
+  /** Send hello until the kernel gets it in a subshell, which a running cell does not block. */
+  greet() {
+    clearTimeout(this.timer);
+    this.isSubshelled = false;
+    this.nHellos = 0;
+    this.hello();
+  }
+
+  hello() {
+    if (this.isSubshelled || this.isDead) return;
+    if (this.nHellos === N_HELLOS) return this.draw();
+    this.nHellos += 1;
+    this.ask();
+    this.timer = setTimeout(() => this.hello(), HELLO_EVERY_MS);
+  }
+
+  /** Whether this may be no more than saved widget state. */
+  get isUnanswered() {
+    return !this.hasAnswer && (this.isDead || this.nHellos === N_HELLOS);
+  }
+
+  get hint() {
+    if (this.isDead || this.isSubshelled || this.nHellos < N_HELLOS) return "";
+    return this.hasAnswer ? LATE_STOP : NO_ANSWER;
+  }
+
+  sendPrompt(text) {
+    this.pending = { text, nTurns: this.view.turns?.length ?? 0 };
+    this.draft = "";
+    this.send({ t: "send", text });
+    this.draw();
+  }
+
+  sendEdit(turn, text) {
+    const { n_versions: nVersions } = this.turnOf(turn) ?? {};
+    this.edited = { turn, text, nVersions, isHeard: false };
+    this.send({ t: "edit", turn, text });
+  }
+
+  /** Open the edited prompt again if it got no answer, so that it is not lost. */
+  settleEdit() {
+    const { turn, text, nVersions } = this.edited;
+    const found = this.turnOf(turn);
+    this.edited = null;
+    if (found?.n_versions > nVersions) return;
+    if (!found) this.keep(text);
+    else for (const view of this.views) view.turns.get(turn)?.edit(text, view.isWaiting());
+  }
+
+  turnOf(id) {
+    return (this.view.turns ?? []).find((turn) => turn.id === id);
+  }
+
+  /** Put a prompt that the kernel refused back into the composer. */
+  giveBack(text = this.pending?.text) {
+    this.keep(text);
+    this.pending = null;
+  }
+
+  keep(text) {
+    this.draft = [text, this.draft].filter(Boolean).join("\n");
+  }
+
+  /** Take messages and views in the order in which they were sent. */
+  receive(message) {
+    this.isDead = false;
+    if (!message.seq) return this.take(message);
+    if (message.seq <= this.seq) return; // the view has it already
+    this.early.set(message.seq, message);
+    this.takeEarly();
+  }
+
+  receiveView(view) {
+    if (this.isJoining) return;
+    this.isDead = false;
+    const before = [...this.early.keys()].filter((seq) => seq <= view.seq).sort((a, b) => a - b);
+    for (const seq of before) {
+      const message = this.early.get(seq);
+      this.early.delete(seq);
+      if (message.t !== "delta") this.take(message);
+    }
+    this.seq = view.seq ?? this.seq;
+    const last = this.nth;
+    const whole = this.whole(view);
+    const isLost = view.nth > last + 1 || whole.turns.length < whole.n_turns;
+    if (isLost && !view.is_whole) this.ask(true);
+    this.takeView(whole);
+    this.takeEarly();
+  }
+
+  /** Join what has changed to the view so far; saved widget state has the whole. */
+  whole(view) {
+    const old = view.is_whole ? {} : this.view;
+    const { turns: news = [], nth = 0, n_turns: nTurns = news.length } = view;
+    this.nth = nth;
+    const turns = (old.turns ?? []).slice(0, nTurns);
+    for (const turn of news) turns[turn.number - 1] = turn;
+    const whole = { ...old, ...view, turns: turns.filter(Boolean), is_whole: true };
+    this.isJoining = true;
+    this.model.set("view", whole);
+    this.isJoining = false;
+    return whole;
+  }
+
+  takeEarly() {
+    clearTimeout(this.gap);
+    while (this.early.has(this.seq + 1)) {
+      this.seq += 1;
+      const message = this.early.get(this.seq);
+      this.early.delete(this.seq);
+      this.take(message);
+    }
+    // a missing message may never arrive; the answer to hello is the whole view
+    if (this.early.size) this.gap = setTimeout(() => this.ask(true), GAP_MS);
+  }
+
+  /** @param {AckMessage|LiveMessage|StatusMessage|EndedMessage} message or another one */
+  take(message) {
+    TAKE[message.t]?.(this, message);
+    if (message.t !== "delta") this.draw();
+  }
+
+  /** @param {AckMessage} message */
+  takeAck({ subshell }) {
+    this.hasAnswer = true;
+    this.isSubshelled = Boolean(subshell);
+    if (this.isSubshelled) clearTimeout(this.timer);
+  }
+
+  /** @param {?Live} live */
+  takeLive(live) {
+    if (live && !this.live) this.say("Reply started");
+    this.live = live;
+    this.pending = null;
+  }
+
+  /** @param {DeltaMessage} message */
+  takeDelta({ choice = 0, html = "", tail = "" }) {
+    if (!this.live) return this.ask(true);
+    const choices = this.live.choices;
+    while (choices.length <= choice) choices.push({ html: "", tail: "" });
+    choices[choice].html += html;
+    choices[choice].tail = tail;
+    this.live.status = "";
+    this.status = null;
+    for (const view of this.views) view.grow(choice, html, tail);
+  }
+
+  /** @param {EndedMessage} message */
+  takeEnd({ text }) {
+    this.status = null;
+    if (this.live) this.live.isEnded = true;
+    this.say(text ?? "");
+  }
+
+  /** @param {ProblemMessage} message */
+  takeProblem({ text }) {
+    this.problems.push(text);
+    this.say(text);
+  }
+
+  /**
+   * The kernel has handled an action; a prompt that is still pending was refused.
+   * @param {HeardMessage} message
+   */
+  takeHeard({ kind }) {
+    const isIdle = this.view.state === "idle";
+    if (kind === "send" && isIdle) this.giveBack();
+    if (kind === "edit" && this.edited) this.edited.isHeard = true;
+    if (isIdle && this.edited?.isHeard) this.settleEdit();
+    for (const view of this.views) view.settings.heard(kind, this.view);
+  }
+
+  /** @param {View} view */
+  takeView(view) {
+    const old = this.view;
+    const under = this.live;
+    this.view = view;
+    this.hasAnswer = true;
+    const { state, live, turns = [], notice, ask } = this.view;
+    if (live) this.takeLive(live);
+    else if (state === "idle") this.live = null;
+    if (state === "idle") this.status = null;
+    const isLost = under?.turn === "new" && turns.length <= (old.turns?.length ?? 0);
+    if (state === "idle" && isLost) this.giveBack(under.prompt);
+    if (notice && notice !== old.notice) this.say(notice);
+    if (ask && ask.id !== old.ask?.id) this.say(`${ask.name} asks for your approval.`);
+    if (this.pending && (state !== "idle" || turns.length > this.pending.nTurns)) {
+      this.pending = null;
+    }
+    if ((this.view.main_writes ?? 0) > (old.main_writes ?? 0)) this.greet();
+    this.draw();
+    if (state === "idle" && this.edited?.isHeard) this.settleEdit();
+  }
+}
+
+/** What is done with each kind of message from the kernel. */
+const TAKE = {
+  ack: (line, message) => line.takeAck(message),
+  live: (line, message) => line.takeLive(message.live),
+  delta: (line, message) => line.takeDelta(message),
+  status: (line, message) => (line.status = message.text ? message : null),
+  ended: (line, message) => line.takeEnd(message),
+  problem: (line, message) => line.takeProblem(message),
+  heard: (line, message) => line.takeHeard(message),
+};
+
+/** Drafts outlive a reload of the page, in this tab only. */
+function storedDraft(panelId) {
+  try {
+    return sessionStorage.getItem(`svc-draft ${panelId}`) ?? "";
+  } catch {
+    return ""; // the page may not store anything
+  }
+}
+
+function storeDraft(panelId, text) {
+  try {
+    if (text) sessionStorage.setItem(`svc-draft ${panelId}`, text);
+    else sessionStorage.removeItem(`svc-draft ${panelId}`);
+  } catch {
+    // as above
+  }
+}

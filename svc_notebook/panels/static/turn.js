@@ -1,0 +1,288 @@
+/* One turn: a prompt, its tool calls and replies, and what can be done with them. */
+
+const ACTIONS = [
+  ["continue", "Continue the reply"],
+  ["regenerate", "Ask again"],
+  ["edit", "Edit the prompt and ask again"],
+];
+const MENU = [
+  ["pin", "Pin: always send this turn", "is_pinned"],
+  ["hide", "Hide: do not send this turn", "is_hidden"],
+  ["delete", "Delete this turn"],
+];
+
+class Turn {
+  constructor(panel, id) {
+    this.panel = panel;
+    this.id = id;
+    this.seen = {};
+    this.choices = [];
+    this.you = make("div", { class: "svc-who" }, "You");
+    this.prompt = make("div", { class: "svc-prompt", dir: "auto" });
+    this.who = make("div", { class: "svc-who" });
+    this.toolRuns = make("details", { class: "svc-tool-runs" });
+    this.answer = make("div", { class: "svc-answer" });
+    this.dots = make("div", { class: "svc-dots", "aria-hidden": "true" });
+    this.dots.append(make("i"), make("i"), make("i"));
+    this.foot = make("div", { class: "svc-foot" });
+    this.element = make("article", { class: "svc-turn" });
+    this.element.append(this.you, this.prompt, this.who, this.toolRuns, this.answer);
+    this.element.append(this.dots, this.foot);
+    this.makeFoot();
+  }
+
+  send(t, more = {}) {
+    this.panel.line.send({ t, turn: this.id, ...more });
+  }
+
+  makeFoot() {
+    const go = (by) => this.send("choose", { version: this.turn.version + by });
+    this.back = iconButton("previous", "Previous version", () => go(-1));
+    this.forth = iconButton("next", "Next version", () => go(1));
+    this.version = make("span");
+    this.versions = group("svc-versions", "Versions");
+    this.versions.append(this.back, this.version, this.forth);
+    this.badges = make("span", { class: "svc-badges" });
+    this.words = make("span", { class: "svc-words" });
+    this.copy = copyButton("Copy the reply", () => this.turn.choices[0]?.text ?? "");
+    this.buttons = {};
+    for (const [name, label] of ACTIONS) {
+      const act = () => (name === "edit" ? this.edit() : this.send(name));
+      this.buttons[name] = iconButton(name, label, act);
+      this.buttons[name].hidden = true;
+    }
+    this.more = iconButton("more", "More", () => this.panel.menu.open(this, this.more));
+    this.more.setAttribute("aria-haspopup", "menu");
+    const actions = group("svc-actions", "Turn");
+    actions.append(this.copy, ...Object.values(this.buttons), this.more);
+    this.foot.append(this.versions, this.badges, this.words, actions);
+  }
+
+  /** Draw the turn, or the reply that is being written in its place. */
+  draw(kernelTurn, live, isIdle) {
+    const isSame = kernelTurn === this.kernelTurn && !live && !this.wasLive;
+    if (isSame && isIdle === this.wasIdle) return;
+    const turn = isIdle ? kernelTurn : { ...kernelTurn, can: kernelTurn.can && [] };
+    const isLive = Boolean(live) && !live.isEnded;
+    Object.assign(this, { turn, kernelTurn, wasLive: Boolean(live), wasIdle: isIdle });
+    if (isSame && !this.form && this.choices.length < 2) return this.drawFoot(turn, isIdle);
+    this.element.setAttribute("aria-busy", String(isLive));
+    this.element.setAttribute("aria-label", `Turn ${turn.number ?? ""}`.trim());
+    this.element.classList.toggle("svc-faded", Boolean(turn.is_hidden || turn.is_stale));
+    setText(this.prompt, live?.prompt ?? turn.prompt ?? "");
+    this.prompt.hidden = Boolean(this.form) || !this.prompt.textContent;
+    setText(this.who, live?.model ?? turn.model ?? "");
+    if (this.form) allow(this.ask, Boolean(turn.can?.includes("edit")));
+    this.drawToolRuns(live?.tool_runs ?? turn.tool_runs ?? []);
+    this.drawChoices(live ? live.choices : turn.choices ?? [], live);
+    this.dots.hidden = !isLive || this.choices.some((choice) => choice.box.textContent);
+    this.foot.hidden = Boolean(live) || !turn.can;
+    if (!this.foot.hidden) this.drawFoot(turn, isIdle);
+  }
+
+  drawToolRuns(toolRuns) {
+    this.toolRuns.hidden = !toolRuns.length;
+    if (!toolRuns.length || !isNew(this.seen, "tool_runs", toolRuns)) return;
+    const names = toolRuns.map((call) => call.name).join(", ");
+    const count = toolRuns.length === 1 ? "1 tool call" : `${toolRuns.length} tool calls`;
+    const calls = toolRuns.map((call) => {
+      const body = make("div", { class: "svc-blocks" });
+      setBlocks(body, call.html ?? "");
+      const name = make("strong", {}, call.is_error ? `${call.name}: failed` : call.name);
+      return make("div", { class: call.is_error ? "svc-call svc-failed" : "svc-call" }, name, body);
+    });
+    this.toolRuns.replaceChildren(make("summary", {}, `${count}: ${names}`), ...calls);
+  }
+
+  drawChoices(choices, live) {
+    if (live) this.seen.choices = null;
+    else if (!isNew(this.seen, "choices", [choices, this.turn.can, this.turn.picked])) return;
+    while (this.choices.length > choices.length) this.choices.pop().element.remove();
+    choices.forEach((choice, at) => {
+      const { blocks, tail } = this.choice(at);
+      this.panel.typeset(setBlocks(blocks, choice.html ?? ""));
+      setTail(tail, (live && choice.tail) || "");
+    });
+    this.answer.classList.toggle("svc-several", choices.length > 1);
+    this.choices.forEach((choice, at) => {
+      choice.bar.hidden = choices.length < 2;
+      setText(choice.number, `${at + 1} of ${choices.length}`);
+      const isPicked = this.turn.picked === at;
+      choice.pick.hidden = Boolean(live) || !(isPicked || this.turn.can?.includes("pick"));
+      setText(choice.pick, isPicked ? "Picked" : "Pick");
+      choice.pick.setAttribute("aria-pressed", String(isPicked));
+      choice.copy.hidden = Boolean(live);
+    });
+  }
+
+  /** Return the elements of a choice; makes them at first. */
+  choice(at) {
+    while (this.choices.length <= at) {
+      const index = this.choices.length;
+      const number = make("span", { class: "svc-words" });
+      const copy = copyButton("Copy this reply", () => this.turn.choices[index]?.text ?? "");
+      const pick = textButton("Pick", () => this.send("pick", { choice: index }));
+      pick.title = "Later turns go on from the reply that is picked";
+      const bar = make("div", { class: "svc-bar" }, number, copy, pick);
+      const blocks = make("div", { class: "svc-blocks" });
+      const tail = make("div", { class: "svc-blocks svc-tail" });
+      const box = make("div", { class: "svc-text" }, blocks, tail);
+      const element = make("div", { class: "svc-choice" }, bar, box);
+      this.answer.append(element);
+      this.choices.push({ element, bar, number, copy, pick, box, blocks, tail });
+    }
+    return this.choices[at];
+  }
+
+  /** Add a piece: finished blocks are drawn once, the tail each time. */
+  grow(at, html, tail) {
+    if (at >= this.choices.length) return false;
+    const choice = this.choices[at];
+    if (html) {
+      const added = blocksOf(html).map((block) => built(block));
+      choice.blocks.append(...added);
+      this.panel.typeset(added);
+    }
+    setTail(choice.tail, tail);
+    this.dots.hidden = true;
+    return true;
+  }
+
+  drawFoot(turn, isIdle) {
+    const can = turn.can ?? [];
+    const several = turn.n_versions > 1;
+    this.versions.hidden = !several;
+    setText(this.version, `${turn.version}/${turn.n_versions}`);
+    allow(this.back, can.includes("choose") && turn.version > 1);
+    allow(this.forth, can.includes("choose") && turn.version < turn.n_versions);
+    const badges = [...(turn.badges ?? [])];
+    if (turn.is_pinned) badges.push("pinned");
+    if (turn.is_hidden) badges.push("hidden");
+    if (turn.is_stale) badges.push("stale");
+    const words = [...new Set(badges)];
+    if (isNew(this.seen, "badges", words)) {
+      const drawn = words.map((word) => make("span", { class: "svc-badge" }, word));
+      this.badges.replaceChildren(...drawn);
+    }
+    setText(this.words, turn.footer ?? "");
+    this.copy.hidden = turn.choices?.length !== 1 || !turn.choices[0].text;
+    for (const [name] of ACTIONS) {
+      const button = this.buttons[name];
+      // buttons stay in place while a reply is written, so that nothing moves
+      if (isIdle || can.includes(name)) button.hidden = !can.includes(name);
+      allow(button, can.includes(name));
+    }
+    const hasMenu = MENU.some(([name]) => can.includes(name));
+    if (isIdle || hasMenu) this.more.hidden = !hasMenu;
+    allow(this.more, hasMenu);
+  }
+
+  /** Edit the prompt in place. */
+  edit(text = this.turn.prompt ?? "", isFocused = true) {
+    if (this.form) return isFocused && this.area.focus();
+    this.area = make("textarea", { "aria-label": "Edit the prompt", rows: 2, dir: "auto" });
+    this.area.value = text;
+    this.area.addEventListener("keydown", (event) => this.editKey(event));
+    this.area.addEventListener("input", () => fit(this.area));
+    this.ask = textButton("Ask again", () => this.resend(), "svc-main");
+    allow(this.ask, Boolean(this.turn.can?.includes("edit")));
+    const cancel = textButton("Cancel", () => this.endEdit());
+    const row = make("div", { class: "svc-row" }, this.ask, cancel);
+    this.form = make("div", { class: "svc-editing" }, this.area, row);
+    this.prompt.hidden = true;
+    this.prompt.after(this.form);
+    fit(this.area);
+    if (isFocused) this.showEditor();
+    this.area.setSelectionRange(this.area.value.length, this.area.value.length);
+  }
+
+  /** Bring the editor into sight: its end, where the cursor is, if it is long. */
+  showEditor() {
+    const { log } = this.panel;
+    this.area.focus({ preventScroll: true });
+    this.panel.isAtEnd = false;
+    const by = this.form.getBoundingClientRect().bottom - log.getBoundingClientRect().bottom;
+    const above = this.form.getBoundingClientRect().top - log.getBoundingClientRect().top;
+    if (by > 0 || above < 0) log.scrollTop += by > 0 ? by : above;
+  }
+
+  editKey(event) {
+    if (isInput(event)) return;
+    if (event.key === "Escape") {
+      event.stopPropagation();
+      this.endEdit();
+    } else if (this.panel.isSendKey(event)) {
+      event.preventDefault();
+      this.resend();
+    }
+  }
+
+  resend() {
+    const text = this.area.value;
+    if (!text.trim() || !isAllowed(this.ask)) return;
+    this.panel.line.sendEdit(this.id, text);
+    this.endEdit();
+  }
+
+  endEdit() {
+    this.form.remove();
+    this.form = null;
+    this.prompt.hidden = false;
+    this.panel.composer.focus({ preventScroll: true });
+  }
+}
+
+function setTail(tail, html) {
+  tail.replaceChildren(...(html ? blocksOf(html).map((block) => built(block, true)) : []));
+}
+
+/** The menu of a turn, one for all turns; it closes itself. */
+class Menu {
+  constructor(panel) {
+    this.panel = panel;
+    this.element = make("div", { class: "svc-menu", role: "menu", popover: "auto" });
+    this.element.addEventListener("keydown", (event) => this.key(event));
+    this.element.addEventListener("toggle", ({ newState }) => {
+      this.button?.setAttribute("aria-expanded", String(newState === "open"));
+    });
+  }
+
+  open(turn, button) {
+    const { can = [] } = turn.turn;
+    const items = MENU.filter(([name]) => can.includes(name)).map(([name, label, is]) => {
+      const act = () => {
+        this.close();
+        turn.send(name);
+      };
+      const role = is ? "menuitemcheckbox" : "menuitem";
+      const state = is ? { "aria-checked": String(Boolean(turn.turn[is])) } : {};
+      const item = make("button", { type: "button", role, tabindex: -1, click: act, ...state });
+      item.append(icon(name), make("span", {}, label));
+      return item;
+    });
+    this.button = button;
+    this.element.replaceChildren(...items);
+    this.element.showPopover();
+    const at = button.getBoundingClientRect();
+    const { offsetWidth: width, offsetHeight: height } = this.element;
+    const isAbove = at.bottom + height > innerHeight;
+    this.element.style.left = `${Math.max(4, at.right - width)}px`;
+    this.element.style.top = `${isAbove ? at.top - height : at.bottom}px`;
+    items[0]?.focus();
+  }
+
+  close() {
+    if (this.element.matches(":popover-open")) this.element.hidePopover();
+  }
+
+  key(event) {
+    const items = [...this.element.children];
+    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (event.key === "Tab") this.close();
+    if (event.key === "Escape") event.stopPropagation();
+    if (!by) return;
+    event.preventDefault();
+    const at = items.indexOf(document.activeElement) + by;
+    items[(at + items.length) % items.length].focus();
+  }
+}

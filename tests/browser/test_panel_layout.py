@@ -1,0 +1,108 @@
+"""Where things are in the panel, and what they are called: nothing moves or clashes."""
+
+from playwright.sync_api import Page, expect
+
+from svc_notebook.panels.widget import script
+from tests.browser.panel_page import MODEL, PanelPage, turn, view
+
+
+def test_nothing_moves_while_a_reply_grows(page: Page) -> None:
+    """Stop keeps its place from the first word to the last, and Send has it then."""
+    page.set_viewport_size({"width": 900, "height": 800})
+    panel = PanelPage(page, view([turn(1)]))
+    panel.composer.fill("Question")
+    panel.composer.press("Enter")
+    panel.begin()
+    stop = panel.button("Stop (Esc)")
+    places = [stop.bounding_box()]
+    for n in range(12):
+        panel.tell(t="delta", choice=0, html=f"<p>{f'word{n} ' * 60}</p>", tail="")
+        places.append(stop.bounding_box())
+    panel.show(notice="Left out to fit the limit: the oldest turn")
+    places.append(stop.bounding_box())
+    panel.tell(t="ended", text="Reply finished")
+    panel.show(state="idle", live=None, can=["send"], turns=[turn(1), turn(2)])
+    places.append(panel.button("Send (Enter)").bounding_box())
+
+    assert len([box for box in places if box]) == 15
+    [(_, y)] = {(box["x"], box["y"]) for box in places if box}
+    assert y < 770
+
+
+def test_a_second_click_where_stop_was_deletes_nothing(page: Page) -> None:
+    """There is no button of a turn; to delete one is in a menu."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.begin("\n\n".join(f"Paragraph {n}." for n in range(60)))
+    box = panel.button("Stop (Esc)").bounding_box()
+    assert box
+    at = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.click(*at)
+    panel.show(state="idle", live=None, can=["send"], turns=[turn(1), turn(2)])
+    page.mouse.click(*at)
+
+    assert panel.sent == [{"t": "stop"}]
+
+
+def test_the_menu_of_a_turn_closes(page: Page) -> None:
+    """With Escape, a click elsewhere, or when what it belongs to is scrolled."""
+    panel = PanelPage(page, view([turn(n, is_pinned=True) for n in range(1, 20)]))
+    menu = panel.root.get_by_role("menu")
+    for close in ("Escape", "click", "wheel"):
+        panel.turns.last.hover()
+        panel.button("More", panel.turns.last).click()
+        pin = menu.get_by_role("menuitemcheckbox", name="Pin", checked=True)
+        expect(pin).to_be_focused()
+        if close == "Escape":
+            page.keyboard.press("Escape")
+        elif close == "click":
+            panel.composer.click()
+        else:
+            panel.log.hover()
+            page.mouse.wheel(0, -200)
+        expect(menu).to_be_hidden()
+
+    assert panel.sent == []
+
+
+def test_two_panels_share_no_id(page: Page) -> None:
+    """Each has its own script, as every widget in a notebook does."""
+    shown = view([turn(1)])
+    PanelPage(page, shown)
+    page.evaluate(MODEL, [shown, script(), True])
+
+    found = page.evaluate("() => [...document.querySelectorAll('[id]')].map(e => e.id)")
+    ids = [each for each in found if each.startswith("svc-")]
+    expect(page.locator(".svc-panel")).to_have_count(2)
+    assert len(ids) > 10
+    assert len(set(ids)) == len(ids)
+
+
+def test_who_wrote_what_can_be_heard(page: Page) -> None:
+    """A prompt is yours, a reply has its model's name, also while it is written."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.begin("Words", model="svc-v2-70b-instruct")
+
+    names = [each.locator(".svc-who").all_inner_texts() for each in panel.turns.all()]
+    assert names == [["You", "svc-v2-8b-instruct"], ["You", "svc-v2-70b-instruct"]]
+
+
+def test_text_has_its_own_direction(page: Page) -> None:
+    """Each block runs as its first letters do, also in prompts and drafts; not code."""
+    reply = turn(1, "שלם *world*\n\nHello שלם\n\n```\nשלם\n```", prompt="مرحبا")
+    panel = PanelPage(page, view([reply]))
+    panel.composer.fill("שלם")
+    way = "(element) => getComputedStyle(element).direction"
+
+    blocks = panel.turns.locator(".svc-blocks p, .svc-blocks pre, .svc-prompt").all()
+    assert [each.evaluate(way) for each in blocks] == ["rtl", "rtl", "ltr", "ltr"]
+    assert panel.composer.evaluate(way) == "rtl"
+
+
+def test_the_card_says_what_always_means(page: Page) -> None:
+    """Until when it holds, and what takes it back."""
+    ask = {"id": "q", "name": "pay", "about": "Pays.", "arguments": "{}"}
+    panel = PanelPage(page, view(state="asking", can=["stop", "decide"], ask=ask))
+
+    card = panel.root.get_by_role("group", name="The model wants to call pay")
+    expect(card).to_contain_text("until it is defined again or the kernel restarts")
+    expect(card).to_contain_text("%svc tools ask pay takes it back")

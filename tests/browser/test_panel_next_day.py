@@ -1,0 +1,99 @@
+"""A notebook with a panel that is opened again when its kernel has ended."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from svc_notebook.emulator.server import Emulator
+from tests.browser.conftest import Bench, Notebook
+
+OPEN = "import svc_notebook as svc\npanel = svc.panel('plan')\npanel"
+BOX = "import ipywidgets as w, svc_notebook as svc\nw.Tab([svc.panel('plan')])"
+STATE = """\
+import json, pathlib
+from ipywidgets import Widget
+state = Widget.get_manager_state()
+pathlib.Path('state.json').write_text(json.dumps(state));"""
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator with one answer to all."""
+    with Emulator(
+        script=[{"text": "An **answer**.", "times": None}], limits=False
+    ) as running:
+        yield running
+
+
+def chatted(bench: Bench, place: str, name: str, cell: str) -> Notebook:
+    """Open a notebook and ask one thing in its panel."""
+    notebook = bench.open(bench.write(name, cell, STATE), place=place)
+    notebook.wait_idle()
+    notebook.run(0)
+    expect(notebook.cells.nth(0)).to_contain_text("[1]:")
+    notebook.run(1)
+    ask(notebook, "Hello")
+    return notebook
+
+
+def ask(notebook: Notebook, text: str) -> None:
+    """Ask something in the panel."""
+    panel = notebook.shown(1).locator(".svc-panel")
+    panel.get_by_role("textbox", name="Message").fill(text)
+    panel.get_by_role("textbox", name="Message").press("Enter")
+    expect(panel.locator(".svc-prompt").last).to_have_text(text)
+    expect(panel.locator(".svc-foot").last).to_be_visible()
+    notebook.wait_idle()
+
+
+def static(notebook: Notebook) -> Locator:
+    """Find the static transcript."""
+    return notebook.shown(1).locator(".svc-static")
+
+
+@pytest.mark.parametrize("place", ["lab", "notebook"])
+@pytest.mark.parametrize("cell", [OPEN, BOX], ids=["alone", "in a tab"])
+def test_the_transcript_is_there_without_a_kernel(
+    bench: Bench, place: str, cell: str
+) -> None:
+    """Hidden while the panel lives, it is all that a new kernel's notebook shows."""
+    name = f"next-{place}-{len(cell)}"
+    notebook = chatted(bench, place, name, cell)
+    expect(static(notebook)).to_have_count(1)
+    expect(static(notebook)).to_be_hidden()
+    notebook.save()
+    notebook.page.close()
+    bench.server.end_kernels()
+
+    again = bench.open(notebook.path, place=place)
+
+    expect(static(again)).to_be_visible()
+    expect(static(again)).to_contain_text("Hello")
+    expect(static(again).locator("strong").last).to_have_text("answer")
+    assert again.output(1).count("model not found") <= 1
+
+
+@pytest.mark.parametrize("place", ["lab", "notebook"])
+def test_old_widget_state_hides_no_newer_transcript(bench: Bench, place: str) -> None:
+    """Saved with the notebook and older than its outputs, it changes nothing."""
+    notebook = chatted(bench, place, f"stale-{place}", OPEN)
+    notebook.run(2)
+    expect(notebook.cells.nth(2)).to_contain_text("[3]:")
+    ask(notebook, "Newer")
+    notebook.save()
+    notebook.page.close()
+    bench.server.end_kernels()
+    state = json.loads((notebook.path.parent / "state.json").read_text())
+    saved: dict[str, Any] = json.loads(notebook.path.read_text())
+    widgets = {"application/vnd.jupyter.widget-state+json": state}
+    saved["metadata"]["widgets"] = widgets
+    notebook.path.write_text(json.dumps(saved))
+
+    again = bench.open(notebook.path, place=place)
+
+    expect(static(again)).to_be_visible()
+    expect(static(again)).to_contain_text("Newer")
+    expect(again.shown(1).get_by_role("log")).to_be_hidden()

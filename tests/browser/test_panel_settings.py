@@ -1,0 +1,193 @@
+"""The panel's settings and editors in the page: what is sent, refused, given back."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.panel_page import PanelPage, turn, view
+
+
+def test_settings_are_sent_and_a_refused_one_is_taken_back(page: Page) -> None:
+    """A field shows what the kernel told, also where that is what it was before."""
+    panel = PanelPage(page, view())
+    panel.root.get_by_text("Settings").click()
+    temperature = panel.root.get_by_label("temperature")
+    expect(temperature).to_have_attribute("placeholder", "0.7")
+    temperature.fill("7")
+    temperature.blur()
+    panel.tell(t="heard", kind="set")
+    expect(temperature).to_have_value("")
+    panel.root.get_by_label("max_tokens").fill("service")
+    panel.root.get_by_label("max_tokens").blur()
+    panel.root.get_by_label("model").select_option("svc-v2-70b-instruct")
+    panel.root.get_by_label("model").select_option("another …")
+    panel.root.get_by_label("model").fill("svc-v9")
+    panel.root.get_by_label("model").blur()
+
+    assert [(each["name"], each["value"]) for each in panel.sent] == [
+        ("temperature", 7),
+        ("max_tokens", "service"),
+        ("model", "svc-v2-70b-instruct"),
+        ("model", "svc-v9"),
+    ]
+
+
+def test_a_refused_setting_is_said_at_its_field(page: Page) -> None:
+    """There, and not again above; a value that is taken ends it."""
+    panel = PanelPage(page, view())
+    panel.root.get_by_text("Settings").click()
+    temperature = panel.root.get_by_label("temperature")
+    temperature.fill("7")
+    temperature.blur()
+    panel.show(notice="temperature=7 is not allowed", is_problem=True)
+    panel.tell(t="heard", kind="set")
+    refusal = panel.root.locator(".svc-refusal:visible")
+    expect(refusal).to_have_text("temperature=7 is not allowed")
+    expect(temperature).to_have_attribute("aria-invalid", "true")
+    expect(panel.root.locator(".svc-notice")).to_have_count(0)
+    expect(panel.said).to_have_text("temperature=7 is not allowed")
+    panel.root.get_by_text("Settings").click()
+    expect(panel.root.locator(".svc-notice.svc-failed")).to_have_count(1)
+
+    panel.root.get_by_text("Settings").click()
+    temperature.fill("1")
+    temperature.blur()
+    panel.show(notice="", is_problem=False)
+    panel.tell(t="heard", kind="set")
+    expect(refusal).to_have_count(0)
+    expect(temperature).not_to_have_attribute("aria-invalid", "true")
+
+
+def test_the_list_of_models_comes_back(page: Page) -> None:
+    """After a name was typed, or not, the list shows the kernel's value."""
+    panel = PanelPage(page, view())
+    panel.root.get_by_text("Settings").click()
+    model = panel.root.get_by_label("model")
+    model.select_option("another …")
+    model.fill("half a na")
+    model.press("Escape")
+    expect(model).to_have_value("svc-v2-8b-instruct")
+    expect(model).to_be_focused()
+    model.select_option("another …")
+    model.fill("svc-v9")
+    model.press("Enter")
+    panel.show(settings={"model": "svc-v9", "system": "", "temperature": None})
+    panel.tell(t="heard", kind="set")
+
+    expect(model).to_have_value("svc-v9")
+    assert model.evaluate("(element) => element.localName") == "select"
+    assert [(each["name"], each["value"]) for each in panel.sent] == [
+        ("model", "svc-v9")
+    ]
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_an_edited_prompt_without_an_answer_comes_back(
+    page: Page, is_begun: bool
+) -> None:
+    """Refused at once, or failed later: it is open again as it was edited."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.composer.press("ArrowUp")
+    edited = panel.root.get_by_role("textbox", name="Edit the prompt")
+    edited.fill("Much work")
+    edited.press("Enter")
+    expect(edited).to_have_count(0)
+    if is_begun:
+        panel.begin(turn="turn-1", prompt="Much work")
+    panel.tell(t="heard", kind="edit")
+    panel.show(state="idle", live=None, notice="It failed", is_problem=True)
+
+    expect(edited).to_have_value("Much work")
+
+
+def test_an_edited_prompt_that_comes_back_takes_no_focus(page: Page) -> None:
+    """Whoever has begun to write something else goes on writing it."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.composer.press("ArrowUp")
+    edited = panel.root.get_by_role("textbox", name="Edit the prompt")
+    edited.fill("Much work")
+    edited.press("Enter")
+    expect(panel.composer).to_be_focused()
+    panel.composer.fill("Something else")
+    panel.tell(t="heard", kind="edit")
+
+    expect(edited).to_have_value("Much work")
+    expect(panel.composer).to_be_focused()
+
+
+def test_an_edited_prompt_with_an_answer_does_not_come_back(page: Page) -> None:
+    """The turn has a version more."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.composer.press("ArrowUp")
+    edited = panel.root.get_by_role("textbox", name="Edit the prompt")
+    edited.fill("Much work")
+    edited.press("Enter")
+    panel.begin(turn="turn-1", prompt="Much work")
+    panel.tell(t="heard", kind="edit")
+    changed = turn(1, version=2, n_versions=2, prompt="Much work")
+    panel.show(state="idle", live=None, turns=[changed])
+
+    expect(panel.turns.first).to_contain_text("2/2")
+    expect(edited).to_have_count(0)
+
+
+def test_an_edit_of_a_turn_that_is_deleted_becomes_the_draft(page: Page) -> None:
+    """A cell may delete a turn that the user edits; during a reply nothing is sent."""
+    panel = PanelPage(page, view([turn(1), turn(2)]))
+    panel.composer.press("ArrowUp")
+    edited = panel.root.get_by_role("textbox", name="Edit the prompt")
+    edited.fill("Much work")
+    panel.show(state="busy", turns=[turn(1, can=[]), turn(2, can=[])], can=["stop"])
+    expect(panel.button("Ask again").last).to_have_attribute("aria-disabled", "true")
+    edited.press("Enter")
+    assert panel.sent == []
+    panel.show(state="idle", turns=[turn(1)], can=["send"])
+
+    expect(panel.composer).to_have_value("Much work")
+    expect(panel.turns).to_have_count(1)
+
+
+def test_a_refusal_can_be_dismissed(page: Page) -> None:
+    """At its field or above the composer; the kernel forgets it, and both go."""
+    panel = PanelPage(page, view())
+    panel.root.get_by_text("Settings").click()
+    temperature = panel.root.get_by_label("temperature")
+    temperature.fill("7")
+    temperature.blur()
+    panel.show(notice="temperature=7 is not allowed", is_problem=True)
+    panel.tell(t="heard", kind="set")
+    panel.button("Dismiss").click()
+    panel.show(notice="", is_problem=False)
+
+    assert panel.sent[-1] == {"t": "dismiss"}
+    expect(panel.root.locator(".svc-refusal:visible")).to_have_count(0)
+    expect(temperature).not_to_have_attribute("aria-invalid", "true")
+    expect(panel.root.locator(".svc-notice")).to_have_count(0)
+
+
+def test_enter_during_a_reply_keeps_the_draft_and_says_so(page: Page) -> None:
+    """In the status line, and aloud."""
+    panel = PanelPage(page, view())
+    panel.begin("Words")
+    panel.composer.fill("Next question")
+    panel.composer.press("Enter")
+
+    words = "Your draft is kept: wait for the reply, or stop it first."
+    expect(panel.root.locator(".svc-status")).to_have_text(words)
+    expect(panel.said).to_have_text(words)
+    expect(panel.composer).to_have_value("Next question")
+    assert panel.sent == []
+
+
+def test_the_editor_of_a_long_prompt_opens_in_sight(page: Page) -> None:
+    """With its cursor and its buttons, wherever the transcript was scrolled to."""
+    long = turn(1, prompt="\n".join(f"Line {n}" for n in range(200)))
+    panel = PanelPage(page, view([long, *(turn(n) for n in range(2, 9))]))
+    panel.log.evaluate("(log) => { log.scrollTop = 0 }")
+    panel.turns.first.hover()
+    panel.turns.first.get_by_role("button", name="Edit the prompt and").focus()
+    page.keyboard.press("Enter")
+
+    edited = panel.root.get_by_role("textbox", name="Edit the prompt")
+    expect(edited).to_be_focused()
+    expect(panel.button("Cancel")).to_be_in_viewport(ratio=1)
+    expect(edited).to_be_in_viewport(ratio=1)
