@@ -68,7 +68,7 @@ class Places:
         if found and found.run_again not in {"", cell_ids(self._shell)[1]}:
             raise ParameterError(
                 f"The cell of this reply, [{found.number}], was run again since, so "
-                "the reply is not there any more. Ask again. Nothing was sent.",
+                "the reply is not there any more. Ask again.",
                 param="line",
             )
         return found

@@ -109,7 +109,7 @@ def _check(reply: Completion, owner: Conversation | None) -> None:
 
 
 def _refused(why: str) -> ParameterError:
-    return ParameterError(f"{why} Nothing was sent.", param="line")
+    return ParameterError(why, param="line")
 
 
 class RestView(ReplyView):

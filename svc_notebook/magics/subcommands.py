@@ -102,7 +102,7 @@ def command_or_question(text: str, name: str) -> ParameterError:
 
 def _both_spellings(text: str, meant: str) -> ParameterError:
     return ParameterError(
-        f"%svc {text}: a command or a question? Nothing was sent. {meant}; to ask, "
+        f"%svc {text}: a command or a question? {meant}; to ask, "
         f"write `%svc ask {text}`.",
         param="line",
     )

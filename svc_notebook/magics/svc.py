@@ -247,7 +247,7 @@ class SvcMagics(SvcTraits, Magics):
         if not can_answer(self.shell):
             raise ParameterError(
                 f"%svc {task}: nobody watches this notebook run, and it would send "
-                "code unseen. Nothing was sent; run this line by hand, or remove it.",
+                "code unseen. Run this line by hand, or remove it.",
                 param="line",
             )
         if options.is_several or options.type_name:
