@@ -224,13 +224,10 @@ def make_app(answer: Callable[[Request], Reply], log: RequestLog) -> ASGIApp:
 
 async def _body(http: StarletteRequest) -> bytes | None:
     """Read a body to its end; None if it is too long to keep."""
-    body: bytearray | None = bytearray()
-    async for part in http.stream():
-        if body is not None:
-            body += part
-            if len(body) > BODY_KEPT_BYTES:
-                body = None
-    return None if body is None else bytes(body)
+    body = bytearray()
+    async for part in http.stream():  # one byte more shows that it is too long
+        body += part[: BODY_KEPT_BYTES + 1 - len(body)]
+    return bytes(body) if len(body) <= BODY_KEPT_BYTES else None
 
 
 class _LeftError(Exception):
@@ -314,7 +311,6 @@ def _start(reply: Reply) -> Message:
 
 
 async def _until_left(receive: Receive) -> None:
-    """Return when the client has closed the connection."""
     while (await receive())["type"] != "http.disconnect":
         pass
 

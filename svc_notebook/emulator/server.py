@@ -168,20 +168,7 @@ class Emulator:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        options = _read_options(
-            {
-                "port": port,
-                "tokens_per_s": tokens_per_s,
-                "first_token_s": first_token_s,
-                "keep_alive_s": keep_alive_s,
-                "seed": seed,
-                "limits": limits,
-                "models": models,
-                "keys": keys,
-                "revoked": revoked,
-                "forbidden": forbidden,
-            }
-        )
+        options = _read_options(locals())  # of which it takes the fields by name
         entries = read_script(script) if isinstance(script, str | Path) else script
         self._keys = Keys(options.keys, options.revoked, options.forbidden)
         setup = Setup(

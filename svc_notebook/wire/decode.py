@@ -401,10 +401,8 @@ def fault_of(value: object) -> Fault:
 def _is_complaint(text: str) -> bool:
     """Say whether an event without choices is an error body in all but name."""
     try:
-        value = json.loads(text)
+        value = json.loads(text)  # an object, or it was not read as a reply
     except (ValueError, RecursionError):
-        return False
-    if not isinstance(value, dict):
         return False
     return value.get("type") == "error" or any(map(value.get, ("errors", *_MESSAGES)))
 
