@@ -68,12 +68,11 @@ def copy_tour(folder: Path) -> Path:
             if not target.exists():
                 shutil.copyfile(source, target)
     except OSError as error:
-        reason = error.strerror
-    else:
-        return folder / book.NAME
-    raise SettingsError(
-        f"The folder {folder} cannot be written ({reason}); choose another with --dir."
-    )
+        raise SettingsError(
+            f"The folder {folder} cannot be written ({error.strerror}); choose another "
+            "with --dir."
+        ) from None
+    return folder / book.NAME
 
 
 def lab_env(environ: Mapping[str, str], emulator: Emulator) -> dict[str, str]:

@@ -280,9 +280,9 @@ def _listen(port: int) -> socket.socket:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((HOST, port))
         listener.listen(256)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         listener.close()
-        is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        is_taken = error.errno == errno.EADDRINUSE
         why = "is taken" if is_taken else f"cannot be used ({error})"
         raise SettingsError(
             f"Port {port} on {HOST} {why}; choose another, or 0 for a free one."
