@@ -276,7 +276,6 @@ class _Delivery:
             await self._send(message)
 
     async def _end(self, end: End, left: "asyncio.Future[None]") -> Ended:
-        """End a reply the way it says."""
         if end is End.WHOLE:
             await self._send({"type": "http.response.body", "body": b""})
             return "whole"
@@ -293,7 +292,6 @@ class _Delivery:
 
 
 def _start(reply: Reply) -> Message:
-    """Write the status and the headers, marked."""
     return {
         "type": "http.response.start",
         "status": reply.status,

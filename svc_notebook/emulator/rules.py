@@ -162,7 +162,6 @@ def _number(fields: Mapping[str, Any], name: str, range_: _Range) -> Any:  # noq
 
 
 def _stops(value: object) -> tuple[str, ...]:
-    """Read one stop sequence or up to four (doc: Limits)."""
     stops = [value] if isinstance(value, str) else value
     if not isinstance(stops, list) or len(stops) > STOPS_AT_MOST:
         raise RuleError(

@@ -106,7 +106,6 @@ def _read_options(given: Mapping[str, object]) -> _Options:
 
 
 def _read_clock(name: str, clock: object) -> Callable[[], float]:
-    """Check a clock by calling it once."""
     now: Any = clock
     if callable(clock):
         try:
@@ -271,7 +270,6 @@ class Emulator:
 
 
 def _listen(port: int) -> socket.socket:
-    """Listen on a port of this machine."""
     # Without the explicit protocol, asyncio would leave Nagle's algorithm on.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:

@@ -138,7 +138,6 @@ class _Execution:
     is_over: bool = False
 
     def value(self, arguments: dict[str, Any]) -> object:
-        """Run the tool and return its value."""
         function = self.tool.function
         if function is None:
             raise _FailedError(f"{self.tool.name} is a definition without a function.")

@@ -112,7 +112,6 @@ class TypeSchema:
 
 
 def _why_refused(problem: Exception) -> str:
-    """Say why a type cannot be described, and what to use."""
     if isinstance(problem, NameError):
         return (
             f"has a type that cannot be described ({problem}); define it at the top of "
