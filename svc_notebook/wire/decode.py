@@ -165,14 +165,12 @@ class EventDecoder:
 
     def flush(self) -> Chunk:
         """Return the held halves whose other half did not come, as U+FFFD."""
-        halves, self._halves = self._halves, {}
+        places, self._halves = tuple(self._halves), {}
         deltas = [
-            Delta(index=index, text=mend(half))
+            Delta(index=index, text="\ufffd")
             if isinstance(part, str)
-            else Delta(
-                index=index, calls=(CallPiece(index=part, arguments=mend(half)),)
-            )
-            for (index, part), half in halves.items()
+            else Delta(index=index, calls=(CallPiece(index=part, arguments="\ufffd"),))
+            for index, part in places
         ]
         return Chunk(deltas=tuple(deltas))
 
