@@ -84,7 +84,6 @@ class Key:
             )
 
     def _is_in(self, body: bytes) -> bool:
-        """Say whether JSON contains the key."""
         as_json = self._reveal_json()
         return len(as_json) >= _MIN_CHARS and as_json in body
 

@@ -39,7 +39,12 @@ def open_lab(folder: Path | None = None, options: Sequence[str] = ()) -> int:
         )
     tour = copy_tour(folder or Path(FOLDER))
     with Emulator() as emulator:
-        _say(tour)
+        print(  # noqa: T201 - the command's answer
+            f"JupyterLab opens on {tour}, a copy that you can change.\n"
+            "An emulator of the service answers on this machine: its replies are made "
+            "up and marked.\nCtrl-C twice ends both.",
+            flush=True,
+        )
         command = [sys.executable, "-m", "jupyterlab", *options, str(tour)]
         with subprocess.Popen(  # noqa: S603 - our own command
             command, env=lab_env(os.environ, emulator)
@@ -63,12 +68,11 @@ def copy_tour(folder: Path) -> Path:
             if not target.exists():
                 shutil.copyfile(source, target)
     except OSError as error:
-        reason = error.strerror
-    else:
-        return folder / book.NAME
-    raise SettingsError(
-        f"The folder {folder} cannot be written ({reason}); choose another with --dir."
-    )
+        raise SettingsError(
+            f"The folder {folder} cannot be written ({error.strerror}); choose another "
+            "with --dir."
+        ) from None
+    return folder / book.NAME
 
 
 def lab_env(environ: Mapping[str, str], emulator: Emulator) -> dict[str, str]:
@@ -78,16 +82,6 @@ def lab_env(environ: Mapping[str, str], emulator: Emulator) -> dict[str, str]:
         "SVC_BASE_URL": emulator.base_url,
         "SVC_API_KEY": emulator.api_key,
     }
-
-
-def _say(tour: Path) -> None:
-    """Say what happens next."""
-    print(  # noqa: T201 - the command's answer
-        f"JupyterLab opens on {tour}, a copy that you can change.\n"
-        "An emulator of the service answers on this machine: its replies are made up "
-        "and marked.\nCtrl-C twice ends both.",
-        flush=True,
-    )
 
 
 def _wait(lab: "subprocess.Popen[bytes]") -> int:

@@ -7,6 +7,7 @@ tagged `service` is changed.
 from copy import deepcopy
 from datetime import datetime
 from importlib.resources import files
+from itertools import chain, count
 from pathlib import Path
 
 import nbformat
@@ -18,7 +19,6 @@ NAME = "quickstart.ipynb"
 FOLDER = "svc-notebook-demo"
 EMULATOR = "the emulator"
 _TAG = "service"
-_N_FOLDERS = 1000
 
 
 def notebooks_folder() -> Path:
@@ -96,9 +96,8 @@ def make_folder(out: Path | None, *, here: Path) -> Path:
             f"{out / NAME} already exists and may contain your own work; choose "
             "another folder with --out, or move that file."
         )
-    names = [FOLDER, *(f"{FOLDER}-{n}" for n in range(2, _N_FOLDERS))]
-    free = (here / name for name in names if not (here / name).exists())
-    made = out or next(free, here / FOLDER)
+    names = chain([FOLDER], (f"{FOLDER}-{n}" for n in count(2)))
+    made = out or next(here / name for name in names if not (here / name).exists())
     try:
         made.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -140,18 +140,14 @@ class Service:
                 for index in range(chat.n)
             ]
         results = results_text(chat)
-        seeds = [
-            chat.seed(emulator_seed=self._setup.seed, nth=nth, choice_index=index)
-            for index in range(chat.n)
-        ]
-        return [
-            cut_choice(
-                language.write(chat, seed, results=results),
-                max_tokens=chat.max_tokens,
-                stop=chat.stop,
+        choices = []
+        for index in range(chat.n):
+            seed = chat.seed(
+                emulator_seed=self._setup.seed, nth=nth, choice_index=index
             )
-            for seed in seeds
-        ]
+            text = language.write(chat, seed, results=results)
+            choices.append(cut_choice(text, max_tokens=chat.max_tokens, stop=chat.stop))
+        return choices
 
 
 def _read(request: Request) -> ChatRequest:

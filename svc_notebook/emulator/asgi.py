@@ -11,6 +11,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
@@ -67,9 +68,9 @@ class HttpServer:
             ws="none",
             lifespan="off",
             log_config=None,
+            timeout_keep_alive=keep_alive_s,  # type: ignore[arg-type]  # any seconds do
         )
         self._config.load()
-        self._keep_alive_s = keep_alive_s
         self._is_ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop
         self._stop: asyncio.Event
@@ -101,7 +102,9 @@ class HttpServer:
         """Listen, then cut all connections, however slow their other ends are."""
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        server = await self._loop.create_server(self._connection, sock=self._listener)
+        server = await self._loop.create_server(
+            lambda: QuietProtocol(self._config, self._state, {}), sock=self._listener
+        )
         self._is_ready.set()
         await self._stop.wait()
         server.close()
@@ -110,11 +113,6 @@ class HttpServer:
         # The replies of aborted connections end by themselves.
         if self._state.tasks:
             await asyncio.wait(list(self._state.tasks), timeout=CLOSE_TIMEOUT_S / 2)
-
-    def _connection(self) -> "QuietProtocol":
-        connection = QuietProtocol(self._config, self._state, {})
-        connection.timeout_keep_alive = self._keep_alive_s  # type: ignore[assignment]  # any seconds do
-        return connection
 
 
 class QuietProtocol(H11Protocol):
@@ -181,15 +179,11 @@ class QuietProtocol(H11Protocol):
             ("connection", "close"),
             MARK,
         ]
-        try:
-            for event in (
-                h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
-                h11.Data(data=_NOT_HTTP),
-                h11.EndOfMessage(),
-            ):
+        start = h11.Response(status_code=400, headers=headers, reason=b"Bad Request")
+        # Where a reply has begun on this connection, it is only closed.
+        with suppress(h11.LocalProtocolError):
+            for event in (start, h11.Data(data=_NOT_HTTP), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
-        except h11.LocalProtocolError:
-            pass  # a reply has begun on this connection, which is closed below
         self.transport.close()
 
 
@@ -224,13 +218,10 @@ def make_app(answer: Callable[[Request], Reply], log: RequestLog) -> ASGIApp:
 
 async def _body(http: StarletteRequest) -> bytes | None:
     """Read a body to its end; None if it is too long to keep."""
-    body: bytearray | None = bytearray()
-    async for part in http.stream():
-        if body is not None:
-            body += part
-            if len(body) > BODY_KEPT_BYTES:
-                body = None
-    return None if body is None else bytes(body)
+    body = bytearray()
+    async for part in http.stream():  # one byte more shows that it is too long
+        body += part[: BODY_KEPT_BYTES + 1 - len(body)]
+    return bytes(body) if len(body) <= BODY_KEPT_BYTES else None
 
 
 class _LeftError(Exception):
@@ -285,7 +276,6 @@ class _Delivery:
             await self._send(message)
 
     async def _end(self, end: End, left: "asyncio.Future[None]") -> Ended:
-        """End a reply the way it says."""
         if end is End.WHOLE:
             await self._send({"type": "http.response.body", "body": b""})
             return "whole"
@@ -302,7 +292,6 @@ class _Delivery:
 
 
 def _start(reply: Reply) -> Message:
-    """Write the status and the headers, marked."""
     return {
         "type": "http.response.start",
         "status": reply.status,
@@ -314,7 +303,6 @@ def _start(reply: Reply) -> Message:
 
 
 async def _until_left(receive: Receive) -> None:
-    """Return when the client has closed the connection."""
     while (await receive())["type"] != "http.disconnect":
         pass
 

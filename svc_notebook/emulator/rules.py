@@ -6,8 +6,10 @@ module (doc: Request body, Limits). Where it is silent, the strict reading appli
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from .chat_request import (
@@ -100,8 +102,8 @@ def _read_object(body: bytes) -> JsonObject:
         value = json.loads(
             body.decode("utf-8"),
             parse_constant=_no_constant,
-            parse_float=_finite,
-            parse_int=_whole,
+            parse_float=partial(_parsed, float),
+            parse_int=partial(_parsed, int),
         )
     except UnicodeDecodeError:
         raise RuleError("The request body is not UTF-8.") from None
@@ -129,20 +131,13 @@ def _is_deep(value: object) -> bool:
     return bool(level)
 
 
-def _whole(digits: str) -> int:
-    """Refuse an integer of more digits than Python reads."""
-    try:
-        return int(digits)
-    except ValueError:
-        raise RuleError("The request body holds a number that is too large.") from None
-
-
-def _finite(digits: str) -> float:
-    """Refuse what is read as infinity, such as 1e999."""
-    number = float(digits)
-    if math.isinf(number):
-        raise RuleError("The request body holds a number that is too large.")
-    return number
+def _parsed(kind: Callable[[str], float], digits: str) -> float:
+    """Refuse what is read as infinity, or is an integer of too many digits."""
+    with suppress(ValueError):
+        number = kind(digits)
+        if abs(number) != math.inf:
+            return number
+    raise RuleError("The request body holds a number that is too large.")
 
 
 def _no_constant(_name: str) -> None:
@@ -167,7 +162,6 @@ def _number(fields: Mapping[str, Any], name: str, range_: _Range) -> Any:  # noq
 
 
 def _stops(value: object) -> tuple[str, ...]:
-    """Read one stop sequence or up to four (doc: Limits)."""
     stops = [value] if isinstance(value, str) else value
     if not isinstance(stops, list) or len(stops) > STOPS_AT_MOST:
         raise RuleError(

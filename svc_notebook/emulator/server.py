@@ -106,7 +106,6 @@ def _read_options(given: Mapping[str, object]) -> _Options:
 
 
 def _read_clock(name: str, clock: object) -> Callable[[], float]:
-    """Check a clock by calling it once."""
     now: Any = clock
     if callable(clock):
         try:
@@ -168,20 +167,7 @@ class Emulator:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        options = _read_options(
-            {
-                "port": port,
-                "tokens_per_s": tokens_per_s,
-                "first_token_s": first_token_s,
-                "keep_alive_s": keep_alive_s,
-                "seed": seed,
-                "limits": limits,
-                "models": models,
-                "keys": keys,
-                "revoked": revoked,
-                "forbidden": forbidden,
-            }
-        )
+        options = _read_options(locals())  # of which it takes the fields by name
         entries = read_script(script) if isinstance(script, str | Path) else script
         self._keys = Keys(options.keys, options.revoked, options.forbidden)
         setup = Setup(
@@ -284,7 +270,6 @@ class Emulator:
 
 
 def _listen(port: int) -> socket.socket:
-    """Listen on a port of this machine."""
     # Without the explicit protocol, asyncio would leave Nagle's algorithm on.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
@@ -293,9 +278,9 @@ def _listen(port: int) -> socket.socket:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((HOST, port))
         listener.listen(256)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         listener.close()
-        is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        is_taken = error.errno == errno.EADDRINUSE
         why = "is taken" if is_taken else f"cannot be used ({error})"
         raise SettingsError(
             f"Port {port} on {HOST} {why}; choose another, or 0 for a free one."

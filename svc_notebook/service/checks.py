@@ -19,40 +19,29 @@ def check_int(
     value: object,
     *,
     minimum: int | None = None,
-    maximum: int | None = None,
     otherwise: str = "",
 ) -> int:
-    """Return an argument if it is an integer within its bounds.
+    """Return an argument if it is an integer, at least `minimum`.
 
     `otherwise` is what else the message allows, such as "or None to never ask".
     """
     number = as_int(value)
-    if number is None or not is_within(number, minimum, maximum):
-        allowed = range_text("an integer", minimum, maximum)
+    if number is None or not is_within(number, minimum, None):
+        allowed = range_text("an integer", minimum, None)
         raise must_be(name, allowed, value, otherwise=otherwise)
     return number
 
 
 def check_number(
-    name: str,
-    value: object,
-    *,
-    minimum: float | None = None,
-    above: float | None = None,
-    kind: str = "a number",
-    otherwise: str = "",
+    name: str, value: object, *, above: float, kind: str = "a number"
 ) -> int | float:
-    """Return an argument if it is finite, at least `minimum` and greater than `above`.
+    """Return an argument if it is finite and greater than `above`.
 
-    `kind` is what it is, such as "a number of seconds", `otherwise` what else the
-    message allows.
+    `kind` is what it is, such as "a number of seconds".
     """
     number = as_number(value)
-    is_above = number is None or above is None or number > above
-    if number is None or not is_within(number, minimum, None) or not is_above:
-        bound = "" if above is None else f" > {above:g}"
-        allowed = range_text(kind, minimum, None) + bound
-        raise must_be(name, allowed, value, otherwise=otherwise)
+    if number is None or not is_within(number, None, None) or number <= above:
+        raise must_be(name, f"{kind} > {above:g}", value)
     return number
 
 

@@ -107,9 +107,9 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
 @dataclass(slots=True)
 class _OpenCall:
     index: int | None
-    id: str | None
-    name: str
-    arguments: list[str]
+    id: str | None = None
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
 
     @property
     def is_whole(self) -> bool:
@@ -123,6 +123,7 @@ class _OpenCall:
 
     def take(self, piece: CallPiece) -> None:
         """Add a piece; some services repeat the name in each."""
+        self.id = self.id or piece.id
         if piece.name and piece.name != self.name:
             self.name += piece.name
         self.arguments.append(piece.arguments)
@@ -152,15 +153,9 @@ class _OpenChoice:
     def _add_call(self, piece: CallPiece) -> None:
         call = self._call_of(piece)
         if call is None:
-            call = _OpenCall(piece.index, piece.id, piece.name or "", [piece.arguments])
+            call = _OpenCall(piece.index)
             self.calls.append(call)
-            self._note(call)
-            return
-        call.id = call.id or piece.id
-        self._note(call)
         call.take(piece)
-
-    def _note(self, call: _OpenCall) -> None:
         self.newest[call.index] = call
         if call.id:
             self.by_id[call.id] = call

@@ -8,12 +8,12 @@ import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from time import monotonic
 from typing import Any
 
+from svc_notebook.client.portal import Job
 from svc_notebook.completion import Completion
 from svc_notebook.errors import CutError, ToolCallError
 from svc_notebook.service.request import Message
@@ -24,7 +24,7 @@ from .results import MAX_RESULT_TOKENS, fit_text, to_result_text
 from .schema import short
 from .tool import Tool
 from .toolbox import Toolbox
-from .worker_thread import Work, run_coroutine, traceback_of
+from .worker_thread import Work, submit_coroutine, traceback_of
 
 MAX_ERROR_TOKENS = 300
 MAX_DEPTH = 100
@@ -133,12 +133,11 @@ class _Execution:
     tool: Tool
     limit_s: float | None
     check_stop: Callable[[], None]
-    cancel: Callable[[], object] = lambda: None
+    job: Job[Any] | None = None
     is_awaited: bool = False
     is_over: bool = False
 
     def value(self, arguments: dict[str, Any]) -> object:
-        """Run the tool and return its value."""
         function = self.tool.function
         if function is None:
             raise _FailedError(f"{self.tool.name} is a definition without a function.")
@@ -174,7 +173,10 @@ class _Execution:
 
     def _wait_for(self, returned: Awaitable[Any]) -> object:
         try:
-            return run_coroutine(self._awaited(returned))
+            self.job = submit_coroutine(_awaited(returned))
+            if self.is_over:
+                self.job.stop()
+            return self.job.wait()
         except _CarriedError as carried:
             problem = carried.problem
         finally:
@@ -185,29 +187,12 @@ class _Execution:
                 returned.close()  # else Python warns that it was never awaited
         raise problem
 
-    async def _awaited(self, returned: Awaitable[Any]) -> object:
-        """Await a result as a task that can be cancelled from another thread."""
-        task = asyncio.current_task()
-        loop = asyncio.get_running_loop()
-        if task is not None:
-            self.cancel = lambda: loop.call_soon_threadsafe(task.cancel)
-        if self.is_over:
-            raise asyncio.CancelledError
-        try:
-            return await returned
-        except (KeyboardInterrupt, SystemExit) as problem:
-            raise _CarriedError(problem) from None
-        except asyncio.CancelledError as problem:
-            if task is None or task.cancelling():
-                raise
-            raise _CarriedError(problem) from None  # raised by the tool itself
-
     def _stop(self, work: Work) -> None:
         """Cancel an async tool, and give it a moment to clean up."""
         self.is_over = True
+        if self.job is not None:
+            self.job.stop()
         if self.is_awaited or self.tool.is_async:
-            with suppress(RuntimeError):  # the loop may be closed, which ends it too
-                self.cancel()
             work.wait(CLEAN_UP_S)
 
     def _late(self, work: Work) -> _FailedError:
@@ -225,6 +210,18 @@ class _Execution:
         if isinstance(problem, KeyboardInterrupt):
             raise problem
         raise _FailedError(_words_of(problem), traceback_of(problem)) from None
+
+
+async def _awaited(returned: Awaitable[Any]) -> object:
+    task = asyncio.current_task()
+    try:
+        return await returned
+    except (KeyboardInterrupt, SystemExit) as problem:
+        raise _CarriedError(problem) from None
+    except asyncio.CancelledError as problem:
+        if task is None or task.cancelling():
+            raise
+        raise _CarriedError(problem) from None  # raised by the tool itself
 
 
 def _left_behind(name: str) -> str:

@@ -142,7 +142,6 @@ def _of_other_object(value: Any, around: tuple[int, ...]) -> Any:  # noqa: ANN40
 
 
 def _is_large_array(value: Any) -> bool:  # noqa: ANN401 - anything
-    """Return whether it is a NumPy array that is too long to write."""
     size = getattr(value, "size", None)
     is_array = hasattr(value, "ravel") and hasattr(value, "shape")
     return is_array and isinstance(size, int) and size > MAX_ARRAY_VALUES

@@ -281,7 +281,6 @@ class _CallRunner:
         return self._recorded(run, exchange)
 
     def skip(self, call: ToolCall, exchange: Exchange, reason: str) -> ToolRun:
-        """Answer a call that is not run."""
         return self._recorded(failed_run(call, reason), exchange)
 
     def _recorded(self, run: ToolRun, exchange: Exchange) -> ToolRun:
@@ -349,7 +348,6 @@ class _CallRunner:
 
 
 def _without_key(run: ToolRun, hide: Callable[[str], str]) -> ToolRun:
-    """Remove the API key from the texts of a run."""
     arguments, value = run.sent_arguments, run.value
     if arguments is not None:
         text = _to_json(arguments)

@@ -112,7 +112,6 @@ class TypeSchema:
 
 
 def _why_refused(problem: Exception) -> str:
-    """Say why a type cannot be described, and what to use."""
     if isinstance(problem, NameError):
         return (
             f"has a type that cannot be described ({problem}); define it at the top of "
@@ -329,7 +328,8 @@ class _SchemaWriter:
     def model(self, found: inspect.CustomType) -> Schema:
         if _is_path(found.cls):
             return {"type": "string", "format": "path"}
-        if not is_model(found.cls):
+        pydantic = sys.modules.get("pydantic")  # a model's class is not made without it
+        if not issubclass(found.cls, getattr(pydantic, "BaseModel", ())):
             return self.refuse(found)
         try:
             whole = found.cls.model_json_schema()  # type: ignore[attr-defined]  # a model
@@ -530,13 +530,7 @@ def _name(type_: object) -> str:
     return str(getattr(type_, "__qualname__", type_))
 
 
-# pydantic
-
-
-def is_model(annotation: object) -> bool:
-    """Return whether a type is a pydantic model, without loading pydantic."""
-    model = getattr(sys.modules.get("pydantic"), "BaseModel", ())
-    return isinstance(annotation, type) and issubclass(annotation, model)
+# paths and pydantic
 
 
 def _is_path(annotation: object) -> bool:

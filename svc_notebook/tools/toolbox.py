@@ -105,7 +105,6 @@ class Toolbox:
         return f"Toolbox([{', '.join(self.names)}])"
 
     def _repr_html_(self) -> str:
-        """Return the tools as an HTML table."""
         from svc_notebook.display.markup import to_text  # noqa: PLC0415 - where it is shown
 
         rows = "".join(

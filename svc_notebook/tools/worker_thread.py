@@ -15,7 +15,7 @@ from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Any
 
-from svc_notebook.client.portal import Portal
+from svc_notebook.client.portal import Job, Portal
 
 _POLL_S = 0.05  # on some systems only a wait with a limit can be interrupted
 _HERE = str(Path(__file__).parent)
@@ -99,17 +99,17 @@ class _ToolLoop:
         self._portal: Portal | None = None
         atexit.register(self.close)
 
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - a tool's
+    def submit(self, work: Coroutine[Any, Any, Any]) -> Job[Any]:
         with self._lock:
             if self._portal is None or not self._portal.is_open:
                 self._portal = Portal()
             portal = self._portal
-        return portal.run(work)
+        return portal.submit(work)
 
     def close(self) -> None:
         if self._portal is not None:
             self._portal.close()
 
 
-run_coroutine = _ToolLoop().run
-"""Runs a coroutine on the tools' event loop, and waits for its result."""
+submit_coroutine = _ToolLoop().submit
+"""Starts a coroutine on the tools' event loop."""

@@ -112,13 +112,9 @@ def _completion(raw: RawReply) -> CompletionBody:
     raws = raw.choices or []
     if not raws:
         raise _UnreadableError("with no choices")
-    for at, each in enumerate(raws):
-        if each.message is None:
-            raise _UnreadableError(f"with no message in choices[{at}]")
     has_indices = len({each.index for each in raws}) == len(raws)
     choices = [
-        _choice(each, at if each.index is None or not has_indices else each.index)
-        for at, each in enumerate(raws)
+        _choice(each, at, has_indices=has_indices) for at, each in enumerate(raws)
     ]
     return CompletionBody(
         id=raw.id,
@@ -169,14 +165,12 @@ class EventDecoder:
 
     def flush(self) -> Chunk:
         """Return the held halves whose other half did not come, as U+FFFD."""
-        halves, self._halves = self._halves, {}
+        places, self._halves = tuple(self._halves), {}
         deltas = [
-            Delta(index=index, text=mend(half))
+            Delta(index=index, text="\ufffd")
             if isinstance(part, str)
-            else Delta(
-                index=index, calls=(CallPiece(index=part, arguments=mend(half)),)
-            )
-            for (index, part), half in halves.items()
+            else Delta(index=index, calls=(CallPiece(index=part, arguments="\ufffd"),))
+            for index, part in places
         ]
         return Chunk(deltas=tuple(deltas))
 
@@ -339,10 +333,12 @@ def _has_text(raw: RawChoice) -> bool:
     return bool(raw.text or (said and (said.content or said.tool_calls)))
 
 
-def _choice(raw: RawChoice, index: int) -> Choice:
-    message = raw.message or _NOTHING
+def _choice(raw: RawChoice, at: int, *, has_indices: bool) -> Choice:
+    message = raw.message
+    if message is None:
+        raise _UnreadableError(f"with no message in choices[{at}]")
     return Choice(
-        index=index,
+        index=at if raw.index is None or not has_indices else raw.index,
         text=None if message.content is None else mend(message.content),
         tool_calls=tuple(map(_call, message.tool_calls or ())),
         finish_reason=raw.finish_reason,
@@ -401,10 +397,8 @@ def fault_of(value: object) -> Fault:
 def _is_complaint(text: str) -> bool:
     """Say whether an event without choices is an error body in all but name."""
     try:
-        value = json.loads(text)
+        value = json.loads(text)  # an object, or it was not read as a reply
     except (ValueError, RecursionError):
-        return False
-    if not isinstance(value, dict):
         return False
     return value.get("type") == "error" or any(map(value.get, ("errors", *_MESSAGES)))
 
