@@ -36,16 +36,18 @@ Value = TypeVar("Value")
 class Key:
     """An API key that does not show its value, and says where it was found.
 
-    Blanks and quotes around it and a leading "Bearer " are removed.
+    Blanks and quotes around it and a leading "Bearer " are removed. What hides this key
+    hides `others`, too: those that this kernel has for other addresses.
 
     Raises:
         MissingKeyError: The value is empty, or cannot be sent in a header.
     """
 
-    __slots__ = ("_reveal", "_reveal_json", "source")
+    __slots__ = ("_reveal", "_reveal_json", "others", "source")
 
     def __init__(self, value: str, *, source: str) -> None:
         self.source = source
+        self.others: tuple[Key, ...] = ()
         cleaned = _clean(value, source)
         value = ""  # a traceback may show the locals of this frame
         if isinstance(cleaned, MissingKeyError):
@@ -63,8 +65,10 @@ class Key:
         """Return texts, also in lists and structs, with `[key]` in place of the key."""
         if isinstance(value, msgspec.Struct) and not self._is_in(_JSON.encode(value)):
             return value  # as nearly always, and found at once
-        secret = self._reveal()
-        return _redacted(value, secret) if len(secret) >= _MIN_CHARS else value
+        for each in (self, *self.others):
+            secret = each._reveal()  # noqa: SLF001 - a key, too
+            value = _redacted(value, secret) if len(secret) >= _MIN_CHARS else value
+        return value
 
     def redact_error(self, error: SvcError) -> None:
         """Replace the key in the message and the attributes of an error."""
@@ -84,8 +88,9 @@ class Key:
             )
 
     def _is_in(self, body: bytes) -> bool:
-        as_json = self._reveal_json()
-        return len(as_json) >= _MIN_CHARS and as_json in body
+        keys = (self, *self.others)
+        secrets = [each._reveal_json() for each in keys]  # noqa: SLF001 - keys, too
+        return any(len(each) >= _MIN_CHARS and each in body for each in secrets)
 
     def digest(self, salt: str) -> str:
         """Return a short one-way hash, which identifies the key."""
@@ -143,6 +148,12 @@ def to_key(
         return Key(value, source=source)
     except MissingKeyError as found:
         return found.with_traceback(None)
+
+
+def known_keys(environ: Mapping[str, str] = os.environ) -> tuple[Key, ...]:
+    """Return the keys of this kernel: those typed, and SVC_API_KEY."""
+    named = to_key(environ.get(ENV_NAME), source=ENV_NAME)
+    return (*_typed.values(), *([named] if isinstance(named, Key) else ()))
 
 
 def key_mark(environ: Mapping[str, str] = os.environ) -> bytes:

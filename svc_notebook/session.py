@@ -5,7 +5,7 @@ Each part is made when it is first needed and kept until its settings change.
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -21,7 +21,7 @@ from svc_notebook.client.sync import Client
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversations
 from svc_notebook.conversations.seam import join
-from svc_notebook.credentials import Key, find_key, key_mark, unbound
+from svc_notebook.credentials import Key, find_key, key_mark, known_keys, unbound
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError, warn
 from svc_notebook.exchange import Exchange, Origin
@@ -171,6 +171,11 @@ class Session:
     def key(self, settings: Settings | None = None) -> Key:
         """Return the key of an endpoint, else of the one in use, or refuse."""
         settings = settings or self.settings
+        key, known = self._key(settings), known_keys()
+        key.others = tuple(each for each in known if each is not key)
+        return key
+
+    def _key(self, settings: Settings) -> Key:
         if not settings.is_emulated:
             return find_key(base_url=settings.base_url)
         if self._emulator is None:
@@ -182,10 +187,12 @@ class Session:
 
     def key_hider(self) -> Callable[[str], str]:
         """Return a function that hides the key in a text."""
-        try:
+        with suppress(MissingKeyError):
             return self.key().redact
-        except MissingKeyError:
-            return str
+        for key in known_keys():  # the emulator is closed, or the key is elsewhere's
+            key.others = known_keys()
+            return key.redact
+        return str
 
     @property
     def answers(self) -> Answerer | None:
