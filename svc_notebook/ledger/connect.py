@@ -43,16 +43,15 @@ def _make_file(path: Path) -> None:
         foreign = journals(path)
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
-        reason = "" if path.parent.is_dir() else "its folder is a file"
+        if not path.parent.is_dir():
+            raise _not_made(str(path), "its folder is a file") from None
+        if path.is_dir():
+            raise _not_made(str(path), "it is a folder") from None
     except (OSError, ValueError) as problem:
         reason = getattr(problem, "strerror", None) or str(problem)
+        raise _not_made(str(path), reason) from None
     else:
         set_aside(path, foreign)
-        return
-    if not reason and path.is_dir():
-        reason = "it is a folder"
-    if reason:
-        raise _not_made(str(path), reason)
 
 
 Identity = tuple[int, int] | None
