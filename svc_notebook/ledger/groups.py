@@ -242,7 +242,7 @@ def usage_frame(
     Columns to group by are read from an exchange's first choice. Without `estimates`
     the fixed rule is used.
     """
-    rules = Estimates(lambda *_: ()) if estimates is None else estimates
+    rules = estimates or Estimates(lambda *_: ())
 
     def batch_of(chunk: list[Exchange]) -> Batch:
         batch = _with_good(exchange_batch(chunk, is_by_choice=False))
