@@ -7,7 +7,7 @@ history can be sent. The ledger keeps every answer; `restore` reads them back.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, Never, Self, Unpack
 from uuid import uuid4
@@ -245,8 +245,13 @@ class Conversation:
             found = history.turn(turn)
             turn_id = found.turn_id
             text = found.prompt.content if text is None else text
-        settings = self._settings(model, params, max_tokens, system)
         origin = Origin(kind=origin_kind, conversation=self.name, turn_id=turn_id)
+        settings = TurnSettings(
+            model=self._model(model),
+            params=params or {},
+            max_tokens=max_tokens,
+            system=system,
+        )
         return request_turn(history, text or "", origin, settings)
 
     def next_part(
@@ -262,7 +267,9 @@ class Conversation:
         history = self.history
         found = history.turn(len(history.turns) if turn is None else turn)
         origin = Origin(kind=origin_kind, conversation=self.name, turn_id=found.turn_id)
-        settings = self._settings(model, params, max_tokens)
+        settings = TurnSettings(
+            model=self._model(model), params=params or {}, max_tokens=max_tokens
+        )
         return request_continuation(history, origin, settings)
 
     def record(self, step: NextTurn, completion: Completion) -> None:
@@ -272,11 +279,11 @@ class Conversation:
         a reset.
         """
         exchange, tool_runs = completion.exchange, completion.tool_runs
-        turn_id = step.origin.turn_id or ""
-        self._asked.setdefault(turn_id, set()).add(exchange.exchange_id)
+        origin = step.origin
+        self._asked.setdefault(origin.turn_id or "", set()).add(exchange.exchange_id)
         self._shared.change(
-            lambda old: add_answer(old, exchange, step.origin, tool_runs),
-            turn_id=step.origin.turn_id,
+            lambda old: add_answer(old, exchange, origin, tool_runs),
+            turn_id=origin.turn_id,
         )
 
     def choose(self, turn: int | str, version: int) -> None:
@@ -496,19 +503,8 @@ class Conversation:
         self.record(step, completion)
         return completion
 
-    def _settings(
-        self,
-        model: str | None,
-        params: Mapping[str, Any] | None,
-        max_tokens: MaxTokens,
-        system: str | None = None,
-    ) -> TurnSettings:
-        return TurnSettings(
-            model=self._session.model() if model is None else check_model(model),
-            params=params or {},
-            max_tokens=max_tokens,
-            system=system,
-        )
+    def _model(self, model: str | None) -> str:
+        return self._session.model() if model is None else check_model(model)
 
     def __reduce_ex__(self, protocol: object) -> Never:
         raise ParameterError(
@@ -520,8 +516,7 @@ class Conversation:
         )
 
     def __repr__(self) -> str:
-        n_turns = len(self.turns)
-        return f"<Conversation {self.name!r}: {n_turns} turn{'s'[: n_turns != 1]}>"
+        return f"<Conversation {self.name!r}: {n_turns(len(self.turns))}>"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
         return to_transcript(self.history)
@@ -539,6 +534,7 @@ def _notes(step: NextTurn) -> tuple[str, ...]:
     return (note,) if note else ()
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Conversations:
     """The conversations of a session, by name.
 
@@ -546,22 +542,13 @@ class Conversations:
     `model` returns the model to use if a request names none.
     """
 
-    def __init__(
-        self,
-        *,
-        ask: Send,
-        run: Run,
-        stream: Stream,
-        model: Callable[[], str],
-        ledger: Callable[[], Ledger],
-    ) -> None:
-        self.ask = ask
-        self.run = run
-        self.stream = stream
-        self.model = model
-        self.ledger = ledger
-        self._lock = RLock()
-        self._by_name: dict[str, Conversation] = {}
+    ask: Send
+    run: Run
+    stream: Stream
+    model: Callable[[], str]
+    ledger: Callable[[], Ledger]
+    _lock: RLock = field(default_factory=RLock, init=False)
+    _by_name: dict[str, Conversation] = field(default_factory=dict, init=False)
 
     def named(self, name: str) -> Conversation:
         """Return the conversation with this name, made at the first call."""

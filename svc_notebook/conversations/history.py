@@ -124,10 +124,8 @@ class History:
 
     def begins_with(self, other: "History") -> bool:
         """Whether its first turns have the messages of all turns of another."""
-        first = self.turns[: len(other.turns)]
-        return [each.messages for each in first] == [
-            each.messages for each in other.turns
-        ]
+        here, there = ([turn.messages for turn in h.turns] for h in (self, other))
+        return here[: len(there)] == there
 
     def find(self, turn_id: str) -> int | None:
         """Return the index of the turn with this id; None if there is none."""

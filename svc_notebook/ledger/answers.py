@@ -253,11 +253,9 @@ class Answers:
                 if stamp == self._stamp:
                     return
                 content = file.read_bytes()
-            except OSError as problem:
-                raise self._refused(f"cannot be read ({problem.strerror})") from None
-            except RuntimeError:
-                reason = "cannot be read (unknown home folder)"
-                raise self._refused(reason) from None
+            except (OSError, RuntimeError) as problem:
+                reason = getattr(problem, "strerror", "unknown home folder")
+                raise self._refused(f"cannot be read ({reason})") from None
             by_key: dict[tuple[str, int], list[Answer]] = {}
             for answer in self._decoded(content):
                 by_key.setdefault(answer.key, []).append(answer)
@@ -322,9 +320,8 @@ class Answers:
             except (msgspec.ValidationError, ParameterError) as problem:
                 reason = f"is not {what} ({problem})"
             except ValueError:
-                is_conflict = line.startswith(_CONFLICT_MARKS)
                 reason = "is not JSON"
-                if is_conflict:
+                if line.startswith(_CONFLICT_MARKS):
                     reason = "is a conflict mark of git; keep one side, without marks"
             raise self._refused(f"cannot be used: line {number} {reason}")
 

@@ -43,16 +43,15 @@ def _make_file(path: Path) -> None:
         foreign = journals(path)
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
-        reason = "" if path.parent.is_dir() else "its folder is a file"
+        if not path.parent.is_dir():
+            raise _not_made(str(path), "its folder is a file") from None
+        if path.is_dir():
+            raise _not_made(str(path), "it is a folder") from None
     except (OSError, ValueError) as problem:
         reason = getattr(problem, "strerror", None) or str(problem)
+        raise _not_made(str(path), reason) from None
     else:
         set_aside(path, foreign)
-        return
-    if not reason and path.is_dir():
-        reason = "it is a folder"
-    if reason:
-        raise _not_made(str(path), reason)
 
 
 Identity = tuple[int, int] | None
@@ -60,24 +59,21 @@ Identity = tuple[int, int] | None
 
 def identity(path: str | Path) -> Identity:
     """Return what identifies the file itself, not its name; None without a file."""
-    if path == MEMORY:
-        return None
-    try:
-        found = os.stat(path)  # noqa: PTH116 - a Path costs many times as much
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+    found = _stat(path)
+    return found and (found.st_dev, found.st_ino)
 
 
 def last_change(path: str | Path) -> tuple[int, int] | None:
     """Return what changes when a file is written; None without a file."""
-    if path == MEMORY:
-        return None
+    found = _stat(path)
+    return found and (found.st_size, found.st_mtime_ns)
+
+
+def _stat(path: str | Path) -> os.stat_result | None:
     try:
-        found = os.stat(path)  # noqa: PTH116 - as `identity`
+        return None if path == MEMORY else os.stat(path)  # noqa: PTH116 - a Path costs many times as much
     except OSError:
         return None
-    return found.st_size, found.st_mtime_ns
 
 
 _JOURNALS = ("-wal", "-journal", "-shm")
@@ -125,24 +121,21 @@ def is_on_network(path: Path, *, mounts_file: Path = _MOUNTS) -> bool:
     return kind in _NETWORK_TYPES.split()
 
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    (
-        # In a new file the next step replaces these empty tables at once, so that
-        # they need neither types nor indexes.
-        """
+MIGRATIONS: tuple[str, ...] = (
+    """
+        -- In a new file the next step replaces these empty tables at once, so that
+        -- they need neither types nor indexes.
         CREATE TABLE exchanges (
             seq INTEGER PRIMARY KEY, exchange_id, session_id, door, conversation, run,
             cell_id, repeat, model, endpoint, status, is_emulated, is_reused,
             started_at, record, record_crc32
-        )
-        """,
-        "CREATE TABLE scores (exchange_id, choice_index, name, value, scored_at)",
-    ),
-    (
-        # record holds the whole exchange; the columns before it are for WHERE. The
-        # index of the order of reading also finds an exchange that is added twice.
-        # usage_source finds the rows for token estimates.
-        """
+        );
+        CREATE TABLE scores (exchange_id, choice_index, name, value, scored_at);
+    """,
+    """
+        -- record holds the whole exchange, the columns before it are for WHERE. The
+        -- index of the order of reading also finds an exchange that is added twice.
+        -- usage_source finds the rows for token estimates.
         CREATE TABLE new_exchanges (
             seq INTEGER PRIMARY KEY,
             exchange_id TEXT NOT NULL,
@@ -161,9 +154,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             started_at TEXT NOT NULL,
             record TEXT NOT NULL,
             record_crc32 INTEGER NOT NULL
-        )
-        """,
-        """
+        );
         INSERT INTO new_exchanges
         SELECT seq, exchange_id, session_id, door, conversation, run, cell_id, repeat,
             model, endpoint, status, is_emulated, is_reused,
@@ -174,10 +165,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
                 ELSE 'estimated'
             END,
             started_at, record, record_crc32
-        FROM exchanges
-        """,
-        # value has no type: a score is a number or a label
-        """
+        FROM exchanges;
+        -- value has no type: a score is a number or a label
         CREATE TABLE new_scores (
             exchange_id TEXT NOT NULL,
             choice_index INTEGER NOT NULL,
@@ -185,43 +174,33 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             value,
             scored_at TEXT NOT NULL,
             PRIMARY KEY (exchange_id, choice_index, name)
-        )
-        """,
-        "INSERT INTO new_scores SELECT * FROM scores",
-        "DROP TABLE scores",
-        "ALTER TABLE new_scores RENAME TO scores",
-        "DROP TABLE exchanges",
-        "ALTER TABLE new_exchanges RENAME TO exchanges",
-        "CREATE UNIQUE INDEX exchanges_time ON exchanges (started_at, exchange_id)",
-        "CREATE INDEX exchanges_run ON exchanges (run) WHERE run IS NOT NULL",
-        """
+        );
+        INSERT INTO new_scores SELECT * FROM scores;
+        DROP TABLE scores;
+        ALTER TABLE new_scores RENAME TO scores;
+        DROP TABLE exchanges;
+        ALTER TABLE new_exchanges RENAME TO exchanges;
+        CREATE UNIQUE INDEX exchanges_time ON exchanges (started_at, exchange_id);
+        CREATE INDEX exchanges_run ON exchanges (run) WHERE run IS NOT NULL;
         CREATE INDEX exchanges_conversation ON exchanges (conversation)
-            WHERE conversation IS NOT NULL
-        """,
-        # since when there is a session: cheaper than an index of its exchanges
-        """
+            WHERE conversation IS NOT NULL;
+        -- since when there is a session: cheaper than an index of its exchanges
         CREATE TABLE sessions (
             session_id TEXT PRIMARY KEY,
             first_started_at TEXT NOT NULL
-        ) WITHOUT ROWID
-        """,
-        """
+        ) WITHOUT ROWID;
         INSERT INTO sessions
-        SELECT session_id, min(started_at) FROM exchanges GROUP BY session_id
-        """,
-        # the hash of each request, filled in when re-use first looks for one
-        """
+        SELECT session_id, min(started_at) FROM exchanges GROUP BY session_id;
+        -- the hash of each request, filled in when re-use first looks for one
         CREATE TABLE requests (
             seq INTEGER PRIMARY KEY,
             request_hash TEXT NOT NULL
-        )
-        """,
-        "CREATE INDEX requests_hash ON requests (request_hash)",
-    ),
-    (
-        # One row for each tool call, answered or refused. It repeats what filters
-        # need of its exchange, which may be in another ledger.
-        """
+        );
+        CREATE INDEX requests_hash ON requests (request_hash);
+    """,
+    """
+        -- One row for each tool call, answered or refused. It repeats what filters
+        -- need of its exchange, which may be in another ledger.
         CREATE TABLE tool_runs (
             seq INTEGER PRIMARY KEY,
             exchange_id TEXT NOT NULL,
@@ -241,42 +220,35 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             n_cut_tokens INTEGER NOT NULL,
             seconds_s REAL NOT NULL,
             created_at TEXT NOT NULL
-        )
-        """,
-        "CREATE INDEX tool_runs_time ON tool_runs (started_at)",
-        # since when there is a run: an index of its exchanges makes each insert an
-        # eighth slower, and a run is read far less often than it is written
-        """
+        );
+        CREATE INDEX tool_runs_time ON tool_runs (started_at);
+        -- since when there is a run: an index of its exchanges makes each insert an
+        -- eighth slower, and a run is read far less often than it is written
         CREATE TABLE runs (
             run TEXT PRIMARY KEY,
             first_started_at TEXT NOT NULL
-        ) WITHOUT ROWID
-        """,
-        """
+        ) WITHOUT ROWID;
         INSERT INTO runs SELECT run, min(started_at) FROM exchanges
-        WHERE run IS NOT NULL GROUP BY run
-        """,
-        "DROP INDEX exchanges_run",
-    ),
-    (
-        "ALTER TABLE exchanges RENAME COLUMN door TO origin",
-        "ALTER TABLE exchanges RENAME COLUMN cell_id TO request_key",
-        "ALTER TABLE tool_runs RENAME COLUMN door TO origin",
-    ),
+        WHERE run IS NOT NULL GROUP BY run;
+        DROP INDEX exchanges_run;
+    """,
+    """
+        ALTER TABLE exchanges RENAME COLUMN door TO origin;
+        ALTER TABLE exchanges RENAME COLUMN cell_id TO request_key;
+        ALTER TABLE tool_runs RENAME COLUMN door TO origin;
+    """,
     # hashes from before a computed max_tokens made no difference; filled in again
-    ("DELETE FROM requests",),
-    (),  # records refer to texts of messages; an older version must not read them
-    (
-        """
+    "DELETE FROM requests",
+    "-- records refer to texts of messages, which an older version must not read",
+    """
         CREATE TABLE turn_marks (
             conversation TEXT NOT NULL,
             turn_id TEXT NOT NULL,
             marks TEXT NOT NULL,
             marked_at TEXT NOT NULL,
             PRIMARY KEY (conversation, turn_id)
-        ) WITHOUT ROWID
-        """,
-    ),
+        ) WITHOUT ROWID;
+    """,
 )
 
 
@@ -329,8 +301,8 @@ def migrate(connection: sqlite3.Connection) -> None:
         return
     with transaction(connection):
         # read again: another process may have migrated while this one waited
-        for statements in MIGRATIONS[_pragma(connection, "user_version") :]:
-            for statement in statements:
+        for script in MIGRATIONS[_pragma(connection, "user_version") :]:
+            for statement in script.split(";"):  # executescript would commit
                 connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
@@ -517,21 +489,26 @@ _MEANINGS.update(dict.fromkeys(_BUSY, _MEANINGS["SQLITE_BUSY"]))
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 
 
+_READ_ONLY = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
+
+
+def _name(problem: Exception) -> str:
+    return getattr(problem, "sqlite_errorname", None) or ""
+
+
 def is_busy(problem: Exception) -> bool:
     """Return whether another program holds the file; a later try may succeed."""
-    return str(getattr(problem, "sqlite_errorname", "")).startswith(_BUSY)
+    return _name(problem).startswith(_BUSY)
 
 
 def is_read_only(problem: Exception) -> bool:
     """Return whether the file cannot be written; it may still be read."""
-    return str(getattr(problem, "sqlite_errorname", "")).startswith(
-        ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
-    )
+    return _name(problem).startswith(_READ_ONLY)
 
 
 def explain(problem: sqlite3.Error, place: str) -> LedgerError:
     """Return the LedgerError for an error of SQLite in the ledger at `place`."""
-    name = getattr(problem, "sqlite_errorname", None) or ""
+    name = _name(problem)
     if name.startswith("SQLITE_NOTADB"):
         return LedgerError(
             f"{place} is not a ledger (not a SQLite file); it was not changed. Set "

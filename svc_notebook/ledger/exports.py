@@ -10,8 +10,8 @@ import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import date, datetime, time, timedelta
-from functools import partial
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
@@ -52,17 +52,15 @@ def export(frame: pd.DataFrame, path: str | Path) -> Path:
             "or the index.",
             param="frame",
         )
-    return write_whole(path, partial(_written, write, shown))
 
+    def written(file: Path) -> None:
+        try:
+            write(shown, file)
+        except (RuntimeError, TypeError, ValueError):
+            _check_texts(shown)
+            raise
 
-def _written(
-    write: Callable[[pd.DataFrame, Path], None], frame: pd.DataFrame, file: Path
-) -> None:
-    try:
-        write(frame, file)
-    except (RuntimeError, TypeError, ValueError):
-        _check_texts(frame)
-        raise
+    return write_whole(path, written)
 
 
 def _check_texts(frame: pd.DataFrame) -> None:
@@ -143,10 +141,8 @@ def write_whole(path: str | Path, write: Callable[[Path], object]) -> Path:
 
 
 def _import_extra(package: str, what: str) -> ModuleType:
-    try:
+    with suppress(ImportError):
         return import_module(package)
-    except ImportError:
-        pass  # the error below says it
     raise ConfigError(
         f"{what} need {package}, which is not installed. Install it with: "
         "python -m pip install 'svc-notebook[files]'"

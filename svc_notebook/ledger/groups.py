@@ -6,6 +6,7 @@ Reported and estimated tokens are never added. The estimates' rules are fitted h
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, NamedTuple, TextIO, Unpack
 
 import numpy as np
@@ -13,7 +14,7 @@ import pandas as pd
 
 from svc_notebook.completion import is_cut
 from svc_notebook.errors import ParameterError
-from svc_notebook.exchange import Exchange, UsageSource
+from svc_notebook.exchange import Exchange
 from svc_notebook.tokens import (
     FIXED,
     Counts,
@@ -92,16 +93,12 @@ class Estimates:
 
 def estimates_of(ledger: Ledger) -> Estimates:
     """Return rules that are fitted on a ledger's reported tokens."""
-    sources: tuple[UsageSource, ...] = ("reported", "estimated")
-    return Estimates(
-        lambda model, is_emulated: [
-            exchange
-            for source in sources
-            for exchange in ledger.newest(
-                model, is_emulated=is_emulated, usage_source=source, n=MAX_ROWS
-            )
-        ]
-    )
+
+    def newest(model: str, is_emulated: bool) -> list[Exchange]:  # noqa: FBT001 - as `Estimates`
+        read = partial(ledger.newest, model, is_emulated=is_emulated, n=MAX_ROWS)
+        return [*read(usage_source="reported"), *read(usage_source="estimated")]
+
+    return Estimates(newest)
 
 
 def fit(exchanges: Iterable[Exchange]) -> Rule:
@@ -140,11 +137,10 @@ def _pairs(exchange: Exchange) -> Iterator[tuple[Counts, int]]:
     usage = exchange.body.usage if exchange.body else None
     if usage is None or not usage.prompt_tokens or not usage.completion_tokens:
         return
-    request = exchange.request
     has_calls = any(choice.tool_calls for choice in exchange.choices)
-    if request.tools or has_calls:
+    if exchange.request.tools or has_calls:
         return  # the document does not say how the service counts tools
-    yield count_prompt(request.messages), usage.prompt_tokens
+    yield count_prompt(exchange.request.messages), usage.prompt_tokens
     yield count_choices(exchange.choices), usage.completion_tokens
 
 
@@ -246,7 +242,7 @@ def usage_frame(
     Columns to group by are read from an exchange's first choice. Without `estimates`
     the fixed rule is used.
     """
-    rules = Estimates(lambda *_: ()) if estimates is None else estimates
+    rules = estimates or Estimates(lambda *_: ())
 
     def batch_of(chunk: list[Exchange]) -> Batch:
         batch = _with_good(exchange_batch(chunk, is_by_choice=False))
@@ -298,28 +294,20 @@ def _used(
     exchange: Exchange, estimates: Estimates, prices: Prices | None
 ) -> _Used | None:
     """Return what needs a rule or a price; None if nothing does."""
-    body = exchange.body
+    body, request = exchange.body, exchange.request
     if body is None or (body.usage is not None and prices is None):
         return None
-    if body.usage is None or prices is None:
-        return _estimated(exchange, estimates, prices)
-    tokens = body.usage.prompt_tokens, body.usage.completion_tokens
-    return _Used(cost=_cost(exchange, prices, *tokens))
-
-
-def _estimated(
-    exchange: Exchange, estimates: Estimates, prices: Prices | None
-) -> _Used:
-    rule = estimates.rule(exchange.request.model, is_emulated=exchange.is_emulated)
-    request = exchange.request
+    if body.usage is not None:
+        tokens = body.usage.prompt_tokens, body.usage.completion_tokens
+        return _Used(cost=_cost(request.model, prices, *tokens))
+    rule = estimates.rule(request.model, is_emulated=exchange.is_emulated)
     prompt = rule.tokens(count_prompt(request.messages, request.tools))
     reply = _reply_tokens(exchange, rule)
-    tokens = prompt.mean, reply.mean
     return _Used(
         prompt_tokens=prompt.mean,
         completion_tokens=reply.mean,
         both=prompt + reply,
-        estimated_cost=_cost(exchange, prices, *tokens) if prices else _INFINITE,
+        estimated_cost=_cost(request.model, prices, prompt.mean, reply.mean),
     )
 
 
@@ -333,16 +321,12 @@ def _reply_tokens(exchange: Exchange, rule: Rule) -> Tokens:
 
 
 def _cost(
-    exchange: Exchange,
-    prices: Prices,
-    prompt_tokens: float | None,
-    completion_tokens: float | None,
+    model: str, prices: Prices | None, prompt: float | None, completion: float | None
 ) -> float:
-    cost = prices.cost(
-        exchange.request.model,
-        prompt_tokens=prompt_tokens,
-        completion_tokens=completion_tokens,
-    )
+    """Return what tokens cost; infinite if that is unknown."""
+    if prices is None:
+        return _INFINITE
+    cost = prices.cost(model, prompt_tokens=prompt, completion_tokens=completion)
     return _INFINITE if cost is None else cost
 
 
@@ -358,8 +342,7 @@ def _grouped(
                 param="by",
             )
     sources = [
-        Column(each.name, _DTYPES.get(each.how, each.dtype), each.source, each.doc)
-        for each in measures
+        replace(each, dtype=_DTYPES.get(each.how, each.dtype)) for each in measures
     ]
     rows = assembled(batches, (*by, *sources))
     keys = rows.iloc[:, : len(by)]
@@ -391,14 +374,12 @@ def _codes(keys: pd.DataFrame) -> tuple["np.ndarray", list[int]]:
 
 def _summed(groups: Any, measure: Measure, n_groups: int) -> pd.Series:  # noqa: ANN401 - of pandas
     values, how = groups[measure.name], measure.how
-    if how == "first":
-        found = values.first()
-    elif how in {"low", "high"}:
-        found = values.agg(lambda part: _end_of(part.dropna(), str(how)))
-    elif isinstance(how, float):
+    if isinstance(how, float):
         found = values.quantile(how)
-    elif how == "median":
-        found = values.median()
+    elif how in {"first", "median"}:
+        found = values.agg(how)
+    elif how in {"low", "high"}:
+        found = values.agg(lambda part: _end_of(part.dropna(), how))
     else:
         found = values.sum(min_count=how != "count")
     found = found.reindex(range(n_groups))

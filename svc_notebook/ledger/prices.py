@@ -73,10 +73,9 @@ class Prices:
             file = Path(path).expanduser()
             text = file.read_text(encoding="utf-8")
             table = json.loads(text) if kind == "JSON" else tomllib.loads(text)
-        except OSError as problem:
-            reason = f"it cannot be read ({problem.strerror})"
-        except RuntimeError:  # of an unknown home
-            reason = "it cannot be read (unknown home folder)"
+        except (OSError, RuntimeError) as problem:
+            why = getattr(problem, "strerror", "unknown home folder")
+            reason = f"it cannot be read ({why})"
         except ValueError as problem:  # of JSON, TOML and UTF-8
             reason = f"it is not {kind}: {problem}"
         else:

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any, Literal, Self, Unpack
+from typing import Any, Literal, Self, TypeVar, Unpack
 from uuid import uuid4
 
 from svc_notebook.errors import LedgerError, warn
@@ -25,6 +25,7 @@ from .turn_marks import to_values as to_mark_values
 from .writer import BUSY_S, LedgerFile, LedgerWriter, write_rows
 
 PAGE_ROWS = 256
+Found = TypeVar("Found")
 
 _COLUMNS = (  # bytes, which are read faster than texts
     "SELECT seq, CAST(record AS BLOB), record_crc32, "
@@ -42,7 +43,6 @@ _ASKED = (
     f"{_COLUMNS} JOIN requests USING (seq) WHERE request_hash = ? AND endpoint = ? "
     "ORDER BY seq DESC"
 )
-_IS_REPLY = " AND usage_source != 'missing'"
 Texts = bool | Literal["estimated"]
 """Which texts to read: all, none, or those of exchanges without reported usage."""
 
@@ -155,24 +155,18 @@ class Ledger:
         run, model, origin or name.
         """
         condition = where(self.session_id, scope=scope, since=since, **wanted)
-        in_hand = self._in_hand()
+        newest = self._in_hand(
+            lambda each: each.tool_runs(scope=scope, since=since, **wanted)
+        )
         with self._reading() as connection:
             found = list(select(connection, condition))
-        if in_hand is None:
-            return found
-        with in_hand, in_hand.opened() as connection:
-            newest = select(connection, condition)
-            return [*found, *(row for row in newest if row not in found)]
+        return [*found, *(row for row in newest if row not in found)]
 
     def marks(self) -> Marks:
         """Read the marks of turns."""
-        in_hand = self._in_hand()
+        newest = self._in_hand(lambda each: each.marks().items())
         with self._reading() as connection:
-            found = select_marks(connection)
-        if in_hand is not None:
-            with in_hand:
-                found |= in_hand.marks()
-        return found
+            return select_marks(connection) | dict(newest)
 
     def newest(
         self, model: str, *, is_emulated: bool, usage_source: UsageSource, n: int
@@ -197,12 +191,9 @@ class Ledger:
 
         The ledger keeps what `hash_of` returns: the hash of an exchange's request.
         """
-        in_hand = self._in_hand()
-        if in_hand is not None:
-            with in_hand:
-                yield from in_hand.asked(
-                    request_hash, endpoint=endpoint, hash_of=hash_of
-                )
+        yield from self._in_hand(
+            lambda each: each.asked(request_hash, endpoint=endpoint, hash_of=hash_of)
+        )
         with self._file.indexing:  # the first thread reads the whole ledger
             self._index(hash_of)
             newest = [seq for seq, each in self._file.hashes if each == request_hash]
@@ -220,18 +211,14 @@ class Ledger:
         `exchange_id` is for that one, `is_reply` for those that brought something.
         """
         condition = where(self.session_id, scope=scope)
-        some = " AND ? IN ('', exchange_id)" + _IS_REPLY * is_reply
-        sql = (
-            f"{_COLUMNS} WHERE {condition.in_sequence}{some} ORDER BY seq DESC LIMIT 1"
-        )
-        in_hand = self._in_hand()
-        if in_hand is not None:
-            with in_hand:
-                if found := in_hand.last(
-                    scope=scope, exchange_id=exchange_id, is_reply=is_reply
-                ):
-                    return found
-        rows = self._rows(sql, (*condition.values, exchange_id))
+        some = " AND ? IN ('', exchange_id)"
+        if is_reply:
+            some += " AND usage_source != 'missing'"
+        these = condition.in_sequence + some
+        sql = f"{_COLUMNS} WHERE {these} ORDER BY seq DESC LIMIT 1"
+        values = (*condition.values, exchange_id)
+        rows = self._in_hand(lambda each: each._rows(sql, values))  # noqa: SLF001 - a ledger, too
+        rows = rows or self._rows(sql, values)
         return self._to_exchange(rows[0]) if rows else None
 
     def count(self, *, scope: Scope = "all") -> int:
@@ -272,22 +259,17 @@ class Ledger:
             return f"<Ledger {self.path}, cannot be read>"
         return f"<Ledger {self.path}: {n_all} exchanges, {n_here} of this session>"
 
-    def _in_hand(self) -> "Ledger | None":
-        """Return what cannot be written now as a ledger in memory, if anything."""
+    def _in_hand(self, read: Callable[["Ledger"], Iterable[Found]]) -> list[Found]:
+        """Read what cannot be written now, if anything, from a ledger in memory."""
         if self._writer.flush() or not (jobs := self._writer.in_hand):
-            return None
-        found = Ledger(MEMORY, session_id=self.session_id)
-        with found.opened() as connection:
-            write_rows(connection, jobs, {})
-        return found
+            return []
+        with Ledger(MEMORY, session_id=self.session_id) as found:
+            with found.opened() as connection:
+                write_rows(connection, jobs, {})
+            return list(read(found))
 
     def _exchanges(self, condition: Where, texts: Texts) -> Iterator[Exchange]:
-        in_hand = self._in_hand()
-        if in_hand is None:
-            yield from self._pages(condition, texts)
-            return
-        with in_hand:
-            newest = list(in_hand._pages(condition, texts))  # noqa: SLF001 - a ledger, too
+        newest = self._in_hand(lambda each: each._pages(condition, texts))  # noqa: SLF001 - a ledger, too
         known = {each.exchange_id for each in newest}
         for exchange in self._pages(condition, texts):
             if exchange.exchange_id not in known:  # it may have been written meanwhile
@@ -333,12 +315,7 @@ class Ledger:
             return connection.execute(sql, tuple(values)).fetchall()
 
     def _to_exchange(self, row: Any, texts: Texts = True) -> Exchange:  # noqa: ANN401, FBT002 - SQLite's types; as `read`
-        _, record, crc32, exchange_id, is_estimated = row
+        _, record, crc32, id_, is_estimated = row
         whole = is_estimated if texts == "estimated" else texts
-        return from_row(
-            record,
-            crc32,
-            exchange_id=str(exchange_id, "utf-8", "replace"),
-            place=self.path,
-            texts=whole,
-        )
+        id_ = str(id_, "utf-8", "replace")
+        return from_row(record, crc32, exchange_id=id_, place=self.path, texts=whole)

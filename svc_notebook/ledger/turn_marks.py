@@ -18,7 +18,6 @@ INSERT_MARKS = (
     "ON CONFLICT (conversation, turn_id) "
     "DO UPDATE SET marks = excluded.marks, marked_at = excluded.marked_at"
 )
-SELECT_MARKS = "SELECT conversation, turn_id, marks FROM turn_marks ORDER BY marked_at"
 
 
 class TurnMarks(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,8 +48,8 @@ def to_values(conversation: str, turn_id: str, marks: TurnMarks) -> dict[str, An
 
 def select_marks(connection: sqlite3.Connection) -> Marks:
     """Read all marks."""
-    rows = connection.execute(SELECT_MARKS).fetchall()
+    sql = "SELECT conversation, turn_id, marks FROM turn_marks ORDER BY marked_at"
     return {
         (name, turn_id): msgspec.json.decode(marks, type=TurnMarks)
-        for name, turn_id, marks in rows
+        for name, turn_id, marks in connection.execute(sql).fetchall()
     }
