@@ -1,4 +1,4 @@
-"""HTTP/1.1: h11 on asyncio's transports, without a pool, redirects and cookies.
+"""HTTP/1.1: httptools on asyncio's transports; no pool, redirects or cookies.
 
 A connection serves one request at a time, and idle ones are kept on a stack: the time
 that a pool takes is quadratic in the number of requests in flight.
@@ -10,19 +10,18 @@ import socket
 import ssl
 import time
 from base64 import b64encode
-from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from importlib.metadata import version
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 from weakref import WeakKeyDictionary, WeakSet
 
-import h11
+import httptools
 import httpx
 
 from svc_notebook.credentials import Key, bind
@@ -32,6 +31,7 @@ from svc_notebook.settings import OPERATION, is_loopback, unusable_address
 
 from .body import Head, HttpAnswer
 from .network_errors import (
+    NotHttpError,
     ProxyRefusedError,
     explain,
     explain_break,
@@ -46,20 +46,45 @@ _EMULATOR_HEADER = "x-svc-emulator"
 
 Headers = list[tuple[bytes, bytes]]
 _MAX_HEAD_BYTES = 100 * 1024
-_MAX_PIECES = 16  # of up to 256 kB that wait to be read
+_MAX_WAITING_BYTES = 1024 * 1024  # of a body that nobody reads now
+_END_OF_NEWS = 200  # answers below it announce the one to come
 _NEXT_ADDRESS_S = 0.25  # until the next address of a host is tried, too
 _Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
+class Response(NamedTuple):
+    """The status and the headers of an answer; names are in lower case."""
+
+    status: int
+    headers: dict[str, str]
+
+    @property
+    def is_framed(self) -> bool:
+        """Whether HTTP says where the body ends."""
+        return "content-length" in self.headers or "transfer-encoding" in self.headers
+
+
 class Connection(asyncio.Protocol):
-    """A connection to the service, perhaps through a proxy, for a request at a time."""
+    """A connection to the service, perhaps through a proxy, for a request at a time.
+
+    The parser calls the methods that begin with `on_`.
+    """
 
     def __init__(self) -> None:
         self._transport: Any = None  # an asyncio.Transport, when it is open
-        self._http = _new_http()
-        self._arrived: deque[bytes | None] = deque()  # b"" is the end, None: closed
         self._waiter: asyncio.Future[None] | None = None
         self._idle_since_s = 0.0
+        self._expect()
+
+    def _expect(self) -> None:
+        """Prepare for an answer."""
+        self._parser = httptools.HttpResponseParser(self)
+        self._headers: dict[str, str] = {}
+        self._n_head_bytes = 0
+        self._response: Response | None = None
+        self._body = bytearray()
+        self._is_whole = self._is_lasting = False
+        self._failure: type[Exception] | None = None  # a class holds no frames
 
     async def open(self, url: httpx.URL, proxy: "Proxy | None") -> None:
         """Connect to the host of an address; after a failure it has to be closed."""
@@ -77,9 +102,8 @@ class Connection(asyncio.Protocol):
             target = f"{host}:{port}".encode()
             headers = [(b"Host", target), (b"Accept", b"*/*"), *proxy.headers()]
             answer = await self.ask("CONNECT", target, headers)
-            if answer.status_code >= _END_OF_SUCCESS:
-                raise ProxyRefusedError(answer.status_code)
-            self._http = _new_http()
+            if answer.status >= _END_OF_SUCCESS:
+                raise ProxyRefusedError(answer.status)
             await self._start_tls(host)
 
     async def _start_tls(self, host: str) -> None:
@@ -92,21 +116,61 @@ class Connection(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
+        """Parse bytes of an answer; those after its end spoil the connection."""
+        if self._response is None:
+            self._n_head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._fail(NotHttpError)
+        if self._response is None and self._n_head_bytes > _MAX_HEAD_BYTES:
+            self._fail(NotHttpError)
+        if len(self._body) > _MAX_WAITING_BYTES:
+            self._transport.pause_reading()
+        self._wake()
+
+    def on_message_begin(self) -> None:
+        """Refuse an answer that nobody asked for."""
+        if self._is_whole:
+            raise NotHttpError
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Note a header; values of the same name are joined."""
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        known = self._headers.get(key)
+        self._headers[key] = text if known is None else f"{known}, {text}"
+
+    def on_headers_complete(self) -> None:
+        """Note the answer, unless it announces the one to come (1xx)."""
+        status = self._parser.get_status_code()
+        if status >= _END_OF_NEWS:
+            self._response = Response(status, self._headers)
+        self._headers = {}
+
+    def on_body(self, data: bytes) -> None:
         """Keep bytes until they are read."""
-        self._put(data)
+        self._body += data
+
+    def on_message_complete(self) -> None:
+        """Note the end, and whether the connection can be used again."""
+        self._is_whole = self._response is not None
+        self._is_lasting = self._parser.should_keep_alive()
 
     def eof_received(self) -> None:
-        """Note that no more bytes come."""
-        self._put(b"")
+        """Note that no more bytes come: the end of a body without a length."""
+        if self._response is not None and not self._response.is_framed:
+            self._is_whole = True
+        self._fail(ConnectionResetError)
 
     def connection_lost(self, _: Exception | None) -> None:
         """Note that it is closed."""
-        self._put(None)
+        self._fail(ConnectionResetError)
 
-    def _put(self, data: bytes | None) -> None:
-        self._arrived.append(data)
-        if len(self._arrived) >= _MAX_PIECES:
-            self._transport.pause_reading()
+    def _fail(self, problem: type[Exception]) -> None:
+        self._failure = self._failure or problem
+        self._wake()
+
+    def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -118,61 +182,52 @@ class Connection(asyncio.Protocol):
         body: bytes = b"",
         *,
         until_s: float | None = None,
-    ) -> h11.Response:
+    ) -> Response:
         """Send a request and wait for the headers of the answer, as `read` does."""
-        data = self._http.send(
-            h11.Request(method=method, target=target, headers=headers)
-        )
-        if body:
-            data += self._http.send(h11.Data(data=body))
-        self._http.send(h11.EndOfMessage())  # adds no bytes: the length was sent
-        self._transport.write(data)
-        while not isinstance(event := await self._next(until_s), h11.Response):
-            pass  # 1xx
-        return event
+        if self._failure:
+            raise self._failure
+        self._expect()
+        lines = [method.encode() + b" " + target + b" HTTP/1.1"]
+        lines += [name + b": " + value for name, value in headers]
+        self._transport.write(b"\r\n".join((*lines, b"", body)))
+        while self._response is None:
+            await self._more(until_s)
+        return self._response
 
     async def read(self, until_s: float | None) -> bytes:
         """Return the next bytes of the body, b"" at its end.
 
         A TimeoutError is raised if none have come at `until_s`, by the loop's clock.
         """
-        event = await self._next(until_s)
-        return bytes(event.data) if isinstance(event, h11.Data) else b""
+        while not self._body and not self._is_whole:
+            await self._more(until_s)
+        found = bytes(self._body)
+        self._body.clear()
+        return found
 
-    async def _next(self, until_s: float | None) -> object:
-        while (event := self._http.next_event()) is h11.NEED_DATA:
-            if not self._arrived:
-                self._transport.resume_reading()
-                self._waiter = asyncio.get_running_loop().create_future()
-                async with asyncio.timeout_at(until_s):
-                    await self._waiter
-            data = self._arrived[0]
-            is_unanswered = not data and self._http.their_state is h11.SEND_RESPONSE
-            if data is None or is_unanswered:
-                raise ConnectionResetError
-            self._http.receive_data(data)
-            self._arrived.popleft()
-        return event
+    async def _more(self, until_s: float | None) -> None:
+        """Wait until something comes; raise why nothing will."""
+        if self._failure:
+            raise self._failure
+        self._transport.resume_reading()
+        self._waiter = asyncio.get_running_loop().create_future()
+        async with asyncio.timeout_at(until_s):
+            await self._waiter
 
     def rest(self) -> bool:
         """Prepare for the next request; return False if there can be none.
 
         Bytes that came after the end of a reply would become the next one.
         """
-        states = {self._http.our_state, self._http.their_state}
-        is_clean = self._http.trailing_data == (b"", False) and not self._arrived
-        if states != {h11.DONE} or not is_clean:
-            return False
-        self._http.start_next_cycle()
         self._idle_since_s = time.monotonic()
-        return True
+        return self._is_whole and self._is_lasting and not self._failure
 
     @property
     def is_stale(self) -> bool:
         """Whether it was idle for too long, was closed, or has bytes out of turn."""
         is_old = time.monotonic() > self._idle_since_s + IDLE_S
         found = self._transport.get_extra_info("socket")
-        if is_old or self._arrived or found.fileno() < 0:
+        if is_old or self._failure or found.fileno() < 0:
             return True
         with _Selector() as selector:  # the loop may not have looked yet
             selector.register(found, selectors.EVENT_READ)
@@ -183,10 +238,6 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
             await asyncio.sleep(0)  # then it is closed
-
-
-def _new_http() -> h11.Connection:
-    return h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
 
 
 _END_OF_SUCCESS = 300
@@ -320,13 +371,13 @@ class HttpTransport:
         ]
 
     def _answer(
-        self, answer: h11.Response, connection: Connection, stack: "IdleStack"
+        self, answer: Response, connection: Connection, stack: "IdleStack"
     ) -> HttpAnswer:
-        headers = httpx.Headers(list(answer.headers))
-        is_error = answer.status_code >= _FIRST_ERROR
+        headers = answer.headers
+        is_error = answer.status >= _FIRST_ERROR
         wait_s = retry_after_s(headers, now_at=self._now()) if is_error else None
         head = Head(
-            status=answer.status_code,
+            status=answer.status,
             content_type=headers.get("content-type", ""),
             retry_after_s=wait_s,
             is_emulated=_EMULATOR_HEADER in headers,
@@ -346,7 +397,7 @@ class HttpTransport:
             connection.read,
             encoding=headers.get("content-encoding", ""),
             broken=lambda: explain_break(self._place),
-            is_framed="content-length" in headers or "transfer-encoding" in headers,
+            is_framed=answer.is_framed,
             release=release,
         )
 

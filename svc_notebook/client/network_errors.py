@@ -10,14 +10,16 @@ from collections.abc import Iterator
 from errno import ECONNREFUSED
 from urllib.parse import urlsplit
 
-import h11
-
 from svc_notebook.errors import DocumentError, NoConnectionError, StreamBrokenError
 
 from .retry import FailedTry
 
 _LOGIN_REQUIRED = 407
 _CHECK = "Check the base address (SVC_BASE_URL) and the network"
+
+
+class NotHttpError(Exception):
+    """What came is not HTTP, or its headers are too long."""
 
 
 class ProxyRefusedError(Exception):
@@ -66,7 +68,7 @@ def is_unanswered(problem: BaseException) -> bool:
 
 
 def _closed_or_foreign(problem: BaseException, place: str) -> FailedTry:
-    if not isinstance(problem, h11.RemoteProtocolError):
+    if not isinstance(problem, NotHttpError):
         unanswered = NoConnectionError(
             f"{place} closed the connection before it answered. Ask again "
             "later; if this happens again, check the network and the base address."

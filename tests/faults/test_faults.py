@@ -26,7 +26,7 @@ PLAYERS: dict[str, Callable[..., Played]] = {
 }
 LONG = re.compile(
     r"for ever|20 MB|never|trickles|total deadline|pieces of 1|one byte|nothing else"
-    r"|a byte at a time|banner"
+    r"|a byte at a time"
 )
 GAMES = [
     pytest.param(
