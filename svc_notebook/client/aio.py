@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event
-from typing import Any, Protocol, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack, cast
 from weakref import finalize
 
 from svc_notebook.completion import Completion
@@ -34,6 +34,9 @@ from .clock import REAL, Runtime
 from .exchange_record import Answerer
 from .rate_limit import RateLimits
 from .rate_windows import Room, Waiting
+
+if TYPE_CHECKING:
+    import httpx
 
 Ask = Callable[[CompletionRequest, Origin], Completion]
 
@@ -91,6 +94,7 @@ class BaseClient:
         limits: RateLimits | None = None,
         answers: Answerer | None = None,
         runtime: Runtime = REAL,
+        transport: "httpx.AsyncBaseTransport | None" = None,
     ) -> None:
         found = to_key(api_key if key is None else key)
         api_key = key = None  # nothing below may show them in a traceback
@@ -98,6 +102,12 @@ class BaseClient:
             raise SettingsError(
                 f"settings is {type(settings).__name__}; give the address by name: "
                 "base_url='https://HOST/v1'."
+            )
+        can_send = hasattr(transport, "handle_async_request")
+        if transport is not None and (isinstance(transport, type) or not can_send):
+            raise SettingsError(
+                "transport= takes an httpx.AsyncBaseTransport, such as "
+                "httpx.AsyncHTTPTransport(). Leave it out for our own connections."
             )
         defaults = _defaults[0]
         settings = settings or defaults.settings()
@@ -114,6 +124,7 @@ class BaseClient:
             limits=limits,
             answers=answers,
             runtime=runtime,
+            transport=transport,
         )
         self._open()
 
@@ -170,6 +181,13 @@ class AsyncClient(BaseClient):
         answers: Looks for a recorded answer before anything is sent. If it always
             answers, no key and no address are needed.
         runtime: Where time, chance and ids come from.
+        transport: Any `httpx.AsyncBaseTransport` sends the requests instead of our own
+            connections. Proxies, certificates, the connections it keeps and the time
+            to make one within `first_byte_s` or `whole_s` are then the transport's
+            own, and its owner closes it. It lives on one event loop: a transport of a
+            `Client` runs on the client's thread. httpx's own may take bytes that came
+            after a reply for the next one, unless it keeps no connection:
+            `limits=httpx.Limits(max_keepalive_connections=0)`.
 
     Raises:
         MissingKeyError: The key given cannot be sent.

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from svc_notebook.completion import on_params
-from svc_notebook.credentials import Key, find_key
+from svc_notebook.credentials import Key, find_key, keep_out_of_logs
 from svc_notebook.errors import (
     NoConnectionError,
     ParameterError,
@@ -76,6 +76,8 @@ Show = Callable[[Delta], None]
 
 
 if TYPE_CHECKING:  # httpx loads at the first request
+    import httpx
+
     from .http import HttpTransport
 
 
@@ -327,7 +329,7 @@ class RequestPath:
     Several threads may use it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one seam each
         self,
         settings: Settings,
         *,
@@ -336,8 +338,10 @@ class RequestPath:
         limits: RateLimits | None = None,
         answers: Answerer | None = None,
         runtime: Runtime = REAL,
+        transport: "httpx.AsyncBaseTransport | None" = None,
     ) -> None:
         self.settings = settings
+        self._transport = transport
         self._key = key
         self._sinks = Sinks(sinks)
         self._limits = limits
@@ -443,12 +447,16 @@ class RequestPath:
             return self._made
         base_url, runtime = self._base_url, self._runtime
         key = self._key or find_key(base_url=base_url)
+        if self._transport:
+            keep_out_of_logs(key)
         from .http import HttpTransport  # noqa: PLC0415 - httpx at first use
 
         with self._lock:
             if self._made is None:
                 self._made = ExchangeContext(
-                    transport=HttpTransport(base_url, now=runtime.now),
+                    transport=HttpTransport(
+                        base_url, now=runtime.now, through=self._transport
+                    ),
                     key=key,
                     sinks=self._sinks,
                     timeouts=self.settings.timeouts,

@@ -1,7 +1,8 @@
-"""HTTP/1.1: h11 on asyncio's transports, without a pool, redirects and cookies.
+"""HTTP/1.1 by httptools on asyncio's transports, or a transport of httpx.
 
 A connection serves one request at a time, and idle ones are kept on a stack: the time
-that a pool takes is quadratic in the number of requests in flight.
+that a pool takes is quadratic in the number of requests in flight. No redirect is
+followed and no cookie kept.
 """
 
 import asyncio
@@ -10,56 +11,69 @@ import socket
 import ssl
 import time
 from base64 import b64encode
-from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from importlib.metadata import version
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
-import h11
+import httptools
 import httpx
 
 from svc_notebook.credentials import Key, bind
-from svc_notebook.errors import SettingsError, TimedOutError
+from svc_notebook.errors import SettingsError
 from svc_notebook.fork import Forkable, leave_to_parent
 from svc_notebook.settings import OPERATION, is_loopback, unusable_address
 
 from .body import Head, HttpAnswer
 from .network_errors import (
+    NotHttpError,
     ProxyRefusedError,
     explain,
     explain_break,
-    is_unanswered,
+    explain_late,
     place_of,
 )
 from .retry import FailedTry, retry_after_s
 
 IDLE_S = 15.0
-_FIRST_ERROR = 400
 _EMULATOR_HEADER = "x-svc-emulator"
 
 Headers = list[tuple[bytes, bytes]]
+Request = tuple[str, bytes, Headers, bytes]  # method, target, headers, body
 _MAX_HEAD_BYTES = 100 * 1024
-_MAX_PIECES = 16  # of up to 256 kB that wait to be read
+_MAX_WAITING_BYTES = 1024 * 1024  # of a body that nobody reads now
+_FIRST_FINAL, _FIRST_REDIRECT, _FIRST_ERROR = 200, 300, 400  # below: an interim answer
 _NEXT_ADDRESS_S = 0.25  # until the next address of a host is tried, too
 _Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
 class Connection(asyncio.Protocol):
-    """A connection to the service, perhaps through a proxy, for a request at a time."""
+    """A connection to the service, perhaps through a proxy, for a request at a time.
+
+    `status` is 0 until the headers of the answer are in; their names are in lower case.
+    The parser calls the methods that begin with `on_`.
+    """
 
     def __init__(self) -> None:
         self._transport: Any = None  # an asyncio.Transport, when it is open
-        self._http = _new_http()
-        self._arrived: deque[bytes | None] = deque()  # b"" is the end, None: closed
         self._waiter: asyncio.Future[None] | None = None
         self._idle_since_s = 0.0
+        self._expect()
+
+    def _expect(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self.status, self.headers = 0, dict[str, str]()
+        self._n_head_bytes = 0
+        self._body = bytearray()
+        self._is_whole = self._is_lasting = False
+        self._failure: type[Exception] | None = None  # a class holds no frames
 
     async def open(self, url: httpx.URL, proxy: "Proxy | None") -> None:
         """Connect to the host of an address; after a failure it has to be closed."""
@@ -67,7 +81,9 @@ class Connection(asyncio.Protocol):
         host, port = _host_port(first)
         is_asyncio = isinstance(loop, asyncio.BaseEventLoop)  # others lack the argument
         eyes: Any = {"happy_eyeballs_delay": _NEXT_ADDRESS_S} if is_asyncio else {}
-        await loop.create_connection(lambda: self, host, port, **eyes)
+        self._transport, _ = await loop.create_connection(
+            lambda: self, host, port, **eyes
+        )
         for option in SOCKET_OPTIONS:
             self._transport.get_extra_info("socket").setsockopt(*option)
         if first.scheme == "https":
@@ -76,10 +92,10 @@ class Connection(asyncio.Protocol):
             host, port = _host_port(url)
             target = f"{host}:{port}".encode()
             headers = [(b"Host", target), (b"Accept", b"*/*"), *proxy.headers()]
-            answer = await self.ask("CONNECT", target, headers)
-            if answer.status_code >= _END_OF_SUCCESS:
-                raise ProxyRefusedError(answer.status_code)
-            self._http = _new_http()
+            await self.ask(("CONNECT", target, headers, b""), None)
+            if self.status >= _FIRST_REDIRECT:
+                raise ProxyRefusedError(self.status)
+            self._expect()
             await self._start_tls(host)
 
     async def _start_tls(self, host: str) -> None:
@@ -87,83 +103,102 @@ class Connection(asyncio.Protocol):
             self._transport, self, tls_context(), server_hostname=host
         )
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep asyncio's transport."""
-        self._transport = transport
-
     def data_received(self, data: bytes) -> None:
+        """Parse bytes of an answer; those after its end spoil the connection."""
+        if not self.status:
+            self._n_head_bytes += len(data)
+        failure = None
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            failure = NotHttpError
+        if not self.status and self._n_head_bytes > _MAX_HEAD_BYTES:
+            failure = NotHttpError
+        if len(self._body) > _MAX_WAITING_BYTES:
+            self._transport.pause_reading()
+        self._tell(failure)
+
+    def on_message_begin(self) -> None:
+        """Refuse an answer that nobody asked for."""
+        if self._is_whole:
+            raise NotHttpError
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Note a header; values of the same name are joined."""
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        known = self.headers.get(key)
+        self.headers[key] = text if known is None else f"{known}, {text}"
+
+    def on_headers_complete(self) -> None:
+        """Note the status, unless it announces the answer to come (1xx)."""
+        status = self._parser.get_status_code()
+        if status >= _FIRST_FINAL:
+            self.status = status
+        else:
+            self.headers.clear()
+
+    def on_body(self, data: bytes) -> None:
         """Keep bytes until they are read."""
-        self._put(data)
+        self._body += data
+
+    def on_message_complete(self) -> None:
+        """Note the end, and whether the connection can be used again."""
+        self._is_whole = self.status > 0
+        self._is_lasting = self._parser.should_keep_alive()
 
     def eof_received(self) -> None:
-        """Note that no more bytes come."""
-        self._put(b"")
+        """Note that no more bytes come: the end of a body without a length."""
+        self._is_whole |= self.status > 0 and not _is_framed(self.headers)
+        self._tell(ConnectionResetError)
 
     def connection_lost(self, _: Exception | None) -> None:
         """Note that it is closed."""
-        self._put(None)
+        self._tell(ConnectionResetError)
 
-    def _put(self, data: bytes | None) -> None:
-        self._arrived.append(data)
-        if len(self._arrived) >= _MAX_PIECES:
-            self._transport.pause_reading()
+    def _tell(self, failure: type[Exception] | None) -> None:
+        self._failure = self._failure or failure
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def ask(
-        self,
-        method: str,
-        target: bytes,
-        headers: Headers,
-        body: bytes = b"",
-        *,
-        until_s: float | None = None,
-    ) -> h11.Response:
+    async def ask(self, request: Request, until_s: float | None) -> None:
         """Send a request and wait for the headers of the answer, as `read` does."""
-        data = self._http.send(
-            h11.Request(method=method, target=target, headers=headers)
-        )
-        if body:
-            data += self._http.send(h11.Data(data=body))
-        self._http.send(h11.EndOfMessage())  # adds no bytes: the length was sent
-        self._transport.write(data)
-        while not isinstance(event := await self._next(until_s), h11.Response):
-            pass  # 1xx
-        return event
+        if self._failure:
+            raise self._failure
+        method, target, headers, body = request
+        lines = [method.encode() + b" " + target + b" HTTP/1.1"]
+        lines += [name + b": " + value for name, value in headers]
+        self._transport.write(b"\r\n".join((*lines, b"", body)))
+        while not self.status:
+            await self._more(until_s)
 
     async def read(self, until_s: float | None) -> bytes:
         """Return the next bytes of the body, b"" at its end.
 
         A TimeoutError is raised if none have come at `until_s`, by the loop's clock.
         """
-        event = await self._next(until_s)
-        return bytes(event.data) if isinstance(event, h11.Data) else b""
+        while not self._body and not self._is_whole:
+            await self._more(until_s)
+        found = bytes(self._body)
+        self._body.clear()
+        return found
 
-    async def _next(self, until_s: float | None) -> object:
-        while (event := self._http.next_event()) is h11.NEED_DATA:
-            if not self._arrived:
-                self._transport.resume_reading()
-                self._waiter = asyncio.get_running_loop().create_future()
-                async with asyncio.timeout_at(until_s):
-                    await self._waiter
-            data = self._arrived[0]
-            is_unanswered = not data and self._http.their_state is h11.SEND_RESPONSE
-            if data is None or is_unanswered:
-                raise ConnectionResetError
-            self._http.receive_data(data)
-            self._arrived.popleft()
-        return event
+    async def _more(self, until_s: float | None) -> None:
+        """Wait until something comes; raise why nothing will."""
+        if self._failure:
+            raise self._failure
+        self._transport.resume_reading()
+        self._waiter = asyncio.get_running_loop().create_future()
+        async with asyncio.timeout_at(until_s):
+            await self._waiter
 
     def rest(self) -> bool:
         """Prepare for the next request; return False if there can be none.
 
         Bytes that came after the end of a reply would become the next one.
         """
-        states = {self._http.our_state, self._http.their_state}
-        is_clean = self._http.trailing_data == (b"", False) and not self._arrived
-        if states != {h11.DONE} or not is_clean:
+        if not self._is_whole or not self._is_lasting or self._failure:
             return False
-        self._http.start_next_cycle()
+        self._expect()
         self._idle_since_s = time.monotonic()
         return True
 
@@ -172,7 +207,7 @@ class Connection(asyncio.Protocol):
         """Whether it was idle for too long, was closed, or has bytes out of turn."""
         is_old = time.monotonic() > self._idle_since_s + IDLE_S
         found = self._transport.get_extra_info("socket")
-        if is_old or self._arrived or found.fileno() < 0:
+        if is_old or self._failure or self._n_head_bytes or found.fileno() < 0:
             return True
         with _Selector() as selector:  # the loop may not have looked yet
             selector.register(found, selectors.EVENT_READ)
@@ -185,11 +220,48 @@ class Connection(asyncio.Protocol):
             await asyncio.sleep(0)  # then it is closed
 
 
-def _new_http() -> h11.Connection:
-    return h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
+class TransportConnection:
+    """One exchange through a transport of httpx, asked and read as a `Connection`."""
+
+    def __init__(
+        self, transport: httpx.AsyncBaseTransport, url: httpx.URL, connect_s: float
+    ) -> None:
+        self._transport, self._url = transport, url
+        self._timeout = {"connect": connect_s, "pool": connect_s}
+        self._answer: httpx.Response | None = None
+
+    async def ask(self, request: Request, until_s: float | None) -> None:
+        """Send a request and wait for the headers of the answer."""
+        method, target, headers, body = request
+        extensions = {"timeout": self._timeout, "target": target}
+        sent = httpx.Request(
+            method, self._url, headers=headers, content=body, extensions=extensions
+        )
+        async with asyncio.timeout_at(until_s):
+            self._answer = await self._transport.handle_async_request(sent)
+        self.status, self.headers = self._answer.status_code, dict(self._answer.headers)
+        self._pieces = aiter(cast("AsyncIterable[bytes]", self._answer.stream))
+
+    async def read(self, until_s: float | None) -> bytes:
+        """Return the next bytes of the body, b"" at its end, as a `Connection`."""
+        async with asyncio.timeout_at(until_s):
+            async for piece in self._pieces:
+                if piece:
+                    return piece
+        return b""
+
+    async def aclose(self) -> None:
+        """Give the connection back to the transport, which may close it."""
+        if self._answer is not None:
+            with suppress(Exception):  # the exchange is over, whatever it is
+                await self._answer.aclose()
 
 
-_END_OF_SUCCESS = 300
+def _is_framed(headers: dict[str, str]) -> bool:
+    return "content-length" in headers or "transfer-encoding" in headers
+
+
+AnyConnection = Connection | TransportConnection
 
 
 def _host_port(url: httpx.URL) -> tuple[str, int]:
@@ -200,18 +272,26 @@ class HttpTransport:
     """Sends requests to one base address.
 
     A failure is a value, not an exception, so that no traceback keeps the frame that
-    wrote the key into a header. A Retry-After date counts against `now`.
+    wrote the key into a header. A Retry-After date counts against `now`. `through` is
+    a transport to use instead of connections of our own.
 
     Raises:
         SettingsError: httpx does not take the address, or the proxy cannot be used.
     """
 
-    def __init__(self, base_url: str, *, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        now: Callable[[], datetime],
+        through: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
         url = _url(f"{base_url}/{OPERATION}")
         if url is None:
             raise unusable_address()
         self._base_url, self._url = base_url, url
-        self._proxy = proxy_for(base_url)
+        self._through = through
+        self._proxy = None if through else proxy_for(base_url)
         is_forwarded = self._proxy and url.scheme == "http"
         self._target = str(url).encode() if is_forwarded else url.raw_path
         self._now = now
@@ -248,21 +328,20 @@ class HttpTransport:
             try:
                 bind(key, self._base_url)
                 on_sent()
-                answer = await connection.ask(
-                    "POST",
-                    self._target,
-                    self._headers(body, key, is_streamed=is_streamed),
-                    body,
-                    until_s=asyncio.get_running_loop().time() + within_s,
+                until_s = asyncio.get_running_loop().time() + within_s
+                await connection.ask(
+                    self._request(body, key, is_streamed=is_streamed), until_s
                 )
-                return self._answer(answer, connection, stack)
+                return self._answer(connection, stack)
             except _STOPS as problem:
                 found = problem
             await connection.aclose()
-            if idle is None or not is_unanswered(found):
+            if idle is None or not isinstance(found, ConnectionError):
                 break
             idle = None  # the server closed it while idle and did not read the request
-        if isinstance(found, TimeoutError):
+        if isinstance(found, (httpx.ConnectTimeout, httpx.PoolTimeout)):
+            return explain_late(self._place, connect_s)
+        if isinstance(found, (TimeoutError, httpx.TimeoutException)):
             return None
         return self._explained(found, is_sent=True)
 
@@ -275,7 +354,9 @@ class HttpTransport:
         """Close the idle connections of the running loop."""
         await self._stacks.aclose()
 
-    async def _connect(self, within_s: float) -> Connection | FailedTry:
+    async def _connect(self, within_s: float) -> AnyConnection | FailedTry:
+        if self._through:
+            return TransportConnection(self._through, self._url, within_s)
         try:
             if "https" in {self._url.scheme, self._proxy and self._proxy.url.scheme}:
                 tls_context()
@@ -296,18 +377,12 @@ class HttpTransport:
             return connection
         await connection.aclose()
         if isinstance(found, TimeoutError):
-            late = TimedOutError(
-                f"No connection to {self._place} within {within_s:g} s. "
-                "Check the base address (SVC_BASE_URL) and the network.",
-                deadline="connect",
-                deadline_s=within_s,
-            )
-            return FailedTry(error=late, is_lasting=True, is_sent=False)
+            return explain_late(self._place, within_s)
         return self._explained(found, is_sent=False)
 
-    def _headers(self, body: bytes, key: Key, *, is_streamed: bool) -> Headers:
+    def _request(self, body: bytes, key: Key, *, is_streamed: bool) -> Request:
         is_forwarded = self._proxy and self._url.scheme == "http"
-        return [
+        headers = [
             *(self._proxy.headers() if self._proxy and is_forwarded else ()),
             (b"Host", self._url.netloc),
             (b"Authorization", key.authorization().encode()),
@@ -318,15 +393,14 @@ class HttpTransport:
             (b"User-Agent", _user_agent()),
             (b"Content-Length", b"%d" % len(body)),
         ]
+        return "POST", self._target, headers, body
 
-    def _answer(
-        self, answer: h11.Response, connection: Connection, stack: "IdleStack"
-    ) -> HttpAnswer:
-        headers = httpx.Headers(list(answer.headers))
-        is_error = answer.status_code >= _FIRST_ERROR
+    def _answer(self, connection: AnyConnection, stack: "IdleStack") -> HttpAnswer:
+        headers = connection.headers
+        is_error = connection.status >= _FIRST_ERROR
         wait_s = retry_after_s(headers, now_at=self._now()) if is_error else None
         head = Head(
-            status=answer.status_code,
+            status=connection.status,
             content_type=headers.get("content-type", ""),
             retry_after_s=wait_s,
             is_emulated=_EMULATOR_HEADER in headers,
@@ -336,7 +410,8 @@ class HttpTransport:
         async def release(is_ended: bool) -> None:  # noqa: FBT001 - the one fact
             is_kept = False
             try:
-                is_kept = is_ended and connection.rest() and stack.put(connection)
+                if is_ended and isinstance(connection, Connection):
+                    is_kept = connection.rest() and stack.put(connection)
             finally:  # also when it is cancelled here
                 if not is_kept:
                     await connection.aclose()
@@ -346,7 +421,7 @@ class HttpTransport:
             connection.read,
             encoding=headers.get("content-encoding", ""),
             broken=lambda: explain_break(self._place),
-            is_framed="content-length" in headers or "transfer-encoding" in headers,
+            is_framed=_is_framed(headers),
             release=release,
         )
 
@@ -408,28 +483,15 @@ class IdleStack:
                 await self._idle.pop().aclose()
 
 
-class _AllStacks(Forkable):
-    """The stacks of every transport of this process."""
-
-    def __init__(self) -> None:
-        self.of: WeakSet[IdleStacks] = WeakSet()
-        self.watch_forks()
-
-    def after_in_child(self) -> None:
-        """Let each begin without its parent's connections."""
-        for each in self.of:
-            each.begin_child()
-
-
-class IdleStacks:
+class IdleStacks(Forkable):
     """The stacks of idle connections, one for each event loop of this process."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        _all_stacks.of.add(self)
         self._stacks: WeakKeyDictionary[asyncio.AbstractEventLoop, IdleStack] = (
             WeakKeyDictionary()
         )
+        self.watch_forks()
 
     async def of_running_loop(self) -> IdleStack:
         """Return the stack of the running loop, made at the first call."""
@@ -451,7 +513,7 @@ class IdleStacks:
         if stack is not None:
             await stack.aclose()
 
-    def begin_child(self) -> None:
+    def after_in_child(self) -> None:
         """Begin without connections: closing one would disturb the parent's loop."""
         leave_to_parent(list(self._stacks.items()))
         self._lock = Lock()
@@ -462,8 +524,6 @@ class IdleStacks:
         for loop in [loop for loop in self._stacks if loop.is_closed()]:
             del self._stacks[loop]
 
-
-_all_stacks = _AllStacks()
 
 _WANTED = (
     ("TCP_KEEPIDLE", 20),  # seconds of silence before the first question

@@ -10,14 +10,22 @@ from collections.abc import Iterator
 from errno import ECONNREFUSED
 from urllib.parse import urlsplit
 
-import h11
+import httpx
 
-from svc_notebook.errors import DocumentError, NoConnectionError, StreamBrokenError
+from svc_notebook.errors import (
+    DocumentError,
+    NoConnectionError,
+    StreamBrokenError,
+    TimedOutError,
+)
 
 from .retry import FailedTry
 
-_LOGIN_REQUIRED = 407
 _CHECK = "Check the base address (SVC_BASE_URL) and the network"
+
+
+class NotHttpError(Exception):
+    """What came is not HTTP, or its headers are too long."""
 
 
 class ProxyRefusedError(Exception):
@@ -35,14 +43,16 @@ def place_of(base_url: str, proxy: str) -> str:
 
 def explain(problem: BaseException, place: str, *, is_sent: bool) -> FailedTry:
     """Return the failure of a try without an answer, from what was raised."""
-    if isinstance(problem, ProxyRefusedError):
+    if isinstance(problem, (ProxyRefusedError, httpx.ProxyError)):
         is_lasting, reason = True, "the proxy refused"
-        if problem.args == (_LOGIN_REQUIRED,):
+        if str(problem).startswith("407"):
             reason = (
                 "the proxy requires a login (status 407). Set HTTPS_PROXY to "
                 "http://USER:PASSWORD@HOST:PORT"
             )
-    elif is_sent:
+    elif not isinstance(problem, (OSError, NotHttpError, httpx.TransportError)):
+        is_lasting, reason = True, f"the transport raised {type(problem).__name__}"
+    elif is_sent and not isinstance(problem, httpx.ConnectError):
         return _closed_or_foreign(problem, place)
     else:
         reason, is_lasting = _why_not_connected(problem)
@@ -60,13 +70,20 @@ def explain_break(place: str) -> FailedTry:
     )
 
 
-def is_unanswered(problem: BaseException) -> bool:
-    """Say whether a connection was closed before any byte of an answer came."""
-    return isinstance(problem, ConnectionError)
+def explain_late(place: str, within_s: float) -> FailedTry:
+    """Return the failure of a connection that was not made in time."""
+    error = TimedOutError(
+        f"No connection to {place} within {within_s:g} s. "
+        "Check the base address (SVC_BASE_URL) and the network.",
+        deadline="connect",
+        deadline_s=within_s,
+    )
+    return FailedTry(error=error, is_lasting=True, is_sent=False)
 
 
 def _closed_or_foreign(problem: BaseException, place: str) -> FailedTry:
-    if not isinstance(problem, h11.RemoteProtocolError):
+    is_foreign = isinstance(problem, (NotHttpError, httpx.RemoteProtocolError))
+    if not is_foreign or "disconnected without" in str(problem):
         unanswered = NoConnectionError(
             f"{place} closed the connection before it answered. Ask again "
             "later; if this happens again, check the network and the base address."

@@ -7,9 +7,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 
+import httpx
 import pytest
 
 from svc_notebook.client.clock import Runtime
+from svc_notebook.client.http import tls_context
+from svc_notebook.client.portal import portal
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.sync import Client
 from svc_notebook.exchange import Exchange
@@ -181,10 +184,38 @@ def kept() -> Kept:
     return Kept()
 
 
+OURS = (  # proxies, certificates and the connections kept are a transport's own
+    "proxy",
+    "certificate",
+    "handshake",
+    "half_open",
+    "used_again",
+    "idle_connection",
+    "not_http",
+    "looked_up",  # httpx does not say that a name may be found later
+)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Play the faults through httpx's own transport as well."""
+    name, is_fault = metafunc.function.__name__, "_faults" in metafunc.module.__name__
+    if is_fault and "client_of" in metafunc.fixturenames:
+        through = [] if any(each in name for each in OURS) else [True]
+        kinds = [False, *(pytest.param(x, marks=pytest.mark.slow) for x in through)]
+        ids = ["ours", "through httpx"][: len(kinds)]
+        metafunc.parametrize("client_of", kinds, ids=ids, indirect=True)
+
+
 @pytest.fixture
-def client_of(virtual: VirtualTime, kept: Kept) -> Iterator[Callable[..., Client]]:
+def client_of(
+    virtual: VirtualTime, kept: Kept, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., Client]]:
     """Make clients of an address, with short deadlines and virtual waits."""
     clients: list[Client] = []
+    transport = None
+    if getattr(request, "param", False):
+        limits = httpx.Limits(max_keepalive_connections=0)
+        transport = httpx.AsyncHTTPTransport(tls_context(), limits=limits)
 
     def make(
         base_url: str, *, model: str = "svc-instruct", **timeouts: float
@@ -197,6 +228,7 @@ def client_of(virtual: VirtualTime, kept: Kept) -> Iterator[Callable[..., Client
             sinks=[kept],
             limits=RateLimits(clock=virtual.clock),
             runtime=virtual.runtime,
+            transport=transport,
         )
         clients.append(client)
         return client
@@ -204,3 +236,5 @@ def client_of(virtual: VirtualTime, kept: Kept) -> Iterator[Callable[..., Client
     yield make
     for client in clients:
         client.close()
+    if transport:
+        portal().run(transport.aclose())

@@ -70,10 +70,9 @@ NETWORK = [
     Case(
         section="C",
         fault="the banner of an SSH server",
-        answers=[[b"SSH-2.0-OpenSSH_9.6\r\n", 0.1]],
+        answers=[[b"SSH-2.0-OpenSSH_9.6\r\n", "silence"]],
         verbs=BOTH,
-        ends=Fails(kind=NoConnectionError, says=["before it answered"]),
-        n_requests=3,
+        ends=Fails(kind=DocumentError, says=["not HTTP"]),
     ),
     Case(
         section="C",
@@ -82,6 +81,27 @@ NETWORK = [
         verbs=BOTH,
         timeouts={"first_byte_s": 0.3, "whole_s": 0.3},
         ends=Fails(kind=TimedOutError),
+    ),
+    Case(
+        section="C",
+        fault="an interim answer with headers, then the answer",
+        answers=[[b"HTTP/1.1 103 Early Hints\r\nRetry-After: 9\r\n\r\n", 0.05, GOOD]],
+        verbs=BOTH,
+    ),
+    Case(
+        section="C",
+        fault="two lengths that contradict each other",
+        answers=[[GOOD.replace(b"\r\n", b"\r\nContent-Length: 5\r\n", 1)]],
+        verbs=BOTH,
+        ends=Fails(kind=DocumentError, says=["not HTTP"]),
+    ),
+    Case(
+        section="C",
+        fault="a body without a length that ends with a reset",
+        answers=[[b"HTTP/1.1 200 OK\r\n\r\n" + reply()[:-9], 0.05, "reset"]],
+        verbs=("complete",),
+        ends=Fails(kind=StreamBrokenError),
+        n_requests=3,
     ),
     Case(
         section="C",

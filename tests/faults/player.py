@@ -15,8 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from svc_notebook.client.aio import AsyncClient
 from svc_notebook.client.clock import Runtime
+from svc_notebook.client.http import tls_context
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.sync import Client
 from svc_notebook.completion import Completion
@@ -115,14 +118,30 @@ def play_awaited(base_url: str, case: Case, verb: str, after: Any) -> Played:  #
     return asyncio.run(_play_awaited(base_url, case, verb, after))
 
 
+def play_through(base_url: str, case: Case, verb: str, after: Any) -> Played:  # noqa: ANN401 - a callback
+    """Play a case through httpx's own transport, which keeps no connection.
+
+    Those it keeps it uses again although the server closed them, or sent more.
+    """
+
+    async def play() -> Played:
+        limits, context = httpx.Limits(max_keepalive_connections=0), tls_context()
+        async with httpx.AsyncHTTPTransport(context, limits=limits) as transport:
+            return await _play_awaited(base_url, case, verb, after, transport=transport)
+
+    return asyncio.run(play())
+
+
 async def _play_awaited(
     base_url: str,
     case: Case,
     verb: str,
     after: Any,  # noqa: ANN401 - a callback
+    **through: Any,  # noqa: ANN401 - a transport
 ) -> Played:
     virtual, kept, played = VirtualTime(), Kept(), Played()
-    client = AsyncClient(**_arguments(base_url, case, virtual), sinks=[kept])
+    arguments = _arguments(base_url, case, virtual)
+    client = AsyncClient(**arguments, sinks=[kept], **through)
     async with client:
         try:
             if verb == "stream":

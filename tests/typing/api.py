@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import pandas as pd
 
 import svc_notebook as svc
@@ -55,6 +56,15 @@ async def ask_async() -> list[str]:
             async for text in stream:
                 texts.append(text)
     return texts
+
+
+async def ask_through_a_transport() -> str:
+    """Ask through a transport of httpx, which the caller closes."""
+    async with (
+        httpx.AsyncHTTPTransport(retries=1) as transport,
+        svc.AsyncClient(transport=transport) as client,
+    ):
+        return (await client.complete("Say hello.")).text
 
 
 def compare() -> pd.DataFrame:
