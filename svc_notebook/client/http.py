@@ -11,17 +11,16 @@ import socket
 import ssl
 import time
 from base64 import b64encode
-from collections.abc import AsyncGenerator, AsyncIterable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from importlib.metadata import version
 from threading import Lock
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import httptools
 import httpx
@@ -41,12 +40,11 @@ from .network_errors import (
     place_of,
 )
 from .retry import FailedTry, retry_after_s
+from .transport import Headers, Request, TransportConnection
 
 IDLE_S = 15.0
 _EMULATOR_HEADER = "x-svc-emulator"
 
-Headers = list[tuple[bytes, bytes]]
-Request = tuple[str, bytes, Headers, bytes]  # method, target, headers, body
 _MAX_HEAD_BYTES = 100 * 1024
 _MAX_WAITING_BYTES = 1024 * 1024  # of a body that nobody reads now
 _FIRST_FINAL, _FIRST_REDIRECT, _FIRST_ERROR = 200, 300, 400  # below: an interim answer
@@ -218,43 +216,6 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
             await asyncio.sleep(0)  # then it is closed
-
-
-class TransportConnection:
-    """One exchange through a transport of httpx, asked and read as a `Connection`."""
-
-    def __init__(
-        self, transport: httpx.AsyncBaseTransport, url: httpx.URL, connect_s: float
-    ) -> None:
-        self._transport, self._url = transport, url
-        self._timeout = {"connect": connect_s, "pool": connect_s}
-        self._answer: httpx.Response | None = None
-
-    async def ask(self, request: Request, until_s: float | None) -> None:
-        """Send a request and wait for the headers of the answer."""
-        method, target, headers, body = request
-        extensions = {"timeout": self._timeout, "target": target}
-        sent = httpx.Request(
-            method, self._url, headers=headers, content=body, extensions=extensions
-        )
-        async with asyncio.timeout_at(until_s):
-            self._answer = await self._transport.handle_async_request(sent)
-        self.status, self.headers = self._answer.status_code, dict(self._answer.headers)
-        self._pieces = aiter(cast("AsyncIterable[bytes]", self._answer.stream))
-
-    async def read(self, until_s: float | None) -> bytes:
-        """Return the next bytes of the body, b"" at its end, as a `Connection`."""
-        async with asyncio.timeout_at(until_s):
-            async for piece in self._pieces:
-                if piece:
-                    return piece
-        return b""
-
-    async def aclose(self) -> None:
-        """Give the connection back to the transport, which may close it."""
-        if self._answer is not None:
-            with suppress(Exception):  # the exchange is over, whatever it is
-                await self._answer.aclose()
 
 
 def _is_framed(headers: dict[str, str]) -> bool:
@@ -483,7 +444,20 @@ class IdleStack:
                 await self._idle.pop().aclose()
 
 
-class IdleStacks(Forkable):
+class _AllStacks(Forkable):
+    """The stacks of every transport of this process."""
+
+    def __init__(self) -> None:
+        self.of: WeakSet[IdleStacks] = WeakSet()
+        self.watch_forks()
+
+    def after_in_child(self) -> None:
+        """Let each begin without its parent's connections."""
+        for each in self.of:
+            each.begin_child()
+
+
+class IdleStacks:
     """The stacks of idle connections, one for each event loop of this process."""
 
     def __init__(self) -> None:
@@ -491,7 +465,7 @@ class IdleStacks(Forkable):
         self._stacks: WeakKeyDictionary[asyncio.AbstractEventLoop, IdleStack] = (
             WeakKeyDictionary()
         )
-        self.watch_forks()
+        _all_stacks.of.add(self)
 
     async def of_running_loop(self) -> IdleStack:
         """Return the stack of the running loop, made at the first call."""
@@ -513,7 +487,7 @@ class IdleStacks(Forkable):
         if stack is not None:
             await stack.aclose()
 
-    def after_in_child(self) -> None:
+    def begin_child(self) -> None:
         """Begin without connections: closing one would disturb the parent's loop."""
         leave_to_parent(list(self._stacks.items()))
         self._lock = Lock()
@@ -524,6 +498,8 @@ class IdleStacks(Forkable):
         for loop in [loop for loop in self._stacks if loop.is_closed()]:
             del self._stacks[loop]
 
+
+_all_stacks = _AllStacks()
 
 _WANTED = (
     ("TCP_KEEPIDLE", 20),  # seconds of silence before the first question

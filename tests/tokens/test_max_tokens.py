@@ -129,7 +129,8 @@ def test_a_fitted_request_is_fitted_again(emulator: Emulator) -> None:
 @pytest.mark.usefixtures("emulator")
 def test_a_panel_sends_none_if_told_to() -> None:
     """None means the same in a panel as elsewhere."""
-    view: Any = svc.panel("plan", max_tokens=None).view
+    panel: Any = svc.panel("plan", max_tokens=None)
+    view = panel.get_state()["view"]
 
     assert view["settings"]["max_tokens"] == "service"
 
