@@ -439,7 +439,12 @@ def use(
         >>> svc.use(ledger="project.sqlite")  # doctest: +SKIP
     """
     if positional:
-        raise _positional_refused(positional[0])
+        name = "endpoint" if positional[0] in _ENDPOINTS else "model"
+        raise ParameterError(
+            "use() takes named arguments only; write "
+            f"svc.use({name}={positional[0]!r}).",
+            param=name,
+        )
     if endpoint is not None and endpoint not in _ENDPOINTS:
         raise ParameterError(
             f"endpoint={endpoint!r} is not allowed; use 'emulator' or 'service'. A "
@@ -479,14 +484,6 @@ def _choose(endpoint: str | None) -> str:
     else:
         current().use_service()
     return current().answers_note
-
-
-def _positional_refused(value: object) -> ParameterError:
-    name = "endpoint" if value in _ENDPOINTS else "model"
-    return ParameterError(
-        f"use() takes named arguments only; write svc.use({name}={value!r}).",
-        param=name,
-    )
 
 
 @contextmanager

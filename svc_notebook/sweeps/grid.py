@@ -380,12 +380,10 @@ class Grid:
 
     def _values(self, row: int | None, condition: _Condition) -> dict[str, Any]:
         """Return the values that fill the templates of a condition."""
-        found, mine = (
-            condition.labels,
-            {} if self.source is None else self.source.columns,
-        )
+        labels = condition.labels
+        own = {} if self.source is None else self.source.columns
         return {
-            name: found[name] if name in found else mine[name][row or 0]
+            name: labels[name] if name in labels else own[name][row or 0]
             for name in condition.columns
         }
 
