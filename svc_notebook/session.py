@@ -266,8 +266,8 @@ class Session:
             if self._emulator is None:
                 # Random, because a prompt that contains the key is refused.
                 self._emulator = Emulator(keys=(token_hex(),)).start()
-            base_url = self._emulator.base_url
-            self._use_address("use emulator", base_url, is_emulated=True)
+            given = {"base_url": self._emulator.base_url, "is_emulated": True}
+            self._renew(self.settings.setting("use emulator", **given))
             return self._emulator
 
     def use_service(self) -> None:
@@ -276,13 +276,11 @@ class Session:
         find_key(base_url=found.base_url)
         if found.base_url is None:
             raise SettingsError(f"No base address: SVC_BASE_URL is not set. {WAYS_ON}")
-        source = found.sources["base_url"]
-        self._use_address(source, found.base_url, is_emulated=False)
-
-    def _use_address(self, source: str, base_url: str, *, is_emulated: bool) -> None:
-        given = {"base_url": base_url, "is_emulated": is_emulated}
+        source, base_url = found.sources["base_url"], found.base_url
         with self._lock:
-            self._renew(self.settings.setting(source, **given))
+            self._renew(
+                self.settings.setting(source, base_url=base_url, is_emulated=False)
+            )
 
     def use_model(self, model: str, *, source: str) -> None:
         """Use this model for requests that name none."""

@@ -256,9 +256,9 @@ def count_choices(choices: Iterable[Choice]) -> Counts:
 def add_up(counts: Iterable[Counts]) -> Counts:
     """Return the counts of all."""
     counts = tuple(counts)
-    return (
-        counts[0] if len(counts) == 1 else Counts(*map(sum, zip(*counts, strict=True)))
-    )
+    if len(counts) == 1:
+        return counts[0]
+    return Counts(*map(sum, zip(*counts, strict=True)))
 
 
 def _count_call(call: ToolCall) -> Counts:

@@ -207,10 +207,9 @@ def _read_manifest(manifest: object, *others: object) -> _Manifest:
 
 
 def _grid_of(found: _Manifest) -> Grid:
-    """Make the grid of a run again, from its manifest."""
-    rows = (
-        typed(found.rows, found.dtypes) if found.rows and found.dtypes else found.rows
-    )
+    rows: object = found.rows
+    if found.rows and found.dtypes:
+        rows = typed(found.rows, found.dtypes)
     grid = Grid(
         dimensions=found.dimensions,
         source=None if rows is None else source_of(rows),

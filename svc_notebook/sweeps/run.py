@@ -421,12 +421,9 @@ class Run:
             text = self.cut_note
         elif n_failed:
             reasons = "".join(f"\n  {each}" for each in self.reasons)
-            is_refused = self._view.status().count("refused") >= n_failed
-            way = (
-                "Fix this in a new plan"
-                if is_refused
-                else "Fix this, then call retry()"
-            )
+            way = "Fix this, then call retry()"
+            if self._view.status().count("refused") >= n_failed:
+                way = "Fix this in a new plan"
             text = f"No request succeeded; {n_failed} failed:{reasons}\n{way}."
         if text:
             self._explained = _cell_number(), text
