@@ -23,7 +23,6 @@ from svc_notebook.api import (
     replies_df,
     score,
     stream,
-    sweep,
     tool_calls_df,
     usage_df,
 )
@@ -66,6 +65,7 @@ from svc_notebook.errors import (
 from svc_notebook.panels.open_panel import panel
 from svc_notebook.service.request import Message
 from svc_notebook.session import current, take_tools, use
+from svc_notebook.sweeps.plan import sweep
 from svc_notebook.sweeps.run import Run
 from svc_notebook.tokens import Tokens, estimate_tokens
 from svc_notebook.tools.tool import tool

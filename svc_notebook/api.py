@@ -1,7 +1,7 @@
 """The package's functions, such as `complete`; each uses this kernel's session."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -18,8 +18,6 @@ from svc_notebook.service.checks import check_flag
 from svc_notebook.service.params import OtherParams, with_params
 from svc_notebook.service.request import CompletionRequest, Prompt
 from svc_notebook.session import current, take_tools
-from svc_notebook.sweeps.plan import plan
-from svc_notebook.sweeps.run import Run
 from svc_notebook.tokens import FIT, MaxTokens, refitted, with_max_tokens
 from svc_notebook.tools.extract import MAX_TRIES, asking_for, to_form
 from svc_notebook.tools.extract import extract as extract_with
@@ -243,95 +241,6 @@ def conversation(
 def last() -> Completion | None:
     """Return this kernel's newest completion, even a partial one, or None."""
     return current().last
-
-
-@with_params
-def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made of
-    prompt: object = None,
-    *,
-    model: str | Sequence[str] | None = None,
-    system: str | Sequence[str | None] | None = None,
-    rows: object = None,
-    conditions: object = None,
-    tied: Sequence[str] | Sequence[Sequence[str]] = (),
-    where: Callable[[Mapping[str, Any]], object] | None = None,
-    repeats: int = 1,
-    name: str | None = None,
-    seed: int | None = None,
-    confirm_above: int | None = None,
-    raw: bool = False,
-    reuse: bool | None = None,
-    extra: Mapping[str, Any] | None = None,
-    manifest: Mapping[str, Any] | None = None,
-    **varied: Any,  # noqa: ANN401 - a value, or a list of values, of any parameter
-) -> Run:
-    r"""Plan a sweep: every combination of what is given as a list.
-
-    Nothing is sent until `.run()` is called; displaying the run shows its plan.
-
-    Args:
-        prompt: A text or messages, or a list of these. `{{name}}` is a column of the
-            rows, `\{{name}}` is plain text; anything else in double braces is refused.
-            None if `conditions` has prompts.
-        model: One model id, or a list; the session's model if None.
-        system: One system text, or a list; None is no system message.
-        rows: A DataFrame, a Series, or a list of mappings or texts to fill prompts
-            from. Every prompt is sent for every row. A column named like one of the
-            frame of replies, such as `n` or `text`, is `var_n` or `var_text` there.
-        conditions: An explicit list of combinations: a DataFrame or mappings. Names
-            that are not parameters become label columns.
-        tied: Names whose lists go side by side instead of being multiplied, or
-            several such groups. With `rows` in a group, each row has its own value.
-        where: Says whether to keep a combination, given its values and columns.
-        repeats: How many times each combination is sent, at least 1.
-        name: Name of the run. A run of this name continues, also after a restart; one
-            without any reply leaves its name free.
-        seed: Of the order of sending; made from the name if None, or random.
-        confirm_above: Ask the user before sending more requests; never if None.
-        raw: Whether prompts are sent as they are, without filling templates.
-        reuse: Whether the ledger may answer an identical request of the same repeat;
-            None does what SVC_REUSE says.
-        extra: Fields the document does not show, sent with every request.
-        manifest: The `manifest` of a run, to plan the same requests in the same order.
-            Only `name`, `seed`, `confirm_above` and `reuse` go with it.
-        **varied: Any parameter of the service, as one value or a list of values. A
-            list of texts is one value of `stop`, a list of lists varies it; likewise
-            `tools`, whose calls are not run (see the column `tool_calls`).
-            `max_tokens` is not sent if left out, so 150 applies; `fit` takes what each
-            prompt leaves.
-
-    Returns:
-        The run. Display it for the plan, then call `.run()` and `.replies_df()`.
-
-    Raises:
-        ParameterError: A combination is not allowed (the message names it), or a run
-            of this name has replies that are not in this plan.
-        ToolSchemaError: A function in `tools` cannot be offered.
-        LedgerError: A name was given and the ledger cannot be read.
-
-    Example:
-        >>> run = svc.sweep("Greet.", temperature=[0, 1])  # doctest: +SKIP
-        >>> run.run().replies_df()  # doctest: +SKIP
-    """
-    return plan(
-        current(),
-        prompt,
-        model=model,
-        system=system,
-        rows=rows,
-        conditions=conditions,
-        tied=tied,
-        where=where,
-        repeats=repeats,
-        name=name,
-        seed=seed,
-        confirm_above=confirm_above,
-        raw=raw,
-        reuse=reuse,
-        extra=extra,
-        manifest=manifest,
-        varied=varied,
-    )
 
 
 if TYPE_CHECKING:  # importing the package must not load pandas

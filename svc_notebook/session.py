@@ -273,8 +273,8 @@ class Session:
             if self._emulator is None:
                 # Random, because a prompt that contains the key is refused.
                 self._emulator = Emulator(keys=(token_hex(),)).start()
-            base_url = self._emulator.base_url
-            self._use_address("use emulator", base_url, is_emulated=True)
+            given = {"base_url": self._emulator.base_url, "is_emulated": True}
+            self._renew(self.settings.setting("use emulator", **given))
             return self._emulator
 
     def use_service(self) -> None:
@@ -283,13 +283,11 @@ class Session:
         find_key(base_url=found.base_url)
         if found.base_url is None:
             raise SettingsError(f"No base address: SVC_BASE_URL is not set. {WAYS_ON}")
-        source = found.sources["base_url"]
-        self._use_address(source, found.base_url, is_emulated=False)
-
-    def _use_address(self, source: str, base_url: str, *, is_emulated: bool) -> None:
-        given = {"base_url": base_url, "is_emulated": is_emulated}
+        source, base_url = found.sources["base_url"], found.base_url
         with self._lock:
-            self._renew(self.settings.setting(source, **given))
+            self._renew(
+                self.settings.setting(source, base_url=base_url, is_emulated=False)
+            )
 
     def use_model(self, model: str, *, source: str) -> None:
         """Use this model for requests that name none."""
@@ -446,7 +444,12 @@ def use(
         >>> svc.use(ledger="project.sqlite")  # doctest: +SKIP
     """
     if positional:
-        raise _positional_refused(positional[0])
+        name = "endpoint" if positional[0] in _ENDPOINTS else "model"
+        raise ParameterError(
+            "use() takes named arguments only; write "
+            f"svc.use({name}={positional[0]!r}).",
+            param=name,
+        )
     if endpoint is not None and endpoint not in _ENDPOINTS:
         raise ParameterError(
             f"endpoint={endpoint!r} is not allowed; use 'emulator' or 'service'. A "
@@ -486,14 +489,6 @@ def _choose(endpoint: str | None) -> str:
     else:
         current().use_service()
     return current().answers_note
-
-
-def _positional_refused(value: object) -> ParameterError:
-    name = "endpoint" if value in _ENDPOINTS else "model"
-    return ParameterError(
-        f"use() takes named arguments only; write svc.use({name}={value!r}).",
-        param=name,
-    )
 
 
 @contextmanager

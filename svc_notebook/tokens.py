@@ -256,9 +256,9 @@ def count_choices(choices: Iterable[Choice]) -> Counts:
 def add_up(counts: Iterable[Counts]) -> Counts:
     """Return the counts of all."""
     counts = tuple(counts)
-    return (
-        counts[0] if len(counts) == 1 else Counts(*map(sum, zip(*counts, strict=True)))
-    )
+    if len(counts) == 1:
+        return counts[0]
+    return Counts(*map(sum, zip(*counts, strict=True)))
 
 
 def _count_call(call: ToolCall) -> Counts:
@@ -350,18 +350,6 @@ def fit_max_tokens(prompt_tokens: int, best_tokens: int | None = None) -> int:
     room = BUDGET_TOKENS - MARGIN_TOKENS
     best = prompt_tokens if best_tokens is None else best_tokens
     return max(room - prompt_tokens, min(room - best, REPLY_TOKENS), FLOOR_TOKENS)
-
-
-def in_force(
-    max_tokens: MaxTokens,
-    messages: Sequence[Message],
-    tools: Sequence[Mapping[str, Any]] = (),
-) -> int | None:
-    """Return the max_tokens to send; None to leave it to the service's default."""
-    if max_tokens == "fit":
-        best = estimate_prompt_tokens(messages, tools).best
-        return fit_max_tokens(most_prompt_tokens(messages, tools), best)
-    return None if max_tokens in {None, "service"} else max_tokens  # type: ignore[return-value]  # the words are gone
 
 
 def room_for_reply(max_tokens: MaxTokens) -> int:
@@ -467,9 +455,12 @@ def with_max_tokens(
 ) -> CompletionRequest:
     """Return the request with the max_tokens that is asked for, if it is allowed."""
     asked = check_max_tokens(max_tokens)
-    number = in_force(asked, request.messages, request.tools)
-    params = {**request.params, "max_tokens": number}
-    if number is None:
+    params = {**request.params, "max_tokens": asked}
+    if asked == FIT:
+        most = most_prompt_tokens(request.messages, request.tools)
+        best = estimate_prompt_tokens(request.messages, request.tools).best
+        params["max_tokens"] = fit_max_tokens(most, best)
+    elif not isinstance(asked, int):  # the service's default applies
         del params["max_tokens"]
     return msgspec.structs.replace(request, params=params, is_fitted=asked == FIT)
 

@@ -316,8 +316,8 @@ class Execution:
 
     def _check_endpoint(self, n_todo: int) -> None:
         if not self.is_answered:
-            found = self._view.status().endpoint
-            check_endpoint(found, self._session.settings, n_todo=n_todo)
+            first = self._view.status().first
+            check_endpoint(first, self._session.settings, n_todo=n_todo)
 
     def _task(
         self, ledger: Ledger, options: SendOptions, *, on_over: Tick

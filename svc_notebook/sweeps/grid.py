@@ -271,11 +271,11 @@ class Grid:
     @cached_property
     def _digests(self) -> Sequence[int]:
         """The hash of each combination; as a number, because there can be millions."""
-        return array("Q", map(self._digest_of, range(self.n_combinations)))
-
-    def _digest_of(self, combination: int) -> int:
-        row, condition = self._place(combination)
-        return condition.digest_of(condition.messages(self._values(row, condition)))
+        found = array("Q")
+        for row, condition in map(self._place, range(self.n_combinations)):
+            messages = condition.messages(self._values(row, condition))
+            found.append(condition.digest_of(messages))
+        return found
 
     def model_of(self, combination: int) -> str:
         """Return the model of a combination, without making its request."""
@@ -379,13 +379,10 @@ class Grid:
         )
 
     def _values(self, row: int | None, condition: _Condition) -> dict[str, Any]:
-        """Return the values that fill the templates of a condition."""
-        found, mine = (
-            condition.labels,
-            {} if self.source is None else self.source.columns,
-        )
+        labels = condition.labels
+        own = {} if self.source is None else self.source.columns
         return {
-            name: found[name] if name in found else mine[name][row or 0]
+            name: labels[name] if name in labels else own[name][row or 0]
             for name in condition.columns
         }
 

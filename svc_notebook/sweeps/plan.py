@@ -1,4 +1,4 @@
-"""Plans a run: checks what is given to a sweep and makes a grid of it.
+"""Plans a run, for `svc.sweep`: checks what it is given and makes a grid of it.
 
 Nothing is sent. What the service would refuse is found here. A named run continues
 after a restart; another grid of the same name is refused.
@@ -22,9 +22,9 @@ from svc_notebook.service.checks import (
     did_you_mean,
     near_names,
 )
-from svc_notebook.service.params import unknown_param
+from svc_notebook.service.params import unknown_param, with_params
 from svc_notebook.service.request import check_extra
-from svc_notebook.session import Session
+from svc_notebook.session import Session, current
 
 from .dimensions import (
     FACTORS,
@@ -207,10 +207,9 @@ def _read_manifest(manifest: object, *others: object) -> _Manifest:
 
 
 def _grid_of(found: _Manifest) -> Grid:
-    """Make the grid of a run again, from its manifest."""
-    rows = (
-        typed(found.rows, found.dtypes) if found.rows and found.dtypes else found.rows
-    )
+    rows: object = found.rows
+    if found.rows and found.dtypes:
+        rows = typed(found.rows, found.dtypes)
     grid = Grid(
         dimensions=found.dimensions,
         source=None if rows is None else source_of(rows),
@@ -348,6 +347,95 @@ def _checked_key(
     except ParameterError as problem:
         where = f" This was the combination {words}; nothing was sent." if words else ""
         raise ParameterError(f"{problem}{where}", param=problem.param) from None
+
+
+@with_params
+def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made of
+    prompt: object = None,
+    *,
+    model: str | Sequence[str] | None = None,
+    system: str | Sequence[str | None] | None = None,
+    rows: object = None,
+    conditions: object = None,
+    tied: Tied = (),
+    where: Where | None = None,
+    repeats: int = 1,
+    name: str | None = None,
+    seed: int | None = None,
+    confirm_above: int | None = None,
+    raw: bool = False,
+    reuse: bool | None = None,
+    extra: Mapping[str, Any] | None = None,
+    manifest: Mapping[str, Any] | None = None,
+    **varied: Any,  # noqa: ANN401 - a value, or a list of values, of any parameter
+) -> Run:
+    r"""Plan a sweep: every combination of what is given as a list.
+
+    Nothing is sent until `.run()` is called; displaying the run shows its plan.
+
+    Args:
+        prompt: A text or messages, or a list of these. `{{name}}` is a column of the
+            rows, `\{{name}}` is plain text; anything else in double braces is refused.
+            None if `conditions` has prompts.
+        model: One model id, or a list; the session's model if None.
+        system: One system text, or a list; None is no system message.
+        rows: A DataFrame, a Series, or a list of mappings or texts to fill prompts
+            from. Every prompt is sent for every row. A column named like one of the
+            frame of replies, such as `n` or `text`, is `var_n` or `var_text` there.
+        conditions: An explicit list of combinations: a DataFrame or mappings. Names
+            that are not parameters become label columns.
+        tied: Names whose lists go side by side instead of being multiplied, or
+            several such groups. With `rows` in a group, each row has its own value.
+        where: Says whether to keep a combination, given its values and columns.
+        repeats: How many times each combination is sent, at least 1.
+        name: Name of the run. A run of this name continues, also after a restart; one
+            without any reply leaves its name free.
+        seed: Of the order of sending; made from the name if None, or random.
+        confirm_above: Ask the user before sending more requests; never if None.
+        raw: Whether prompts are sent as they are, without filling templates.
+        reuse: Whether the ledger may answer an identical request of the same repeat;
+            None does what SVC_REUSE says.
+        extra: Fields the document does not show, sent with every request.
+        manifest: The `manifest` of a run, to plan the same requests in the same order.
+            Only `name`, `seed`, `confirm_above` and `reuse` go with it.
+        **varied: Any parameter of the service, as one value or a list of values. A
+            list of texts is one value of `stop`, a list of lists varies it; likewise
+            `tools`, whose calls are not run (see the column `tool_calls`).
+            `max_tokens` is not sent if left out, so 150 applies; `fit` takes what each
+            prompt leaves.
+
+    Returns:
+        The run. Display it for the plan, then call `.run()` and `.replies_df()`.
+
+    Raises:
+        ParameterError: A combination is not allowed (the message names it), or a run
+            of this name has replies that are not in this plan.
+        ToolSchemaError: A function in `tools` cannot be offered.
+        LedgerError: A name was given and the ledger cannot be read.
+
+    Example:
+        >>> run = svc.sweep("Greet.", temperature=[0, 1])  # doctest: +SKIP
+        >>> run.run().replies_df()  # doctest: +SKIP
+    """
+    return plan(
+        current(),
+        prompt,
+        model=model,
+        system=system,
+        rows=rows,
+        conditions=conditions,
+        tied=tied,
+        where=where,
+        repeats=repeats,
+        name=name,
+        seed=seed,
+        confirm_above=confirm_above,
+        raw=raw,
+        reuse=reuse,
+        extra=extra,
+        manifest=manifest,
+        varied=varied,
+    )
 
 
 def plan(  # noqa: PLR0913 - what a sweep is made of

@@ -89,20 +89,12 @@ class TrialStatus(NamedTuple):
     remedy: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    """Where requests go: an address, or an emulator, whose address changes."""
-
-    url: str
-    is_emulated: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """The status of each trial that was sent, and where the first reply came from."""
+    """The status of each trial that was sent, and the first good exchange."""
 
     trials: Mapping[TrialKey, TrialStatus] = field(default_factory=dict)
-    endpoint: Endpoint | None = None
+    first: Exchange | None = None
 
     def counts(self, n_trials: int) -> Counter[str]:
         """Return how many of all trials ended how; the others are `not_run`."""
@@ -145,16 +137,16 @@ class RunStatus:
             key: TrialStatus(_mark_of(each.failure), each.model)
             for key, each in failures.items()
         }
-        return RunStatus({**unsent, **self.trials}, self.endpoint)
+        return RunStatus({**unsent, **self.trials}, self.first)
 
 
 def status_of(exchanges: Iterable[Exchange]) -> RunStatus:
     """Return the status of a run from its exchanges, oldest first."""
     trials: dict[TrialKey, TrialStatus] = {}
-    endpoint = None
+    first = None
     for exchange in exchanges:
-        if endpoint is None and exchange.status == "ok":
-            endpoint = Endpoint(url=exchange.endpoint, is_emulated=exchange.is_emulated)
+        if first is None and exchange.status == "ok":
+            first = exchange
         key = key_of(exchange)
         before = trials.get(key)
         if before is None or before.mark != "ok":
@@ -163,7 +155,7 @@ def status_of(exchanges: Iterable[Exchange]) -> RunStatus:
             failure = exchange.failure if exchange.status == "error" else None
             mark = _mark_of(failure) if failure else exchange.status
             trials[key] = TrialStatus(mark, exchange.request.model, remedy)
-    return RunStatus(trials, endpoint)
+    return RunStatus(trials, first)
 
 
 def _mark_of(failure: Failure) -> Mark:
@@ -174,15 +166,16 @@ def _mark_of(failure: Failure) -> Mark:
     return "refused" if failure.type == "BadRequestError" else "error"
 
 
-def check_endpoint(
-    endpoint: Endpoint | None, settings: Settings, *, n_todo: int
-) -> None:
-    """Raise SettingsError if the rest of a run would go to another address."""
-    if endpoint is None or (endpoint.is_emulated and settings.is_emulated):
+def check_endpoint(first: Exchange | None, settings: Settings, *, n_todo: int) -> None:
+    """Raise SettingsError if the rest of a run would go to another address.
+
+    An emulator is the same wherever it serves: its address changes.
+    """
+    if first is None or (first.is_emulated and settings.is_emulated):
         return
-    if endpoint.url != settings.base_url:
+    if first.endpoint != settings.base_url:
         raise SettingsError(
-            f"This run began at {endpoint.url} and {n_todo} of its requests are "
+            f"This run began at {first.endpoint} and {n_todo} of its requests are "
             f"missing, but requests now go to {settings.base_url}. That would mix the "
             "replies of two services, so nothing was sent. Switch back to the first "
             "address (SVC_BASE_URL, or use(...)), or plan the sweep under another "

@@ -18,7 +18,7 @@ from .execution import Execution, RunTask, SendOptions, Tick
 from .grid import RunPlan
 from .resume import RunStatus
 from .run_view import RunView
-from .scheduler import ModelQueue, Show
+from .scheduler import Show
 
 if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
     import pandas as pd
@@ -406,14 +406,9 @@ class Run:
             )
         return steps + [
             f"stopped sending to {queue.model}: {type(queue.given_up).__name__}"
-            for queue in self._queues
+            for queue in (() if task is None else task.scheduler.queues)
             if queue.given_up
         ]
-
-    @property
-    def _queues(self) -> tuple[ModelQueue, ...]:
-        task = self._execution.task
-        return () if task is None else task.scheduler.queues
 
     def _explain_end(self, task: RunTask | None) -> None:
         """Print the reasons if every request of a task failed, or what was cut."""
@@ -426,12 +421,9 @@ class Run:
             text = self.cut_note
         elif n_failed:
             reasons = "".join(f"\n  {each}" for each in self.reasons)
-            is_refused = self._view.status().count("refused") >= n_failed
-            way = (
-                "Fix this in a new plan"
-                if is_refused
-                else "Fix this, then call retry()"
-            )
+            way = "Fix this, then call retry()"
+            if self._view.status().count("refused") >= n_failed:
+                way = "Fix this in a new plan"
             text = f"No request succeeded; {n_failed} failed:{reasons}\n{way}."
         if text:
             self._explained = _cell_number(), text

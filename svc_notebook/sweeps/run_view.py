@@ -128,17 +128,16 @@ class RunView:
         plan, grid, status = self.plan, self.grid, self.status()
         exchanges = self._exchanges(texts=False)
         times = [(each.started_at, each.ended_at) for each in exchanges]
-        rows, endpoint = grid.source, status.endpoint
+        source, first = grid.source, status.first
+        rows = () if source is None else map(source.row, range(len(source)))
         found = {
             "run": plan.run_id,
             "name": plan.name,
             "seed": plan.seed,
             "repeats": grid.repeats,
             "dimensions": grid.dimensions,
-            "rows": None
-            if rows is None
-            else [*map(_plain, map(rows.row, range(len(rows))))],
-            "dtypes": {} if rows is None else rows.dtypes,
+            "rows": None if source is None else [*map(_plain, rows)],
+            "dtypes": {} if source is None else source.dtypes,
             "kept": None if grid.kept is None else list(grid.kept),
             "fixed": {
                 name: each.points[0].get(name)
@@ -150,8 +149,8 @@ class RunView:
             "is_raw": grid.is_raw,
             "n_cells": len(grid),
             "counts": dict(status.counts(len(grid))),
-            "endpoint": endpoint.url if endpoint else None,
-            "is_emulated": endpoint.is_emulated if endpoint else None,
+            "endpoint": first.endpoint if first else None,
+            "is_emulated": first.is_emulated if first else None,
             "started_at": min((began for began, _ in times), default=None),
             "ended_at": max((ended for _, ended in times), default=None),
             "limits": {model: limit_of(model) for model in grid.n_by_model},
@@ -258,7 +257,6 @@ class RunView:
         }
 
     def _varied(self) -> tuple[str, ...]:
-        """Return the columns that show what varies."""
         names = [
             f"{name}_template" if name in self.grid.templates else name
             for name in self.grid.varied
@@ -293,10 +291,8 @@ class RunView:
         names, here = self._final_names(), len(BEFORE_TEMPLATE)
         if frame.empty:
             for offset, (key, name) in enumerate(names.items()):
-                values = frame[
-                    "repeat" if key == ROW else "model"
-                ]  # none, of its dtype
-                frame.insert(here + offset, name, values)
+                alike = "repeat" if key == ROW else "model"  # none, of its dtype
+                frame.insert(here + offset, name, frame[alike])
         # in one order, whichever columns the first rows happen to have
         own = [name for name in names.values() if name in frame.columns]
         rest = [name for name in frame.columns if name not in own]

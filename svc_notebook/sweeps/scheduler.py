@@ -432,9 +432,8 @@ class TrialRunner:
     plan: RunPlan
     client: RequestPath  # the ledger is its sink
     ledger: Ledger
-    failures: dict[
-        TrialKey, TrialFailure
-    ]  # added to, for rows the ledger does not have
+    # added to, for rows the ledger does not have
+    failures: dict[TrialKey, TrialFailure]
     watch: Watch | None
     show: Show | None  # replies are streamed if it is given
     is_paced: bool  # whether requests wait for limits; not where a file answers them
