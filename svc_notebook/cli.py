@@ -126,6 +126,8 @@ def _forget(place: str, arguments: argparse.Namespace) -> int:
     if question and not (arguments.yes or _agrees(question)):
         sys.stdout.write("Nothing was deleted.\n")
         return FAILED
+    if question and arguments.yes and chosen.kind:
+        sys.stdout.write(f"{question}\n")  # it says where texts stay
     with contextlib.ExitStack() as stack:
         if question and names["run"] is not None:
             advice = "Nothing was deleted. Stop the run there, or wait for its end."
