@@ -25,7 +25,7 @@ _GRID = (
     "grid-template-columns:repeat(auto-fit,minmax(min(100%,14em),1fr))"
 )
 _CARD = (
-    "min-width:0;overflow-wrap:anywhere;padding:.5em .9em 0;"
+    "min-width:0;overflow-wrap:anywhere;padding:.5em .9em .3em;"
     f"border:1px solid #bdbdbd;border:1px solid {_BORDER};border-radius:4px"
 )
 BODY = "<div style=overflow-wrap:break-word>"  # a long word stays within the width

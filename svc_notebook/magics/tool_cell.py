@@ -198,7 +198,7 @@ class RoundsCell(ReplyView):
                 final,
                 texts=("\n\n".join(texts),) if texts else (),
                 marks=final.marks if is_marked else (*final.marks, mark),
-                tool_runs=tool_runs or final.tool_runs,
+                tool_runs=final.tool_runs or tool_runs,
             )
         )
 
