@@ -59,14 +59,15 @@ def _n_outputs(ran: Ran) -> int:
 
 
 def test_tool_calls_make_few_outputs(kernel: Kernel) -> None:
-    """60 calls that print, and a long reply, are one output."""
+    """60 calls that print, and a long reply, are the outputs of one reply."""
     kernel.run(TOOLS)
 
     ran = kernel.run("%%svc --tools look\nlook")
 
     assert ran.status == "ok"
     assert "Part 299" in ran.shown
-    assert _n_outputs(ran) == 1
+    assert _n_outputs(ran) <= 10
+    assert ran.all("stream") == []
 
 
 def test_questions_make_few_outputs(kernel: Kernel) -> None:
