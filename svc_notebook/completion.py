@@ -235,6 +235,7 @@ class Unrun:
     seconds_s = 0.0
     traceback = None
     is_approved = None
+    printed = ""
 
     def __init__(self, call: ToolCall, why: str) -> None:
         self.error = why

@@ -25,7 +25,7 @@ _GRID = (
     "grid-template-columns:repeat(auto-fit,minmax(min(100%,14em),1fr))"
 )
 _CARD = (
-    "min-width:0;overflow-wrap:anywhere;padding:.5em .9em 0;"
+    "min-width:0;overflow-wrap:anywhere;padding:.5em .9em .3em;"
     f"border:1px solid #bdbdbd;border:1px solid {_BORDER};border-radius:4px"
 )
 BODY = "<div style=overflow-wrap:break-word>"  # a long word stays within the width
@@ -71,6 +71,7 @@ def live_html(status: str, *, is_waiting: bool) -> str:
     return quiet_html(_DOT * is_waiting + to_text(line))
 
 
+_REWRITTEN = re.compile(r"[^\n]*\r(?!\n|$)")  # of a line, such as a progress bar
 CALL_CHARS = 60
 SHOWN_CHARS = 4000
 CONSENT = {None: "", True: "approved · ", False: "denied · "}
@@ -105,6 +106,10 @@ class Step(Protocol):
     @property
     def traceback(self) -> str | None:
         """Where a tool failed; None if it did not."""
+
+    @property
+    def printed(self) -> str:
+        """What the tool printed, where that is shown with its call."""
 
     @property
     def seconds_s(self) -> float:
@@ -152,6 +157,8 @@ def tool_run_html(step: Step) -> str:
 def run_parts(step: Step) -> list[tuple[str, str]]:
     """Return the titles and the escaped, shortened texts of an answered call."""
     texts = {"arguments": step.arguments, "result": step.result}
+    if step.printed:
+        texts["printed"] = _REWRITTEN.sub("", step.printed)
     if step.traceback:
         texts["traceback (the model has not seen it)"] = step.traceback
     return [(title, shortened_html(text)) for title, text in texts.items()]

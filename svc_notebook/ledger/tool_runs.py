@@ -35,6 +35,7 @@ class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
     seconds_s: float = 0.0
     created_at: datetime
     traceback: ClassVar[None] = None  # is not kept
+    printed: ClassVar[str] = ""
 
 
 _KEYS = (*ToolRow.__struct_fields__, "session_id", "started_at")

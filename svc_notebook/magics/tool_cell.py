@@ -4,13 +4,14 @@ import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from io import StringIO
 from typing import TYPE_CHECKING, TypeVar
 
 from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
 from svc_notebook.display.live import Mode, ReplyDisplay
 from svc_notebook.display.output import follow
-from svc_notebook.display.reply import Final, call_line
+from svc_notebook.display.reply import CALL_CHARS, Final, call_line
 from svc_notebook.errors import Interrupted, ParameterError, SvcError
 from svc_notebook.exchange import Origin
 from svc_notebook.service.checks import did_you_mean, shorten
@@ -71,6 +72,8 @@ class RoundsCell(ReplyView):
         self._tool_runs: tuple[ToolRun, ...] = ()
         self._newest: Completion | None = None  # of this round
         self._calls: dict[int | None, tuple[str, str]] = {}
+        self._printed = StringIO()  # by the tool that runs
+        self._running = ""
         self._is_gap_due = False
 
     def run(
@@ -97,6 +100,8 @@ class RoundsCell(ReplyView):
                 consent=self._flushed(consent),
                 rounds=replace(rounds, ask_for=ask_for),
                 watch=self._show_call,
+                check_stop=self._show_printed,
+                printed=None if self._is_plain else self._printed,
                 keep=keep,
                 hide=session.key_hider(),
             )
@@ -166,7 +171,14 @@ class RoundsCell(ReplyView):
             self._display.tool_run(what)
         elif not self._is_plain:
             line = call_line(what.function.name, what.function.arguments)
-            self._display.status(f"running {line} ...", is_now=True)
+            self._running = f"running {line} ..."
+            self._display.status(self._running, is_now=True)
+
+    def _show_printed(self) -> None:
+        """Show the newest line of the tool that runs."""
+        if lines := self._printed.getvalue().rstrip().splitlines():
+            line = shorten(lines[-1], CALL_CHARS)
+            self._display.status(f"{self._running} {line}")
 
     def _finish(self, completion: object, *notes: str, mark: str = "") -> None:
         """Draw the final form: the text of all rounds, and the tool runs."""

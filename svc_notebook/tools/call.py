@@ -257,6 +257,7 @@ class ToolRun:
         seconds_s: How long the tool ran.
         is_approved: Whether the user allowed it; None if the user was not asked.
         n_cut_tokens: Estimated tokens of the result that were left out.
+        printed: What it printed, if that was not shown at once.
     """
 
     call_id: str
@@ -270,6 +271,7 @@ class ToolRun:
     seconds_s: float = 0.0
     is_approved: bool | None = None
     n_cut_tokens: int = 0
+    printed: str = ""
 
     @property
     def message(self) -> Message:

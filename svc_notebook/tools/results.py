@@ -212,14 +212,13 @@ def cut_table(value: Any, cap_tokens: int) -> Table:  # noqa: ANN401 - a frame
     """Write a DataFrame or Series as rows, up to a number of estimated tokens."""
     frame = value.to_frame() if is_pandas(value, "Series") else value
     n_rows, n_columns = frame.shape
-    shape = (
-        f"{n_rows} rows x {n_columns} columns" if n_columns > 1 else f"{n_rows} rows"
-    )
+    shape = f"{n_rows} row{'s'[: n_rows != 1]}"
+    shape += f" x {n_columns} columns" if n_columns > 1 else ""
     shown = frame.iloc[: max(cap_tokens // 2, 1), :MAX_COLUMNS]
     kept = _within(_rows(shown.to_csv(lineterminator="\n")), cap_tokens)
     n_shown = max(len(kept) - 1, 0)
     cuts = [
-        f"the first {n_shown} rows" if n_shown < n_rows else "",
+        f"the first {n_shown} row{'s'[: n_shown != 1]}" if n_shown < n_rows else "",
         f"the first {MAX_COLUMNS} columns" if n_columns > MAX_COLUMNS else "",
     ]
     tokens_per_row = sum(estimate_tokens(row).mean for row in kept) / max(len(kept), 1)

@@ -8,9 +8,11 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from io import StringIO
 from itertools import takewhile
 from typing import Any
 
@@ -67,6 +69,7 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
     keep: RunSink | None = None,
     hide: Callable[[str], str] = str,
     check_stop: Callable[[], None] = lambda: None,
+    printed: StringIO | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Completion:
     """Ask until the model answers without calling a tool.
@@ -74,7 +77,7 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
     A call to a definition without a function ends the rounds: none of the reply's calls
     are run, and the caller gets them. `hide` removes the API key from a text, in case a
     tool has read it; `check_stop` is called often while a tool runs, and raises an
-    Interrupted to stop.
+    Interrupted to stop. What a tool prints goes to `printed`, if given, and its run.
 
     Returns:
         The last completion, with all runs in `tool_runs`, and calls left to the caller.
@@ -100,6 +103,7 @@ def run_rounds(  # noqa: PLR0913 - the parts that callers differ in
         keep=keep,
         hide=hide,
         check_stop=check_stop,
+        printed=printed,
         clock=clock,
     )
     request = msgspec.structs.replace(request, tools=toolbox.definitions)
@@ -258,6 +262,7 @@ class _CallRunner:
     keep: RunSink | None
     hide: Callable[[str], str]
     check_stop: Callable[[], None]
+    printed: StringIO | None
     clock: Callable[[], float]
     ends_s: float = field(init=False)
 
@@ -299,15 +304,22 @@ class _CallRunner:
         allowed = self._allowed(checked) if is_asked else checked
         if allowed is None:
             return failed_run(call, DENIED, is_approved=False)
-        run = run_call(
-            allowed.tool,
-            call,
-            allowed.arguments,
-            timeout_s=self.limits.tool_timeout_s,
-            within_s=self.left_s(),
-            max_result_tokens=max_tokens,
-            check_stop=self.check_stop,
-        )
+        with ExitStack() as redirected:
+            if self.printed is not None:
+                self.printed.seek(self.printed.truncate(0))
+                redirected.enter_context(redirect_stdout(self.printed))
+                redirected.enter_context(redirect_stderr(self.printed))
+            run = run_call(
+                allowed.tool,
+                call,
+                allowed.arguments,
+                timeout_s=self.limits.tool_timeout_s,
+                within_s=self.left_s(),
+                max_result_tokens=max_tokens,
+                check_stop=self.check_stop,
+            )
+        if self.printed is not None:
+            run = replace(run, printed=self.printed.getvalue())
         if allowed.arguments != checked.arguments:
             run = replace(run, result=_changed_note(allowed.arguments) + run.result)
         return replace(run, is_approved=True if is_asked else None)
@@ -358,6 +370,7 @@ def _without_key(run: ToolRun, hide: Callable[[str], str]) -> ToolRun:
         sent_arguments=arguments,
         result=result,
         value=value if result == run.result else result,
+        printed=hide(run.printed),
         error=None if run.error is None else hide(run.error),
         traceback=None if run.traceback is None else hide(run.traceback),
     )

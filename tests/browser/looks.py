@@ -48,6 +48,7 @@ MODELS = ("svc-v2-8b-instruct", "svc-v2-70b-instruct")
 CELLS = (
     "%%svc\nread it",
     "%%svc --tools none\ntoo long",
+    "%svc continue",
     "%%svc\nfiltered",
     "%%svc\nrefused",
     "%%svc\nbroken",

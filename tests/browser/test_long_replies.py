@@ -117,15 +117,12 @@ def emulator() -> Iterator[Emulator]:
         }
         for kind, text in REPLIES.items()
     ]
-    choices = [{"text": _pieces(_mixed(3_000))}] * 2
-    script.append(
-        {
-            "when": {"contains": "kind choices."},
-            "times": None,
-            "choices": choices,
-            "gap_s": STREAM_S / N_PIECES,
-        }
-    )
+    several = {"times": None, "gap_s": STREAM_S / N_PIECES}
+    beside: dict[str, Any] = {"text": _pieces(_mixed(3_000))}
+    script += [
+        {"when": {"contains": "kind grid."}, **beside, **several},
+        {"when": {"contains": "kind choices."}, "choices": [beside] * 2, **several},
+    ]
     with Emulator(script=script, limits=False) as running:
         yield running
 
@@ -174,10 +171,12 @@ def test_what_is_read_stays(bench: Bench, kind: str, place: str, n_below: int) -
     assert n_outputs <= 10
 
 
-@pytest.mark.parametrize("line", ["%%svc -n 2", "%%svc -t 0.1,0.9"])
-def test_replies_side_by_side_stay(bench: Bench, line: str) -> None:
+@pytest.mark.parametrize(
+    "cell", ["%%svc -n 2\nkind choices.", "%%svc -t 0.1,0.9\nkind grid."]
+)
+def test_replies_side_by_side_stay(bench: Bench, cell: str) -> None:
     """Side by side, replies are drawn as Markdown while they stream."""
-    notebook = bench.open(bench.write("grid", f"{line}\nkind choices."))
+    notebook = bench.open(bench.write("grid", cell))
 
     places = _watch(notebook)
 

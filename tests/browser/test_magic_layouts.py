@@ -1,4 +1,4 @@
-"""`%%svc -f code` and `-f html` in JupyterLab."""
+"""`%%svc -f code` and `-f html` in JupyterLab; a reply that is saved or asks."""
 
 import socket
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from svc_notebook.display.reply import UNFINISHED
 from svc_notebook.emulator.server import Emulator
 from tests.browser.conftest import Bench
 
@@ -22,6 +23,16 @@ PAGE = """\
 <form action="ADDRESS/x-form"><button>Send</button></form>
 <a href="javascript:top.ran='link'">link</a></body></html>
 """
+TOOL = '''
+import svc_notebook as svc
+
+@svc.tool(confirm=True)
+def pay(n: int) -> str:
+    """Pay."""
+    print("paid", n)
+    return "done"
+'''
+N_CALLS = 5
 
 
 class Listener:
@@ -71,6 +82,19 @@ def emulator(listener: Listener) -> Iterator[Emulator]:
             "when": {"contains": "code"},
             "text": "Sure:\n\n```python\nprint('from' + ' the cell')\n```\n",
         },
+        {
+            "when": {"contains": "stuck"},
+            "text": ["**Partial** ", "answer"],
+            "cut_after": 2,
+            "end": "silent",
+        },
+        {
+            "when": {"contains": "pay", "role": "user"},
+            "tool_calls": [
+                {"name": "pay", "arguments": {"n": n}} for n in range(N_CALLS)
+            ],
+        },
+        {"when": {"role": "tool"}, "text": "All are paid."},
         {"when": {"contains": "page"}, "text": f"Sure:\n\n```html\n{page}```\n"},
     ]
     with Emulator(script=script, limits=False) as running:
@@ -143,3 +167,44 @@ def test_html_stays_in_its_frame(bench: Bench, listener: Listener) -> None:
     expect(frame.locator("h1")).to_have_text("A page")
     assert page.evaluate("() => window.ran ?? null") is None
     assert not listener.is_asked
+
+
+@pytest.mark.parametrize("place", ["lab", "notebook"])
+def test_a_reply_saved_in_mid_stream_says_so(bench: Bench, place: str) -> None:
+    """Opened again, the file shows half a reply that ends with the mark."""
+    path = bench.write(f"half-{place}", "%%svc\nGet stuck")
+    notebook = bench.open(path, place=place)
+    notebook.wait_idle()
+    notebook.run(0)
+    notebook.run(1)
+    expect(notebook.shown(1)).to_contain_text("Partial answer")
+    notebook.save()
+
+    again = bench.open(path, place=place)
+
+    expect(again.shown(1)).to_contain_text("Partial answer")
+    assert again.output(1).strip().endswith(UNFINISHED)
+
+
+def test_answered_questions_are_one_output(bench: Bench) -> None:
+    """What the tools print is in their calls, so the answers follow each other."""
+    notebook = bench.open(bench.write("pay", TOOL, "%%svc --tools pay\nPlease pay"))
+    notebook.wait_idle()
+    for cell in range(3):
+        notebook.run(cell)
+    for number in range(N_CALLS):
+        question = notebook.shown(2).locator("input.jp-Stdin-input").last
+        expect(notebook.shown(2).locator(".jp-Stdin-prompt").last).to_contain_text(
+            f"n = {number}"
+        )
+        question.fill("y")
+        question.press("Enter")
+    expect(notebook.shown(2)).to_contain_text("All are paid.")
+    notebook.wait_idle()
+
+    hidden = ".jp-OutputArea-stdin-item"  # a field that is done with
+    outputs = notebook.shown(2).locator(f".jp-OutputArea-child:not({hidden})")
+    assert outputs.count() == 2
+    call = notebook.shown(2).locator("details").first
+    call.locator("summary").click()
+    expect(call.locator("pre").last).to_have_text("paid 0\n")

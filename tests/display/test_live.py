@@ -12,6 +12,7 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
+from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.display.live import Mode, ReplyDisplay
 from svc_notebook.display.markup import to_html
 from svc_notebook.display.output import Output, Wait, follow
@@ -329,6 +330,21 @@ def test_notes_stand_below_the_text_until_more_comes(recorder: Recorder) -> None
 
     is_shown = [("waiting 2 s" in html, "waiting 1 s" in html) for html in shown]
     assert is_shown == [(True, False), (False, True), (False, False)]
+
+
+@pytest.mark.parametrize("mode", [Mode.LIVE, Mode.PLAIN])
+def test_no_wait_of_no_seconds_is_shown(recorder: Recorder, mode: Mode) -> None:
+    """What is left of a second ends the countdown instead of staying as 0 s."""
+    display = _open(recorder, mode)
+    for wait_s in (2.0, 0.4, 0.0):
+        recorder.now_s += 1.0
+        display.wait(Waiting(wait_s=wait_s, reason="too many requests"))
+
+    seen = str(recorder.acts)
+    last = str(recorder.acts[-1])
+    assert "waiting 2 s: too many requests" in seen
+    assert "waiting 0 s" not in seen
+    assert (mode is Mode.LIVE) == ("waiting 2 s" not in last)
 
 
 def test_among_other_output_notes_show_too(recorder: Recorder) -> None:

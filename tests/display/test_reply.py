@@ -77,6 +77,18 @@ def run(**changes: object) -> ToolRun:
 HOSTILE = "<img src=x onerror=alert(1)></pre></details><script>x</script>\x1b[2J$x$"
 
 
+def test_what_a_tool_printed_is_folded_and_escaped() -> None:
+    """It is shortened too, and a progress bar keeps its newest state."""
+    printed = f"1 %\r50 %\r100 %\n{HOSTILE}\n" + "x" * 5_000
+
+    shown = tool_runs_html((run(printed=printed),))
+
+    assert "<div>printed</div><pre" in shown
+    assert ">100 %\n&lt;img" in shown
+    assert "<script" not in shown
+    assert "x" * 4_000 not in shown
+
+
 def test_a_line_says_call_result_and_seconds() -> None:
     """A terminal shows no more than that."""
     lines = tool_runs_text(

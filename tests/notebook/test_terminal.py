@@ -233,14 +233,14 @@ def test_tab_completes_an_option(begin: Callable[..., Terminal]) -> None:
 
 
 def test_a_failure_is_a_short_box(begin: Callable[..., Terminal]) -> None:
-    """A refused parameter is no traceback; its title is red."""
+    """A refused parameter is no traceback; its title is bold."""
     terminal = begin()
 
     shown = terminal.run("%svc --temperature 3 Hello", prompt=2)
 
     assert "temperature must be a number from 0 to 2" in shown
     assert "Traceback" not in shown
-    assert BOLD + "ParameterError" in terminal.raw
+    assert BOLD + "Nothing was sent" in terminal.raw
 
 
 def test_no_color_is_kept_to(begin: Callable[..., Terminal]) -> None:
@@ -249,7 +249,7 @@ def test_no_color_is_kept_to(begin: Callable[..., Terminal]) -> None:
 
     shown = terminal.run("%svc --temperature 3 Hello", prompt=2)
 
-    assert "ParameterError\n  temperature must be a number from 0 to 2" in shown
+    assert "Nothing was sent\n  temperature must be a number from 0 to 2" in shown
     assert BOLD not in terminal.raw
 
 
@@ -281,8 +281,24 @@ def test_slips_cost_nothing(begin: Callable[..., Terminal], emulator: Emulator) 
     assert "To ask again, run the cell again; to ask, write `%svc ask retry`" in said[0]
     assert "Did you mean --temperature?" in said[1]
     assert "a prompt makes no calls" in said[2]
-    assert "--temperature" in said[3]
+    assert "%svc help all" in said[3]
     assert len(emulator.requests) == n_before
+
+
+def test_usage_shows_its_columns(begin: Callable[..., Terminal]) -> None:
+    """All of them, on lines of their own, within the width of the terminal."""
+    terminal = begin()
+    terminal.run("%svc Hello", prompt=2)
+
+    shown = terminal.run("%svc usage emulated", prompt=3)
+
+    said, _, table = shown.partition("This kernel sent 1 request.")
+    heads, row = table.split("\n\n")[1].splitlines()[:2]
+    assert said
+    assert heads.split() == ["model", "requests", "failed", "cut", "prompt", "reply"]
+    assert row.split()[1:] == ["(emulator)", "1", "0", "0", *row.split()[-2:]]
+    assert "..." not in table
+    assert max(map(len, shown.splitlines())) <= 100
 
 
 def test_context_is_the_users(

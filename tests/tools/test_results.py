@@ -187,7 +187,7 @@ def test_frames_inside_other_values_are_tables_too() -> None:
         to_result_text({"df": pd.DataFrame({"a": [1]})})[0]
     )
 
-    assert got == {"df": "DataFrame, 1 rows:\n,a\n0,1"}
+    assert got == {"df": "DataFrame, 1 row:\n,a\n0,1"}
 
 
 def test_a_large_array_is_not_written_whole() -> None:
