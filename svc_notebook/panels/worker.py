@@ -51,9 +51,10 @@ _END_TEXTS: dict[EndStatus, str] = {
     "failed": "Reply failed",
 }
 _EMPTY = (
-    "The reply is empty, so nothing was added to the conversation. Send the prompt "
-    "again, or change it."
+    "The reply is empty{why}, so nothing was added to the conversation. Send the "
+    "prompt again, or change it."
 )
+_STOPPED = "Stopped before any text arrived; nothing was added to the conversation."
 _log = logging.getLogger(__name__)
 
 
@@ -121,7 +122,7 @@ class ReplyEnd:
 
     status: EndStatus
     completion: Completion | None = None  # the last one with any content
-    problem: str = ""  # what went wrong, in words
+    problem: str = ""  # why nothing, or not all, was added
 
     @property
     def text(self) -> str:
@@ -170,7 +171,8 @@ class Worker:
         try:
             completion = self._reply()
         except Interrupted:
-            return ReplyEnd(status="stopped", completion=self._newest)
+            words = "" if self._newest else _STOPPED
+            return ReplyEnd(status="stopped", completion=self._newest, problem=words)
         except SvcError as error:
             self._keep(error.partial)
             words = "\n".join([str(error), *getattr(error, "__notes__", ())])
@@ -179,7 +181,8 @@ class Worker:
             words = f"{type(problem).__name__}: {problem}"
         else:
             if is_empty(completion.exchange):
-                return ReplyEnd(status="failed", problem=_EMPTY)
+                words = _EMPTY.format(why=_why_empty(completion))
+                return ReplyEnd(status="failed", problem=words)
             status: EndStatus = "cut" if completion.is_cut else "finished"
             return ReplyEnd(status=status, completion=completion)
         return ReplyEnd(status="failed", completion=self._newest, problem=words)
@@ -305,6 +308,14 @@ class Worker:
     def _show_live(self) -> None:
         message = {"t": "live", "live": to_builtins(self.live)}
         self.view.show_live(self.live, Phase.BUSY, message)
+
+
+def _why_empty(completion: Completion) -> str:
+    if completion.is_cut:
+        n_tokens = completion.exchange.max_tokens
+        return f" (cut at {n_tokens:,} tokens, max_tokens)"
+    reason = completion.finish_reason
+    return f" (finish reason {reason})" if reason not in {None, "stop"} else ""
 
 
 def _edited_arguments(text: str | None, proposed: str) -> dict[str, Any] | None:

@@ -123,7 +123,7 @@ def view(turns: Sequence[dict[str, Any]] = (), **more: object) -> dict[str, Any]
         "turns": list(turns),
         "n_turns": len(turns),
         "live": None,
-        "can": ["send", "undo", "clear", "set", "enter"],
+        "can": ["send", "undo", "redo", "clear", "set", "enter"],
         "meter": {
             "used_tokens": 512,
             "budget_tokens": 8192,

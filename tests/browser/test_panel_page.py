@@ -307,7 +307,8 @@ def test_the_keyboard_reaches_everything(page: Page) -> None:
             break
 
     assert names == [
-        *("Undo the last change", "Clear the conversation", "Transcript"),
+        *("Undo the last change", "Redo what was undone"),
+        *("Clear the conversation", "Transcript"),
         *("a", "pre", "Copy code", "Copy the reply", "Ask again"),
         *("Edit the prompt and ask again", "More"),
         *("Message", "Send (Enter)", "summary", "body"),

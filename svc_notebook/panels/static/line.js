@@ -15,6 +15,7 @@
  * @typedef {{t: "dismiss"}} DismissAction removes the notice
  * @typedef {{t: "enter", on: boolean}} EnterAction
  * @typedef {{t: "undo"}} UndoAction
+ * @typedef {{t: "redo"}} RedoAction
  * @typedef {{t: "clear"}} ClearAction
  * @typedef {{t: "continue", turn: string}} ContinueAction
  * @typedef {{t: "regenerate", turn: string}} RegenerateAction

@@ -65,9 +65,10 @@ class Panel {
     this.budget = make("span", { class: "svc-budget" });
     const send = (t) => () => this.line.send({ t });
     this.undo = iconButton("undo", "Undo the last change", send("undo"));
+    this.redo = iconButton("redo", "Redo what was undone", send("redo"));
     this.clear = iconButton("clear", "Clear the conversation", send("clear"));
     this.top = make("div", { class: "svc-top" }, this.label, this.model, this.meter);
-    this.top.append(this.budget, this.undo, this.clear);
+    this.top.append(this.budget, this.undo, this.redo, this.clear);
   }
 
   makeLog() {
@@ -100,10 +101,16 @@ class Panel {
   key(event) {
     if (isInput(event) || event.defaultPrevented) return;
     if (event.key === "Escape" && this.can("stop")) this.stop();
+    const step = undoStep(event);
+    if (!event.target.matches("textarea, input, select")) {
+      if (!step) return;
+      event.preventDefault();
+      if (this.can(step)) this.line.send({ t: step });
+    }
     if (event.target.localName !== "textarea") return;
     if (event.key === "Enter") breakLine(event);
-    const step = undoStep(event);
     if (step && document.execCommand(step)) event.preventDefault();
+    else if (step === "redo" && !event.target.value && this.can(step)) this.line.send({ t: step });
   }
 
   composerKey(event) {
@@ -227,7 +234,7 @@ class Panel {
       this.meter.setAttribute("aria-valuetext", meter.text);
       setText(this.budget, meter.text);
     }
-    for (const name of ["undo", "clear"]) allow(this[name], this.can(name));
+    for (const name of ["undo", "redo", "clear"]) allow(this[name], this.can(name));
   }
 
   drawTurns() {
