@@ -327,7 +327,7 @@ class Conversation:
         return self._marked(self._shared.undo)
 
     def redo(self) -> bool:
-        """Redo what was undone last, unless a new change came; return whether it was."""
+        """Redo the last undo, unless a change came since; return whether it was."""
         return self._marked(self._shared.redo)
 
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:

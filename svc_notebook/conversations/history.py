@@ -1,4 +1,4 @@
-"""The turns of a conversation: an immutable `History`, and a shared one with undo and redo.
+"""The turns of a conversation: an immutable `History`, and one with undo and redo.
 
 A turn is a prompt and the versions of its answer; later requests send the version that
 is chosen. Whatever is done to a turn, its `messages` can be sent.
@@ -35,6 +35,7 @@ class Version:
     is_partial: bool = False  # the reply was interrupted or the connection broke
     is_cut: bool = False  # the reply ended at the token limit
     is_open: bool = False  # it ends with tool calls: there is no answer yet
+    limit: str = ""  # what cut the reply, in words
     footer: str = ""  # model, finish reason, tokens and seconds
     marks: tuple[str, ...] = ()  # warnings about the reply, such as "cut"
     tool_runs: tuple[Step, ...] = ()  # run for it, if this kernel ran them

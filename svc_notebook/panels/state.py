@@ -180,6 +180,7 @@ def draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any
         "choices": [{"html": reply_html(each), "text": each} for each in choices],
         "model": model,
         "picked": version.picked,
+        "ended": _ended(version),
         "footer": footer,
         "badges": [*version.marks],
         "tool_runs": _draw_calls(version),
@@ -190,6 +191,12 @@ def draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any
         "is_stale": turn.is_stale,
         "can": list(can),
     }
+
+
+def _ended(version: Version) -> str:
+    if version.is_cut:
+        return f"Cut at {version.limit}" if version.limit else "Cut"
+    return "Interrupted"
 
 
 def _draw_calls(version: Version) -> list[dict[str, Any]]:

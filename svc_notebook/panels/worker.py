@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 from msgspec import to_builtins
 
 from svc_notebook.completion import Completion, is_empty
+from svc_notebook.conversations.seam import Seam
 from svc_notebook.conversations.turn_requests import NextTurn
 from svc_notebook.display.live_reply import GAP_S
 from svc_notebook.display.markdown import Blocks
@@ -155,6 +156,7 @@ class Worker:
 
     def __post_init__(self) -> None:
         self._renderer = ReplyRenderer(self.so_far)
+        self._seam: Seam | None = None  # holds back what the reply may repeat
         self._is_stopped = Flag()
         self._newest: Completion | None = None
         self._n_rounds = 0
@@ -248,12 +250,15 @@ class Worker:
         """Send one request, and show its reply while it arrives."""
         self._check_stop()
         self._renderer = ReplyRenderer(self.so_far)
+        self._seam = Seam(self.so_far) if self.so_far else None
         return follow(self.session.client.stream(request, origin=origin), self)
 
     def show(self, delta: Delta) -> None:
         """Take a piece of the reply."""
         if delta.text:
-            self._renderer.feed(delta.index, delta.text)
+            seam = self._seam if delta.index == 0 else None
+            shown = seam.feed(delta.text) if seam else delta.text
+            self._renderer.feed(delta.index, shown)
             if self.live.status:
                 self._show_status("")
 
@@ -269,6 +274,8 @@ class Worker:
 
     def end(self, completion: object | None) -> None:
         """Send the rest of a reply and remember it."""
+        if self._seam:
+            self._renderer.feed(0, self._seam.end())
         self._send_rendered(is_last=True)
         self._keep(completion)
 
@@ -312,8 +319,7 @@ class Worker:
 
 def _why_empty(completion: Completion) -> str:
     if completion.is_cut:
-        n_tokens = completion.exchange.max_tokens
-        return f" (cut at {n_tokens:,} tokens, max_tokens)"
+        return f" (cut at {completion.exchange.max_tokens:,} tokens, max_tokens)"
     reason = completion.finish_reason
     return f" (finish reason {reason})" if reason not in {None, "stop"} else ""
 

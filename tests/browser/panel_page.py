@@ -93,6 +93,7 @@ def turn(number: int, *texts: str, **more: object) -> dict[str, Any]:
         "choices": [choice(text) for text in texts or (f"Answer **{number}**.",)],
         "picked": 0,
         "model": "svc-v2-8b-instruct",
+        "ended": "Interrupted",
         "footer": "12 → 40 tokens · 1.2 s",
         "badges": [],
         "tool_runs": [],

@@ -5,6 +5,20 @@ from playwright.sync_api import Page, expect
 from tests.browser.panel_page import PanelPage, turn, view
 
 
+def test_a_cut_reply_offers_to_go_on_in_words(page: Page) -> None:
+    """It says which limit cut it; while a reply is written, the button waits."""
+    ended, can = "Cut at 150 tokens (max_tokens)", ["continue", "edit"]
+    panel = PanelPage(page, view([turn(1), turn(2, can=can, ended=ended)]))
+    rest = panel.turns.last.locator(".svc-rest")
+    expect(rest).to_have_text(f"{ended}.Continue")
+    expect(panel.turns.first.locator(".svc-rest")).to_be_hidden()
+    panel.button("Continue the reply").press("Enter")
+    panel.begin("Answer", turn="turn-2", prompt=None)
+    expect(rest).to_be_hidden()
+
+    assert panel.sent == [{"t": "continue", "turn": "turn-2"}]
+
+
 def test_undo_and_redo_by_button_and_by_key(page: Page) -> None:
     """The keys are for the conversation where no text has the focus."""
     panel = PanelPage(page, view([turn(1)]))

@@ -163,11 +163,12 @@ def test_after_a_new_change_nothing_is_redone(
     plan.undo()
     assert plan.can_redo
 
-    {
+    changes: dict[str, Callable[[], object]] = {
         "ask": lambda: plan.ask("Third"),
         "reset": plan.reset,
         "toggle_pin": lambda: plan.toggle_pin(1),
-    }[change]()
+    }
+    changes[change]()
 
     assert (plan.can_redo, plan.redo()) == (False, False)
 

@@ -47,7 +47,7 @@
  *   send_on_enter: boolean, ask: ?Question, is_whole: boolean, nth: number,
  *   seq: number}} View
  * @typedef {{id: string, number: number, prompt: string, model: string, choices: Choice[],
- *   picked: number, footer: string, badges: string[], tool_runs: ToolRun[],
+ *   picked: number, ended: string, footer: string, badges: string[], tool_runs: ToolRun[],
  *   version: number, n_versions: number, is_pinned: boolean, is_hidden: boolean,
  *   is_stale: boolean, can: string[]}} Turn
  * @typedef {{html: string, text: string}} Choice

@@ -1,7 +1,6 @@
 /* One turn: a prompt, its tool calls and replies, and what can be done with them. */
 
 const ACTIONS = [
-  ["continue", "Continue the reply"],
   ["regenerate", "Ask again"],
   ["edit", "Edit the prompt and ask again"],
 ];
@@ -24,10 +23,14 @@ class Turn {
     this.answer = make("div", { class: "svc-answer" });
     this.dots = make("div", { class: "svc-dots", "aria-hidden": "true" });
     this.dots.append(make("i"), make("i"), make("i"));
+    this.ended = make("span", { class: "svc-words" });
+    this.goOn = textButton("Continue", () => this.send("continue"));
+    named(this.goOn, "Continue the reply");
+    this.rest = make("div", { class: "svc-rest" }, this.ended, this.goOn);
     this.foot = make("div", { class: "svc-foot" });
     this.element = make("article", { class: "svc-turn" });
     this.element.append(this.you, this.prompt, this.who, this.toolRuns, this.answer);
-    this.element.append(this.dots, this.foot);
+    this.element.append(this.dots, this.rest, this.foot);
     this.makeFoot();
   }
 
@@ -55,6 +58,7 @@ class Turn {
     this.more.setAttribute("aria-haspopup", "menu");
     const actions = group("svc-actions", "Turn");
     actions.append(this.copy, ...Object.values(this.buttons), this.more);
+    this.rest.hidden = true;
     this.foot.append(this.versions, this.badges, this.words, actions);
   }
 
@@ -77,6 +81,7 @@ class Turn {
     this.drawChoices(live ? live.choices : turn.choices ?? [], live);
     this.dots.hidden = !isLive || this.choices.some((choice) => choice.box.textContent);
     this.foot.hidden = Boolean(live) || !turn.can;
+    if (live) this.rest.hidden = true;
     if (!this.foot.hidden) this.drawFoot(turn, isIdle);
   }
 
@@ -172,6 +177,9 @@ class Turn {
       if (isIdle || can.includes(name)) button.hidden = !can.includes(name);
       allow(button, can.includes(name));
     }
+    if (isIdle) this.rest.hidden = !can.includes("continue");
+    allow(this.goOn, can.includes("continue"));
+    setText(this.ended, `${turn.ended}.`);
     const hasMenu = MENU.some(([name]) => can.includes(name));
     if (isIdle || hasMenu) this.more.hidden = !hasMenu;
     allow(this.more, hasMenu);
