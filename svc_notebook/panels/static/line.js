@@ -51,7 +51,7 @@
  *   version: number, n_versions: number, is_pinned: boolean, is_hidden: boolean,
  *   is_stale: boolean, can: string[]}} Turn
  * @typedef {{html: string, text: string}} Choice
- * @typedef {{name: string, html: string, is_error: boolean}} ToolRun
+ * @typedef {{name: string, line: string, html: string, is_error: boolean}} ToolRun
  * @typedef {{turn: string, prompt: ?string, model: string, choices: LiveChoice[], status: string,
  *   tool_runs: ToolRun[]}} Live
  * @typedef {{html: string, tail: string}} LiveChoice

@@ -19,7 +19,7 @@ class Turn {
     this.you = make("div", { class: "svc-who" }, "You");
     this.prompt = make("div", { class: "svc-prompt", dir: "auto" });
     this.who = make("div", { class: "svc-who" });
-    this.toolRuns = make("details", { class: "svc-tool-runs" });
+    this.toolRuns = make("div", { class: "svc-tool-runs" });
     this.answer = make("div", { class: "svc-answer" });
     this.dots = make("div", { class: "svc-dots", "aria-hidden": "true" });
     this.dots.append(make("i"), make("i"), make("i"));
@@ -88,15 +88,15 @@ class Turn {
   drawToolRuns(toolRuns) {
     this.toolRuns.hidden = !toolRuns.length;
     if (!toolRuns.length || !isNew(this.seen, "tool_runs", toolRuns)) return;
-    const names = toolRuns.map((call) => call.name).join(", ");
-    const count = toolRuns.length === 1 ? "1 tool call" : `${toolRuns.length} tool calls`;
-    const calls = toolRuns.map((call) => {
+    const wasOpen = [...this.toolRuns.children].map((call) => call.open);
+    const calls = toolRuns.map((call, at) => {
       const body = make("div", { class: "svc-blocks" });
       setBlocks(body, call.html ?? "");
-      const name = make("strong", {}, call.is_error ? `${call.name}: failed` : call.name);
-      return make("div", { class: call.is_error ? "svc-call svc-failed" : "svc-call" }, name, body);
+      const line = make("summary", {}, call.line || call.name);
+      const kind = call.is_error ? "svc-call svc-failed" : "svc-call";
+      return make("details", { class: kind, open: wasOpen[at] ? "" : null }, line, body);
     });
-    this.toolRuns.replaceChildren(make("summary", {}, `${count}: ${names}`), ...calls);
+    this.toolRuns.replaceChildren(...calls);
   }
 
   drawChoices(choices, live) {
