@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Literal, Never, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeVar, Unpack
 from uuid import uuid4
 
 from svc_notebook.client.sync import CompletionStream
@@ -50,6 +50,7 @@ if TYPE_CHECKING:  # pandas loads when a frame is asked for
 
 Run = Callable[[CompletionRequest, Origin, Toolbox, Permit], Completion]
 Stream = Callable[[CompletionRequest, Origin], CompletionStream]
+_Result = TypeVar("_Result")
 
 
 class Conversation:
@@ -100,6 +101,11 @@ class Conversation:
     def can_undo(self) -> bool:
         """Whether there is a change to undo."""
         return self._shared.can_undo
+
+    @property
+    def can_redo(self) -> bool:
+        """Whether there is an undone change to redo."""
+        return self._shared.can_redo
 
     @with_params
     def ask(
@@ -318,11 +324,11 @@ class Conversation:
         Answers, versions, picks, pins, deletions and resets can be undone; a change
         of the system message cannot. The ledger keeps what was asked.
         """
-        before = self._shared.state
-        is_undone = self._shared.undo()
-        if self._shared.state.series == before.series:  # it was no reset
-            self._keep_marks(before.history)
-        return is_undone
+        return self._marked(self._shared.undo)
+
+    def redo(self) -> bool:
+        """Redo the last undo, unless a change came since; return whether it was."""
+        return self._marked(self._shared.redo)
 
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call a function after each change of the conversation.
@@ -470,14 +476,15 @@ class Conversation:
         return to_json(self.history)
 
     def _edit(self, change: Callable[[History], History]) -> None:
-        before = self.history
-        self._shared.change(change)
-        self._keep_marks(before)
+        self._marked(lambda: self._shared.change(change))
 
-    def _keep_marks(self, before: History) -> None:
-        """Keep in the ledger how turns were changed by hand."""
-        for turn_id, marks in changed_marks(before, self.history, self._asked):
-            self._session.ledger().add_marks(self.name, turn_id, marks)
+    def _marked(self, act: Callable[[], _Result]) -> _Result:
+        """Change turns by hand, and keep in the ledger how, unless by a reset."""
+        (before, series, _), result = self._shared.state, act()
+        if self._shared.state.series == series:
+            for turn_id, marks in changed_marks(before, self.history, self._asked):
+                self._session.ledger().add_marks(self.name, turn_id, marks)
+        return result
 
     def _ask_turn(self, params: ToolParams, **turn: Any) -> Completion:  # noqa: ANN401 - as next_turn
         given = dict(params)

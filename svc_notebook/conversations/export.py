@@ -72,6 +72,7 @@ _SAME_IN_VERSION = (
     "exchange_id",
     "is_partial",
     "is_cut",
+    "limit",
     "is_open",
     "footer",
     "marks",
@@ -83,6 +84,7 @@ class _JsonVersion(msgspec.Struct, kw_only=True):
     exchange_id: str = ""
     is_partial: bool = False
     is_cut: bool = False
+    limit: str = ""
     is_open: bool = False
     messages: Annotated[tuple[Message, ...], msgspec.Meta(min_length=2)]
     choices: tuple[str, ...] = ()

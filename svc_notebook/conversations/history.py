@@ -1,4 +1,4 @@
-"""The turns of a conversation: an immutable `History`, and a shared one with undo.
+"""The turns of a conversation: an immutable `History`, and one with undo and redo.
 
 A turn is a prompt and the versions of its answer; later requests send the version that
 is chosen. Whatever is done to a turn, its `messages` can be sent.
@@ -35,6 +35,7 @@ class Version:
     is_partial: bool = False  # the reply was interrupted or the connection broke
     is_cut: bool = False  # the reply ended at the token limit
     is_open: bool = False  # it ends with tool calls: there is no answer yet
+    limit: str = ""  # what cut the reply, in words
     footer: str = ""  # model, finish reason, tokens and seconds
     marks: tuple[str, ...] = ()  # warnings about the reply, such as "cut"
     tool_runs: tuple[Step, ...] = ()  # run for it, if this kernel ran them
@@ -261,12 +262,13 @@ class State(NamedTuple):
 
 
 class UndoableHistory:
-    """A history that several threads change, with undo and listeners."""
+    """A history that several threads change, with undo, redo and listeners."""
 
     def __init__(self, name: str) -> None:
         self._lock = RLock()
         self._state = State(History(name=name), new_series())
         self._past: deque[State] = deque(maxlen=MAX_UNDO)
+        self._undone: deque[State] = deque(maxlen=MAX_UNDO)  # the newest last
         self._listeners: list[Callable[[], object]] = []
 
     @property
@@ -278,6 +280,11 @@ class UndoableHistory:
     def can_undo(self) -> bool:
         """Whether there is a step to undo."""
         return bool(self._past)
+
+    @property
+    def can_redo(self) -> bool:
+        """Whether there is an undone step to redo."""
+        return bool(self._undone)
 
     def change(
         self, change: Callable[[History], History], *, turn_id: str | None = None
@@ -295,6 +302,7 @@ class UndoableHistory:
             if after == before:
                 return
             self._past.append(before)
+            self._undone.clear()
             self._state = after
         self._notify()
 
@@ -313,6 +321,7 @@ class UndoableHistory:
         """Remove all turns and start a new series; can be undone."""
         with self._lock:
             self._past.append(self._state)
+            self._undone.clear()
             history = replace(self._state.history, turns=())
             self._state = State(history, new_series())
         self._notify()
@@ -320,16 +329,26 @@ class UndoableHistory:
     def put(self, state: State) -> None:
         """Replace the history; cannot be undone."""
         with self._lock:
+            self._undone.clear()
             self._state = state
         self._notify()
 
     def undo(self) -> bool:
         """Undo the newest step; return whether there was one."""
+        return self._move(self._past, self._undone)
+
+    def redo(self) -> bool:
+        """Redo the step that was undone last; return whether there was one."""
+        return self._move(self._undone, self._past)
+
+    def _move(self, source: deque[State], target: deque[State]) -> bool:
         with self._lock:
-            if not self._past:
+            if not source:
                 return False
-            past, system = self._past.pop(), self._state.history.system
-            self._state = past._replace(history=replace(past.history, system=system))
+            step, now = source.pop(), self._state
+            target.append(now)
+            history = replace(step.history, system=now.history.system)
+            self._state = step._replace(history=history)
         self._notify()
         return True
 

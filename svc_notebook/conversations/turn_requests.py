@@ -285,9 +285,16 @@ def _to_version(
         choices=replies if len(replies) > 1 else (),
         is_partial=exchange.status != "ok",
         is_cut=Completion(exchange).is_cut,
+        limit=_limit(exchange) if Completion(exchange).is_cut else "",
         footer=footer(exchange),
         marks=marks(exchange),
     )
+
+
+def _limit(exchange: Exchange) -> str:
+    asked = "max_tokens" if "max_tokens" in exchange.request.params else "the default"
+    why = "all that was left" if exchange.request.is_fitted else asked
+    return f"{exchange.max_tokens:,} tokens ({why})"
 
 
 def _add_continuation(

@@ -127,7 +127,7 @@ def call_line(name: str, arguments: str) -> str:
     return f"{shorten(name, CALL_CHARS)}({inner})"
 
 
-def _result_line(step: Step) -> str:
+def result_line(step: Step) -> str:
     """Write the result of a call on one line, with its seconds."""
     text = shorten(" ".join(step.result.split()), CALL_CHARS) or "(an empty text)"
     took = f" · {step.seconds_s:.1f}\N{NO-BREAK SPACE}s" if step.seconds_s else ""
@@ -178,7 +178,7 @@ def tool_runs_text(steps: Sequence[Step]) -> str:
 
 def _run_line(step: Step) -> str:
     mark = "\N{MULTIPLICATION X}" if step.error is not None else "\N{RIGHTWARDS ARROW}"
-    return f"{call_line(step.name, step.arguments)} {mark} {_result_line(step)}"
+    return f"{call_line(step.name, step.arguments)} {mark} {result_line(step)}"
 
 
 def _details(title: str, body: str) -> str:

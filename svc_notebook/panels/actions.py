@@ -4,7 +4,7 @@ To add a button, add a row to `ACTIONS`, its message to the types in `static/lin
 and draw it in `static/turn.js` or `static/panel.js`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -120,7 +120,7 @@ class Action:
     needs: tuple[str, ...] = ()  # fields that the message must have
     phases: frozenset[Phase] = _IDLE  # when it is allowed
     # Whether it makes sense: called with the turn, or for an action on the whole panel
-    # with the history and whether a change can be undone.
+    # with the history and which of undo and redo are possible.
     applies: Callable[..., object] = lambda *_: True
     refusal: str = BUSY
     number: str = ""  # the name of the message's field for `Event.number`
@@ -157,8 +157,13 @@ ACTIONS: Mapping[str, Action] = {
     "enter": Action(act=_set_enter, needs=("on",), phases=_ALWAYS),
     "undo": Action(
         act=_edit(lambda plan, _: plan.undo()),
-        applies=lambda _, can_undo: can_undo,
+        applies=lambda _, steps: "undo" in steps,
         refusal="There is nothing to undo.",
+    ),
+    "redo": Action(
+        act=_edit(lambda plan, _: plan.redo()),
+        applies=lambda _, steps: "redo" in steps,
+        refusal="There is nothing to redo.",
     ),
     "clear": Action(
         act=_edit(lambda plan, _: plan.reset()),
@@ -204,13 +209,15 @@ ACTIONS: Mapping[str, Action] = {
 }
 
 
-def allowed(phase: Phase, history: History, *, can_undo: bool) -> tuple[str, ...]:
+def allowed(
+    phase: Phase, history: History, *, steps: Collection[str]
+) -> tuple[str, ...]:
     """Return the actions on the whole panel that are allowed now."""
     return tuple(
         name
         for name, action in ACTIONS.items()
         if action.is_offered and not action.is_on_turn
-        if phase in action.phases and action.applies(history, can_undo)
+        if phase in action.phases and action.applies(history, steps)
     )
 
 
@@ -224,7 +231,7 @@ def allowed_on(turn: Turn, phase: Phase) -> tuple[str, ...]:
 
 
 def refusal(
-    event: Event, phase: Phase, history: History, *, can_undo: bool
+    event: Event, phase: Phase, history: History, *, steps: Collection[str]
 ) -> str | None:
     """Return why an action is not allowed now; None if it is.
 
@@ -232,7 +239,7 @@ def refusal(
     """
     action = ACTIONS[event.kind]
     if not action.is_on_turn:
-        is_allowed = phase in action.phases and action.applies(history, can_undo)
+        is_allowed = phase in action.phases and action.applies(history, steps)
         return None if is_allowed else action.refusal
     index = history.find(event.turn)
     if index is None:

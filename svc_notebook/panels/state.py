@@ -3,6 +3,7 @@
 Plain values and functions. The view is saved with notebooks, so it holds no key.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -14,18 +15,22 @@ from msgspec import to_builtins
 
 from svc_notebook.conversations.history import History, Turn, Version
 from svc_notebook.display.reply import (
+    CALL_CHARS,
     CONSENT,
     Step,
+    call_line,
     reply_html,
+    result_line,
     run_parts,
     shortened_html,
 )
 from svc_notebook.service.catalogue import BUDGET_TOKENS, MODELS
-from svc_notebook.service.checks import range_text
+from svc_notebook.service.checks import range_text, shorten
 from svc_notebook.service.params import PARAMS, Param, check, unknown_param
 from svc_notebook.service.request import check_model
 from svc_notebook.template import decode_escapes
 from svc_notebook.tokens import WORDS, MaxTokens, Tokens, check_max_tokens
+from svc_notebook.tools.permissions import to_arguments
 
 _LAST = ("stop", "n")
 OFFERED = (
@@ -100,7 +105,8 @@ def fields(*, model: str) -> list[dict[str, Any]]:
             options=[each.id for each in MODELS],
             doc="choose a model or type an id",
         ),
-        _field("system", "longtext", default="", doc="sent first in every request"),
+        _field("system", "longtext", default="", doc="sent first in every request")
+        | {"label": "system prompt"},
         *(_param_field(_BY_NAME[name]) for name in OFFERED),
     ]
 
@@ -180,6 +186,7 @@ def draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any
         "choices": [{"html": reply_html(each), "text": each} for each in choices],
         "model": model,
         "picked": version.picked,
+        "ended": _ended(version),
         "footer": footer,
         "badges": [*version.marks],
         "tool_runs": _draw_calls(version),
@@ -190,6 +197,12 @@ def draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any
         "is_stale": turn.is_stale,
         "can": list(can),
     }
+
+
+def _ended(version: Version) -> str:
+    if version.is_cut:
+        return f"Cut at {version.limit}" if version.limit else "Cut"
+    return "Interrupted"
 
 
 def _draw_calls(version: Version) -> list[dict[str, Any]]:
@@ -207,14 +220,30 @@ def draw_call(name: str, arguments: str, result: str | None) -> dict[str, Any]:
     shown += [] if result is None else [("result", shortened_html(result))]
     html = _parts(shown) + ("<p>running …</p>" if result is None else "")
     is_error = bool(result and result.startswith("Error:"))
-    return {"name": name, "html": html, "is_error": is_error}
+    end = "running …" if result is None else shorten(result, CALL_CHARS)
+    line = f"{_call_line(name, arguments)} → {end}"
+    return {"name": name, "line": line, "html": html, "is_error": is_error}
 
 
 def draw_run(run: Step) -> dict[str, Any]:
     """Return a tool call that was run, with its traceback, consent and time."""
     took = f"<p>{CONSENT[run.is_approved]}{run.seconds_s:.1f} s</p>"
     html = _parts(run_parts(run)) + took
-    return {"name": run.name, "html": html, "is_error": run.error is not None}
+    is_error = run.error is not None
+    line = f"{_call_line(run.name, run.arguments)} → {result_line(run)}"
+    return {"name": run.name, "line": line, "html": html, "is_error": is_error}
+
+
+def _call_line(name: str, arguments: str) -> str:
+    given = to_arguments(arguments)
+    if given is None:
+        return call_line(name, arguments)
+    pairs = (f"{key}={_json(value)}" for key, value in given.items())
+    return f"{shorten(name, CALL_CHARS)}({shorten(', '.join(pairs), CALL_CHARS)})"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _parts(parts: Iterable[tuple[str, str]]) -> str:

@@ -150,8 +150,8 @@ class Controller:
     def _run_action(self, event: Event, *, is_subshelled: bool) -> None:
         if event.kind == "hello":
             self.change(is_subshelled=is_subshelled)
-        plan = self.conversation
-        reason = refusal(event, self.state.phase, plan.history, can_undo=plan.can_undo)
+        history, steps = self.conversation.history, self._steps()
+        reason = refusal(event, self.state.phase, history, steps=steps)
         if reason is not None:
             self._show_problem(reason)
             return
@@ -255,7 +255,8 @@ class Controller:
             self._worker = None
             self.change(phase=Phase.IDLE)
             if end.problem or self.state.is_problem:  # replaces a refusal meanwhile
-                self.change(notice=end.problem, is_problem=bool(end.problem))
+                is_problem = end.status == "failed"
+                self.change(notice=end.problem, is_problem=is_problem)
             with self._comm.lock:
                 self._comm.send({"t": "ended", "text": end.text})
                 self.show()
@@ -309,16 +310,22 @@ class Controller:
         return {**self._sent, "is_whole": True, **self._comm.numbers}
 
     def _draw(self) -> dict[str, Any]:
-        plan, state = self.conversation, self.state
-        history = plan.history
+        history, state = self.conversation.history, self.state
         return to_view(
             state,
             history,
-            can=allowed(state.phase, history, can_undo=plan.can_undo),
+            can=allowed(state.phase, history, steps=self._steps()),
             turns=self._draw_turns(history.turns),
             meter=self._meter(),
             model=self._session.settings.model,
         ) | {"panel_id": self.static_view.name}
+
+    def _steps(self) -> tuple[str, ...]:
+        can = {
+            "undo": self.conversation.can_undo,
+            "redo": self.conversation.can_redo,
+        }
+        return tuple(name for name in can if can[name])
 
     def _draw_turns(self, turns: Sequence[Turn]) -> list[dict[str, Any]]:
         """Draw turns; those that have not changed are the same objects as before."""

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 from msgspec import to_builtins
 
 from svc_notebook.completion import Completion, is_empty
+from svc_notebook.conversations.seam import Seam
 from svc_notebook.conversations.turn_requests import NextTurn
 from svc_notebook.display.live_reply import GAP_S
 from svc_notebook.display.markdown import Blocks
@@ -51,9 +52,10 @@ _END_TEXTS: dict[EndStatus, str] = {
     "failed": "Reply failed",
 }
 _EMPTY = (
-    "The reply is empty, so nothing was added to the conversation. Send the prompt "
-    "again, or change it."
+    "The reply is empty{why}, so nothing was added to the conversation. Send the "
+    "prompt again, or change it."
 )
+_STOPPED = "Stopped before any text arrived; nothing was added to the conversation."
 _log = logging.getLogger(__name__)
 
 
@@ -121,7 +123,7 @@ class ReplyEnd:
 
     status: EndStatus
     completion: Completion | None = None  # the last one with any content
-    problem: str = ""  # what went wrong, in words
+    problem: str = ""  # why nothing, or not all, was added
 
     @property
     def text(self) -> str:
@@ -154,6 +156,7 @@ class Worker:
 
     def __post_init__(self) -> None:
         self._renderer = ReplyRenderer(self.so_far)
+        self._seam: Seam | None = None  # holds back what the reply may repeat
         self._is_stopped = Flag()
         self._newest: Completion | None = None
         self._n_rounds = 0
@@ -170,7 +173,8 @@ class Worker:
         try:
             completion = self._reply()
         except Interrupted:
-            return ReplyEnd(status="stopped", completion=self._newest)
+            words = "" if self._newest else _STOPPED
+            return ReplyEnd(status="stopped", completion=self._newest, problem=words)
         except SvcError as error:
             self._keep(error.partial)
             words = "\n".join([str(error), *getattr(error, "__notes__", ())])
@@ -179,7 +183,8 @@ class Worker:
             words = f"{type(problem).__name__}: {problem}"
         else:
             if is_empty(completion.exchange):
-                return ReplyEnd(status="failed", problem=_EMPTY)
+                words = _EMPTY.format(why=_why_empty(completion))
+                return ReplyEnd(status="failed", problem=words)
             status: EndStatus = "cut" if completion.is_cut else "finished"
             return ReplyEnd(status=status, completion=completion)
         return ReplyEnd(status="failed", completion=self._newest, problem=words)
@@ -245,12 +250,15 @@ class Worker:
         """Send one request, and show its reply while it arrives."""
         self._check_stop()
         self._renderer = ReplyRenderer(self.so_far)
+        self._seam = Seam(self.so_far) if self.so_far else None
         return follow(self.session.client.stream(request, origin=origin), self)
 
     def show(self, delta: Delta) -> None:
         """Take a piece of the reply."""
         if delta.text:
-            self._renderer.feed(delta.index, delta.text)
+            seam = self._seam if delta.index == 0 else None
+            shown = seam.feed(delta.text) if seam else delta.text
+            self._renderer.feed(delta.index, shown)
             if self.live.status:
                 self._show_status("")
 
@@ -266,6 +274,8 @@ class Worker:
 
     def end(self, completion: object | None) -> None:
         """Send the rest of a reply and remember it."""
+        if self._seam:
+            self._renderer.feed(0, self._seam.end())
         self._send_rendered(is_last=True)
         self._keep(completion)
 
@@ -305,6 +315,13 @@ class Worker:
     def _show_live(self) -> None:
         message = {"t": "live", "live": to_builtins(self.live)}
         self.view.show_live(self.live, Phase.BUSY, message)
+
+
+def _why_empty(completion: Completion) -> str:
+    if completion.is_cut:
+        return f" (cut at {completion.exchange.max_tokens:,} tokens, max_tokens)"
+    reason = completion.finish_reason
+    return f" (finish reason {reason})" if reason not in {None, "stop"} else ""
 
 
 def _edited_arguments(text: str | None, proposed: str) -> dict[str, Any] | None:

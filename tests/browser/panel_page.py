@@ -93,6 +93,7 @@ def turn(number: int, *texts: str, **more: object) -> dict[str, Any]:
         "choices": [choice(text) for text in texts or (f"Answer **{number}**.",)],
         "picked": 0,
         "model": "svc-v2-8b-instruct",
+        "ended": "Interrupted",
         "footer": "12 → 40 tokens · 1.2 s",
         "badges": [],
         "tool_runs": [],
@@ -123,7 +124,7 @@ def view(turns: Sequence[dict[str, Any]] = (), **more: object) -> dict[str, Any]
         "turns": list(turns),
         "n_turns": len(turns),
         "live": None,
-        "can": ["send", "undo", "clear", "set", "enter"],
+        "can": ["send", "undo", "redo", "clear", "set", "enter"],
         "meter": {
             "used_tokens": 512,
             "budget_tokens": 8192,

@@ -380,6 +380,7 @@ def test_a_tool_asks_for_consent(chat: Chat) -> None:
     shop = Chat(chat.notebook, chat.emulator, TOOLS)
     shop.say("Pay the baker")
     card = shop.root.get_by_role("group", name="The model wants to call pay")
+    card.get_by_text("Edit the arguments").click()
     arguments = card.get_by_role("textbox", name="Arguments")
     expect(arguments).to_have_value(re.compile(r'"amount": 5'))
     arguments.fill('{"amount": 4}')

@@ -113,9 +113,10 @@ def test_math_is_given_to_the_host_once(page: Page) -> None:
 
 def test_a_failed_call_says_so(page: Page) -> None:
     """In words, not by its colour alone."""
-    call = {"name": "weather", "html": "<pre>no such city</pre>", "is_error": True}
+    line = "weather() → Error: no such city"
+    call = {"name": "weather", "line": line, "html": "<pre></pre>", "is_error": True}
 
     panel = PanelPage(page, view([turn(1, tool_runs=[call])]))
 
     panel.root.locator(".svc-tool-runs summary").click()
-    expect(panel.root.locator(".svc-call")).to_contain_text("weather: failed")
+    expect(panel.root.locator(".svc-call")).to_contain_text("Error: no such city")

@@ -307,7 +307,8 @@ def test_the_keyboard_reaches_everything(page: Page) -> None:
             break
 
     assert names == [
-        *("Undo the last change", "Clear the conversation", "Transcript"),
+        *("Model", "Undo the last change", "Redo what was undone"),
+        *("Clear the conversation", "Transcript"),
         *("a", "pre", "Copy code", "Copy the reply", "Ask again"),
         *("Edit the prompt and ask again", "More"),
         *("Message", "Send (Enter)", "summary", "body"),
@@ -339,6 +340,8 @@ def test_consent_is_asked(page: Page) -> None:
     panel = PanelPage(page, view(state="asking", can=["stop", "decide"], ask=ask))
     card = panel.root.get_by_role("group", name="The model wants to call weather")
     expect(card).to_contain_text("Says what the weather is.")
+    expect(card.get_by_role("row", name="city Oslo")).to_be_visible()
+    card.get_by_text("Edit the arguments").press("Enter")
     card.get_by_role("textbox", name="Arguments").fill('{"city": "Rome"}')
     panel.button("Approve").click()
     panel.show(ask=ask | {"id": "q2"})
@@ -424,7 +427,7 @@ def test_axe_finds_nothing_serious(page: Page, theme: str, width: int) -> None:
     shown = view(turns, state="asking", ask=ask, notice="A turn was left out.")
     panel = PanelPage(page, shown, theme=theme)
     panel.tell(t="problem", text="Something went wrong.")
-    for summary in panel.root.locator("summary").all():
+    for summary in panel.root.locator("summary:visible").all():
         summary.click()
     panel.turns.first.hover()
 

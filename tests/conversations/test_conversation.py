@@ -145,6 +145,33 @@ def test_every_change_can_be_undone(plan: svc.Conversation) -> None:
     assert plan.turns == ()
     assert not plan.undo()
 
+    redone = []
+    while plan.redo():
+        redone.append(plan.history)
+
+    assert redone == undone[::-1]
+    assert not plan.can_redo
+
+
+@pytest.mark.parametrize("change", ["ask", "reset", "toggle_pin"])
+def test_after_a_new_change_nothing_is_redone(
+    plan: svc.Conversation, change: str
+) -> None:
+    """What was undone does not come back on top of something else."""
+    plan.ask("First")
+    plan.ask("Second")
+    plan.undo()
+    assert plan.can_redo
+
+    changes: dict[str, Callable[[], object]] = {
+        "ask": lambda: plan.ask("Third"),
+        "reset": plan.reset,
+        "toggle_pin": lambda: plan.toggle_pin(1),
+    }
+    changes[change]()
+
+    assert (plan.can_redo, plan.redo()) == (False, False)
+
 
 def test_after_an_undone_reset_turns_go_on_as_before(plan: svc.Conversation) -> None:
     """The series of turns is the old one again, so that a restore finds them all."""
@@ -177,6 +204,8 @@ def test_undo_leaves_the_system_message(plan: svc.Conversation) -> None:
     plan.undo()
 
     assert (plan.system, plan.turns) == ("Be brief", ())
+    plan.redo()
+    assert (plan.system, len(plan.turns)) == ("Be brief", 1)
 
 
 def test_a_listener_is_called_after_every_change(plan: svc.Conversation) -> None:

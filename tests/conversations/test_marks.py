@@ -92,6 +92,30 @@ def test_what_was_undone_stays_undone_and_what_came_back_is_back() -> None:
         assert [turn.prompt.content for turn in plan.turns] == ["one", "two"]
 
 
+def test_what_was_redone_is_back() -> None:
+    """An answer, a deletion and a pin, each undone and redone; a reset changes none."""
+    with kernel() as plan:
+        plan.ask("one")
+        plan.ask("two")
+        plan.ask_again(1)
+        plan.undo()
+        plan.redo()
+        plan.delete(2)
+        plan.toggle_pin(1)
+        plan.undo()
+        plan.undo()
+        plan.redo()
+        plan.redo()
+        live = seen(plan)
+        plan.reset()
+        plan.undo()
+        plan.redo()
+        plan.undo()
+    with kernel(restored=True) as plan:
+        assert seen(plan) == live
+        assert [(t.is_pinned, len(t.versions)) for t in plan.turns] == [(True, 2)]
+
+
 def test_an_undone_continuation_leaves_the_text_before_it() -> None:
     """The first part of a reply is not lost with its continuation."""
     with kernel() as plan:

@@ -25,6 +25,22 @@ SILENT = {
     "end": "silent",
 }
 EMPTY = {"when": {"contains": "nothing"}, "text": ""}
+CUT_AND_EMPTY = {
+    "when": {"contains": "no room"},
+    "text": "",
+    "finish_reason": "length",
+}
+FILTERED = {
+    "when": {"contains": "withheld"},
+    "text": "",
+    "finish_reason": "content_filter",
+}
+NO_TEXT = {
+    "when": {"contains": "mute"},
+    "text": ["x"],
+    "cut_after": 0,
+    "end": "silent",
+}
 OTHER = {
     "when": {"contains": "other"},
     "times": None,
@@ -42,7 +58,8 @@ OTHER = {
 @pytest.fixture
 def emulator() -> Iterator[Emulator]:
     """An emulator with a slow reply, a cut one and a refusal."""
-    script: list[dict[str, Any]] = [SLOW, CUT, REST, FAIL, SILENT, EMPTY, OTHER]
+    script: list[dict[str, Any]] = [SLOW, CUT, REST, FAIL, SILENT, OTHER]
+    script += [EMPTY, CUT_AND_EMPTY, FILTERED, NO_TEXT]
     key = "svc-key-of-this-test-4b1c"
     with Emulator(
         script=script, keys=[key], tokens_per_s=None, first_token_s=0, limits=False
@@ -159,6 +176,8 @@ def test_versions_prompts_and_undo(open_page: OpenPage) -> None:
     page.say("undo")
     page.say("undo")
     undone = page.view["turns"][0]
+    page.say("redo")
+    redone = page.view["turns"][0]
 
     assert (edited["prompt"], edited["version"], edited["n_versions"]) == (
         "First, better",
@@ -167,6 +186,8 @@ def test_versions_prompts_and_undo(open_page: OpenPage) -> None:
     )
     assert (chosen["prompt"], chosen["version"]) == ("First", 1)
     assert (undone["prompt"], undone["n_versions"]) == ("First", 2)
+    assert (redone["prompt"], redone["n_versions"]) == ("First, better", 3)
+    assert "redo" in page.view["can"]
 
 
 def test_choices_stand_side_by_side(open_page: OpenPage) -> None:
@@ -294,16 +315,39 @@ def test_without_a_key_the_panel_says_so(
     assert "SVC_API_KEY" in page.view["notice"]
 
 
-def test_an_empty_reply_says_so(open_page: OpenPage) -> None:
+@pytest.mark.parametrize(
+    ("prompt", "why"),
+    [
+        ("nothing", "empty, so"),
+        ("no room", "empty (cut at 150 tokens, max_tokens), so"),
+        ("withheld", "empty (finish reason content_filter), so"),
+    ],
+)
+def test_an_empty_reply_says_so(open_page: OpenPage, prompt: str, why: str) -> None:
     """Nothing is added to the conversation, and the notice says why."""
-    page = open_page()
+    page = open_page(max_tokens=150)
     page.ask("Hello there")
 
-    got = page.do("send", text="nothing")
+    got = page.do("send", text=prompt)
 
     assert [turn["prompt"] for turn in got["turns"]] == ["Hello there"]
-    assert "The reply is empty" in got["notice"]
+    assert why in got["notice"]
+    assert got["is_problem"]
     assert page.all("ended")[-1]["text"] == "Reply failed"
+
+
+def test_a_stop_before_any_text_says_so(open_page: OpenPage) -> None:
+    """There is no turn, and the notice is no error."""
+    page = open_page()
+    page.say("send", text="mute")
+    page.wait(lambda: page.view["state"] != "idle")
+
+    page.say("stop")
+    page.wait_idle()
+
+    assert page.view["turns"] == []
+    assert "Stopped before any text" in page.view["notice"]
+    assert not page.view["is_problem"]
 
 
 def test_another_model_is_named(open_page: OpenPage) -> None:

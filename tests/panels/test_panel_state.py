@@ -46,24 +46,24 @@ def turn(
 
 
 @pytest.mark.parametrize(
-    ("phase", "n_turns", "can_undo", "expected"),
+    ("phase", "n_turns", "steps", "expected"),
     [
-        (Phase.IDLE, 0, False, "send set enter"),
-        (Phase.IDLE, 1, False, "send set enter clear"),
-        (Phase.IDLE, 0, True, "send set enter undo"),
-        (Phase.IDLE, 2, True, "send set enter undo clear"),
-        (Phase.BUSY, 2, True, "stop set enter"),
-        (Phase.WAITING, 2, True, "stop set enter"),
-        (Phase.ASKING, 2, True, "stop decide set enter"),
+        (Phase.IDLE, 0, "", "send set enter"),
+        (Phase.IDLE, 1, "", "send set enter clear"),
+        (Phase.IDLE, 0, "undo", "send set enter undo"),
+        (Phase.IDLE, 2, "undo redo", "send set enter undo redo clear"),
+        (Phase.BUSY, 2, "undo redo", "stop set enter"),
+        (Phase.WAITING, 2, "undo redo", "stop set enter"),
+        (Phase.ASKING, 2, "undo redo", "stop decide set enter"),
     ],
 )
 def test_what_the_whole_panel_takes(
-    phase: Phase, n_turns: int, can_undo: bool, expected: str
+    phase: Phase, n_turns: int, steps: str, expected: str
 ) -> None:
     """One reply at a time; while it comes it can be stopped and nothing else."""
     history = History(turns=(turn(),) * n_turns)
 
-    assert allowed(phase, history, can_undo=can_undo) == tuple(expected.split())
+    assert allowed(phase, history, steps=steps.split()) == tuple(expected.split())
 
 
 ALWAYS = "regenerate edit delete pin hide"
@@ -98,6 +98,7 @@ def test_while_a_reply_comes_no_turn_is_changed(phase: Phase) -> None:
         (Event(kind="stop"), Phase.BUSY, None),
         (Event(kind="stop"), Phase.IDLE, "nothing to stop"),
         (Event(kind="undo"), Phase.IDLE, "nothing to undo"),
+        (Event(kind="redo"), Phase.IDLE, "nothing to redo"),
         (Event(kind="decide"), Phase.BUSY, "answered already"),
         (Event(kind="set", name="n"), Phase.BUSY, None),
         (Event(kind="hello"), Phase.WAITING, None),
@@ -115,7 +116,7 @@ def test_what_may_not_be_is_refused_in_words(
     """A browser with an old view gets the reason."""
     history = History(turns=(turn(),))
 
-    got = refusal(event, phase, history, can_undo=False)
+    got = refusal(event, phase, history, steps=())
 
     assert (got is None) == (reason is None)
     assert reason is None or reason in (got or "")

@@ -63,8 +63,10 @@ def test_a_tool_is_run_and_its_result_answered(open_page: OpenPage) -> None:
     [step] = turn["tool_runs"]
     assert (step["name"], step["is_error"]) == ("weather", False)
     assert "sunny in Oslo" in step["html"]
+    assert step["line"].startswith('weather(city="Oslo") → sunny in Oslo')
     tool_runs = [each["live"]["tool_runs"] for each in page.all("live")]
     assert "running" in tool_runs[0][0]["html"]
+    assert tool_runs[0][0]["line"] == 'weather(city="Oslo") → running …'
     assert not page.all("live")[-1]["live"]["choices"]
     roles = [each.role for each in page.panel.conversation.turns[0].messages]
     assert roles == ["user", "assistant", "tool", "assistant"]
@@ -110,6 +112,7 @@ def test_what_is_denied_does_not_run(open_page: OpenPage) -> None:
     [step] = got["turns"][0]["tool_runs"]
     assert step["is_error"]
     assert "paid" not in step["html"]
+    assert "→ denied · " in step["line"]
 
 
 def test_arguments_can_be_changed(open_page: OpenPage) -> None:

@@ -101,6 +101,7 @@ def read_over(plan: svc.Conversation) -> pd.DataFrame:
         plan.go_on()
     plan.delete(1)
     plan.undo()
+    plan.redo()
     stop()
     panel = svc.panel("plan", system="Be brief.", max_tokens=50)
     panel.freeze()

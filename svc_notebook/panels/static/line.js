@@ -15,6 +15,7 @@
  * @typedef {{t: "dismiss"}} DismissAction removes the notice
  * @typedef {{t: "enter", on: boolean}} EnterAction
  * @typedef {{t: "undo"}} UndoAction
+ * @typedef {{t: "redo"}} RedoAction
  * @typedef {{t: "clear"}} ClearAction
  * @typedef {{t: "continue", turn: string}} ContinueAction
  * @typedef {{t: "regenerate", turn: string}} RegenerateAction
@@ -46,11 +47,11 @@
  *   send_on_enter: boolean, ask: ?Question, is_whole: boolean, nth: number,
  *   seq: number}} View
  * @typedef {{id: string, number: number, prompt: string, model: string, choices: Choice[],
- *   picked: number, footer: string, badges: string[], tool_runs: ToolRun[],
+ *   picked: number, ended: string, footer: string, badges: string[], tool_runs: ToolRun[],
  *   version: number, n_versions: number, is_pinned: boolean, is_hidden: boolean,
  *   is_stale: boolean, can: string[]}} Turn
  * @typedef {{html: string, text: string}} Choice
- * @typedef {{name: string, html: string, is_error: boolean}} ToolRun
+ * @typedef {{name: string, line: string, html: string, is_error: boolean}} ToolRun
  * @typedef {{turn: string, prompt: ?string, model: string, choices: LiveChoice[], status: string,
  *   tool_runs: ToolRun[]}} Live
  * @typedef {{html: string, tail: string}} LiveChoice

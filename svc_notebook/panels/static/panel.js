@@ -7,6 +7,11 @@
 
 const NEAR_END_PX = 16;
 const WAIT = "Your draft is kept: wait for the reply, or stop it first.";
+const EXAMPLES = [
+  "Explain temperature, the parameter, in two sentences.",
+  "Write pandas code that counts the missing values of each column.",
+  "Suggest three titles for a chart of rain by month.",
+];
 const QUIET_KEYS = "data-lm-suppress-shortcuts";
 
 class Panel {
@@ -29,7 +34,7 @@ class Panel {
     // the notebook's shortcuts look at a button before its parents
     this.root.addEventListener("focusin", ({ target }) => target.setAttribute(QUIET_KEYS, "true"));
     this.menu = new Menu(this);
-    const parts = [this.top, this.middle, this.card, this.notices, this.form];
+    const parts = [this.top, this.chips, this.middle, this.card, this.notices, this.form];
     const below = make("div", { class: "svc-below" }, this.under, this.settings.element);
     this.root.append(make("div", { class: "svc-body" }, ...parts), below, this.spoken);
     this.root.append(this.menu.element);
@@ -59,21 +64,23 @@ class Panel {
   makeTop() {
     this.label = make("strong", { class: "svc-label" });
     this.model = make("span", { class: "svc-model" });
+    this.chips = make("div", { class: "svc-chips", role: "group", "aria-label": "Changed settings" });
     this.level = make("span", { class: "svc-level" });
     const is = { role: "meter", "aria-label": "Tokens", "aria-valuemin": 0 };
     this.meter = make("span", { class: "svc-meter", ...is }, this.level);
     this.budget = make("span", { class: "svc-budget" });
     const send = (t) => () => this.line.send({ t });
     this.undo = iconButton("undo", "Undo the last change", send("undo"));
+    this.redo = iconButton("redo", "Redo what was undone", send("redo"));
     this.clear = iconButton("clear", "Clear the conversation", send("clear"));
     this.top = make("div", { class: "svc-top" }, this.label, this.model, this.meter);
-    this.top.append(this.budget, this.undo, this.clear);
+    this.top.append(this.budget, this.undo, this.redo, this.clear);
   }
 
   makeLog() {
     const is = { role: "log", "aria-live": "off", "aria-label": "Transcript", tabindex: 0 };
     this.log = make("div", { class: "svc-log", ...is });
-    this.empty = make("p", { class: "svc-empty" }, "Nothing has been said yet.");
+    this.empty = make("div", { class: "svc-empty" });
     this.log.append(this.empty);
     this.log.addEventListener("scroll", () => this.scrolled());
     this.jump = iconButton("down", "Jump to the latest", () => this.toEnd());
@@ -100,10 +107,16 @@ class Panel {
   key(event) {
     if (isInput(event) || event.defaultPrevented) return;
     if (event.key === "Escape" && this.can("stop")) this.stop();
+    const step = undoStep(event);
+    if (!event.target.matches("textarea, input, select")) {
+      if (!step) return;
+      event.preventDefault();
+      if (this.can(step)) this.line.send({ t: step });
+    }
     if (event.target.localName !== "textarea") return;
     if (event.key === "Enter") breakLine(event);
-    const step = undoStep(event);
     if (step && document.execCommand(step)) event.preventDefault();
+    else if (step === "redo" && !event.target.value && this.can(step)) this.line.send({ t: step });
   }
 
   composerKey(event) {
@@ -212,11 +225,10 @@ class Panel {
   }
 
   drawTop() {
-    const { label, name, meter, settings } = this.line.view;
+    const { label, name, meter } = this.line.view;
     const title = label || `Conversation ${name ?? ""}`;
     this.root.setAttribute("aria-label", title);
     setText(this.label, title);
-    setText(this.model, settings?.model ?? "");
     this.meter.hidden = this.budget.hidden = !meter;
     if (meter) {
       const part = Math.min(1, meter.used_tokens / Math.max(1, meter.budget_tokens));
@@ -225,9 +237,10 @@ class Panel {
       this.meter.setAttribute("aria-valuenow", meter.used_tokens);
       this.meter.setAttribute("aria-valuemax", meter.budget_tokens);
       this.meter.setAttribute("aria-valuetext", meter.text);
-      setText(this.budget, meter.text);
+      setText(this.budget, `~${short(meter.used_tokens)} of ${short(meter.budget_tokens)}`);
+      this.budget.title = this.meter.title = meter.text;
     }
-    for (const name of ["undo", "clear"]) allow(this[name], this.can(name));
+    for (const name of ["undo", "redo", "clear"]) allow(this[name], this.can(name));
   }
 
   drawTurns() {
@@ -242,6 +255,7 @@ class Panel {
     const ids = new Set(shown.map(([turn]) => turn.id));
     for (const [id, turn] of this.turns) if (!ids.has(id)) this.drop(id, turn);
     this.empty.hidden = shown.length > 0;
+    if (!shown.length) this.drawEmpty();
     let at = this.empty;
     for (const [turn, itsLive] of shown) {
       if (!this.turns.has(turn.id)) this.turns.set(turn.id, new Turn(this, turn.id));
@@ -250,6 +264,32 @@ class Panel {
       at = drawn.element;
       drawn.draw(turn, itsLive, this.isIdle);
     }
+  }
+
+  /** Say what can be done in an empty panel. */
+  drawEmpty() {
+    const { name, settings = {}, send_on_enter: isOn = true } = this.line.view;
+    const { model, system } = settings;
+    if (!isNew(this.seen, "empty", [name, model, system, isOn])) return;
+    const enter = isOn ? ["Enter", "Shift+Enter"] : ["Shift+Enter", "Enter"];
+    const rows = {
+      Model: model ?? "",
+      "System prompt": system || "none so far",
+      Keys: `${enter[0]} sends, ${enter[1]} breaks the line, Esc stops, ↑ edits the last prompt`,
+      "In a cell": make("span", {}, make("code", {}, `%%svc -c ${name}`), " shares this conversation"),
+    };
+    const list = make("dl");
+    for (const [title, text] of Object.entries(rows)) {
+      list.append(make("dt", {}, title), make("dd", { dir: "auto" }, text));
+    }
+    const fill = (text) => () => {
+      this.composer.value = text;
+      this.typed();
+      this.composer.focus();
+    };
+    const row = make("div", { class: "svc-row", role: "group", "aria-label": "Examples" });
+    row.append(...EXAMPLES.map((text) => textButton(text, fill(text))));
+    this.empty.replaceChildren(list, row);
   }
 
   /** Keep the elements of the live turn for the finished turn. */
@@ -289,6 +329,8 @@ class Panel {
       const edited = area.value === (ask.arguments ?? "") ? null : area.value;
       this.line.send({ t: "decide", id: ask.id, verdict, arguments: edited });
     };
+    const json = make("details", {}, make("summary", {}, "Edit the arguments"), area);
+    json.addEventListener("toggle", () => fit(area));
     const row = make("div", { class: "svc-row" });
     row.append(textButton("Approve", () => decide("approve"), "svc-main"));
     row.append(textButton("Always approve", () => decide("always")));
@@ -299,8 +341,8 @@ class Panel {
       "Always: this function runs without a question, with any arguments, until it is " +
       `defined again or the kernel restarts; %svc tools ask ${ask.name} takes it back.`;
     const meaning = make("small", {}, always);
-    this.card.replaceChildren(title, make("p", {}, ask.about ?? ""), area, row, meaning);
-    fit(area);
+    const about = make("p", {}, ask.about ?? "");
+    this.card.replaceChildren(title, about, argumentTable(ask.arguments), json, row, meaning);
   }
 
   drawNotices() {
@@ -381,6 +423,22 @@ class Panel {
       }
     }
   }
+}
+
+/** Write a number of tokens briefly: 512, 8.2k. */
+function short(n) {
+  return n < 1000 ? `${n}` : `${(n / 1000).toFixed(1)}k`;
+}
+
+/** Show the arguments of a call, one row each. */
+function argumentTable(text) {
+  const table = make("table", { "aria-label": "Arguments of the call" });
+  for (const [name, value] of Object.entries(JSON.parse(text || "{}"))) {
+    const shown = typeof value === "string" ? value : JSON.stringify(value);
+    table.append(make("tr", {}, make("th", { scope: "row" }, name), make("td", { dir: "auto" }, shown)));
+  }
+  table.hidden = !table.childElementCount;
+  return table;
 }
 
 export default () => {

@@ -13,7 +13,13 @@ class Settings {
     const words = "Enter sends, Shift+Enter breaks the line";
     const enter = make("label", { class: "svc-check" }, this.enter, words);
     const toggle = () => panel.drawNotices();
-    this.element = make("details", { toggle }, make("summary", {}, "Settings"), this.grid, enter);
+    this.rare = make("div", { class: "svc-grid" });
+    this.rareBox = make("details", {}, make("summary", {}, "Rarely needed"), this.rare);
+    const explain = textButton("Explain", () => this.explain(explain));
+    explain.setAttribute("aria-pressed", "false");
+    const last = make("div", { class: "svc-row" }, enter, explain);
+    const parts = [make("summary", {}, "Settings"), this.grid, this.rareBox, last];
+    this.element = make("details", { class: "svc-settings", toggle }, ...parts);
   }
 
   /** Return whether the error is visible at its field. */
@@ -43,6 +49,36 @@ class Settings {
     }
   }
 
+  /** Show what each field means, or hide it. */
+  explain(button) {
+    const isOn = this.element.classList.toggle("svc-explained");
+    button.setAttribute("aria-pressed", String(isOn));
+  }
+
+  /** Show settings that differ from their defaults in the header. */
+  drawChips(fields, settings) {
+    const changed = fields.filter(({ name, default: usual }) => {
+      const value = settings[name] ?? "";
+      return name !== "model" && value !== "" && `${value}` !== `${usual ?? ""}`;
+    });
+    const chips = changed.map(({ name, label, kind }) => {
+      const words = kind === "longtext" ? label : `${label} ${settings[name]}`;
+      return { name, words };
+    });
+    this.panel.chips.hidden = !chips.length;
+    if (!isNew(this.seen, "chips", chips)) return;
+    const drawn = chips.map(({ name, words }) => textButton(words, () => this.go(name), "svc-chip"));
+    this.panel.chips.replaceChildren(...drawn);
+  }
+
+  /** Go to the field of a setting. */
+  go(name) {
+    const control = this.controls[name];
+    this.element.open = true;
+    if (this.rare.contains(control)) this.rareBox.open = true;
+    control.focus();
+  }
+
   setEnter() {
     this.panel.line.send({ t: "enter", on: this.enter.checked });
   }
@@ -67,11 +103,16 @@ class Settings {
       control.disabled = !isAlive;
       const value = settings[field.name];
       if (isNew(this.seen, field.name, value)) setValue(control, value);
+      const slider = this.sliders[field.name];
+      if (slider) slider.disabled = !isAlive;
+      if (slider && slider !== document.activeElement) slider.value = value ?? field.default;
     }
+    this.drawChips(fields, settings);
   }
 
   makeFields(fields) {
     this.controls = {};
+    this.sliders = {};
     const boxes = fields.map((field) => {
       const control = controlOf(field);
       control.id = `${this.panel.id}-${field.name}`;
@@ -84,11 +125,35 @@ class Settings {
       refusal.hidden = true;
       this.refusals[field.name] = refusal;
       control.setAttribute("aria-describedby", `${refusal.id} ${help.id}`);
-      const parts = [label, control, refusal, help];
+      label.title = control.title = field.help ?? "";
+      if (field.name === "model") {
+        control.setAttribute("aria-label", "Model");
+        this.panel.model.replaceChildren(control);
+        return make("div", { class: "svc-field svc-kind-longtext" }, refusal, help);
+      }
+      const pair = make("div", { class: "svc-pair" }, this.slider(field, control), control);
+      const parts = [label, pair, refusal, help];
       return make("div", { class: `svc-field svc-kind-${field.kind}` }, ...parts);
     });
-    const isLong = (box) => box.classList.contains("svc-kind-longtext");
-    this.grid.replaceChildren(...boxes.filter((box) => !isLong(box)), ...boxes.filter(isLong));
+    const at = fields.map(({ name }) => COMMON.indexOf(name));
+    const common = boxes.filter((_, n) => at[n] >= 0);
+    common.sort((one, other) => at[boxes.indexOf(one)] - at[boxes.indexOf(other)]);
+    this.grid.replaceChildren(...common);
+    this.rare.replaceChildren(...boxes.filter((_, n) => at[n] < 0));
+    this.rareBox.hidden = !this.rare.childElementCount;
+  }
+
+  /** Make a slider for a range, for the pointer; the keys have the number beside it. */
+  slider(field, control) {
+    const { minimum: min, maximum: max, step } = field;
+    if (field.kind !== "number" || min == null || max == null) return null;
+    const hidden = { "aria-hidden": "true", tabindex: -1 };
+    const slider = make("input", { type: "range", min, max, step, ...hidden });
+    slider.addEventListener("input", () => (control.value = slider.value));
+    slider.addEventListener("change", () => this.change(field, control));
+    control.addEventListener("input", () => (slider.value = control.value || field.default));
+    this.sliders[field.name] = slider;
+    return slider;
   }
 
   change(field, control) {
@@ -100,6 +165,7 @@ class Settings {
   /** Allow typing a name that is not in the list; the list comes back afterwards. */
   askOther(field, select) {
     const described = { "aria-describedby": select.getAttribute("aria-describedby") };
+    described["aria-label"] = select.getAttribute("aria-label");
     const typed = make("input", { type: "text", id: select.id, autocomplete: "off", ...described });
     typed.addEventListener("keydown", (event) => {
       if (isInput(event) || !["Enter", "Escape"].includes(event.key)) return;
@@ -120,6 +186,7 @@ class Settings {
   }
 }
 
+const COMMON = ["model", "system", "temperature", "max_tokens", "n"];
 const OTHER = "\u0000other";
 
 function controlOf(field) {

@@ -1,7 +1,6 @@
 /* One turn: a prompt, its tool calls and replies, and what can be done with them. */
 
 const ACTIONS = [
-  ["continue", "Continue the reply"],
   ["regenerate", "Ask again"],
   ["edit", "Edit the prompt and ask again"],
 ];
@@ -20,14 +19,18 @@ class Turn {
     this.you = make("div", { class: "svc-who" }, "You");
     this.prompt = make("div", { class: "svc-prompt", dir: "auto" });
     this.who = make("div", { class: "svc-who" });
-    this.toolRuns = make("details", { class: "svc-tool-runs" });
+    this.toolRuns = make("div", { class: "svc-tool-runs" });
     this.answer = make("div", { class: "svc-answer" });
     this.dots = make("div", { class: "svc-dots", "aria-hidden": "true" });
     this.dots.append(make("i"), make("i"), make("i"));
+    this.ended = make("span", { class: "svc-words" });
+    this.goOn = textButton("Continue", () => this.send("continue"));
+    named(this.goOn, "Continue the reply");
+    this.rest = make("div", { class: "svc-rest" }, this.ended, this.goOn);
     this.foot = make("div", { class: "svc-foot" });
     this.element = make("article", { class: "svc-turn" });
     this.element.append(this.you, this.prompt, this.who, this.toolRuns, this.answer);
-    this.element.append(this.dots, this.foot);
+    this.element.append(this.dots, this.rest, this.foot);
     this.makeFoot();
   }
 
@@ -55,6 +58,7 @@ class Turn {
     this.more.setAttribute("aria-haspopup", "menu");
     const actions = group("svc-actions", "Turn");
     actions.append(this.copy, ...Object.values(this.buttons), this.more);
+    this.rest.hidden = true;
     this.foot.append(this.versions, this.badges, this.words, actions);
   }
 
@@ -77,21 +81,22 @@ class Turn {
     this.drawChoices(live ? live.choices : turn.choices ?? [], live);
     this.dots.hidden = !isLive || this.choices.some((choice) => choice.box.textContent);
     this.foot.hidden = Boolean(live) || !turn.can;
+    if (live) this.rest.hidden = true;
     if (!this.foot.hidden) this.drawFoot(turn, isIdle);
   }
 
   drawToolRuns(toolRuns) {
     this.toolRuns.hidden = !toolRuns.length;
     if (!toolRuns.length || !isNew(this.seen, "tool_runs", toolRuns)) return;
-    const names = toolRuns.map((call) => call.name).join(", ");
-    const count = toolRuns.length === 1 ? "1 tool call" : `${toolRuns.length} tool calls`;
-    const calls = toolRuns.map((call) => {
+    const wasOpen = [...this.toolRuns.children].map((call) => call.open);
+    const calls = toolRuns.map((call, at) => {
       const body = make("div", { class: "svc-blocks" });
       setBlocks(body, call.html ?? "");
-      const name = make("strong", {}, call.is_error ? `${call.name}: failed` : call.name);
-      return make("div", { class: call.is_error ? "svc-call svc-failed" : "svc-call" }, name, body);
+      const line = make("summary", {}, call.line || call.name);
+      const kind = call.is_error ? "svc-call svc-failed" : "svc-call";
+      return make("details", { class: kind, open: wasOpen[at] ? "" : null }, line, body);
     });
-    this.toolRuns.replaceChildren(make("summary", {}, `${count}: ${names}`), ...calls);
+    this.toolRuns.replaceChildren(...calls);
   }
 
   drawChoices(choices, live) {
@@ -172,6 +177,9 @@ class Turn {
       if (isIdle || can.includes(name)) button.hidden = !can.includes(name);
       allow(button, can.includes(name));
     }
+    if (isIdle) this.rest.hidden = !can.includes("continue");
+    allow(this.goOn, can.includes("continue"));
+    setText(this.ended, `${turn.ended}.`);
     const hasMenu = MENU.some(([name]) => can.includes(name));
     if (isIdle || hasMenu) this.more.hidden = !hasMenu;
     allow(this.more, hasMenu);

@@ -1,0 +1,201 @@
+"""What the panel offers every day, in the page: redo, Continue, header, tools."""
+
+import os
+from importlib.resources import files
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.panel_page import (
+    RICH,
+    PanelPage,
+    axe_findings,
+    field,
+    live,
+    turn,
+    view,
+)
+
+LINE = 'cups_sold(city="Phuket", year=2026) → 216 · 0.1 s'
+CALL = {
+    "name": "cups_sold",
+    "line": LINE,
+    "html": "<p>arguments</p><pre>{}</pre>",
+    "is_error": False,
+}
+DENIED = CALL | {
+    "line": 'pay(to="Nok") → denied · Error: the user denied this call',
+    "is_error": True,
+}
+CUT = turn(2, can=["continue", "edit"], ended="Cut at 150 tokens (max_tokens)")
+ASK = {
+    "id": "q",
+    "name": "cups_sold",
+    "about": "Count the cups of tea sold in a city.",
+    "arguments": '{"city": "Phuket", "years": [2025, 2026], "note": "ชาไทย"}',
+}
+STATES: dict[str, dict[str, Any]] = {
+    "empty": {},
+    "streaming": {
+        "state": "busy",
+        "can": ["stop", "set"],
+        "turns": [turn(1, RICH)],
+        "live": live("First words of a reply."),
+    },
+    "cut": {
+        "state": "idle",
+        "can": ["send", "undo"],
+        "live": None,
+        "turns": [turn(1), CUT],
+    },
+    "tools": {"turns": [turn(1, tool_runs=[CALL, DENIED]), CUT]},
+    "consent": {"state": "asking", "can": ["stop", "decide"], "ask": ASK},
+    "settings": {"state": "idle", "can": ["send"], "ask": None},
+}
+
+
+def test_a_cut_reply_offers_to_go_on_in_words(page: Page) -> None:
+    """It says which limit cut it; while a reply is written, the button waits."""
+    ended, can = "Cut at 150 tokens (max_tokens)", ["continue", "edit"]
+    panel = PanelPage(page, view([turn(1), turn(2, can=can, ended=ended)]))
+    rest = panel.turns.last.locator(".svc-rest")
+    expect(rest).to_have_text(f"{ended}.Continue")
+    expect(panel.turns.first.locator(".svc-rest")).to_be_hidden()
+    panel.button("Continue the reply").press("Enter")
+    panel.begin("Answer", turn="turn-2", prompt=None)
+    expect(rest).to_be_hidden()
+
+    assert panel.sent == [{"t": "continue", "turn": "turn-2"}]
+
+
+def test_undo_and_redo_by_button_and_by_key(page: Page) -> None:
+    """The keys are for the conversation where no text has the focus."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.button("Undo the last change").click()
+    panel.button("Redo what was undone").click()
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+Shift+Z")
+    panel.composer.focus()
+    page.keyboard.type("a")
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+Shift+Z")
+    expect(panel.composer).to_have_value("a")
+    page.keyboard.press("Backspace")
+    page.keyboard.press("Meta+Shift+Z")
+    panel.show(can=["send", "undo"])
+    expect(panel.button("Redo what was undone")).to_be_disabled()
+    panel.button("Redo what was undone").focus()
+    page.keyboard.press("Control+Shift+Z")
+
+    kinds = [each["t"] for each in panel.sent]
+    assert kinds == ["undo", "redo", "undo", "redo", "redo"]
+
+
+FIELDS = [
+    field("model", "choice", options=["a", "b"], default="a"),
+    field("system", "longtext", default="", label="system prompt"),
+    field("temperature", minimum=0, maximum=2, step=0.1, default="0.7"),
+    field("repetition_penalty", minimum=1, maximum=2, step=0.01, default="1"),
+    field("max_tokens", "integer", options=["fit", "service"], default="fit"),
+    field("stop", "longtext", default=""),
+]
+CHANGED = {
+    "model": "a",
+    "system": "Be brief.",
+    "temperature": 1.9,
+    "repetition_penalty": None,
+    "max_tokens": "fit",
+    "stop": "END",
+}
+
+
+def test_the_header_has_model_meter_and_changed_settings(page: Page) -> None:
+    """The model is a list there; chips lead to their fields, folded or not."""
+    text = "about 1490 of 8192 tokens"
+    meter = {"used_tokens": 1490, "budget_tokens": 8192, "text": text}
+    shown = view([turn(1)], fields=FIELDS, settings=CHANGED, meter=meter)
+    panel = PanelPage(page, shown)
+    top = panel.root.locator(".svc-top")
+    top.get_by_label("Model").select_option("b")
+    expect(top.get_by_text("~1.5k of 8.2k")).to_have_attribute("title", text)
+    chips = panel.root.get_by_role("group", name="Changed settings")
+    expect(chips.get_by_role("button")).to_have_text(
+        ["system prompt", "temperature 1.9", "stop"]
+    )
+    panel.button("stop").press("Enter")
+    expect(panel.root.get_by_role("textbox", name="stop")).to_be_focused()
+    panel.show(settings={"model": "b", "temperature": 0.7, "max_tokens": "fit"})
+    expect(chips).to_be_hidden()
+
+    assert panel.sent == [{"t": "set", "name": "model", "value": "b"}]
+
+
+def test_settings_begin_with_the_system_prompt(page: Page) -> None:
+    """Rare ones are folded; a range has a slider; help comes when it is asked for."""
+    panel = PanelPage(page, view(fields=FIELDS, settings=CHANGED))
+    panel.root.get_by_text("Settings", exact=True).click()
+    labels = panel.root.locator(".svc-field label:visible")
+    expect(labels).to_have_text(["system prompt", "temperature", "max_tokens"])
+    slider = panel.root.locator("input[type=range]").first
+    expect(slider).to_have_value("1.9")
+    slider.fill("0.5")
+    expect(panel.root.get_by_label("temperature")).to_have_value("0.5")
+    help_text = panel.root.get_by_text("what it does")
+    expect(help_text.first).to_be_hidden()
+    panel.button("Explain").press("Enter")
+    expect(help_text.locator("visible=true")).to_have_count(3)
+    panel.root.get_by_text("Rarely needed").press("Enter")
+    expect(labels).to_have_count(5)
+
+    assert panel.sent == [{"t": "set", "name": "temperature", "value": 0.5}]
+
+
+def test_an_empty_panel_teaches_itself(page: Page) -> None:
+    """It names keys, model, system prompt and cell; an example fills the draft."""
+    panel = PanelPage(page, view(fields=FIELDS, settings=CHANGED))
+    for words in ("Enter sends", "Be brief.", "%%svc -c plan"):
+        expect(panel.log).to_contain_text(words)
+    examples = panel.log.get_by_role("group", name="Examples").get_by_role("button")
+    expect(examples).to_have_count(3)
+    examples.first.press("Enter")
+    expect(panel.composer).to_be_focused()
+    expect(panel.composer).to_have_value(examples.first.inner_text())
+    assert panel.sent == []
+    panel.composer.press("Enter")
+    expect(examples.first).to_be_hidden()
+
+
+def test_a_tool_call_is_one_line_that_unfolds(page: Page) -> None:
+    """What is open stays open while the next call runs."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.begin(tool_runs=[CALL])
+    line = panel.turns.last.get_by_text(LINE)
+    body = panel.turns.last.get_by_text("arguments").first
+    expect(body).to_be_hidden()
+    line.press("Enter")
+    expect(body).to_be_visible()
+    panel.tell(t="live", live=live(tool_runs=[CALL, DENIED]))
+
+    expect(panel.turns.last.locator(".svc-call")).to_have_count(2)
+    expect(body).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [320, 700, 1400])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_in_any_state(page: Page, theme: str, width: int) -> None:
+    """Empty, with every setting open, with tools and a question; nothing overflows."""
+    page.set_viewport_size({"width": width, "height": 900})
+    axe = (files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
+    panel = PanelPage(page, view(fields=FIELDS, settings=CHANGED), theme=theme)
+    for name, changed in STATES.items():
+        panel.show(**changed)
+        if name == "settings":
+            panel.root.get_by_text("Settings", exact=True).click()
+            panel.root.get_by_text("Rarely needed").click()
+            panel.button("Explain").click()
+        if folder := os.environ.get("LOOKS_FOLDER"):
+            page.screenshot(path=f"{folder}/{name}-{theme}-{width}.png", full_page=True)
+        assert axe_findings(page, axe) == [], name
+        widest = "() => document.documentElement.scrollWidth - innerWidth"
+        assert page.evaluate(widest) <= 0, name
