@@ -150,5 +150,6 @@ class RestView(ReplyView):
         """Show the final form of the whole reply; without a rest, what there was."""
         self._display.add(self._seam.end())
         if isinstance(completion, Completion):
-            completion = self._session.joined(completion.exchange)
+            joined = self._session.joined(completion.exchange)
+            completion = joined.with_notes(self._seam.note)
         super().end(completion or self._before)

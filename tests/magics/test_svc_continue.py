@@ -121,6 +121,7 @@ def test_in_a_conversation_it_is_one_turn(shell: Shell, emulator: Emulator) -> N
 
     assert "`%svc -c plan continue` asks for the rest" in shown
     assert rest.startswith("o, thr\n")
+    assert "a repetition of 2 characters left out" in rest
     assert [m.content for m in turn.messages] == ["Count", "one, two, thr"]
     assert messages(emulator) == ["Count", "one, two, thr", "Next"]
 
