@@ -118,7 +118,7 @@ def _overlap(old: str, new: str, *, is_direct: bool) -> int:
 
 
 def _is_repeated(before: str, end: str, after: str, is_direct: bool) -> bool:  # noqa: FBT001 - as above
-    """Whether the end of a text, which also begins its rest, is surely there by mistake.
+    """Whether the end of a text, which also begins its rest, is surely a repetition.
 
     It is not where the text is periodic by itself, such as `0, 0, 0`, nor where a whole
     line comes once more, such as a row of a table.
@@ -127,13 +127,12 @@ def _is_repeated(before: str, end: str, after: str, is_direct: bool) -> bool:  #
     if before.endswith(end) or any(end[n:] == end[:-n] for n in periods):
         return False
     is_line = not before or before.endswith("\n")
-    n_lines = sum(map(bool, map(str.strip, end.splitlines())))
-    if end.endswith("\n"):
-        return is_line and (n_lines > 1 or len(end) >= _LONG_CHARS)
+    if "\n" in end:
+        n_lines = sum(map(bool, map(str.strip, end.splitlines())))
+        is_long = end.endswith("\n") and len(end) >= _LONG_CHARS
+        return is_line and (n_lines > 1 or is_long)
     if not is_direct and after[:1] in {"", "\n"}:
         return False  # the next line may be equal
-    if "\n" in end:
-        return is_line and n_lines > 1
     least = _LEAST_THAI_CHARS if end[0] >= _THAI else _LEAST_CHARS
     has_word = sum(map(str.isalpha, end)) >= _LEAST_LETTERS
     is_long = len(end) >= least

@@ -45,6 +45,7 @@ SCRIPT: list[dict[str, Any]] = [
     cut("two, thr", when={"contains": "Go on"}),
     {"when": {"contains": "Go on"}, "error": {"message": "no"}, "status": 400},
     {"when": {"contains": "Go on"}, "text": "three."},
+    {"when": {"contains": "Fail"}, "error": {"message": "no"}, "status": 400},
 ]
 
 
@@ -171,6 +172,12 @@ def test_max_tokens_and_other_options_can_be_given(
         (["%%svc -c plan\nCount"], "-c other continue", "it has: plan"),
         (["%%svc -c plan\nCount", "%svc reset plan"], "continue", "has moved on"),
         (["%%svc\nHi", "%%svc --no-record\nCount"], "continue", "out of the ledger"),
+        (["%%svc\nCount", "%%svc\nFail"], "continue", "no text (it failed)"),
+        (
+            ["%%svc -c plan\nCount", "%%svc -c plan\nFail"],
+            "-c plan continue",
+            "no text",
+        ),
         (["%%svc\nCount"], "-n 2 continue", "leave the other options out"),
         (["%%svc\nCount"], "--raw continue", "leave the other options out"),
         (["%%svc\nCount"], "continue the list", "`%svc ask continue the list`"),
@@ -263,6 +270,36 @@ def test_a_cell_that_was_run_again_is_not_continued(
     assert again.startswith("ee.\n")
     assert "was run again since" in refused
     assert len(emulator.requests) == n_sent
+
+
+@pytest.mark.parametrize("line", ["continue", "-c rc continue"])
+def test_run_all_pays_for_no_rest_again(
+    emulator: Emulator,
+    named_cells: Callable[[str, str], str],
+    monkeypatch: pytest.MonkeyPatch,
+    line: str,
+) -> None:
+    """The cut half, its rest and the next turn are re-used, in the same kernel."""
+    monkeypatch.setenv("SVC_REUSE", "1")
+    cells = ("%%svc -c rc\nCount", f"%svc {line}", "%%svc -c rc\nNext")
+    for number, each in enumerate(cells):
+        named_cells(str(number), each)
+    n_sent = len(emulator.requests)
+
+    shown = [named_cells(str(number), each) for number, each in enumerate(cells)]
+
+    assert len(emulator.requests) == n_sent == 3
+    assert all("re-used 20" in each for each in shown)
+    turns = svc.conversation("rc").turns
+    assert [each.replies[-1].content for each in turns[0].versions] == [
+        "one, two, thr",
+        "one, two, thr",
+    ]
+
+
+def test_what_is_kept_out_of_the_ledger_is_not_offered(shell: Shell) -> None:
+    """It would be refused."""
+    assert "asks for the rest" not in shell.run("%%svc --no-record\nCount").shown
 
 
 def test_after_a_reload_cells_are_watched_once(shell: Shell) -> None:
