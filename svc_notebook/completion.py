@@ -29,21 +29,24 @@ class Completion:
     `str()` gives the text; a cell renders it as safe Markdown.
     """
 
-    __slots__ = ("exchange", "notes", "tool_runs")
+    __slots__ = ("_last_request", "exchange", "notes", "tool_runs")
 
     exchange: Exchange
     tool_runs: tuple[Step, ...]  # the tool calls that were run before it, in order
     notes: tuple[str, ...]  # on what was sent, such as which turns were left out
+    _last_request: CompletionRequest | None  # of a reply that took several
 
     def __init__(
         self,
         exchange: Exchange,
         tool_runs: tuple[Step, ...] = (),
         notes: tuple[str, ...] = (),
+        last_request: CompletionRequest | None = None,
     ) -> None:
         object.__setattr__(self, "exchange", exchange)
         object.__setattr__(self, "tool_runs", tool_runs)
         object.__setattr__(self, "notes", notes)
+        object.__setattr__(self, "_last_request", last_request)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"A Completion is read-only; {name} cannot be set.")
@@ -167,7 +170,7 @@ class Completion:
 
     def __reduce__(self) -> tuple[type["Completion"], tuple[Any, ...]]:
         tool_runs = tuple(map(_without_value, self.tool_runs))
-        return Completion, (self.exchange, tool_runs, self.notes)
+        return Completion, (self.exchange, tool_runs, self.notes, self._last_request)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Completion) and self.exchange == other.exchange
@@ -187,12 +190,14 @@ class Completion:
         """Return the request as Python to keep: `svc.complete` or `svc.stream`.
 
         It has every option that was sent, tools as definitions, and no other; address
-        and key come from your settings, as for any request. After rounds of tools it
-        is the last request.
+        and key come from your settings, as for any request. After rounds of tools, or
+        where a reply was continued, it is the last request.
         """
         exchange = self.exchange
         note = f"sent to {exchange.endpoint!r}; your settings say where it goes now"
-        return to_python(self.request, is_streamed=exchange.is_streamed, note=note)
+        request = self._last_request or self.request
+        is_streamed, notes = exchange.is_streamed, (note, *self._parts_note)
+        return to_python(request, is_streamed=is_streamed, notes=notes)
 
     def as_curl(self) -> str:
         """Return the request as a curl command for a POSIX shell.
@@ -200,16 +205,24 @@ class Completion:
         It has the address that was used, and takes the key from `SVC_API_KEY`.
         """
         exchange = self.exchange
+        request = self._last_request or self.request
         url = f"{exchange.endpoint}/{OPERATION}"
-        return to_curl(self.request, is_streamed=exchange.is_streamed, url=url)
+        is_streamed, notes = exchange.is_streamed, self._parts_note
+        return to_curl(request, is_streamed=is_streamed, url=url, notes=notes)
+
+    @property
+    def _parts_note(self) -> tuple[str, ...]:
+        is_last = "the text took two requests or more; this is the last one"
+        return (is_last,) if self._last_request else ()
 
     def with_tool_runs(self, tool_runs: tuple[Step, ...]) -> "Completion":
         """Return the same completion with the tool calls that were run before it."""
-        return Completion(self.exchange, tool_runs, self.notes)
+        return Completion(self.exchange, tool_runs, self.notes, self._last_request)
 
     def with_notes(self, *notes: str) -> "Completion":
         """Return the same completion with more notes, which its footer shows."""
-        return Completion(self.exchange, self.tool_runs, (*self.notes, *notes))
+        notes = (*self.notes, *notes)
+        return Completion(self.exchange, self.tool_runs, notes, self._last_request)
 
     def final(self) -> Final:
         """Return what a cell shows of the finished reply."""

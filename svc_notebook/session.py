@@ -265,7 +265,8 @@ class Session:
     def joined(self, exchange: Exchange) -> Completion:
         """Return the Completion of an exchange, with the parts that it continues."""
         whole = join(exchange, self.ledger)
-        return Completion(whole, self.tool_record.runs_of(whole))
+        sent = None if whole is exchange else exchange.request
+        return Completion(whole, self.tool_record.runs_of(whole), last_request=sent)
 
     def use_emulator(self) -> Emulator:
         """Send requests to an emulator that lives as long as this kernel."""

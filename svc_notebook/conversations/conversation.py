@@ -188,7 +188,7 @@ class Conversation:
         )
         completion = self._answer(step, self._session.ask)
         whole = join(completion.exchange, self._session.ledger())
-        return Completion(whole, notes=completion.notes)
+        return Completion(whole, (), completion.notes, completion.request)
 
     @with_params
     def stream(

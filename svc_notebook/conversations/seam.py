@@ -10,7 +10,7 @@ from unicodedata import category
 
 from msgspec.structs import replace
 
-from svc_notebook.display.markdown import fences
+from svc_notebook.display.markdown import Fence, fences
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
@@ -20,8 +20,15 @@ WINDOW_CHARS = 4000  # of the old text, in which a repetition is looked for
 # other letters from there on are written without blanks, and say more each.
 _LEAST_CHARS, _LEAST_THAI_CHARS, _THAI = 8, 5, "\u0e00"
 _LEAST_LETTERS = 2  # of a word that is begun again; few words double their first two
+_LONG_CHARS = 80  # of one whole line: rows of a table and lines of code may be equal
 _OPENER = re.compile(r"\s*(?:`{3,}|~{3,})[ \t]*([^\s`][^\n`]*)?\n")
-_PART_OF_OPENER = re.compile(r"\s*(?:`{1,2}|~{1,2}|(?:`{3,}|~{3,})[^\n`]{0,80})\Z")
+_PART_OF_OPENER = r"\s*(?:`{1,2}|~{1,2}|(?:`{3,}|~{3,})[^\n`]{0,80})\Z"
+# Sentences before a block is opened again; a line of code seldom looks like one.
+_SENTENCE = r"\s*[^\Wa-z\d_][^\n=()\[\]{};#<>`~]{0,200}"
+_REMARK = re.compile(rf"(?:{_SENTENCE}\n){{1,3}}(?={_OPENER.pattern})")
+_PART = re.compile(
+    rf"(?:{_SENTENCE}\n){{0,3}}(?:{_PART_OF_OPENER}|{_SENTENCE}\Z|\s*\Z)"
+)
 
 
 def joined(old: str, new: str) -> str:
@@ -42,6 +49,7 @@ class Seam:
         self._old = old
         self._held = ""
         self._is_open = True
+        self.note = ""  # what is left out of the rest, in words
 
     def feed(self, text: str) -> str:
         """Take a piece of the rest; return what can be shown."""
@@ -53,63 +61,91 @@ class Seam:
     def end(self) -> str:
         """Return what is held back."""
         held, self._held, self._is_open = self._held, "", False
-        return _rest(self._old, held)
+        rest = _rest(self._old, held)
+        if (n_chars := len(held) - len(rest)) > 0:
+            self.note = f"a repetition of {n_chars} characters left out"
+        return rest
 
 
 def _rest(old: str, new: str) -> str:
-    opener, found = _OPENER.match(new), fences(old)
-    is_in_fence = bool(found) and not found[-1].is_closed
-    code = new[opener.end() :] if opener and is_in_fence else new
+    block, new = _open_block(old), _without_remark(old, new)
+    opener = _OPENER.match(new)
+    code = new[opener.end() :] if opener and block else new
     # "had" and " had" may both be meant; "the" and "the" are one word
     for begun, is_direct in ((new, True), (new.lstrip(), False), (code, True)):
         if n_chars := _overlap(old, begun, is_direct=is_direct):
             return begun[n_chars:]
+    bare = old.rstrip(" \t")  # of a line that goes on after a blank
+    if bare != old and (n_chars := _overlap(bare, code, is_direct=True)):
+        return code[n_chars:].lstrip(" \t")
     is_line = not old or old.endswith("\n")
     if code is not new and opener and opener[1]:  # else it may as well close the block
         return "\n" * (not is_line and code.startswith(("  ", "\t", "\n"))) + code
-    is_fence = not is_in_fence and new.lstrip(" ").startswith(("```", "~~~"))
+    is_fence = new.lstrip(" ").startswith(("```", "~~~"))
     return "\n" * (is_fence and not is_line) + new
 
 
+def _open_block(old: str) -> Fence | None:
+    return next((each for each in fences(old)[-1:] if not each.is_closed), None)
+
+
+def _without_remark(old: str, new: str) -> str:
+    """Leave out what is said before the block of a text is opened again."""
+    block, remark = _open_block(old), _REMARK.match(new)
+    language = remark and block and (remark[1] or "").split()[:1]
+    is_again = language and block and language[0].lower() == block.language
+    return new[remark.end() :] if remark and is_again else new
+
+
 def _may_repeat(old: str, new: str) -> bool:
-    """Whether more text can change what of the new text is a repetition."""
+    """Whether more text can change what of the new text is left out."""
+    if _PART.match(new) and _open_block(old):
+        return True
+    new = _without_remark(old, new)
     window, opener = old[-WINDOW_CHARS:], _OPENER.match(new)
     begun = (new, new.lstrip(), new[opener.end() :] if opener else new)
     is_known = all(each.strip() and each not in window for each in begun)
-    return not is_known or _PART_OF_OPENER.match(new) is not None
+    return not is_known or re.match(_PART_OF_OPENER, new) is not None
 
 
 def _overlap(old: str, new: str, *, is_direct: bool) -> int:
     """Count the characters at the end of a text with which its rest begins again."""
     for n_chars in range(min(len(old), len(new), WINDOW_CHARS), 0, -1):
-        end = new[:n_chars]
-        if old.endswith(end) and _is_repeated(old[:-n_chars], end, is_direct):
+        end, before, after = new[:n_chars], old[:-n_chars], new[n_chars:]
+        if old.endswith(end) and _is_repeated(before, end, after, is_direct):
             return n_chars
     return 0
 
 
-def _is_repeated(before: str, end: str, is_direct: bool) -> bool:  # noqa: FBT001 - as above
-    """Whether the end of a text, which also begins its rest, is there by mistake.
+def _is_repeated(before: str, end: str, after: str, is_direct: bool) -> bool:  # noqa: FBT001 - as above
+    """Whether the end of a text, which also begins its rest, is surely a repetition.
 
-    It is not where the text is periodic by itself, such as `0, 0, 0`.
+    It is not where the text is periodic by itself, such as `0, 0, 0`, nor where a whole
+    line comes once more, such as a row of a table.
     """
     periods = range(1, len(end) // 2 + 1)
     if before.endswith(end) or any(end[n:] == end[:-n] for n in periods):
         return False
+    is_line = not before or before.endswith("\n")
+    if "\n" in end:
+        n_lines = sum(map(bool, map(str.strip, end.splitlines())))
+        is_long = end.endswith("\n") and len(end) >= _LONG_CHARS
+        return is_line and (n_lines > 1 or is_long)
+    if not is_direct and after[:1] in {"", "\n"}:
+        return False  # the next line may be equal
     least = _LEAST_THAI_CHARS if end[0] >= _THAI else _LEAST_CHARS
-    if len(end) >= least and any(map(str.isalnum, end)):
-        return True
-    if "\n" in end or not end.strip():
-        return False
     has_word = sum(map(str.isalpha, end)) >= _LEAST_LETTERS
-    if not before or before.endswith("\n"):  # a line, such as "- "
+    is_long = len(end) >= least
+    if is_line and (is_long or after):  # a line, such as "- "
         return has_word or not (len(end) == 1 or end.isalnum())
-    is_word = _is_in_word(end[0]) and not _is_in_word(before[-1])
-    return has_word and is_word and is_direct
+    is_word = _is_in_word(end[0]) and not _is_in_word(before[-1:])
+    if is_long and (end[0] >= _THAI or is_word or not _is_in_word(end[0])):
+        return has_word
+    return bool(end.strip() and after) and has_word and is_word and is_direct
 
 
 def _is_in_word(char: str) -> bool:
-    return char.isalnum() or category(char).startswith("M")
+    return char.isalnum() or (char != "" and category(char).startswith("M"))
 
 
 _TOKENS = ("est_prompt_tokens", "est_completion_tokens", "est_low_tokens")

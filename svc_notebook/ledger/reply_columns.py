@@ -193,6 +193,7 @@ _ESTIMATED = "estimated for all, also where tokens were reported"
 BEFORE_TEMPLATE = (
     Column("exchange_id", "string", "exchange.exchange_id", "our id; sorts by time"),
     Column("completion_id", "string", "exchange.body.id", "the service's id"),
+    Column("continues", "string", "origin.continues", "exchange_id of the text before"),
     Column("origin", "string", "origin.kind", "magic, panel, sweep, frame or python"),
     Column("conversation", "string", "origin.conversation", "its name, if part of one"),
     Column("run", "string", "origin.run", "the sweep's run, if any"),

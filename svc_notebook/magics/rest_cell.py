@@ -13,7 +13,7 @@ from svc_notebook.conversations.turn_requests import (
 from svc_notebook.display.live import Mode
 from svc_notebook.display.reply import Final
 from svc_notebook.errors import ParameterError
-from svc_notebook.exchange import Origin
+from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.row import Scope
 from svc_notebook.service.chunk import Delta
 from svc_notebook.session import Session
@@ -42,7 +42,8 @@ def rest_request(
         )
     name = options.conversation
     turns = session.conversations.known(name).turns if name else ()
-    newest_id = turns[-1].version.exchange_id if turns else ""
+    # the newest answer, also where later turns wait to be asked again
+    newest_id = max((each.version.exchange_id for each in turns), default="")
     scope: Scope = "all" if name else "session"
     found = session.ledger.last(scope=scope, exchange_id=newest_id, is_reply=True)
     if found is None or (name and not turns):
@@ -51,6 +52,9 @@ def rest_request(
     other = None if name else session.newest_unrecorded
     if other and other.exchange_id > found.exchange_id:  # ids sort by time
         raise _refused("The last reply was kept out of the ledger (--no-record).")
+    newest = session.ledger.last()
+    if newest and newest.exchange_id > found.exchange_id:
+        _check_newest(newest, found, name)
     reply, name = session.joined(found), found.origin.conversation
     owner = session.conversations.named(name) if name else None
     _check(reply, owner)
@@ -74,11 +78,24 @@ def rest_request(
     )
 
 
+def _check_newest(newest: Exchange, found: Exchange, name: str | None) -> None:
+    """Refuse to extend a reply that is older than a question without one."""
+    is_asked_here = name in {None, newest.origin.conversation}
+    is_rest = newest.origin.continues == found.exchange_id
+    if newest.usage_source == "missing" and is_asked_here and not is_rest:
+        how = "was interrupted" if newest.status == "cancelled" else "failed"
+        raise _refused(
+            f"The newest question brought no text (it {how}), so it has no rest, and "
+            "an older reply is not meant. Ask it again: run its cell."
+        )
+
+
 def _check(reply: Completion, owner: Conversation | None) -> None:
     """Refuse what cannot be continued, with the reason."""
     exchange, choices, can_go_on = reply.exchange, reply.choices, reply.can_go_on
     if owner is not None:
-        version = owner.turns[-1].version if owner.turns else None
+        at = owner.history.find(exchange.origin.turn_id or "")
+        version = None if at is None else owner.turns[at].version
         of = exchange.exchange_id, exchange.origin.continues
         if version is None or version.exchange_id not in of:
             raise _refused(
@@ -150,5 +167,6 @@ class RestView(ReplyView):
         """Show the final form of the whole reply; without a rest, what there was."""
         self._display.add(self._seam.end())
         if isinstance(completion, Completion):
-            completion = self._session.joined(completion.exchange)
+            joined = self._session.joined(completion.exchange)
+            completion = joined.with_notes(self._seam.note)
         super().end(completion or self._before)

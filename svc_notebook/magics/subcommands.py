@@ -48,7 +48,7 @@ class Command:
 
 
 ASK, FIX, EXPLAIN, CONTINUE = "ask", "fix", "explain", "continue"
-ASKING = (ASK, FIX, EXPLAIN)  # options may follow these
+ASKING = (ASK, FIX, EXPLAIN, CONTINUE)  # options may follow these
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def parse_command(text: str) -> CommandLine:
     if command and _takes(command, rest):
         return CommandLine(first, tuple(rest))
     if len(words) == 1 and first.endswith("?") and first.rstrip("?") in BY_NAME:
-        return CommandLine("help")
+        return CommandLine("help", (first,))
     meant = _usage(command) if command else _meant(first, rest)
     if meant is None:
         return _question(text)

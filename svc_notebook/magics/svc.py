@@ -507,7 +507,8 @@ def _draw(
     advice = on_reply(completion.text, completion.request.params) or ""
     code = next_cell(completion, mode).note if options.layout == "code" else ""
     of = f" -c {options.conversation}" if options.conversation else ""
-    rest = f"`%svc{of} continue` asks for the rest" if completion.can_go_on else ""
+    can_go_on = completion.can_go_on and options.is_recorded
+    rest = f"`%svc{of} continue` asks for the rest" if can_go_on else ""
     is_stopped = completion.exchange.status == "cancelled"
     kept = "svc.last() has what arrived" if is_stopped else ""
     final = completion.final().with_notes(*asked.notes, rest, kept, advice, code)

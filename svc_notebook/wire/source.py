@@ -6,6 +6,7 @@ from the environment.
 
 import json
 import shlex
+from collections.abc import Sequence
 from pprint import pformat
 from typing import Any
 
@@ -16,10 +17,12 @@ from .encode import encode
 _WIDTH = 80
 
 
-def to_python(request: CompletionRequest, *, is_streamed: bool, note: str) -> str:
+def to_python(
+    request: CompletionRequest, *, is_streamed: bool, notes: Sequence[str]
+) -> str:
     """Return the call of `svc.complete` or `svc.stream` that sends a request.
 
-    `note` is a comment on where it was sent.
+    `notes` are comments, such as where it was sent.
     """
     body: dict[str, Any] = json.loads(encode(request, is_streamed=False))
     extra = {name: body.pop(name) for name in request.extra}
@@ -39,7 +42,7 @@ def to_python(request: CompletionRequest, *, is_streamed: bool, note: str) -> st
     lines = [_argument("", prompt)]
     lines += [_argument(f"{name}=", value) for name, value in given.items()]
     call = f"svc.{'stream' if is_streamed else 'complete'}(\n{''.join(lines)})"
-    head = f"import svc_notebook as svc\n\n# {note}\n"
+    head = f"import svc_notebook as svc\n\n{_comments(notes)}"
     if not is_streamed:
         return f"{head}reply = {call}\nprint(reply)\n"
     shown = 'for text in stream:\n    print(text, end="")\nreply = stream.completion\n'
@@ -52,13 +55,19 @@ def _argument(name: str, value: object) -> str:
     return f"    {name}" + f"\n    {' ' * len(name)}".join(lines) + ",\n"
 
 
-def to_curl(request: CompletionRequest, *, is_streamed: bool, url: str) -> str:
+def _comments(notes: Sequence[str]) -> str:
+    return "".join(f"# {note}\n" for note in notes)
+
+
+def to_curl(
+    request: CompletionRequest, *, is_streamed: bool, url: str, notes: Sequence[str]
+) -> str:
     """Return the command for a POSIX shell that sends a request."""
     body = encode(request, is_streamed=is_streamed).decode()
     # what a terminal does not show is escaped; in JSON it means the same
     shown = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in body)
     return (
-        f"curl {'-N ' * is_streamed}{shlex.quote(url)} \\\n"
+        f"{_comments(notes)}curl {'-N ' * is_streamed}{shlex.quote(url)} \\\n"
         '  -H "Authorization: Bearer $SVC_API_KEY" \\\n'
         "  -H 'Content-Type: application/json' \\\n"
         f"  --data-raw {shlex.quote(shown)}\n"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from svc_notebook.conversations.seam import Seam, joined
 
+LONG = "A whole line of prose is long enough, so that nobody writes it twice by chance."
 FENCE = "Here it is:\n\n```python\nfor n in range(3):\n    pri"
 
 
@@ -22,7 +23,8 @@ FENCE = "Here it is:\n\n```python\nfor n in range(3):\n    pri"
         ("one, tw", "two, three.", "one, two, three."),
         ("One.\nThe last li", "The last line.\nMore.", "One.\nThe last line.\nMore."),
         ("One.\nThe last li", "\n\nThe last line.", "One.\nThe last line."),
-        ("One.\nThe last line.\n", "The last line.\nEnd", "One.\nThe last line.\nEnd"),
+        ("One.\nTwo.\nThree.\n", "Two.\nThree.\nEnd", "One.\nTwo.\nThree.\nEnd"),
+        (f"One. {LONG}\n", f"One. {LONG}\nTwo", f"One. {LONG}\nTwo"),
         ("- **One**: 1\n- **", "- **Two**: 2", "- **One**: 1\n- **Two**: 2"),
         ("1. One\n2. ", "2. Two", "1. One\n2. Two"),
         ("0, 0, 0, 0", ", 0, 0, 0]", "0, 0, 0, 0, 0, 0, 0]"),
@@ -36,6 +38,24 @@ FENCE = "Here it is:\n\n```python\nfor n in range(3):\n    pri"
 def test_what_the_rest_repeats_is_dropped(old: str, new: str, whole: str) -> None:
     """A line or a word that is begun again; not what only looks alike."""
     assert joined(old, new) == whole
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("a,b\n2024-01-01,0\n", "2024-01-01,0\n2024-01-02,1\n"),
+        ("| a | b |\n|---|---|\n| one | two |\n", "| one | two |\n| 3 | 4 |\n"),
+        ("| one | two |", "\n| one | two |\n| 3 | 4 |\n"),
+        ("```python\n    if x:\n        return 1\n", "        return 1\n"),
+        ("```python\nax.plot(x)\n", "ax.plot(x)\nax.plot(y)\n```"),
+        ("```python\nax.plot(x)", "\nax.plot(x)\n```"),
+        ("x = [1.5, 2.5, ", "1.5, 2.5, 3.5]"),
+        ("word", "word"),
+    ],
+)
+def test_what_may_be_meant_is_kept(old: str, new: str) -> None:
+    """Rows and lines of code may be equal; a loss would not be seen."""
+    assert joined(old, new) == old + new
 
 
 @pytest.mark.parametrize(
@@ -59,13 +79,34 @@ def test_thai_is_joined_without_repetitions(old: str, new: str, whole: str) -> N
         ("```python\nnt(n)\n```\nDone.", FENCE + "nt(n)\n```\nDone."),
         ("\n```python\n    print(n)\n```", FENCE + "nt(n)\n```"),
         ("```\n    print(n)\n```", FENCE + "nt(n)\n```"),
-        ("```\nDone.", FENCE + "```\nDone."),
+        ("```\nDone.", FENCE + "\n```\nDone."),
         ("    print(n)\n```", FENCE + "nt(n)\n```"),
     ],
 )
 def test_a_code_block_goes_on(new: str, whole: str) -> None:
     """The opening line that the rest repeats is dropped; a closing line is not."""
     assert joined(FENCE, new) == whole
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "whole"),
+    [
+        ("x=1\n", "Here is the rest:\n\n```python\ny=2\n```", "x=1\ny=2\n```"),
+        ("x=1\ny", "ต่อจากเดิม\n```python\nx=1\ny=2\n```", "x=1\ny=2\n```"),
+        ("x=1\ny= ", "```\nx=1\ny=2\n```", "x=1\ny= 2\n```"),
+        ("x=1\n", "```\nThen:\n```python\ny=2\n", "x=1\n```\nThen:\n```python\ny=2\n"),
+        ("x=1\n", "Path\nx = 2\n```", "x=1\nPath\nx = 2\n```"),
+    ],
+)
+def test_a_block_that_is_opened_again_has_no_prose(
+    old: str, new: str, whole: str
+) -> None:
+    """A remark before it goes with the opening line; what closes a block does not."""
+    before, after, shown = f"```python\n{old}", f"```python\n{whole}", ""
+    seam = Seam(before)
+    shown = "".join([*map(seam.feed, new), seam.end()])
+
+    assert joined(before, new) == before + shown == after
 
 
 def test_indented_code_begins_its_own_line() -> None:
@@ -91,10 +132,12 @@ WORDS = st.lists(st.from_regex(r"[a-zก-ฮ]{3,9}", fullmatch=True), unique=Tru
 def test_any_long_repetition_is_dropped(words: list[str], data: st.DataObject) -> None:
     """However much of the end the rest begins with, the text is there once."""
     text = " ".join(f"{word}-{n}" for n, word in enumerate(words))
-    cut = data.draw(st.integers(0, len(text)))
-    back = data.draw(st.integers(8, max(8, cut)))
+    starts = [found.start() for found in re.finditer(r"\b\w", text)]
+    starts = [each for each in starts if each + 8 <= len(text)]
+    start = data.draw(st.sampled_from([*starts, len(text)]))
+    cut = data.draw(st.integers(min(start + 8, len(text)), len(text)))
 
-    assert joined(text[:cut], text[cut - back if back <= cut else cut :]) == text
+    assert joined(text[:cut], text[start:]) == text
 
 
 TEXTS = st.text(st.sampled_from("ab กา\n`-,0่"), max_size=40)

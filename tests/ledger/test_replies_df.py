@@ -19,6 +19,7 @@ MakeExchange = Callable[..., Exchange]
 SCHEMA = {
     "exchange_id": "string",
     "completion_id": "string",
+    "continues": "string",
     "origin": "string",
     "conversation": "string",
     "run": "string",

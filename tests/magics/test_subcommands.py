@@ -19,7 +19,7 @@ from tests.magics.conftest import Shell
     [
         ("", CommandLine("help")),
         ("models", CommandLine("models")),
-        ("models?", CommandLine("help")),
+        ("models?", CommandLine("help", ("models?",))),
         ("use emulator", CommandLine("use", ("emulator",))),
         ("version plan 2 1", CommandLine("version", ("plan", "2", "1"))),
         ("what is a monad?", CommandLine("ask", text="what is a monad?")),

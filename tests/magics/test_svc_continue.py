@@ -1,6 +1,10 @@
 """`%svc continue`: the rest of a reply that was cut, interrupted or broken off."""
 
+import os
+import pickle
+import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +49,7 @@ SCRIPT: list[dict[str, Any]] = [
     cut("two, thr", when={"contains": "Go on"}),
     {"when": {"contains": "Go on"}, "error": {"message": "no"}, "status": 400},
     {"when": {"contains": "Go on"}, "text": "three."},
+    {"when": {"contains": "Fail"}, "error": {"message": "no"}, "status": 400},
 ]
 
 
@@ -121,6 +126,7 @@ def test_in_a_conversation_it_is_one_turn(shell: Shell, emulator: Emulator) -> N
 
     assert "`%svc -c plan continue` asks for the rest" in shown
     assert rest.startswith("o, thr\n")
+    assert "a repetition of 2 characters left out" in rest
     assert [m.content for m in turn.messages] == ["Count", "one, two, thr"]
     assert messages(emulator) == ["Count", "one, two, thr", "Next"]
 
@@ -134,6 +140,55 @@ def test_the_ledger_links_the_parts(shell: Shell) -> None:
     rest = last().exchange
     assert rest.origin.continues == first.exchange_id
     assert rest.origin.turn_id == first.origin.turn_id
+    linked = svc.replies_df()[["exchange_id", "continues"]]
+    assert linked.iloc[1].tolist() == [rest.exchange_id, first.exchange_id]
+    assert linked["continues"].isna().tolist() == [True, False]
+
+
+@pytest.mark.parametrize("before", ["%%svc\nCount", "%%svc -c plan\nCount"])
+def test_its_code_is_the_last_request(
+    shell: Shell, emulator: Emulator, before: str
+) -> None:
+    """The sum of two `max_tokens` would be refused; a comment says it is not all."""
+    shell.run(before)
+    shell.run("%svc continue")
+    sent = emulator.requests[-1].json
+    reply = pickle.loads(pickle.dumps(last().with_notes("kept")))  # noqa: S301 - our own
+    python, curl = reply.as_python(), reply.as_curl()
+
+    done = subprocess.run(  # noqa: S603 - what is tested
+        ["/bin/sh", "-c", curl],
+        capture_output=True,
+        env={"PATH": os.environ["PATH"], "SVC_API_KEY": emulator.api_key},
+        check=True,
+        timeout=60,
+    )
+    by_curl = emulator.requests[-1].json
+    with suppress(svc.BadRequestError):  # what this script answers next
+        exec(python, {})  # noqa: S102 - what is tested
+
+    assert done.stdout
+    assert by_curl == emulator.requests[-1].json == sent
+    assert "# the text took two requests or more" in python
+    assert curl.startswith("# the text took two requests or more")
+
+
+@pytest.mark.parametrize(
+    ("line", "max_tokens"),
+    [("-c plan", None), ("--max-tokens 50", 50), ("-c plan --max-tokens=50", 50)],
+)
+def test_options_may_follow_the_word(
+    shell: Shell, emulator: Emulator, line: str, max_tokens: int | None
+) -> None:
+    """As with the other commands that ask; `?` shows the help of this one only."""
+    shell.run("%%svc -c plan\nCount")
+    rest = shell.run(f"%svc continue {line}")
+    helped = shell.run("%svc continue?").shown
+
+    assert rest.shown.startswith("o, thr\n")
+    assert emulator.requests[-1].json["max_tokens"] == max_tokens or max_tokens is None
+    assert helped.lstrip().startswith("%svc continue")
+    assert len(helped.splitlines()) < 4
 
 
 def test_max_tokens_and_other_options_can_be_given(
@@ -170,6 +225,12 @@ def test_max_tokens_and_other_options_can_be_given(
         (["%%svc -c plan\nCount"], "-c other continue", "it has: plan"),
         (["%%svc -c plan\nCount", "%svc reset plan"], "continue", "has moved on"),
         (["%%svc\nHi", "%%svc --no-record\nCount"], "continue", "out of the ledger"),
+        (["%%svc\nCount", "%%svc\nFail"], "continue", "no text (it failed)"),
+        (
+            ["%%svc -c plan\nCount", "%%svc -c plan\nFail"],
+            "-c plan continue",
+            "no text",
+        ),
         (["%%svc\nCount"], "-n 2 continue", "leave the other options out"),
         (["%%svc\nCount"], "--raw continue", "leave the other options out"),
         (["%%svc\nCount"], "continue the list", "`%svc ask continue the list`"),
@@ -262,6 +323,36 @@ def test_a_cell_that_was_run_again_is_not_continued(
     assert again.startswith("ee.\n")
     assert "was run again since" in refused
     assert len(emulator.requests) == n_sent
+
+
+@pytest.mark.parametrize("line", ["continue", "-c rc continue"])
+def test_run_all_pays_for_no_rest_again(
+    emulator: Emulator,
+    named_cells: Callable[[str, str], str],
+    monkeypatch: pytest.MonkeyPatch,
+    line: str,
+) -> None:
+    """The cut half, its rest and the next turn are re-used, in the same kernel."""
+    monkeypatch.setenv("SVC_REUSE", "1")
+    cells = ("%%svc -c rc\nCount", f"%svc {line}", "%%svc -c rc\nNext")
+    for number, each in enumerate(cells):
+        named_cells(str(number), each)
+    n_sent = len(emulator.requests)
+
+    shown = [named_cells(str(number), each) for number, each in enumerate(cells)]
+
+    assert len(emulator.requests) == n_sent == 3
+    assert all("re-used 20" in each for each in shown)
+    turns = svc.conversation("rc").turns
+    assert [each.replies[-1].content for each in turns[0].versions] == [
+        "one, two, thr",
+        "one, two, thr",
+    ]
+
+
+def test_what_is_kept_out_of_the_ledger_is_not_offered(shell: Shell) -> None:
+    """It would be refused."""
+    assert "asks for the rest" not in shell.run("%%svc --no-record\nCount").shown
 
 
 def test_after_a_reload_cells_are_watched_once(shell: Shell) -> None:
