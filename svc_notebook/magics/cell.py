@@ -127,7 +127,8 @@ def cell_ids(shell: InteractiveShell) -> tuple[str, str]:
 class LastError:
     """Remembers the user's newest error, which IPython forgets at the next one.
 
-    A mistyped magic, or a refusal by this package or the service, is not the user's.
+    A mistyped magic, a refusal by this package or the service, and an interrupt are
+    not the user's.
     """
 
     _error: BaseException | None = None
@@ -135,7 +136,7 @@ class LastError:
     def __call__(self, *_: object) -> BaseException | None:
         """Return it; this is called after each cell, too."""
         newest = getattr(sys, "last_value", None)
-        if not isinstance(newest, (SvcError, Interrupted, UsageError)):
+        if not isinstance(newest, (SvcError, UsageError, KeyboardInterrupt)):
             self._error = newest
         return self._error
 

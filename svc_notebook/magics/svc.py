@@ -14,6 +14,7 @@ from IPython.core.magic import (
     needs_local_scope,
     no_var_expand,
 )
+from IPython.display import display
 from traitlets import All, Enum, Unicode, observe
 
 from svc_notebook.completion import Completion, cut_mark, is_cut, on_params, on_reply
@@ -39,7 +40,7 @@ from svc_notebook.tokens import check_budget
 from svc_notebook.tools.permissions import MAX_ROUNDS, Rounds
 from svc_notebook.tools.toolbox import Toolbox
 
-from .cell import CellRequestIds, HiddenResult, calm_interrupt, mode_of
+from .cell import CellRequestIds, HiddenResult, calm_interrupt, cell_ids, mode_of
 from .defaults import SvcTraits
 from .error_box import short_errors
 from .options import CONFIRMATIONS, HELP, SvcOptions, help_on, parse_options, to_names
@@ -94,7 +95,8 @@ class SvcMagics(SvcTraits, Magics):
         self._request_ids = CellRequestIds(shell)
         self._places = Places(shell)
         self._place: Place | None = None  # of the reply that is shown
-        self._shown_request: CompletionRequest | None = None  # by `%svc fix`
+        # what `%svc fix` showed, and in which execution of a cell
+        self._shown_request: tuple[CompletionRequest | None, object] = None, None
         self._has_sent_errors = False  # so that the next ones go at once
         self._has_advised = False
         if "model" in self.config.get("SvcMagics", {}):
@@ -159,7 +161,8 @@ class SvcMagics(SvcTraits, Magics):
         asked = rest_request(self.session, options, max_tokens)
         place = self._places.find(asked.origin.continues or "")
         name = place.output if place else None
-        if name and self.shell.user_ns.get(name) == asked.rest_of:
+        is_its_own = name and self.shell.user_ns.get(name) == asked.rest_of
+        if is_its_own and not options.is_dry:
             options = replace(options, output=options.output or name)
         return self._run(options, asked, None, own_output=False)
 
@@ -199,7 +202,7 @@ class SvcMagics(SvcTraits, Magics):
     ) -> object:
         """Send a request, unless the line asks for a dry run, and keep the reply."""
         if options.is_dry:
-            return self._dry_run(asked)
+            return self._dry_run(options, asked)
         return self._complete(options, asked, toolbox, own_output=own_output)
 
     def _ask_for_value(self, options: SvcOptions, text: str) -> object:
@@ -207,7 +210,7 @@ class SvcMagics(SvcTraits, Magics):
         form = to_named_form(options.type_name or "", self._names(options))
         asked = value_request(options, self._prompt(options, text), form)
         if options.is_dry:
-            return self._dry_run(asked)
+            return self._dry_run(options, asked)
         mode = self._mode()
         display = ReplyDisplay.open(
             mode, own_output=False, is_verbatim=True, is_late=True
@@ -220,9 +223,18 @@ class SvcMagics(SvcTraits, Magics):
         HiddenResult(self.shell, value)
         return value
 
-    def _dry_run(self, asked: CellRequest, *notes: str) -> DryRun:
+    def _dry_run(self, options: SvcOptions, asked: CellRequest, *notes: str) -> object:
         notes, wait = (*asked.notes, *notes), self._wait(asked)
-        return DryRun(request=asked.request, notes=notes, wait=wait)
+        dry = DryRun(request=asked.request, notes=notes, wait=wait)
+        return self._shown_now(options, dry)
+
+    def _shown_now(self, options: SvcOptions, value: object) -> object:
+        """Show what would be sent, which need not be the value of its cell."""
+        if options.output:
+            self.shell.push({options.output: value})
+        display(value)
+        HiddenResult(self.shell, value)
+        return value
 
     def _ask_about_error(self, options: SvcOptions, task: str) -> object:
         """Show what would be sent about the last error, or send what was shown."""
@@ -234,11 +246,14 @@ class SvcMagics(SvcTraits, Magics):
         toolbox = self._toolbox(options)
         asked = self._request(options, self.session.key_hider()(prompt), toolbox)
         asked = replace(asked, notes=(note, *asked.notes))
-        is_known = self._has_sent_errors or asked.request == self._shown_request
-        if options.is_dry or not (options.is_sent or is_known):
-            self._shown_request = asked.request
+        execution = (*cell_ids(self.shell), self.shell.execution_count)
+        shown, shown_in = self._shown_request
+        is_known = shown == asked.request and shown_in != execution
+        is_sent = options.is_sent or is_known or self._has_sent_errors
+        if options.is_dry or not is_sent:
+            self._shown_request = asked.request, execution
             way = f"`%svc {task} --send`, or the same line again, sends it"
-            return self._dry_run(asked, way)
+            return self._dry_run(options, asked, way)
         self._has_sent_errors = True
         return self._complete(options, asked, toolbox, own_output=False)
 
@@ -356,10 +371,10 @@ class SvcMagics(SvcTraits, Magics):
     def _ask_several(self, options: SvcOptions, text: str) -> object:
         _check_several(options)
         run = _to_run(self.session, options, self._prompt(options, text))
+        if options.is_dry:
+            return self._shown_now(options, run)
         if options.output:
             self.shell.push({options.output: run})
-        if options.is_dry:
-            return run
         run_side_by_side(run, mode=self._mode(), is_streamed=options.is_streamed)
         if options.is_strict:
             _check_whole(run)

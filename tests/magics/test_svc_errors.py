@@ -57,6 +57,61 @@ def test_the_first_fix_shows_what_it_would_send(
     assert second.value.exchange.origin.kind == "magic"
 
 
+def test_a_preview_shows_wherever_the_line_is(shell: Shell, emulator: Emulator) -> None:
+    """Not only as the value of its cell; then once. The next execution sends."""
+    shell.run("1 / 0")
+
+    first = shell.run("%svc fix\nx = 1")
+    n_sent = len(emulator.requests)
+    shell.run("%svc fix\nx = 2")
+
+    assert first.shown.count("Dry run: nothing was sent") == 1
+    assert n_sent == 0
+    assert len(emulator.requests) == 1
+
+
+def test_one_execution_of_a_cell_does_not_show_and_send(
+    shell: Shell, emulator: Emulator
+) -> None:
+    """Nobody has read what a loop shows before its next turn."""
+    shell.run("1 / 0")
+
+    cell = shell.run("for _ in range(3):\n    %svc fix")
+
+    assert cell.shown.count("Dry run: nothing was sent") == 3
+    assert emulator.requests == ()
+
+
+@pytest.mark.parametrize("line", ["%svc --dry-run fix", "%svc --dry-run hi"])
+def test_a_preview_is_drawn_once(shell: Shell, line: str) -> None:
+    """As the value of its cell and in front of another; `-o` keeps it."""
+    shell.run("1 / 0")
+
+    alone = shell.run(line.replace("%svc", "%svc -o kept"))
+    before = shell.run(f"{line}\n42")
+
+    assert alone.shown.count("Dry run: nothing was sent") == 1
+    assert "Out[" not in alone.shown
+    assert shell.names["kept"] is alone.value
+    assert before.shown.count("Dry run: nothing was sent") == 1
+    assert "]: 42" in before.shown
+
+
+def test_a_grid_is_previewed_wherever_the_line_is(shell: Shell) -> None:
+    """A plan of several requests, too."""
+    cell = shell.run("%svc --dry-run -t 0,1 hi\nx = 1")
+
+    assert cell.shown.count("requests") == 1
+
+
+def test_an_interrupt_is_not_an_error_to_correct(shell: Shell) -> None:
+    """What the user stopped is not broken."""
+    shell.run("1 / 0")
+    shell.run("raise KeyboardInterrupt")
+
+    assert "ZeroDivisionError" in prompt(shell)
+
+
 def test_the_error_comes_with_cell_traceback_and_versions(shell: Shell) -> None:
     """The cell whole; of the libraries the ends, and the versions; no colours."""
     number = shell.ipython.execution_count
