@@ -12,8 +12,9 @@ from IPython.core.inputtransformer2 import TokenTransformBase
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 
-from svc_notebook.display.live import Mode
+from svc_notebook.display.live import Mode, ReplyDisplay
 from svc_notebook.display.output import can_answer, parent_message
+from svc_notebook.display.reply import Final
 from svc_notebook.errors import Interrupted, SvcError
 
 _CELL = re.compile(r"%%svc(?:[ \t]+(?P<line>.*?))?[ \t]*\r?\n?\Z")
@@ -145,17 +146,26 @@ last_error = LastError()  # of this process, as `sys.last_value` is
 
 
 @contextmanager
-def calm_interrupt(shell: InteractiveShell, mode: Callable[[], Mode]) -> Iterator[None]:
+def calm_interrupt(
+    shell: InteractiveShell, mode: Callable[[], Mode], is_sending: Callable[[], bool]
+) -> Iterator[None]:
     """Keep IPython from drawing an interrupt, which the output of the reply says.
+
+    One that came while no stream was followed is said here, in one line.
 
     The cell fails all the same, so the cells that wait behind it do not run.
     """
     try:
         yield
-    except Interrupted:
+    except KeyboardInterrupt as stopped:
         if mode() is not Mode.SETTLED:  # else the file must tell that the cell failed
             _hide_interrupt(shell)
-        raise
+        if isinstance(stopped, Interrupted):
+            raise
+        footer = "" if is_sending() else "nothing was sent"
+        said = Final(texts=(), marks=("interrupted",), footer=footer)
+        ReplyDisplay.open(mode(), own_output=False).finish(said)
+        raise Interrupted from None
 
 
 def _hide_interrupt(shell: InteractiveShell) -> None:

@@ -18,6 +18,7 @@ from svc_notebook.conversations.turn_requests import NextTurn
 from svc_notebook.display.markup import to_terminal
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Origin
+from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.checks import did_you_mean, shorten
 from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.template import fill_marks, is_path, nested_marks, to_expression
@@ -181,7 +182,8 @@ _IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\w+)", re.MULTILINE)
 def error_prompt(task: str, names: Mapping[str, Any]) -> tuple[str, str]:
     """Write a question about the user's last error, "" without one, and a note on it.
 
-    Besides cells and traceback, versions are all that is told of this machine.
+    Besides cells and traceback, versions are all that is told of this machine. The
+    failing cell is whole, and refused where it does not fit.
     """
     error = last_error()
     if error is None:
@@ -192,10 +194,22 @@ def error_prompt(task: str, names: Mapping[str, Any]) -> tuple[str, str]:
     named = [f"Cell In[{each}]" for each in cells]
     named[:1] = [f"{each} (failed)" for each in named[:1]]
     items = [
-        _capped(Item(name=name, text=source, kind="cell"), 2 * CAP_TOKENS // len(named))
+        Item(name=name, text=source, kind="cell")
         for name, source in zip(named, sources, strict=True)
     ]
-    items.append(_capped(Item(name="Traceback", text=report.text, kind="error")))
+    items.append(Item(name="Traceback", text=report.text, kind="error"))
+    items[bool(cells) :] = map(_capped, items[bool(cells) :])
+    n_tokens = sum(each.n_tokens for each in items)
+    n_reply = items[0].n_tokens if cells and task == FIX else 0
+    if n_tokens + n_reply > BUDGET_TOKENS:
+        again = " twice, as the correction is as long," if n_reply else ""
+        raise ParameterError(
+            f"%svc {task}: the failing cell has about {items[0].n_tokens} tokens, and "
+            f"with the error it does not fit{again} into {BUDGET_TOKENS}. Run the part "
+            f"that fails in a cell of its own, then `%svc {task}`; or ask about the "
+            "error alone: `%svc --with Err QUESTION`.",
+            param="messages",
+        )
     code = "\n".join(sources)
     values = (names.get(word) for word in set(re.findall(r"\w+", code)))
     used = {each.__name__ for each in values if isinstance(each, ModuleType)}

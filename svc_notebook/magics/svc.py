@@ -97,6 +97,7 @@ class SvcMagics(SvcTraits, Magics):
         self._place: Place | None = None  # of the reply that is shown
         # what `%svc fix` showed, and in which execution of a cell
         self._shown_request: tuple[CompletionRequest | None, object] = None, None
+        self._is_sending = False
         self._has_sent_errors = False  # so that the next ones go at once
         self._has_advised = False
         if "model" in self.config.get("SvcMagics", {}):
@@ -140,8 +141,9 @@ class SvcMagics(SvcTraits, Magics):
         is_terminal = getattr(self.shell, "kernel", None) is None
         with (
             short_errors(is_on=not self.show_traceback, is_terminal=is_terminal),
-            calm_interrupt(self.shell, self._mode),
+            calm_interrupt(self.shell, self._mode, lambda: self._is_sending),
         ):
+            self._is_sending = False
             options = replace(parse_options(line), local_names=local_ns or {})
             if cell is not None and options.text != HELP:
                 return self._cell(options, cell)
@@ -341,8 +343,10 @@ class SvcMagics(SvcTraits, Magics):
 
     def _start(self, options: SvcOptions) -> Start:
         session = self.session
+        client = session.client_of(is_recorded=options.is_recorded)
+        self._is_sending = True
         return partial(
-            session.client_of(is_recorded=options.is_recorded).stream,
+            client.stream,
             is_streamed=options.is_streamed,
             answers=session.reused if session.is_reusing(options.is_reused) else None,
         )
@@ -375,6 +379,7 @@ class SvcMagics(SvcTraits, Magics):
             return self._shown_now(options, run)
         if options.output:
             self.shell.push({options.output: run})
+        self._is_sending = True
         run_side_by_side(run, mode=self._mode(), is_streamed=options.is_streamed)
         if options.is_strict:
             _check_whole(run)

@@ -8,6 +8,7 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import Interrupted
 from svc_notebook.magics.reply_cell import DryRun
 from svc_notebook.session import current
 from tests.magics.conftest import Shell
@@ -262,9 +263,10 @@ def test_paths_and_keys_stay_here(
 
 
 def test_what_is_long_is_cut_in_the_middle(shell: Shell) -> None:
-    """The request fits, and begin and end of cell and traceback are there."""
+    """The request fits; begin and end of traceback and of a cell of functions."""
     lines = "\n".join(f"x{n} = 'some words {n}'" for n in range(4000))
-    shell.run(f"{lines}\nraise ValueError('a ' * 100_000 + 'end')")
+    shell.run(f"{lines}\ndef fail():\n    raise ValueError('a ' * 100_000 + 'end')")
+    shell.run("fail()")
 
     shown = shell.run("%svc explain")
 
@@ -274,6 +276,54 @@ def test_what_is_long_is_cut_in_the_middle(shell: Shell) -> None:
     assert "x0 = 'some words 0'" in text
     assert text.count("the middle is left out]") == 2
     assert text.count("a end") == 1
+
+
+@pytest.mark.parametrize(("n_lines", "fitting"), [(450, {"explain"}), (2000, set())])
+def test_the_failing_cell_is_whole_or_refused(
+    shell: Shell, emulator: Emulator, n_lines: int, fitting: set[str]
+) -> None:
+    """A correction that replaces a cell must know all of it, and have room."""
+    cell = "\n".join(f"x{n} = 'some words {n}'" for n in range(n_lines)) + "\n1 / 0"
+    shell.run(cell)
+
+    for task in ("explain", "fix"):
+        ran = shell.run(f"%svc {task}")
+
+        if task in fitting:
+            assert isinstance(ran.value, DryRun)
+            assert cell in str(ran.value.request.messages[-1].content)
+        else:
+            assert isinstance(ran.error, svc.ParameterError)
+            assert "Run the part that fails in a cell of its own" in ran.shown
+            assert "`%svc --with Err QUESTION`" in ran.shown
+    assert emulator.requests == ()
+
+
+STOPPED = """\
+import signal
+class Slow:
+    def __str__(self):
+        signal.raise_signal(signal.SIGINT)
+    attribute = property(__str__)
+slow = Slow()"""
+
+
+@pytest.mark.parametrize("mark", ["{{slow}}", "{{slow.attribute}}"])
+@pytest.mark.parametrize("option", ["", "--dry-run", "-t 0,1"])
+def test_an_interrupt_before_the_request_is_one_line(
+    shell: Shell, emulator: Emulator, mark: str, option: str
+) -> None:
+    """While a prompt is prepared; nothing was sent, and no traceback is shown."""
+    shell.run(STOPPED)
+
+    cell = shell.run(f"%%svc {option}\n{mark}")
+
+    assert isinstance(cell.error, Interrupted)
+    assert "nothing was sent" in cell.shown
+    assert cell.shown.count("interrupted") == 1
+    assert "Traceback" not in cell.shown
+    assert len(cell.shown) < 100
+    assert emulator.requests == ()
 
 
 def test_deep_recursion_is_cut(shell: Shell) -> None:
