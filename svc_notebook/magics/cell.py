@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from tokenize import DEDENT, INDENT, TokenInfo
+from types import FrameType
 from typing import Self
 
 from IPython.core.error import UsageError
@@ -123,6 +124,30 @@ def cell_ids(shell: InteractiveShell) -> tuple[str, str]:
     parent = parent_message(shell)
     cell_id = parent.get("metadata", {}).get("cellId") or ""
     return cell_id, parent.get("header", {}).get("msg_id", "")
+
+
+NO_VALUE = object()  # what a function's own name has where it was not assigned
+
+
+def own_names() -> dict[str, object]:
+    """Return the names of the function that a line magic is in, without their values.
+
+    With those of enclosing functions that are running: no global has these names.
+    """
+    names: dict[str, object] = {}
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - IPython looks so, too
+    while frame and frame.f_code.co_name != "run_line_magic":
+        frame = frame.f_back
+    frame = frame and frame.f_back
+    code = frame.f_code if frame else None
+    while frame:
+        found = frame.f_code
+        if found is code or code in found.co_consts:
+            own = (*found.co_varnames, *found.co_cellvars, *found.co_freevars)
+            names.update(dict.fromkeys(own, NO_VALUE))
+            code = found
+        frame = frame.f_back
+    return names
 
 
 class LastError:

@@ -25,7 +25,7 @@ from svc_notebook.template import fill_marks, is_path, nested_marks, to_expressi
 from svc_notebook.tokens import MaxTokens, estimate_tokens, with_max_tokens
 from svc_notebook.tools.results import cut_table, is_pandas
 
-from .cell import last_error
+from .cell import NO_VALUE, last_error
 from .error_report import to_report, versions
 from .options import SvcOptions
 from .subcommands import EXPLAIN, FIX
@@ -113,7 +113,7 @@ def _find(name: str, names: Mapping[str, Any]) -> Item:
     if cell:
         return _cell(name, cell[1], int(cell[2]), names)
     if name in names:
-        return to_item(name, names[name])
+        return to_item(name, _has_value(name, names))
     path, is_file, known = Path(name), False, list(names)
     with suppress(OSError, ValueError, RuntimeError):  # no file can have such a name
         path = path.expanduser()
@@ -128,6 +128,16 @@ def _find(name: str, names: Mapping[str, Any]) -> Item:
         f"kernel runs in {Path.cwd()}.",
         param="with",
     )
+
+
+def _has_value(name: str, names: Mapping[str, Any]) -> object:
+    if names[name] is NO_VALUE:
+        raise ParameterError(
+            f"{name}: the function's own {name} has no value here. Assign it in this "
+            "function, above this line.",
+            param="messages",
+        )
+    return names[name]
 
 
 def _file(name: str, path: Path) -> Item:
@@ -285,7 +295,7 @@ def _value(found: Any, mark: str, names: Mapping[str, object]) -> object:  # noq
     """Look up a name, then its attributes and items."""
     if isinstance(found, ast.Name):
         if found.id in names:
-            return names[found.id]
+            return _has_value(found.id, names)
         is_alone = mark[2:-2].strip().isidentifier()
         which = "such variable" if is_alone else f"variable {found.id}"
         near = _near(found.id, names)

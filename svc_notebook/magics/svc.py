@@ -40,7 +40,14 @@ from svc_notebook.tokens import check_budget
 from svc_notebook.tools.permissions import MAX_ROUNDS, Rounds
 from svc_notebook.tools.toolbox import Toolbox
 
-from .cell import CellRequestIds, HiddenResult, calm_interrupt, cell_ids, mode_of
+from .cell import (
+    CellRequestIds,
+    HiddenResult,
+    calm_interrupt,
+    cell_ids,
+    mode_of,
+    own_names,
+)
 from .defaults import SvcTraits
 from .error_box import short_errors
 from .options import CONFIRMATIONS, HELP, SvcOptions, help_on, parse_options, to_names
@@ -116,11 +123,8 @@ class SvcMagics(SvcTraits, Magics):
         SvcMagics.svc.__doc__ = self._help("all")
 
     def _help(self, topic: str = "") -> str:
-        own = {
-            "tools": self.tools or None,
-            "confirm_tools": self.confirm_tools,
-            "reuse": self.reuse or None,
-        }
+        tools, reuse = self.tools or None, self.reuse or None
+        own = {"tools": tools, "confirm_tools": self.confirm_tools, "reuse": reuse}
         return help_on(topic, {**self.defaults(), **own})
 
     @observe("model")
@@ -144,7 +148,8 @@ class SvcMagics(SvcTraits, Magics):
             calm_interrupt(self.shell, self._mode, lambda: self._is_sending),
         ):
             self._is_sending = False
-            options = replace(parse_options(line), local_names=local_ns or {})
+            local_names = {**own_names(), **(local_ns or {})}
+            options = replace(parse_options(line), local_names=local_names)
             if cell is not None and options.text != HELP:
                 return self._cell(options, cell)
             line_command = parse_command(options.text)
@@ -309,7 +314,7 @@ class SvcMagics(SvcTraits, Magics):
     ) -> Completion:
         """Send a cell's request, in rounds where tools can run, and show the reply."""
         mode = self._mode()
-        start, session = self._start(options), self.session
+        start = self._start(options)
         if toolbox:
             check_budget(asked.request)
         has_rounds = any(tool.function is not None for tool in toolbox or ())
@@ -330,6 +335,7 @@ class SvcMagics(SvcTraits, Magics):
             return follow(stream, view)
         if stream is not None:
             return follow(stream, ReplyView(display, draw))
+        session = self.session
         return RoundsCell(session, start, display, mode, draw).run(
             asked.request,
             asked.origin,

@@ -148,6 +148,29 @@ def test_a_function_puts_in_its_own_variables(shell: Shell, emulator: Emulator) 
     assert "global" not in str(body)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        "def ask():\n    if None:\n        city = 'own'\n    x = LINE",
+        "def ask():\n    city = 'own'\n    del city\n    x = LINE",
+        "def ask():\n    city = 'own'\n    def inner():\n        x = LINE\n    inner()",
+    ],
+)
+@pytest.mark.parametrize("line", ["Where is {{city}}?", "--with city Where?"])
+def test_a_name_of_a_function_is_never_a_global(
+    shell: Shell, emulator: Emulator, function: str, line: str
+) -> None:
+    """Not assigned yet, deleted, or an enclosing function's: refused."""
+    shell.run("city = 'global'")
+    shell.run(function.replace("LINE", f"%svc {line}"))
+
+    cell = shell.run("ask()")
+
+    assert isinstance(cell.error, svc.ParameterError)
+    assert "the function's own city has no value here" in cell.shown
+    assert emulator.requests == ()
+
+
 def test_a_function_sees_the_notebooks_variables(
     shell: Shell, emulator: Emulator
 ) -> None:
