@@ -114,14 +114,26 @@ def _find(name: str, names: Mapping[str, Any]) -> Item:
         return _cell(name, cell[1], int(cell[2]), names)
     if name in names:
         return to_item(name, _has_value(name, names))
-    path, is_file, known = Path(name), False, list(names)
+    path, is_file, is_folder, known = Path(name), False, False, list(names)
     with suppress(OSError, ValueError, RuntimeError):  # no file can have such a name
         path = path.expanduser()
-        is_file = path.is_file()
+        is_file, is_folder = path.is_file(), path.is_dir()
         if not name.isidentifier():
             known = [each.name for each in path.parent.iterdir()]
     if is_file:
         return _file(name, path)
+    found = to_expression(name)
+    root = re.split(r"[\[.]", name, maxsplit=1)[0].strip()
+    if found and is_path(found) and root in names:
+        raise ParameterError(
+            f"--with {name}: it takes whole variables. For a part of one, write "
+            f"{{{{{name}}}}} into the prompt.",
+            param="with",
+        )
+    if is_folder:
+        raise ParameterError(
+            f"--with {name}: this is a folder. Name a text file in it.", param="with"
+        )
     raise ParameterError(
         f"--with {name}: there is no such variable or file.{_near(path.name, known)} "
         "Give variables, In[3], Out[-1], Err and text files, separated by commas; this "
@@ -271,7 +283,7 @@ def interpolate(
     def text_of(inner: str) -> str | None:
         mark, name = f"{{{{{inner}}}}}", inner.strip()
         found = to_expression(inner)
-        kinds = set(map(type, ast.walk(found))) if found else set()
+        kinds = set(map(type, ast.walk(found or ast.Pass())))
         is_value = found is not None and is_path(found)
         if not is_value and ast.Call not in kinds:
             as_typed.update({mark: None} if name else {})
@@ -287,8 +299,26 @@ def interpolate(
             items[name] = replace(item, text=hide(item.text))
         return items[name].text
 
-    text = fill_marks(template, text_of) if "{{" in template else template
+    refused: dict[str, ParameterError] = {}
+
+    def try_text_of(inner: str) -> str | None:
+        try:
+            return text_of(inner)
+        except ParameterError as error:
+            refused.setdefault(f"{{{{{inner}}}}}", error)
+            return None
+
+    text = fill_marks(template, try_text_of)
+    _check_marks(refused)
     return Filled(text, tuple(items.values()), (*as_typed, *nested_marks(template)))
+
+
+def _check_marks(refused: Mapping[str, ParameterError]) -> None:
+    if refused:
+        first, *others = refused
+        if others:
+            refused[first].add_note(f"Refused as well: {', '.join(others)}.")
+        raise refused[first]
 
 
 def _value(found: Any, mark: str, names: Mapping[str, object]) -> object:  # noqa: ANN401 - a path
@@ -374,7 +404,7 @@ def to_prompt(
     apart = {"model", "system", "max_tokens"}
     given = {name: value for name, value in defaults.items() if name not in apart}
     asked = options.max_tokens
-    found = (_capped(_find(name, names)) for name in options.context)
+    found = (_capped(_find(name, names)) for name in dict.fromkeys(options.context))
     added = tuple(replace(item, text=hide(item.text)) for item in found)
     put_in = ", ".join(dict.fromkeys(item.note for item in (*filled.items, *added)))
     return CellPrompt(
@@ -391,9 +421,11 @@ def to_prompt(
 def _as_typed(marks: Sequence[str]) -> str:
     if not marks:
         return ""
-    named = to_terminal(shorten(", ".join(marks), _MARKS_CHARS))
+    named = to_terminal(shorten(" ".join(", ".join(marks).split()), _MARKS_CHARS))
     filled = "variables, with .attribute and [index] parts"
-    return f"Goes as typed: {named} (only {filled}, are filled in)\n"
+    is_curly = re.search("[\u2018\u2019\u201c\u201d]", named) is not None
+    hint = """; an index needs straight quotes: " or '""" * is_curly
+    return f"Goes as typed: {named} (only {filled}, are filled in{hint})\n"
 
 
 def single_request(prompt: CellPrompt) -> CellRequest:
