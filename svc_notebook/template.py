@@ -15,7 +15,7 @@ _ESCAPE = re.compile(r"\\([ntr\\])")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 # Not \w, which would leave out the vowel and tone signs of Thai.
 _MARK = re.compile(r"(\\?)\{\{([^{}\n]*)\}\}")
-_NESTED = re.compile(r"(?<!\\)\{\{[^{}\n]*\{[^{}\n]*\}[^{}\n]*\}\}")
+_NESTED = re.compile(r"(?<!\\)\{\{[^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*|\n[^{}]*)\}\}")
 
 
 def names_in(template: str) -> tuple[str, ...]:
@@ -33,7 +33,7 @@ def wrong_marks(template: str) -> tuple[str, ...]:
 
 
 def nested_marks(template: str) -> tuple[str, ...]:
-    """Return double braces around single ones, which no mark can have, each once."""
+    """Return double braces around single ones or line ends, each once; no marks."""
     return tuple(dict.fromkeys(_NESTED.findall(_MARK.sub("", template))))
 
 

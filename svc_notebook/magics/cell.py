@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from tokenize import DEDENT, INDENT, TokenInfo
+from types import FrameType
 from typing import Self
 
 from IPython.core.error import UsageError
@@ -12,8 +13,9 @@ from IPython.core.inputtransformer2 import TokenTransformBase
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 
-from svc_notebook.display.live import Mode
+from svc_notebook.display.live import Mode, ReplyDisplay
 from svc_notebook.display.output import can_answer, parent_message
+from svc_notebook.display.reply import Final
 from svc_notebook.errors import Interrupted, SvcError
 
 _CELL = re.compile(r"%%svc(?:[ \t]+(?P<line>.*?))?[ \t]*\r?\n?\Z")
@@ -124,10 +126,35 @@ def cell_ids(shell: InteractiveShell) -> tuple[str, str]:
     return cell_id, parent.get("header", {}).get("msg_id", "")
 
 
+NO_VALUE = object()  # what a function's own name has where it was not assigned
+
+
+def own_names() -> dict[str, object]:
+    """Return the names of the function that a line magic is in, without their values.
+
+    With those of enclosing functions that are running: no global has these names.
+    """
+    names: dict[str, object] = {}
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - IPython looks so, too
+    while frame and frame.f_code.co_name != "run_line_magic":
+        frame = frame.f_back
+    frame = frame and frame.f_back
+    code = frame.f_code if frame else None
+    while frame:
+        found = frame.f_code
+        if found is code or code in found.co_consts:
+            own = (*found.co_varnames, *found.co_cellvars, *found.co_freevars)
+            names.update(dict.fromkeys(own, NO_VALUE))
+            code = found
+        frame = frame.f_back
+    return names
+
+
 class LastError:
     """Remembers the user's newest error, which IPython forgets at the next one.
 
-    A mistyped magic, or a refusal by this package or the service, is not the user's.
+    A mistyped magic, a refusal by this package or the service, and an interrupt are
+    not the user's.
     """
 
     _error: BaseException | None = None
@@ -135,7 +162,7 @@ class LastError:
     def __call__(self, *_: object) -> BaseException | None:
         """Return it; this is called after each cell, too."""
         newest = getattr(sys, "last_value", None)
-        if not isinstance(newest, (SvcError, Interrupted, UsageError)):
+        if not isinstance(newest, (SvcError, UsageError, KeyboardInterrupt)):
             self._error = newest
         return self._error
 
@@ -144,17 +171,26 @@ last_error = LastError()  # of this process, as `sys.last_value` is
 
 
 @contextmanager
-def calm_interrupt(shell: InteractiveShell, mode: Callable[[], Mode]) -> Iterator[None]:
+def calm_interrupt(
+    shell: InteractiveShell, mode: Callable[[], Mode], is_sending: Callable[[], bool]
+) -> Iterator[None]:
     """Keep IPython from drawing an interrupt, which the output of the reply says.
+
+    One that came while no stream was followed is said here, in one line.
 
     The cell fails all the same, so the cells that wait behind it do not run.
     """
     try:
         yield
-    except Interrupted:
+    except KeyboardInterrupt as stopped:
         if mode() is not Mode.SETTLED:  # else the file must tell that the cell failed
             _hide_interrupt(shell)
-        raise
+        if isinstance(stopped, Interrupted):
+            raise
+        footer = "" if is_sending() else "nothing was sent"
+        said = Final(texts=(), marks=("interrupted",), footer=footer)
+        ReplyDisplay.open(mode(), own_output=False).finish(said)
+        raise Interrupted from None
 
 
 def _hide_interrupt(shell: InteractiveShell) -> None:

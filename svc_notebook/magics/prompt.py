@@ -18,13 +18,14 @@ from svc_notebook.conversations.turn_requests import NextTurn
 from svc_notebook.display.markup import to_terminal
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Origin
+from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.checks import did_you_mean, shorten
 from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.template import fill_marks, is_path, nested_marks, to_expression
 from svc_notebook.tokens import MaxTokens, estimate_tokens, with_max_tokens
 from svc_notebook.tools.results import cut_table, is_pandas
 
-from .cell import last_error
+from .cell import NO_VALUE, last_error
 from .error_report import to_report, versions
 from .options import SvcOptions
 from .subcommands import EXPLAIN, FIX
@@ -112,21 +113,43 @@ def _find(name: str, names: Mapping[str, Any]) -> Item:
     if cell:
         return _cell(name, cell[1], int(cell[2]), names)
     if name in names:
-        return to_item(name, names[name])
-    path, is_file, known = Path(name), False, list(names)
+        return to_item(name, _has_value(name, names))
+    path, is_file, is_folder, known = Path(name), False, False, list(names)
     with suppress(OSError, ValueError, RuntimeError):  # no file can have such a name
         path = path.expanduser()
-        is_file = path.is_file()
+        is_file, is_folder = path.is_file(), path.is_dir()
         if not name.isidentifier():
             known = [each.name for each in path.parent.iterdir()]
     if is_file:
         return _file(name, path)
+    found = to_expression(name)
+    root = re.split(r"[\[.]", name, maxsplit=1)[0].strip()
+    if found and is_path(found) and root in names:
+        raise ParameterError(
+            f"--with {name}: it takes whole variables. For a part of one, write "
+            f"{{{{{name}}}}} into the prompt.",
+            param="with",
+        )
+    if is_folder:
+        raise ParameterError(
+            f"--with {name}: this is a folder. Name a text file in it.", param="with"
+        )
     raise ParameterError(
         f"--with {name}: there is no such variable or file.{_near(path.name, known)} "
         "Give variables, In[3], Out[-1], Err and text files, separated by commas; this "
         f"kernel runs in {Path.cwd()}.",
         param="with",
     )
+
+
+def _has_value(name: str, names: Mapping[str, Any]) -> object:
+    if names[name] is NO_VALUE:
+        raise ParameterError(
+            f"{name}: the function's own {name} has no value here. Assign it in this "
+            "function, above this line.",
+            param="messages",
+        )
+    return names[name]
 
 
 def _file(name: str, path: Path) -> Item:
@@ -181,7 +204,8 @@ _IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\w+)", re.MULTILINE)
 def error_prompt(task: str, names: Mapping[str, Any]) -> tuple[str, str]:
     """Write a question about the user's last error, "" without one, and a note on it.
 
-    Besides cells and traceback, versions are all that is told of this machine.
+    Besides cells and traceback, versions are all that is told of this machine. The
+    failing cell is whole, and refused where it does not fit.
     """
     error = last_error()
     if error is None:
@@ -192,10 +216,22 @@ def error_prompt(task: str, names: Mapping[str, Any]) -> tuple[str, str]:
     named = [f"Cell In[{each}]" for each in cells]
     named[:1] = [f"{each} (failed)" for each in named[:1]]
     items = [
-        _capped(Item(name=name, text=source, kind="cell"), 2 * CAP_TOKENS // len(named))
+        Item(name=name, text=source, kind="cell")
         for name, source in zip(named, sources, strict=True)
     ]
-    items.append(_capped(Item(name="Traceback", text=report.text, kind="error")))
+    items.append(Item(name="Traceback", text=report.text, kind="error"))
+    items[bool(cells) :] = map(_capped, items[bool(cells) :])
+    n_tokens = sum(each.n_tokens for each in items)
+    n_reply = items[0].n_tokens if cells and task == FIX else 0
+    if n_tokens + n_reply > BUDGET_TOKENS:
+        again = " twice, as the correction is as long," if n_reply else ""
+        raise ParameterError(
+            f"%svc {task}: the failing cell has about {items[0].n_tokens} tokens, and "
+            f"with the error it does not fit{again} into {BUDGET_TOKENS}. Run the part "
+            f"that fails in a cell of its own, then `%svc {task}`; or ask about the "
+            "error alone: `%svc --with Err QUESTION`.",
+            param="messages",
+        )
     code = "\n".join(sources)
     values = (names.get(word) for word in set(re.findall(r"\w+", code)))
     used = {each.__name__ for each in values if isinstance(each, ModuleType)}
@@ -247,7 +283,7 @@ def interpolate(
     def text_of(inner: str) -> str | None:
         mark, name = f"{{{{{inner}}}}}", inner.strip()
         found = to_expression(inner)
-        kinds = set(map(type, ast.walk(found))) if found else set()
+        kinds = set(map(type, ast.walk(found or ast.Pass())))
         is_value = found is not None and is_path(found)
         if not is_value and ast.Call not in kinds:
             as_typed.update({mark: None} if name else {})
@@ -263,15 +299,33 @@ def interpolate(
             items[name] = replace(item, text=hide(item.text))
         return items[name].text
 
-    text = fill_marks(template, text_of) if "{{" in template else template
+    refused: dict[str, ParameterError] = {}
+
+    def try_text_of(inner: str) -> str | None:
+        try:
+            return text_of(inner)
+        except ParameterError as error:
+            refused.setdefault(f"{{{{{inner}}}}}", error)
+            return None
+
+    text = fill_marks(template, try_text_of)
+    _check_marks(refused)
     return Filled(text, tuple(items.values()), (*as_typed, *nested_marks(template)))
+
+
+def _check_marks(refused: Mapping[str, ParameterError]) -> None:
+    if refused:
+        first, *others = refused
+        if others:
+            refused[first].add_note(f"Refused as well: {', '.join(others)}.")
+        raise refused[first]
 
 
 def _value(found: Any, mark: str, names: Mapping[str, object]) -> object:  # noqa: ANN401 - a path
     """Look up a name, then its attributes and items."""
     if isinstance(found, ast.Name):
         if found.id in names:
-            return names[found.id]
+            return _has_value(found.id, names)
         is_alone = mark[2:-2].strip().isidentifier()
         which = "such variable" if is_alone else f"variable {found.id}"
         near = _near(found.id, names)
@@ -350,7 +404,7 @@ def to_prompt(
     apart = {"model", "system", "max_tokens"}
     given = {name: value for name, value in defaults.items() if name not in apart}
     asked = options.max_tokens
-    found = (_capped(_find(name, names)) for name in options.context)
+    found = (_capped(_find(name, names)) for name in dict.fromkeys(options.context))
     added = tuple(replace(item, text=hide(item.text)) for item in found)
     put_in = ", ".join(dict.fromkeys(item.note for item in (*filled.items, *added)))
     return CellPrompt(
@@ -367,9 +421,11 @@ def to_prompt(
 def _as_typed(marks: Sequence[str]) -> str:
     if not marks:
         return ""
-    named = to_terminal(shorten(", ".join(marks), _MARKS_CHARS))
+    named = to_terminal(shorten(" ".join(", ".join(marks).split()), _MARKS_CHARS))
     filled = "variables, with .attribute and [index] parts"
-    return f"Goes as typed: {named} (only {filled}, are filled in)\n"
+    is_curly = re.search("[\u2018\u2019\u201c\u201d]", named) is not None
+    hint = """; an index needs straight quotes: " or '""" * is_curly
+    return f"Goes as typed: {named} (only {filled}, are filled in{hint})\n"
 
 
 def single_request(prompt: CellPrompt) -> CellRequest:

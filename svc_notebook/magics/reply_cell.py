@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+from IPython.core.getipython import get_ipython
 from IPython.core.interactiveshell import InteractiveShell
 
 from svc_notebook.completion import Completion
@@ -126,10 +127,18 @@ class NextCell:
     note: str = ""
 
     def put(self, shell: InteractiveShell) -> str:
-        """Put the code there, if any; return the note as a sentence."""
+        """Put the code there, if any; return the note as a sentence, or with it."""
+        said = self.note[:1].upper() + self.note[1:]
+        if self.code is not None and not _can_put():
+            return f"{said}\n{self.code}"
         if self.code is not None:
             shell.set_next_input(self.code)
-        return self.note[:1].upper() + self.note[1:]
+        return said
+
+
+def _can_put() -> bool:
+    """Whether this front end shows a next cell; a simple prompt has none."""
+    return not getattr(get_ipython(), "simple_prompt", False)
 
 
 def next_cell(completion: Completion, mode: Mode) -> NextCell:
@@ -172,6 +181,8 @@ def _to_next(found: Sequence[Fence], place: int, mode: Mode) -> NextCell:
     words += [] if chosen.is_closed else ["unfinished"]
     kind = f" ({', '.join(words)})" if words else ""
     note = f"{which}{kind} is in the next cell, and was not run"
+    if not _can_put():
+        note = f"{which}{kind} was not run; a simple prompt has no next cell: copy it"
     code = visible(chosen.code.removesuffix("\n"))
     if acting := _ACTING.search(code):
         line = code.count("\n", 0, acting.start(1)) + 1

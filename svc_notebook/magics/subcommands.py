@@ -4,6 +4,7 @@ A line that begins with a command's name but goes on otherwise is never sent by 
 """
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -23,6 +24,7 @@ from svc_notebook.errors import ConfigError, MissingKeyError, ParameterError, Sv
 from svc_notebook.panels.open_panel import panel
 from svc_notebook.service.catalogue import MODELS
 from svc_notebook.service.checks import did_you_mean, near_names
+from svc_notebook.service.params import PARAM_NAMES
 from svc_notebook.session import Session
 from svc_notebook.settings import ENV_NAMES, WAYS_ON, read_env
 
@@ -60,6 +62,7 @@ class CommandLine:
     text: str = ""  # the question, as typed
 
 
+_OPTIONS = "Options go first, as in `%svc -t 0.2 QUESTION`"
 # Commands of other tools: how many words may follow, and what does it here.
 _OTHER_COMMANDS = {
     **dict.fromkeys(
@@ -72,8 +75,22 @@ _OTHER_COMMANDS = {
         ("clear", "restart"), (1, "To forget turns, write `%svc reset NAME`")
     ),
     "model": (1, "To choose a model, write `%svc use MODEL`"),
-    "set": (2, "Options go first, as in `%svc -t 0.2 QUESTION`"),
+    "set": (2, _OPTIONS),
+    **dict.fromkeys(
+        ("forget", "new", "undo"),
+        (
+            0,
+            "To forget turns, write `%svc reset NAME`; `%svc hide NAME TURN` skips one",
+        ),
+    ),
+    "list": (0, "To list conversations, write `%svc conversations`"),
+    "save": (1, "The ledger keeps every reply; `svc.export` writes a file"),
+    "load": (1, "To bring turns back, write `%svc restore NAME`"),
+    **dict.fromkeys(("cost", "costs", "tokens"), (0, "The command is `%svc usage`")),
+    "fixes": (0, "The command is `%svc fix`"),
 }
+_LEAST_ASKED = 3  # words between a command's name and "?" that make a question
+_VALUE = re.compile(r"[=:]?\s*(-?[\d.]+|true|false|on|off|none)", re.IGNORECASE)
 
 
 def parse_command(text: str) -> CommandLine:
@@ -85,6 +102,8 @@ def parse_command(text: str) -> CommandLine:
     if first == ASK:
         return _question(text.removeprefix(ASK).strip())
     command = BY_NAME.get(first)
+    if command and len(rest) >= _LEAST_ASKED and text.endswith("?"):
+        return _question(text)
     if command and _takes(command, rest):
         return CommandLine(first, tuple(rest))
     if len(words) == 1 and first.endswith("?") and first.rstrip("?") in BY_NAME:
@@ -112,10 +131,16 @@ def _meant(first: str, rest: Sequence[str]) -> str | None:
     """Say what does here what a line seems to mean; None if it seems a question."""
     if rest and rest[-1].endswith("?"):
         return None
-    word = first.lower().strip("/?!.")  # chats spell their commands /retry
+    word = first.lower().strip("/?!.:")  # chats spell their commands /retry
+    name, _, value = word.partition("=")
+    is_value = _VALUE.fullmatch(" ".join([value, *rest]).strip())
+    if is_value and name.replace("-", "_") in PARAM_NAMES:
+        return _OPTIONS
     most, way = _OTHER_COMMANDS.get(word, (-1, ""))
     if len(rest) <= most:
         return way
+    if word in BY_NAME and word != first.lower():
+        return _usage(BY_NAME[word])  # such as `fix: my code`
     # `%svc hi` is a question, though `history` begins so
     near = near_names(word, BY_NAME, n=1, cutoff=0.8, least_chars=4)
     command = BY_NAME[near[0]] if near else None

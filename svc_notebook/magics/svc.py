@@ -14,6 +14,7 @@ from IPython.core.magic import (
     needs_local_scope,
     no_var_expand,
 )
+from IPython.display import display
 from traitlets import All, Enum, Unicode, observe
 
 from svc_notebook.completion import Completion, cut_mark, is_cut, on_params, on_reply
@@ -39,7 +40,14 @@ from svc_notebook.tokens import check_budget
 from svc_notebook.tools.permissions import MAX_ROUNDS, Rounds
 from svc_notebook.tools.toolbox import Toolbox
 
-from .cell import CellRequestIds, HiddenResult, calm_interrupt, mode_of
+from .cell import (
+    CellRequestIds,
+    HiddenResult,
+    calm_interrupt,
+    cell_ids,
+    mode_of,
+    own_names,
+)
 from .defaults import SvcTraits
 from .error_box import short_errors
 from .options import CONFIRMATIONS, HELP, SvcOptions, help_on, parse_options, to_names
@@ -94,7 +102,9 @@ class SvcMagics(SvcTraits, Magics):
         self._request_ids = CellRequestIds(shell)
         self._places = Places(shell)
         self._place: Place | None = None  # of the reply that is shown
-        self._shown_request: CompletionRequest | None = None  # by `%svc fix`
+        # what `%svc fix` showed, and in which execution of a cell
+        self._shown_request: tuple[CompletionRequest | None, object] = None, None
+        self._is_sending = False
         self._has_sent_errors = False  # so that the next ones go at once
         self._has_advised = False
         if "model" in self.config.get("SvcMagics", {}):
@@ -113,11 +123,8 @@ class SvcMagics(SvcTraits, Magics):
         SvcMagics.svc.__doc__ = self._help("all")
 
     def _help(self, topic: str = "") -> str:
-        own = {
-            "tools": self.tools or None,
-            "confirm_tools": self.confirm_tools,
-            "reuse": self.reuse or None,
-        }
+        tools, reuse = self.tools or None, self.reuse or None
+        own = {"tools": tools, "confirm_tools": self.confirm_tools, "reuse": reuse}
         return help_on(topic, {**self.defaults(), **own})
 
     @observe("model")
@@ -138,9 +145,11 @@ class SvcMagics(SvcTraits, Magics):
         is_terminal = getattr(self.shell, "kernel", None) is None
         with (
             short_errors(is_on=not self.show_traceback, is_terminal=is_terminal),
-            calm_interrupt(self.shell, self._mode),
+            calm_interrupt(self.shell, self._mode, lambda: self._is_sending),
         ):
-            options = replace(parse_options(line), local_names=local_ns or {})
+            self._is_sending = False
+            local_names = {**own_names(), **(local_ns or {})}
+            options = replace(parse_options(line), local_names=local_names)
             if cell is not None and options.text != HELP:
                 return self._cell(options, cell)
             line_command = parse_command(options.text)
@@ -159,7 +168,8 @@ class SvcMagics(SvcTraits, Magics):
         asked = rest_request(self.session, options, max_tokens)
         place = self._places.find(asked.origin.continues or "")
         name = place.output if place else None
-        if name and self.shell.user_ns.get(name) == asked.rest_of:
+        is_its_own = name and self.shell.user_ns.get(name) == asked.rest_of
+        if is_its_own and not options.is_dry:
             options = replace(options, output=options.output or name)
         return self._run(options, asked, None, own_output=False)
 
@@ -199,7 +209,7 @@ class SvcMagics(SvcTraits, Magics):
     ) -> object:
         """Send a request, unless the line asks for a dry run, and keep the reply."""
         if options.is_dry:
-            return self._dry_run(asked)
+            return self._dry_run(options, asked)
         return self._complete(options, asked, toolbox, own_output=own_output)
 
     def _ask_for_value(self, options: SvcOptions, text: str) -> object:
@@ -207,7 +217,7 @@ class SvcMagics(SvcTraits, Magics):
         form = to_named_form(options.type_name or "", self._names(options))
         asked = value_request(options, self._prompt(options, text), form)
         if options.is_dry:
-            return self._dry_run(asked)
+            return self._dry_run(options, asked)
         mode = self._mode()
         display = ReplyDisplay.open(
             mode, own_output=False, is_verbatim=True, is_late=True
@@ -220,9 +230,18 @@ class SvcMagics(SvcTraits, Magics):
         HiddenResult(self.shell, value)
         return value
 
-    def _dry_run(self, asked: CellRequest, *notes: str) -> DryRun:
+    def _dry_run(self, options: SvcOptions, asked: CellRequest, *notes: str) -> object:
         notes, wait = (*asked.notes, *notes), self._wait(asked)
-        return DryRun(request=asked.request, notes=notes, wait=wait)
+        dry = DryRun(request=asked.request, notes=notes, wait=wait)
+        return self._shown_now(options, dry)
+
+    def _shown_now(self, options: SvcOptions, value: object) -> object:
+        """Show what would be sent, which need not be the value of its cell."""
+        if options.output:
+            self.shell.push({options.output: value})
+        display(value)
+        HiddenResult(self.shell, value)
+        return value
 
     def _ask_about_error(self, options: SvcOptions, task: str) -> object:
         """Show what would be sent about the last error, or send what was shown."""
@@ -234,11 +253,14 @@ class SvcMagics(SvcTraits, Magics):
         toolbox = self._toolbox(options)
         asked = self._request(options, self.session.key_hider()(prompt), toolbox)
         asked = replace(asked, notes=(note, *asked.notes))
-        is_known = self._has_sent_errors or asked.request == self._shown_request
-        if options.is_dry or not (options.is_sent or is_known):
-            self._shown_request = asked.request
+        execution = (*cell_ids(self.shell), self.shell.execution_count)
+        shown, shown_in = self._shown_request
+        is_known = shown == asked.request and shown_in != execution
+        is_sent = options.is_sent or is_known or self._has_sent_errors
+        if options.is_dry or not is_sent:
+            self._shown_request = asked.request, execution
             way = f"`%svc {task} --send`, or the same line again, sends it"
-            return self._dry_run(asked, way)
+            return self._dry_run(options, asked, way)
         self._has_sent_errors = True
         return self._complete(options, asked, toolbox, own_output=False)
 
@@ -292,7 +314,7 @@ class SvcMagics(SvcTraits, Magics):
     ) -> Completion:
         """Send a cell's request, in rounds where tools can run, and show the reply."""
         mode = self._mode()
-        start, session = self._start(options), self.session
+        start = self._start(options)
         if toolbox:
             check_budget(asked.request)
         has_rounds = any(tool.function is not None for tool in toolbox or ())
@@ -313,6 +335,7 @@ class SvcMagics(SvcTraits, Magics):
             return follow(stream, view)
         if stream is not None:
             return follow(stream, ReplyView(display, draw))
+        session = self.session
         return RoundsCell(session, start, display, mode, draw).run(
             asked.request,
             asked.origin,
@@ -326,8 +349,10 @@ class SvcMagics(SvcTraits, Magics):
 
     def _start(self, options: SvcOptions) -> Start:
         session = self.session
+        client = session.client_of(is_recorded=options.is_recorded)
+        self._is_sending = True
         return partial(
-            session.client_of(is_recorded=options.is_recorded).stream,
+            client.stream,
             is_streamed=options.is_streamed,
             answers=session.reused if session.is_reusing(options.is_reused) else None,
         )
@@ -356,10 +381,11 @@ class SvcMagics(SvcTraits, Magics):
     def _ask_several(self, options: SvcOptions, text: str) -> object:
         _check_several(options)
         run = _to_run(self.session, options, self._prompt(options, text))
+        if options.is_dry:
+            return self._shown_now(options, run)
         if options.output:
             self.shell.push({options.output: run})
-        if options.is_dry:
-            return run
+        self._is_sending = True
         run_side_by_side(run, mode=self._mode(), is_streamed=options.is_streamed)
         if options.is_strict:
             _check_whole(run)

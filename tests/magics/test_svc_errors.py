@@ -8,6 +8,7 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import Interrupted
 from svc_notebook.magics.reply_cell import DryRun
 from svc_notebook.session import current
 from tests.magics.conftest import Shell
@@ -55,6 +56,61 @@ def test_the_first_fix_shows_what_it_would_send(
     assert second.value.request == first.value.request
     assert current().ledger.last() == second.value.exchange
     assert second.value.exchange.origin.kind == "magic"
+
+
+def test_a_preview_shows_wherever_the_line_is(shell: Shell, emulator: Emulator) -> None:
+    """Not only as the value of its cell; then once. The next execution sends."""
+    shell.run("1 / 0")
+
+    first = shell.run("%svc fix\nx = 1")
+    n_sent = len(emulator.requests)
+    shell.run("%svc fix\nx = 2")
+
+    assert first.shown.count("Dry run: nothing was sent") == 1
+    assert n_sent == 0
+    assert len(emulator.requests) == 1
+
+
+def test_one_execution_of_a_cell_does_not_show_and_send(
+    shell: Shell, emulator: Emulator
+) -> None:
+    """Nobody has read what a loop shows before its next turn."""
+    shell.run("1 / 0")
+
+    cell = shell.run("for _ in range(3):\n    %svc fix")
+
+    assert cell.shown.count("Dry run: nothing was sent") == 3
+    assert emulator.requests == ()
+
+
+@pytest.mark.parametrize("line", ["%svc --dry-run fix", "%svc --dry-run hi"])
+def test_a_preview_is_drawn_once(shell: Shell, line: str) -> None:
+    """As the value of its cell and in front of another; `-o` keeps it."""
+    shell.run("1 / 0")
+
+    alone = shell.run(line.replace("%svc", "%svc -o kept"))
+    before = shell.run(f"{line}\n42")
+
+    assert alone.shown.count("Dry run: nothing was sent") == 1
+    assert "Out[" not in alone.shown
+    assert shell.names["kept"] is alone.value
+    assert before.shown.count("Dry run: nothing was sent") == 1
+    assert "]: 42" in before.shown
+
+
+def test_a_grid_is_previewed_wherever_the_line_is(shell: Shell) -> None:
+    """A plan of several requests, too."""
+    cell = shell.run("%svc --dry-run -t 0,1 hi\nx = 1")
+
+    assert cell.shown.count("requests") == 1
+
+
+def test_an_interrupt_is_not_an_error_to_correct(shell: Shell) -> None:
+    """What the user stopped is not broken."""
+    shell.run("1 / 0")
+    shell.run("raise KeyboardInterrupt")
+
+    assert "ZeroDivisionError" in prompt(shell)
 
 
 def test_the_error_comes_with_cell_traceback_and_versions(shell: Shell) -> None:
@@ -207,9 +263,10 @@ def test_paths_and_keys_stay_here(
 
 
 def test_what_is_long_is_cut_in_the_middle(shell: Shell) -> None:
-    """The request fits, and begin and end of cell and traceback are there."""
+    """The request fits; begin and end of traceback and of a cell of functions."""
     lines = "\n".join(f"x{n} = 'some words {n}'" for n in range(4000))
-    shell.run(f"{lines}\nraise ValueError('a ' * 100_000 + 'end')")
+    shell.run(f"{lines}\ndef fail():\n    raise ValueError('a ' * 100_000 + 'end')")
+    shell.run("fail()")
 
     shown = shell.run("%svc explain")
 
@@ -219,6 +276,54 @@ def test_what_is_long_is_cut_in_the_middle(shell: Shell) -> None:
     assert "x0 = 'some words 0'" in text
     assert text.count("the middle is left out]") == 2
     assert text.count("a end") == 1
+
+
+@pytest.mark.parametrize(("n_lines", "fitting"), [(450, {"explain"}), (2000, set())])
+def test_the_failing_cell_is_whole_or_refused(
+    shell: Shell, emulator: Emulator, n_lines: int, fitting: set[str]
+) -> None:
+    """A correction that replaces a cell must know all of it, and have room."""
+    cell = "\n".join(f"x{n} = 'some words {n}'" for n in range(n_lines)) + "\n1 / 0"
+    shell.run(cell)
+
+    for task in ("explain", "fix"):
+        ran = shell.run(f"%svc {task}")
+
+        if task in fitting:
+            assert isinstance(ran.value, DryRun)
+            assert cell in str(ran.value.request.messages[-1].content)
+        else:
+            assert isinstance(ran.error, svc.ParameterError)
+            assert "Run the part that fails in a cell of its own" in ran.shown
+            assert "`%svc --with Err QUESTION`" in ran.shown
+    assert emulator.requests == ()
+
+
+STOPPED = """\
+import signal
+class Slow:
+    def __str__(self):
+        signal.raise_signal(signal.SIGINT)
+    attribute = property(__str__)
+slow = Slow()"""
+
+
+@pytest.mark.parametrize("mark", ["{{slow}}", "{{slow.attribute}}"])
+@pytest.mark.parametrize("option", ["", "--dry-run", "-t 0,1"])
+def test_an_interrupt_before_the_request_is_one_line(
+    shell: Shell, emulator: Emulator, mark: str, option: str
+) -> None:
+    """While a prompt is prepared; nothing was sent, and no traceback is shown."""
+    shell.run(STOPPED)
+
+    cell = shell.run(f"%%svc {option}\n{mark}")
+
+    assert isinstance(cell.error, Interrupted)
+    assert "nothing was sent" in cell.shown
+    assert cell.shown.count("interrupted") == 1
+    assert "Traceback" not in cell.shown
+    assert len(cell.shown) < 100
+    assert emulator.requests == ()
 
 
 def test_deep_recursion_is_cut(shell: Shell) -> None:

@@ -107,6 +107,32 @@ def test_marks_that_go_as_typed_are_said_above_the_reply(
     assert "as typed" not in shell.run("%%svc --raw\n{{a + 1}}").shown
 
 
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [
+        ("{{d[“a”]}}", "straight quotes: \" or '"),
+        ("{{name\n}}", "Goes as typed: {{name }}"),
+    ],
+)
+def test_marks_that_nearly_are_some_go_as_typed(
+    shell: Shell, mark: str, said: str
+) -> None:
+    """Curly quotes and line ends in a mark are said, too."""
+    shell.run("d, name = {'a': 1}, 'x'")
+
+    cell = shell.run(f"%%svc --dry-run\nOf {mark}")
+
+    assert said in cell.shown.split("Dry run")[0]
+
+
+def test_all_unknown_names_are_refused_at_once(shell: Shell) -> None:
+    """The first with its remedy, the others by name."""
+    cell = shell.run("%%svc\n{{one}} {{two.part}} {{three}} {{one}}")
+
+    assert "no such variable" in cell.shown
+    assert "Refused as well: {{two.part}}, {{three}}." in cell.shown
+
+
 def test_marks_of_a_system_message_are_said_too(shell: Shell) -> None:
     """`--system` is a template as well."""
     cell = shell.run("%%svc --system '{{1x}} \x07'\nHello")
@@ -146,6 +172,29 @@ def test_a_function_puts_in_its_own_variables(shell: Shell, emulator: Emulator) 
     )
     assert body["tools"][0]["function"]["name"] == "find"
     assert "global" not in str(body)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "def ask():\n    if None:\n        city = 'own'\n    x = LINE",
+        "def ask():\n    city = 'own'\n    del city\n    x = LINE",
+        "def ask():\n    city = 'own'\n    def inner():\n        x = LINE\n    inner()",
+    ],
+)
+@pytest.mark.parametrize("line", ["Where is {{city}}?", "--with city Where?"])
+def test_a_name_of_a_function_is_never_a_global(
+    shell: Shell, emulator: Emulator, function: str, line: str
+) -> None:
+    """Not assigned yet, deleted, or an enclosing function's: refused."""
+    shell.run("city = 'global'")
+    shell.run(function.replace("LINE", f"%svc {line}"))
+
+    cell = shell.run("ask()")
+
+    assert isinstance(cell.error, svc.ParameterError)
+    assert "the function's own city has no value here" in cell.shown
+    assert emulator.requests == ()
 
 
 def test_a_function_sees_the_notebooks_variables(
@@ -252,7 +301,9 @@ def test_a_text_file_is_added(
         ("nots.md", "no such variable or file. Did you mean notes.md?"),
         ("data.bin", "is not text in UTF-8"),
         ("large.txt", "is larger than 1 MB"),
-        ("folder", "no such variable or file"),
+        ("folder", "is a folder"),
+        ("x[0]", "write {{x[0]}} into the prompt"),
+        ("df.col", "write {{df.col}} into the prompt"),
         ("nowhere/notes.md", "no such variable or file"),
         ("~nobody/notes.md", "no such variable or file"),
     ],
@@ -268,6 +319,7 @@ def test_a_file_that_cannot_be_added_is_refused(
     """What is no text file is refused; nothing is sent."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
+    shell.names.update(x=[1], df={"col": 1})
     (tmp_path / "notes.md").write_text("notes", "utf-8")
     (tmp_path / "data.bin").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "large.txt").write_text("x" * 1_000_001, "utf-8")
@@ -277,6 +329,15 @@ def test_a_file_that_cannot_be_added_is_refused(
     assert isinstance(cell.error, svc.ParameterError)
     assert said in cell.shown
     assert emulator.requests == ()
+
+
+def test_what_is_named_twice_is_sent_once(shell: Shell, emulator: Emulator) -> None:
+    """In one `--with` or in two."""
+    shell.names["x"] = "once"
+
+    shell.run("%%svc --with x,x --with x\nExplain")
+
+    assert sent(emulator)["messages"][0]["content"].count("once") == 1
 
 
 @pytest.mark.parametrize("line", ["--help", "-h", "-t 0.2 --help", "help"])

@@ -47,6 +47,7 @@ SCRIPT: list[dict[str, Any]] = [
     {"when": {"contains": "Go on"}, "text": "two, three."},
     {
         "when": {"contains": "A notebook cell fails"},
+        "times": None,
         "text": "So:\n```python\nratio = 1 / 4\n```",
     },
     {"text": "A reply.", "times": None},
@@ -58,14 +59,15 @@ class Terminal:
 
     Args:
         env: What its environment holds besides this one's.
+        flags: More of its options.
     """
 
-    def __init__(self, env: dict[str, str]) -> None:
+    def __init__(self, env: dict[str, str], *flags: str) -> None:
         self._fd, child = os.openpty()
         termios.tcsetwinsize(child, (40, 100))
         kept = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
         self._ipython = subprocess.Popen(  # noqa: S603 - our own command
-            [sys.executable, "-c", TAKE, *IPYTHON],
+            [sys.executable, "-c", TAKE, *IPYTHON, *flags],
             stdin=child,
             stdout=child,
             stderr=child,
@@ -121,13 +123,13 @@ def begin(emulator: Emulator) -> Iterator[Callable[..., Terminal]]:
     """Begins IPython, whose service is the emulator."""
     begun: list[Terminal] = []
 
-    def begin(**env: str) -> Terminal:
+    def begin(*flags: str, **env: str) -> Terminal:
         service = {
             "SVC_BASE_URL": emulator.base_url,
             "SVC_API_KEY": emulator.api_key,
             "SVC_LEDGER": ":memory:",
         }
-        begun.append(Terminal({**service, **env}))
+        begun.append(Terminal({**service, **env}, *flags))
         return begun[-1]
 
     yield begin
@@ -221,6 +223,20 @@ def test_a_cell_is_corrected(begin: Callable[..., Terminal]) -> None:
     assert "is in the next cell, and was not run" in asked
     assert "Out[3]:" not in asked
     assert asked.rindex("ratio = 1 / 4") > asked.index("In [4]:")
+
+
+def test_a_simple_prompt_has_no_next_cell(begin: Callable[..., Terminal]) -> None:
+    """It says so, and `%svc insert` prints the code."""
+    terminal = begin("--simple-prompt")
+    terminal.run("ratio = 1 / 0", prompt=2)
+
+    fixed = terminal.run("%svc fix --send", prompt=3)
+    inserted = terminal.run("%svc insert", prompt=4)
+
+    assert "is in the next cell" not in fixed + inserted
+    assert "a simple prompt has no next cell" in fixed
+    assert "a simple prompt has no next cell" in inserted
+    assert "\nratio = 1 / 4\n" in inserted
 
 
 def test_tab_completes_an_option(begin: Callable[..., Terminal]) -> None:
