@@ -7,7 +7,9 @@ from shutil import get_terminal_size
 from textwrap import wrap
 
 from svc_notebook.display.markup import to_terminal
-from svc_notebook.errors import ServiceError, SvcError
+from svc_notebook.errors import ServiceError, SvcError, UnknownModelError
+from svc_notebook.service.catalogue import MODELS
+from svc_notebook.service.checks import did_you_mean
 
 LINE_CHARS = 70
 _REFUSED_STATUS = 400  # else it came within a stream
@@ -73,3 +75,10 @@ def error_lines(title: str, lines: Sequence[str], n_chars: int) -> list[str]:
     if not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
         head = f"{_BOLD}{head}{_RESET}"
     return [head, *(f"  {line}" for line in plain)]
+
+
+def hint_at_model(error: UnknownModelError, model: str) -> None:
+    """Name the documented model that a misspelt one may have meant."""
+    hint = did_you_mean(model.lower(), [each.id for each in MODELS], n=1)
+    if hint and all(each.id != model for each in MODELS):
+        error.add_note(f"The model asked for is {model!r}.{hint}")

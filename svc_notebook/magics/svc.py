@@ -29,8 +29,6 @@ from svc_notebook.errors import (
     SvcError,
     UnknownModelError,
 )
-from svc_notebook.service.catalogue import MODELS
-from svc_notebook.service.checks import did_you_mean
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.session import Session, current
 from svc_notebook.sweeps.plan import plan
@@ -49,7 +47,7 @@ from .cell import (
     own_names,
 )
 from .defaults import SvcTraits
-from .error_box import short_errors
+from .error_box import hint_at_model, short_errors
 from .options import CONFIRMATIONS, HELP, SvcOptions, help_on, parse_options, to_names
 from .prompt import (
     CellPrompt,
@@ -360,7 +358,7 @@ class SvcMagics(SvcTraits, Magics):
     def _explain(self, stopped: SvcError | Interrupted, asked: CellRequest) -> None:
         """Say what neither the error nor what arrived says."""
         if isinstance(stopped, UnknownModelError):
-            _hint_at_model(stopped, asked.request.model)
+            hint_at_model(stopped, asked.request.model)
         if isinstance(stopped, Interrupted) and not getattr(
             stopped.partial, "choices", ()
         ):
@@ -506,13 +504,6 @@ class SvcMagics(SvcTraits, Magics):
             offer=self._offer,
             consent=self.session.consent,
         )
-
-
-def _hint_at_model(error: UnknownModelError, model: str) -> None:
-    """Name the documented model that a misspelt one may have meant."""
-    hint = did_you_mean(model.lower(), [each.id for each in MODELS], n=1)
-    if hint and all(each.id != model for each in MODELS):
-        error.add_note(f"The model asked for is {model!r}.{hint}")
 
 
 def _cut_error(completion: Completion) -> CutError:
