@@ -13,7 +13,8 @@ SCRIPT: list[dict[str, Any]] = [
     {"when": {"contains": "code"}, "text": CODE, "finish_reason": "length"},
     {
         "when": {"contains": "long"},
-        "text": "".join(f"Paragraph {n} of many.\n\n" for n in range(300)),
+        "text": [f"Paragraph {n} of many.\n\n" * 10 for n in range(30)],
+        "gap_s": 0.05,  # so that it is drawn while it comes
         "finish_reason": "length",
         "times": None,
     },
