@@ -112,12 +112,16 @@ def test_cards_say_what_differs(session: Session) -> None:
 
     run_side_by_side(run, mode=Mode.PLAIN, output=seen.output)
 
-    heads = [line for line in seen.written[0].splitlines() if line.startswith("---")]
+    lines = seen.written[0].splitlines()
+    heads = [line for line in lines if line.startswith("---")]
     assert heads[:3] == [
-        f"--- {MODELS[0]} · temperature 0 · 1 of 2",
-        f"--- {MODELS[0]} · temperature 0 · 2 of 2",
-        f"--- {MODELS[0]} · temperature not sent · 1 of 2",
+        "--- temperature 0 · 1 of 2",
+        "--- temperature 0 · 2 of 2",
+        "--- temperature not sent · 1 of 2",
     ]
+    named = [line for line in lines if MODELS[0] in line]
+    assert len(named) == 1  # above its replies, as the row of a grid
+    assert lines.index(named[0]) < lines.index(heads[0])
 
 
 def test_too_many_are_not_streamed(session: Session) -> None:
