@@ -1,7 +1,7 @@
 """The package's functions, such as `complete`; each uses this kernel's session."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -13,11 +13,13 @@ from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.errors import ParameterError
-from svc_notebook.exchange import Origin
+from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.ledger.store import Ledger
 from svc_notebook.service.checks import check_flag
 from svc_notebook.service.params import OtherParams, with_params
 from svc_notebook.service.request import CompletionRequest, Prompt
 from svc_notebook.session import current, take_tools
+from svc_notebook.sweeps.run import Run
 from svc_notebook.tokens import FIT, MaxTokens, refitted, with_max_tokens
 from svc_notebook.tools.extract import MAX_TRIES, asking_for, to_form
 from svc_notebook.tools.extract import extract as extract_with
@@ -98,8 +100,13 @@ def _request(
     is_whole = isinstance(prompt, CompletionRequest)  # says what it wants
     if is_whole:
         given = {**given, "max_tokens": None if max_tokens == FIT else max_tokens}
-    model = current().settings.model
-    request = to_request(prompt, default_model=model, given=given)
+    settings = current().settings
+    request = to_request(
+        prompt,
+        default_model=settings.model,
+        given=given,
+        context_of=settings.endpoint.context_of,
+    )
     return refitted(request) if is_whole else with_max_tokens(request, max_tokens)
 
 
@@ -247,7 +254,7 @@ if TYPE_CHECKING:  # importing the package must not load pandas
     import pandas as pd
 
 
-def replies_df(
+def replies_df(  # noqa: PLR0913 - one argument a filter
     *,
     scope: Literal["session", "all"] = "session",
     since: date | str | None = None,
@@ -255,6 +262,7 @@ def replies_df(
     run: str | Sequence[str] | None = None,
     model: str | Sequence[str] | None = None,
     texts: bool = True,
+    columns: Literal["narrow"] | Sequence[str] | None = None,
 ) -> "pd.DataFrame":
     """List the replies in the ledger.
 
@@ -266,11 +274,15 @@ def replies_df(
         model: Only this model, or any of several.
         texts: False leaves out system, prompt, text, tool calls and template columns;
             a large ledger is read faster without them.
+        columns: `narrow` leaves out columns that are empty, or the same in all rows;
+            or the names of columns; all of them if None.
 
     Returns:
-        One row for each choice, in the order in which replies ended. Numbers of the
-        request are on the row of its first choice only, so that sums are right. dtypes
-        are fixed, also without rows. Scores (see `score`) are the last columns.
+        One row for each choice, in the order in which replies ended. Columns are always
+        in one order: the columns of the rows of its sweep, what was asked, the reply
+        with its answer and its scores, numbers, ids. `describe` says what each means.
+        Numbers of the request are on the row of its first choice only, so that sums are
+        right. dtypes are fixed, also without rows.
 
     Raises:
         LedgerError: The ledger cannot be read.
@@ -279,11 +291,13 @@ def replies_df(
     Example:
         >>> svc.replies_df(scope="all", since="2026-01-31")  # doctest: +SKIP
     """
+    from svc_notebook.analysis.answers import with_kept_answers  # noqa: PLC0415
+    from svc_notebook.ledger.frames import chosen  # noqa: PLC0415 - pandas
     from svc_notebook.ledger.frames import replies_df as frame  # noqa: PLC0415
 
     check_flag("texts", texts)
     session = current()
-    return frame(
+    found = frame(
         session.ledger,
         scope=scope,
         since=since,
@@ -292,7 +306,10 @@ def replies_df(
         model=model,
         texts=texts,
         prices=session.prices,
+        joined=_with_rows,
+        answers=with_kept_answers,
     )
+    return chosen(found, columns)
 
 
 def usage_df(  # noqa: PLR0913 - one argument a filter
@@ -309,7 +326,7 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
     """Sum up requests, tokens, waits and costs in the ledger.
 
     Args:
-        by: Columns of `replies_df` to group by, template columns included.
+        by: Columns of `replies_df` to group by, those of a sweep's rows included.
         scope: `session` for what this kernel asked, `all` for the whole ledger.
         since: Only exchanges started at or after this instant or day; text is ISO 8601.
         conversation: Only this conversation, or any of several.
@@ -349,11 +366,73 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
         include_emulated=include_emulated,
         include_reused=include_reused,
         prices=session.prices,
+        joined=_with_rows,
     )
     if not include_emulated:
         hint = "; include_emulated=True counts the emulator's"
         return say_left_out(usage, hint=hint, file=sys.stderr)
     return usage
+
+
+def _with_rows(ledger: Ledger, exchanges: Iterable[Exchange]) -> Iterable[Exchange]:
+    """Give exchanges of runs the columns of their rows, if there are any runs."""
+    if not ledger.plans(is_whole=False):
+        return exchanges
+    from svc_notebook.sweeps.stored_runs import with_rows  # noqa: PLC0415
+
+    return with_rows(ledger, exchanges)
+
+
+def runs_df(
+    *, scope: Literal["session", "all"] = "all", since: date | str | None = None
+) -> "pd.DataFrame":
+    """List the runs of sweeps in the ledger.
+
+    Args:
+        scope: `all` for the whole ledger, `session` for what this kernel asked.
+        since: Only what was sent at or after this instant or day; text is ISO 8601.
+
+    Returns:
+        One row for each run, the oldest first: name, times, how many requests it has
+        and how they ended, models, address and cost. dtypes are fixed.
+
+    Raises:
+        LedgerError: The ledger cannot be read.
+        ParameterError: A filter has a value that cannot match.
+
+    Example:
+        >>> svc.runs_df(since="2026-01-31")  # doctest: +SKIP
+    """
+    from svc_notebook.sweeps.stored_runs import runs_df as frame  # noqa: PLC0415
+
+    session = current()
+    return frame(session.ledger, scope=scope, since=since, prices=session.prices)
+
+
+def run(
+    name: str, *, confirm_above: int | None = None, reuse: bool | None = None
+) -> Run:
+    """Return a run of the ledger as it was planned, also after a restart.
+
+    Args:
+        name: Its name, or its id for a run without one: the column `run`.
+        confirm_above: Ask before more requests are sent; never if None.
+        reuse: Whether the ledger may answer identical requests; None does what
+            SVC_REUSE says.
+
+    Returns:
+        The run, with its plan, rows and replies; `run()` sends what is missing.
+
+    Raises:
+        ParameterError: The ledger has no such run, or not its plan.
+        LedgerError: The ledger cannot be read.
+
+    Example:
+        >>> svc.run("labels").summary_df()  # doctest: +SKIP
+    """
+    from svc_notebook.sweeps.stored_runs import stored_run  # noqa: PLC0415
+
+    return stored_run(current(), name, confirm_above=confirm_above, reuse=reuse)
 
 
 def tool_calls_df(
@@ -400,82 +479,32 @@ def tool_calls_df(
     )
 
 
-def score(frame: "pd.DataFrame") -> int:
-    """Save the columns `score_*` of a frame in the ledger, as scores of its replies.
-
-    Frames of these replies then have these columns. A new score replaces the old one;
-    a missing value is not kept.
+def conversations_df(search: str = "") -> "pd.DataFrame":
+    """List the conversations in the ledger, those of other kernels too.
 
     Args:
-        frame: Rows of `replies_df()`, with columns that you added and whose names
-            begin with `score_`: numbers, True or False (kept as 1 and 0), or texts.
+        search: Only those whose name, prompts or replies have this text; small and
+            capital letters from a to z are the same.
 
     Returns:
-        How many scores were kept.
+        One row for each conversation, the one asked last first: its name, turns,
+        models, when it was last asked, and the beginning of the newest prompt.
+        `svc.conversation(NAME).restore()` brings its turns back.
 
     Raises:
-        ParameterError: There is no such column, a value cannot be kept, or a row has
-            no reply in the ledger in use; nothing was kept.
-        LedgerError: The ledger cannot be written.
+        LedgerError: The ledger cannot be read.
+        ParameterError: `search` is not a text.
 
     Example:
-        >>> replies = run.replies_df()  # doctest: +SKIP
-        >>> replies["score_right"] = replies["text"] == "spam"  # doctest: +SKIP
-        >>> svc.score(replies)  # doctest: +SKIP
-        24
+        >>> svc.conversations_df("picnic")  # doctest: +SKIP
     """
-    from svc_notebook.ledger.scores import keep_scores  # noqa: PLC0415 - pandas
+    from svc_notebook.ledger.conversation_list import (  # noqa: PLC0415
+        CONVERSATIONS,
+        read_list,
+    )
+    from svc_notebook.ledger.frames import to_frame  # noqa: PLC0415
 
-    return keep_scores(current().ledger, frame)
-
-
-def export(frame: "pd.DataFrame", path: str | Path) -> Path:
-    """Write a frame into a file; the suffix of its name sets the format.
-
-    `read_parquet` returns an identical frame, and JSON lines have unchanged values. CSV
-    and Excel are safe in a spreadsheet: no text is a formula, Thai is readable, and a
-    warning names texts that are too long for a cell. An index that has a name, or is
-    more than 0, 1, 2 and so on, is kept in the first columns.
-
-    Args:
-        frame: Such as `replies_df()`.
-        path: Ends with .parquet, .csv, .jsonl or .xlsx; an old file is replaced.
-
-    Returns:
-        The file.
-
-    Raises:
-        ConfigError: A package is missing; the message names the command.
-        ParameterError: The name has another suffix, two columns have the same name, a
-            workbook cannot hold so many rows, or the file cannot be written.
-
-    Example:
-        >>> svc.export(svc.replies_df(), "replies.xlsx")  # doctest: +SKIP
-    """
-    from svc_notebook.ledger.exports import export as write  # noqa: PLC0415 - pandas
-
-    return write(frame, path)
-
-
-def read_parquet(path: str | Path) -> "pd.DataFrame":
-    """Read a frame that `export` wrote into a Parquet file, dtypes included.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The frame, equal to the one that was written.
-
-    Raises:
-        ConfigError: pyarrow is missing; the message names the command.
-        ParameterError: The file cannot be read.
-
-    Example:
-        >>> svc.read_parquet("replies.parquet")  # doctest: +SKIP
-    """
-    from svc_notebook.ledger.exports import read_parquet as read  # noqa: PLC0415
-
-    return read(path)
+    return to_frame(read_list(current().ledger, search)[0], CONVERSATIONS)
 
 
 def export_answers(
@@ -507,3 +536,29 @@ def export_answers(
     session = current()
     exchanges = session.ledger.read(scope=scope)
     return write(path, exchanges, in_use=session.settings.answers)
+
+
+def describe(df: "pd.DataFrame") -> "pd.DataFrame":
+    """Say what the columns of a frame mean: of replies, usage, tool calls, a summary.
+
+    Args:
+        df: Such as `replies_df()` or `run.summary_df()`.
+
+    Returns:
+        One row for each column, in its order: name, dtype, unit, meaning.
+
+    Raises:
+        ParameterError: It is no DataFrame.
+
+    Example:
+        >>> svc.describe(run.replies_df())  # doctest: +SKIP
+    """
+    from svc_notebook.analysis.contrast import CONTRAST  # noqa: PLC0415
+    from svc_notebook.analysis.summary import SUMMARY  # noqa: PLC0415
+    from svc_notebook.ledger.frames import describe as frame  # noqa: PLC0415 - pandas
+    from svc_notebook.ledger.groups import USAGE  # noqa: PLC0415
+    from svc_notebook.ledger.reply_columns import REPLIES  # noqa: PLC0415
+    from svc_notebook.ledger.tool_runs import TOOL_CALLS  # noqa: PLC0415
+    from svc_notebook.sweeps.stored_runs import RUNS  # noqa: PLC0415
+
+    return frame(df, (REPLIES, USAGE, SUMMARY, CONTRAST, TOOL_CALLS, RUNS))

@@ -8,14 +8,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from svc_notebook.credentials import ANY_NAME, key_variable
 from svc_notebook.display.markup import to_terminal
 from svc_notebook.display.reply import Final, Step
+from svc_notebook.endpoints import OPERATION
 from svc_notebook.exchange import Exchange, UsageSource
 from svc_notebook.service.checks import as_number, shorten
 from svc_notebook.service.chunk import Choice, Usage
 from svc_notebook.service.request import CompletionRequest, Message
 from svc_notebook.service.tool_call import ToolCall, with_own_ids
-from svc_notebook.settings import OPERATION
 from svc_notebook.wire.source import to_curl, to_python
 
 _REPR_CHARS = 60
@@ -29,11 +30,11 @@ class Completion:
     `str()` gives the text; a cell renders it as safe Markdown.
     """
 
-    __slots__ = ("_last_request", "exchange", "notes", "tool_runs")
+    __slots__ = ("_last_request", "_notes", "exchange", "tool_runs")
 
     exchange: Exchange
     tool_runs: tuple[Step, ...]  # the tool calls that were run before it, in order
-    notes: tuple[str, ...]  # on what was sent, such as which turns were left out
+    _notes: tuple[str, ...]
     _last_request: CompletionRequest | None  # of a reply that took several
 
     def __init__(
@@ -45,11 +46,17 @@ class Completion:
     ) -> None:
         object.__setattr__(self, "exchange", exchange)
         object.__setattr__(self, "tool_runs", tool_runs)
-        object.__setattr__(self, "notes", notes)
+        object.__setattr__(self, "_notes", notes)
         object.__setattr__(self, "_last_request", last_request)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"A Completion is read-only; {name} cannot be set.")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """On what was sent, such as turns left out, and on a reply without a text."""
+        note = _on_reasoning_only(self.exchange)
+        return (*self._notes, note) if note else self._notes
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -65,6 +72,15 @@ class Completion:
     def texts(self) -> tuple[str, ...]:
         """The text of every choice, in order."""
         return tuple(choice.text or "" for choice in self.choices)
+
+    @property
+    def reasoning(self) -> str:
+        """What the server sent next to the first choice's text; "" for nothing.
+
+        It is not a part of the text and is never sent back. The service's document
+        does not show it; some servers do, as `reasoning_content`.
+        """
+        return self.choices[0].reasoning if self.choices else ""
 
     @property
     def finish_reason(self) -> str | None:
@@ -170,7 +186,7 @@ class Completion:
 
     def __reduce__(self) -> tuple[type["Completion"], tuple[Any, ...]]:
         tool_runs = tuple(map(_without_value, self.tool_runs))
-        return Completion, (self.exchange, tool_runs, self.notes, self._last_request)
+        return Completion, (self.exchange, tool_runs, self._notes, self._last_request)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Completion) and self.exchange == other.exchange
@@ -180,7 +196,10 @@ class Completion:
 
     def __repr__(self) -> str:
         text = self.text
-        line = to_terminal(footer(self.exchange))  # the service's words are in it
+        parts = [footer(self.exchange)]
+        if self.exchange.status == "ok" and is_empty(self.exchange):
+            parts += filter(None, (cut_mark(self.exchange), "empty"))
+        line = to_terminal(" · ".join(parts))  # the service's words are in it
         return f"<Completion {shorten(text, _REPR_CHARS)!r} · {line}>"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
@@ -202,13 +221,24 @@ class Completion:
     def as_curl(self) -> str:
         """Return the request as a curl command for a POSIX shell.
 
-        It has the address that was used, and takes the key from `SVC_API_KEY`.
+        It has the address that was used, and takes the key from the variable
+        that the address has it in: the service's is `SVC_API_KEY`. Where no variable is
+        known, it names `API_KEY` for you to set; where no key is needed, none.
         """
         exchange = self.exchange
         request = self._last_request or self.request
         url = f"{exchange.endpoint}/{OPERATION}"
         is_streamed, notes = exchange.is_streamed, self._parts_note
-        return to_curl(request, is_streamed=is_streamed, url=url, notes=notes)
+        variable = key_variable(exchange.endpoint)
+        if variable == ANY_NAME:
+            notes = (f"set {ANY_NAME} to the key of {exchange.endpoint!r}", *notes)
+        return to_curl(
+            request,
+            is_streamed=is_streamed,
+            url=url,
+            key_variable=variable,
+            notes=notes,
+        )
 
     @property
     def _parts_note(self) -> tuple[str, ...]:
@@ -217,17 +247,18 @@ class Completion:
 
     def with_tool_runs(self, tool_runs: tuple[Step, ...]) -> "Completion":
         """Return the same completion with the tool calls that were run before it."""
-        return Completion(self.exchange, tool_runs, self.notes, self._last_request)
+        return Completion(self.exchange, tool_runs, self._notes, self._last_request)
 
     def with_notes(self, *notes: str) -> "Completion":
         """Return the same completion with more notes, which its footer shows."""
-        notes = (*self.notes, *notes)
+        notes = (*self._notes, *notes)
         return Completion(self.exchange, self.tool_runs, notes, self._last_request)
 
     def final(self) -> Final:
         """Return what a cell shows of the finished reply."""
         return Final(
             texts=self.texts,
+            reasonings=tuple(choice.reasoning for choice in self.choices),
             footer=footer(self.exchange),
             hint=estimate_hint(self.exchange),
             marks=marks(self.exchange),
@@ -287,10 +318,10 @@ def _is_at_limit(exchange: Exchange, choice: Choice) -> bool:
     body = exchange.body  # not `choices`: frames call this very often
     if choice.finish_reason != "stop" or body is None or len(body.choices) != 1:
         return False
-    reported = body.usage.completion_tokens if body.usage else None
-    if reported is not None:
-        return reported >= exchange.max_tokens
-    return exchange.n_chunks - exchange.max_tokens in _OTHER_CHUNKS
+    usage, limit = body.usage, exchange.max_tokens
+    if usage is not None and usage.completion_tokens is not None:
+        return usage.completion_tokens >= limit
+    return exchange.n_chunks - limit in _OTHER_CHUNKS
 
 
 def cut_mark(exchange: Exchange) -> str:
@@ -319,7 +350,8 @@ def marks(exchange: Exchange) -> tuple[str, ...]:
     elif exchange.status == "error":
         found.append("incomplete")
     if exchange.is_emulated:
-        found.append("emulator")
+        note = exchange.emulator_note
+        found.append(f"emulator: {note}" if note else "emulator")
     if exchange.is_reused:
         found.append(_reused(exchange))
     return tuple(found)
@@ -330,6 +362,16 @@ def is_empty(exchange: Exchange) -> bool:
     return not any(
         choice.tool_calls or (choice.text or "").strip() for choice in exchange.choices
     )
+
+
+def _on_reasoning_only(exchange: Exchange) -> str:
+    """Say why a reply that has reasoning only is empty; "" for any other."""
+    has_reasoning = any(each.reasoning for each in exchange.choices)
+    if exchange.status != "ok" or not has_reasoning or not is_empty(exchange):
+        return ""
+    if cut_mark(exchange):
+        return "all tokens went into the reasoning; allow more with max_tokens"
+    return "there is a reasoning, but no answer"
 
 
 _first_with: dict[tuple[str, str], str] = {}

@@ -8,25 +8,30 @@ variable, because tracebacks can show those.
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from importlib import import_module
 from typing import Any, NoReturn, TypeVar, cast
+from urllib.parse import urlsplit
 
 import msgspec
 
+from svc_notebook.endpoint_file import read_endpoints
+from svc_notebook.endpoints import SERVICE, Endpoint, to_base_url
 from svc_notebook.errors import (
     MissingKeyError,
     ParameterError,
     SettingsError,
     SvcError,
 )
-from svc_notebook.settings import ENV_NAMES, WAYS_ON, to_base_url
+from svc_notebook.settings import ENV_NAMES, WAYS_ON, endpoint_at
 
 ENV_NAME = "SVC_API_KEY"
 KEYRING_NAME = "svc-notebook"
 """The service's name in the keyring; the entry's name is the base address."""
+ANY_NAME = "API_KEY"  # of a key that no variable is known for; never the service's
 _MARK = "[key]"
 _PUBLIC = "Bearer svc-emulator"  # the emulator's, which may run at any address
 _MIN_CHARS = 8  # a shorter key may be an ordinary word, so it is not replaced
@@ -58,9 +63,17 @@ class Key:
         as_json = json.dumps(cleaned)[1:-1].encode()
         self._reveal_json: Callable[[], bytes] = lambda: as_json
 
+    @classmethod
+    def none(cls) -> "Key":
+        """Return what stands for a key where none is needed: no header is sent."""
+        key = cls("none", source="nowhere: none is needed")
+        key._reveal, key._reveal_json = str, bytes
+        return key
+
     def authorization(self) -> str:
-        """Return the Authorization header's value (doc: Authentication)."""
-        return f"Bearer {self._reveal()}"
+        """Return the Authorization header's value; "" if no key is needed."""
+        secret = self._reveal()
+        return f"Bearer {secret}" if secret else ""
 
     def redact(self, value: Value) -> Value:
         """Return texts, also in lists and structs, with `[key]` in place of the key."""
@@ -152,25 +165,69 @@ def to_key(
 
 
 def known_keys(environ: Mapping[str, str] = os.environ) -> tuple[Key, ...]:
-    """Return the keys of this kernel: those typed, and SVC_API_KEY."""
-    named = to_key(environ.get(ENV_NAME), source=ENV_NAME)
-    return (*_typed.values(), *([named] if isinstance(named, Key) else ()))
+    """Return the keys of this kernel: those typed, and those of the environment."""
+    names = (ENV_NAME, *_key_names())
+    found = [to_key(environ.get(name), source=name) for name in names]
+    return (*_typed.values(), *(each for each in found if isinstance(each, Key)))
+
+
+def refuse_keys(values: Iterable[object], *, of: str, param: str = "prompt") -> None:
+    """Refuse values that contain a key: plans, frames and lists would show it."""
+    joined = "\n".join(map(str, values))
+    if any(key.redact(joined) != joined for key in known_keys()):
+        raise ParameterError(
+            f"{of} contains the API key. Remove it there; nothing was sent.",
+            param=param,
+        )
+
+
+def refuse_key_form(text: object, *, param: str) -> None:
+    """Refuse, without quoting it, a name that is a key or looks like one."""
+    found = text.strip() if isinstance(text, str) else ""
+    is_known = any(key.redact(found) != found for key in known_keys())
+    if is_known or _KEY_FORM.search(found):
+        raise ParameterError(
+            "This looks like an API key, so it is not shown, and nothing was changed. "
+            "Type a key after `%svc login`, where nobody sees it, or name its "
+            "variable as key_env in svc_notebook.toml.",
+            param=param,
+        )
+
+
+_KEY_FORM = re.compile(
+    r"(?:^|\s)(Bearer |(sk|pk|gsk|hf|key)[-_]\w{6})"
+    r"|(?<![A-Za-z0-9])(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{24,}"
+)
+
+
+def _key_names() -> tuple[str, ...]:
+    """Return the variables that the endpoints of the files have their keys in."""
+    with suppress(SettingsError):
+        named = (each.key_env for each in read_endpoints().values())
+        return tuple(dict.fromkeys(each for each in named if each))
+    return ()
 
 
 def key_mark(environ: Mapping[str, str] = os.environ) -> bytes:
     """Return a one-way hash of the keys typed and set, to see when they change."""
     typed = sorted(key.digest("mark") for key in _typed.values())
-    value = " ".join((*typed, environ.get(ENV_NAME, "")))
+    named = (environ.get(name, "") for name in (ENV_NAME, *_key_names()))
+    value = " ".join((*typed, *named))
     return blake2b(value.encode("utf-8", "surrogateescape"), digest_size=16).digest()
 
 
-def find_key(environ: Mapping[str, str] = os.environ, *, base_url: str | None) -> Key:
-    """Return the API key of an address.
+def find_key(
+    environ: Mapping[str, str] = os.environ,
+    *,
+    base_url: str | None,
+    endpoint: Endpoint = SERVICE,
+) -> Key:
+    """Return the API key of an endpoint's address.
 
-    It is the one typed for this address; else SVC_API_KEY, which belongs to the
-    address that it was first sent to, before that to SVC_BASE_URL, or to the first
-    address used if that is not set; else the one that the keyring has for this
-    address. A key is never sent to another address.
+    It is the one typed for this address; else the variable that the endpoint names, or
+    SVC_API_KEY, which belongs to the address that it was first sent to, before that to
+    SVC_BASE_URL, or to the first address used if that is not set; else the one that the
+    keyring has for this address. A key is never sent to another address.
 
     The address is None if it is not known yet, so nothing can be sent.
 
@@ -178,10 +235,14 @@ def find_key(environ: Mapping[str, str] = os.environ, *, base_url: str | None) -
         MissingKeyError: This address has no key, or the key cannot be sent; the
             message says how to set one.
     """
+    if not endpoint.needs_key:
+        return _noted(Key.none(), base_url)
     if base_url is not None and (unbound := _typed.pop(None, None)):
         _typed[base_url] = unbound
-    given = to_key(environ.get(ENV_NAME), source=ENV_NAME)
-    home = _home(environ, given, base_url)
+    name = endpoint.key_env or ENV_NAME
+    given = to_key(environ.get(name), source=name)
+    is_own = name != ENV_NAME
+    home = (_own_home if is_own else _home)(environ, given, base_url)
     environ = {}  # a traceback may show the locals of this frame
     found: Key | MissingKeyError | None = _typed.get(base_url)
     if found is None and home == base_url:
@@ -189,17 +250,53 @@ def find_key(environ: Mapping[str, str] = os.environ, *, base_url: str | None) -
     if found is None:
         found = to_key(_from_keyring(base_url), source="the keyring")
     if isinstance(found, Key):
-        return found
+        return _noted(found, base_url)
     others = [(key.source, address) for address, key in _typed.items()]
+    if is_own and given is None:
+        raise MissingKeyError(
+            f"No API key for {base_url}: {name} is not set. Set it to the key of the "
+            f"endpoint {endpoint.name}, or type the key after `%svc login`. If the "
+            "server needs none, write key = false in the file."
+        )
     if given is not None and home != base_url:
-        others.append((ENV_NAME, home))
-    raise found or _no_key(base_url, others)
+        others.append((name, home))
+    raise found or _no_key(base_url, others, is_service=endpoint.name == SERVICE.name)
+
+
+def _noted(key: Key, base_url: str | None) -> Key:
+    """Note the variable of an address, for `key_variable`, and return the key."""
+    if base_url is not None:
+        name = key.source if key.source.isidentifier() else ANY_NAME
+        _variables[base_url] = name if key.authorization() else ""
+    return key
+
+
+def key_variable(base_url: str) -> str:
+    """Return the variable for the key of an address, in code that is kept.
+
+    It is the one that this kernel uses there, else the one that the files or
+    SVC_BASE_URL name for it; "" where no key is needed, ANY_NAME where none is known.
+    """
+    if (used := _variables.get(base_url)) is not None:
+        return used
+    with suppress(SettingsError):
+        found = endpoint_at(base_url)
+        service = os.environ.get(ENV_NAMES["base_url"], "").strip()
+        if not found.needs_key:
+            return ""
+        if found.base_url or (
+            service and to_base_url(service, allow_http=True) == base_url
+        ):
+            return found.key_env or ENV_NAME
+    return ANY_NAME
 
 
 _typed: dict[str | None, Key] = {}
 """The keys typed, by address; None until the first address is used."""
-_first_used: dict[str, str] = {}
-"""The address that each SVC_API_KEY was first sent to, by the key's digest."""
+_first_used: dict[tuple[str, str], str] = {}
+"""The address that each key of a variable was first sent to, by both."""
+_variables: dict[str, str] = {}
+"""The variable that the key of each address was found in, as `key_variable` says."""
 
 
 def _home(
@@ -209,19 +306,41 @@ def _home(
     named = environ.get(ENV_NAMES["base_url"], "").strip()
     if base_url is None or not (named or isinstance(key, Key)):
         return base_url
-    digest = key.digest("home") if isinstance(key, Key) else ""
     if not named:
         bind(cast(Key, key), base_url)
-        return _first_used.get(digest, base_url)
+        return _first_address(key) or base_url
     with suppress(SettingsError):
-        return _first_used.get(digest) or to_base_url(named, allow_http=True)
+        return _first_address(key) or to_base_url(named, allow_http=True)
     return None
 
 
+def _own_home(
+    _: Mapping[str, str], key: Key | MissingKeyError | None, base_url: str | None
+) -> str | None:
+    """Return the address that the key of an endpoint belongs to: its host's."""
+    first = _first_address(key)
+    is_there = first is None or urlsplit(first).netloc == urlsplit(base_url).netloc
+    return base_url if is_there else first
+
+
+def _first_address(key: Key | MissingKeyError | None) -> str | None:
+    if not isinstance(key, Key):
+        return None
+    return _first_used.get((key.source, key.digest("home")))
+
+
 def bind(key: Key, base_url: str) -> None:
-    """Note that the environment's key was sent to an address, and is for no other."""
-    if key.source == ENV_NAME and key.authorization() != _PUBLIC:
-        _first_used.setdefault(key.digest("home"), base_url)
+    """Note that a variable's key was sent to an address, and is for no other."""
+    if key.source.isidentifier() and key.authorization() != _PUBLIC:
+        _first_used.setdefault((key.source, key.digest("home")), base_url)
+
+
+def release(endpoint: Endpoint) -> None:
+    """Let an endpoint's own key go to the address that it is given now."""
+    for source, digest in list(_first_used):
+        address = _first_used[source, digest]
+        if source == endpoint.key_env != ENV_NAME and address == endpoint.base_url:
+            del _first_used[source, digest]
 
 
 @contextmanager
@@ -237,16 +356,24 @@ def unbound() -> Iterator[None]:
 
 
 def _no_key(
-    base_url: str | None, others: list[tuple[str, str | None]]
+    base_url: str | None, others: list[tuple[str, str | None]], *, is_service: bool
 ) -> MissingKeyError:
+    if base_url is not None and not others and not is_service:
+        return MissingKeyError(
+            f"No API key for {base_url}. If the server needs none, say so: "
+            "svc.use(base_url=..., key=False), `%svc use ADDRESS no-key`, or "
+            "key = false in svc_notebook.toml. Else give it: svc.use(base_url=..., "
+            "key=...), or key_env, the name of its variable, in svc_notebook.toml."
+        )
     if base_url is None or not others:
         return MissingKeyError(f"No API key: {ENV_NAME} is not set. {WAYS_ON}")
     source, address = others[-1]
     return MissingKeyError(
         f"No API key for {base_url}: the key from {source} belongs to "
         f"{address or 'SVC_BASE_URL, which cannot be used'} and was not sent. Give the "
-        "key of this address with key=, or type it after `%svc login` while "
-        "SVC_BASE_URL is this address."
+        "key of this address with svc.use(base_url=..., key=...), or type it after "
+        "`%svc login` while this address is in use. key=False is for a server that "
+        "needs no key."
     )
 
 
@@ -265,10 +392,15 @@ def remember(key: Key, base_url: str | None) -> str | None:
     return _to_keyring(base_url, key.authorization().partition(" ")[2])
 
 
+def hold(key: Key, base_url: str) -> None:
+    """Use a key for an address in this process, and store it nowhere."""
+    _typed[base_url] = key
+
+
 def forget() -> None:
     """Forget the keys typed and the addresses used; a keyring keeps its entries."""
-    _typed.clear()
-    _first_used.clear()
+    for each in (_typed, _first_used, _variables):
+        each.clear()
 
 
 def _from_keyring(base_url: str | None) -> str | None:

@@ -4,6 +4,7 @@
       ConfigError
         MissingKeyError        the API key is missing or cannot be sent
         SettingsError          a setting cannot be used
+        SpendingLimitError     the limit on tokens or cost that you set is reached
       AskError (ValueError)    the request is wrong; nothing was sent
         ParameterError         a parameter, message or name is not allowed
         OverBudgetError        prompt and reply do not fit into one request
@@ -73,6 +74,10 @@ class MissingKeyError(ConfigError):
 
 class SettingsError(ConfigError):
     """A setting that cannot be used."""
+
+
+class SpendingLimitError(ConfigError):
+    """The limit on tokens or cost is reached; see `svc.use`. Nothing was sent."""
 
 
 class AskError(SvcError, ValueError):
@@ -317,3 +322,24 @@ def write_line(line: str) -> None:
     """Write a line on stderr; there may be none, or nobody who reads it."""
     with suppress(Exception):
         sys.stderr.write(line + "\n")
+
+
+class LastError:
+    """Remembers the user's newest error, which IPython forgets at the next one.
+
+    A mistyped magic, a refusal by this package or the service, and an interrupt are
+    not the user's.
+    """
+
+    _error: BaseException | None = None
+
+    def __call__(self, *_: object) -> BaseException | None:
+        """Return it; this is called after each cell, too."""
+        newest = getattr(sys, "last_value", None)
+        is_refusal = type(newest).__module__ == "IPython.core.error"
+        if not is_refusal and not isinstance(newest, (SvcError, KeyboardInterrupt)):
+            self._error = newest
+        return self._error
+
+
+last_error = LastError()  # of this process, as `sys.last_value` is

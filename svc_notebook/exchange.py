@@ -20,6 +20,29 @@ Status = Literal["ok", "error", "cancelled"]
 UsageSource = Literal["reported", "estimated", "missing"]
 
 
+class Attached(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A value of the notebook below a prompt: its name, what it is, its place."""
+
+    name: str
+    kind: str
+    start: int  # in the prompt, of the line with its name
+    end: int
+
+
+class ToolRound(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The place of a request among the tool rounds of its trial.
+
+    Attributes:
+        n_rounds: Requests so far, this one included.
+        n_tool_runs: Tool calls answered before it.
+        is_last: Whether the rounds end with it, even if it calls tools.
+    """
+
+    n_rounds: int
+    n_tool_runs: int
+    is_last: bool = False
+
+
 class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Which part of the package sent a request, and what the request belongs to.
 
@@ -27,21 +50,27 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         kind: The part of the package; the column `origin` of frames.
         conversation: Name of the conversation, if any.
         turn_id: The turn of the conversation that this answers.
+        attached: What the newest prompt has below what was typed.
         continues: The exchange whose text this one continues, if it does.
         run, request_key, repeat: The sweep's run; a hash of all that is sent, equal
             for repeats; the number of the repetition.
         columns: Template columns as in the source, for the frame of replies.
+        answer: The type of the run's answers, as JSON.
+        tool_round: Its place in the rounds, if the sweep runs tools.
     """
 
     # Records use the names of the first ledgers, which can still be opened.
     kind: OriginKind = msgspec.field(default="python", name="door")
     conversation: str | None = None
     turn_id: str | None = None
+    attached: tuple[Attached, ...] = ()
     continues: str | None = None
     run: str | None = None
     request_key: str | None = msgspec.field(default=None, name="cell_id")
     repeat: int | None = None
     columns: dict[str, Any] = {}
+    answer: str | None = None
+    tool_round: ToolRound | None = None
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -68,13 +97,16 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         exchange_id: Our own id, unique, sortable by time.
         endpoint: The base address.
         is_emulated: Whether the emulator answered.
+        emulator_note: What its script says of the answer, such as "written by hand";
+            None if nothing.
         is_reused: Whether the answer was read from the ledger.
         is_streamed: Whether a stream was asked for.
         request: What was sent.
         body: What came back, partial on a failure; None if nothing came.
         status: ok, error or cancelled.
         failure: What went wrong; None when ok.
-        n_attempts, n_refused: Requests that were sent, and 429s among their answers.
+        n_attempts, n_refused: Requests that were sent, and 429s among their answers; a
+            run asks again after a 429 by another exchange.
         n_chunks: Chunks of a stream; 0 for a reply in one piece.
         queue_s: Seconds spent waiting for our own rate limit; never part of latency_s.
         retry_wait_s: Seconds spent waiting between attempts.
@@ -91,6 +123,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     origin: Origin
     endpoint: str
     is_emulated: bool = False
+    emulator_note: str | None = None
     is_reused: bool = False
     is_streamed: bool = False
     request: CompletionRequest

@@ -8,7 +8,6 @@ r"""`df.svc` and `series.svc`: one reply for each row, from a template.
 Importing this file registers them with pandas.
 """
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -66,7 +65,6 @@ class FrameAccessor:
         retry: bool = False,
         reuse: bool | None = None,
         confirm_above: int | None = None,
-        extra: Mapping[str, Any] | None = None,
         **params: Any,  # noqa: ANN401 - any parameter of the service
     ) -> pd.Series | pd.DataFrame:
         r"""Return one reply for each row.
@@ -85,7 +83,6 @@ class FrameAccessor:
             reuse: Whether the ledger may answer identical requests; None does what
                 SVC_REUSE says.
             confirm_above: Ask the user before sending more requests than this.
-            extra: Fields the document does not show, sent with every request.
             **params: Parameters of the service, one value each. `max_tokens` is not
                 sent if left out, so 150 applies; `fit` takes what each prompt leaves.
                 Calls of `tools` are not run; with expand they are in the column
@@ -119,7 +116,6 @@ class FrameAccessor:
             confirm_above=confirm_above,
             reuse=reuse,
             origin="frame",
-            extra=extra,
             varied=params,
         )
         found = _asked(run, self._frame, called=self._called, is_retried=retry)

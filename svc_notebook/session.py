@@ -7,37 +7,53 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from os import PathLike
 from pathlib import Path
 from secrets import token_hex
 from threading import RLock
-from typing import Any, Literal, Never
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from svc_notebook.client.aio import RunTools
+from svc_notebook.client.aio import AsyncClient as AsyncClient  # noqa: PLC0414 - public
+from svc_notebook.client.aio import Defaults, RunTools, set_defaults
 from svc_notebook.client.attempts import say
 from svc_notebook.client.exchange_record import Answerer
-from svc_notebook.client.sync import Client
+from svc_notebook.client.sync import Client as Client  # noqa: PLC0414 - public, too
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.conversation import Conversations
 from svc_notebook.conversations.seam import join
-from svc_notebook.credentials import Key, find_key, key_mark, known_keys, unbound
-from svc_notebook.emulator.server import Emulator
-from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError, warn
+from svc_notebook.credentials import (
+    Key,
+    find_key,
+    hold,
+    key_mark,
+    known_keys,
+    refuse_key_form,
+    release,
+    unbound,
+)
+from svc_notebook.endpoint_file import FILE, read_endpoints
+from svc_notebook.endpoints import SERVICE, Endpoint, forget_contexts
+from svc_notebook.errors import (
+    MissingKeyError,
+    ParameterError,
+    SettingsError,
+    SvcError,
+    warn,
+)
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.answers import Answers, find_answer
 from svc_notebook.ledger.connect import MEMORY
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.store import Ledger
-from svc_notebook.service.checks import check_flag
-from svc_notebook.service.request import CompletionRequest, check_model
+from svc_notebook.service.catalogue import Model
+from svc_notebook.service.checks import check_flag, shorten
+from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import (
     ENV_NAMES,
     WAYS_ON,
     Settings,
     env_values,
     read_env,
-    to_path,
 )
 from svc_notebook.tools.permissions import (
     AtPrompt,
@@ -50,6 +66,10 @@ from svc_notebook.tools.permissions import (
 from svc_notebook.tools.rounds import Send, ToolRecord, run_rounds
 from svc_notebook.tools.toolbox import Toolbox
 
+if TYPE_CHECKING:  # these load at first use
+    from svc_notebook.client.spending import Cost, SpendingLimit
+    from svc_notebook.emulator.server import Emulator
+
 
 class Session:
     """The parts of one kernel.
@@ -61,6 +81,7 @@ class Session:
         unrecorded_tools: Keeps tool calls of exchanges that are not recorded.
         at_prompt: Asks at the prompt for consent to tool calls.
         consent: Asks through `at_prompt` and remembers what is always allowed.
+        spending: The limit on tokens and cost; None if none was set.
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
@@ -72,6 +93,7 @@ class Session:
                 request, origin=origin, watch=say
             ),
             model=lambda: self.settings.model,
+            context_of=self.context_of,
             ledger=lambda: self.ledger,
         )
         self.tool_record = ToolRecord(lambda: self.ledger)
@@ -79,6 +101,7 @@ class Session:
         self.unrecorded_tools = ToolRecord(lambda: self._unrecorded)
         self.at_prompt = AtPrompt()
         self.consent = Remembered(self.at_prompt)
+        self.spending: SpendingLimit | None = None
         self._lock = RLock()
         self._ledger: Ledger | None = None
         self._answers: Answers | None = None
@@ -88,6 +111,7 @@ class Session:
         self._settings = settings or Settings()
         self._problems: dict[str, SettingsError] = {}
         self._seen: object = None
+        self._edited: Endpoint | None = None
 
     @property
     def settings(self) -> Settings:
@@ -98,6 +122,21 @@ class Session:
                 self._seen = seen
                 self._follow()
             return self._settings
+
+    def models(self, *, wait_s: float = 0.0) -> tuple[Model, ...]:
+        """Return the known models; in the background the server is asked for its list.
+
+        `wait_s` is how long to wait for that, in seconds.
+        """
+        settings = self.settings
+        if settings.endpoint.lists_models and settings.answers is None:
+            with suppress(SvcError):  # what is wrong shows when a request is sent
+                self.client.list_models(wait_s=wait_s)
+        return settings.endpoint.known_models()
+
+    def context_of(self, model: str) -> int:
+        """Return the tokens that prompt and reply of a model share."""
+        return self.settings.endpoint.context_of(model)
 
     @property
     def ledger(self) -> Ledger:
@@ -118,8 +157,10 @@ class Session:
         with self._lock:
             settings = self.settings
             for name, problem in self._problems.items():
-                if not (settings.is_emulated and name == ENV_NAMES["base_url"]):
-                    raise SettingsError(f"{name}: {problem}")
+                is_elsewhere = name in {ENV_NAMES["base_url"], FILE}
+                if not (settings.is_emulated and is_elsewhere):
+                    named = "" if name == FILE else f"{name}: "
+                    raise SettingsError(f"{named}{problem}")
             if is_recorded not in self._clients:
                 ledger = self.ledger if is_recorded else self._unrecorded
                 ledger.check()
@@ -177,7 +218,7 @@ class Session:
 
     def _key(self, settings: Settings) -> Key:
         if not settings.is_emulated:
-            return find_key(base_url=settings.base_url)
+            return find_key(base_url=settings.base_url, endpoint=settings.endpoint)
         if self._emulator is None:
             raise MissingKeyError(
                 "The emulator of this kernel is closed; `%svc use emulator` starts "
@@ -246,7 +287,7 @@ class Session:
     @property
     def prices(self) -> Prices | None:
         """The price table that the settings name; None without one."""
-        path = self.settings.prices
+        path = self.settings.prices or self.settings.endpoint.prices
         return None if path is None else Prices.from_file(path)
 
     @property
@@ -262,36 +303,91 @@ class Session:
         """The newest exchange that was kept out of the ledger."""
         return self._unrecorded.last()
 
+    def reply(self, exchange_id: str) -> Completion:
+        """Return the Completion of an exchange in the ledger, by its id.
+
+        Raises:
+            ParameterError: There is none of this id.
+        """
+        exchange = self.ledger.last(scope="all", exchange_id=str(exchange_id) or "none")
+        if exchange is None:
+            raise ParameterError(
+                f"The ledger has no exchange {shorten(repr(exchange_id), 60)}; take an "
+                "exchange_id from replies_df().",
+                param="exchange_id",
+            )
+        failure = exchange.failure
+        notes = (failure.message,) if failure and not exchange.choices else ()
+        return self.joined(exchange).with_notes(*notes)
+
     def joined(self, exchange: Exchange) -> Completion:
         """Return the Completion of an exchange, with the parts that it continues."""
         whole = join(exchange, self.ledger)
         sent = None if whole is exchange else exchange.request
         return Completion(whole, self.tool_record.runs_of(whole), last_request=sent)
 
-    def use_emulator(self) -> Emulator:
+    def use_emulator(self, emulator: "Emulator | None" = None) -> "Emulator":
         """Send requests to an emulator that lives as long as this kernel."""
+        from svc_notebook.emulator.server import Emulator  # noqa: PLC0415 - at first use
+
         with self._lock:
-            if self._emulator is None:
-                # Random, because a prompt that contains the key is refused.
-                self._emulator = Emulator(keys=(token_hex(),)).start()
-            given = {"base_url": self._emulator.base_url, "is_emulated": True}
-            self._renew(self.settings.setting("use emulator", **given))
-            return self._emulator
+            # Random, because a prompt that contains the key is refused.
+            used = emulator or self._emulator or Emulator(keys=(token_hex(),))
+            before, self._emulator = self._emulator, used.start()
+            self._go_to(
+                replace(SERVICE, name="emulator", base_url=used.base_url),
+                source="use emulator",
+                is_emulated=True,
+            )
+        if before is not None and before is not used:
+            before.close()
+        return used
 
     def use_service(self) -> None:
         """Send requests to the service that the environment names, if it has a key."""
         found = Settings.from_env()
-        find_key(base_url=found.base_url)
+        find_key(base_url=found.base_url, endpoint=found.endpoint)
         if found.base_url is None:
             raise SettingsError(f"No base address: SVC_BASE_URL is not set. {WAYS_ON}")
-        source, base_url = found.sources["base_url"], found.base_url
+        self._go_to(found.endpoint, source=found.sources["base_url"])
+
+    def use_endpoint(
+        self, endpoint: Endpoint, *, source: str, key: Key | None = None
+    ) -> None:
+        """Send requests to another endpoint from now on, if it has a key.
+
+        `key` is for its address; this process alone keeps it.
+        """
+        base_url = endpoint.base_url or ""
+        now = self.settings.endpoint
+        if source == _OF_ENDPOINT + now.name and now.base_url != base_url:
+            release(now)  # the file has another address, and this takes it
+        if key is not None:
+            hold(key, base_url)
+        else:
+            find_key(base_url=base_url, endpoint=endpoint)
+        self._go_to(endpoint, source=source)
+
+    def _go_to(
+        self, endpoint: Endpoint, *, source: str, is_emulated: bool = False
+    ) -> None:
+        """Use an endpoint, with its model if it names one; nothing learnt is kept."""
+        forget_contexts(endpoint.base_url)
         with self._lock:
-            self._renew(
-                self.settings.setting(source, base_url=base_url, is_emulated=False)
-            )
+            found = self.settings
+            if found.sources.get("model", "").startswith(_OF_ENDPOINT):
+                said = read_env(os.environ)[0] if self._is_following else Settings()
+                set_by = said.sources.get("model", "default")
+                found = found.setting(set_by, model=said.model)
+            if model := endpoint.default_model:
+                found = found.setting(_OF_ENDPOINT + endpoint.name, model=model)
+            given = {"base_url": endpoint.base_url, "endpoint": endpoint}
+            self._renew(found.setting(source, is_emulated=is_emulated, **given))
+        self.models()
 
     def use_model(self, model: str, *, source: str) -> None:
         """Use this model for requests that name none."""
+        refuse_key_form(model, param="model")
         with self._lock:
             self._settings = self.settings.setting(source, model=model)
 
@@ -300,12 +396,25 @@ class Session:
         with self._lock:
             self._settings = self.settings.setting(source, reuse=reuse)
 
+    def limit_spending(
+        self, *, max_tokens_total: float | None = None, max_cost: float | None = None
+    ) -> None:
+        """Limit tokens, cost or both from now on: see `use`."""
+        from svc_notebook.client.spending import SpendingLimit  # noqa: PLC0415 - at first use
+
+        limit = self.spending or SpendingLimit()
+        if max_tokens_total is not None:
+            limit.limit("tokens", max_tokens_total)
+        if max_cost is not None:
+            limit.limit("cost", max_cost, cost_of=cost_of(self.prices))
+        self.spending = limit
+
     def use_path(self, name: str, path: str | None, *, source: str) -> None:
         """Use this file as `ledger` or `prices`; None takes the environment's setting.
 
         If it is refused, the previous one stays in use.
         """
-        path = None if path is None else _checked_path(name, path)
+        path = None if path is None else checked_path(name, path)
         with self._lock:
             now = self.settings
             if path is not None:
@@ -331,7 +440,27 @@ class Session:
             if source not in ENV_NAMES.values()
         }
         values = {name: getattr(self._settings, name) for name in sources}
+        chosen = values.get("endpoint", SERVICE)
+        is_named = sources.get("endpoint") == _OF_ENDPOINT + chosen.name
+        if is_named and FILE not in self._problems:  # the file may have changed
+            chosen = self._still_at(chosen, read_endpoints().get(chosen.name, chosen))
+            values |= {"endpoint": chosen, "base_url": chosen.base_url}
         self._renew(replace(found, **values, sources={**found.sources, **sources}))
+
+    def _still_at(self, now: Endpoint, edited: Endpoint) -> Endpoint:
+        """Return an edited endpoint at its old address, with its old key; say so once.
+
+        Prompts and a key go elsewhere only when that is chosen.
+        """
+        kept = replace(edited, **{name: getattr(now, name) for name in _REACHED_BY})
+        if edited not in (kept, self._edited):
+            warn(
+                f"{FILE} has another address, key or proxy for {now.name} now. "
+                f"Requests still go to {now.base_url} as before; to follow the "
+                f"file, call svc.use(endpoint={now.name!r}) or `%svc use {now.name}`."
+            )
+        self._edited = edited
+        return kept
 
     def _renew(self, settings: Settings) -> None:
         """Use these settings; the client and a changed ledger are made again."""
@@ -354,10 +483,14 @@ class Session:
             self._ledger = self._emulator = None
             self._clients = {}
             if self._settings.is_emulated:
-                now, gone = self._settings, {"base_url", "is_emulated"}
+                now, gone = self._settings, {"base_url", "endpoint", "is_emulated"}
                 sources = {k: now.sources[k] for k in now.sources if k not in gone}
                 self._settings = replace(
-                    now, base_url=None, is_emulated=False, sources=sources
+                    now,
+                    base_url=None,
+                    endpoint=SERVICE,
+                    is_emulated=False,
+                    sources=sources,
                 )
                 self._seen = None  # the environment is read again
         for part in parts:  # without the lock, which the loop may be waiting for
@@ -365,7 +498,7 @@ class Session:
                 part.close()
 
 
-def _checked_path(name: str, path: str) -> str:
+def checked_path(name: str, path: str) -> str:
     """Return a path in full, of a ledger or a price table that can be read.
 
     Whether a ledger can be written shows before a request is sent.
@@ -379,6 +512,21 @@ def _checked_path(name: str, path: str) -> str:
     return path
 
 
+def cost_of(prices: Prices | None) -> "Cost":
+    """Return what computes costs by a price table, or refuse if there is none."""
+    if prices is None:
+        raise ParameterError(
+            "max_cost needs a price table: svc.use(prices=FILE, max_cost=...). Without "
+            "one, limit the tokens with max_tokens_total=.",
+            param="max_cost",
+        )
+    return lambda model, prompt, completion: prices.cost(
+        model, prompt_tokens=prompt, completion_tokens=completion
+    )
+
+
+_REACHED_BY = ("base_url", "key_env", "needs_key", "allow_http", "ca_file", "proxy")
+_OF_ENDPOINT = "endpoint "  # what set a model that goes with an endpoint
 _lock = RLock()
 _current: list[Session] = []
 
@@ -413,85 +561,6 @@ def current() -> Session:
         return _current[0]
 
 
-def use(
-    *positional: Never,
-    endpoint: Literal["emulator", "service"] | None = None,
-    model: str | None = None,
-    ledger: str | PathLike[str] | None = None,
-    prices: str | PathLike[str] | None = None,
-) -> None:
-    """Choose where requests go, which model they name and where they are kept.
-
-    The choice holds for this kernel until you change it. If a part of it is refused,
-    nothing changes.
-
-    Args:
-        *positional: Not allowed; name every argument.
-        endpoint: `emulator` starts an emulator of the service for this kernel;
-            `service` goes to SVC_BASE_URL with SVC_API_KEY.
-        model: The model id for requests that name none.
-        ledger: The file that keeps every exchange from now on, such as one in your
-            project's folder, or `:memory:` to write no file.
-        prices: The file with your price table, for costs.
-
-    Raises:
-        ConfigError: The service's key or address is missing, or the file holds no
-            price table.
-        LedgerError: The ledger cannot be read or made; the previous one stays in use.
-        ParameterError: A value is not allowed, or an argument is not named.
-
-    Example:
-        >>> svc.use(endpoint="emulator")  # doctest: +SKIP
-        >>> svc.use(ledger="project.sqlite")  # doctest: +SKIP
-    """
-    if positional:
-        name = "endpoint" if positional[0] in _ENDPOINTS else "model"
-        raise ParameterError(
-            "use() takes named arguments only; write "
-            f"svc.use({name}={positional[0]!r}).",
-            param=name,
-        )
-    if endpoint is not None and endpoint not in _ENDPOINTS:
-        raise ParameterError(
-            f"endpoint={endpoint!r} is not allowed; use 'emulator' or 'service'. A "
-            "model is chosen with model=.",
-            param="endpoint",
-        )
-    model = None if model is None else check_model(model)
-    # What may be refused comes before any change.
-    given = {
-        name: _checked_path(name, to_path(name, each))
-        for name, each in (("ledger", ledger), ("prices", prices))
-        if each is not None
-    }
-    if endpoint is None and model is None and not given:
-        raise ParameterError(
-            "Say what to use: endpoint='emulator' or 'service', model=ID, ledger=FILE "
-            "or prices=FILE.",
-            param="endpoint",
-        )
-    if note := _choose(endpoint):
-        warn(note)
-    for name, path in given.items():
-        current().use_path(name, path, source="use")
-    if model is not None:
-        current().use_model(model, source="use")
-
-
-_ENDPOINTS = ("emulator", "service")
-
-
-def _choose(endpoint: str | None) -> str:
-    """Use an endpoint, if one is named; return what must be said about it."""
-    if endpoint is None:
-        return ""
-    if endpoint == "emulator":
-        current().use_emulator()
-    else:
-        current().use_service()
-    return current().answers_note
-
-
 @contextmanager
 def isolated() -> Iterator[None]:
     """Use a new session inside the block, and the previous one after it."""
@@ -507,3 +576,15 @@ def isolated() -> Iterator[None]:
             _current[:] = before
         for session in inside:
             session.close()
+
+
+# A client that is given no address or ledger takes this kernel's.
+set_defaults(
+    Defaults(
+        settings=lambda: current().settings,
+        key=lambda settings: current().key(settings),
+        sinks=lambda: (current().ledger,),
+        spending=lambda: current().spending,
+        take_tools=take_tools,
+    )
+)

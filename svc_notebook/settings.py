@@ -3,95 +3,18 @@
 The environment is read only when `from_env` or `read_env` is called.
 """
 
-import ipaddress
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, urlsplit, urlunsplit
 
+from svc_notebook.endpoint_file import FILE, files_stamp, read_endpoints
+from svc_notebook.endpoints import SERVICE, Endpoint, to_base_url
 from svc_notebook.errors import ParameterError, SettingsError
 from svc_notebook.service.catalogue import DEFAULT_MODEL
 from svc_notebook.service.checks import as_number, is_within, shorten, shown
-
-VERSION = "v1"  # doc: Versioning
-OPERATION = "chat/completions"  # doc: POST /v1/chat/completions
-_OTHER_VERSION = re.compile(r"v\d+")
-_RIGHT_FORM = "the right form is https://HOST/v1"
-
-
-def to_base_url(text: str, *, allow_http: bool = False) -> str:
-    """Return the base address in its one form, such as https://host/v1.
-
-    The text may have a trailing slash, lack /v1, or have the path of the endpoint.
-
-    Raises:
-        SettingsError: It is not a plain address, or the key would be sent unencrypted
-            to another machine, unless `allow_http` says that it may.
-    """
-    if not isinstance(text, str):
-        raise SettingsError(
-            f"The base address is {type(text).__name__}; give a text: {_RIGHT_FORM}."
-        )
-    cleaned = text.strip().strip("\"'")
-    parts = _split(cleaned)
-    path = parts.path.rstrip("/").removesuffix("/" + OPERATION).rstrip("/")
-    last = path.rsplit("/", 1)[-1]
-    if _OTHER_VERSION.fullmatch(last) and last != VERSION:
-        raise SettingsError(
-            f"The base address ends with /{last}, but only /{VERSION} is documented; "
-            f"{_RIGHT_FORM}."
-        )
-    if last != VERSION:
-        path = f"{path}/{VERSION}"
-    is_clear = parts.scheme == "http" and not is_loopback(parts.hostname or "")
-    if is_clear and not allow_http:
-        raise SettingsError(
-            f"The base address is http://{parts.netloc}: the API key would be sent "
-            f"unencrypted. Use https ({_RIGHT_FORM}); http is for this machine. In a "
-            "network that you trust, SVC_ALLOW_HTTP=1 allows it."
-        )
-    return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
-
-
-def _split(text: str) -> SplitResult:
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-    except ValueError:
-        parts, port = urlsplit(""), None
-    is_plain = not (parts.query or parts.fragment or "@" in parts.netloc)
-    is_clean = text.isascii() and not any(c.isspace() or c < " " for c in text)
-    has_host = parts.scheme in {"http", "https"} and bool(parts.hostname)
-    if not (is_plain and is_clean and has_host) or port == 0:
-        raise unusable_address()
-    if "%" in parts.netloc:
-        raise SettingsError(
-            "The base address has a % in its host. Zone ids of IPv6 addresses are not "
-            "supported; set SVC_BASE_URL to a host name, or an address without one."
-        )
-    return parts
-
-
-def unusable_address() -> SettingsError:
-    """Return the error for what is not an address; a key pasted there is not shown."""
-    return SettingsError(
-        "The base address cannot be used: it needs https and a host, may have a "
-        "port up to 65535, and has no user name, query, fragment or space; "
-        f"{_RIGHT_FORM}. Set SVC_BASE_URL to it."
-    )
-
-
-def is_loopback(host: str) -> bool:
-    """Say whether a host name means this machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
-
 
 ENV_NAMES = {
     "base_url": "SVC_BASE_URL",
@@ -210,6 +133,8 @@ class Settings:
         is_emulated: Whether base_url is the emulator of this kernel.
         timeouts: How long things may take.
         allow_http: Whether the key may be sent unencrypted to another machine.
+        endpoint: What is at base_url: its models and their limits, and which key it
+            takes; the service's by itself.
         reuse: Whether the ledger's answer is given back for an identical request,
             where a cell, a verb of the package, a sweep or a frame does not say.
             Conversations in Python, the panel and clients always ask.
@@ -226,6 +151,7 @@ class Settings:
     timeouts: Timeouts = field(default_factory=Timeouts)
     allow_http: bool = False
     reuse: bool = False
+    endpoint: Endpoint = SERVICE
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -236,8 +162,12 @@ class Settings:
                     f"({ENV_NAMES[name]} takes 1 or 0)."
                 )
         if self.base_url is not None:
-            base_url = to_base_url(self.base_url, allow_http=self.allow_http)
+            is_allowed = self.allow_http or not self.endpoint.needs_key
+            is_allowed |= self.endpoint.allow_http
+            base_url = to_base_url(self.base_url, allow_http=is_allowed)
             object.__setattr__(self, "base_url", base_url)
+            endpoint = replace(self.endpoint, base_url=base_url)
+            object.__setattr__(self, "endpoint", endpoint)
         if self.display not in DISPLAYS:
             raise SettingsError(
                 f"display must be one of {', '.join(DISPLAYS)}; got "
@@ -247,8 +177,16 @@ class Settings:
             object.__setattr__(self, "ledger", str(default_ledger(os.environ)))
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
+    def from_env(
+        cls,
+        environ: Mapping[str, str] = os.environ,
+        endpoints: Mapping[str, Endpoint] | None = None,
+    ) -> "Settings":
         """Read the environment; what it does not set keeps its default.
+
+        Args:
+            environ: The variables.
+            endpoints: Those that can be at the address; those of the files if None.
 
         Raises:
             SettingsError: A value cannot be used; the message says what is allowed.
@@ -262,9 +200,13 @@ class Settings:
             values["timeouts"] = Timeouts.from_text(values["timeouts"])
         for name in values.keys() & set(_FLAGS):
             values[name] = _WORDS.get(values[name].lower(), values[name])
+        if "base_url" in values:
+            values["endpoint"] = endpoint_at(values["base_url"], endpoints)
         values.setdefault("ledger", str(default_ledger(environ)))
         sources = {
-            name: ENV_NAMES[name] for name in values if ENV_NAMES[name] in environ
+            name: env
+            for name, env in ENV_NAMES.items()
+            if name in values and env in environ
         }
         return cls(**values, sources=sources)
 
@@ -274,29 +216,45 @@ class Settings:
         return replace(self, **values, sources=sources)
 
 
+def endpoint_at(text: str, endpoints: Mapping[str, Endpoint] | None = None) -> Endpoint:
+    """Return the endpoint that a file describes at an address, else the service's."""
+    base_url = to_base_url(text, allow_http=True)
+    described = read_endpoints() if endpoints is None else endpoints
+    found = (each for each in described.values() if each.base_url == base_url)
+    return next(found, described.get(SERVICE.name, SERVICE))
+
+
 def read_env(
     environ: Mapping[str, str],
 ) -> tuple[Settings, dict[str, SettingsError]]:
     """Read the variables of the environment, and leave out those that are wrong.
 
     Returns:
-        The settings from the others, and the error of each wrong one by its name.
+        The settings from the others, and the error of each wrong one by its name; that
+        of a file of endpoints is there by the name of the file.
     """
     problems: dict[str, SettingsError] = {}
+    endpoints: Mapping[str, Endpoint] = {}
+    try:
+        endpoints = read_endpoints()
+    except SettingsError as problem:
+        problems[FILE] = problem.with_traceback(None)
     allow = ENV_NAMES["allow_http"]  # first: it decides whether http is right
     for name in sorted(ENV_NAMES.values(), key=lambda name: name != allow):
         given = {each: environ[each] for each in (name, allow) if each in environ}
         try:
-            Settings.from_env({k: v for k, v in given.items() if k not in problems})
+            used = {k: v for k, v in given.items() if k not in problems}
+            Settings.from_env(used, endpoints)
         except SettingsError as problem:
             problems[name] = problem.with_traceback(None)
     usable = {name: environ[name] for name in environ if name not in problems}
-    return Settings.from_env(usable), problems
+    return Settings.from_env(usable, endpoints), problems
 
 
-def env_values(environ: Mapping[str, str]) -> tuple[str | None, ...]:
+def env_values(environ: Mapping[str, str]) -> object:
     """Return the values that settings are read from, to notice a change."""
-    return tuple(environ.get(name) for name in (*ENV_NAMES.values(), "XDG_DATA_HOME"))
+    names = (*ENV_NAMES.values(), "XDG_DATA_HOME")
+    return tuple(environ.get(name) for name in names), files_stamp()
 
 
 def to_path(name: str, path: object) -> str:

@@ -73,7 +73,8 @@ class Tokens:
         return self if other == 0 else NotImplemented  # `sum` begins with 0
 
     def __str__(self) -> str:
-        return f"{self.low:,} to {self.high:,}"
+        high = f" to {self.high:,}" if self.low != self.high else ""
+        return f"{self.low:,}{high}"
 
     def __repr__(self) -> str:
         return f"<Tokens ~{self.best:,} ({self})>"
@@ -249,6 +250,8 @@ def count_choices(choices: Iterable[Choice]) -> Counts:
     found = []
     for choice in choices:
         found.append(count(choice.text or ""))
+        if choice.reasoning:  # where it is reported, it is among the tokens
+            found.append(count(choice.reasoning))
         found += map(_count_call, choice.tool_calls)
     return add_up(found)
 
@@ -339,17 +342,24 @@ MaxTokens = int | Literal["fit", "service"] | None
 """A number; `fit` for what is left of the budget; `service` or None to send none."""
 
 
-def fit_max_tokens(prompt_tokens: int, best_tokens: int | None = None) -> int:
+def fit_max_tokens(
+    prompt_tokens: int,
+    best_tokens: int | None = None,
+    *,
+    context_tokens: int = BUDGET_TOKENS,
+) -> int:
     """Return the most tokens that a reply can have (doc: Limits).
 
     Args:
         prompt_tokens: The most tokens that the whole prompt can have.
         best_tokens: Its best estimate. What this leaves is used up to `REPLY_TOKENS`,
             because the most can be far above the true number.
+        context_tokens: Those that prompt and reply share.
     """
-    room = BUDGET_TOKENS - MARGIN_TOKENS
+    room = context_tokens - MARGIN_TOKENS
     best = prompt_tokens if best_tokens is None else best_tokens
-    return max(room - prompt_tokens, min(room - best, REPLY_TOKENS), FLOOR_TOKENS)
+    floor_tokens = min(FLOOR_TOKENS, context_tokens // 4)  # of a very small context
+    return max(room - prompt_tokens, min(room - best, REPLY_TOKENS), floor_tokens)
 
 
 def room_for_reply(max_tokens: MaxTokens) -> int:
@@ -387,11 +397,12 @@ def check_budget(request: CompletionRequest) -> Tokens:
     counts = count_prompt(request.messages, request.tools)
     prompt, least = FIXED.tokens(counts), floor(_weigh(_LEAST, counts))
     max_tokens = int(request.params.get("max_tokens", 0))
-    if least + max_tokens <= BUDGET_TOKENS:
+    budget = request.context_tokens
+    if least + max_tokens <= budget:
         return prompt
     parts = _parts(request)
     sizes = ", ".join(f"{name} {size}" for name, size in parts.items() if size)
-    largest, room = next(iter(parts)), BUDGET_TOKENS - sum(parts.values())
+    largest, room = next(iter(parts)), budget - sum(parts.values())
     remedy = _REMEDIES[largest]
     if room > 0 and max_tokens >= parts[largest]:
         remedy = f"Ask for at most {room} tokens with max_tokens"
@@ -399,19 +410,20 @@ def check_budget(request: CompletionRequest) -> Tokens:
     reply = f" and max_tokens={max_tokens} was requested" if is_asked else ""
     raise OverBudgetError(
         f"The prompt has about {prompt.best} tokens (estimated: {sizes}), at least "
-        f"{least}{reply}; prompt and reply together may have {BUDGET_TOKENS}. It was "
+        f"{least}{reply}; prompt and reply together may have {budget}. It was "
         f"not sent. {remedy}.",
         prompt_tokens=prompt.best,
-        budget_tokens=BUDGET_TOKENS,
+        budget_tokens=budget,
     )
 
 
 def warn_if_over(request: CompletionRequest, prompt_tokens: int) -> None:
     """Warn about a request that probably does not fit; the service decides."""
-    if prompt_tokens + int(request.params.get("max_tokens", 0)) > BUDGET_TOKENS:
+    budget = request.context_tokens
+    if prompt_tokens + int(request.params.get("max_tokens", 0)) > budget:
         warn(
             "A request may not fit: its prompt (estimated) and max_tokens together "
-            f"exceed {BUDGET_TOKENS} tokens. It is sent, and the service decides. If "
+            f"exceed {budget} tokens. It is sent, and the service decides. If "
             "it is refused, shorten the prompt or lower max_tokens."
         )
 
@@ -426,27 +438,31 @@ def room_for_results(
     message of the calls.
     """
     prompt_tokens = most_prompt_tokens(request.messages, request.tools)
-    room = BUDGET_TOKENS - MARGIN_TOKENS - prompt_tokens - reply_tokens
+    room = request.context_tokens - MARGIN_TOKENS - prompt_tokens - reply_tokens
     return max(room // (n_calls + 1), FLOOR_TOKENS)
 
 
 # max_tokens as a user gives it
 FIT: Final = "fit"
 WORDS = (FIT, "service")
-ALLOWED = (
-    "an integer from 1 to 8192, fit (what the prompt leaves of 8192) or service (send "
-    "none, so that 150 applies)"
-)
 
 
-def check_max_tokens(value: object) -> MaxTokens:
+def allowed_max_tokens(most_tokens: int = BUDGET_TOKENS) -> str:
+    """Say in words what max_tokens may be."""
+    return (
+        f"an integer from 1 to {most_tokens}, fit (what the prompt leaves of "
+        f"{most_tokens}) or service (send none, so that 150 applies)"
+    )
+
+
+def check_max_tokens(value: object, *, most_tokens: int = BUDGET_TOKENS) -> MaxTokens:
     """Return a max_tokens, or refuse it if it is not allowed; None is `service`."""
     if value is None or (isinstance(value, str) and value in WORDS):
         return value  # type: ignore[return-value]  # one of the words
     try:
-        return check("max_tokens", value)  # type: ignore[return-value]  # an integer
+        return check("max_tokens", value, most_tokens=most_tokens)  # type: ignore[return-value]  # an integer
     except ParameterError:
-        refused = must_be("max_tokens", ALLOWED, value)
+        refused = must_be("max_tokens", allowed_max_tokens(most_tokens), value)
     raise refused
 
 
@@ -454,12 +470,14 @@ def with_max_tokens(
     request: CompletionRequest, max_tokens: object
 ) -> CompletionRequest:
     """Return the request with the max_tokens that is asked for, if it is allowed."""
-    asked = check_max_tokens(max_tokens)
+    asked = check_max_tokens(max_tokens, most_tokens=request.context_tokens)
     params = {**request.params, "max_tokens": asked}
     if asked == FIT:
         most = most_prompt_tokens(request.messages, request.tools)
         best = estimate_prompt_tokens(request.messages, request.tools).best
-        params["max_tokens"] = fit_max_tokens(most, best)
+        params["max_tokens"] = fit_max_tokens(
+            most, best, context_tokens=request.context_tokens
+        )
     elif not isinstance(asked, int):  # the service's default applies
         del params["max_tokens"]
     return msgspec.structs.replace(request, params=params, is_fitted=asked == FIT)

@@ -8,6 +8,7 @@ import atexit
 import gc
 import ipaddress
 import os
+import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from svc_notebook.credentials import forget
 from svc_notebook.emulator.server import Emulator
@@ -72,16 +74,21 @@ def pytest_configure() -> None:
         if name not in {"SVC_CHROMIUM", "SVC_REQUIRE_BROWSER"}:
             del os.environ[name]
     os.environ.update(
+        XDG_CONFIG_HOME=str(Path(_HOME.name) / "config"),
         XDG_DATA_HOME=str(Path(_HOME.name) / "data"),
         IPYTHONDIR=str(Path(_HOME.name) / "ipython"),
         JUPYTER_CONFIG_DIR=str(Path(_HOME.name) / "jupyter"),
         PIP_NO_INDEX="1",
         PYTHON_KEYRING_BACKEND="keyring.backends.null.Keyring",
     )
+    # A shell's background jobs ignore it, and tests interrupt themselves.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # A patched socket class could be walked around; an audit hook cannot.
     sys.addaudithook(_guard)
 
 
+_BROWSER = "tests/browser/"
 _SLOW_FOLDERS = ("browser", "demo", "notebook", "notebooks")
 
 
@@ -90,6 +97,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent.name in _SLOW_FOLDERS:
             item.add_marker(pytest.mark.slow)
+
+
+class OneBrowser(LoadFileScheduling):  # type: ignore[misc]  # xdist's has no types
+    """A file stays in one process; two browsers at once would slow each other down."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        """Return what stays together."""
+        return nodeid.split("::", 1)[0] if _BROWSER not in nodeid else _BROWSER
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneBrowser:  # noqa: ANN401 - xdist's
+    """Distribute tests over the processes of `-n 2`."""
+    return OneBrowser(config, log)
 
 
 def pytest_collection_finish() -> None:

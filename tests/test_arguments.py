@@ -19,6 +19,7 @@ WHERE: Any = lambda: 1  # noqa: E731 - as a user writes it
 TWINS = pd.DataFrame([[1, 2]], columns=["text", "text"])
 MESSAGE: Any = svc.Message
 FRAME = pd.DataFrame({"text": ["a"]})
+REPLIES = svc.sweep("a").plan_df()
 
 
 @pytest.fixture(autouse=True)
@@ -58,6 +59,12 @@ def _asked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         ("role must be one of system", lambda: MESSAGE(role=FIVE)),
         ("conversation contains half", lambda: svc.conversation("a\ud800")),
         ("name contains half", lambda: svc.sweep("a", name="a\ud800")),
+        ("name contains half of", lambda: svc.run("a\ud800")),
+        ("name must be a text", lambda: svc.run(FIVE)),
+        ("scope must be 'session'", lambda: svc.runs_df(scope=FIVE)),
+        ("search must be a text", lambda: svc.conversations_df(FIVE)),
+        ("search contains half", lambda: svc.conversations_df("a\ud800")),
+        ("be named 5; use a word", lambda: svc.conversation("a").rename(FIVE)),
         ("run contains half", lambda: svc.replies_df(run="a\ud800")),
         ("model contains half", lambda: svc.usage_df(model=["b", "a\ud800"])),
         ("where is called with one", lambda: svc.sweep("a", where=WHERE)),
@@ -66,6 +73,23 @@ def _asked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         ("'nope' cannot be read: there is no", lambda: svc.read_parquet("nope")),
         ("are called 'text'", lambda: svc.export(TWINS, "twins.parquet")),
         ("Two columns of the frame", lambda: svc.export(TWINS, "twins.jsonl")),
+        ("df must be a DataFrame", lambda: svc.compare(FIVE)),
+        ("lacks choice_index, model", lambda: svc.compare(FRAME)),
+        ("diff must be True or False", lambda: svc.compare(REPLIES, diff=FIVE)),
+        ("no exchange 5", lambda: svc.reply(FIVE)),
+        ("df must be a DataFrame of replies", lambda: svc.summary_df(FIVE)),
+        ("The frame lacks choice_index", lambda: svc.contrast_df(FRAME, "model")),
+        ("difference must be a number > 0", lambda: svc.how_many(-1, pilot=FRAME)),
+        ("describe takes a DataFrame", lambda: svc.describe(FIVE)),
+        ("'wide' is not a column", lambda: svc.replies_df(columns=["wide"])),
+        ("answer must be a Literal such", lambda: svc.sweep("a", answer=FIVE)),
+        ("read_answers takes a Data", lambda: svc.read_answers(FIVE, bool)),
+        ("Only a frame of replies can be", lambda: svc.score(FIVE, right=len)),
+        ("contains takes either", lambda: svc.scores.contains("a", text="b")),
+        ("not a regular expression", lambda: svc.scores.regex("(")),
+        ("must be a JSON schema or a", lambda: svc.scores.json_schema(FIVE)),
+        ("not a JSON schema", lambda: svc.scores.json_schema({"type": 5})),
+        ("unit must be 'char", lambda: svc.scores.length(FIVE)),
         ("repeats is an argument", lambda: FRAME.svc.complete("{{text}}", repeats=2)),
     ],
 )

@@ -2,6 +2,8 @@
 
 import inspect
 
+import pytest
+
 import svc_notebook
 
 NAMES = [
@@ -29,6 +31,7 @@ NAMES = [
     "ServerFaultError",
     "ServiceError",
     "SettingsError",
+    "SpendingLimitError",
     "StreamBrokenError",
     "SvcError",
     "TimedOutError",
@@ -40,19 +43,32 @@ NAMES = [
     "Toolbox",
     "TransportError",
     "UnknownModelError",
+    "compare",
     "complete",
+    "contrast_df",
     "conversation",
+    "conversations_df",
+    "describe",
+    "errors",
     "estimate_tokens",
     "export",
     "export_answers",
     "extract",
+    "how_many",
     "last",
     "load_ipython_extension",
     "panel",
+    "plot",
+    "read_answers",
     "read_parquet",
     "replies_df",
+    "reply",
+    "run",
+    "runs_df",
     "score",
+    "scores",
     "stream",
+    "summary_df",
     "sweep",
     "tool",
     "tool_calls_df",
@@ -68,7 +84,7 @@ def test_the_public_names_are_these() -> None:
 
 
 def test_the_tab_key_offers_these_alone() -> None:
-    """What `svc.<Tab>` lists holds no module and no part behind the public names."""
+    """What `svc.<Tab>` lists holds no part behind the public names."""
     assert dir(svc_notebook) == sorted(["__version__", *NAMES])
 
 
@@ -77,6 +93,16 @@ def test_every_public_name_is_there_and_explains_itself() -> None:
     silent = [name for name in NAMES if not inspect.getdoc(getattr(svc_notebook, name))]
 
     assert silent == []
+
+
+def test_an_unknown_name_is_refused_as_usual_with_a_near_one() -> None:
+    """A slip in a public name gets Python's own wording and the name meant."""
+    with pytest.raises(AttributeError) as caught:
+        _ = svc_notebook.compleet  # type: ignore[attr-defined]  # a slip
+
+    assert str(caught.value) == (
+        "module 'svc_notebook' has no attribute 'compleet'. Did you mean complete?"
+    )
 
 
 def test_parameters_are_listed_by_name() -> None:

@@ -14,8 +14,9 @@ from collections.abc import (
 )
 from concurrent.futures import Future
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass
-from threading import Event
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack, cast
 from weakref import finalize
 
@@ -27,7 +28,7 @@ from svc_notebook.service.checks import check_flag
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.params import Params, with_params
 from svc_notebook.service.request import CompletionRequest, Prompt
-from svc_notebook.settings import Settings
+from svc_notebook.settings import Settings, endpoint_at
 
 from .attempts import RequestPath, Task, Watch
 from .clock import REAL, Runtime
@@ -37,6 +38,8 @@ from .rate_windows import Room, Waiting
 
 if TYPE_CHECKING:
     import httpx
+
+    from .spending import SpendingLimit  # loads when a limit is set
 
 Ask = Callable[[CompletionRequest, Origin], Completion]
 
@@ -69,6 +72,7 @@ class Defaults:
     settings: Callable[[], Settings] = Settings.from_env
     key: Callable[[Settings], Key | None] = lambda _: None  # for the emulator's address
     sinks: Callable[[], Sequence[Sink]] = tuple
+    spending: "Callable[[], SpendingLimit | None]" = lambda: None
     take_tools: Callable[[dict[str, Any]], RunTools] = _run_none
 
 
@@ -114,15 +118,15 @@ class BaseClient:
         if isinstance(found, MissingKeyError):
             raise found
         if base_url is not None:
-            settings = settings.setting(
-                "argument", base_url=base_url, is_emulated=False
-            )
+            given = {"base_url": base_url, "endpoint": endpoint_at(base_url)}
+            settings = settings.setting("argument", is_emulated=False, **given)
         self._path = RequestPath(
             settings,
             key=found or (defaults.key(settings) if settings.is_emulated else None),
             sinks=defaults.sinks() if sinks is None else sinks,
             limits=limits,
             answers=answers,
+            spending=defaults.spending,
             runtime=runtime,
             transport=transport,
         )
@@ -247,7 +251,7 @@ class AsyncClient(BaseClient):
 
         if run is None:
             return await ask(request, origin)
-        return await _run_on_thread(run, request, origin or Origin(), ask)
+        return await run_on_thread(run, request, origin or Origin(), ask)
 
     @with_params
     def stream(  # noqa: PLR0913 - as `complete`, and how to ask
@@ -306,14 +310,16 @@ class AsyncClient(BaseClient):
         await self.aclose()
 
 
-async def _run_on_thread(
+async def run_on_thread(
     run: RunTools,
     request: CompletionRequest,
     origin: Origin,
     ask: Callable[[CompletionRequest, Origin], Coroutine[Any, Any, Completion]],
 ) -> Completion:
-    """Run tools on another thread, and send their requests on this loop."""
+    """Run tools on a thread of their own, and send their requests on this loop."""
     loop, is_over, asked = asyncio.get_running_loop(), Event(), list[Future[Any]]()
+    ended: Future[Completion] = Future()
+    ended.set_running_or_notify_cancel()  # a wait that is cancelled leaves it alone
 
     def check_stop() -> None:
         if is_over.is_set():
@@ -324,8 +330,16 @@ async def _run_on_thread(
         asked.append(asyncio.run_coroutine_threadsafe(ask(request, origin), loop))
         return cast("Completion", asked[-1].result())
 
+    def work() -> None:
+        try:
+            ended.set_result(run(request, origin, send, check_stop))
+        except BaseException as problem:  # noqa: BLE001 - raised where it is awaited
+            ended.set_exception(problem)
+
+    # the loop's own threads are few, and requests may need them meanwhile
+    Thread(target=copy_context().run, args=(work,), daemon=True).start()
     try:
-        return await asyncio.to_thread(run, request, origin, send, check_stop)
+        return await asyncio.wrap_future(ended)
     except asyncio.CancelledError:
         is_over.set()
         for each in asked:

@@ -6,18 +6,25 @@ frames in which they arose, because those may hold what the service sent back.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from msgspec import structs
+
 from svc_notebook.completion import on_params
-from svc_notebook.credentials import Key, find_key, keep_out_of_logs
+from svc_notebook.credentials import ENV_NAME, Key, find_key, keep_out_of_logs
+from svc_notebook.endpoints import SERVICE, Endpoint, learn_context
 from svc_notebook.errors import (
+    AuthError,
+    BadRequestError,
     NoConnectionError,
     ParameterError,
     RateLimitError,
     ServerFaultError,
+    ServiceError,
     SettingsError,
     StreamBrokenError,
     SvcError,
@@ -27,11 +34,13 @@ from svc_notebook.errors import (
 )
 from svc_notebook.exchange import Exchange, Failure, Origin, Sink, Status
 from svc_notebook.service.chunk import Delta
+from svc_notebook.service.fault import REFUSED, UNAVAILABLE
 from svc_notebook.service.request import CompletionRequest, Prompt, build_request
 from svc_notebook.settings import Settings, Timeouts
 from svc_notebook.tokens import check_budget, warn_if_over
 from svc_notebook.wire.encode import encode
 
+from . import model_list
 from .clock import REAL, Deadlines, Runtime, timed_out, with_earlier
 from .exchange_record import (
     CANCELLED,
@@ -79,6 +88,7 @@ if TYPE_CHECKING:  # httpx loads at the first request
     import httpx
 
     from .http import HttpTransport
+    from .spending import SpendingLimit  # loads when a limit is set
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +97,10 @@ class ExchangeContext:
 
     transport: "HttpTransport"
     key: Key
+    endpoint: Endpoint
     sinks: Sinks
     timeouts: Timeouts
+    spending: Callable[[], "SpendingLimit | None"]
     runtime: Runtime
 
 
@@ -115,6 +127,7 @@ class ExchangeTask:
         self._context = context
         self._policy = policy
         self._watch = watch
+        self._spending = context.spending()
         self._runtime = context.runtime
         self._limiter = limiter
         self._deadlines = Deadlines(
@@ -132,6 +145,8 @@ class ExchangeTask:
         An error carries attempts, exchange and partial.
         """
         stopped: type[BaseException] | None = None
+        if self._spending:
+            self._spending.begin(self._record.begun)
         try:
             with keep_awake():
                 await self._tries(show)
@@ -146,8 +161,27 @@ class ExchangeTask:
         if error is None:
             return await self._context.sinks.keep(self._end("ok", None))
         self._context.key.redact_error(error)
+        if note := self._note_on(error):
+            error.add_note(note)
         exchange = self._end("error", to_failure(error))
         raise completed(error, await self._context.sinks.keep(exchange))
+
+    def _note_on(self, error: SvcError) -> str:
+        """Say what an error means at this endpoint; "" for nothing."""
+        if isinstance(error, AuthError):
+            return _of_key(self._context.key, error)
+        if not isinstance(error, BadRequestError):
+            return ""
+        begun = self._record.begun
+        note = learn_context(
+            self._context.endpoint,
+            error,
+            request=begun.request,
+            asked_tokens=self._record.prompt.high + begun.max_tokens,
+        )
+        if note:  # it says what to do next
+            error.args = (str(error).replace(f"\n{REFUSED}.", ""),)
+        return note
 
     async def _tries(self, show: Show) -> None:
         """Try until it succeeds or is given up; `_failure` is the last try's."""
@@ -163,7 +197,9 @@ class ExchangeTask:
             try:
                 failure = await self._try(slot, noted)
             except BaseException:
-                if not slot.is_sent:  # cancelled while it was connecting
+                if slot.is_sent:
+                    self._limiter.failed(slot)
+                else:  # cancelled while it was connecting
                     self._limiter.give_back(slot)
                 raise
             if failure and self._failure:
@@ -177,13 +213,19 @@ class ExchangeTask:
 
     async def _pace(self) -> Slot:
         """Wait for a place among the model's requests."""
-        slot = self._limiter.reserve()
+        slot = self._limiter.reserve(is_own=self._policy.limits_in_flight)
         began_s = self._runtime.clock()
         due_of = partial(self._limiter.try_pass, patience_s=MAX_ASKED_S)
+        has_place = asyncio.Event()
+        slot.wake = partial(_wake, asyncio.get_running_loop(), has_place)
         try:
             while (due := due_of(slot)).wait_s > 0:
                 tell(self._watch, due)
-                await self._runtime.sleep(due.wait_s)
+                if due.is_for_place:
+                    await has_place.wait()
+                    has_place.clear()  # it may have to give the place back
+                else:
+                    await self._runtime.sleep(due.wait_s)
         except BaseException:
             self._limiter.give_back(slot)
             raise
@@ -209,6 +251,8 @@ class ExchangeTask:
         if answer is None or isinstance(answer, FailedTry):
             return answer or FailedTry(error=timed_out(left))
         self._record.is_emulated |= answer.head.is_emulated
+        note = answer.head.emulator_note
+        self._record.emulator_note = self._context.key.redact(note) or None
         reader = AnswerReader(
             answer,
             is_streamed=self._record.begun.is_streamed,
@@ -227,13 +271,18 @@ class ExchangeTask:
     def _end_try(self, slot: Slot, failure: FailedTry | None) -> float | None:
         """Free the slot; return the seconds until the next try, None without one."""
         if failure is None:
-            self._limiter.answered()
+            self._limiter.answered(slot)
             return None
-        if isinstance(failure.error, RateLimitError):
+        error = failure.error
+        if isinstance(error, RateLimitError):
             self._record.n_refused += 1
-            self._limiter.refused(slot, retry_after_s=failure.error.retry_after_s)
+            self._limiter.refused(slot, retry_after_s=error.retry_after_s)
         elif not failure.is_sent:
             self._limiter.give_back(slot)
+        elif isinstance(error, ServiceError) and error.status == UNAVAILABLE:
+            self._limiter.overloaded(slot)
+        else:
+            self._limiter.failed(slot)
         wait_s = retry_wait_s(
             failure,
             attempt=self._record.n_attempts,
@@ -261,7 +310,26 @@ class ExchangeTask:
             now_s=self._runtime.clock(),
             ended_at=self._runtime.now(),
         )
+        if self._spending:
+            self._spending.end(self.exchange)
         return self.exchange
+
+
+def _wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+    """Set an event from any thread."""
+    with suppress(RuntimeError):  # the loop is closed, and its tasks are over
+        loop.call_soon_threadsafe(event.set)
+
+
+def _of_key(key: Key, error: AuthError) -> str:
+    """Say which key was refused; "" where the error does, or for SVC_API_KEY."""
+    if not key.authorization():
+        return "No key was sent: this endpoint is used without one (key = false)."
+    is_variable = key.source.isidentifier() and key.source != ENV_NAME
+    if is_variable and f"Set {ENV_NAME} " in str(error):
+        error.args = (str(error).replace(f"Set {ENV_NAME} ", f"Set {key.source} "),)
+        return ""
+    return f"The key that was sent is that of {key.source}." if is_variable else ""
 
 
 _WHY: dict[type[SvcError], str] = {
@@ -282,6 +350,7 @@ def to_request(
     *,
     default_model: str,
     given: Mapping[str, Any],
+    context_of: Callable[[str], int] = SERVICE.context_of,
 ) -> CompletionRequest:
     """Check the arguments of a verb and return the request.
 
@@ -289,6 +358,7 @@ def to_request(
         prompt: As the verb takes it.
         default_model: Model id if `given` names none.
         given: The other arguments by name: `model`, `system`, and parameters.
+        context_of: Returns the tokens that prompt and reply of a model share.
     """
     if isinstance(prompt, CompletionRequest):
         for name in (name for name, value in given.items() if value is not None):
@@ -301,15 +371,14 @@ def to_request(
         return prompt
     params = dict(given)
     model, system = params.pop("model", None), params.pop("system", None)
-    extra = params.pop("extra", None)
     if (advice := on_params(params)) is not None:
         warn(advice, UserWarning)
     return build_request(
         prompt,
         model=default_model if model is None else model,
         system=system,
-        extra=extra,
         params=params,
+        context_of=context_of,
     )
 
 
@@ -337,6 +406,7 @@ class RequestPath:
         sinks: Sequence[Sink] = (),
         limits: RateLimits | None = None,
         answers: Answerer | None = None,
+        spending: Callable[[], "SpendingLimit | None"] = lambda: None,
         runtime: Runtime = REAL,
         transport: "httpx.AsyncBaseTransport | None" = None,
     ) -> None:
@@ -346,6 +416,7 @@ class RequestPath:
         self._sinks = Sinks(sinks)
         self._limits = limits
         self._answers = answers
+        self._spending = spending
         self._runtime = runtime
         self._lock = Lock()
         self._made: ExchangeContext | None = None
@@ -355,7 +426,10 @@ class RequestPath:
     ) -> CompletionRequest:
         """Check the arguments of a client's verb and return the request."""
         model = self.settings.model
-        return to_request(prompt, default_model=model, given=given)
+        context_of = self.settings.endpoint.context_of
+        return to_request(
+            prompt, default_model=model, given=given, context_of=context_of
+        )
 
     def begin(
         self,
@@ -372,7 +446,14 @@ class RequestPath:
         For arguments and errors see `AsyncClient.stream`; `policy` says when to try
         again.
         """
-        body = encode(request, is_streamed=is_streamed)
+        context_tokens = self.settings.endpoint.context_of(request.model)
+        if request.context_tokens != context_tokens:  # it was built for another one
+            request = structs.replace(request, context_tokens=context_tokens)
+        body = encode(
+            request,
+            is_streamed=is_streamed,
+            wants_usage=self.settings.endpoint.stream_usage,
+        )
         origin = origin or Origin()
         look_up = answers or self._answers
         recorded = look_up(request, origin) if look_up else None
@@ -388,6 +469,8 @@ class RequestPath:
         context = self._context()
         context.key.refuse_in(body)
         prompt = check_budget(request)
+        if spending := context.spending():
+            spending.check(request)
         warn_if_over(request, prompt.best)
         now = self._runtime.now()
         begun = Exchange(
@@ -423,9 +506,25 @@ class RequestPath:
         """Return what decides when a request to a model may go."""
         context = self._context()
         limits = self._limits or shared_limits(
-            self._base_url, context.key, clock=self._runtime.clock
+            self._base_url,
+            context.key,
+            clock=self._runtime.clock,
+            endpoint=self.settings.endpoint,
         )
         return limits.of(model)
+
+    async def list_models(self) -> None:
+        """Ask the server for its models: see `model_list`."""
+        context, base_url = self._context(), self._base_url
+        from .http import HttpTransport  # noqa: PLC0415 - httpx at first use
+
+        transport = HttpTransport(
+            base_url, now=self._runtime.now, operation=model_list.OPERATION
+        )
+        try:
+            await model_list.ask_for_models(transport, context.key, base_url)
+        finally:
+            await transport.aclose()
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; it can be used again."""
@@ -446,7 +545,7 @@ class RequestPath:
         if self._made is not None:
             return self._made
         base_url, runtime = self._base_url, self._runtime
-        key = self._key or find_key(base_url=base_url)
+        key = self._key or find_key(base_url=base_url, endpoint=self.settings.endpoint)
         if self._transport:
             keep_out_of_logs(key)
         from .http import HttpTransport  # noqa: PLC0415 - httpx at first use
@@ -455,11 +554,16 @@ class RequestPath:
             if self._made is None:
                 self._made = ExchangeContext(
                     transport=HttpTransport(
-                        base_url, now=runtime.now, through=self._transport
+                        base_url,
+                        now=runtime.now,
+                        through=self._transport,
+                        endpoint=self.settings.endpoint,
                     ),
                     key=key,
+                    endpoint=self.settings.endpoint,
                     sinks=self._sinks,
                     timeouts=self.settings.timeouts,
+                    spending=self._spending,
                     runtime=runtime,
                 )
             return self._made

@@ -69,6 +69,7 @@ class Head:
     content_type: str = ""
     retry_after_s: float | None = None
     is_emulated: bool = False
+    emulator_note: str = ""  # what its script says of the answer
     location: str = ""  # where a redirect points to
 
     def not_documented(self, reason: str, body: bytes) -> DocumentError:

@@ -37,6 +37,7 @@ class ExchangeRecord:
     begun: Exchange
     prompt: Tokens
     is_emulated: bool = False
+    emulator_note: str | None = None
     body: CompletionBody | None = None
     n_attempts: int = 0
     n_refused: int = 0
@@ -74,6 +75,7 @@ class ExchangeRecord:
         return replace(
             self.begun,
             is_emulated=self.begun.is_emulated or self.is_emulated,
+            emulator_note=self.emulator_note,
             body=self.body,
             status=status,
             failure=failure,

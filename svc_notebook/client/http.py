@@ -11,26 +11,30 @@ import socket
 import ssl
 import time
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from importlib.metadata import version
-from threading import Lock
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
-from weakref import WeakKeyDictionary, WeakSet
 
 import httptools
 import httpx
 
 from svc_notebook.credentials import Key, bind
+from svc_notebook.endpoints import (
+    OPERATION,
+    SERVICE,
+    Endpoint,
+    is_loopback,
+    unusable_address,
+)
 from svc_notebook.errors import SettingsError
-from svc_notebook.fork import Forkable, leave_to_parent
-from svc_notebook.settings import OPERATION, is_loopback, unusable_address
 
 from .body import Head, HttpAnswer
+from .idle import IdleStack, IdleStacks
 from .network_errors import (
     NotHttpError,
     ProxyRefusedError,
@@ -43,7 +47,8 @@ from .retry import FailedTry, retry_after_s
 from .transport import Headers, Request, TransportConnection
 
 IDLE_S = 15.0
-_EMULATOR_HEADER = "x-svc-emulator"
+_EMULATOR_HEADER = "x-svc-emulator"  # holds the note of a scripted answer, else 1
+_NOTE_CHARS = 60
 
 _MAX_HEAD_BYTES = 100 * 1024
 _MAX_WAITING_BYTES = 1024 * 1024  # of a body that nobody reads now
@@ -56,10 +61,11 @@ class Connection(asyncio.Protocol):
     """A connection to the service, perhaps through a proxy, for a request at a time.
 
     `status` is 0 until the headers of the answer are in; their names are in lower case.
-    The parser calls the methods that begin with `on_`.
+    The parser calls the methods that begin with `on_`. TLS needs `tls`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls: Any = tls
         self._transport: Any = None  # an asyncio.Transport, when it is open
         self._waiter: asyncio.Future[None] | None = None
         self._idle_since_s = 0.0
@@ -98,7 +104,7 @@ class Connection(asyncio.Protocol):
 
     async def _start_tls(self, host: str) -> None:
         self._transport = await asyncio.get_running_loop().start_tls(
-            self._transport, self, tls_context(), server_hostname=host
+            self._transport, self, self._tls, server_hostname=host
         )
 
     def data_received(self, data: bytes) -> None:
@@ -230,11 +236,12 @@ def _host_port(url: httpx.URL) -> tuple[str, int]:
 
 
 class HttpTransport:
-    """Sends requests to one base address.
+    """Sends requests to one base address, for one operation.
 
     A failure is a value, not an exception, so that no traceback keeps the frame that
     wrote the key into a header. A Retry-After date counts against `now`. `through` is
-    a transport to use instead of connections of our own.
+    a transport to use instead of connections of our own. `endpoint` may name a proxy
+    and the certificates to trust.
 
     Raises:
         SettingsError: httpx does not take the address, or the proxy cannot be used.
@@ -245,18 +252,22 @@ class HttpTransport:
         base_url: str,
         *,
         now: Callable[[], datetime],
+        operation: str = OPERATION,
         through: httpx.AsyncBaseTransport | None = None,
+        endpoint: Endpoint = SERVICE,
     ) -> None:
-        url = _url(f"{base_url}/{OPERATION}")
+        url = _url(f"{base_url}/{operation}")
         if url is None:
             raise unusable_address()
         self._base_url, self._url = base_url, url
         self._through = through
-        self._proxy = None if through else proxy_for(base_url)
+        self._proxy = None if through else proxy_for(base_url, endpoint.proxy)
+        self._ca_file = endpoint.ca_file
         is_forwarded = self._proxy and url.scheme == "http"
         self._target = str(url).encode() if is_forwarded else url.raw_path
+        self._method = "POST" if operation == OPERATION else "GET"
         self._now = now
-        self._stacks = IdleStacks()
+        self._stacks = IdleStacks[Connection]()
 
     @property
     def _place(self) -> str:
@@ -318,17 +329,14 @@ class HttpTransport:
     async def _connect(self, within_s: float) -> AnyConnection | FailedTry:
         if self._through:
             return TransportConnection(self._through, self._url, within_s)
+        tls = None
         try:
             if "https" in {self._url.scheme, self._proxy and self._proxy.url.scheme}:
-                tls_context()
+                tls = tls_context(self._ca_file)
         except OSError:  # ssl's errors are such, too
-            error = SettingsError(
-                "The certificates named by SSL_CERT_FILE or SSL_CERT_DIR cannot be "
-                "read. Set SSL_CERT_FILE to a readable file in PEM format, or unset "
-                "both variables to use the default certificates."
-            )
+            error = _unreadable_certificates(self._ca_file)
             return FailedTry(error=error, is_lasting=True, is_sent=False)
-        connection = Connection()
+        connection = Connection(tls)
         try:
             async with asyncio.timeout(within_s):
                 await connection.open(self._url, self._proxy)
@@ -343,10 +351,11 @@ class HttpTransport:
 
     def _request(self, body: bytes, key: Key, *, is_streamed: bool) -> Request:
         is_forwarded = self._proxy and self._url.scheme == "http"
+        bearer = key.authorization()
         headers = [
             *(self._proxy.headers() if self._proxy and is_forwarded else ()),
             (b"Host", self._url.netloc),
-            (b"Authorization", key.authorization().encode()),
+            *([(b"Authorization", bearer.encode())] if bearer else ()),
             (b"Content-Type", b"application/json"),
             (b"Accept", _ACCEPT_STREAM if is_streamed else b"application/json"),
             # Compressors hold text back, which a stream must not.
@@ -354,17 +363,21 @@ class HttpTransport:
             (b"User-Agent", _user_agent()),
             (b"Content-Length", b"%d" % len(body)),
         ]
-        return "POST", self._target, headers, body
+        return self._method, self._target, headers, body
 
-    def _answer(self, connection: AnyConnection, stack: "IdleStack") -> HttpAnswer:
+    def _answer(
+        self, connection: AnyConnection, stack: IdleStack[Connection]
+    ) -> HttpAnswer:
         headers = connection.headers
         is_error = connection.status >= _FIRST_ERROR
         wait_s = retry_after_s(headers, now_at=self._now()) if is_error else None
+        note = headers.get(_EMULATOR_HEADER, "")
         head = Head(
             status=connection.status,
             content_type=headers.get("content-type", ""),
             retry_after_s=wait_s,
             is_emulated=_EMULATOR_HEADER in headers,
+            emulator_note=unquote(note)[:_NOTE_CHARS] if note != "1" else "",
             location=headers.get("location", ""),
         )
 
@@ -392,114 +405,34 @@ _ACCEPT_STREAM = b"text/event-stream, application/json"
 
 
 @cache
-def tls_context() -> ssl.SSLContext:
-    """One context for all connections; it obeys SSL_CERT_FILE and SSL_CERT_DIR."""
-    context = httpx.create_ssl_context()
+def tls_context(ca_file: str | None = None) -> ssl.SSLContext:
+    """One context for all connections that trust the same certificates.
+
+    Without a file it obeys SSL_CERT_FILE and SSL_CERT_DIR.
+    """
+    given = ssl.create_default_context(cafile=ca_file) if ca_file else True
+    context = httpx.create_ssl_context(verify=given)
     context.set_alpn_protocols(["http/1.1"])
     return context
+
+
+def _unreadable_certificates(ca_file: str | None) -> SettingsError:
+    if ca_file:
+        return SettingsError(
+            f"The certificates in ca_file={ca_file!r} of the endpoint cannot be read. "
+            "Give the path of a readable file in PEM format."
+        )
+    return SettingsError(
+        "The certificates named by SSL_CERT_FILE or SSL_CERT_DIR cannot be read. Set "
+        "SSL_CERT_FILE to a readable file in PEM format, or unset both variables to "
+        "use the default certificates."
+    )
 
 
 @cache
 def _user_agent() -> bytes:
     return f"svc-notebook/{version('svc-notebook')}".encode()
 
-
-MAX_IDLE = 64
-
-
-class IdleStack:
-    """The idle connections of one event loop; closed when the loop shuts down."""
-
-    def __init__(self) -> None:
-        self._idle: list[Connection] = []
-        self._keeper = self._keep()
-        self._is_closed = False
-
-    def take(self) -> Connection | None:
-        """Return the newest idle connection, if any."""
-        return self._idle.pop() if self._idle else None
-
-    def put(self, connection: Connection) -> bool:
-        """Keep a connection for later; False if the caller must close it."""
-        if self._is_closed or len(self._idle) >= MAX_IDLE:
-            return False
-        self._idle.append(connection)
-        return True
-
-    async def open(self) -> None:
-        """Begin; from now on the end of the loop closes idle connections."""
-        await anext(self._keeper)
-
-    async def aclose(self) -> None:
-        """Close the idle connections."""
-        await self._keeper.aclose()
-
-    async def _keep(self) -> AsyncGenerator[None]:
-        """Wait for the end: a loop that shuts down closes its async generators."""
-        try:
-            yield
-        finally:
-            self._is_closed = True
-            while self._idle:
-                await self._idle.pop().aclose()
-
-
-class _AllStacks(Forkable):
-    """The stacks of every transport of this process."""
-
-    def __init__(self) -> None:
-        self.of: WeakSet[IdleStacks] = WeakSet()
-        self.watch_forks()
-
-    def after_in_child(self) -> None:
-        """Let each begin without its parent's connections."""
-        for each in self.of:
-            each.begin_child()
-
-
-class IdleStacks:
-    """The stacks of idle connections, one for each event loop of this process."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._stacks: WeakKeyDictionary[asyncio.AbstractEventLoop, IdleStack] = (
-            WeakKeyDictionary()
-        )
-        _all_stacks.of.add(self)
-
-    async def of_running_loop(self) -> IdleStack:
-        """Return the stack of the running loop, made at the first call."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            stack = self._stacks.get(loop)
-            if stack is not None:
-                return stack
-            self._forget_others()
-            stack = self._stacks[loop] = IdleStack()
-        await stack.open()
-        return stack
-
-    async def aclose(self) -> None:
-        """Close the stack of the running loop."""
-        with self._lock:
-            self._forget_others()
-            stack = self._stacks.pop(asyncio.get_running_loop(), None)
-        if stack is not None:
-            await stack.aclose()
-
-    def begin_child(self) -> None:
-        """Begin without connections: closing one would disturb the parent's loop."""
-        leave_to_parent(list(self._stacks.items()))
-        self._lock = Lock()
-        self._stacks = WeakKeyDictionary()
-
-    def _forget_others(self) -> None:
-        """Drop stacks of closed loops."""
-        for loop in [loop for loop in self._stacks if loop.is_closed()]:
-            del self._stacks[loop]
-
-
-_all_stacks = _AllStacks()
 
 _WANTED = (
     ("TCP_KEEPIDLE", 20),  # seconds of silence before the first question
@@ -537,31 +470,37 @@ class Proxy:
         return [(b"Proxy-Authorization", basic)] if login else []
 
 
-def proxy_for(base_url: str) -> Proxy | None:
-    """Return the proxy that the environment names for an address."""
+def proxy_for(base_url: str, named: str | None = None) -> Proxy | None:
+    """Return the proxy for an address: the one named, else the environment's."""
     parts = urlsplit(base_url)
     host = parts.hostname or ""
-    if is_loopback(host) or proxy_bypass(parts.netloc):
-        return None
-    found = _named_proxy(parts.scheme)
+    found: Proxy | SettingsError | None = None
+    if named:
+        found = _proxy(named, "The proxy of the endpoint", "proxy")
+    elif not is_loopback(host) and not proxy_bypass(parts.netloc):
+        found = _environments_proxy(parts.scheme)
     if isinstance(found, SettingsError):
         raise found
     return found
 
 
-def _named_proxy(scheme: str) -> Proxy | SettingsError | None:
-    """Return the environment's proxy, or the error; its password is in this frame."""
+def _environments_proxy(scheme: str) -> Proxy | SettingsError | None:
     named = getproxies()
     url = named.get(scheme) or named.get("all")
     if not url:
         return None
+    where = f"The proxy that the environment names for {scheme}"
+    return _proxy(url, where, f"{scheme.upper()}_PROXY")
+
+
+def _proxy(url: str, what: str, setting: str) -> Proxy | SettingsError:
+    """Return a proxy, or the error; its password is in this frame."""
     full = url if "://" in url else f"http://{url}"
     parsed = _url(full)
     if parsed is None or parsed.scheme not in {"http", "https"} or not parsed.host:
         return SettingsError(
-            f"The environment names a proxy for {scheme} that cannot be used; set "
-            f"{scheme.upper()}_PROXY=http://HOST:PORT. NO_PROXY lists hosts that are "
-            "reached without a proxy."
+            f"{what} cannot be used; set {setting}=http://HOST:PORT. NO_PROXY lists "
+            "hosts that are reached without a proxy of the environment."
         )
     return Proxy(f"{parsed.scheme}://{parsed.netloc.decode()}", full)
 

@@ -1,22 +1,27 @@
 """Decides when a model's next request may be sent (doc: Rate limits per model).
 
 Nothing here sleeps. `rate_windows` keeps the limits; `Refusals` decides what a 429
-means, and what the limits are if the document does not show them.
+means, and what the limits are if nobody knows them; `Concurrency` finds how many
+requests may be in flight.
 """
 
 import os
 import time
 from bisect import bisect_left
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from threading import Lock
 
 from svc_notebook.credentials import Key
+from svc_notebook.endpoints import SERVICE, Endpoint
 from svc_notebook.fork import Forkable, leave_to_parent
 from svc_notebook.service.catalogue import Limit, limit_of
 from svc_notebook.settings import default_ledger
 
+from .concurrency import Concurrency
 from .rate_windows import (
     MARGIN_S,
     MINUTE_S,
@@ -48,7 +53,10 @@ class Refusals:
         closed_until_s: No request is sent before.
         is_settled: Whether what it teaches is known: others sent with it come later.
         per_second, per_minute: Most requests, as far as 429s have shown.
-        before: `per_second` before the newest one.
+        before: `per_second` before the newest one that taught it.
+        is_odd: Whether the newest one came though the learnt rate was kept. If the next
+            request is accepted, it was for the number of requests in flight, and
+            the rate was learnt by mistake: `if_odd` is the one before.
         n_calm: Minutes without one.
     """
 
@@ -60,10 +68,17 @@ class Refusals:
     per_second: int = UNLIMITED
     per_minute: int = UNLIMITED
     before: int = UNLIMITED
+    is_odd: bool = False
+    if_odd: int = UNLIMITED
     n_calm: int = 0
 
     def refused(
-        self, *, sent_s: float, now_s: float, retry_after_s: float | None
+        self,
+        *,
+        sent_s: float,
+        now_s: float,
+        retry_after_s: float | None,
+        is_odd: bool = False,
     ) -> "Refusals":
         """Return the state after a 429 that came at `now_s`.
 
@@ -80,6 +95,7 @@ class Refusals:
             previous_s=-inf if retry_after_s else self.newest_s,
             closed_until_s=max(until_s, now_s + CLOSED_S),
             is_settled=False,
+            is_odd=is_odd,
             n_calm=0,
         )
 
@@ -93,6 +109,10 @@ class Refusals:
         is_minute_full = self.previous_s > self.newest_s - MINUTE_S and not any(
             at_s > self.previous_s for at_s in minute
         )
+        if self.is_odd and not is_minute_full:
+            return replace(
+                self, is_settled=True, before=self.per_second, if_odd=self.before
+            )
         if not is_minute_full:
             second = [at_s for at_s in minute if at_s > self.sent_s - SECOND_S]
             return replace(
@@ -103,14 +123,17 @@ class Refusals:
             )
         full_s = minute[0] if minute else self.newest_s
         until_s = max(self.closed_until_s, full_s + MINUTE_S + MARGIN_S)
-        closed = replace(self, is_settled=True, closed_until_s=until_s)
+        closed = replace(self, is_settled=True, is_odd=False, closed_until_s=until_s)
         if not minute:  # somebody else filled it
             return closed
         # it was not the second that was full
         return replace(closed, per_second=self.before, per_minute=len(minute))
 
-    def answered(self, now_s: float) -> "Refusals":
+    def answered(self, now_s: float, *, sent_s: float) -> "Refusals":
         """Return the state after a request that was not refused."""
+        if self.is_odd and self.is_settled and sent_s > self.newest_s:
+            most = self.if_odd
+            return replace(self, is_odd=False, per_second=most, before=most)
         is_unlimited = self.per_second == self.per_minute == UNLIMITED
         if is_unlimited or now_s < self.closed_until_s + MINUTE_S * (self.n_calm + 1):
             return self
@@ -122,17 +145,32 @@ class Refusals:
             n_calm=self.n_calm + 1,
         )
 
+    @property
+    def limit(self) -> Limit:
+        """What was learnt, as a limit."""
+        second, minute = (
+            None if most == UNLIMITED else most
+            for most in (self.per_second, self.per_minute)
+        )
+        return Limit(per_second=second, per_minute=minute)
+
 
 def _most_in_a_second(times_s: Sequence[float]) -> int:
     ends = (bisect_left(times_s, at_s + SECOND_S) for at_s in times_s)
     return max((end - at for at, end in enumerate(ends)), default=0)
 
 
+NO_LIMIT = Limit(per_second=None, per_minute=None)
+KEPT_EVERY_S = 1.0  # writing the file takes a millisecond or two
+PLACE_S = 0.5  # nobody knows when a place becomes free; this is for people
+
+
 class RateLimiter:
     """Decides when the next request of one model may be sent.
 
-    Its `limit` is the documented one, or what 429s have shown of it; `others` is the
-    count shared with other kernels.
+    Its `limit` is the known one, or what 429s have shown of it. If nothing is known of
+    the requests in flight either, their level is found: see `Concurrency`. `others` is
+    the count shared with other kernels.
     """
 
     def __init__(
@@ -147,15 +185,45 @@ class RateLimiter:
         self._model = model
         self._clock = clock
         self._is_known = limit is not None
-        self.limit = limit or Limit(per_second=UNLIMITED, per_minute=UNLIMITED)
+        self._concurrency = Concurrency() if limit in {None, NO_LIMIT} else None
+        self._others = others if self._concurrency else None
+        self._kept_s = -inf
+        self._kept = NO_LIMIT
+        self.limit = limit or NO_LIMIT
+        if self._others and (found := self._others.found()):
+            self._begin_with(found)
         self._windows = Windows(
             self.limit, clock=clock, others=others if self._is_known else None
         )
+        self._n_placed = 0
+        self._waiting: OrderedDict[Slot, None] = OrderedDict()  # for a place
         self._lock = Lock()
 
-    def reserve(self) -> Slot:
-        """Take a place in the model's queue."""
-        return self._windows.reserve()
+    @property
+    def in_flight(self) -> int | None:
+        """Most requests in flight now; None if their number is not limited."""
+        found = self._concurrency
+        return self.limit.in_flight if found is None else found.level
+
+    @property
+    def found(self) -> Limit | None:
+        """What was found of limits that are not known; None if nothing was."""
+        concurrency = self._concurrency
+        if concurrency is None:
+            return None
+        windows = NO_LIMIT if self._is_known else self.limit
+        found = replace(windows, in_flight=concurrency.found)
+        return None if found == NO_LIMIT else found
+
+    def reserve(self, *, is_own: bool = False) -> Slot:
+        """Take a place in the model's queue.
+
+        `is_own` is for a caller that limits its requests in flight itself: the level
+        that was found does not hold it up.
+        """
+        slot = self._windows.reserve()
+        slot.is_own = is_own
+        return slot
 
     def try_pass(self, slot: Slot, *, patience_s: float = inf) -> Waiting:
         """Let a place's request go now, or return how long it has to wait, and why.
@@ -166,8 +234,18 @@ class RateLimiter:
         """
         closed = self._closed()
         if 0 < closed.wait_s <= patience_s:
+            self._free(slot)
             return closed
-        return self._named(self._windows.try_pass(slot))
+        if (full := self._full(slot)) is not None:
+            return full
+        due = self._windows.try_pass(slot)
+        if due.wait_s > 0:
+            self._free(slot)  # those that may go before it need the place
+        elif self._concurrency:
+            with self._lock:
+                slot.out_s = self._clock()
+                self._concurrency = self._concurrency.began(slot.out_s)
+        return self._named(due)
 
     def due(self) -> Waiting:
         """Return how long a request would have to wait now; no place is taken."""
@@ -189,19 +267,127 @@ class RateLimiter:
     def give_back(self, slot: Slot) -> None:
         """Free a place whose request was not sent."""
         self._windows.give_back(slot)
+        self._leave(slot, Concurrency.ended)
 
     def refused(self, slot: Slot, *, retry_after_s: float | None) -> None:
         """Note a 429: the place is free again, and the model closed for a while."""
-        self.give_back(slot)
+        self._windows.give_back(slot)
         with self._lock:
-            self.refusals = self.refusals.refused(
-                sent_s=slot.at_s, now_s=self._clock(), retry_after_s=retry_after_s
+            before, now_s = self.refusals, self._clock()
+            is_odd = not self._is_for_rate(now_s)
+            self.refusals = before.refused(
+                sent_s=slot.at_s,
+                now_s=now_s,
+                retry_after_s=retry_after_s,
+                is_odd=is_odd,
+            )
+            is_new = self.refusals.newest_s != before.newest_s
+        if is_odd and is_new:
+            self.overloaded(slot)
+        else:
+            self._leave(slot, Concurrency.ended)
+
+    def overloaded(self, slot: Slot) -> None:
+        """Note that the server could not take the request (503)."""
+        # not when it was written: what was let out together is refused together
+        self._leave(slot, partial(Concurrency.refused, sent_s=slot.out_s or 0.0))
+
+    def answered(self, slot: Slot) -> None:
+        """Note a reply."""
+        with self._lock:
+            answered = self.refusals.answered
+            self._learn(answered(self._clock(), sent_s=slot.at_s))
+        self._leave(slot, Concurrency.answered)
+
+    def failed(self, slot: Slot) -> None:
+        """Note that a request that was sent ended in another way."""
+        self._leave(slot, Concurrency.ended)
+
+    def _is_for_rate(self, now_s: float) -> bool:
+        """Say whether a 429 was probably not for the number of requests in flight.
+
+        The first one teaches how many a second are allowed. When another comes though
+        fewer were sent in the last second, there were too many at once.
+        """
+        if self._is_known or self.limit.per_second is None:
+            return self._concurrency is None or not self._is_known
+        sent_s = self._windows.sent_s()
+        n_sent = len(sent_s) - bisect_left(sent_s, now_s - SECOND_S)
+        return n_sent + 1 >= self.limit.per_second  # with the one that was refused
+
+    def _full(self, slot: Slot) -> Waiting | None:
+        """Take a place among the requests in flight; return the wait for one."""
+        with self._lock:
+            most = self.in_flight
+            if slot.has_place or most is None:
+                return None
+            is_own = slot.is_own and self._concurrency is not None
+            if is_own or self._n_placed < most:
+                slot.has_place = True
+                self._n_placed += 1
+                return None
+            self._waiting.setdefault(slot)
+            reason = f"{most} requests to {self._model} are in flight"
+            return Waiting(PLACE_S, reason, is_for_place=True)
+
+    def _leave(
+        self, slot: Slot, then: Callable[[Concurrency, float], Concurrency]
+    ) -> None:
+        """End a request, which says something about the requests in flight."""
+        self._free(slot, then)
+        self._keep(self._clock())
+
+    def _free(
+        self,
+        slot: Slot,
+        then: Callable[[Concurrency, float], Concurrency] = Concurrency.ended,
+    ) -> None:
+        """Free the place of a request, and hand free places to those that wait.
+
+        A place is only for a request in flight, or one that is about to go: one that
+        waits for anything else could wait for those that wait for its place.
+        """
+        with self._lock:
+            if not slot.has_place:
+                self._waiting.pop(slot, None)
+                return
+            slot.has_place = False
+            self._n_placed -= 1
+            if self._concurrency and slot.out_s is not None:
+                self._concurrency = then(self._concurrency, self._clock())
+                slot.out_s = None
+            woken = []
+            while self._waiting and self._n_placed < (self.in_flight or UNLIMITED):
+                first, _ = self._waiting.popitem(last=False)
+                woken.append(first)
+                first.has_place = True  # nobody else gets it meanwhile
+                self._n_placed += 1
+        for each in woken:
+            if each.wake:
+                each.wake()
+
+    def _begin_with(self, found: Limit) -> None:
+        """Begin with what this or another kernel has found in the last hour."""
+        if found.in_flight:
+            self._concurrency = Concurrency.at(found.in_flight)
+        if not self._is_known:
+            self.limit = replace(found, in_flight=None)
+            per_second = found.per_second or UNLIMITED
+            self.refusals = Refusals(
+                per_second=per_second,
+                per_minute=found.per_minute or UNLIMITED,
+                before=per_second,
+                closed_until_s=self._clock(),
             )
 
-    def answered(self) -> None:
-        """Note an answer that is not a 429."""
-        with self._lock:
-            self._learn(self.refusals.answered(self._clock()))
+    def _keep(self, now_s: float) -> None:
+        """Keep what was found, for other kernels, if it is new."""
+        if self._others is None or now_s < self._kept_s + KEPT_EVERY_S:
+            return
+        self._kept_s = now_s
+        if (found := self.found) is not None and found != self._kept:
+            self._kept = found
+            self._others.keep_found(found)
 
     def _closed(self) -> Waiting:
         with self._lock:
@@ -217,9 +403,7 @@ class RateLimiter:
             return
         self.refusals = refusals
         if not self._is_known:
-            self.limit = Limit(
-                per_second=refusals.per_second, per_minute=refusals.per_minute
-            )
+            self.limit = refusals.limit
             self._windows.allow(self.limit)
 
     def _named(self, due: Waiting) -> Waiting:
@@ -232,6 +416,7 @@ class RateLimiter:
 class RateLimits:
     """The rate limiters of one key at one address, by model.
 
+    `limit_of` returns the known limit of a model, None if it has to be found;
     `others_of` returns the count that other kernels share; None without one.
     """
 
@@ -239,9 +424,11 @@ class RateLimits:
         self,
         *,
         clock: Clock,
+        limit_of: Callable[[str], Limit | None] = limit_of,
         others_of: Callable[[str], SharedQuota | None] = lambda _: None,
     ) -> None:
         self._clock = clock
+        self._limit_of = limit_of
         self._others_of = others_of
         self._lock = Lock()
         self._limiters: dict[str, RateLimiter] = {}
@@ -252,7 +439,7 @@ class RateLimits:
             if model not in self._limiters:
                 self._limiters[model] = RateLimiter(
                     model,
-                    limit_of(model),
+                    self._limit_of(model),
                     clock=self._clock,
                     others=self._others_of(model),
                 )
@@ -263,7 +450,7 @@ class _Shared(Forkable):
     """The rate limits of this process."""
 
     def __init__(self) -> None:
-        self.limits: dict[tuple[str, str, Clock], RateLimits] = {}
+        self.limits: dict[tuple[object, ...], RateLimits] = {}
         self.watch_forks()
 
     def after_in_child(self) -> None:
@@ -275,10 +462,13 @@ class _Shared(Forkable):
 _shared = _Shared()
 
 
-def shared_limits(base_url: str, key: Key, *, clock: Clock) -> RateLimits:
+def shared_limits(
+    base_url: str, key: Key, *, clock: Clock, endpoint: Endpoint = SERVICE
+) -> RateLimits:
     """Return the rate limits of a key at an address, shared in this process."""
     digest = key.digest(base_url)
-    place = (base_url, digest, clock)
+    # limits that were changed in the file apply at once
+    place = (base_url, digest, clock, endpoint.models, endpoint.limit)
     if (found := _shared.limits.get(place)) is not None:
         return found
     path = default_ledger(os.environ).with_name("limits.sqlite")
@@ -290,5 +480,6 @@ def shared_limits(base_url: str, key: Key, *, clock: Clock) -> RateLimits:
         return SharedQuota(path, f"{(base_url, digest)}\n{model}", clock=clock)
 
     return _shared.limits.setdefault(
-        place, RateLimits(clock=clock, others_of=others_of)
+        place,
+        RateLimits(clock=clock, limit_of=endpoint.limit_of, others_of=others_of),
     )

@@ -12,6 +12,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
+from itertools import takewhile
 from math import inf
 from pathlib import Path
 from threading import Lock
@@ -25,6 +26,7 @@ MARGIN_S = 0.08  # between our clock and the service's
 SECOND_S = 1.0
 MINUTE_S = 60.0
 UNLIMITED = sys.maxsize
+_MINUTE, _SECOND = "per-minute limit", "per-second limit"
 STAMP_S = 0.01  # a smaller delay is within the margin, and noting it costs time
 FLIGHT_S = 30.0  # what was let out so long ago has been sent, noted or not
 
@@ -45,6 +47,10 @@ class Slot:
     is_out: bool = False  # whether it may go
     is_sent: bool = False  # whether its request was written
     ticket: int | None = None  # its row in the count that kernels share
+    is_own: bool = False  # whether the caller limits the requests in flight
+    has_place: bool = False  # whether it counts among the requests in flight
+    out_s: float | None = None  # when it was let out
+    wake: Callable[[], None] | None = None  # called when a place has become free
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,7 @@ class Waiting:
 
     wait_s: float
     reason: str = ""
+    is_for_place: bool = False  # it ends when another request does: see `Slot.wake`
 
 
 class Room(NamedTuple):
@@ -81,6 +88,12 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sent (
   ticket INTEGER PRIMARY KEY AUTOINCREMENT, quota TEXT NOT NULL, at_s REAL NOT NULL
 )"""
+_FOUND_SCHEMA = """
+CREATE TABLE IF NOT EXISTS found (
+  quota TEXT PRIMARY KEY, at_s REAL NOT NULL,
+  per_second INTEGER, per_minute INTEGER, in_flight INTEGER
+)"""
+FOUND_S = 3600.0  # then it may have changed, and is found again
 _KEPT = 2000  # rows of others are left alone, up to here: their clock may be another
 _UNUSABLE = (sqlite3.OperationalError, sqlite3.NotSupportedError, OSError)
 
@@ -128,6 +141,16 @@ class SharedQuota:
         """Stop counting a request."""
         sql = "DELETE FROM sent WHERE ticket=?"
         self._step(lambda file: file.execute(sql, (ticket,)))
+
+    def found(self) -> Limit | None:
+        """Return the limits that a kernel has found in the last hour."""
+        if not self._path.exists():  # a look leaves no file behind
+            return None
+        return self._step(lambda file: _found(file, self._quota, self._clock()))
+
+    def keep_found(self, limit: Limit) -> None:
+        """Keep limits that were found, for an hour."""
+        self._step(lambda file: _keep(file, self._quota, self._clock(), limit))
 
     def _step(self, work: Callable[[sqlite3.Connection], Result]) -> Result | None:
         """Open the file and do the work in one transaction; None if that fails."""
@@ -184,6 +207,30 @@ def _times(file: sqlite3.Connection, quota: str) -> list[float]:
     return [at_s for (at_s,) in rows]
 
 
+def _found(file: sqlite3.Connection, quota: str, now_s: float) -> Limit | None:
+    file.execute(_FOUND_SCHEMA)
+    row = file.execute(
+        "SELECT per_second, per_minute, in_flight FROM found "
+        "WHERE quota=? AND at_s>? AND at_s<=?",
+        (quota, now_s - FOUND_S, now_s + 1),
+    ).fetchone()
+    if row is None or not all(n is None or (type(n) is int and n > 0) for n in row):
+        return None
+    return Limit(per_second=row[0], per_minute=row[1], in_flight=row[2])
+
+
+def _keep(file: sqlite3.Connection, quota: str, now_s: float, limit: Limit) -> None:
+    file.execute(_FOUND_SCHEMA)
+    # those of a time to come are from before this machine was restarted
+    file.execute(
+        "DELETE FROM found WHERE at_s<=? OR at_s>?", (now_s - FOUND_S, now_s + 1)
+    )
+    file.execute(
+        "INSERT OR REPLACE INTO found VALUES (?, ?, ?, ?, ?)",
+        (quota, now_s, limit.per_second, limit.per_minute, limit.in_flight),
+    )
+
+
 def _take(
     file: sqlite3.Connection, quota: str, now_s: float, windows: Sequence[Window]
 ) -> Waiting | int | None:
@@ -218,12 +265,13 @@ class Windows:
         self._clock = clock
         self._lock = Lock()
         self._slots: list[Slot] = []
+        self._n_in_order = 0  # so many of them were sent, and stay where they are
 
     def allow(self, limit: Limit) -> None:
         """Allow so many requests from now on."""
         self._windows = (
-            Window(limit.per_minute, MINUTE_S + MARGIN_S, "per-minute limit"),
-            Window(limit.per_second, SECOND_S + MARGIN_S, "per-second limit"),
+            Window(limit.per_minute or UNLIMITED, MINUTE_S + MARGIN_S, _MINUTE),
+            Window(limit.per_second or UNLIMITED, SECOND_S + MARGIN_S, _SECOND),
         )
 
     def sent_s(self) -> list[float]:
@@ -247,9 +295,7 @@ class Windows:
             if self._windows[0].n_allowed == UNLIMITED == self._windows[1].n_allowed:
                 slot.at_s, slot.is_out = now_s, True
                 return Waiting(0.0)
-            # A request that may go but was not sent is behind all that were.
-            self._slots.sort(key=lambda each: (_gone_s(each, now_s), not each.is_out))
-            at_s, reason = self._earliest(self._slots.index(slot), now_s)
+            at_s, reason = self._earliest(self._place_of(slot, now_s), now_s)
             slot.at_s = max(slot.at_s, at_s)
             if slot.at_s > now_s:
                 return Waiting(slot.at_s - now_s, reason)
@@ -282,7 +328,9 @@ class Windows:
         """Free a slot whose request was not sent, or was refused."""
         with self._lock:
             if slot in self._slots:
-                self._slots.remove(slot)
+                at = self._slots.index(slot)
+                del self._slots[at]
+                self._n_in_order -= at < self._n_in_order
             ticket, slot.ticket = slot.ticket, None
         if self._others and ticket is not None:
             self._others.drop(ticket)
@@ -313,6 +361,16 @@ class Windows:
         own, others = ([at for at in each if at > since_s] for each in (own, others))
         return sorted(at_s - now_s for at_s in max(own, others, key=len))
 
+    def _place_of(self, slot: Slot, now_s: float) -> int:
+        """Bring the slots in order, and return where this one is."""
+        n_in_order = self._n_in_order
+        rest = self._slots[n_in_order:]  # a minute may have many thousands
+        # A request that may go but was not sent is behind all that were.
+        rest.sort(key=lambda each: (_gone_s(each, now_s), not each.is_out))
+        self._slots[n_in_order:] = rest
+        self._n_in_order += sum(1 for _ in takewhile(lambda each: each.is_sent, rest))
+        return n_in_order + rest.index(slot)
+
     def _take_of_others(self, slot: Slot, now_s: float) -> Waiting:
         if self._others is None:
             return Waiting(0.0)
@@ -341,6 +399,7 @@ class Windows:
         old_s = now_s - self._windows[0].length_s
         while self._slots and self._slots[0].is_out and self._slots[0].at_s <= old_s:
             del self._slots[0]
+            self._n_in_order = max(self._n_in_order - 1, 0)
 
 
 def _n_in(window: Window, times_s: Sequence[float], now_s: float) -> int:

@@ -52,11 +52,13 @@ class Policy:
             billed, and a sweep outlives some seconds without a network.
         is_refusal_retried: Whether to retry after a 429; a sweep puts the trial back
             into its queue instead, which uses up no try.
+        limits_in_flight: Whether the caller limits its requests in flight itself.
     """
 
     n_tries: int = 3
     n_unsent_tries: int = 3
     is_refusal_retried: bool = True
+    limits_in_flight: bool = False
 
 
 INTERACTIVE = Policy()

@@ -13,6 +13,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 from weakref import finalize
 
 from svc_notebook.completion import Completion
+from svc_notebook.endpoints import facts_of
 from svc_notebook.errors import SvcError
 from svc_notebook.exchange import Origin
 from svc_notebook.service.chunk import Delta
@@ -21,6 +22,7 @@ from svc_notebook.service.request import CompletionRequest, Prompt
 from .aio import AsyncClient, BaseClient, FirstChoice, state_of
 from .attempts import RequestPath, Task, Watch
 from .exchange_record import Answerer
+from .model_list import may_ask
 from .portal import LOOK_S, STOPPED, Job, open_portal, portal
 from .rate_windows import Waiting
 
@@ -110,6 +112,19 @@ class Client(BaseClient):
             answers=answers,
         )
         return CompletionStream(task, queue)
+
+    def list_models(self, *, wait_s: float = 0.0) -> None:
+        """Ask the server for its models in the background, if it is to be asked now.
+
+        Args:
+            wait_s: How long to wait for the list, in seconds.
+        """
+        base_url = self.settings.base_url or ""
+        facts = facts_of(base_url)
+        if may_ask(base_url):
+            facts.pending = portal().submit(self._path.list_models()).ended
+        if facts.pending is not None and wait_s:
+            facts.pending.wait(wait_s)
 
     def close(self) -> None:
         """Close the connections; the client can be used again."""

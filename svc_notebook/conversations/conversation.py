@@ -5,19 +5,20 @@ text changes nothing; an interrupted one keeps its text, marked. After any chang
 history can be sent. The ledger keeps every answer; `restore` reads them back.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeVar, Unpack
 from uuid import uuid4
 
 from svc_notebook.client.sync import CompletionStream
-from svc_notebook.completion import Completion, on_params
+from svc_notebook.completion import Completion
 from svc_notebook.errors import ParameterError, SvcError, warn
-from svc_notebook.exchange import Origin, OriginKind
-from svc_notebook.ledger.store import Ledger
-from svc_notebook.service.checks import check_text
+from svc_notebook.exchange import Attached, Origin, OriginKind
+from svc_notebook.ledger.store import Ledger, name_taken
+from svc_notebook.ledger.turn_marks import Comparison
 from svc_notebook.service.params import OtherParams, with_params
 from svc_notebook.service.request import CompletionRequest, check_model
 from svc_notebook.tokens import MaxTokens, estimate_prompt_tokens
@@ -25,8 +26,10 @@ from svc_notebook.tools.permissions import Permit, ToolParams, take_permit, to_o
 from svc_notebook.tools.rounds import Send
 from svc_notebook.tools.toolbox import Toolbox
 
-from .export import from_json, read_turns, to_json, to_markdown, to_transcript
-from .history import History, State, Turn, UndoableHistory, new_series
+from . import export
+from .compare import changed_picks, preferred
+from .export import to_json, to_markdown, to_transcript
+from .history import History, State, Turn, UndoableHistory, check_name, new_series
 from .saved_turns import (
     SavedTurns,
     changed_marks,
@@ -40,7 +43,7 @@ from .seam import join
 from .turn_requests import (
     NextTurn,
     TurnSettings,
-    add_answer,
+    add_answers,
     request_continuation,
     request_turn,
 )
@@ -60,16 +63,20 @@ class Conversation:
     ParameterError if there is no such turn.
 
     Args:
-        name: As in `svc.conversation(NAME)` and `%%svc -c NAME`.
+        name: As in `svc.conversation(NAME)` and `%%svc -c NAME`; see `rename`.
         session: The conversations of its session; they send, and read the ledger.
     """
 
     def __init__(self, name: str, session: "Conversations") -> None:
-        self.name = name
         self._session = session
         self._shared = UndoableHistory(name)
         self._asked: dict[str, set[str]] = {}  # ids of exchanges, by turn_id
         self._is_told_of_older = False
+
+    @property
+    def name(self) -> str:
+        """The name of the conversation."""
+        return self.history.name
 
     @property
     def history(self) -> History:
@@ -147,7 +154,7 @@ class Conversation:
         Args:
             turn: Its number, from 1, or its id.
             text: The new prompt; the turn's prompt if None.
-            model: Id of the model; the session's model if None.
+            model: Its id; the session's model if None.
             max_tokens: A number, `fit`, or `service` or None to send none.
             **params: Those of `ask`.
 
@@ -172,7 +179,7 @@ class Conversation:
 
         Args:
             turn: Its number, from 1, or its id; the newest turn if None.
-            model: Id of the model; the session's model if None.
+            model: Its id; the session's model if None.
             max_tokens: A number, `fit`, or `service` or None to send none.
             **params: Those of `svc.complete`; `n` and `tools` are ignored.
 
@@ -213,24 +220,21 @@ class Conversation:
 
         Raises:
             AskError: Something is not allowed; nothing was sent.
-
-        Example:
-            >>> for piece in plan.stream("Tell a story."):  # doctest: +SKIP
-            ...     print(piece, end="")
         """
         given = dict(params)
         offer = to_offer(given.pop("tools", None), run_tools=False)
         given["tools"] = offer.definitions
         step = self.next_turn(text, model=model, params=given, max_tokens=max_tokens)
-        notes = _notes(step)
+        notes, record = step.notes(), partial(self.record, step)
         found = self._session.stream(step.request, step.origin)
-        found.on_end(lambda completion: self.record(step, completion), notes=notes)
+        found.on_end(record, notes=notes)
         return found
 
     def next_turn(  # noqa: PLR0913 - one for each option of a cell
         self,
         text: str | None,
         *,
+        attached: tuple[Attached, ...] = (),
         turn: int | str | None = None,
         model: str | None = None,
         params: Mapping[str, Any] | None = None,
@@ -241,8 +245,9 @@ class Conversation:
     ) -> NextTurn:
         """Build the request of a new turn, or of one that is asked again.
 
-        The arguments are those of `ask` and `ask_again`. `place` names a new turn; the
-        same name asks the same turn again. `system` replaces the conversation's system
+        The arguments are those of `ask` and `ask_again`. `attached` says where the
+        text has values of the notebook. `place` names a new turn; the same name asks
+        the same turn again. `system` replaces the conversation's system
         message; "" sends none.
         """
         history, series, _ = self._shared.state
@@ -250,13 +255,16 @@ class Conversation:
         if turn is not None:
             found = history.turn(turn)
             turn_id = found.turn_id
-            text = found.prompt.content if text is None else text
-        origin = Origin(kind=origin_kind, conversation=self.name, turn_id=turn_id)
-        settings = TurnSettings(
-            model=self._model(model),
-            params=params or {},
-            max_tokens=max_tokens,
-            system=system,
+            if text is None:
+                text, attached = found.prompt.content, found.version.attached
+        origin = Origin(
+            kind=origin_kind,
+            conversation=self.name,
+            turn_id=turn_id,
+            attached=attached,
+        )
+        settings = self._settings(
+            model, params=params or {}, max_tokens=max_tokens, system=system
         )
         return request_turn(history, text or "", origin, settings)
 
@@ -273,31 +281,41 @@ class Conversation:
         history = self.history
         found = history.turn(len(history.turns) if turn is None else turn)
         origin = Origin(kind=origin_kind, conversation=self.name, turn_id=found.turn_id)
-        settings = TurnSettings(
-            model=self._model(model), params=params or {}, max_tokens=max_tokens
-        )
+        settings = self._settings(model, params=params or {}, max_tokens=max_tokens)
         return request_continuation(history, origin, settings)
 
-    def record(self, step: NextTurn, completion: Completion) -> None:
-        """Add an answer to the history.
+    def record(
+        self,
+        step: NextTurn,
+        *completions: Completion,
+        comparison: Comparison | None = None,
+    ) -> None:
+        """Add an answer to the history, or several that were compared.
 
         An answer without content changes nothing, nor does one to a turn from before
-        a reset.
+        a reset. Of several, later requests send the first.
         """
-        exchange, tool_runs = completion.exchange, completion.tool_runs
-        origin = step.origin
-        self._asked.setdefault(origin.turn_id or "", set()).add(exchange.exchange_id)
-        self._shared.change(
-            lambda old: add_answer(old, exchange, origin, tool_runs),
-            turn_id=origin.turn_id,
-        )
+        turn_id = step.origin.turn_id or ""
+        ids = (each.exchange.exchange_id for each in completions)
+        self._asked.setdefault(turn_id, set()).update(ids)
+        add = partial(add_answers, step.origin, completions, comparison)
+        change = partial(self._shared.change, add, turn_id=turn_id)
+        self._marked(change) if comparison else change()
+
+    def prefer(self, turn: int | str, version: int) -> None:
+        """Choose a version of a turn, from 1, because it is better than the others.
+
+        Each gets the score `picked` in the ledger, 1 for this one and 0 for the others:
+        those it was compared with in a panel, or all that answer the same prompt.
+        """
+        self._edit(lambda history: preferred(history, turn, version))
 
     def choose(self, turn: int | str, version: int) -> None:
         """Choose the version of a turn, from 1, that later requests send."""
         self._edit(lambda history: history.with_chosen(turn, version))
 
     def pick(self, turn: int | str, choice: int) -> None:
-        """Pick the choice of a turn's answer, from 1, that later requests send."""
+        """Pick the choice of a turn's answer, from 1, and score it as `prefer` does."""
         self._edit(lambda history: history.with_picked(turn, choice))
 
     def delete(self, turn: int | str) -> None:
@@ -331,25 +349,18 @@ class Conversation:
         return self._marked(self._shared.redo)
 
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call a function after each change of the conversation.
+        """Call a function after each change; return a function that ends this.
 
-        Args:
-            callback: Called without arguments, on the thread that made the change; it
-                must return soon. Its exceptions are logged.
-
-        Returns:
-            A function that ends this.
+        It is called without arguments, on the thread that made the change, and must
+        return soon. Its exceptions are logged.
         """
         return self._shared.listen(callback)
 
     def saved(self) -> tuple[SavedTurns, ...]:
-        """Return what the ledger has under this name, in the order of its begin.
+        """Return what the ledger has under this name, the oldest first.
 
         Each kernel that did not restore the conversation first, and each reset, began
-        a series of turns, which is one item here; print it for its number and prompt.
-
-        Raises:
-            LedgerError: The ledger cannot be read.
+        a series of turns, which is one item; print it for its number and prompt.
         """
         return read_saved(self._session.ledger(), self.name).get(self.name, ())
 
@@ -400,16 +411,13 @@ class Conversation:
         self._is_told_of_older = True
 
     def copy(self, name: str, *, until: int | str | None = None) -> "Conversation":
-        """Copy the turns and the system message to another conversation.
+        """Copy the turns and the system message to another conversation; return it.
 
         Both go on independently. What is pinned, hidden and chosen is copied.
 
         Args:
             name: Of the other conversation, which must have no turns.
             until: The last turn to copy, by number or id; all turns if None.
-
-        Returns:
-            The other conversation.
 
         Raises:
             ParameterError: The other has turns, or there is no such turn.
@@ -419,26 +427,38 @@ class Conversation:
             turns = turns[: self.history.index_of(until) + 1]
         return self._session.named(name).fill(replace(self.history, turns=turns))
 
-    def from_json(self, text: str) -> Self:
-        """Read the turns and the system message that `to_json` wrote.
+    def rename(self, name: str) -> Self:
+        """Give the conversation another free name, in this kernel and in the ledger.
 
-        Args:
-            text: The JSON text. The name in it is not used.
+        Another kernel that has the conversation goes on under the old name.
+
+        Raises:
+            ParameterError: The name is taken or not allowed.
+            LedgerError: The ledger cannot be written; nothing was renamed.
+        """
+        if name != self.name:
+            self._session.rename(self.name, name, self._shared.state.all_series)
+            self._shared.rename(name)
+        return self
+
+    def from_json(self, text: str) -> Self:
+        """Read the turns and the system message that `to_json` wrote, not the name.
 
         Raises:
             ParameterError: The conversation has turns, or the text is something else.
         """
-        return self.fill(from_json(text))
+        return self.fill(export.from_json(text))
 
     def begin(self, messages: object) -> None:
         """Begin with these turns, unless it does already: see `svc.conversation`."""
-        given = read_turns(messages)
+        given = export.read_turns(messages)
         if not self.history.begins_with(given):
             system = self.system if given.system is None else given.system
             self.fill(replace(given, system=system))
 
     def fill(self, history: History) -> Self:
-        """Give a conversation without turns those of a history."""
+        """Give a conversation without turns those of a history; none holds a key."""
+        export.refuse_keys(history)
         if self.turns:
             raise ParameterError(
                 f"The conversation {self.name!r} has {n_turns(len(self.turns))} "
@@ -451,17 +471,11 @@ class Conversation:
         return self
 
     def to_df(self, *, versions: Literal["chosen", "all"] = "chosen") -> "pd.DataFrame":
-        """List the messages.
+        """List the messages: one row each, in order, with fixed dtypes.
 
         Args:
             versions: `chosen` for the messages that later requests send, `all` for
                 every version and choice.
-
-        Returns:
-            One row per message, in order; the dtypes are the same for no turns.
-
-        Raises:
-            ParameterError: `versions` is neither.
         """
         from .frames import to_df  # noqa: PLC0415 - loads pandas
 
@@ -481,9 +495,12 @@ class Conversation:
     def _marked(self, act: Callable[[], _Result]) -> _Result:
         """Change turns by hand, and keep in the ledger how, unless by a reset."""
         (before, series, _), result = self._shared.state, act()
+        after = self.history
         if self._shared.state.series == series:
-            for turn_id, marks in changed_marks(before, self.history, self._asked):
+            for turn_id, marks in changed_marks(before, after, self._asked):
                 self._session.ledger().add_marks(self.name, turn_id, marks)
+            for pick in changed_picks(before, after):
+                self._session.ledger().add_pick(*pick)
         return result
 
     def _ask_turn(self, params: ToolParams, **turn: Any) -> Completion:  # noqa: ANN401 - as next_turn
@@ -499,7 +516,7 @@ class Conversation:
         )
 
     def _answer(self, step: NextTurn, ask: Send) -> Completion:
-        notes = _notes(step)
+        notes = step.notes()
         try:
             completion = ask(step.request, step.origin).with_notes(*notes)
         except (SvcError, KeyboardInterrupt) as error:
@@ -510,14 +527,15 @@ class Conversation:
         self.record(step, completion)
         return completion
 
-    def _model(self, model: str | None) -> str:
-        return self._session.model() if model is None else check_model(model)
+    def _settings(self, model: str | None, **given: Any) -> TurnSettings:  # noqa: ANN401 - its fields
+        model = self._session.model() if model is None else check_model(model)
+        context_tokens = self._session.context_of(model)
+        return TurnSettings(model=model, context_tokens=context_tokens, **given)
 
     def __reduce_ex__(self, protocol: object) -> Never:
         raise ParameterError(
-            f"The conversation {self.name!r} cannot be copied or pickled, because it "
-            "belongs to this kernel. Use copy(NAME) for another conversation, or copy "
-            "or pickle its `history`, a plain value. In "
+            f"The conversation {self.name!r} belongs to this kernel and cannot be "
+            "copied or pickled. Use copy(NAME), or its `history`, a plain value; in "
             f"another kernel `%svc restore {self.name}` brings it back.",
             param="conversation",
         )
@@ -529,48 +547,40 @@ class Conversation:
         return to_transcript(self.history)
 
 
-def _notes(step: NextTurn) -> tuple[str, ...]:
-    """Return the notes on a request, and warn of the turns that are not sent.
-
-    The document's advice about its parameters is warned of too.
-    """
-    if advice := on_params(step.request.params):
-        warn(advice, UserWarning)
-    if note := step.fitted.note:
-        warn(f"{step.origin.conversation}: {note}; pinned turns are always sent.")
-    return (note,) if note else ()
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class Conversations:
     """The conversations of a session, by name.
 
     `ask`, `run` and `stream` send a request; `run` also runs the tools that are called.
-    `model` returns the model to use if a request names none.
+    `model` returns the model to use if a request names none, `context_of` the tokens
+    that its prompt and reply share.
     """
 
     ask: Send
     run: Run
     stream: Stream
     model: Callable[[], str]
+    context_of: Callable[[str], int]
     ledger: Callable[[], Ledger]
     _lock: RLock = field(default_factory=RLock, init=False)
     _by_name: dict[str, Conversation] = field(default_factory=dict, init=False)
 
     def named(self, name: str) -> Conversation:
         """Return the conversation with this name, made at the first call."""
-        given: object = name
-        if not isinstance(given, str) or given.split() != [given]:
-            raise ParameterError(
-                f"A conversation cannot be named {name!r}; use a word without spaces, "
-                "such as plan.",
-                param="conversation",
-            )
-        check_text(given, param="conversation", name="The name of the conversation")
+        check_name(name)
         with self._lock:
             if name not in self._by_name:
                 self._by_name[name] = Conversation(name, self)
             return self._by_name[name]
+
+    def rename(self, old: str, new: str, series: Collection[str]) -> None:
+        """Note a new name, here and in the ledger: see `Conversation.rename`."""
+        check_name(new)
+        with self._lock:
+            if new in self._by_name:
+                raise name_taken(new)
+            self.ledger().rename(old, new, series=series)
+            self._by_name[new] = self._by_name.pop(old)
 
     def known(self, name: str) -> Conversation:
         """Return a conversation that this session has."""

@@ -3,7 +3,7 @@
 Hidden turns are included and marked; texts are not changed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -11,12 +11,16 @@ from typing import Annotated, Any
 
 import msgspec
 
-from svc_notebook.display.reply import Entry, transcript
+from svc_notebook.credentials import known_keys
+from svc_notebook.display.reply import Entry, titled_reasonings, transcript
 from svc_notebook.errors import ParameterError
+from svc_notebook.exchange import Attached
+from svc_notebook.ledger.turn_marks import Comparison
 from svc_notebook.service.checks import must_be
 from svc_notebook.service.request import Message, assistant, to_messages, user
 from svc_notebook.service.tool_call import ToolCall
 
+from .compare import to_columns
 from .history import History, Turn, Version
 
 
@@ -70,18 +74,26 @@ def to_json(history: History) -> str:
 
 _SAME_IN_VERSION = (
     "exchange_id",
+    "first_id",
+    "indexes",
+    "is_picked",
     "is_partial",
     "is_cut",
     "limit",
     "is_open",
     "footer",
     "marks",
+    "attached",
+    "reasonings",
 )
-_SAME_IN_TURN = ("turn_id", "is_pinned", "is_hidden", "is_stale")
+_SAME_IN_TURN = ("turn_id", "is_pinned", "is_hidden", "is_stale", "comparisons")
 
 
 class _JsonVersion(msgspec.Struct, kw_only=True):
     exchange_id: str = ""
+    first_id: str = ""
+    indexes: tuple[int, ...] = (0,)
+    is_picked: bool = False
     is_partial: bool = False
     is_cut: bool = False
     limit: str = ""
@@ -91,6 +103,8 @@ class _JsonVersion(msgspec.Struct, kw_only=True):
     picked_choice: int | None = None
     footer: str = ""
     marks: tuple[str, ...] = ()
+    attached: tuple[Attached, ...] = ()
+    reasonings: tuple[str, ...] = ()
 
 
 class _JsonTurn(msgspec.Struct, kw_only=True):
@@ -100,6 +114,7 @@ class _JsonTurn(msgspec.Struct, kw_only=True):
     is_pinned: bool = False
     is_hidden: bool = False
     is_stale: bool = False
+    comparisons: tuple[Comparison, ...] = ()
     versions: Annotated[tuple[_JsonVersion, ...], msgspec.Meta(min_length=1)]
 
 
@@ -161,6 +176,12 @@ class _Row(msgspec.Struct, kw_only=True):
             role=self.role, content=content, tool_calls=calls, tool_call_id=id_
         )
         return (message,)
+
+
+def refuse_keys(history: History) -> None:
+    """Refuse turns that hold a key, before anything is shown or kept."""
+    for key in known_keys():
+        key.refuse_in(to_json(history).encode())
 
 
 def read_turns(given: Any) -> History:  # noqa: ANN401 - as a user gives it
@@ -281,7 +302,27 @@ def _fields(value: object, names: Sequence[str]) -> dict[str, Any]:
     return {name: getattr(value, name) for name in names}
 
 
-def _entries(number: int, turn: Turn) -> tuple[Entry, Entry]:
+def _entries(number: int, turn: Turn) -> tuple[Entry, ...]:
+    prompt = _asked(number, turn.version)
+    return (prompt, *(_compared(turn) if turn.comparison else (_answer(turn),)))
+
+
+def _compared(turn: Turn) -> Iterator[Entry]:
+    """Return an entry for each reply that stands side by side with the chosen one."""
+    of_turn = [mark for mark in turn.marks if mark not in turn.version.marks]
+    for column in to_columns(turn):
+        state = "picked" if column.is_picked else "used" if column.is_used else ""
+        marks = {*(of_turn if column.is_used else ()), *column.marks}
+        heads = ["assistant", column.label, state, *sorted(marks)]
+        yield Entry(
+            heading=" · ".join(filter(None, heads)),
+            text="\n\n".join(filter(None, [column.text, column.problem])),
+            is_markdown=True,
+            footer=column.footer,
+        )
+
+
+def _answer(turn: Turn) -> Entry:
     version, n_versions = turn.version, len(turn.versions)
     heads = ["assistant"]
     if n_versions > 1:
@@ -293,16 +334,22 @@ def _entries(number: int, turn: Turn) -> tuple[Entry, Entry]:
         f"{call.function.name}({call.function.arguments}) → {result}"
         for call, result in version.calls
     ]
-    return (
-        Entry(heading=f"{number} · user", text=turn.prompt.content or ""),
-        Entry(
-            heading=" · ".join([*heads, *turn.marks]),
-            text="\n\n".join(said),
-            is_markdown=True,
-            footer=version.footer,
-            notes=tuple(calls),
-        ),
+    return Entry(
+        heading=" · ".join([*heads, *turn.marks]),
+        text="\n\n".join(said),
+        is_markdown=True,
+        footer=version.footer,
+        notes=tuple(calls),
+        folded=titled_reasonings(version.reasonings),
     )
+
+
+def _asked(number: int, version: Version) -> Entry:
+    heading, text = f"{number} · user", version.prompt.content or ""
+    if not version.attached:
+        return Entry(heading=heading, text=text)
+    folded = tuple((each.note, each.text) for each in version.items)
+    return Entry(heading=heading, text=text, typed=version.typed, folded=folded)
 
 
 def _turn(number: int, turn: Turn) -> _JsonTurn:

@@ -14,10 +14,16 @@ from threading import RLock
 from typing import NamedTuple
 from uuid import uuid4
 
+from svc_notebook.credentials import known_keys
 from svc_notebook.display.reply import Step
 from svc_notebook.errors import ParameterError
+from svc_notebook.exchange import Attached
+from svc_notebook.ledger.turn_marks import Comparison
+from svc_notebook.service.checks import check_text
 from svc_notebook.service.request import Message
 from svc_notebook.service.tool_call import ToolCall
+
+from .attachments import Item, take_apart
 
 MAX_UNDO = 100
 _log = logging.getLogger(__name__)
@@ -32,6 +38,9 @@ class Version:
     replies: tuple[Message, ...]  # of the tool rounds, if any, and the final reply
     choices: tuple[Message, ...] = ()  # of the final reply, if there are several
     picked: int = 0  # index of the choice that is in `replies`
+    is_picked: bool = False  # the user has picked it
+    indexes: tuple[int, ...] = (0,)  # of the choices, in the exchange
+    first_id: str = ""  # the exchange of its first part, if it has several
     is_partial: bool = False  # the reply was interrupted or the connection broke
     is_cut: bool = False  # the reply ended at the token limit
     is_open: bool = False  # it ends with tool calls: there is no answer yet
@@ -39,12 +48,41 @@ class Version:
     footer: str = ""  # model, finish reason, tokens and seconds
     marks: tuple[str, ...] = ()  # warnings about the reply, such as "cut"
     tool_runs: tuple[Step, ...] = ()  # run for it, if this kernel ran them
+    attached: tuple[Attached, ...] = ()  # what the prompt has below what was typed
+    reasonings: tuple[str, ...] = ()  # next to each choice; never sent
+
+    @property
+    def typed(self) -> str:
+        """The prompt without what is attached."""
+        text = self.prompt.content or ""
+        return take_apart(text, self.attached)[0] if self.attached else text
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """What is attached to the prompt."""
+        text = self.prompt.content or ""
+        return take_apart(text, self.attached)[1] if self.attached else ()
 
     @property
     def text(self) -> str:
         """The text of the final reply; "" if it ends with the results of tools."""
         last = self.replies[-1]
         return last.content or "" if last.role == "assistant" else ""
+
+    @property
+    def model(self) -> str:
+        """The model that was asked, as the footer says."""
+        return self.footer.partition(" · ")[0]
+
+    @property
+    def scored_id(self) -> str:
+        """The exchange whose scores it has; continuing it does not change that."""
+        return self.first_id or self.exchange_id
+
+    def score_key(self, choice: int) -> tuple[str, int]:
+        """Return the exchange and the index of a choice, as scores name it."""
+        is_known = choice < len(self.indexes)
+        return self.scored_id, self.indexes[choice] if is_known else choice
 
     @property
     def is_empty(self) -> bool:
@@ -75,11 +113,40 @@ class Turn:
     is_pinned: bool = False  # sent even when room is short
     is_hidden: bool = False  # never sent
     is_stale: bool = False  # an earlier turn has changed since it was answered
+    comparisons: tuple[Comparison, ...] = ()  # of some of the versions
 
     @property
     def version(self) -> Version:
         """The chosen version."""
         return self.versions[self.chosen]
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """What the chosen version was compared in; None if in nothing."""
+        return self.comparison_of(self.version)
+
+    def comparison_of(self, version: Version) -> Comparison | None:
+        """Return what a version was compared in."""
+        found = (each for each in self.comparisons if version.scored_id in each.ids)
+        return next(found, None)
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether it was compared, and nothing is picked so far."""
+        return self.comparison is not None and not self.comparison.picked
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """A version to choose at each place; those that were compared share a place."""
+        found: dict[object, int] = {}
+        for at, version in enumerate(self.versions):
+            group = self.comparison_of(version)
+            key: object = group.ids if group else at
+            if key not in found or (group and group.picked == version.scored_id):
+                found[key] = at
+        if self.comparison:
+            found[self.comparison.ids] = self.chosen
+        return tuple(found.values())
 
     @property
     def prompt(self) -> Message:
@@ -194,10 +261,13 @@ class History:
         owner = f"Turn {index + 1} of {self.name!r}"
         picked = self._index(owner, "choice", choice, len(choices))
         replies = (*old.version.replies[:-1], choices[picked])
-        version = replace(old.version, replies=replies, picked=picked)
-        if version == old.version:
-            return self
-        return self.with_version(old.turn_id, old.chosen, version)
+        is_picked = bool(old.version.choices)
+        version = replace(
+            old.version, replies=replies, picked=picked, is_picked=is_picked
+        )
+        versions = (*old.versions[: old.chosen], version)
+        versions += old.versions[old.chosen + 1 :]
+        return self.with_turn(replace(old, versions=versions))
 
     def without(self, turn: int | str) -> "History":
         """Delete a turn; later turns become stale."""
@@ -207,13 +277,17 @@ class History:
         self, turn: int | str, *, pin: bool = False, hide: bool = False
     ) -> "History":
         """Pin or hide a turn, or undo that."""
-        index = self.index_of(turn)
-        old = self.turns[index]
-        turns = list(self.turns)
-        turns[index] = replace(
-            old, is_pinned=old.is_pinned ^ pin, is_hidden=old.is_hidden ^ hide
-        )
-        return replace(self, turns=tuple(turns))
+        old = self.turn(turn)
+        is_pinned, is_hidden = old.is_pinned ^ pin, old.is_hidden ^ hide
+        return self.with_turn(replace(old, is_pinned=is_pinned, is_hidden=is_hidden))
+
+    def with_turn(self, turn: Turn) -> "History":
+        """Replace a turn; if it says something else now, later turns become stale."""
+        index = self.index_of(turn.turn_id)
+        if self.turns[index].messages != turn.messages:
+            return self._with(index, turn)
+        turns = (*self.turns[:index], turn, *self.turns[index + 1 :])
+        return replace(self, turns=turns)
 
     def merged(self, other: "History") -> "History":
         """Add the turns of another history that this one lacks, by the time of asking.
@@ -259,6 +333,12 @@ class State(NamedTuple):
         """Whether the history has this turn, or it belongs to the same series."""
         is_known = self.history.find(turn_id) is not None
         return is_known or series_of(turn_id) in {self.series, self.before}
+
+    @property
+    def all_series(self) -> set[str]:
+        """The series of all turns that it has or takes."""
+        own = {series_of(turn.turn_id) for turn in self.history.turns}
+        return (own | {self.series, self.before}) - {""}
 
 
 class UndoableHistory:
@@ -317,6 +397,13 @@ class UndoableHistory:
         if history != before.history:
             self._notify()
 
+    def rename(self, name: str) -> None:
+        """Change the name, which undo does not change back."""
+        with self._lock:
+            history = replace(self._state.history, name=name)
+            self._state = self._state._replace(history=history)
+        self._notify()
+
     def reset(self) -> None:
         """Remove all turns and start a new series; can be undone."""
         with self._lock:
@@ -347,7 +434,8 @@ class UndoableHistory:
                 return False
             step, now = source.pop(), self._state
             target.append(now)
-            history = replace(step.history, system=now.history.system)
+            name, system = now.history.name, now.history.system
+            history = replace(step.history, name=name, system=system)
             self._state = step._replace(history=history)
         self._notify()
         return True
@@ -379,3 +467,20 @@ def new_series() -> str:
 def series_of(turn_id: str | None) -> str:
     """Return the series of a turn: the turns between two resets share one."""
     return (turn_id or "").partition("/")[0]
+
+
+def check_name(name: object) -> None:
+    """Refuse what cannot be the name of a conversation."""
+    if any(key.redact(name) != name for key in known_keys()):
+        raise ParameterError(
+            "The name of the conversation contains the API key, and names are "
+            "recorded. Use another one.",
+            param="conversation",
+        )
+    if not isinstance(name, str) or name.split() != [name]:
+        raise ParameterError(
+            f"A conversation cannot be named {name!r}; use a word without spaces, "
+            "such as plan.",
+            param="conversation",
+        )
+    check_text(name, param="conversation", name="The name of the conversation")

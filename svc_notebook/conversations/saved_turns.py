@@ -259,8 +259,11 @@ def _to_marks(turn: Turn | None, known: set[str]) -> TurnMarks:
         is_hidden=turn.is_hidden,
         chosen=turn.version.exchange_id,
         newest=newest,
-        picked={each.exchange_id: each.picked for each in turn.versions if each.picked},
+        picked={
+            each.exchange_id: each.picked for each in turn.versions if each.is_picked
+        },
         gone=frozenset(known - {each.exchange_id for each in turn.versions}),
+        comparisons=turn.comparisons,
     )
 
 
@@ -290,25 +293,27 @@ def _marked(turn: Turn, marks: TurnMarks | None) -> Turn | None:
     if marks.is_deleted and turn.turn_id.partition("/")[2].startswith(_COPIED):
         return None  # its version has the id of the first exchange after it
     versions = tuple(
-        _picked(each, marks.picked.get(each.exchange_id, 0))
+        _picked(each, marks.picked.get(each.exchange_id, -1))
         for each in turn.versions
         if each.exchange_id not in marks.gone
     )
     if not versions:
         return None
     ids = [each.exchange_id for each in versions]
-    is_chosen = ids[-1] <= marks.newest and marks.chosen in ids
+    newest = max(ids)  # asked or continued last
+    is_chosen = newest <= marks.newest and marks.chosen in ids
     return replace(
         turn,
         versions=versions,
-        chosen=ids.index(marks.chosen) if is_chosen else len(ids) - 1,
+        chosen=ids.index(marks.chosen if is_chosen else newest),
         is_pinned=marks.is_pinned,
         is_hidden=marks.is_hidden,
+        comparisons=marks.comparisons,
     )
 
 
 def _picked(version: Version, picked: int) -> Version:
-    if not 0 < picked < len(version.choices):
+    if not 0 <= picked < len(version.choices):
         return version
     replies = (*version.replies[:-1], version.choices[picked])
-    return replace(version, replies=replies, picked=picked)
+    return replace(version, replies=replies, picked=picked, is_picked=True)

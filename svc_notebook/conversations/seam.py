@@ -174,6 +174,8 @@ def join(exchange: Exchange, ledger: Ledger) -> Exchange:
     if found is None or found.exchange_id >= exchange.exchange_id:  # ids are by time
         return whole
     before = join(found, ledger)
+    thought = [each.reasoning for each in (*before.choices[:1], *choices)]
+    choices = (replace(choices[0], reasoning="\n\n".join(filter(None, thought))),)
     max_tokens = before.max_tokens + exchange.max_tokens
     params = {**whole.request.params, "max_tokens": max_tokens}
     usages = before.body and before.body.usage, body.usage

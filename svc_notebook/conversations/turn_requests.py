@@ -1,7 +1,7 @@
 """Builds the request of a turn, and adds the answer of an exchange to a history.
 
-Pure functions. The service has no way to continue a reply that was cut, so a user
-message after the text so far asks for the rest (doc: Request body).
+Pure functions, except that one warns. The service has no way to continue a reply that
+was cut, so a user message after the text so far asks for the rest (doc: Request body).
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 
-from svc_notebook.completion import Completion, footer, marks
+from svc_notebook.completion import Completion, footer, marks, on_params
 from svc_notebook.display.reply import Step
-from svc_notebook.errors import OverBudgetError, ParameterError
+from svc_notebook.errors import OverBudgetError, ParameterError, warn
 from svc_notebook.exchange import Exchange, Origin
+from svc_notebook.ledger.turn_marks import Comparison
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.chunk import Choice
 from svc_notebook.service.request import CompletionRequest, Message, build_request
@@ -28,6 +29,7 @@ from svc_notebook.tokens import (
     with_max_tokens,
 )
 
+from .compare import with_comparison
 from .history import History, Turn, Version
 from .seam import joined
 
@@ -101,6 +103,7 @@ class TurnSettings:
     model: str
     params: Mapping[str, Any] = field(default_factory=dict)  # with `tools` and `extra`
     max_tokens: MaxTokens = "fit"
+    context_tokens: int = BUDGET_TOKENS  # that prompt and reply share
     system: str | None = None  # replaces the history's system message; "" sends none
 
 
@@ -113,6 +116,17 @@ class NextTurn:
     fitted: Fitted
     is_again: bool = False  # the turn has an answer already
     n_later: int = 0  # turns after it, which become stale
+
+    def notes(self) -> tuple[str, ...]:
+        """Return the notes on the request, and warn of the turns that are not sent.
+
+        The document's advice about its parameters is warned of too.
+        """
+        if advice := on_params(self.request.params):
+            warn(advice, UserWarning)
+        if note := self.fitted.note:
+            warn(f"{self.origin.conversation}: {note}; pinned turns are always sent.")
+        return (note,) if note else ()
 
 
 def request_turn(
@@ -162,10 +176,14 @@ def request_continuation(
 def request_rest(reply: Completion, origin: Origin, settings: TurnSettings) -> NextTurn:
     """Build the request that continues a reply without a conversation."""
     params = {**settings.params, "n": None, "tools": None}
-    extra = params.pop("extra", None)
     ask = Message(role="user", content=GO_ON)
     messages = (*reply.request.messages, reply.reply, ask)
-    request = build_request(messages, model=settings.model, params=params, extra=extra)
+    request = build_request(
+        messages,
+        model=settings.model,
+        params=params,
+        context_of=lambda _: settings.context_tokens,
+    )
     return NextTurn(
         request=_with_room(with_max_tokens(request, settings.max_tokens)),
         origin=msgspec.structs.replace(origin, continues=reply.exchange.exchange_id),
@@ -177,14 +195,15 @@ def _with_room(request: CompletionRequest) -> CompletionRequest:
     """Return a request for the rest of a reply, or refuse one that leaves no room."""
     prompt = estimate_prompt_tokens(request.messages).best
     least = min(int(request.params.get("max_tokens", 0)), FLOOR_TOKENS)
-    if prompt + least <= BUDGET_TOKENS:
+    budget = request.context_tokens
+    if prompt + least <= budget:
         return request
     raise OverBudgetError(
-        f"The prompt and the reply so far have about {prompt} of the {BUDGET_TOKENS} "
+        f"The prompt and the reply so far have about {prompt} of the {budget} "
         "tokens of a request: too few are left for the rest. Nothing was sent. Ask for "
         "the rest in a new cell, with the end of the reply only.",
         prompt_tokens=prompt,
-        budget_tokens=BUDGET_TOKENS,
+        budget_tokens=budget,
     )
 
 
@@ -196,8 +215,8 @@ def _next_turn(
     settings: TurnSettings,
 ) -> NextTurn:
     params = dict(settings.params)
-    max_tokens = check_max_tokens(settings.max_tokens)
-    extra = params.pop("extra", None)
+    budget = settings.context_tokens
+    max_tokens = check_max_tokens(settings.max_tokens, most_tokens=budget)
     tools = params.get("tools")  # checked when the request is built
     tools = tools if isinstance(tools, (list, tuple)) else ()
     definitions = [each for each in tools if isinstance(each, Mapping)]
@@ -207,10 +226,13 @@ def _next_turn(
         turns,
         prompt,
         reply_tokens=room_for_reply(max_tokens),
-        budget_tokens=BUDGET_TOKENS - n_tool_tokens,
+        budget_tokens=budget - n_tool_tokens,
     )
     request = build_request(
-        fitted.messages, model=settings.model, params=params, extra=extra
+        fitted.messages,
+        model=settings.model,
+        params=params,
+        context_of=lambda _: budget,
     )
     index = history.find(origin.turn_id or "")
     return NextTurn(
@@ -220,6 +242,24 @@ def _next_turn(
         is_again=index is not None,
         n_later=0 if index is None else len(history.turns) - index - 1,
     )
+
+
+def add_answers(
+    origin: Origin,
+    completions: Sequence[Completion],
+    comparison: Comparison | None,
+    history: History,
+) -> History:
+    """Return the history with an answer, or with several that were compared.
+
+    Of several, later requests send the first.
+    """
+    for each in completions:
+        history = add_answer(history, each.exchange, origin, each.tool_runs)
+    if comparison is None:
+        return history
+    used = completions[0].exchange.exchange_id
+    return with_comparison(history, origin.turn_id or "", comparison, used)
 
 
 def add_answer(
@@ -241,8 +281,11 @@ def add_answer(
     texts = [choice.text or "" for choice in choices]
     version = replace(
         _to_version(exchange, exchange.request.messages, texts),
+        attached=origin.attached,
+        indexes=tuple(choice.index for choice in choices),
         is_open=bool(choices[0].tool_calls),
         tool_runs=tool_runs,
+        reasonings=tuple(choice.reasoning for choice in choices),
     )
     if version.is_open:
         version = replace(version, replies=_open_replies(version, choices[0]))
@@ -313,14 +356,23 @@ def _add_continuation(
         return history.with_answer(turn_id, version)
     at = ids.index(origin.continues)
     version = _with_choices_of(turn.versions[at], version, so_far)
+    old = turn.versions[at]
+    version = replace(version, attached=old.attached, reasonings=old.reasonings)
     return history.with_version(turn_id, at, version)
 
 
 def _with_choices_of(old: Version, version: Version, so_far: str) -> Version:
     """Keep the choices of the version that was continued; one of them has grown."""
+    version = replace(
+        version,
+        first_id=old.scored_id,
+        indexes=old.indexes,
+        picked=old.picked,
+        is_picked=old.is_picked,
+    )
     texts = [each.content for each in old.choices]
     if so_far not in texts:
-        return replace(version, choices=old.choices, picked=old.picked)
+        return replace(version, choices=old.choices)
     picked = texts.index(so_far)
     choices = (*old.choices[:picked], version.replies[-1], *old.choices[picked + 1 :])
     return replace(version, choices=choices, picked=picked)

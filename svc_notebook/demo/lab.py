@@ -41,8 +41,8 @@ def open_lab(folder: Path | None = None, options: Sequence[str] = ()) -> int:
     with Emulator() as emulator:
         print(  # noqa: T201 - the command's answer
             f"JupyterLab opens on {tour}, a copy that you can change.\n"
-            "An emulator of the service answers on this machine: its replies are made "
-            "up and marked.\nCtrl-C twice ends both.",
+            "An emulator of the service answers on this machine: its replies were "
+            "written by hand or are made up, and marked.\nCtrl-C twice ends both.",
             flush=True,
         )
         command = [sys.executable, "-m", "jupyterlab", *options, str(tour)]
@@ -63,7 +63,13 @@ def copy_tour(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "images").mkdir(exist_ok=True)
         tour = book.notebooks_folder()
-        for source in (*tour.glob("*.ipynb"), *tour.glob("images/*.png")):
+        for source in (
+            *tour.glob("*.ipynb"),
+            *tour.glob("*.json"),
+            *tour.glob("*.csv"),
+            *tour.glob("*.toml"),
+            *tour.glob("images/*.png"),
+        ):
             target = folder / source.relative_to(tour)
             if not target.exists():
                 shutil.copyfile(source, target)

@@ -9,6 +9,7 @@ from datetime import datetime
 from importlib.resources import files
 from itertools import chain, count
 from pathlib import Path
+from shutil import copyfile
 
 import nbformat
 from nbformat import NotebookNode
@@ -16,6 +17,7 @@ from nbformat import NotebookNode
 from svc_notebook.errors import SettingsError
 
 NAME = "quickstart.ipynb"
+ANSWERS = "answers.json"  # what it is answered, written by hand
 FOLDER = "svc-notebook-demo"
 EMULATOR = "the emulator"
 _TAG = "service"
@@ -105,4 +107,6 @@ def make_folder(out: Path | None, *, here: Path) -> Path:
             f"The folder {made} cannot be created ({error.strerror}); choose a folder "
             "that you can write to with --out DIR."
         ) from None
+    if not (made / ANSWERS).exists():
+        copyfile(notebooks_folder() / ANSWERS, made / ANSWERS)
     return made

@@ -258,8 +258,8 @@ class Report:
             _say(
                 "",
                 "  The quickstart notebook, run in its own kernel against an emulator",
-                "  of the service on this machine. Every reply marked `emulator` is",
-                "  made up; nothing is sent to the service and nothing is spent.",
+                "  of the service on this machine. Each reply was written by hand, and",
+                "  is marked `emulator`; nothing is sent to the service or spent.",
             )
         else:
             _say(

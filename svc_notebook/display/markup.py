@@ -165,13 +165,24 @@ _N_LINKS_OPEN, _N_CHARS_TO_COLOUR = "n_links_open", "n_chars_to_colour"
 _NOT_MATH = str.maketrans({"$": "<span>$</span>", "\\": "<span>\\</span>"})
 
 
+# A blank line would end the HTML where a notebook becomes a Markdown page.
+_BLANK_LINE = re.compile(r"\n(?=[ \t]*\n)")
+
+
+def without_blank_lines(html: str) -> str:
+    """Write the ends of lines before blank ones as `&#10;`, which looks the same."""
+    return _BLANK_LINE.sub("&#10;", html) if "\n" in html else html
+
+
 def to_text(text: str) -> str:
     """Escape text for HTML so that no character acts and no math is typeset."""
-    return escape(visible(text), quote=False).translate(_NOT_MATH)
+    plain = escape(visible(text), quote=False).translate(_NOT_MATH)
+    return without_blank_lines(plain)
 
 
 def _code(code: str, language: str) -> str:
-    return f"{_PRE}{to_spans(visible(code), language)}{_PRE_END}"
+    spans = without_blank_lines(to_spans(visible(code), language))
+    return f"{_PRE}{spans}{_PRE_END}"
 
 
 class _SafeRenderer(RendererHTML):

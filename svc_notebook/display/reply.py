@@ -13,13 +13,15 @@ from typing import Protocol
 
 from svc_notebook.service.checks import shorten
 
-from .markup import to_html, to_terminal, to_text
+from .markup import to_html, to_terminal, to_text, without_blank_lines
 
 _QUIET = "var(--jp-ui-font-color2,var(--vscode-descriptionForeground,#767676))"
 _BORDER = "var(--jp-border-color2,rgba(127,127,127,.4))"
 # A host that does not trust a notebook drops var(); the plain value stays then.
 QUIET_LINE = f"color:#767676;color:{_QUIET};font-size:.85em;line-height:1.6"
 _BADGE = "border:1px solid;border-radius:3px;padding:0 .4em;margin-right:.6em"
+# Seen only where a host drops styles: badges would run into the words after them.
+_BETWEEN = "<span style=font-size:0> · </span>"
 _GRID = (
     "display:grid;gap:.75em;margin-bottom:.5em;"
     "grid-template-columns:repeat(auto-fit,minmax(min(100%,14em),1fr))"
@@ -63,6 +65,7 @@ _DOT = (
 )
 UNFINISHED = "still being written"  # also what a save in mid-stream keeps
 WAITING = "waiting for the first words"
+REASONING = "reasoning"
 
 
 def live_html(status: str, *, is_waiting: bool) -> str:
@@ -141,7 +144,7 @@ def tool_runs_html(steps: Sequence[Step]) -> str:
     lines = "".join(map(tool_run_html, steps))
     if len(steps) > MAX_OPEN:
         title = f"{len(steps)} tool calls"
-        lines = _details(title, f'<div style="margin-left:1.2em">{lines}</div>')
+        lines = details_html(title, f'<div style="margin-left:1.2em">{lines}</div>')
     return quiet_html(lines)
 
 
@@ -151,7 +154,7 @@ def tool_run_html(step: Step) -> str:
         f'<div>{title}</div><pre style="{_PRE}"><code>{html}</code></pre>'
         for title, html in run_parts(step)
     )
-    return _details(_run_line(step), body)
+    return details_html(_run_line(step), body)
 
 
 def run_parts(step: Step) -> list[tuple[str, str]]:
@@ -181,10 +184,19 @@ def _run_line(step: Step) -> str:
     return f"{call_line(step.name, step.arguments)} {mark} {result_line(step)}"
 
 
-def _details(title: str, body: str) -> str:
+def details_html(title: str, body: str) -> str:
+    """Fold HTML behind a line."""
     return (
         f'<details><summary style="{_SUMMARY}">{to_text(title)}</summary>'
         f"{body}</details>"
+    )
+
+
+def folded_html(titled: tuple[str, str]) -> str:
+    """Fold a text behind its title."""
+    title, text = titled
+    return details_html(
+        title, f'<pre style="{_PRE}"><code>{to_text(text)}</code></pre>'
     )
 
 
@@ -201,9 +213,19 @@ _ACTING = re.compile(
     re.IGNORECASE,
 )
 _FRAME = (
-    "display:block;width:100%;height:22em;box-sizing:border-box;resize:vertical;"
+    "display:block;width:100%;height:22em;max-height:60em;box-sizing:border-box;resize:vertical;"
     "overflow:auto;border:1px solid #bdbdbd;border-radius:4px;background:#fff;"
     "color-scheme:light"
+)
+
+
+# As high as its content, with the border. Only a frame of the same origin can be
+# measured; the sandbox lets nothing in it run, and no link is followed: it would be
+# opened with the reader's cookies.
+_MEASURE = (
+    "let d=this.contentDocument,n=d.documentElement.offsetHeight;"
+    "if(n)this.style.height=n+2+'px';"
+    "d.addEventListener('click',e=>e.preventDefault(),true)"
 )
 
 
@@ -214,8 +236,9 @@ def page_html(source: str) -> str:
     """
     inside = "<!doctype html>" + _POLICY + _ACTING.sub("<x-", source)
     return (
-        f'<iframe sandbox="" referrerpolicy="no-referrer" title="HTML of the reply" '
-        f'srcdoc="{escape(inside)}" style="{_FRAME}"></iframe>'
+        f"<iframe sandbox=allow-same-origin referrerpolicy=no-referrer "
+        f'title="HTML of the reply" onload="{_MEASURE}" '
+        f'srcdoc="{without_blank_lines(escape(inside))}" style="{_FRAME}"></iframe>'
         f"<details><summary>HTML source</summary>"
         f'<pre style="{_WRAPPED}"><code>{to_text(source)}</code></pre></details>'
     )
@@ -226,6 +249,7 @@ class Final:
     """What stays in the cell after a reply has ended, even by an error."""
 
     texts: tuple[str, ...]  # the Markdown of each choice; empty if nothing arrived
+    reasonings: tuple[str, ...] = ()  # next to each text; shown folded below them
     footer: str = ""  # one quiet line: model, tokens, seconds
     hint: str = ""  # what the footer says when the mouse rests on it
     marks: tuple[str, ...] = ()  # what must not be overlooked, such as "cut"
@@ -239,14 +263,18 @@ class Final:
 
     @property
     def closing_line(self) -> str:
-        """Marks and footer as one line of plain text."""
-        return to_terminal(marks_text(self.marks, self.footer).replace("\n", " "))
+        """Marks, footer and the size of reasoning as one line of plain text."""
+        titles = (title for title, _ in titled_reasonings(self.reasonings))
+        footer = " · ".join(filter(None, (self.footer, *titles)))
+        return to_terminal(marks_text(self.marks, footer).replace("\n", " "))
 
     @property
     def closing_html(self) -> str:
-        """Marks and footer as a quiet line."""
-        line = marks_html(self.marks) + to_text(self.footer)
-        return quiet_html(line, hint=self.hint) if line else ""
+        """Reasoning, folded, then marks and footer as a quiet line."""
+        folds = "".join(map(folded_html, titled_reasonings(self.reasonings)))
+        line = marks_html(self.marks, self.footer)
+        above = quiet_html(folds) if folds else ""
+        return above + (quiet_html(line, hint=self.hint) if line else "")
 
     def bundle(self) -> dict[str, str]:
         """Draw it: `text/html`, and `text/plain` with the Markdown source."""
@@ -278,9 +306,22 @@ class Final:
         return "\n\n".join(shown).strip("\n")
 
 
-def marks_html(marks: Sequence[str]) -> str:
-    """Draw marks as badges."""
-    return "".join(f'<span style="{_BADGE}">{to_text(mark)}</span>' for mark in marks)
+def titled_reasonings(reasonings: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return the reasoning next to each choice, if any, with a title that has its size.
+
+    A terminal shows the title alone.
+    """
+    titled = (
+        (f"reasoning{f' of {at}' * (len(reasonings) > 1)}: {len(text):,}", text)
+        for at, text in enumerate(reasonings, start=1)
+    )
+    return tuple((f"{title} characters", text) for title, text in titled if text)
+
+
+def marks_html(marks: Sequence[str], footer: str = "") -> str:
+    """Draw marks as badges, then a footer."""
+    badges = (f'<span style="{_BADGE}">{to_text(mark)}</span>' for mark in marks)
+    return _BETWEEN.join((*badges, *([to_text(footer)] if footer else [])))
 
 
 def marks_text(marks: Sequence[str], footer: str = "") -> str:
@@ -311,6 +352,8 @@ class Entry:
     is_markdown: bool = False  # else the text is shown as typed
     footer: str = ""  # a quiet line below
     notes: tuple[str, ...] = ()  # quiet lines above the text, such as tool calls
+    typed: str | None = None  # the text without its end, which is folded
+    folded: tuple[tuple[str, str], ...] = ()  # titles and texts of that end
 
 
 def transcript(title: str, entries: Sequence[Entry]) -> dict[str, str]:
@@ -336,11 +379,13 @@ def _entry_text(entry: Entry) -> str:
 
 
 def _entry_html(entry: Entry) -> str:
+    typed = entry.text if entry.typed is None else entry.typed
     text = (
         reply_html(entry.text)
         if entry.is_markdown
-        else f'<pre style="{_TYPED}"><code>{to_text(entry.text)}</code></pre>'
+        else f'<pre style="{_TYPED}"><code>{to_text(typed)}</code></pre>'
     )
+    text += quiet_html("".join(map(folded_html, entry.folded))) if entry.folded else ""
     notes = "".join(map(_quiet, entry.notes))
     footer = _quiet(entry.footer) if entry.footer else ""
     heading = _quiet(entry.heading)

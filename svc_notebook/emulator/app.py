@@ -18,10 +18,11 @@ from .http_values import (
     RuleError,
     error_body,
     whole,
+    write_json,
 )
 from .rules import read_chat_request
 from .script import Script, play
-from .tool_calls import calls_for, results_text
+from .tool_calls import calls_for, tool_results
 
 # At the root, for people who open the address in a browser.
 PAGE = """\
@@ -33,6 +34,7 @@ ready-made sentences: no reply is a real answer, nothing leaves this machine, an
 nothing is paid for. Every response carries the header x-svc-emulator: 1.
 """
 PATH = "/v1/chat/completions"
+LIST_PATH = "/v1/models"  # not in the document
 _NOT_ALLOWED = 405
 _NO_KEY = "No API key was found. Send it in the header Authorization as Bearer API_KEY."
 _WRONG_KEY = "The API key is invalid or was revoked. Create a key in the dashboard."
@@ -43,13 +45,17 @@ _NO_PERMISSION = "The API key has no permission for the requested resource."
 class Setup:
     """The settings of an emulated service, checked; see `Emulator`.
 
-    `limits` maps model ids to requests in 1 s and in 60 s.
+    `limits` maps model ids to requests in 1 s and in 60 s, `contexts` to the tokens
+    that prompt and reply share. What differs from the document is for other servers.
     """
 
     keys: Keys = field(default_factory=Keys)
     pace: Pace = field(default_factory=Pace)
     models: tuple[str, ...] = ()
     limits: Mapping[str, tuple[int, int]] = field(default_factory=lambda: LIMITS)
+    contexts: Mapping[str, int] = field(default_factory=dict)
+    has_model_list: bool = False
+    needs_key: bool = True
     seed: int = 0
     clock: Callable[[], float]
     now: Callable[[], float]
@@ -85,7 +91,8 @@ class Service:
         reply = whole(status, error_body(status, message), content_type=JSON)
         if status != _NOT_ALLOWED:
             return reply
-        allow = "GET, HEAD" if request.path == "/" else "POST"  # HTTP requires it
+        is_read = request.path in {"/", LIST_PATH}
+        allow = "GET, HEAD" if is_read else "POST"  # HTTP requires it
         return replace(reply, headers={**reply.headers, "allow": allow})
 
     def _answered(self, request: Request) -> Reply:
@@ -93,6 +100,9 @@ class Service:
             if request.method not in ("GET", "HEAD"):
                 raise RuleError("Only GET is answered here.", _NOT_ALLOWED)
             return whole(200, PAGE.encode(), content_type="text/plain; charset=utf-8")
+        self._check_key(request)
+        if request.path == LIST_PATH and self._setup.has_model_list:
+            return self._model_list(request)
         chat = self._admitted(request)
         identity = chat.identity()
         with self._lock:
@@ -113,21 +123,37 @@ class Service:
             raise RuleError(f"The rate limit {full} of this model is exceeded.", 429)
         return deliver(chat, head, self._choices(chat, nth), pace=self._setup.pace)
 
-    def _admitted(self, request: Request) -> ChatRequest:
-        """Check everything except the limits, in the order that `Service` states."""
-        keys = self._setup.keys
-        key = sent_key(request.headers)
+    def _check_key(self, request: Request) -> None:
+        keys, key = self._setup.keys, sent_key(request.headers)
+        if not self._setup.needs_key:
+            return
         if not key:
             raise RuleError(_NO_KEY, UNAUTHORIZED)
         if key not in (*keys.valid, *keys.forbidden):
             raise RuleError(_WRONG_KEY, UNAUTHORIZED)
+
+    def _model_list(self, request: Request) -> Reply:
+        """List the models, as other servers of this interface do."""
+        if request.method not in ("GET", "HEAD"):
+            raise RuleError("Only GET is answered here.", _NOT_ALLOWED)
+        contexts = self._setup.contexts
+        data = [
+            {"id": each, "object": "model", "owned_by": "emulator"}
+            | ({"max_model_len": contexts[each]} if each in contexts else {})
+            for each in self._setup.models or DOCUMENTED
+        ]
+        body = write_json({"object": "list", "data": data})
+        return whole(200, body, content_type=JSON)
+
+    def _admitted(self, request: Request) -> ChatRequest:
+        """Check all but key and limits, in the order that `Service` states."""
         if request.path != PATH:  # doc: Endpoints
             raise RuleError(f"There is only one operation here: POST {PATH}.", 404)
         if request.method != "POST":
             raise RuleError(f"Use POST for {PATH}.", _NOT_ALLOWED)
-        if key not in keys.valid:
+        if sent_key(request.headers) in self._setup.keys.forbidden:
             raise RuleError(_NO_PERMISSION, FORBIDDEN)
-        chat = _read(request)
+        chat = _read(request, self._setup.contexts)
         if chat.model not in (*DOCUMENTED, *self._setup.models):
             raise RuleError("The model does not exist.", 404)
         return chat
@@ -139,21 +165,21 @@ class Service:
                 cut_calls(calls_for(chat, index), max_tokens=chat.max_tokens)
                 for index in range(chat.n)
             ]
-        results = results_text(chat)
+        answered = tool_results(chat)
         choices = []
         for index in range(chat.n):
             seed = chat.seed(
                 emulator_seed=self._setup.seed, nth=nth, choice_index=index
             )
-            text = language.write(chat, seed, results=results)
+            text = language.write(chat, seed, results=answered)
             choices.append(cut_choice(text, max_tokens=chat.max_tokens, stop=chat.stop))
         return choices
 
 
-def _read(request: Request) -> ChatRequest:
+def _read(request: Request, contexts: Mapping[str, int]) -> ChatRequest:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != JSON:
         raise RuleError(f"Send the header Content-Type: {JSON}.")
     if request.body is None:
         raise RuleError("The request body is too long.")
-    return read_chat_request(request.body)
+    return read_chat_request(request.body, contexts)

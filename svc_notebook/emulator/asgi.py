@@ -297,7 +297,7 @@ def _start(reply: Reply) -> Message:
         "status": reply.status,
         "headers": [
             (name.encode("latin-1"), value.encode("latin-1"))
-            for name, value in (*reply.headers.items(), MARK)
+            for name, value in {**dict([MARK]), **reply.headers}.items()
         ],
     }
 

@@ -99,10 +99,15 @@ class ChatRequest:
         return users[-1] if users else ""
 
     @property
+    def system(self) -> str | None:
+        """The system messages; None without any."""
+        texts = [each.content for each in self.messages if each.role == "system"]
+        return "\n".join(texts) if texts else None
+
+    @property
     def instructions(self) -> str:
         """What the system messages and the newest user message say."""
-        system = [each.content for each in self.messages if each.role == "system"]
-        return "\n".join([*system, self.question])
+        return f"{self.system or ''}\n{self.question}"
 
     def identity(self) -> str:
         """Name the request; identical requests have the same name."""

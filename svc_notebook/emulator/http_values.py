@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-# On every response, so that a client can mark what it received as emulated.
+# On every response, so that a client can mark what it received as emulated. The note
+# of a scripted answer replaces the 1.
 MARK = ("x-svc-emulator", "1")
 UNAUTHORIZED = 401
 FORBIDDEN = 403

@@ -1,7 +1,8 @@
 """The emulator's texts: ready-made paragraphs with words left open.
 
 Both are drawn as a language model draws tokens, so that temperature, top_p and the
-penalties can be seen at work. Each text says first that it is emulated.
+penalties can be seen at work. That a text is made up is said by the response's headers,
+and by the badge of whoever shows it.
 """
 
 import hashlib
@@ -18,8 +19,6 @@ from typing import NamedTuple
 
 from .chat_request import ChatRequest, split_tokens
 
-OPENING = "Emulated reply."
-OPENING_THAI = "คำตอบจำลอง"
 # Scores are drawn from LOWEST to LOWEST + SPREAD: above 0, since the repetition
 # penalty divides them.
 LOWEST = 4.0
@@ -59,8 +58,10 @@ STYLES = {
 }
 
 
-def write(chat: ChatRequest, seed: int, *, results: str = "") -> Iterator[str]:
-    """Write a reply token by token; it begins with `results`, what tools answered."""
+def write(
+    chat: ChatRequest, seed: int, *, results: Sequence[tuple[str, str]] = ()
+) -> Iterator[str]:
+    """Write a reply token by token; it begins with what tools answered, by name."""
     rng = Random(seed)  # noqa: S311 - repeatable chance, not secrets
     labels = _LABELS.search(chat.instructions)
     if labels and not results:
@@ -68,7 +69,8 @@ def write(chat: ChatRequest, seed: int, *, results: str = "") -> Iterator[str]:
         return
     n_thai = len(_THAI_LETTER.findall(chat.question))
     is_thai = n_thai > len(_LATIN_LETTER.findall(chat.question))
-    start = (OPENING_THAI if is_thai else OPENING) + results
+    said = " ตอบว่า {}" if is_thai else " answered: {}."
+    start = " ".join(name + said.format(result) for name, result in results)
     yield from split_tokens(start)
     style = STYLES.get(chat.model, _PLAIN)
     writer = _Writer(
@@ -77,7 +79,8 @@ def write(chat: ChatRequest, seed: int, *, results: str = "") -> Iterator[str]:
         phrases=_phrases(is_thai=is_thai),
         taste=f"{chat.model}/{chat.question}",
     )
-    yield from writer.tokens(style, length=_length(style, chat, rng))
+    length = _length(style, chat, rng)
+    yield from writer.tokens(style, length=length, before=" " if start else "")
 
 
 def _label(labels: "re.Match[str]", chat: ChatRequest, rng: Random) -> str:
@@ -160,8 +163,8 @@ class _Writer:
     taste: str
     seen: Counter[str] = field(default_factory=Counter)
 
-    def tokens(self, style: Style, *, length: float) -> Iterator[str]:
-        """Write whole sentences until the text is long enough."""
+    def tokens(self, style: Style, *, length: float, before: str) -> Iterator[str]:
+        """Write whole sentences until the text is long enough, the first `before`."""
         paragraphs = [
             paragraph
             for section in style.sections
@@ -169,7 +172,6 @@ class _Writer:
         ]
         firsts = [each[0] for each in paragraphs]
         n_tokens = 0
-        before = " "
         while True:
             for sentence in paragraphs[self._draw(firsts, AGAIN_COST)]:
                 text = before + _OPEN_WORD.sub(self._word, sentence)

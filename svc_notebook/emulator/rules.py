@@ -59,8 +59,10 @@ _NUMBERS = {
 }
 
 
-def read_chat_request(body: bytes) -> ChatRequest:
+def read_chat_request(body: bytes, contexts: Mapping[str, int] = {}) -> ChatRequest:
     """Check a request body, in the order of the document's table.
+
+    `contexts` are the tokens of models that have other ones than the document's.
 
     Raises:
         RuleError: It breaks a rule of the document.
@@ -71,18 +73,24 @@ def read_chat_request(body: bytes) -> ChatRequest:
     if not fields.get("model") or not isinstance(fields["model"], str):
         raise RuleError("'model' has to be a non-empty string and is required.")
     messages = read_messages(fields.get("messages"))
-    numbers = {name: _number(fields, name, range_) for name, range_ in _NUMBERS.items()}
+    budget = contexts.get(fields["model"], TOKENS_PER_REQUEST)
+    ranges = dict(_NUMBERS)
+    if fields["model"] in contexts:  # other servers judge the sum alone
+        ranges["max_tokens"] = _Range(1, math.inf, MAX_TOKENS_DEFAULT)
+    numbers = {name: _number(fields, name, range_) for name, range_ in ranges.items()}
     tools = read_tools(fields.get("tools", []))
     is_streamed = fields.get("stream", False)
     if not isinstance(is_streamed, bool):
         raise RuleError("'stream' has to be a boolean.")
     n_prompt_tokens = _n_prompt_tokens(messages, fields)
-    if n_prompt_tokens + numbers["max_tokens"] > TOKENS_PER_REQUEST:
+    if n_prompt_tokens + numbers["max_tokens"] > budget:
         default = "" if "max_tokens" in fields else "the default of "
+        is_own = fields["model"] in contexts
+        own = f"This model's maximum context length is {budget} tokens. " * is_own
         raise RuleError(
-            f"The prompt takes {n_prompt_tokens} tokens and 'max_tokens' asks for "
+            f"{own}The prompt takes {n_prompt_tokens} tokens and 'max_tokens' asks for "
             f"{default}{numbers['max_tokens']}; together they may be at most "
-            f"{TOKENS_PER_REQUEST}."
+            f"{budget}."
         )
     return ChatRequest(
         model=read_text(fields["model"], "model"),

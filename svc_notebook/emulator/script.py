@@ -1,12 +1,14 @@
 """Scripts: entries that say what the emulator answers instead of writing a text.
 
-All keys of an entry are optional. The first entry that fits and is not used up
-answers; if none does, the emulator writes a text. In Python, bytes may replace the
-texts of `body`, `events` and `raw`.
+A script is a list of entries, or {"entries": [...], "defaults": {...}}, where the
+defaults are keys that each entry has unless it says otherwise. In a JSON file it has
+the same form. All keys of an entry are optional. The first entry that fits and is not
+used up answers; if none does, the emulator writes a text. In Python, bytes may replace
+the texts of `body`, `events` and `raw`.
 
-    when        {"contains": text in the newest user message, "model": id,
-                 "is_streamed": boolean, "role": role of the last message}
+    when        which requests it answers; see below
     times       how often it answers: 1 if left out, null for always
+    note        said of the reply wherever it shows, such as "written by hand"
     text        the reply: a text, or a list of the pieces it is streamed in
     tool_calls  [{"name": ..., "arguments": object or text, "id": optional}]
     choices     a list of {"text", "tool_calls", "finish_reason"}, for n > 1
@@ -24,6 +26,23 @@ texts of `body`, `events` and `raw`.
     cut_after   send this many pieces, then close the connection
     end         "whole", "cut" (closed), "reset" or "silent" (left open, nothing sent)
 
+All of `when` must fit, and an entry without it answers every request:
+
+    contains    a text in the newest user message, or a list of texts that are all in it
+    system      the same for the system message; null if the request has none
+    model       an id, or a list of ids
+    tools       names of tools that are all offered; [] if none is
+    role        role of the last message
+    is_streamed, user
+    temperature, top_p, max_tokens, n, presence_penalty, frequency_penalty,
+    repetition_penalty
+                a number, or a range with any of "above", "below", "at_least" and
+                "at_most". A parameter that is not sent has the service's default.
+
+    {"entries": [{"when": {"system": "ภาษาไทย", "model": "svc-v2-70b-instruct",
+                           "temperature": {"above": 1}}, "text": "ชาเขียวหอมกว่า"}],
+     "defaults": {"note": "written by hand", "times": null, "gap_s": 0.02}}
+
 A scripted answer waits only as long as its entry says, and counts against no limit.
 A request that the document refuses is refused as ever and uses up no entry.
 """
@@ -32,17 +51,19 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import quote
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from svc_notebook.errors import SettingsError
 
-from .chat_request import Call, ChatRequest, JsonObject, split_tokens
+from .chat_request import Call, ChatRequest, split_tokens
 from .completion_writer import EVENTS, JSON, STOP, Choice, Head, Pace, deliver
-from .http_values import End, Piece, Reply, whole, write_json
+from .http_values import MARK, End, Piece, Reply, whole, write_json
 
 # As HTTP has them: the letters of a header's name and of its value.
 _NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
@@ -50,6 +71,11 @@ _VALUE = re.compile(
     r"[\x21-\x7e\xa1-\xff]([\t\x20-\x7e\xa1-\xff]*[\x21-\x7e\xa1-\xff])?|"
 )
 _NO_BODY = (204, 304)
+_FORM = 'a list of entries, or {"entries": [...], "defaults": {...}}'
+# How msgspec says it, and the last name of the path to it.
+_UNKNOWN = re.compile(
+    r"unknown field `(?P<name>[^`]*)`(?: - at `[^`]*?(?P<part>\w+)(?:\[[^\]`]*\])*`)?"
+)
 _HELP = "`python -m pydoc svc_notebook.emulator.script` shows what an entry may hold."
 
 T = TypeVar("T")
@@ -86,22 +112,94 @@ class ScriptedChoice(Struct, frozen=True, forbid_unknown_fields=True):
     finish_reason: str | None = STOP
 
 
-class When(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which requests an entry answers."""
+class Range(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which values of a parameter an entry is for."""
 
-    contains: str = ""
-    model: str | None = None
-    is_streamed: bool | None = None
+    above: float | None = None
+    below: float | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+
+    def fits(self, value: float) -> bool:
+        """Whether a value is one of them."""
+        return not (
+            (self.above is not None and value <= self.above)
+            or (self.below is not None and value >= self.below)
+            or (self.at_least is not None and value < self.at_least)
+            or (self.at_most is not None and value > self.at_most)
+        )
+
+
+Texts = str | tuple[str, ...]
+Number = float | Range | None
+_NUMBERS = (
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "n",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+)
+
+
+class When(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which requests an entry answers; the module's docstring explains the fields."""
+
+    contains: Texts = ()
+    system: Texts | UnsetType | None = UNSET
+    model: Texts | None = None
+    tools: tuple[str, ...] | UnsetType = UNSET
     role: Literal["system", "user", "assistant", "tool"] | None = None
+    is_streamed: bool | None = None
+    user: str | None = None
+    temperature: Number = None
+    top_p: Number = None
+    max_tokens: Number = None
+    n: Number = None
+    presence_penalty: Number = None
+    frequency_penalty: Number = None
+    repetition_penalty: Number = None
 
     def fits(self, chat: ChatRequest) -> bool:
         """Whether a request is one of them."""
         return (
-            self.contains in chat.question
-            and self.model in (None, chat.model)
+            _has(chat.question, self.contains)
+            and (self.model is None or chat.model in _tuple(self.model))
             and self.is_streamed in (None, chat.is_streamed)
+            and self.user in (None, chat.user)
             and self.role in (None, chat.messages[-1].role)
+            and self._fits_system(chat)
+            and self._fits_tools(chat)
+            and all(
+                _is_in(getattr(chat, name), getattr(self, name)) for name in _NUMBERS
+            )
         )
+
+    def _fits_system(self, chat: ChatRequest) -> bool:
+        if self.system is UNSET or self.system is None:
+            return self.system is UNSET or chat.system is None
+        return chat.system is not None and _has(chat.system, self.system)
+
+    def _fits_tools(self, chat: ChatRequest) -> bool:
+        if self.tools is UNSET:
+            return True
+        offered = {tool.name for tool in chat.tools}
+        return offered >= set(self.tools) if self.tools else not offered
+
+
+def _tuple(texts: Texts) -> tuple[str, ...]:
+    return (texts,) if isinstance(texts, str) else texts
+
+
+def _has(text: str, parts: Texts) -> bool:
+    return all(part in text for part in _tuple(parts))
+
+
+def _is_in(value: float, wanted: Number) -> bool:
+    if isinstance(wanted, Range):
+        return wanted.fits(value)
+    return wanted is None or value == wanted
 
 
 class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -109,6 +207,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     when: When = When()
     times: Annotated[int, Meta(ge=1)] | None = 1
+    note: Annotated[str, Meta(max_length=60)] = ""
     text: str | tuple[str, ...] | UnsetType = UNSET
     tool_calls: tuple[ScriptedCall, ...] | UnsetType = UNSET
     choices: tuple[ScriptedChoice, ...] | UnsetType = UNSET
@@ -144,31 +243,26 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 )
 
 
-def read_script(path: str | Path) -> list[JsonObject]:
-    """Read a script from a JSON file: a list of entries."""
+def read_script(path: str | Path) -> object:
+    """Read a script from a JSON file."""
     try:
         # Some editors open a file with a byte order mark.
-        entries = json.loads(Path(path).read_text(encoding="utf-8-sig"))
+        script = json.loads(Path(path).read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise SettingsError(
             f"The script {str(path)!r} cannot be read: {error}. "
-            "Give a file that holds a JSON array of entries."
+            f"Give a file that holds {_FORM}."
         ) from None
-    if not isinstance(entries, list):
-        raise SettingsError(
-            f"The script {str(path)!r} is not a JSON array; write [{{...}}, ...]."
-        )
-    return entries
+    _parts(script, f"The script {str(path)!r}")
+    return script
 
 
 class Script:
     """Entries, and how often each was used; not safe without a lock around it."""
 
-    def __init__(self, entries: Sequence[Mapping[str, Any]] = ()) -> None:
-        given: object = entries
-        if not isinstance(given, list | tuple):
-            raise SettingsError("A script must be a list of entries, or a path.")
-        self._entries = [_entry(each, at) for at, each in enumerate(entries)]
+    def __init__(self, given: object = ()) -> None:
+        entries, defaults = _parts(given)
+        self._entries = [_entry(each, at, defaults) for at, each in enumerate(entries)]
         self._left = [entry.times for entry in self._entries]
 
     def next_entry(self, chat: ChatRequest) -> Entry | None:
@@ -181,13 +275,44 @@ class Script:
         return None
 
 
-def _entry(given: object, at: int) -> Entry:
+def _parts(
+    given: object, name: str = "The script"
+) -> tuple[Sequence[object], Mapping[str, object]]:
+    """Return the entries of a script, and their defaults."""
+    script = given if isinstance(given, Mapping) else {"entries": given}
+    entries, defaults = script.get("entries"), script.get("defaults", {})
+    for key in script.keys() - {"entries", "defaults"}:
+        near = _near(str(key), ("entries", "defaults"))
+        raise SettingsError(f"{name} has the unknown key {key!r}.{near}")
+    if not isinstance(entries, list | tuple) or not isinstance(defaults, Mapping):
+        raise SettingsError(f"{name} must be {_FORM}.")
+    return entries, defaults
+
+
+def _entry(given: object, at: int, defaults: Mapping[str, object]) -> Entry:
+    whole = {**defaults, **given} if isinstance(given, Mapping) else given
     try:
-        return msgspec.convert(given, Entry, dec_hook=_read)
+        return msgspec.convert(whole, Entry, dec_hook=_read)
     except msgspec.ValidationError as error:
+        reason = f"{error}.{_near_field(str(error))}"
         raise SettingsError(
-            f"Entry {at} of the script cannot be used: {error}. {_HELP}"
+            f"Entry {at} of the script cannot be used: {reason} {_HELP}"
         ) from None
+
+
+def _near_field(error: str) -> str:
+    """Say which field was probably meant, if the error is about an unknown one."""
+    found = _UNKNOWN.search(error)
+    if found is None:
+        return ""
+    parts = {"when": When, "tool_calls": ScriptedCall, "choices": ScriptedChoice}
+    kind = parts.get(found["part"] or "", Range if found["part"] else Entry)
+    return _near(found["name"], kind.__struct_fields__)
+
+
+def _near(name: str, known: Sequence[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    return f" Did you mean `{near[0]}`?" if near else f" Allowed: {', '.join(known)}."
 
 
 def _read(type_: type[T], value: object) -> T:
@@ -219,7 +344,8 @@ def play(entry: Entry, chat: ChatRequest, head: Head) -> Reply:
     is_cut = entry.cut_after is not None
     end = entry.end or (End.CUT if is_cut else reply.end)
     changed = {name.lower(): value for name, value in entry.headers.items()}
-    headers = {**reply.headers, **changed}
+    noted = {MARK[0]: quote(entry.note, safe=" ")} if entry.note else {}
+    headers = {**reply.headers, **noted, **changed}
     return replace(
         reply,
         status=status,

@@ -51,6 +51,9 @@ _ALLOWED = {
     "limits": "True, False, or a mapping of model ids to (requests per second, "
     "requests per minute)",
     "models": "a list of model ids",
+    "contexts": "a mapping of model ids to tokens",
+    "has_model_list": "True or False",
+    "needs_key": "True or False",
     "keys": f"{_KEYS_ALLOWED}; at least one is needed",
     "revoked": _KEYS_ALLOWED,
     "forbidden": _KEYS_ALLOWED,
@@ -67,6 +70,9 @@ class _Options(Struct, frozen=True, kw_only=True):
     seed: int
     limits: bool | dict[str, tuple[_Count, _Count]]
     models: tuple[Annotated[str, Meta(min_length=1)], ...]
+    contexts: dict[str, Annotated[int, Meta(ge=1)]]
+    has_model_list: bool
+    needs_key: bool
     keys: Annotated[_Keys, Meta(min_length=1)]
     revoked: _Keys
     forbidden: _Keys
@@ -131,10 +137,16 @@ class Emulator:
         limits: True for the document's rate limits, False for none, or a mapping of
             model ids to (requests per second, requests per minute).
         models: Model ids that are served in addition to the documented ones.
+        contexts: Tokens that prompt and reply of a model share, by model id, where it
+            is not what the document says.
+        has_model_list: Whether `GET /models` lists the models (`models`, if there are
+            any), as other servers do; the document does not show it.
+        needs_key: Whether requests need a key.
         keys, revoked, forbidden: API keys that are served, answered with 401, and
             answered with 403.
-        script: Answers that replace its own: a list of entries, or the path of a
-            JSON file of them; see `svc_notebook.emulator.script`.
+        script: Answers that replace its own: a list of entries, entries with
+            defaults, or the path of a JSON file of them; see
+            `svc_notebook.emulator.script`.
         seed: The same seed gives the same texts.
         keep_alive_s: Seconds after which an idle connection is closed.
         clock: Returns seconds that never run backwards, for the rate limits.
@@ -158,17 +170,20 @@ class Emulator:
         first_token_s: float = 0.2,
         limits: bool | Mapping[str, tuple[int, int]] = True,
         models: Sequence[str] = (),
+        contexts: Mapping[str, int] = {},
+        has_model_list: bool = False,
+        needs_key: bool = True,
         keys: Sequence[str] = (KEY,),
         revoked: Sequence[str] = (REVOKED_KEY,),
         forbidden: Sequence[str] = (FORBIDDEN_KEY,),
-        script: Sequence[Mapping[str, Any]] | str | Path = (),
+        script: Sequence[Mapping[str, Any]] | Mapping[str, Any] | str | Path = (),
         seed: int = 0,
         keep_alive_s: float = 75.0,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
         options = _read_options(locals())  # of which it takes the fields by name
-        entries = read_script(script) if isinstance(script, str | Path) else script
+        given = read_script(script) if isinstance(script, str | Path) else script
         self._keys = Keys(options.keys, options.revoked, options.forbidden)
         setup = Setup(
             keys=self._keys,
@@ -177,6 +192,9 @@ class Emulator:
             ),
             models=options.models,
             limits=options.model_limits,
+            contexts=options.contexts,
+            has_model_list=options.has_model_list,
+            needs_key=options.needs_key,
             seed=options.seed,
             clock=_read_clock("clock", clock),
             now=_read_clock("now", now),
@@ -184,7 +202,7 @@ class Emulator:
         self._port = options.port
         self._keep_alive_s = options.keep_alive_s
         self._log = RequestLog(self._keys, clock)
-        self._service = Service(setup, Script(entries))
+        self._service = Service(setup, Script(given))
         self._running: HttpServer | None = None
 
     @property

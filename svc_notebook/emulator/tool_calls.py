@@ -61,19 +61,19 @@ def calls_for(chat: ChatRequest, choice_index: int = 0) -> tuple[Call, ...]:
     )
 
 
-def results_text(chat: ChatRequest) -> str:
-    """Repeat the results at the end of a request, as text; "" without any."""
+def tool_results(chat: ChatRequest) -> list[tuple[str, str]]:
+    """Repeat the results at the end of a request, shortened, by the tools' names."""
     names = {call.id: call.name for each in chat.messages for call in each.tool_calls}
     answers = list(takewhile(lambda each: each.role == "tool", reversed(chat.messages)))
     room = min(_RESULTS_TOKENS, int(chat.max_tokens * _RESULTS_SHARE))
     room //= max(1, len(answers))
-    text = ""
+    found = []
     for each in reversed(answers):
         tokens = split_tokens(each.content)
         shown = "".join(tokens[:room]) + ("…" if len(tokens) > room else "")
         name = names.get(each.tool_call_id or "", "the tool")
-        text += f" {name} answered: {shown.rstrip('. ')}."
-    return text
+        found.append((name, shown.rstrip(". ")))
+    return found
 
 
 def _named(tool: Tool) -> "re.Pattern[str]":

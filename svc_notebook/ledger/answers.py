@@ -60,6 +60,10 @@ def find_answer(
     return None
 
 
+# context_tokens are not sent
+_HASHED = ("model", "messages", "params", "tools", "extra", "is_fitted")
+
+
 def request_hash(request: CompletionRequest, prompt_tokens: int | None = None) -> str:
     """Return the hash of everything that affects the reply: 32 hexadecimal digits.
 
@@ -67,7 +71,8 @@ def request_hash(request: CompletionRequest, prompt_tokens: int | None = None) -
     difference. `prompt_tokens` is the estimate of its prompt when it was sent.
     """
     plain = _plain(request, prompt_tokens)
-    text = msgspec.json.encode(plain, order="sorted", enc_hook=str)
+    hashed = {name: getattr(plain, name) for name in _HASHED}
+    text = msgspec.json.encode(hashed, order="sorted", enc_hook=str)
     return blake2b(text, digest_size=16).hexdigest()
 
 
@@ -126,6 +131,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     request_key: str | None = None  # of a run's trial: equal rows have different keys
     endpoint: str
     is_emulated: bool = False
+    emulator_note: str | None = None
     answered_at: datetime
     request: CompletionRequest
     body: CompletionBody
@@ -142,6 +148,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
             request_key=exchange.origin.request_key,
             endpoint=exchange.endpoint,
             is_emulated=exchange.is_emulated,
+            emulator_note=exchange.emulator_note,
             answered_at=exchange.started_at,
             request=_plain(exchange.request, exchange.est_prompt_tokens),
             body=body,
@@ -285,6 +292,7 @@ class Answers:
             origin=Origin(repeat=repeat),
             endpoint=answer.endpoint,
             is_emulated=answer.is_emulated,
+            emulator_note=answer.emulator_note,
             request=request,
             body=answer.body,
             started_at=answer.answered_at,
@@ -366,7 +374,9 @@ def _checked(answer: Answer) -> Answer:
     request = _plain(answer.request, answer.est_prompt_tokens)
     params = {name: each for name, each in request.params.items() if each != "fit"}
     build_request(
-        request.messages, model=request.model, params=params, extra=request.extra
+        request.messages,
+        model=request.model,
+        params={**params, "extra": request.extra},
     )
     return msgspec.structs.replace(answer, request=request)
 

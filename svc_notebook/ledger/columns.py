@@ -1,10 +1,11 @@
 """Columns of frames, and the batches of rows they are read from, without pandas."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -15,6 +16,16 @@ Scalar = str | int | float | bool | datetime | None
 Dtype = Literal[
     "string", "Int64", "Float64", "boolean", "datetime64[us, UTC]", "object"
 ]
+
+Row = TypeVar("Row")
+CHUNK_ROWS = 8192
+
+
+def chunks(rows: Iterable[Row], n_rows: int = CHUNK_ROWS) -> Iterator[list[Row]]:
+    """Return rows in lists of limited length."""
+    source = iter(rows)
+    while chunk := list(islice(source, n_rows)):
+        yield chunk
 
 
 class Batch:
@@ -124,13 +135,47 @@ def as_names(given: object) -> list[Any]:
     return list(dict.fromkeys(given))
 
 
+EXTRA = "extra_"
+LATER = ("score_", "answer_", EXTRA)
+"""How the names of columns begin that a frame can get later."""
+
+
+def extra_columns(found: Iterable[Mapping[str, Any]]) -> tuple[Column, ...]:
+    """Return a column for each field of `extra`, in order of first appearance.
+
+    `found` has the part `request.extra` of each row.
+    """
+    values: dict[str, list[Any]] = {}
+    for each in found:
+        for name, value in each.items():
+            values.setdefault(name, []).append(value)
+    return tuple(_extra_column(name, dtype_of(seen)) for name, seen in values.items())
+
+
+def _extra_column(name: str, dtype: Dtype) -> Column:
+    def read(batch: Batch) -> list[Any]:
+        found = [each.get(name) for each in batch.part("request.extra")]
+        if dtype != "string":
+            return found
+        return [
+            each
+            if each is None or isinstance(each, str)
+            else msgspec.json.encode(each).decode()
+            for each in found
+        ]
+
+    doc = f"the field {name!r} of extra, as sent; missing = not sent"
+    return Column(f"{EXTRA}{name}", dtype, read, doc)
+
+
 def template_columns(
     found: Iterable[Mapping[str, Any]], taken: Iterable[str]
 ) -> tuple[Column, ...]:
     """Return a column for each template column, in order of first appearance.
 
     `found` has the part `origin.columns` of each row. `taken` has the names of the
-    other columns; `var_` in front avoids a clash.
+    other columns; `var_` in front avoids a clash, also with scores and with fields of
+    answers, which can come later.
     """
     values: dict[str, list[Any]] = {}
     before: Mapping[str, Any] | None = None
@@ -145,7 +190,11 @@ def template_columns(
     columns = []
     for name, seen in values.items():
         shown = name
-        while shown in taken or (shown != name and shown in names):
+        while (
+            shown in taken
+            or shown.startswith(LATER)
+            or (shown != name and shown in names)
+        ):
             shown = "var_" + shown
         names.add(shown)
         columns.append(_template_column(name, shown, dtype_of(seen)))

@@ -156,16 +156,23 @@ def _also(connection: sqlite3.Connection, chosen: Which, place: str) -> str:
         return ""
     sql = "SELECT CAST(record AS BLOB), record_crc32 FROM exchanges WHERE exchange_id=?"
     record, crc32 = connection.execute(sql, chosen.values).fetchone()
-    found = from_row(record, crc32, exchange_id=chosen.values[0], place=place)
+    found = from_row(record, crc32, chosen.values[0].encode(), place)
     said = [found.request.prompt, *(each.text for each in found.choices)]
     texts = [msgspec.json.encode(text).decode() for text in said if text]
     like = " OR ".join(["instr(record, ?)"] * len(texts)) or "0"
     counting = f"SELECT count(*) FROM exchanges WHERE ({like}) AND exchange_id != ?"  # noqa: S608 - our own
     (n,) = connection.execute(counting, (*texts, *chosen.values)).fetchone()
-    if not n:
-        return ""
     stay = "1 other has" if n == 1 else f"{n} others have"
-    return f" {stay} the same prompt or reply, sent again or re-used, and will stay."
+    same = f" {stay} the same prompt or reply, sent again or re-used, and will stay."
+    run = found.origin.run
+    plans = connection.execute("SELECT count(*) FROM manifests WHERE run = ?", (run,))
+    rows = ""
+    if run is not None and plans.fetchone()[0]:
+        rows = (
+            " The plan of its run stays, with prompts and rows: --run "
+            f"{shlex.quote(run)} deletes that too, with all of its replies."
+        )
+    return (same if n else "") + rows
 
 
 def _counted(n: int, what: str) -> str:
@@ -178,7 +185,11 @@ def _delete(connection: sqlite3.Connection, chosen: Which) -> int:
         for rows in reversed(_rows(chosen)):  # the exchanges last
             done = connection.execute(f"DELETE {rows}", chosen.values)
         connection.execute("DELETE FROM requests")  # `seq` starts again
-        for table, name in (("runs", "run"), ("turn_marks", "conversation")):
+        for table, name in (
+            ("runs", "run"),
+            ("manifests", "run"),
+            ("turn_marks", "conversation"),
+        ):
             connection.execute(
                 f"DELETE FROM {table} WHERE {name} NOT IN "  # noqa: S608 - our own
                 f"(SELECT {name} FROM exchanges WHERE {name} IS NOT NULL)"

@@ -249,6 +249,19 @@ MIGRATIONS: tuple[str, ...] = (
             PRIMARY KEY (conversation, turn_id)
         ) WITHOUT ROWID;
     """,
+    """
+        -- The plan of a run with its rows, once for all its exchanges: compressed JSON.
+        -- An older part is kept while the run has replies that only it has.
+        CREATE TABLE manifests (
+            run TEXT NOT NULL,
+            part INTEGER NOT NULL,
+            name TEXT,
+            n_trials INTEGER NOT NULL,
+            digest TEXT NOT NULL,
+            manifest BLOB NOT NULL,
+            PRIMARY KEY (run, part)
+        );
+    """,
 )
 
 

@@ -3,44 +3,54 @@
 dtypes are stated, never inferred, so that a frame without rows has the same dtypes.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from importlib import import_module
-from itertools import islice
-from typing import Any, TypeVar, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
+from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange
+from svc_notebook.service.checks import did_you_mean
 
 from .columns import (
+    EXTRA,
     Batch,
     Column,
     Dtype,
     Scalar,
+    as_names,
+    chunks,
     dtype_of,
+    extra_columns,
     template_columns,
     to_instant,
 )
 from .prices import Prices
 from .reply_columns import (
-    BEFORE_TEMPLATE,
     REPLIES,
     TEXTS,
-    Reply,
     exchange_batch,
-    reply_batch,
 )
 from .row import Filters, Wanted
 from .scores import PREFIX, read_scores
 from .store import Ledger
 from .tool_runs import TOOL_CALLS
 
-Row = TypeVar("Row")
-CHUNK_ROWS = 8192
+ReadKept = Callable[[pd.DataFrame, Sequence[str | None]], pd.DataFrame]
+"""Takes a frame and the type of answers of each row, as kept; fills in the answers."""
+
+Joined = Callable[[Ledger, Iterable[Exchange]], Iterable[Exchange]]
+"""Gives exchanges the columns of the rows that the plans of their runs have."""
+
+
+def no_more(_: Ledger, exchanges: Iterable[Exchange]) -> Iterable[Exchange]:
+    """Return exchanges as they are."""
+    return exchanges
 
 
 def replies_df(
@@ -48,14 +58,20 @@ def replies_df(
     *,
     texts: bool = True,
     prices: Prices | None = None,
+    joined: Joined = no_more,
+    answers: ReadKept | None = None,
     **filters: Unpack[Filters],
 ) -> pd.DataFrame:
     """List the replies in a ledger: see `svc.replies_df`.
 
-    Without `prices`, costs are unknown; `filters` are those of `Ledger.read`.
+    Without `prices`, costs are unknown; `joined` adds columns of the rows of runs, and
+    `answers` reads those of types that the ledger kept; `filters` are those of
+    `Ledger.read`.
     """
-    exchanges = ledger.read(texts=texts, **filters)
-    frame = replies_frame(exchanges, texts=texts, prices=prices)
+    exchanges: Iterable[Exchange] = ledger.read(texts=texts, **filters)
+    if texts:
+        exchanges = joined(ledger, exchanges)
+    frame = replies_frame(exchanges, texts=texts, prices=prices, answers=answers)
     return with_scores(frame, ledger)
 
 
@@ -66,17 +82,91 @@ def tool_calls_df(
     return to_frame(ledger.tool_runs(name=name, **filters), TOOL_CALLS)
 
 
-def describe(columns: Sequence[Column] = REPLIES) -> pd.DataFrame:
-    """Return one row per column, such as those in `USAGE`: name, dtype, unit, doc."""
-    return to_frame(columns, _DESCRIPTION)
+def describe(
+    frame: pd.DataFrame, known: Iterable[Sequence[Column]] = (REPLIES,)
+) -> pd.DataFrame:
+    """Say what the columns of a frame mean: see `svc.describe`.
+
+    `known` has the columns of each kind of frame; the kind that fits best is asked
+    first, because the same name can be a count here and a sum there.
+    """
+    if not isinstance(frame, pd.DataFrame):
+        raise ParameterError(
+            "describe takes a DataFrame such as svc.replies_df(), not "
+            f"{type(frame).__name__}.",
+            param="df",
+        )
+    names = {str(name) for name in frame.columns}
+    kinds = [{column.name: column for column in kind} for kind in known]
+    kinds.sort(key=lambda kind: len(names & kind.keys()), reverse=True)
+    found = [
+        (str(name), str(frame.dtypes.iloc[at]), *_unit_and_meaning(str(name), kinds))
+        for at, name in enumerate(frame.columns)
+    ]
+    columns = ("name", "dtype", "unit", "meaning")
+    return pd.DataFrame(found, columns=columns, dtype="string")
 
 
-_DESCRIPTION = (
-    Column("name", "string", "name", "of the column"),
-    Column("dtype", "string", "dtype", "of the column"),
-    Column("unit", "string", "unit", "if it has one"),
-    Column("doc", "string", "doc", "what it means"),
-)
+_ADDED = {
+    "score_": "your score {!r} of the reply: see svc.score",
+    "answer_": "the field {!r} of the answer",
+    EXTRA: "the field {!r} of extra, as sent; missing = not sent",
+    "var_": "the column {!r} of the rows, whose name a column of replies has",
+}
+
+
+def _unit_and_meaning(
+    name: str, kinds: Iterable[Mapping[str, Column]]
+) -> tuple[str | None, str]:
+    for kind in kinds:
+        if name in kind:
+            return kind[name].unit, kind[name].doc
+    if name == "row":
+        return None, "position of the row, from 0"
+    for first, meaning in _ADDED.items():
+        if name.startswith(first):
+            return None, meaning.format(name.removeprefix(first))
+    return None, "a column of your own: of the rows, of the conditions, or a label"
+
+
+_ALWAYS = frozenset({"answer", "answer_error"})
+
+
+def chosen(
+    frame: pd.DataFrame, columns: Literal["narrow"] | Sequence[str] | None
+) -> pd.DataFrame:
+    """Return some columns of a frame: those named, those that differ, or all.
+
+    `narrow` leaves out what is empty, and what is the same in all of several rows but
+    for the text, answers, why there is none, and scores.
+    """
+    if columns is None:
+        return frame
+    if isinstance(columns, str) and columns == "narrow":
+        return frame[[name for name in frame.columns if _tells(frame[name])]]
+    for name in (names := as_names(columns)):
+        if name not in frame.columns:
+            raise ParameterError(
+                f"{name!r} is not a column of the frame."
+                f"{did_you_mean(str(name), frame.columns, n=1)} columns takes a list "
+                "of names, or 'narrow' for what differs. The names are "
+                f"{', '.join(map(str, frame.columns))}.",
+                param="columns",
+            )
+    return frame[names]
+
+
+def _tells(values: pd.Series) -> bool:
+    """Say whether a narrow frame has a column."""
+    name = str(values.name)
+    if name == "text":
+        return True
+    if not values.notna().any():
+        return False
+    if len(values) == 1 or name in _ALWAYS or name.startswith(PREFIX):
+        return True
+    first = values.iloc[0]
+    return bool(pd.isna(first) or not (values == first).fillna(value=False).all())
 
 
 def replies_frame(
@@ -84,22 +174,26 @@ def replies_frame(
     *,
     texts: bool = True,
     prices: Prices | None = None,
+    answers: ReadKept | None = None,
 ) -> pd.DataFrame:
     """Return the frame of the replies of exchanges, without scores.
 
     It has one row per choice, or one for an exchange without choices. The columns are
-    `REPLIES`, with template columns after `prompt`; `texts=False` leaves out `TEXTS`
-    and template columns.
+    template columns and `REPLIES`, with the fields of `extra` after the parameters;
+    `texts=False` leaves out `TEXTS` and template columns.
     """
     batches = (exchange_batch(each, prices) for each in chunks(exchanges))
     if not texts:
-        return assembled(batches, [each for each in REPLIES if each.name not in TEXTS])
-    return _with_templates(batches)
+        known = [each for each in REPLIES if each.name not in TEXTS]
+        return _with_added(batches, known, [])
+    kept: list[str | None] = []
+    frame = _with_added(batches, REPLIES, kept)
+    return answers(frame, kept) if answers is not None and any(kept) else frame
 
 
-def rows_frame(rows: Iterable[Reply], *, prices: Prices | None = None) -> pd.DataFrame:
-    """Return the frame of rows of replies, also of trials without a reply."""
-    return _with_templates(reply_batch(each, prices) for each in chunks(rows))
+def trials_frame(batches: Iterable[Batch]) -> pd.DataFrame:
+    """Return the frame of rows of trials, in the order of the part `trial`."""
+    return _with_added(batches, REPLIES, [])
 
 
 def to_frame(rows: Iterable[Any], columns: Sequence[Column]) -> pd.DataFrame:
@@ -108,7 +202,7 @@ def to_frame(rows: Iterable[Any], columns: Sequence[Column]) -> pd.DataFrame:
 
 
 def with_scores(frame: pd.DataFrame, ledger: Ledger | None) -> pd.DataFrame:
-    """Add the scores of a frame's replies to it: one column per name, the last ones.
+    """Add the scores of a frame's replies to it: one column per name, after answers.
 
     The frame is changed in place. The ledger is None if nothing was asked yet.
     """
@@ -125,15 +219,22 @@ def with_scores(frame: pd.DataFrame, ledger: Ledger | None) -> pd.DataFrame:
             values[score.exchange_id, score.choice_index] = score.value
     for name, values in found.items():
         column = [values.get(key) for key in keys]
-        frame[PREFIX + name] = to_array(column, dtype_of(values.values()))
+        put(frame, PREFIX + name, to_array(column, dtype_of(values.values())))
     return frame
 
 
-def chunks(rows: Iterable[Row], n_rows: int = CHUNK_ROWS) -> Iterator[list[Row]]:
-    """Return rows in lists of limited length."""
-    source = iter(rows)
-    while chunk := list(islice(source, n_rows)):
-        yield chunk
+def put(
+    frame: pd.DataFrame,
+    name: str,
+    array: Any,  # noqa: ANN401 - the stubs of pandas take no array to insert
+    *,
+    before: str = "finish_reason",
+) -> None:
+    """Replace a column of a frame, or insert it before another one if there is one."""
+    if name in frame.columns or before not in frame.columns:
+        frame[name] = array
+    else:
+        frame.insert(list(frame.columns).index(before), name, array)
 
 
 def assembled(batches: Iterable[Batch], columns: Sequence[Column]) -> pd.DataFrame:
@@ -151,23 +252,42 @@ def assembled(batches: Iterable[Batch], columns: Sequence[Column]) -> pd.DataFra
     return pd.DataFrame(arrays, index=pd.RangeIndex(n_rows), copy=False)
 
 
-def _with_templates(batches: Iterable[Batch]) -> pd.DataFrame:
-    """Return a frame of replies, with the template columns after the prompt."""
+def _with_added(
+    batches: Iterable[Batch], columns: Sequence[Column], kept: list[str | None]
+) -> pd.DataFrame:
+    """Return a frame of replies with the columns that its rows add.
+
+    Template columns are in front. The kept types of answers are added to `kept`.
+    """
     templates: list[dict[str, Any]] = []
+    extras: list[dict[str, Any]] = []
+    trials: list[int] = []
 
     def noted() -> Iterator[Batch]:  # all rows together decide the dtypes
         for batch in batches:
             templates.extend(each or _NONE for each in batch.part("origin.columns"))
+            extras.extend(each or _NONE for each in batch.part("request.extra"))
+            trials.extend(batch.parts.get("trial", ()))
+            kept.extend(batch.part("origin.answer"))
             yield batch
 
-    frame = assembled(noted(), REPLIES)
+    frame = assembled(noted(), columns)
+    order = np.argsort(trials, kind="stable")
+    if (order[1:] < order[:-1]).any():
+        frame = frame.take(order).reset_index(drop=True)
+        templates = [templates[each] for each in order.tolist()]
+        extras = [extras[each] for each in order.tolist()]
+    names = [column.name for column in columns]
+    after = names[names.index("user") + 1]
+    added = Batch(extras, {"request.extra": extras})
+    for column in extra_columns(extras):
+        array = to_array(column.read(added), column.dtype)
+        put(frame, column.name, array, before=after)
     if not any(templates):
         return frame
-    found = template_columns(templates, [column.name for column in REPLIES])
-    middle = assembled([Batch(templates, {"origin.columns": templates})], found)
-    here = len(BEFORE_TEMPLATE)
-    before, after = frame.iloc[:, :here], frame.iloc[:, here:]
-    return pd.concat([before, middle, after], axis="columns")
+    found = template_columns(templates, names)
+    first = assembled([Batch(templates, {"origin.columns": templates})], found)
+    return pd.concat([first, frame], axis="columns")
 
 
 _NONE: dict[str, Any] = {}  # one for all: a million empty ones take 60 MB
@@ -204,10 +324,21 @@ def _joined(arrays: Sequence[ExtensionArray]) -> ExtensionArray:
 def _missing(n: int, dtype: Dtype) -> ExtensionArray:
     if dtype == "string" and arrow is not None:
         return pd.arrays.ArrowStringArray(arrow.nulls(n, arrow.large_string()))
+    if dtype in _MASKED:
+        kind, number = _MASKED[dtype]
+        masked: ExtensionArray = kind(np.ones(n, number), np.ones(n, bool))
+        return masked
     stated: Any = dtype  # the stubs know each name alone, not their union
     nothing: Any = pd.NaT if dtype.startswith("datetime") else pd.NA
     array: ExtensionArray = pd.Series(nothing, index=range(n), dtype=stated).array
     return array
+
+
+_MASKED: dict[Dtype, tuple[Any, str]] = {
+    "Int64": (pd.arrays.IntegerArray, "int64"),
+    "Float64": (pd.arrays.FloatingArray, "float64"),
+    "boolean": (pd.arrays.BooleanArray, "bool"),
+}
 
 
 def _floats(values: list[Any]) -> ExtensionArray:

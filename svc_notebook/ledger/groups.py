@@ -25,16 +25,24 @@ from svc_notebook.tokens import (
     count_prompt,
 )
 
-from .columns import Batch, Column, Source, as_names, pick, template_columns
-from .frames import assembled, chunks
+from .columns import (
+    Batch,
+    Column,
+    Source,
+    as_names,
+    chunks,
+    extra_columns,
+    pick,
+    template_columns,
+)
+from .frames import Joined, assembled, no_more
 from .prices import Prices
 from .reply_columns import (
+    ANSWERS,
     REPLIES,
     TEXTS,
-    Reply,
     cut_flags,
     exchange_batch,
-    reply_batch,
     usage_source,
 )
 from .row import Filters
@@ -175,13 +183,14 @@ def usage_df(
     include_emulated: bool = False,
     include_reused: bool = False,
     prices: Prices | None = None,
+    joined: Joined = no_more,
     **filters: Unpack[Filters],
 ) -> pd.DataFrame:
     """Sum up what the exchanges of a ledger used: see `svc.usage_df`.
 
     Tokens that were not reported are estimated: see `Estimates`. Texts are read only
     for these estimates, and if `by` needs them. Without `prices`, costs are unknown;
-    `filters` are those of `Ledger.read`.
+    `joined` and `filters` are those of `frames.replies_df`.
     """
     known = {column.name for column in REPLIES}
     wanted = {str(name) for name in as_names(by)}
@@ -190,9 +199,10 @@ def usage_df(
     exchanges: Iterable[Exchange] = ledger.read(texts=texts, **filters)
     columns = REPLIES
     if is_templated:
-        exchanges = list(exchanges)
+        exchanges = list(joined(ledger, exchanges))
         found = template_columns((each.origin.columns for each in exchanges), known)
-        columns = (*REPLIES, *found)
+        extras = extra_columns(each.request.extra for each in exchanges)
+        columns = (*REPLIES, *extras, *found)
     return usage_frame(
         exchanges,
         pick(columns, by),
@@ -265,12 +275,6 @@ def usage_frame(
     return groups
 
 
-def summary_frame(rows: Sequence[Reply], by: Sequence[Column]) -> Groups:
-    """Sum up a run's trials, in the order of the plan: the columns `SUMMARY`."""
-    batches = (_with_good(reply_batch(chunk)) for chunk in chunks(rows))
-    return _grouped(batches, by, SUMMARY)
-
-
 def _with_good(batch: Batch) -> Batch:
     """Add the part `good`: the exchange, on its first row, if it is ok."""
     batch.parts["good"] = [
@@ -335,6 +339,12 @@ def _grouped(
 ) -> Groups:
     names = {measure.name for measure in measures}
     for column in by:
+        if column in ANSWERS:
+            raise ParameterError(
+                f"{column.name!r} is read from texts, which are not read here. Group "
+                f"the replies: replies_df().groupby({column.name!r}).",
+                param="by",
+            )
         if column.name in names:
             raise ParameterError(
                 f"{column.name!r} is one of the sums, so you cannot group by it. "
@@ -349,7 +359,7 @@ def _grouped(
     if "n_left_out" in names and (is_left_out := rows["n_left_out"] > 0).any():
         for name in names - {"n_left_out"}:
             rows[name] = rows[name].mask(is_left_out)
-    codes, firsts = _codes(keys)
+    codes, firsts = group_codes(keys)
     groups = rows.groupby(codes)
     # without columns to group by there is one group, even without rows
     frame = keys.iloc[firsts].reset_index(drop=True) if by else pd.DataFrame(index=[0])
@@ -360,7 +370,7 @@ def _grouped(
 _DTYPES: dict[How, Any] = {"round": "Float64", "low": "object", "high": "object"}
 
 
-def _codes(keys: pd.DataFrame) -> tuple["np.ndarray", list[int]]:
+def group_codes(keys: pd.DataFrame) -> tuple["np.ndarray", list[int]]:
     """Return the number of each row's group, and the positions of first rows.
 
     Groups are numbered in order of first appearance. Missing values are one group.
@@ -428,19 +438,6 @@ def _is_unpriced(batch: Batch) -> list[bool]:
     return [
         body is not None and (used is None or _INFINITE in used) for body, used in rows
     ]
-
-
-def _is_trial_with(status: str) -> Source:
-    def read(batch: Batch) -> list[bool]:
-        rows = zip(batch.part("is_first"), batch.part("status"), strict=True)
-        return [is_first and each == status for is_first, each in rows]
-
-    return read
-
-
-def _is_good_reply(batch: Batch) -> list[bool]:
-    rows = zip(batch.part("choice"), batch.part("status"), strict=True)
-    return [choice is not None and each == "ok" for choice, each in rows]
 
 
 def _count(name: str, source: str | Source, doc: str, how: How = "count") -> Measure:
@@ -527,22 +524,3 @@ USAGE = (
     _count("n_left_out", "is_left_out", "exchanges not counted: emulated or reused"),
 )
 """The columns of `usage_df`, after those it is grouped by."""
-
-SUMMARY = (
-    _count("n_cells", "is_first", "trials, sent or not"),
-    _count("n_ok", _is_trial_with("ok"), "trials with a good answer"),
-    _count("n_failed", _is_trial_with("error"), "trials that ended in an error"),
-    _count("n_replies", _is_good_reply, "choices of good answers"),
-    _count("n_cut", cut_flags, "of all choices, those that were cut"),
-    *_REPORTED,
-    *(
-        _number(
-            f"latency_{name}_s",
-            "good.latency_s",
-            f"quantile {share:g} of latency_s of the trials that are ok",
-            share,
-        )
-        for name, share in (("p50", 0.5), ("p90", 0.9), ("max", 1.0))
-    ),
-)
-"""The columns of `summary_df`, after those it is grouped by."""

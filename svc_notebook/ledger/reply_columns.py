@@ -4,7 +4,7 @@ Numbers of a request (the part `first`) are on the row of its first choice only,
 that sums and means over rows are those over requests.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any, Literal
 
@@ -69,26 +69,28 @@ def to_replies(
         )
 
 
-def reply_batch(rows: Sequence[Reply], prices: Prices | None = None) -> Batch:
-    """Return rows of replies, to be read column by column."""
-    return _priced(Batch(rows), prices)
-
-
 def exchange_batch(
     exchanges: Sequence[Exchange],
     prices: Prices | None = None,
     *,
     is_by_choice: bool = True,
+    parts: Mapping[str, Sequence[Any]] | None = None,
 ) -> Batch:
     """Return the rows of exchanges, to be read column by column.
 
-    `is_by_choice=False` gives one row per exchange, for its first choice.
+    `is_by_choice=False` gives one row per exchange, for its first choice. `parts` are
+    not in the exchanges, or replace what is there.
     """
     bodies = [each.body for each in exchanges]
     found = [(body and body.choices) or _NO_CHOICE for body in bodies]
     if is_by_choice and max(map(len, found), default=0) > 1:
-        return _priced(_several(exchanges, found), prices)
-    batch = Batch(exchanges, {"exchange": exchanges, "first": exchanges})
+        several = _several(exchanges, found)
+        for name, values in (parts or {}).items():
+            rows = map(repeat, values, map(len, found))
+            several.parts[name] = list(chain.from_iterable(rows))
+        return _priced(several, prices)
+    known = {"exchange": exchanges, "first": exchanges, **(parts or {})}
+    batch = Batch(exchanges, known)
     batch.parts["choice"] = [each[0] for each in found]
     batch.parts["choices"] = found
     batch.parts["exchange.body"] = batch.parts["first.body"] = bodies
@@ -190,36 +192,31 @@ _FIRST = ("temperature", "top_p")
 _INSTANT: Dtype = "datetime64[us, UTC]"
 _REPORTED = "as the service reported it, else missing"
 _ESTIMATED = "estimated for all, also where tokens were reported"
-BEFORE_TEMPLATE = (
-    Column("exchange_id", "string", "exchange.exchange_id", "our id; sorts by time"),
-    Column("completion_id", "string", "exchange.body.id", "the service's id"),
-    Column("continues", "string", "origin.continues", "exchange_id of the text before"),
-    Column("origin", "string", "origin.kind", "magic, panel, sweep, frame or python"),
-    Column("conversation", "string", "origin.conversation", "its name, if part of one"),
-    Column("run", "string", "origin.run", "the sweep's run, if any"),
-    Column(
-        "request_key",
-        "string",
-        "origin.request_key",
-        "hash of all that affects the reply; equal for repeats",
-    ),
-    Column("repeat", "Int64", "origin.repeat", "repetition of the trial, from 0"),
-    Column("choice_index", "Int64", _choice_index, "position of the choice"),
-    Column("endpoint", "string", "exchange.endpoint", "base address it was sent to"),
-    Column("is_emulated", "boolean", "exchange.is_emulated", "emulator answered"),
-    Column("is_reused", "boolean", "exchange.is_reused", "a recorded answer"),
-    Column("is_streamed", "boolean", "exchange.is_streamed", "asked as a stream"),
+
+
+def _unread(batch: Batch) -> list[None]:
+    return [None] * len(batch.rows)  # what reads answers puts them in
+
+
+ANSWER = Column("answer", "string", _unread, "read from the reply, as its type")
+ANSWERS = (
+    ANSWER,
+    Column("answer_ok", "boolean", _unread, "whether the reply has an answer"),
+    Column("answer_error", "string", _unread, "why it has none"),
+)
+"""Answers in replies; fields of a structured answer come after the first."""
+FACTORS = (
     Column("model", "string", "request.model", "model id asked for"),
-    Column("model_returned", "string", "exchange.body.model", "as the service says"),
-    Column("created_at", _INSTANT, "exchange.body.created", "as the service says"),
     # the document's table begins with max_tokens, frames with temperature and top_p
     *map(_param, sorted(PARAMS, key=lambda each: each.name not in _FIRST)),
     Column("system", "string", _system, "the system message, if there is one"),
     Column("prompt", "string", _prompt, "the newest user message"),
+    Column("repeat", "Int64", "origin.repeat", "repetition of the trial, from 0"),
+    Column("choice_index", "Int64", _choice_index, "position of the choice"),
 )
-REPLIES = (
-    *BEFORE_TEMPLATE,
+REPLY = (
     Column("text", "string", "choice.text", 'the reply, also partial; "" is empty'),
+    *ANSWERS,
     Column("finish_reason", "string", "choice.finish_reason", "stop is a normal end"),
     Column(
         "is_cut", "boolean", cut_flags, "finish reason `length`, or max_tokens reached"
@@ -237,6 +234,18 @@ REPLIES = (
         "the tool calls, as JSON text",
     ),
     Column(
+        "n_rounds",
+        "Int64",
+        "origin.tool_round.n_rounds",
+        "requests up to this reply, where a sweep runs tools",
+    ),
+    Column(
+        "n_tool_runs",
+        "Int64",
+        "origin.tool_round.n_tool_runs",
+        "tool calls answered before it, where a sweep runs tools",
+    ),
+    Column(
         "status",
         "string",
         "status",
@@ -247,8 +256,20 @@ REPLIES = (
     Column("error_code", "string", "failure.code", "the error body's code"),
     Column("error_param", "string", "failure.param", "the error body's param"),
     Column("error_message", "string", "failure.message", "our error's message"),
-    Column("n_attempts", "Int64", "first.n_attempts", "requests sent for it"),
-    Column("n_refused", "Int64", "first.n_refused", "how many of them got a 429"),
+    Column(
+        "n_attempts",
+        "Int64",
+        "first.n_attempts",
+        "requests sent in this exchange; after a 429 a run begins another one",
+    ),
+    Column(
+        "n_refused",
+        "Int64",
+        "first.n_refused",
+        "429s in this exchange; usage_df counts all of a run",
+    ),
+)
+NUMBERS = (
     Column("prompt_tokens", "Int64", "first.body.usage.prompt_tokens", _REPORTED),
     Column(
         "completion_tokens", "Int64", "first.body.usage.completion_tokens", _REPORTED
@@ -269,23 +290,6 @@ REPLIES = (
         usage_source,
         "reported, estimated (none was reported) or missing (no reply)",
     ),
-    Column("queue_s", "Float64", "first.queue_s", "wait for our own rate limit"),
-    Column("retry_wait_s", "Float64", "first.retry_wait_s", "wait between attempts"),
-    Column(
-        "first_text_s",
-        "Float64",
-        "first.first_text_s",
-        "from sending the last attempt to the first text",
-    ),
-    Column(
-        "latency_s",
-        "Float64",
-        "first.latency_s",
-        "from sending the last attempt to its end, without any wait",
-    ),
-    Column("n_chunks", "Int64", "first.n_chunks", "chunks of a stream, else 0"),
-    Column("started_at", _INSTANT, "exchange.started_at", "start, before any wait"),
-    Column("ended_at", _INSTANT, "exchange.ended_at", "end"),
     Column(
         "cost",
         "Float64",
@@ -298,8 +302,55 @@ REPLIES = (
         "cost.source",
         "reported or estimated tokens, and the price table with its date",
     ),
+    Column(
+        "latency_s",
+        "Float64",
+        "first.latency_s",
+        "from sending the last attempt to its end, without any wait",
+    ),
+    Column(
+        "first_text_s",
+        "Float64",
+        "first.first_text_s",
+        "from sending the last attempt to the first text",
+    ),
+    Column("queue_s", "Float64", "first.queue_s", "wait for our own rate limit"),
+    Column("retry_wait_s", "Float64", "first.retry_wait_s", "wait between attempts"),
+    Column("n_chunks", "Int64", "first.n_chunks", "chunks of a stream, else 0"),
+    Column("started_at", _INSTANT, "exchange.started_at", "start, before any wait"),
+    Column("ended_at", _INSTANT, "exchange.ended_at", "end"),
 )
-"""All columns of `replies_df`; template columns come after `prompt`."""
+IDS = (
+    Column("origin", "string", "origin.kind", "magic, panel, sweep, frame or python"),
+    Column("conversation", "string", "origin.conversation", "its name, if part of one"),
+    Column("run", "string", "origin.run", "the sweep's run, if any"),
+    Column("endpoint", "string", "exchange.endpoint", "base address it was sent to"),
+    Column("is_emulated", "boolean", "exchange.is_emulated", "emulator answered"),
+    Column(
+        "emulator_note",
+        "string",
+        "exchange.emulator_note",
+        "what its script says of the answer",
+    ),
+    Column("is_reused", "boolean", "exchange.is_reused", "a recorded answer"),
+    Column("is_streamed", "boolean", "exchange.is_streamed", "asked as a stream"),
+    Column("model_returned", "string", "exchange.body.model", "as the service says"),
+    Column("created_at", _INSTANT, "exchange.body.created", "as the service says"),
+    Column(
+        "request_key",
+        "string",
+        "origin.request_key",
+        "hash of all that affects the reply; equal for repeats",
+    ),
+    Column("exchange_id", "string", "exchange.exchange_id", "our id; sorts by time"),
+    Column("completion_id", "string", "exchange.body.id", "the service's id"),
+    Column("continues", "string", "origin.continues", "exchange_id of the text before"),
+)
+REPLIES = (*FACTORS, *REPLY, *NUMBERS, *IDS)
+"""All columns of `replies_df`, in its order. Template columns come before them, scores
+after `ANSWERS`."""
 
-TEXTS = frozenset({"system", "prompt", "text", "tool_calls"})
+TEXTS = frozenset(
+    {"system", "prompt", "text", "tool_calls", *(each.name for each in ANSWERS)}
+)
 """Columns that a frame without texts does not have."""

@@ -104,7 +104,7 @@ def _to_bytes(exchange: Exchange) -> bytes:
 
 
 def from_row(
-    record: bytes, crc32: int, *, exchange_id: str, place: str, texts: bool = True
+    record: bytes, crc32: int, exchange_id: bytes, place: str, *, texts: bool = True
 ) -> Exchange:
     """Read an exchange from its record, or refuse one that was changed.
 
@@ -129,6 +129,7 @@ def from_row(
 
 class _OutlineChoice(Choice, frozen=True, kw_only=True):
     text: str | None = msgspec.field(default=None, name=_SKIPPED)
+    reasoning: str = msgspec.field(default="", name="-reasoning")
 
 
 class _OutlineBody(CompletionBody, frozen=True, kw_only=True):
@@ -160,9 +161,10 @@ _DECODER = msgspec.json.Decoder(Exchange)
 _OUTLINES = msgspec.json.Decoder(Outline)
 
 
-def _unreadable(exchange_id: str, place: str, reason: str) -> LedgerError:
+def _unreadable(exchange_id: bytes, place: str, reason: str) -> LedgerError:
+    name = exchange_id.decode(errors="replace")
     return LedgerError(
-        f"The exchange {exchange_id} in the ledger {place} cannot be read: {reason}. "
+        f"The exchange {name} in the ledger {place} cannot be read: {reason}. "
         "The file was damaged or changed by hand; it was not changed now. Restore a "
         "backup, or set SVC_LEDGER to another file."
     )
@@ -192,6 +194,26 @@ def mended(value: object) -> Any:  # noqa: ANN401 - JSON
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_to_plain)
+
+
+class KeptPlan(NamedTuple):
+    """The plan of a run, as the table `manifests` has it, in compressed JSON."""
+
+    run: str
+    part: int
+    name: str | None
+    n_trials: int
+    digest: str
+    manifest: bytes = b""
+
+
+def to_json(value: object) -> bytes:
+    """Return a value as JSON; what JSON does not have becomes a text."""
+    try:
+        return _ENCODER.encode(value)
+    except (TypeError, UnicodeEncodeError):  # as in `_to_bytes`
+        plain = msgspec.to_builtins(value, enc_hook=_to_plain, str_keys=True)
+        return msgspec.json.encode(mended(plain))
 
 
 Scope = Literal["session", "all"]

@@ -3,27 +3,25 @@
 A score has a name and belongs to one choice of an exchange; a newer one replaces it.
 """
 
+import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from svc_notebook.credentials import known_keys
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.checks import as_number, check_text
 
 from .connect import transaction
 from .row import to_sortable
 from .store import Ledger
+from .turn_marks import INSERT_SCORE
 
 PREFIX = "score_"
-_INSERT = (
-    "INSERT INTO scores (exchange_id, choice_index, name, value, scored_at) "
-    "VALUES (?, ?, ?, ?, ?) ON CONFLICT (exchange_id, choice_index, name) "
-    "DO UPDATE SET value = excluded.value, scored_at = excluded.scored_at"
-)
 
 
 class Score(NamedTuple):
@@ -32,22 +30,63 @@ class Score(NamedTuple):
     exchange_id: str
     choice_index: int
     name: str
-    value: int | float | str
+    value: int | float | str | None  # None in the table: it was taken back
 
 
 def keep_scores(ledger: Ledger, frame: pd.DataFrame) -> int:
     """Save the columns `score_*` of a frame of replies: see `svc.score`."""
     scores = list(_scores_of(frame))
-    scored_at = to_sortable(datetime.now(UTC))
     with ledger.opened() as connection:
         _check_known(connection, {score.exchange_id for score in scores})
         with transaction(connection):
-            connection.executemany(_INSERT, [(*score, scored_at) for score in scores])
+            _insert(connection, scores)
     return len(scores)
 
 
+def _insert(connection: sqlite3.Connection, scores: Iterable[Score]) -> None:
+    scored_at = to_sortable(datetime.now(UTC))
+    rows = [{**score._asdict(), "scored_at": scored_at} for score in scores]
+    connection.executemany(INSERT_SCORE, rows)
+
+
+def replace_scores(
+    ledger: Ledger, scores: Sequence[Score], *, old: Iterable[str], among: set[str]
+) -> set[str]:
+    """Save scores instead of the old ones of some exchanges.
+
+    Args:
+        ledger: What it does not have is left out.
+        scores: What is saved.
+        old: The names of scores that are removed before.
+        among: The ids of the exchanges whose old scores are removed.
+
+    Returns:
+        The ids that the ledger does not have.
+    """
+    with ledger.opened() as connection:
+        unknown = among - _known(connection)
+        with transaction(connection):
+            connection.execute(
+                "DELETE FROM scores WHERE name IN (SELECT value FROM json_each(?)) "
+                "AND exchange_id IN (SELECT value FROM json_each(?))",
+                (json.dumps(list(old)), json.dumps(sorted(among))),
+            )
+            _insert(connection, (x for x in scores if x.exchange_id not in unknown))
+    return unknown
+
+
+def _known(connection: sqlite3.Connection) -> set[str]:
+    return {row[0] for row in connection.execute("SELECT exchange_id FROM exchanges")}
+
+
 def read_scores(ledger: Ledger) -> list[Score]:
-    """Return all scores in a ledger, the oldest first."""
+    """Return all scores in a ledger, the oldest first; not those taken back."""
+    in_hand = ledger._in_hand(_select)  # noqa: SLF001 - as its other tables
+    newest = {score[:3]: score for score in [*_select(ledger), *in_hand]}
+    return [score for score in newest.values() if score.value is not None]
+
+
+def _select(ledger: Ledger) -> list[Score]:
     sql = f"SELECT {', '.join(Score._fields)} FROM scores ORDER BY rowid"  # noqa: S608 - our own names
     with ledger.opened() as connection:
         return [Score(*row) for row in connection.execute(sql).fetchall()]
@@ -75,7 +114,7 @@ def _scores_of(frame: pd.DataFrame) -> Iterator[Score]:
         for label, exchange_id, choice_index, value in rows:
             if pd.api.types.is_scalar(value) and pd.isna(value):
                 continue
-            plain = _plain(name, value)
+            plain = to_score(name, value)
             check_text(str(plain), param="frame", name=f"{name} of row {label!r}")
             if not isinstance(exchange_id, str):
                 raise _refused(
@@ -84,10 +123,16 @@ def _scores_of(frame: pd.DataFrame) -> Iterator[Score]:
             yield Score(exchange_id, int(choice_index), name[len(PREFIX) :], plain)
 
 
-def _plain(name: str, value: Any) -> int | float | str:  # noqa: ANN401 - of any frame
+def to_score(name: str, value: Any) -> int | float | str:  # noqa: ANN401 - of any frame
+    """Return a value as a score, or refuse it; `name` is for the message."""
     if isinstance(value, (bool, np.bool_)):
         return int(value)
     found = str(value) if isinstance(value, str) else as_number(value)
+    if isinstance(found, int) and not -(2**63) <= found < 2**63:
+        raise _refused(f"{name} holds an integer that needs more than 64 bits.")
+    if isinstance(found, str):
+        for key in known_keys():
+            found = key.redact(found)
     if found is not None:
         return found
     raise _refused(
@@ -97,8 +142,7 @@ def _plain(name: str, value: Any) -> int | float | str:  # noqa: ANN401 - of any
 
 
 def _check_known(connection: sqlite3.Connection, exchange_ids: set[str]) -> None:
-    known = {row[0] for row in connection.execute("SELECT exchange_id FROM exchanges")}
-    if unknown := exchange_ids - known:
+    if unknown := exchange_ids - _known(connection):
         raise _refused(
             f"{len(unknown)} of these replies are not in the current ledger, such as "
             f"{min(unknown)}; choose the right ledger with use(ledger=...)."

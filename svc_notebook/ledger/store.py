@@ -6,7 +6,7 @@ written, and adds what could not be written. Threads and programs may share a fi
 
 import sqlite3
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager
 from datetime import date, datetime
@@ -14,13 +14,24 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, Unpack
 from uuid import uuid4
 
-from svc_notebook.errors import LedgerError, warn
+import msgspec
+
+from svc_notebook.errors import LedgerError, ParameterError, warn
 from svc_notebook.exchange import Exchange, UsageSource
 
-from .connect import MEMORY, explain, is_busy, open_file
-from .row import ReadFilters, Scope, Wanted, Where, from_row, to_row, where
+from .connect import MEMORY, explain, explained, is_busy, open_file
+from .row import (
+    KeptPlan,
+    ReadFilters,
+    Scope,
+    Wanted,
+    Where,
+    from_row,
+    to_row,
+    where,
+)
 from .tool_runs import ToolRow, select, to_values
-from .turn_marks import Marks, TurnMarks, select_marks
+from .turn_marks import Marks, TurnMarks, select_marks, to_pick_values
 from .turn_marks import to_values as to_mark_values
 from .writer import BUSY_S, LedgerFile, LedgerWriter, write_rows
 
@@ -29,8 +40,14 @@ Found = TypeVar("Found")
 
 _COLUMNS = (  # bytes, which are read faster than texts
     "SELECT seq, CAST(record AS BLOB), record_crc32, "
-    "CAST(exchange_id AS BLOB), usage_source = 'estimated' FROM exchanges "
+    "CAST(exchange_id AS BLOB), usage_source = 'estimated', conversation "
+    "FROM exchanges "
 )
+_IS_NAMED = "SELECT 1 FROM exchanges WHERE conversation = ? LIMIT 1"
+_RENAMES = [  # not the records: they stay as they were paid for, with their checksums
+    f"UPDATE {table} SET conversation = ? WHERE conversation = ?"  # noqa: S608 - our own
+    for table in ("exchanges", "tool_runs", "turn_marks")
+]
 _BEFORE = "SELECT coalesce(min(+seq), 1) - 1 FROM exchanges WHERE "  # by its index
 _NOT_INDEXED = (
     f"{_COLUMNS} WHERE seq > ? "
@@ -42,6 +59,13 @@ _AT = f"{_COLUMNS} WHERE seq = ? AND endpoint = ?"
 _ASKED = (
     f"{_COLUMNS} JOIN requests USING (seq) WHERE request_hash = ? AND endpoint = ? "
     "ORDER BY seq DESC"
+)
+_STAMP = (  # `seq` begins again after a deletion
+    "SELECT count(*), (SELECT exchange_id FROM exchanges ORDER BY seq DESC LIMIT 1) "
+    "FROM exchanges"
+)
+_STAMP_OF_RUN = (
+    "SELECT count(*), coalesce(max(exchange_id), '') FROM exchanges WHERE run = ?"
 )
 Texts = bool | Literal["estimated"]
 """Which texts to read: all, none, or those of exchanges without reported usage."""
@@ -66,6 +90,8 @@ class Ledger:
         self.session_id = session_id or uuid4().hex
         self._file = LedgerFile(self.path, busy_s=busy_s)
         self._writer = LedgerWriter(self._file)
+        self._names: dict[str, str] = {}  # new ones, by series of turns or exchange_id
+        self._stamps: dict[str, tuple[Any, tuple[int, str]]] = {}
         weakref.finalize(self, self._writer.close)
 
     def check(self) -> None:
@@ -101,16 +127,76 @@ class Ledger:
             if that is not possible now; the exchange stays in the queue, where reads
             find it.
         """
-        return self._writer.add("exchanges", to_row(exchange, self.session_id))
+        row = to_row(exchange, self.session_id)
+        series = (exchange.origin.turn_id or "").partition("/")[0]
+        if series in self._names:  # it may have been asked under the old name
+            row["conversation"] = self._names[series]
+            self._names[exchange.exchange_id] = self._names[series]
+        return self._writer.add("exchanges", row)
 
     def add_tool_run(self, row: ToolRow, *, started_at: datetime) -> "Future[None]":
         """Put a tool call into the same queue; `started_at` is of its exchange."""
         values = to_values(row, session_id=self.session_id, started_at=started_at)
+        new = self._names.get(row.exchange_id)
+        values["conversation"] = new or values["conversation"]
         return self._writer.add("tool_runs", values)
 
     def add_marks(self, conversation: str, turn_id: str, marks: TurnMarks) -> None:
         """Put the marks of a turn into the same queue."""
         self._writer.add("turn_marks", to_mark_values(conversation, turn_id, marks))
+
+    def add_plan(self, plan: KeptPlan) -> "Future[None]":
+        """Put the plan of a run into the same queue; it replaces one of its part."""
+        return self._writer.add("manifests", plan._asdict())
+
+    def plans(self, run: str | None = None, *, is_whole: bool = True) -> list[KeptPlan]:
+        """Read the plans of a run, the newest last; or of all runs if None.
+
+        `is_whole=False` leaves out the plan itself.
+        """
+        names = KeptPlan._fields if is_whole else KeptPlan._fields[:-1]
+        sql = f"SELECT {', '.join(names)} FROM manifests"  # noqa: S608 - our own names
+        sql += "" if run is None else " WHERE run = ?"
+        newest = self._in_hand(lambda each: each.plans(run, is_whole=is_whole))
+        rows = self._rows(f"{sql} ORDER BY run, part", () if run is None else (run,))
+        found = {(row[0], row[1]): KeptPlan(*row) for row in rows}
+        found |= {(each.run, each.part): each for each in newest}
+        return list(found.values())
+
+    def has_conversation(self, name: str) -> bool:
+        """Return whether any exchange belongs to a conversation of this name."""
+        self.flush()
+        return bool(self._rows(_IS_NAMED, (name,)))
+
+    def rename(self, name: str, new: str, *, series: Collection[str] = ()) -> None:
+        """Give a conversation another name, in the file and for what comes later.
+
+        `series` are those whose replies may still come under the old name.
+
+        Raises:
+            ParameterError: The ledger has a conversation of the new name.
+            LedgerError: The ledger cannot be written; nothing was renamed.
+        """
+        known, self._names = self._names, self._names | dict.fromkeys(series, new)
+        try:
+            self._rename(name, new)
+        except BaseException:
+            self._names = known
+            raise
+
+    def _rename(self, name: str, new: str) -> None:
+        if not self.flush():
+            held = f"Another program holds the ledger {self.path}; try again later."
+            raise self.problem or LedgerError(held)
+        with explained(self.path), self._file.transaction() as connection:
+            if connection.execute(_IS_NAMED, (new,)).fetchone():
+                raise name_taken(new)
+            for sql in _RENAMES:
+                connection.execute(sql, (new, name))
+
+    def add_pick(self, exchange_id: str, choice_index: int, value: int | None) -> None:
+        """Put the score of a reply that was picked, or not, into the same queue."""
+        self._writer.add("scores", to_pick_values(exchange_id, choice_index, value))
 
     def flush(self) -> bool:
         """Wait briefly for the writer; return whether everything is written."""
@@ -235,10 +321,12 @@ class Ledger:
         """Return what changes with the exchanges of a run; None if some are in hand."""
         if not self.flush():
             return None
-        newest = "coalesce(max(exchange_id), '')"  # `seq` begins again after a deletion
-        sql = f"SELECT count(*), {newest} FROM exchanges WHERE run = ?"  # noqa: S608 - our own words
-        n_exchanges, last = self._rows(sql, (run,))[0]
-        return n_exchanges, last
+        (whole,) = self._rows(_STAMP, ())
+        before, stamp = self._stamps.get(run, (None, (0, "")))
+        if whole != before:  # a run has no index, so all rows are looked at
+            (stamp,) = self._rows(_STAMP_OF_RUN, (run,))
+            self._stamps[run] = whole, stamp
+        return stamp
 
     def close(self) -> None:
         """Write what was added, if possible, and close the file."""
@@ -270,10 +358,11 @@ class Ledger:
 
     def _exchanges(self, condition: Where, texts: Texts) -> Iterator[Exchange]:
         newest = self._in_hand(lambda each: each._pages(condition, texts))  # noqa: SLF001 - a ledger, too
-        known = {each.exchange_id for each in newest}
-        for exchange in self._pages(condition, texts):
-            if exchange.exchange_id not in known:  # it may have been written meanwhile
-                yield exchange
+        found = self._pages(condition, texts)
+        if newest:  # some may have been written meanwhile
+            known = {each.exchange_id for each in newest}
+            found = (each for each in found if each.exchange_id not in known)
+        yield from found
         yield from newest
 
     def _pages(self, condition: Where, texts: Texts) -> Iterator[Exchange]:
@@ -315,7 +404,18 @@ class Ledger:
             return connection.execute(sql, tuple(values)).fetchall()
 
     def _to_exchange(self, row: Any, texts: Texts = True) -> Exchange:  # noqa: ANN401, FBT002 - SQLite's types; as `read`
-        _, record, crc32, id_, is_estimated = row
+        _, record, crc32, exchange_id, is_estimated, name = row
         whole = is_estimated if texts == "estimated" else texts
-        id_ = str(id_, "utf-8", "replace")
-        return from_row(record, crc32, exchange_id=id_, place=self.path, texts=whole)
+        found = from_row(record, crc32, exchange_id, self.path, texts=whole)
+        if found.origin.conversation == name:
+            return found
+        origin = msgspec.structs.replace(found.origin, conversation=name)
+        return msgspec.structs.replace(found, origin=origin)
+
+
+def name_taken(name: str) -> ParameterError:
+    """Return the error for the name of another conversation."""
+    return ParameterError(
+        f"There is a conversation {name!r} already; choose another name.",
+        param="conversation",
+    )

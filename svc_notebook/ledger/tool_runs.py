@@ -39,9 +39,14 @@ class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _KEYS = (*ToolRow.__struct_fields__, "session_id", "started_at")
+_VALUES = {key: f":{key}" for key in _KEYS} | {
+    # the conversation may have been renamed since the exchange was written
+    "conversation": "coalesce((SELECT conversation FROM exchanges WHERE started_at = "
+    ":started_at AND exchange_id = :exchange_id), :conversation)"
+}
 INSERT_TOOL_RUN = (
-    f"INSERT INTO tool_runs ({', '.join(_KEYS)}) "  # noqa: S608 - our own names
-    f"VALUES ({', '.join(':' + key for key in _KEYS)})"
+    f"INSERT INTO tool_runs ({', '.join(_VALUES)}) "  # noqa: S608 - our own names
+    f"VALUES ({', '.join(_VALUES.values())})"
 )
 _SELECT = f"SELECT {', '.join(ToolRow.__struct_fields__)} FROM tool_runs WHERE "  # noqa: S608 - our own names
 
@@ -86,7 +91,7 @@ def _column(name: str, dtype: Dtype, doc: str) -> Column:
 
 TOOL_CALLS = (
     _column("exchange_id", "string", "the exchange whose reply made the call"),
-    _column("origin", "string", "who asked: magic, panel, frame or python"),
+    _column("origin", "string", "who asked: magic, panel, sweep or python"),
     _column("conversation", "string", "its name, if it was part of one"),
     _column("run", "string", "the sweep's run, if any"),
     _column("model", "string", "model id asked for"),

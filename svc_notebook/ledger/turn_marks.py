@@ -1,6 +1,7 @@
 """Marks of a conversation's turns: what was picked, pinned, hidden, deleted or undone.
 
-One row per turn that was changed by hand; a newer one replaces it.
+One row per turn that was changed by hand; a newer one replaces it. What was picked is a
+score of the replies, too.
 """
 
 import sqlite3
@@ -18,6 +19,35 @@ INSERT_MARKS = (
     "ON CONFLICT (conversation, turn_id) "
     "DO UPDATE SET marks = excluded.marks, marked_at = excluded.marked_at"
 )
+INSERT_SCORE = (
+    "INSERT INTO scores (exchange_id, choice_index, name, value, scored_at) "
+    "VALUES (:exchange_id, :choice_index, :name, :value, :scored_at) "
+    "ON CONFLICT (exchange_id, choice_index, name) "
+    "DO UPDATE SET value = excluded.value, scored_at = excluded.scored_at"
+)
+PICKED = "picked"
+"""The score of replies that a user has picked, or not: 1 or 0."""
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """A reply that was asked for beside others."""
+
+    label: str  # its model, or its temperature
+    exchange_id: str = ""  # "" if nothing came
+    problem: str = ""  # why nothing, or not all, came
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Replies to a turn that stand side by side, in the order of their columns."""
+
+    replies: tuple[Compared, ...]
+    is_blind: bool = False  # the labels are hidden until one is picked
+    picked: str = ""  # its exchange_id
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The exchange_id of each reply that came."""
+        return tuple(each.exchange_id for each in self.replies if each.exchange_id)
 
 
 class TurnMarks(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +60,7 @@ class TurnMarks(msgspec.Struct, frozen=True, kw_only=True):
     newest: str = ""  # the newest version at that time; ids sort by time
     picked: dict[str, int] = msgspec.field(default_factory=dict)  # the choice's index
     gone: frozenset[str] = frozenset()  # versions that were undone, or deleted
+    comparisons: tuple[Comparison, ...] = ()
 
 
 Marks = dict[tuple[str, str], TurnMarks]
@@ -43,6 +74,19 @@ def to_values(conversation: str, turn_id: str, marks: TurnMarks) -> dict[str, An
         "turn_id": turn_id,
         "marks": msgspec.json.encode(marks).decode(),
         "marked_at": to_sortable(datetime.now(UTC)),
+    }
+
+
+def to_pick_values(
+    exchange_id: str, choice_index: int, value: int | None
+) -> dict[str, Any]:
+    """Return what `INSERT_SCORE` binds; the value None takes the score back."""
+    return {
+        "exchange_id": exchange_id,
+        "choice_index": choice_index,
+        "name": PICKED,
+        "value": value,
+        "scored_at": to_sortable(datetime.now(UTC)),
     }
 
 

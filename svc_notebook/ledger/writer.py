@@ -37,9 +37,9 @@ from .connect import (
     transaction,
     wal_bytes,
 )
-from .row import KEYS
+from .row import KEYS, KeptPlan
 from .tool_runs import INSERT_TOOL_RUN
-from .turn_marks import INSERT_MARKS
+from .turn_marks import INSERT_MARKS, INSERT_SCORE
 
 BUSY_S = 30.0
 HELD_S = 2.0
@@ -69,8 +69,17 @@ _BEGIN = {
     for table, key in (("sessions", "session_id"), ("runs", "run"))
 }
 
-Table = Literal["exchanges", "tool_runs", "turn_marks"]
-_INSERTS = {"tool_runs": INSERT_TOOL_RUN, "turn_marks": INSERT_MARKS}
+_INSERT_PLAN = (
+    f"INSERT OR REPLACE INTO manifests ({', '.join(KeptPlan._fields)}) "  # noqa: S608 - our own names
+    f"VALUES ({', '.join(':' + key for key in KeptPlan._fields)})"
+)
+Table = Literal["exchanges", "tool_runs", "turn_marks", "manifests", "scores"]
+_INSERTS = {
+    "tool_runs": INSERT_TOOL_RUN,
+    "turn_marks": INSERT_MARKS,
+    "manifests": _INSERT_PLAN,
+    "scores": INSERT_SCORE,
+}
 Begun = dict[tuple[str, str], str]
 """When sessions and runs began, as the file has it."""
 
@@ -530,6 +539,7 @@ def _explained(problem: Exception, path: str) -> LedgerError:
 def _counted(jobs: Iterable[Job]) -> str:
     tables: list[str] = [job.table for job in jobs]
     words = {"exchanges": "exchange", "tool_runs": "tool run", "turn_marks": "mark"}
+    words |= {"scores": "score"}
     named = ((tables.count(table), what) for table, what in words.items())
     return " and ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in named if n)
 

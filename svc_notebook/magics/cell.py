@@ -1,68 +1,17 @@
 """What `%%svc` and `%svc` need of IPython: source as typed, and one output."""
 
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from tokenize import DEDENT, INDENT, TokenInfo
 from types import FrameType
-from typing import Self
 
-from IPython.core.error import UsageError
-from IPython.core.inputtransformer2 import TokenTransformBase
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 
 from svc_notebook.display.live import Mode, ReplyDisplay
 from svc_notebook.display.output import can_answer, parent_message
 from svc_notebook.display.reply import Final
-from svc_notebook.errors import Interrupted, SvcError
-
-_CELL = re.compile(r"%%svc(?:[ \t]+(?P<line>.*?))?[ \t]*\r?\n?\Z")
-_QUESTION = re.compile(
-    r"(?P<before>\s*(?:[A-Za-z_]\w*\s*=\s*)?)%svc[ \t]+(?P<rest>\S.*\?)\s*\Z"
-)
-
-
-class CellTransform:
-    """A cleanup transform that keeps the body of a `%%svc` cell as typed."""
-
-    has_side_effects = True  # so that a terminal's check for a finished cell skips it
-
-    def __call__(self, lines: list[str]) -> list[str]:
-        """Return the cell's lines, those of a `%%svc` cell as one call."""
-        first = next((i for i, line in enumerate(lines) if line.strip()), None)
-        found = None if first is None else _CELL.match(lines[first])
-        if first is None or found is None:
-            return lines
-        body = "".join(lines[first + 1 :]).removesuffix("\n")
-        line = found["line"] or ""
-        return [f"get_ipython().run_cell_magic('svc', {line!r}, {body!r})\n"]
-
-
-class QuestionTransform(TokenTransformBase):
-    """A token transform that makes `%svc ...?` a question, not a look-up of a name."""
-
-    priority = 0  # before help, which begins at the same place
-
-    @classmethod
-    def find(cls, tokens_by_line: list[list[TokenInfo]]) -> Self | None:
-        """Find the first statement that is a `%svc` question."""
-        for tokens in tokens_by_line:
-            first = next((t for t in tokens if t.type not in {INDENT, DEDENT}), None)
-            line = first.line.split("\n")[0] if first else ""
-            if first and _QUESTION.match(line) and not line[: first.start[1]].strip():
-                return cls(first.start)
-        return None
-
-    def transform(self, lines: list[str]) -> list[str]:
-        """Write the call that the question means."""
-        found = _QUESTION.match(lines[self.start_line])
-        if found is None:
-            raise SyntaxError  # IPython then tries its own transforms
-        call = f"get_ipython().run_line_magic('svc', {found['rest']!r})\n"
-        before, after = lines[: self.start_line], lines[self.start_line + 1 :]
-        return [*before, found["before"] + call, *after]
+from svc_notebook.errors import Interrupted
 
 
 def mode_of(display: str, shell: InteractiveShell) -> Mode:
@@ -148,26 +97,6 @@ def own_names() -> dict[str, object]:
             code = found
         frame = frame.f_back
     return names
-
-
-class LastError:
-    """Remembers the user's newest error, which IPython forgets at the next one.
-
-    A mistyped magic, a refusal by this package or the service, and an interrupt are
-    not the user's.
-    """
-
-    _error: BaseException | None = None
-
-    def __call__(self, *_: object) -> BaseException | None:
-        """Return it; this is called after each cell, too."""
-        newest = getattr(sys, "last_value", None)
-        if not isinstance(newest, (SvcError, UsageError, KeyboardInterrupt)):
-            self._error = newest
-        return self._error
-
-
-last_error = LastError()  # of this process, as `sys.last_value` is
 
 
 @contextmanager

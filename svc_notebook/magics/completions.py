@@ -13,17 +13,14 @@ from IPython.core.completer import (
     CompletionContext,
     SimpleCompletion,
     SimpleMatcherResult,
-    context_matcher,
 )
 
-from svc_notebook.service.catalogue import MODELS
+from svc_notebook.service.catalogue import MODELS, Model
 
-from .options import CONFIRMATIONS, LAYOUTS, OPTIONS, Option
+from .defaults import CONFIRMATIONS
+from .options import LAYOUTS, OPTIONS, Option
 from .subcommands import ASK, COMMANDS
 
-Matcher = Callable[[CompletionContext], SimpleMatcherResult]
-
-MATCHER_ID = "svc_notebook"
 _LINE = re.compile(r"\s*%{1,2}svc(?:\s|$)")
 _CELL = re.compile(r"\s*%%svc(?:\s|$)")
 _MARK = re.compile(r"\{\{[ \t]*(\w*)$")
@@ -64,6 +61,8 @@ class Known:
     conversations: tuple[str, ...] = ()
     tools: tuple[tuple[str, str], ...] = ()  # each with a note
     types: tuple[tuple[str, str], ...] = ()  # each with a note
+    models: tuple[Model, ...] = MODELS
+    endpoints: tuple[tuple[str, str], ...] = ()  # each with a note
 
 
 def suggest(
@@ -101,7 +100,7 @@ def _next_words(before: list[str], fragment: str, known: Known) -> Iterable[Sugg
     if before == ["%svc"] and not fragment.startswith("-"):
         return (*_commands(), Suggestion(ASK, "send the words behind it"))
     if before in (["%svc", "help"], ["%svc", "use"]):
-        return _topics() if before[1] == "help" else _in_use()
+        return _topics() if before[1] == "help" else _in_use(known)
     if before[:1] == ["%svc"] and before[1:] in _NAMED:
         return (Suggestion(name, "conversation") for name in known.conversations)
     if before[:2] == ["%svc", "tools"]:
@@ -133,9 +132,11 @@ def _topics() -> Iterable[Suggestion]:
     return (Suggestion("all", "every option and command"), *_commands(), *_flags())
 
 
-def _in_use() -> Iterable[Suggestion]:
+def _in_use(known: Known) -> Iterable[Suggestion]:
     emulator = Suggestion("emulator", "made-up replies, without a network")
-    return (emulator, Suggestion("service", "the real service"), *_models())
+    service = Suggestion("service", "the real service")
+    named = starmap(Suggestion, known.endpoints)
+    return (emulator, service, *named, *_models(known))
 
 
 def _brief(doc: str) -> str:
@@ -146,7 +147,7 @@ def _brief(doc: str) -> str:
 def _values(option: Option, fragment: str, known: Known) -> Iterable[Suggestion]:
     lists: dict[str, Callable[[], Iterable[Suggestion]]] = {
         "--tools": lambda: starmap(Suggestion, known.tools),
-        "--model": _models,
+        "--model": lambda: _models(known),
         "--with": lambda: (*starmap(Suggestion, known.variables), *_CONTEXT),
     }
     name = option.flags[-1]
@@ -190,36 +191,32 @@ def _tool_words(before: list[str], known: Known) -> Iterable[Suggestion]:
     return tools if before in (["add"], ["remove"], ["ask"]) else ()
 
 
-def _models() -> Iterable[Suggestion]:
-    for model in MODELS:
-        note = "no documented limit"
-        if limit := model.limit:
-            note = f"{model.size} · {limit.per_second}/s {limit.per_minute}/min"
-        yield Suggestion(model.id, note)
-
-
-def matcher(known: Callable[[], Known]) -> Matcher:
-    """Return the matcher that IPython calls at every Tab; it calls `known`."""
-
-    @context_matcher(identifier=MATCHER_ID)
-    def svc(context: CompletionContext) -> SimpleMatcherResult:
-        lines = context.full_text.split("\n")[: context.cursor_line + 1]
-        column = context.cursor_position
-        lines[-1], after = lines[-1][:column], lines[-1][column:]
-        found = suggest(lines, known(), after=after)
-        if found is None:
-            return SimpleMatcherResult(completions=[])
-        # a menu breaks its rows at blanks
-        notes = (item.note.replace(" ", "\xa0") for item in found.items)
-        return SimpleMatcherResult(
-            completions=[
-                SimpleCompletion(item.text, type=note)
-                for item, note in zip(found.items, notes, strict=True)
-            ],
-            matched_fragment=found.fragment,
-            suppress=True,
-            ordered=True,
+def _models(known: Known) -> Iterable[Suggestion]:
+    for model in known.models:
+        limit = str(model.limit) if model.limit else "no known limit"
+        context = model.context_tokens
+        tokens = f"{context} tokens" if context else ""
+        yield Suggestion(
+            model.id, " · ".join(filter(None, (model.size, tokens, limit)))
         )
 
-    matches: Matcher = svc
-    return matches
+
+def match(context: CompletionContext, known: Known) -> SimpleMatcherResult:
+    """Answer a Tab of IPython's."""
+    lines = context.full_text.split("\n")[: context.cursor_line + 1]
+    column = context.cursor_position
+    lines[-1], after = lines[-1][:column], lines[-1][column:]
+    found = suggest(lines, known, after=after)
+    if found is None:
+        return SimpleMatcherResult(completions=[])
+    # a menu breaks its rows at blanks
+    notes = (item.note.replace(" ", "\xa0") for item in found.items)
+    return SimpleMatcherResult(
+        completions=[
+            SimpleCompletion(item.text, type=note)
+            for item, note in zip(found.items, notes, strict=True)
+        ],
+        matched_fragment=found.fragment,
+        suppress=True,
+        ordered=True,
+    )

@@ -4,18 +4,34 @@ A value is checked when it is set, by the check that requests meet.
 """
 
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from traitlets import Any as AnyTrait
-from traitlets import Bool, HasTraits, TraitError, TraitType, Unicode
+from traitlets import (
+    Bool,
+    Enum,
+    HasTraits,
+    TraitError,
+    TraitType,
+    Unicode,
+    validate,
+)
 from traitlets.config import Configurable
 
 from svc_notebook.errors import ConfigError, LedgerError, ParameterError
-from svc_notebook.service.catalogue import DEFAULT_MODEL
 from svc_notebook.service.params import PARAMS, check
-from svc_notebook.service.request import check_model
-from svc_notebook.session import current
-from svc_notebook.tokens import check_max_tokens
+from svc_notebook.service.request import check_extra, check_model
+
+if TYPE_CHECKING:
+    from svc_notebook.session import Session
+
+CONFIRMATIONS = ("marked", "all", "none")
+
+
+def _session() -> "Session":
+    from svc_notebook.session import current  # noqa: PLC0415 - `%load_ext` needs none
+
+    return current()
 
 
 class ParamTrait(AnyTrait):
@@ -23,23 +39,53 @@ class ParamTrait(AnyTrait):
 
     def validate(self, _: HasTraits, value: object) -> object:
         """Refuse what the service document does not allow."""
+        from svc_notebook.tokens import check_max_tokens  # noqa: PLC0415 - as above
+
         try:
             if self.name == "max_tokens":
-                return check_max_tokens(value)
+                most = _session().context_of(_session().settings.model)
+                return check_max_tokens(value, most_tokens=most)
             return None if value is None else check(str(self.name), value)
         except ParameterError as error:
             raise TraitError(str(error)) from None
 
 
-class ModelTrait(Unicode[str, str]):
-    """The id of a model."""
+class ExtraTrait(AnyTrait):
+    """Fields that the document does not show; None for none."""
 
-    def validate(self, obj: Any, value: object) -> str:  # noqa: ANN401 - traitlets'
-        """Refuse what cannot be the id of a model."""
+    def validate(self, _: HasTraits, value: object) -> object:
+        """Refuse what is no mapping or no JSON, and what has a trait of its own."""
+        from svc_notebook.wire.encode import encodable  # noqa: PLC0415 - as above
+
         try:
-            return check_model(super().validate(obj, value))
+            return encodable(check_extra(value)) or None
         except ParameterError as error:
             raise TraitError(str(error)) from None
+
+
+class ModelTrait(TraitType[str, str]):
+    """The model of this kernel's session, whoever has chosen it."""
+
+    info_text = "the id of a model"
+
+    def get(self, _: HasTraits, cls: object = None) -> str:  # noqa: ARG002 - traitlets calls it so
+        """Return the model in use."""
+        return _session().settings.model
+
+    def validate(self, _: Any, value: object) -> str:  # noqa: ANN401 - traitlets'
+        """Refuse what cannot be the id of a model."""
+        try:
+            return check_model(value)
+        except ParameterError as error:
+            raise TraitError(str(error)) from None
+
+    def set(self, obj: HasTraits, value: str) -> None:
+        """Use another model from now on, unless it cannot be the id of one."""
+        old = _session().settings.model
+        model = self.validate(obj, value)
+        if model != old:
+            _session().use_model(model, source="%config SvcMagics.model")
+            obj._notify_trait(str(self.name), old, model)  # noqa: SLF001 - as traitlets' own set
 
 
 class PathTrait(TraitType[str, str | PathLike[str] | None]):
@@ -49,7 +95,7 @@ class PathTrait(TraitType[str, str | PathLike[str] | None]):
 
     def get(self, _: HasTraits, cls: object = None) -> str:  # noqa: ARG002 - traitlets calls it so
         """Return the file in use; empty for none."""
-        return getattr(current().settings, str(self.name)) or ""
+        return getattr(_session().settings, str(self.name)) or ""
 
     def set(self, obj: HasTraits, value: str | PathLike[str] | None) -> None:
         """Use another file from now on, if it can be used."""
@@ -58,7 +104,7 @@ class PathTrait(TraitType[str, str | PathLike[str] | None]):
         name, path = str(self.name), "" if value is None else str(value).strip()
         try:
             source = f"%config SvcMagics.{name}"
-            current().use_path(name, path or None, source=source)
+            _session().use_path(name, path or None, source=source)
         except (ConfigError, LedgerError) as error:
             raise TraitError(str(error)) from None
 
@@ -70,13 +116,13 @@ class ReuseTrait(TraitType[bool, bool]):
 
     def get(self, _: HasTraits, cls: object = None) -> bool:  # noqa: ARG002 - as above
         """Return the setting in force."""
-        return current().settings.reuse
+        return _session().settings.reuse
 
     def set(self, obj: HasTraits, value: bool) -> None:  # noqa: FBT001 - traitlets'
         """Set it for cells, verbs, sweeps and frames from now on."""
         if not isinstance(value, bool):
             self.error(obj, value)
-        current().use_reuse(reuse=value, source="%config SvcMagics.reuse")
+        _session().use_reuse(reuse=value, source="%config SvcMagics.reuse")
 
 
 def _trait(name: str, text: str) -> ParamTrait:
@@ -87,7 +133,7 @@ def _trait(name: str, text: str) -> ParamTrait:
 class SvcTraits(Configurable):
     """The values that apply where a magic line sets none."""
 
-    model = ModelTrait(DEFAULT_MODEL, help="model to ask").tag(config=True)
+    model = ModelTrait(help="model to ask").tag(config=True)
     system = Unicode("", help="system message of every request").tag(config=True)
     show_traceback = Bool(
         default_value=False, help="show the full traceback of an error"
@@ -99,7 +145,33 @@ class SvcTraits(Configurable):
         help="give back the ledger's answer to an identical request"
     ).tag(config=True)
     prices = PathTrait(help="file with your price table, for costs").tag(config=True)
+    tools = Unicode("", help="variables whose tools are offered in every cell").tag(
+        config=True
+    )
+    confirm_tools = Enum(
+        CONFIRMATIONS, "marked", help="which calls of tools ask you first"
+    ).tag(config=True)
+    extra = ExtraTrait(
+        None, allow_none=True, help="fields that the document does not show"
+    ).tag(config=True)
     locals().update({param.name: _trait(param.name, param.doc) for param in PARAMS})
+
+    def __init__(self, **kwargs: Any) -> None:  # noqa: ANN401 - traitlets'
+        super().__init__(**kwargs)
+        if "model" in self.config.get("SvcMagics", {}):
+            _session().use_model(self.model, source="configuration")
+
+    @validate("system", "tools", "extra", *(param.name for param in PARAMS))
+    def _without_key(self, proposal: Any) -> object:  # noqa: ANN401 - traitlets'
+        """Refuse a key, which the list of settings would show."""
+        from svc_notebook.credentials import refuse_keys  # noqa: PLC0415 - as above
+
+        name = proposal["trait"].name
+        try:
+            refuse_keys([proposal["value"]], of=name, param=name)
+        except ParameterError as error:
+            raise TraitError(str(error)) from None
+        return proposal["value"]
 
     def own_settings(self) -> list[tuple[str, object, str]]:
         """Return name, value and source of each default that is the magic's own."""
@@ -115,6 +187,6 @@ class SvcTraits(Configurable):
 
     def defaults(self) -> dict[str, Any]:
         """Return the defaults by name; those that are None are left out."""
-        names = ("model", "system", *(param.name for param in PARAMS))
+        names = ("model", "system", *(param.name for param in PARAMS), "extra")
         values = {name: getattr(self, name) for name in names}
         return {name: now for name, now in values.items() if now not in (None, "")}

@@ -1,14 +1,14 @@
 """The box that a cell shows for one of our errors, in place of a traceback."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from shutil import get_terminal_size
 from textwrap import wrap
 
 from svc_notebook.display.markup import to_terminal
 from svc_notebook.errors import ServiceError, SvcError, UnknownModelError
-from svc_notebook.service.catalogue import MODELS
+from svc_notebook.service.catalogue import Model
 from svc_notebook.service.checks import did_you_mean
 
 LINE_CHARS = 70
@@ -22,6 +22,7 @@ _HEADLINES = {
     "RateLimitError": "Too many requests",
     "ServerFaultError": "The service failed",
     "MissingKeyError": "There is no usable key",
+    "SpendingLimitError": "The spending limit is reached",
     "ConfigError": "A setting cannot be used",
     "OverBudgetError": "Too long, so it was not sent",
     "AskError": "Nothing was sent",
@@ -48,9 +49,10 @@ def short_errors(*, is_on: bool = True, is_terminal: bool = False) -> Iterator[N
         said = [str(error), *getattr(error, "__notes__", ())]
         n_chars = get_terminal_size().columns - 3 if is_terminal else LINE_CHARS
         n_chars = max(_MIN_CHARS, min(n_chars, LINE_CHARS))
-        lines = error_lines(headline(error), said, n_chars)
-        # IPython asks the instance; the class stays free of any notebook.
-        error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
+        box = "\n".join(error_lines(headline(error), said, n_chars))
+        # IPython asks the instance; the class stays free of any notebook. In one piece:
+        # a notebook that becomes a Markdown page has a blank line after each.
+        error._render_traceback_ = lambda: [box]  # type: ignore[attr-defined]
         raise
 
 
@@ -77,8 +79,11 @@ def error_lines(title: str, lines: Sequence[str], n_chars: int) -> list[str]:
     return [head, *(f"  {line}" for line in plain)]
 
 
-def hint_at_model(error: UnknownModelError, model: str) -> None:
-    """Name the documented model that a misspelt one may have meant."""
-    hint = did_you_mean(model.lower(), [each.id for each in MODELS], n=1)
-    if hint and all(each.id != model for each in MODELS):
+def hint_at_model(
+    error: UnknownModelError, model: str, models: Iterable[Model]
+) -> None:
+    """Name the known model that a misspelt one may have meant."""
+    names = [each.id for each in models]
+    hint = did_you_mean(model.lower(), names, n=1)
+    if hint and model not in names:
         error.add_note(f"The model asked for is {model!r}.{hint}")

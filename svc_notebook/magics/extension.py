@@ -1,33 +1,146 @@
-"""`%load_ext svc_notebook`: what is registered with IPython, and removed again."""
+"""`%load_ext svc_notebook`: what is registered with IPython, and removed again.
 
+It loads what IPython must know at once; the rest comes with the first `%svc`.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cached_property
+from tokenize import DEDENT, INDENT, TokenInfo
 from types import ModuleType
+from typing import TYPE_CHECKING, Self
 
+from IPython.core.completer import (
+    CompletionContext,
+    SimpleMatcherResult,
+    context_matcher,
+)
+from IPython.core.inputtransformer2 import TokenTransformBase
 from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.magic import (
+    Magics,
+    line_cell_magic,
+    magics_class,
+    needs_local_scope,
+    no_var_expand,
+)
 from traitlets import TraitError
 
-from svc_notebook.display.output import Output
-from svc_notebook.session import current
+from svc_notebook.errors import last_error
 
-from .cell import CellTransform, QuestionTransform, last_error
-from .completions import MATCHER_ID, Known, matcher
-from .defaults import ModelTrait, ParamTrait
-from .reply_cell import Places
-from .svc import SvcMagics
-from .tool_cell import tool_notes
-from .value_cell import known_types
+from .defaults import SvcTraits
+
+if TYPE_CHECKING:
+    from .completions import Known
+    from .svc import SvcCommand
+
+MATCHER_ID = "svc_notebook"
+_CELL = re.compile(r"%%svc(?:[ \t]+(?P<line>.*?))?[ \t]*\r?\n?\Z")
+_QUESTION = re.compile(
+    r"(?P<before>\s*(?:[A-Za-z_]\w*\s*=\s*)?)%svc[ \t]+(?P<rest>\S.*\?)\s*\Z"
+)
+
+
+class CellTransform:
+    """A cleanup transform that keeps the body of a `%%svc` cell as typed."""
+
+    has_side_effects = True  # so that a terminal's check for a finished cell skips it
+
+    def __call__(self, lines: list[str]) -> list[str]:
+        """Return the cell's lines, those of a `%%svc` cell as one call."""
+        first = next((i for i, line in enumerate(lines) if line.strip()), None)
+        found = None if first is None else _CELL.match(lines[first])
+        if first is None or found is None:
+            return lines
+        body = "".join(lines[first + 1 :]).removesuffix("\n")
+        line = found["line"] or ""
+        return [f"get_ipython().run_cell_magic('svc', {line!r}, {body!r})\n"]
+
+
+class QuestionTransform(TokenTransformBase):
+    """A token transform that makes `%svc ...?` a question, not a look-up of a name."""
+
+    priority = 0  # before help, which begins at the same place
+
+    @classmethod
+    def find(cls, tokens_by_line: list[list[TokenInfo]]) -> Self | None:
+        """Find the first statement that is a `%svc` question."""
+        for tokens in tokens_by_line:
+            first = next((t for t in tokens if t.type not in {INDENT, DEDENT}), None)
+            line = first.line.split("\n")[0] if first else ""
+            if first and _QUESTION.match(line) and not line[: first.start[1]].strip():
+                return cls(first.start)
+        return None
+
+    def transform(self, lines: list[str]) -> list[str]:
+        """Write the call that the question means."""
+        found = _QUESTION.match(lines[self.start_line])
+        if found is None:
+            raise SyntaxError  # IPython then tries its own transforms
+        call = f"get_ipython().run_line_magic('svc', {found['rest']!r})\n"
+        before, after = lines[: self.start_line], lines[self.start_line + 1 :]
+        return [*before, found["before"] + call, *after]
+
+
+@magics_class
+class SvcMagics(SvcTraits, Magics):
+    """Ask a chat-completion service from a cell; `%config SvcMagics` lists defaults."""
+
+    shell: InteractiveShell
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        super().__init__(shell=shell)
+        # what `%svc?` and `%%svc?` show
+        vars(SvcMagics.svc)["getdoc"] = lambda: self._command.help("all")
+
+    @cached_property
+    def _command(self) -> "SvcCommand":
+        from .svc import SvcCommand  # noqa: PLC0415 - most of the package
+
+        return SvcCommand(self.shell, self)
+
+    @no_var_expand
+    @needs_local_scope
+    @line_cell_magic
+    def svc(
+        self,
+        line: str,
+        cell: str | None = None,
+        local_ns: Mapping[str, object] | None = None,
+    ) -> object:
+        """Ask the service, or tell it how to answer; `%svc help` lists the options."""
+        return self._command.run(line, cell, local_ns)
+
+    def close(self) -> None:
+        """Let go of the shell."""
+        if "_command" in vars(self):
+            self._command.close()
+
+
+def _matcher(shell: InteractiveShell) -> Callable[..., SimpleMatcherResult]:
+    @context_matcher(identifier=MATCHER_ID)
+    def svc(context: CompletionContext) -> SimpleMatcherResult:
+        if "%svc" not in context.full_text:
+            return SimpleMatcherResult(completions=[])
+        from .completions import match  # noqa: PLC0415 - with the first Tab in a cell
+
+        return match(context, _known(shell))
+
+    matches: Callable[..., SimpleMatcherResult] = svc
+    return matches
 
 
 def load(shell: InteractiveShell) -> None:
     """Register the magics and what they need of the shell, once."""
     unload(shell)
     for name, reason in _remove_unusable(shell):
-        Output().write(f"SvcMagics.{name} was reset to its default: {reason}\n")
+        sys.stdout.write(f"SvcMagics.{name} was reset to its default: {reason}\n")
     shell.register_magics(SvcMagics)
     shell.input_transformers_cleanup.insert(0, CellTransform())
     shell.input_transformer_manager.token_transformers.insert(0, QuestionTransform)
-    shell.Completer.custom_matchers.insert(0, matcher(partial(_known, shell)))
+    shell.Completer.custom_matchers.insert(0, _matcher(shell))
     shell.events.register("post_run_cell", last_error)
 
 
@@ -39,9 +152,11 @@ def _remove_unusable(shell: InteractiveShell) -> list[tuple[str, str]]:
     configured = shell.config.get("SvcMagics", {})
     found = []
     for name, trait in SvcMagics.class_traits(config=True).items():
-        if name in configured and isinstance(trait, (ModelTrait, ParamTrait)):
+        if name in configured:
+            # a setting of the session is checked where it is set
+            check: Callable[..., object] = getattr(trait, "validate", trait.set)
             try:
-                trait.validate(shell, configured[name])
+                check(None, configured[name])
             except TraitError as error:
                 found.append((name, str(error)))
                 del configured[name]
@@ -54,14 +169,13 @@ def unload(shell: InteractiveShell) -> None:
         shell.events.unregister("post_run_cell", last_error)
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("svc", None)
+    magics = shell.magics_manager.registry.pop("SvcMagics", None)
+    if magics:
+        magics.close()
     cleanup = shell.input_transformers_cleanup
     cleanup[:] = [each for each in cleanup if not isinstance(each, CellTransform)]
     transforms = shell.input_transformer_manager.token_transformers
     transforms[:] = [each for each in transforms if each is not QuestionTransform]
-    runs = shell.events.callbacks["pre_run_cell"]
-    runs[:] = [
-        each for each in runs if not isinstance(getattr(each, "__self__", 0), Places)
-    ]
     matchers = shell.Completer.custom_matchers
     matchers[:] = [
         each
@@ -70,7 +184,14 @@ def unload(shell: InteractiveShell) -> None:
     ]
 
 
-def _known(shell: InteractiveShell) -> Known:
+def _known(shell: InteractiveShell) -> "Known":
+    from svc_notebook.configuration import endpoint_notes  # noqa: PLC0415 - as above
+    from svc_notebook.session import current  # noqa: PLC0415 - as above
+
+    from .completions import Known  # noqa: PLC0415 - as above
+    from .tool_cell import tool_notes  # noqa: PLC0415 - as above
+    from .value_cell import known_types  # noqa: PLC0415 - as above
+
     hidden = shell.user_ns_hidden
     return Known(
         variables=tuple(
@@ -83,4 +204,6 @@ def _known(shell: InteractiveShell) -> Known:
         conversations=tuple(each.name for each in current().conversations),
         tools=tool_notes(shell.user_ns),
         types=known_types(shell.user_ns),
+        models=current().models(),
+        endpoints=endpoint_notes(),
     )

@@ -16,9 +16,11 @@ from typing import Any
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.checks import did_you_mean
 from svc_notebook.service.params import PARAMS, Param
+from svc_notebook.service.request import read_extra
 from svc_notebook.template import decode_escapes
-from svc_notebook.tokens import ALLOWED, WORDS, MaxTokens
+from svc_notebook.tokens import WORDS, MaxTokens, allowed_max_tokens
 
+from .defaults import CONFIRMATIONS
 from .subcommands import ASK, ASKING, COMMANDS
 
 
@@ -98,7 +100,6 @@ class Option:
         return (*old, *value) if has_more else value  # type: ignore[misc]  # just tested
 
 
-CONFIRMATIONS = ("marked", "all", "none")
 LAYOUTS = ("markdown", "text", "code", "json", "html")
 
 
@@ -156,7 +157,7 @@ def _max_tokens(text: str) -> object:
     number = to_number(text)
     if isinstance(number, int) or text in WORDS:
         return text if number is None else number
-    raise _not_allowed("--max-tokens", text, ALLOWED)
+    raise _not_allowed("--max-tokens", text, allowed_max_tokens())
 
 
 def _variable(text: str) -> str:
@@ -207,6 +208,10 @@ _TOOLS = (
 )
 _ROUNDS = "most requests where tools are called; the last one offers none (8)"
 _CONFIRM = "which calls ask you first; where nobody can be asked they are denied"
+_EXTRA = (
+    "fields that the document does not show, such as '{\"seed\": 1}'; a list of them "
+    "asks for each"
+)
 _REPEATS = "ask each combination so often; several values behind commas make a grid"
 _FORMAT = (
     "how the reply is drawn; code puts its code into the next cell, html shows it in a "
@@ -237,6 +242,7 @@ OPTIONS = (
         _one_of("--confirm-tools", CONFIRMATIONS),
     ),
     *(_param_option(param) for param in PARAMS),
+    Option("--extra JSON", "Parameters", "extra", _EXTRA, read_extra, is_param=True),
     Option("--repeats N", "Parameters", "repeats", _REPEATS, _integer("--repeats", 1)),
     Option("-o, --output NAME", "Show", "output", _OUTPUT, _variable),
     Option(
@@ -259,7 +265,8 @@ _LONG_FLAGS = [flag for flag in _BY_FLAG if flag.startswith("--")]
 _OTHER_FLAGS = {  # of other tools, or a value without its flag
     **dict.fromkeys(("--file", "--files", "--context"), "--with notes.md"),
     **{f"--{layout}": f"-f {layout}" for layout in LAYOUTS},
-    "--seed": "",  # the service has none, and --send is something else
+    "--seed": """--extra '{"seed": 1}'""",
+    "--top-k": """--extra '{"top_k": 40}'""",
 }
 HELP = "help"
 _GLUED = re.compile(r"(-[A-Za-z])(-?[\d.].*)")
@@ -381,8 +388,7 @@ def _refuse(flag: str) -> Option:
     known = _LONG_FLAGS if word != "--" else ()
     hint = did_you_mean(word, known, n=4, cutoff=0.7)
     if word in _OTHER_FLAGS:
-        other = _OTHER_FLAGS[word]
-        hint = f" Did you mean {other}?" if other else ""
+        hint = f" Did you mean {_OTHER_FLAGS[word]}?"
     raise ParameterError(
         f"{flag} is not an option.{hint} `%svc help` lists them all.", param=flag
     )

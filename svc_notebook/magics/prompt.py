@@ -3,7 +3,6 @@
 import ast
 import inspect
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -13,107 +12,41 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from svc_notebook.completion import Completion
+from svc_notebook.conversations.attachments import (
+    Item,
+    add_items,
+    capped,
+    find_item,
+    prepared,
+    to_item,
+)
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.turn_requests import NextTurn
+from svc_notebook.display.error_report import to_report, versions
 from svc_notebook.display.markup import to_terminal
-from svc_notebook.errors import ParameterError
-from svc_notebook.exchange import Origin
+from svc_notebook.errors import ParameterError, last_error
+from svc_notebook.exchange import Attached, Origin
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.checks import did_you_mean, shorten
 from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.template import fill_marks, is_path, nested_marks, to_expression
-from svc_notebook.tokens import MaxTokens, estimate_tokens, with_max_tokens
-from svc_notebook.tools.results import cut_table, is_pandas
+from svc_notebook.tokens import MaxTokens, with_max_tokens
+from svc_notebook.tools.results import is_pandas
 
-from .cell import NO_VALUE, last_error
-from .error_report import to_report, versions
+from .cell import NO_VALUE
 from .options import SvcOptions
 from .subcommands import EXPLAIN, FIX
 
-CAP_TOKENS = 1500  # of one table or item, so that 8192 hold a few and a reply
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    """A value that was put into a prompt."""
-
-    name: str
-    text: str
-    kind: str
-
-    @property
-    def n_tokens(self) -> int:
-        """Estimated tokens of the text."""
-        return estimate_tokens(self.text).best
-
-    @property
-    def note(self) -> str:
-        """The footer's words for it."""
-        plural = "s"[: self.n_tokens != 1]
-        return f"{self.name} ({self.kind}, about {self.n_tokens} token{plural})"
-
-
-def to_item(name: str, value: object) -> Item:
-    """Write a variable as text; a table has at most `CAP_TOKENS`."""
-    try:
-        if isinstance(value, str):
-            return Item(name=name, text=value, kind="text")
-        if is_pandas(value, "DataFrame", "Series"):
-            return _table(name, value)
-        return Item(name=name, text=_source(value), kind=type(value).__name__)
-    except Exception as error:
-        kind = type(value).__name__
-        raise ParameterError(
-            f"{name} cannot be put into a prompt: converting this {kind} to text "
-            f"raised {type(error).__name__}. Convert it to text yourself first.",
-            param="messages",
-        ) from error
-
-
-def _source(value: object) -> str:
-    """Return the source of a function or class, and `str` of anything else."""
-    if inspect.isfunction(value) or inspect.isclass(value):
-        with suppress(OSError, TypeError):
-            return inspect.getsource(value)
-    return str(value)
-
-
-def _table(name: str, value: object) -> Item:
-    table = cut_table(value, CAP_TOKENS)
-    cut = f"; {table.cut} follow" if table.cut else ""
-    head = f"{table.kind} {name}, {table.shape}{cut}:"
-    return Item(
-        name=name,
-        text="\n".join([head, *table.lines]),
-        kind=f"{table.kind} {table.shape}{', cut to ' + table.cut if cut else ''}",
-    )
-
-
 MAX_FILE_BYTES = 1_000_000
-_CELL = re.compile(r"(In|Out)\[(-?\d+)\]")
 _MARKS_CHARS = 100  # of those that are shown
-_FENCE = re.compile(r"`{3,}")
-
-
-def add_items(prompt: str, items: Sequence[Item]) -> str:
-    """Return the prompt with the items below it, each under its name."""
-    blocks = [prompt]
-    for item in items:
-        longest = max((len(run) for run in _FENCE.findall(item.text)), default=2)
-        fence = "`" * (longest + 1)
-        blocks.append(f"{item.name}:\n{fence}\n{item.text}\n{fence}")
-    return "\n\n".join(blocks)
 
 
 def _find(name: str, names: Mapping[str, Any]) -> Item:
     """Find what `--with` names: a variable, In[3], Out[-1], Err or a text file."""
-    cell = _CELL.fullmatch(name)
-    if name == "Err":
-        return _last_error()
-    if cell:
-        return _cell(name, cell[1], int(cell[2]), names)
     if name in names:
-        return to_item(name, _has_value(name, names))
+        _has_value(name, names)
+    if item := find_item(name, names, mark="--with "):
+        return item
     path, is_file, is_folder, known = Path(name), False, False, list(names)
     with suppress(OSError, ValueError, RuntimeError):  # no file can have such a name
         path = path.expanduser()
@@ -169,29 +102,6 @@ def _file(name: str, path: Path) -> Item:
     )
 
 
-def _cell(name: str, kind: str, number: int, names: Mapping[str, Any]) -> Item:
-    """Take a cell or its value; -1 is the newest one that was run, or has a value."""
-    cells = names.get(kind, {})
-    numbers = sorted(cells) if isinstance(cells, dict) else range(1, len(cells))
-    if -len(numbers) <= number < 0:
-        number = numbers[number]
-    if number not in numbers:
-        what = "was not run" if kind == "In" else "has no value"
-        raise ParameterError(
-            f"--with {name}: cell {number} {what} in this kernel.", param="with"
-        )
-    return to_item(f"{kind}[{number}]", cells[number])
-
-
-def _last_error() -> Item:
-    error = last_error()
-    if error is None:
-        raise ParameterError(
-            "--with Err: no cell of yours has failed in this kernel yet.", param="with"
-        )
-    return Item(name="Err", text=to_report(error).text, kind="the last error")
-
-
 TASKS = {
     FIX: "A notebook cell fails. Write the corrected cell as a whole, in one Python "
     "code block. Then say in one or two sentences what was wrong.",
@@ -201,11 +111,13 @@ TASKS = {
 _IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\w+)", re.MULTILINE)
 
 
-def error_prompt(task: str, names: Mapping[str, Any]) -> tuple[str, str]:
+def error_prompt(
+    task: str, names: Mapping[str, Any], *, context_tokens: int = BUDGET_TOKENS
+) -> tuple[str, str]:
     """Write a question about the user's last error, "" without one, and a note on it.
 
     Besides cells and traceback, versions are all that is told of this machine. The
-    failing cell is whole, and refused where it does not fit.
+    failing cell is whole, and refused where it does not fit into the model's context.
     """
     error = last_error()
     if error is None:
@@ -220,16 +132,16 @@ def error_prompt(task: str, names: Mapping[str, Any]) -> tuple[str, str]:
         for name, source in zip(named, sources, strict=True)
     ]
     items.append(Item(name="Traceback", text=report.text, kind="error"))
-    items[bool(cells) :] = map(_capped, items[bool(cells) :])
+    items[bool(cells) :] = map(capped, items[bool(cells) :])
     n_tokens = sum(each.n_tokens for each in items)
     n_reply = items[0].n_tokens if cells and task == FIX else 0
-    if n_tokens + n_reply > BUDGET_TOKENS:
+    if n_tokens + n_reply > context_tokens:
         again = " twice, as the correction is as long," if n_reply else ""
         raise ParameterError(
             f"%svc {task}: the failing cell has about {items[0].n_tokens} tokens, and "
-            f"with the error it does not fit{again} into {BUDGET_TOKENS}. Run the part "
-            f"that fails in a cell of its own, then `%svc {task}`; or ask about the "
-            "error alone: `%svc --with Err QUESTION`.",
+            f"with the error it does not fit{again} into {context_tokens}. Run the "
+            f"part that fails in a cell of its own, then `%svc {task}`; or ask about "
+            "the error alone: `%svc --with Err QUESTION`.",
             param="messages",
         )
     code = "\n".join(sources)
@@ -238,28 +150,8 @@ def error_prompt(task: str, names: Mapping[str, Any]) -> tuple[str, str]:
     modules = report.modules.union(_IMPORT.findall(code), used)
     where = f" of In[{cells[0]}]" if cells else ""
     note = f"the last error{where}: {type(error).__name__}"
-    return f"{add_items(TASKS[task], items)}\n\nVersions: {versions(modules)}", note
-
-
-def _capped(item: Item, most_tokens: int = CAP_TOKENS) -> Item:
-    """Cut the middle out of an item that is longer than the cap allows."""
-    if item.n_tokens <= most_tokens:
-        return item
-    whole, n_whole = item.text, len(item.text)
-
-    def ends(n_chars: int) -> tuple[str, str]:
-        n_last = n_chars // 3
-        return whole[: n_chars - n_last], whole[n_whole - n_last :]
-
-    n_chars = bisect_right(
-        range(n_whole + 1),
-        most_tokens,
-        key=lambda n: estimate_tokens("".join(ends(n))).best,
-    )
-    first, last = ends(n_chars - 1)
-    cut = f"cut to {n_chars - 1} of {n_whole} characters"
-    text = f"{first}\n[{cut}; the middle is left out]\n{last}"
-    return replace(item, text=text, kind=f"{item.kind}, {cut}")
+    prompt, _ = add_items(TASKS[task], items)
+    return f"{prompt}\n\nVersions: {versions(modules)}", note
 
 
 class Filled(NamedTuple):
@@ -367,11 +259,13 @@ class CellPrompt:
     """What a cell asks for, with variables put in and defaults applied."""
 
     text: str
+    attached: tuple[Attached, ...]  # where the text has what `--with` names
     system: str | None  # "" for none, None if not given
     model: str
     params: Mapping[str, Any]  # without max_tokens; `tools` are definitions
     max_tokens: MaxTokens
     notes: tuple[str, ...] = ()  # for the footer
+    context_tokens: int = BUDGET_TOKENS  # that prompt and reply share
     as_typed: str = ""  # what to say at once of marks that were not filled in
 
 
@@ -404,11 +298,13 @@ def to_prompt(
     apart = {"model", "system", "max_tokens"}
     given = {name: value for name, value in defaults.items() if name not in apart}
     asked = options.max_tokens
-    found = (_capped(_find(name, names)) for name in dict.fromkeys(options.context))
-    added = tuple(replace(item, text=hide(item.text)) for item in found)
+    context = dict.fromkeys(options.context)
+    added = tuple(prepared(_find(name, names), hide) for name in context)
     put_in = ", ".join(dict.fromkeys(item.note for item in (*filled.items, *added)))
+    text, attached = add_items(filled.text, added) if added else (filled.text, ())
     return CellPrompt(
-        text=add_items(filled.text, added),
+        text=text,
+        attached=attached,
         system=filled_system.text if system else system,
         model=options.model or defaults["model"],
         params={**given, **options.params},
@@ -432,7 +328,11 @@ def single_request(prompt: CellPrompt) -> CellRequest:
     """Build the request of a cell without a conversation."""
     system = prompt.system or None
     request = build_request(
-        prompt.text, model=prompt.model, system=system, params=prompt.params
+        prompt.text,
+        model=prompt.model,
+        system=system,
+        params=prompt.params,
+        context_of=lambda _: prompt.context_tokens,
     )
     return CellRequest(
         request=with_max_tokens(request, prompt.max_tokens),
@@ -452,6 +352,7 @@ def conversation_request(
     older = conversation.older_note()
     turn = conversation.next_turn(
         prompt.text,
+        attached=prompt.attached,
         model=prompt.model,
         params=prompt.params,
         max_tokens=prompt.max_tokens,

@@ -15,9 +15,8 @@ from svc_notebook.display.live import Mode, ReplyDisplay
 from svc_notebook.display.markdown import Fence, fences
 from svc_notebook.display.markup import visible
 from svc_notebook.display.output import Wait
-from svc_notebook.display.reply import Entry, Final, transcript
+from svc_notebook.display.reply import REASONING, Entry, Final, transcript
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.checks import shorten
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest
@@ -50,6 +49,10 @@ class Places:
         self._shell = shell
         self._known: dict[str, Place] = {}
         shell.events.register("pre_run_cell", self.note_run)
+
+    def close(self) -> None:
+        """Follow the cells no longer."""
+        self._shell.events.unregister("pre_run_cell", self.note_run)
 
     def here(self, display: ReplyDisplay, draw: Draw, output: str | None) -> Place:
         """Return a place in the cell that runs."""
@@ -90,8 +93,10 @@ class ReplyView:
         self._draw = draw
 
     def show(self, delta: Delta) -> None:
-        """Show a piece of the reply."""
+        """Show a piece of the reply, or that the model reasons."""
         self._display.add(delta.text or "", delta.index)
+        if delta.reasoning and not delta.text:
+            self._display.status(REASONING)
 
     def wait(self, wait: Wait) -> None:
         """Show a wait."""
@@ -257,13 +262,14 @@ class DryRun:
 
     @property
     def room_tokens(self) -> int:
-        """Estimated tokens that the prompt leaves of 8192; below 0 if too long."""
-        return BUDGET_TOKENS - self.prompt_tokens.best
+        """Estimated tokens that the prompt leaves; below 0 if too long."""
+        return self.request.context_tokens - self.prompt_tokens.best
 
     @property
     def lines(self) -> tuple[str, ...]:
         """The figures, in words."""
-        params = ", ".join(f"{k}={v!r}" for k, v in self.request.params.items())
+        sent = {**self.request.params, **self.request.extra}
+        params = ", ".join(f"{name}={value!r}" for name, value in sent.items())
         tools, prompt = self.request.tools, self.prompt_tokens
         names = ", ".join(str(each["function"]["name"]) for each in tools)
         offered = (
@@ -273,7 +279,7 @@ class DryRun:
         fit = "; max_tokens by fit is less, for the most that the prompt may have"
         return (
             f"model {self.request.model}; parameters sent: {params or 'none'}",
-            f"{size}; room left in {BUDGET_TOKENS}: {self.room_tokens}"
+            f"{size}; room left in {self.request.context_tokens}: {self.room_tokens}"
             + fit * self.request.is_fitted,
             self.wait or "no limit would make it wait now",
             *([f"{offered}: {names}"] if tools else []),

@@ -58,11 +58,14 @@ def rest_request(
     reply, name = session.joined(found), found.origin.conversation
     owner = session.conversations.named(name) if name else None
     _check(reply, owner)
-    params = {**reply.request.params, **options.params, "max_tokens": None}
+    before = {**reply.request.params, "extra": reply.request.extra}
     settings = TurnSettings(
         model=options.model or reply.model,
-        params={**params, "extra": reply.request.extra},
+        params={**before, **options.params, "max_tokens": None},
         max_tokens=max_tokens,
+        context_tokens=session.settings.endpoint.context_of(
+            options.model or reply.model
+        ),
     )
     origin = Origin(kind="magic", conversation=name, turn_id=found.origin.turn_id)
     if owner is None:

@@ -5,13 +5,12 @@ A line that begins with a command's name but goes on otherwise is never sent by 
 
 import os
 import re
-import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from getpass import getpass
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
+from svc_notebook.client.model_list import WITHIN_S
 from svc_notebook.client.rate_windows import Room
 from svc_notebook.conversations.saved_turns import (
     SavedTurns,
@@ -19,14 +18,15 @@ from svc_notebook.conversations.saved_turns import (
     pick_saved,
     read_saved,
 )
-from svc_notebook.credentials import KEYRING_NAME, Key, remember
-from svc_notebook.errors import ConfigError, MissingKeyError, ParameterError, SvcError
-from svc_notebook.panels.open_panel import panel
-from svc_notebook.service.catalogue import MODELS
+from svc_notebook.endpoints import facts_of
+from svc_notebook.errors import MissingKeyError, ParameterError, SvcError
+from svc_notebook.service.catalogue import MODELS, Limit
 from svc_notebook.service.checks import did_you_mean, near_names
 from svc_notebook.service.params import PARAM_NAMES
 from svc_notebook.session import Session
-from svc_notebook.settings import ENV_NAMES, WAYS_ON, read_env
+from svc_notebook.settings import ENV_NAMES, read_env
+
+from .endpoint import login, use
 
 if TYPE_CHECKING:  # pandas loads when a frame is asked for
     import pandas as pd
@@ -163,66 +163,6 @@ def _question(text: str) -> CommandLine:
     raise ParameterError(
         "%svc ask needs a question, as in `%svc ask what is a monad?`.", param="line"
     )
-
-
-EMULATOR_NOTE = (
-    "Replies now come from the emulator on this machine: they are\n"
-    "made up, cost nothing, and are marked “emulator” where they show."
-)
-
-
-def use(session: Session, word: str = "") -> str:
-    """Choose the endpoint, else the model; say what is in use."""
-    if not word:
-        return describe(session)
-    if word == "emulator":
-        session.use_emulator()
-        return session.answers_note or EMULATOR_NOTE
-    if word == "service":
-        try:
-            session.use_service()
-        except ConfigError as problem:
-            if not session.answers_note:
-                raise
-            return f"{session.answers_note} The service cannot be asked: {problem}"
-        from_service = f"Replies now come from {session.settings.base_url}."
-        return session.answers_note or from_service
-    return _use_model(session, word)
-
-
-def _use_model(session: Session, model: str) -> str:
-    places = ("emulator", "service")
-    near = near_names(model.lower(), places, n=1, cutoff=0.75, least_chars=None)
-    if near and not model.startswith("svc"):  # requests would go elsewhere
-        raise ParameterError(
-            f"{model!r} is not a model id. Did you mean `{near[0]}`? Nothing was "
-            "changed.",
-            param="model",
-        )
-    session.use_model(model, source="%svc use")
-    is_listed = any(each.id == model for each in MODELS)
-    note = "" if is_listed else " (not in the service document; it is sent as it is)"
-    return f"The model is now {model}{note}."
-
-
-def describe(session: Session) -> str:
-    """Say what is in use, and where each value came from."""
-    settings = session.settings
-    where = settings.base_url or "no address yet: set SVC_BASE_URL"
-    if settings.is_emulated:
-        where = f"the emulator on this machine, {settings.base_url}"
-    try:
-        key = f"from {session.key().source}"
-    except MissingKeyError as problem:
-        is_none = WAYS_ON in str(problem)
-        none = "none yet: set SVC_API_KEY, or `%svc use emulator`"
-        key = none if is_none else str(problem)
-    lines = [f"service  {where}", f"key      {key}"]
-    for name in ("model", "ledger", "prices", "answers"):
-        value, source = getattr(settings, name), settings.sources.get(name, "default")
-        if value is not None:
-            lines.append(f"{name:<8} {value} ({source})")
-    return "\n".join(lines)
 
 
 def reset(session: Session, name: str) -> str:
@@ -401,46 +341,68 @@ _MODEL_DTYPES = {
     **dict.fromkeys(("model", "size", "released"), "string"),
     **dict.fromkeys(("per_second", "left_second"), "Int64"),
     **dict.fromkeys(("per_minute", "left_minute"), "Int64"),
+    **dict.fromkeys(("in_flight", "context_tokens"), "Int64"),
     "in_use": "boolean",
 }
 
 
 def models_df(session: Session, *, has_room: bool = True) -> "pd.DataFrame":
-    """List the documented models (doc: Model ids, Rate limits per model, Versioning).
+    """List the endpoint's models (doc: Model ids, Rate limits per model, Versioning).
 
     `has_room` adds how many requests each window lets through now.
     """
     from .listing import listing  # noqa: PLC0415 - pandas
 
     rows: list[tuple[Any, ...]] = []
-    for model in MODELS:
-        limit, room = model.limit, _room(session, model.id) if has_room else None
-        seconds = limit and limit.per_second, room and room.in_second
-        minutes = limit and limit.per_minute, room and room.in_minute
+    endpoint = session.settings.endpoint
+    for each in session.models(wait_s=WITHIN_S):
+        model = endpoint.model(each.id)
+        limit = endpoint.limit_of(each.id)
+        room = _room(session, model.id) if has_room and limit else None
+        second, minute = (limit and limit.per_second), (limit and limit.per_minute)
+        seconds = second, room.in_second if room and second else None
+        minutes = minute, room.in_minute if room and minute else None
         in_use = model.id == session.settings.model
         rows.append(
-            (model.id, model.size, model.released_on, *seconds, *minutes, in_use)
+            (
+                *(model.id, model.size, model.released_on, *seconds, *minutes),
+                *(limit and limit.in_flight, model.context_tokens, in_use),
+            )
         )
     left_out = [] if has_room else ["left_second", "left_minute"]
     frame = indexed_frame(_MODEL_DTYPES, rows).drop(columns=left_out)
     shown = [
         (
             *(str(each or "") for each in row[:3]),
-            _limit(row[3], row[5]),
+            " ".join(filter(None, (_limit(row[3], row[5]), _at_once(row[7])))),
             _limit(row[4], row[6]),
-            "in use" if row[7] else "",
+            str(row[8] or ""),
+            "in use" if row[9] else "",
         )
         for row in rows
     ]
-    sentence = f"The service's document names {len(rows)} models; others can be asked."
+    whose = "The service's document" if endpoint.models == MODELS else endpoint.name
+    n_models = f"{len(rows)} model{'s'[: len(rows) != 1]}"
+    problem = facts_of(endpoint.base_url or "").problem if endpoint.lists_models else ""
+    why = f" Its list of models could not be read: {problem}." if problem else ""
+    sentence = f"{whose} names {n_models}; others can be asked.{why}"
+    if problem and not rows:
+        sentence = f"{whose}:{why} Any model can be asked by its id."
+    elif problem:
+        sentence = f"{whose}: {n_models} known; others can be asked.{why}"
     return listing(frame, sentence, _MODEL_HEADS, shown)
 
 
-_MODEL_HEADS = ("model", "size", "released", "limits", "left now", "")
+_MODEL_HEADS = ("model", "size", "released", "limits", "left now", "context", "")
 
 
 def _limit(second: int | None, minute: int | None) -> str:
-    return "" if second is None else f"{second}/s {minute}/min"
+    limit = Limit(per_second=second, per_minute=minute)
+    return "" if second is minute is None else str(limit)
+
+
+def _at_once(in_flight: int | None) -> str:
+    return "" if in_flight is None else f"{in_flight} at once"
 
 
 def _room(session: Session, model: str) -> Room | None:
@@ -495,54 +457,21 @@ def _key(session: Session) -> tuple[str, object, str]:
         return "key", None, "default"
 
 
-Ask = Callable[[str], str]
-
-
-def login(session: Session, ask: Ask | None = None) -> str:
-    """Ask for the key of the service's address, and say where it is kept.
-
-    While the emulator is in use, the key is for SVC_BASE_URL. `ask` shows a prompt and
-    returns what was typed.
-    """
-    found = _typed(ask or getpass)
-    if isinstance(found, ConfigError):
-        raise found
-    settings = session.settings
-    if settings.is_emulated:
-        settings = read_env(os.environ)[0]
-    base_url = settings.base_url
-    name = remember(found, base_url)
-    owner = f"The key of {base_url or 'the first address that is used'} is kept in"
-    if name is None:
-        return f"{owner} this kernel's memory, until the kernel ends."
-    return (
-        f"{owner} the keyring {name}, for later kernels too; "
-        f"`keyring del {KEYRING_NAME} {base_url}` in a terminal removes it."
-    )
-
-
-def _typed(ask: Ask) -> Key | ConfigError:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # getpass warns before it echoes
-            value = ask("API key (is not shown): ")
-    except Exception:  # noqa: BLE001 - each front end refuses in its own way
-        return ConfigError(f"A key cannot be typed here without being shown. {WAYS_ON}")
-    try:
-        return Key(value, source="a prompt")
-    except MissingKeyError as problem:
-        return problem.with_traceback(None)
-
-
 def _history(session: Session, name: str) -> object:
     return session.conversations.known(name)
+
+
+def _open_panel(_: Session, *names: str) -> object:
+    from svc_notebook.panels.open_panel import panel  # noqa: PLC0415 - ipywidgets only then
+
+    return panel(*names)
 
 
 def _last(session: Session) -> object:
     return session.last or "This kernel has no reply yet."
 
 
-_USE = "say what is in use, or choose where requests go, or the model"
+_USE = "choose the model, or where requests go; say what is in use"
 _CONTINUE = "ask for the rest of a reply that was cut or interrupted"
 _LOGIN = "type the API key; it is neither shown nor recorded"
 _TOOLS = "list tools, show one as sent, offer in every cell, ask again"
@@ -558,10 +487,10 @@ _FIX = "correct your last error; the first time it shows what it would send"
 _RESTORE = "rebuild conversations from the ledger, after a restart"
 _HELP = "examples, every option and command, or one of them"
 COMMANDS = (
-    Command("use", _USE, "[emulator|service|MODEL]", (0, 1), use),
+    Command("use", _USE, "[MODEL|NAME|ADDRESS [no-key]]", (0, 2), use),
     Command("login", _LOGIN, run=login),
     Command("tools", _TOOLS, "[[add|remove|ask] NAME]", (0, 2)),
-    Command("models", "the documented models, their limits, and the room left"),
+    Command("models", "the known models, their limits, and the room left"),
     Command("usage", _USAGE, "[emulated]", (0, 1), usage_df),
     Command("replies", _REPLIES, run=replies_df),
     Command(CONTINUE, _CONTINUE),
@@ -576,7 +505,7 @@ COMMANDS = (
     Command("pin", "always send a turn, or no longer", "NAME TURN", (2, 2), pin),
     Command("hide", _HIDE, "NAME TURN", (2, 2), hide),
     Command("version", _VERSION, "NAME TURN VERSION", (3, 3), choose),
-    Command("panel", _PANEL, "NAME", (0, 1), lambda _, *names: panel(*names)),
+    Command("panel", _PANEL, "NAME", (0, 1), _open_panel),
     Command("restore", _RESTORE, "[NAME [NUMBER]]", (0, 2), restore),
     Command("help", _HELP, "[all|OPTION|COMMAND]", (0, 1)),
 )

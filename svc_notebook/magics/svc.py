@@ -4,20 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.interactiveshell import InteractiveShell
-from IPython.core.magic import (
-    Magics,
-    line_cell_magic,
-    magics_class,
-    needs_local_scope,
-    no_var_expand,
-)
 from IPython.display import display
-from traitlets import All, Enum, Unicode, observe
 
 from svc_notebook.completion import Completion, cut_mark, is_cut, on_params, on_reply
+from svc_notebook.credentials import refuse_keys
 from svc_notebook.display.live import Mode, ReplyDisplay
 from svc_notebook.display.output import Output, can_answer, follow, parent_message
 from svc_notebook.display.reply import Final
@@ -31,9 +24,6 @@ from svc_notebook.errors import (
 )
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.session import Session, current
-from svc_notebook.sweeps.plan import plan
-from svc_notebook.sweeps.run import Run
-from svc_notebook.sweeps.side_by_side import run_side_by_side
 from svc_notebook.tokens import check_budget
 from svc_notebook.tools.permissions import MAX_ROUNDS, Rounds
 from svc_notebook.tools.toolbox import Toolbox
@@ -48,7 +38,7 @@ from .cell import (
 )
 from .defaults import SvcTraits
 from .error_box import hint_at_model, short_errors
-from .options import CONFIRMATIONS, HELP, SvcOptions, help_on, parse_options, to_names
+from .options import HELP, SvcOptions, help_on, parse_options, to_names
 from .prompt import (
     CellPrompt,
     CellRequest,
@@ -82,21 +72,16 @@ from .subcommands import (
 from .tool_cell import RoundsCell, Start, to_tools, tools_command, tools_of_every_cell
 from .value_cell import ValueCell, to_named_form, value_request
 
+if TYPE_CHECKING:
+    from svc_notebook.sweeps.run import Run  # a cell that asks once needs none
 
-@magics_class
-class SvcMagics(SvcTraits, Magics):
-    """Ask a chat-completion service from a cell; `%config SvcMagics` lists defaults."""
 
-    shell: InteractiveShell
-    tools = Unicode("", help="variables whose tools are offered in every cell").tag(
-        config=True
-    )
-    confirm_tools = Enum(
-        CONFIRMATIONS, "marked", help="which calls of tools ask you first"
-    ).tag(config=True)
+class SvcCommand:
+    """What `%svc` and `%%svc` do; `traits` has the defaults that `%config` sets."""
 
-    def __init__(self, shell: InteractiveShell) -> None:
-        super().__init__(shell=shell)
+    def __init__(self, shell: InteractiveShell, traits: SvcTraits) -> None:
+        self.shell = shell
+        self._traits = traits
         self._request_ids = CellRequestIds(shell)
         self._places = Places(shell)
         self._place: Place | None = None  # of the reply that is shown
@@ -105,44 +90,32 @@ class SvcMagics(SvcTraits, Magics):
         self._is_sending = False
         self._has_sent_errors = False  # so that the next ones go at once
         self._has_advised = False
-        if "model" in self.config.get("SvcMagics", {}):
-            self.session.use_model(self.model, source="configuration")
-        self.model = self.session.settings.model
-        self._on_change(None)
 
     @property
     def session(self) -> Session:
         """This kernel's session."""
         return current()
 
-    @observe(All)
-    def _on_change(self, _: object) -> None:
-        """Keep what `%svc?` and `%%svc?` show in step with the defaults."""
-        SvcMagics.svc.__doc__ = self._help("all")
+    def close(self) -> None:
+        """Let go of the shell."""
+        self._places.close()
 
-    def _help(self, topic: str = "") -> str:
-        tools, reuse = self.tools or None, self.reuse or None
-        own = {"tools": tools, "confirm_tools": self.confirm_tools, "reuse": reuse}
-        return help_on(topic, {**self.defaults(), **own})
+    def help(self, topic: str = "") -> str:
+        """Return the help on a topic, with the defaults in force."""
+        traits = self._traits
+        tools, reuse = traits.tools or None, traits.reuse or None
+        own = {"tools": tools, "confirm_tools": traits.confirm_tools, "reuse": reuse}
+        return help_on(topic, {**traits.defaults(), **own})
 
-    @observe("model")
-    def _on_model(self, change: Any) -> None:  # noqa: ANN401 - a traitlets bunch
-        if change["new"] != self.session.settings.model:
-            self.session.use_model(change["new"], source="%config SvcMagics.model")
-
-    @no_var_expand
-    @needs_local_scope
-    @line_cell_magic
-    def svc(
-        self,
-        line: str,
-        cell: str | None = None,
-        local_ns: Mapping[str, object] | None = None,
+    def run(
+        self, line: str, cell: str | None, local_ns: Mapping[str, object] | None
     ) -> object:
-        """Ask the service, or tell it how to answer; `%svc help` lists the options."""
+        """Read the line of `%svc`, or of `%%svc` with its cell, and do it."""
         is_terminal = getattr(self.shell, "kernel", None) is None
         with (
-            short_errors(is_on=not self.show_traceback, is_terminal=is_terminal),
+            short_errors(
+                is_on=not self._traits.show_traceback, is_terminal=is_terminal
+            ),
             calm_interrupt(self.shell, self._mode, lambda: self._is_sending),
         ):
             self._is_sending = False
@@ -162,7 +135,7 @@ class SvcMagics(SvcTraits, Magics):
     def _continue(self, options: SvcOptions) -> object:
         """Ask for the rest of a reply that was cut or interrupted."""
         self._check_output(options)
-        max_tokens = options.max_tokens or self.defaults().get("max_tokens")
+        max_tokens = options.max_tokens or self._traits.defaults().get("max_tokens")
         asked = rest_request(self.session, options, max_tokens)
         place = self._places.find(asked.origin.continues or "")
         name = place.output if place else None
@@ -230,6 +203,7 @@ class SvcMagics(SvcTraits, Magics):
 
     def _dry_run(self, options: SvcOptions, asked: CellRequest, *notes: str) -> object:
         notes, wait = (*asked.notes, *notes), self._wait(asked)
+        refuse_keys([asked.request], of="The request")
         dry = DryRun(request=asked.request, notes=notes, wait=wait)
         return self._shown_now(options, dry)
 
@@ -244,7 +218,8 @@ class SvcMagics(SvcTraits, Magics):
     def _ask_about_error(self, options: SvcOptions, task: str) -> object:
         """Show what would be sent about the last error, or send what was shown."""
         options = self._for_error(options, task)
-        prompt, note = error_prompt(task, self._names(options))
+        room = self.session.context_of(options.model or self.session.settings.model)
+        prompt, note = error_prompt(task, self._names(options), context_tokens=room)
         if not prompt:
             Output().write(note)
             return None
@@ -338,7 +313,7 @@ class SvcMagics(SvcTraits, Magics):
             asked.request,
             asked.origin,
             toolbox or Toolbox(),
-            confirm_tools=options.confirm_tools or self.confirm_tools,
+            confirm_tools=options.confirm_tools or self._traits.confirm_tools,
             rounds=Rounds(max_rounds=options.max_rounds or MAX_ROUNDS),
             keep=session.tool_record
             if options.is_recorded
@@ -358,7 +333,8 @@ class SvcMagics(SvcTraits, Magics):
     def _explain(self, stopped: SvcError | Interrupted, asked: CellRequest) -> None:
         """Say what neither the error nor what arrived says."""
         if isinstance(stopped, UnknownModelError):
-            hint_at_model(stopped, asked.request.model)
+            models = self.session.models()
+            hint_at_model(stopped, asked.request.model, models)
         if isinstance(stopped, Interrupted) and not getattr(
             stopped.partial, "choices", ()
         ):
@@ -369,14 +345,16 @@ class SvcMagics(SvcTraits, Magics):
         """Find the tools that a line names, or else those of every cell."""
         if options.tools:
             return to_tools(options.tools, self._names(options))
-        if options.tools is None and self.tools and not options.is_several:
-            return tools_of_every_cell(to_names(self.tools), self.shell.user_ns)
+        if options.tools is None and self._traits.tools and not options.is_several:
+            return tools_of_every_cell(to_names(self._traits.tools), self.shell.user_ns)
         return None
 
     def _offer(self, names: Sequence[str]) -> None:
-        self.tools = ",".join(names)
+        self._traits.tools = ",".join(names)
 
     def _ask_several(self, options: SvcOptions, text: str) -> object:
+        from svc_notebook.sweeps.side_by_side import run_side_by_side  # noqa: PLC0415 - at first use
+
         _check_several(options)
         run = _to_run(self.session, options, self._prompt(options, text))
         if options.is_dry:
@@ -405,9 +383,11 @@ class SvcMagics(SvcTraits, Magics):
             options,
             cell,
             names=self._names(options),
-            defaults=self.defaults(),
+            defaults=self._traits.defaults(),
             hide=self.session.key_hider(),
         )
+        context_tokens = self.session.context_of(prompt.model)
+        prompt = replace(prompt, context_tokens=context_tokens)
         if prompt.as_typed:
             Output().write(prompt.as_typed)
         advice = on_params(prompt.params)
@@ -476,7 +456,6 @@ class SvcMagics(SvcTraits, Magics):
 
     def _command(self, command: CommandLine) -> object:
         answer = self._answer(command)
-        self.model = self.session.settings.model
         if isinstance(answer, str):
             Output().write(answer + "\n")
             return None
@@ -490,9 +469,9 @@ class SvcMagics(SvcTraits, Magics):
             # what differs from run to run is left out of settled outputs
             return models_df(self.session, has_room=self._mode() is not Mode.SETTLED)
         if line.name == "settings":
-            return settings_df(self.session, self.own_settings())
+            return settings_df(self.session, self._traits.own_settings())
         if line.name == "help":
-            return self._help(*line.arguments)
+            return self.help(*line.arguments)
         if line.name == "insert":
             word = next(iter(line.arguments), "1")
             cell = chosen_cell(self.session.last, word, self._mode())
@@ -500,7 +479,7 @@ class SvcMagics(SvcTraits, Magics):
         return tools_command(
             line.arguments,
             self.shell.user_ns,
-            offered=to_names(self.tools),
+            offered=to_names(self._traits.tools),
             offer=self._offer,
             consent=self.session.consent,
         )
@@ -526,8 +505,8 @@ def _draw(
     of = f" -c {options.conversation}" if options.conversation else ""
     can_go_on = completion.can_go_on and options.is_recorded
     rest = f"`%svc{of} continue` asks for the rest" if can_go_on else ""
-    is_stopped = completion.exchange.status == "cancelled"
-    kept = "svc.last() has what arrived" if is_stopped else ""
+    has_part = completion.exchange.status == "cancelled" and completion.exchange.choices
+    kept = "svc.last() has what arrived" if has_part else ""
     final = completion.final().with_notes(*asked.notes, rest, kept, advice, code)
     return lay_out(final, options.layout, mode)
 
@@ -562,8 +541,10 @@ def _check_several(options: SvcOptions) -> None:
             )
 
 
-def _to_run(session: Session, options: SvcOptions, prompt: CellPrompt) -> Run:
+def _to_run(session: Session, options: SvcOptions, prompt: CellPrompt) -> "Run":
     """Plan the requests of a line with several values; nothing is sent."""
+    from svc_notebook.sweeps.plan import plan  # noqa: PLC0415 - at first use
+
     return plan(
         session,
         prompt.text,
@@ -577,7 +558,7 @@ def _to_run(session: Session, options: SvcOptions, prompt: CellPrompt) -> Run:
     )
 
 
-def _check_whole(run: Run) -> None:
+def _check_whole(run: "Run") -> None:
     """Refuse cut replies; all are shown and kept."""
     n_cut = sum(
         reply.exchange is not None

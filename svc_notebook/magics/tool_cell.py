@@ -11,7 +11,7 @@ from svc_notebook.client.sync import CompletionStream
 from svc_notebook.completion import Completion
 from svc_notebook.display.live import Mode, ReplyDisplay
 from svc_notebook.display.output import follow
-from svc_notebook.display.reply import CALL_CHARS, Final, call_line
+from svc_notebook.display.reply import CALL_CHARS, REASONING, Final, call_line
 from svc_notebook.errors import Interrupted, ParameterError, SvcError
 from svc_notebook.exchange import Origin
 from svc_notebook.service.checks import did_you_mean, shorten
@@ -134,6 +134,8 @@ class RoundsCell(ReplyView):
                 self._display.add("\n\n")
                 self._is_gap_due = False
             self._display.add(delta.text)
+        elif delta.reasoning:
+            self._display.status(REASONING)
         for piece in delta.calls:
             name, arguments = self._calls.get(piece.index, ("", ""))
             # a name may come in pieces, or whole in each piece
@@ -246,11 +248,11 @@ def known_tools(variables: Mapping[str, object]) -> dict[str, Toolbox]:
 
 
 def tools_df(
-    variables: Mapping[str, object], offered: Sequence[str], always: Sequence[str]
+    variables: Mapping[str, object], offered: Sequence[str], consent: Remembered
 ) -> "pd.DataFrame":
     """List the tools of the notebook's variables, one row per tool.
 
-    `offered` are variables that every cell offers, `always` tools that need no consent.
+    `offered` are variables that every cell offers; `consent` knows what asks no more.
     """
     dtypes = {
         **dict.fromkeys(("variable", "tool", "parameters", "description"), "string"),
@@ -263,7 +265,7 @@ def tools_df(
             tool.name,
             ", ".join(tool.parameter_names),
             _first_line(tool),
-            tool.confirm and tool.name not in always,
+            tool.confirm and not consent.allows(tool.name, tool.function),
             variable in offered,
             estimate_prompt_tokens((), [tool.definition]).best,
         )
@@ -293,7 +295,7 @@ def tools_command(
 ) -> object:
     """Run `%svc tools ...`; `offer` sets the variables that every cell offers."""
     if not words:
-        return tools_df(variables, offered, consent.always)
+        return tools_df(variables, offered, consent)
     verb, *names = words
     if verb == "ask":
         return _ask_again(names, variables, consent)

@@ -4,14 +4,16 @@ To add a button, add a row to `ACTIONS`, its message to the types in `static/lin
 and draw it in `static/turn.js` or `static/panel.js`.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Protocol
 
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.history import History, Turn
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.checks import check_text, shorten
+from svc_notebook.session import Session
 
 from .state import PanelState, Phase, Settings
 
@@ -29,12 +31,14 @@ class Event:
 
     kind: str  # the name of the action
     turn: str = ""  # its id
-    text: str = ""  # a prompt
+    text: str = ""  # a prompt, a part of a name, or what conversations are searched for
+    attached: tuple[str, ...] = ()  # names of what is attached to a prompt
+    kept: tuple[str, ...] = ()  # of that, what stays as the turn has it
     number: int = 0  # a version from 1, a choice from 0, or the newest seq
-    name: str = ""  # of a setting
+    name: str = ""  # of a setting, of a conversation, or the kind of an export
     value: Any = None
     is_on: bool = False  # a switch; of hello, whether the page hides the transcript
-    question_id: str = ""  # of a tool call to decide on
+    question_id: str = ""  # of a tool call to decide on, or of an export
     verdict: str = ""
     arguments: str | None = None
 
@@ -43,10 +47,15 @@ class Controls(Protocol):
     """The part of the controller that actions use."""
 
     conversation: Conversation
+    session: Session
 
     @property
     def state(self) -> PanelState:
         """The current state of the panel."""
+
+    @property
+    def budget_tokens(self) -> int:
+        """The tokens that prompt and reply of the next message share."""
 
     def change(self, **changes: Any) -> None:  # noqa: ANN401 - of the state's fields
         """Change fields of the state."""
@@ -54,14 +63,37 @@ class Controls(Protocol):
     def checked(self, settings: Settings) -> Settings:
         """Return settings, or refuse them if this panel cannot send them."""
 
+    def compare(self, event: Event) -> None:
+        """Change what is compared, or refuse it."""
+
     def show(self, *, is_whole: bool = False) -> None:
         """Send the view to the browser."""
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message to the browser."""
+
+    def switch(self, conversation: Conversation, *, notice: str = "") -> None:
+        """Show another conversation."""
 
     def greet(self, event: Event) -> None:
         """Answer a page that has opened the panel, or may have missed something."""
 
-    def ask(self, text: str | None, *, turn: str | None = None) -> None:
-        """Ask a new turn, or a turn again; None is the turn's own prompt."""
+    def ask(
+        self,
+        text: str | None,
+        *,
+        turn: str | None = None,
+        attached: Sequence[str] = (),
+        kept: Collection[str] = (),
+    ) -> None:
+        """Ask a new turn, or a turn again; None is the turn's own prompt.
+
+        `attached` are names of the notebook, whose values are read now; `kept` are
+        those that stay as the turn has them.
+        """
+
+    def offer(self, event: Event) -> None:
+        """Say what can be attached, or how large the value of a name is."""
 
     def go_on(self, turn: str) -> None:
         """Continue a turn's reply."""
@@ -82,9 +114,24 @@ def _set(panel: Controls, event: Event) -> None:
             None if is_blank else check_text(text, param="system")
         )
     else:
-        settings = panel.state.settings.setting(event.name, event.value)
+        settings = panel.state.settings.setting(
+            event.name, event.value, most_tokens=panel.budget_tokens
+        )
         panel.change(settings=panel.checked(settings))
     panel.show()
+
+
+def _compare(panel: Controls, event: Event) -> None:
+    panel.change(notice="", is_problem=False)
+    panel.compare(event)
+    panel.show()
+
+
+def _choose(plan: Conversation, event: Event) -> None:
+    places = plan.history.turn(event.turn).places
+    number = event.number
+    is_there = 0 < number <= len(places)
+    plan.choose(event.turn, places[number - 1] + 1 if is_there else number)
 
 
 def _dismiss(panel: Controls, _: Event) -> None:
@@ -108,6 +155,16 @@ def _edit(
         edit(panel.conversation, event)
         if panel.conversation.history == before:  # else the listener has shown it
             panel.show()
+
+    return act
+
+
+def _of_list(name: str) -> Callable[[Controls, Event], None]:
+    """Return an action of the list of conversations, which loads when it is used."""
+
+    def act(panel: Controls, event: Event) -> None:
+        module = import_module(".conversation_list", __package__)
+        getattr(module, name)(panel, event)
 
     return act
 
@@ -140,7 +197,22 @@ ACTIONS: Mapping[str, Action] = {
         number="seq",
         is_offered=False,
     ),
-    "send": Action(act=lambda panel, event: panel.ask(event.text), needs=("text",)),
+    "send": Action(
+        act=lambda panel, event: panel.ask(event.text, attached=event.attached),
+        needs=("text",),
+    ),
+    "names": Action(
+        act=lambda panel, event: panel.offer(event),
+        needs=("text",),
+        phases=_ALWAYS,
+        is_offered=False,
+    ),
+    "size": Action(
+        act=lambda panel, event: panel.offer(event),
+        needs=("name",),
+        phases=_ALWAYS,
+        is_offered=False,
+    ),
     "stop": Action(
         act=lambda panel, _: panel.stop(),
         phases=_ALWAYS - _IDLE,
@@ -153,6 +225,7 @@ ACTIONS: Mapping[str, Action] = {
         refusal=ANSWERED,
     ),
     "set": Action(act=_set, needs=("name",), phases=_ALWAYS),
+    "compare": Action(act=_compare, needs=("name",), phases=_ALWAYS, is_offered=False),
     "dismiss": Action(act=_dismiss, phases=_ALWAYS, is_offered=False),
     "enter": Action(act=_set_enter, needs=("on",), phases=_ALWAYS),
     "undo": Action(
@@ -170,17 +243,32 @@ ACTIONS: Mapping[str, Action] = {
         applies=lambda history, _: history.turns,
         refusal="There are no turns to clear.",
     ),
+    "find": Action(
+        act=_of_list("find"), needs=("text",), phases=_ALWAYS, is_offered=False
+    ),
+    "open": Action(act=_of_list("open_saved"), needs=("name",), is_offered=False),
+    "new": Action(act=_of_list("begin"), is_offered=False),
+    "rename": Action(act=_of_list("rename"), needs=("name",), is_offered=False),
+    "export": Action(
+        act=_of_list("export"),
+        needs=("name", "id"),
+        phases=_ALWAYS,
+        is_offered=False,
+    ),
     "continue": Action(
         act=lambda panel, event: panel.go_on(event.turn),
         needs=_ON_TURN,
-        applies=lambda turn: turn.version.can_go_on,
-        refusal="This reply is complete; only a cut or interrupted one can go on.",
+        applies=lambda turn: turn.version.can_go_on and not turn.is_undecided,
+        refusal="This reply is complete, or none is picked; only a cut or interrupted "
+        "one can go on.",
     ),
     "regenerate": Action(
         act=lambda panel, event: panel.ask(None, turn=event.turn), needs=_ON_TURN
     ),
     "edit": Action(
-        act=lambda panel, event: panel.ask(event.text, turn=event.turn),
+        act=lambda panel, event: panel.ask(
+            event.text, turn=event.turn, attached=event.attached, kept=event.kept
+        ),
         needs=("turn", "text"),
     ),
     "delete": Action(
@@ -199,10 +287,17 @@ ACTIONS: Mapping[str, Action] = {
         refusal="There is only one choice.",
         number="choice",
     ),
-    "choose": Action(
-        act=_edit(lambda plan, event: plan.choose(event.turn, event.number)),
+    "prefer": Action(
+        act=_edit(lambda plan, event: plan.prefer(event.turn, event.number)),
         needs=("turn", "number"),
-        applies=lambda turn: len(turn.versions) > 1,
+        applies=lambda turn: turn.comparison,
+        refusal="There is nothing to pick from.",
+        number="version",
+    ),
+    "choose": Action(
+        act=_edit(_choose),
+        needs=("turn", "number"),
+        applies=lambda turn: len(turn.places) > 1,
         refusal="There is only one version.",
         number="version",
     ),
@@ -262,6 +357,8 @@ def to_event(content: object) -> Event:
         kind=kind,
         turn=_text(content, "turn"),
         text=_text(content, "text"),
+        attached=_texts(content, "attached"),
+        kept=_texts(content, "kept"),
         number=number if type(number) is int else -1,
         name=_text(content, "name"),
         value=content.get("value"),
@@ -290,6 +387,12 @@ def _lacks(event: Event, name: str, content: Mapping[str, Any]) -> bool:
 def _text(content: Mapping[str, Any], name: str) -> str:
     value = content.get(name)
     return value if isinstance(value, str) else ""
+
+
+def _texts(content: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    value = content.get(name)
+    found = value if isinstance(value, list) else ()
+    return tuple(each for each in found if isinstance(each, str))
 
 
 def _unknown(kind: object) -> ParameterError:

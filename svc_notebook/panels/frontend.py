@@ -102,6 +102,7 @@ class _Part(NamedTuple):
     start: int
     turns: tuple[Turn, ...]
     front: str | None  # the system message, in the first part
+    name: str  # of the conversation
 
 
 def _parts(history: History) -> list[_Part]:
@@ -109,7 +110,7 @@ def _parts(history: History) -> list[_Part]:
     while len(turns) > size * MAX_PARTS:
         size *= 2
     return [
-        _Part(at, turns[at : at + size], None if at else history.system)
+        _Part(at, turns[at : at + size], None if at else history.system, history.name)
         for at in range(0, max(1, len(turns)), size)
     ]
 

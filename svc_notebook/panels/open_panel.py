@@ -64,8 +64,9 @@ def panel(
     toolbox = to_toolbox(given.pop("tools", None))
     settings = Settings().setting("model", model)
     given["max_tokens"] = "service" if max_tokens is None else max_tokens
+    most_tokens = session.context_of(settings.model or session.settings.model)
     for param, value in given.items():
-        settings = settings.setting(param, value)
+        settings = settings.setting(param, value, most_tokens=most_tokens)
     conversation = session.conversations.named(NAME if name is None else name)
     found = _CELLS.take(conversation)
     if system is not None and not (found and found.opened_with == system):

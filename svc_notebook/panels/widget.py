@@ -2,23 +2,24 @@
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock, Thread, get_ident
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import traitlets
 from anywidget import AnyWidget
 
+from svc_notebook.conversations.attachments import Item, add_items
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.export import to_transcript
 from svc_notebook.conversations.history import Turn
 from svc_notebook.conversations.turn_requests import NextTurn, fit
 from svc_notebook.display.output import Screen, find_screen
 from svc_notebook.errors import ParameterError, SvcError
-from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.request import Message
 from svc_notebook.session import Session
 from svc_notebook.tokens import estimate_prompt_tokens, room_for_reply
@@ -26,19 +27,41 @@ from svc_notebook.tools.permissions import Decision, Permit, Proposal, Remembere
 from svc_notebook.tools.toolbox import Toolbox
 
 from .actions import ACTIONS, BUSY, Event, allowed, allowed_on, refusal, to_event
+from .attachments import current_shell, offers, read_items, to_size
 from .frontend import Comm, StaticView, watch_containers, widget_view
 from .state import (
+    COMPARED,
     Live,
     PanelState,
     Phase,
     Settings,
+    draw_item,
     draw_meter,
     draw_turn,
     to_view,
     view_update,
 )
-from .worker import ReplyEnd, Worker
+from .worker import ReplyEnd, ReplyView, Worker
 
+if TYPE_CHECKING:  # loads where something is compared
+    from .compare import SideBySide
+
+_N_COMPARED = (
+    "n must be 1 while replies are compared, since each is asked for by itself. Set n "
+    "to 1, or switch Compare off."
+)
+_NO_TOOLS = (
+    "A panel with tools cannot compare, since tools can be run for one reply only. To "
+    "compare, open a panel without tools."
+)
+_CLEARED = (
+    "The conversation was cleared meanwhile, or that was undone, so the reply was not "
+    "added to it. The ledger has it."
+)
+_HAS_KEY = (
+    "There is the API key in this text, setting or name. Nothing was sent or kept. "
+    "Remove the key and try again."
+)
 _log = logging.getLogger(__name__)
 
 
@@ -63,10 +86,10 @@ class Controller:
         self.state = PanelState(settings=settings, notice=notice)
         self._drawn: dict[str, tuple[Turn, dict[str, Any]]] = {}
         self._sent: dict[str, Any] = {}
-        self._session = session
+        self._session = self.session = session
         self._offer(settings, toolbox, permit)
         self._lock = RLock()
-        self._worker: Worker | None = None
+        self._worker: Worker | SideBySide | None = None
         self._recording: int | None = None
         self._comm = Comm()
         self._unlisten: Callable[[], None] = lambda: None
@@ -88,13 +111,32 @@ class Controller:
                 "choice only. For several choices, open a panel without tools.",
                 param="n",
             )
+        if self.state.comparing.by and settings.params.get("n", 1) != 1:
+            raise ParameterError(_N_COMPARED, param="n")
         return settings
+
+    def compare(self, event: Event) -> None:
+        """Change what is compared, or refuse it."""
+        if event.name and len(self._toolbox):
+            raise ParameterError(_NO_TOOLS, param="compare")
+        if event.name and self.state.settings.params.get("n", 1) != 1:
+            raise ParameterError(_N_COMPARED, param="n")
+        comparing = self.state.comparing.changed(
+            event.name,
+            event.value,
+            is_blind=event.is_on,
+            models=(self.model, *self._models()),
+        )
+        self.change(comparing=comparing)
 
     def reopen(self, settings: Settings, toolbox: Toolbox, permit: Permit) -> None:
         """Go on with other tools, and with the settings that differ from before."""
         kept = self.state.settings.reopened(self._opened_with, settings)
         self._offer(settings, toolbox, permit)
         self.change(settings=kept)
+        if self.state.comparing.by and len(toolbox):
+            comparing = replace(self.state.comparing, by="")
+            self.change(comparing=comparing, notice=_NO_TOOLS)
         self.show()
 
     def open(self, comm: Comm) -> None:
@@ -155,7 +197,14 @@ class Controller:
         if reason is not None:
             self._show_problem(reason)
             return
+        self._refuse_keys(event)
         ACTIONS[event.kind].act(self, event)
+
+    def _refuse_keys(self, event: Event) -> None:
+        """Refuse what holds a key: it would be shown, and saved with the notebook."""
+        said = str(event)
+        if ACTIONS[event.kind].needs and self._session.key_hider()(said) != said:
+            raise ParameterError(_HAS_KEY, param="panel")
 
     def greet(self, event: Event) -> None:
         """Answer a page that has opened the panel, or may have missed something."""
@@ -173,26 +222,112 @@ class Controller:
 
     def decide(self, event: Event) -> None:
         """Take the user's decision about a tool call."""
-        if worker := self._worker:
-            worker.decide(event)
+        if isinstance(self._worker, Worker):
+            self._worker.decide(event)
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message to the browser."""
+        self._comm.send(message)
+
+    def switch(self, conversation: Conversation, *, notice: str = "") -> None:
+        """Show another conversation; the settings stay."""
+        with self._lock:
+            if self.state.phase is not Phase.IDLE:  # a second view was quicker
+                raise ParameterError(BUSY, param="panel")
+            self._unlisten()
+            self.conversation = conversation
+            self._unlisten = conversation.on_change(self._on_change)
+            self.change(notice=notice, is_problem=False)
+        self.show(is_whole=True)
 
     # Replies
 
-    def ask(self, text: str | None, *, turn: str | None = None) -> None:
-        """Ask a new turn, or a turn again; None is the turn's own prompt."""
-        step = self.conversation.next_turn(text, turn=turn, **self._request_settings())
-        self._begin(
-            step, Live(turn=turn or "new", prompt=text, model=step.request.model)
+    def ask(
+        self,
+        text: str | None,
+        *,
+        turn: str | None = None,
+        attached: Sequence[str] = (),
+        kept: Collection[str] = (),
+    ) -> None:
+        """Ask a new turn, or a turn again; None is the turn's own prompt.
+
+        `attached` are names of the notebook, whose values are read now; `kept` are
+        those that stay as the turn has them.
+        """
+        live = Live(turn=turn or "new", prompt=text)
+        given: dict[str, Any] = {}
+        if text is not None:
+            items = self._items(text, turn, attached, kept)
+            live = replace(live, attached=tuple(map(draw_item, items)))
+            if items:
+                text, given["attached"] = add_items(text, items)
+        if self.state.comparing.by:
+            self._ask_compared(text, turn, live, given)
+            return
+        given |= self._request_settings(self.state.settings)
+        step = self.conversation.next_turn(text, turn=turn, **given)
+        live = replace(live, model=step.request.model)
+        self._begin(self._work_on(step, live, self), step)
+
+    def _items(
+        self,
+        typed: str,
+        turn: str | None,
+        attached: Sequence[str],
+        kept: Collection[str],
+    ) -> list[Item]:
+        if not (typed.strip() and (attached or kept)):
+            return []
+        before = self.conversation.history.turn(turn).version.items if turn else ()
+        stay = [each for each in before if each.name in kept]
+        hide = self._session.key_hider()
+        return read_items(
+            typed,
+            stay,
+            attached,
+            current_shell(),
+            hide,
+            budget_tokens=self.budget_tokens,
         )
 
-    def go_on(self, turn: str) -> None:
-        """Continue a turn's reply."""
-        so_far = self.conversation.history.turn(turn).version.text
-        step = self.conversation.next_part(turn, **self._request_settings())
-        self._begin(step, Live(turn=turn, model=step.request.model), so_far)
+    def offer(self, event: Event) -> None:
+        """Say what can be attached, or how large the value of a name is."""
+        shell, hide = current_shell(), self._session.key_hider()
+        is_list = event.kind == "names"
+        said = offers(event.text, shell, hide) if is_list else None
+        self._comm.send(said or to_size(event.name, shell, hide))
 
-    def _request_settings(self) -> dict[str, Any]:
-        settings = self.state.settings
+    def _ask_compared(
+        self, text: str | None, turn: str | None, live: Live, given: dict[str, Any]
+    ) -> None:
+        from .compare import SideBySide, to_group  # noqa: PLC0415 - rarely needed
+
+        comparing, place = self.state.comparing, uuid4().hex[:12]
+        group, settings = to_group(comparing, self.state.settings)
+        steps = [
+            self.conversation.next_turn(
+                text, turn=turn, place=place, **given, **self._request_settings(each)
+            )
+            for each in settings
+        ]
+        live = replace(live, model=COMPARED)
+        replies = SideBySide(
+            group=group, steps=steps, live=live, view=self, work=self._work_on
+        )
+        self._begin(replies, steps[0])
+
+    def go_on(self, turn: str) -> None:
+        """Continue a turn's reply; the model that wrote a compared one goes on."""
+        found = self.conversation.history.turn(turn)
+        settings = self._request_settings(self.state.settings)
+        if found.comparison:
+            settings["model"] = found.version.model
+        step = self.conversation.next_part(turn, **settings)
+        live = Live(turn=turn, model=step.request.model)
+        self._begin(self._work_on(step, live, self, found.version.text), step)
+
+    def _request_settings(self, settings: Settings) -> dict[str, Any]:
         return {
             "model": settings.model,
             "params": {**settings.params, **self._tool_params},
@@ -200,24 +335,30 @@ class Controller:
             "origin_kind": "panel",
         }
 
-    def _begin(self, step: NextTurn, live: Live, so_far: str = "") -> None:
-        """Ask for a reply on a new thread."""
-        worker = Worker(
+    def _work_on(
+        self, step: NextTurn, live: Live, view: ReplyView, so_far: str = ""
+    ) -> Worker:
+        return Worker(
             step=step,
             live=live,
             session=self._session,
-            view=self,
+            view=view,
             so_far=so_far,
             toolbox=self._toolbox,
             consent=self._consent,
             rounds=self._permit.rounds,
         )
+
+    def _begin(self, worker: "Worker | SideBySide", step: NextTurn) -> None:
+        """Ask for a reply, or for some side by side, on a new thread."""
         with self._lock:
             if self.state.phase is not Phase.IDLE:  # a second view was quicker
                 raise ParameterError(BUSY, param="panel")
             self._worker = worker
             note = step.fitted.note.capitalize()
-            self.change(phase=Phase.BUSY, live=live, notice=note, is_problem=False)
+            self.change(
+                phase=Phase.BUSY, live=worker.live, notice=note, is_problem=False
+            )
         self.show()
         # In the handler's context, so that what it publishes belongs to this message.
         thread = Thread(
@@ -233,9 +374,11 @@ class Controller:
 
     def _ask_consent(self, proposal: Proposal) -> Decision:
         worker = self._worker
-        return worker.ask(proposal) if worker else Decision(verdict="deny")
+        if isinstance(worker, Worker):
+            return worker.ask(proposal)
+        return Decision(verdict="deny")
 
-    def _work(self, worker: Worker, step: NextTurn) -> None:
+    def _work(self, worker: "Worker | SideBySide", step: NextTurn) -> None:
         end = worker.run()
         try:
             self._finish(step, end)
@@ -249,7 +392,11 @@ class Controller:
         self._recording = get_ident()
         try:
             if end.completion is not None:
-                self.conversation.record(step, end.completion)
+                self.conversation.record(
+                    step, *end.completions, comparison=end.comparison
+                )
+                if self.conversation.history.find(step.origin.turn_id or "") is None:
+                    end = replace(end, problem=_CLEARED)
         finally:
             self._recording = None
             self._worker = None
@@ -318,6 +465,7 @@ class Controller:
             turns=self._draw_turns(history.turns),
             meter=self._meter(),
             model=self._session.settings.model,
+            models=self._models(),
         ) | {"panel_id": self.static_view.name}
 
     def _steps(self) -> tuple[str, ...]:
@@ -344,14 +492,30 @@ class Controller:
             history.turns,
             Message(role="user", content=""),
             reply_tokens=room_for_reply(self.state.settings.max_tokens),
-            budget_tokens=BUDGET_TOKENS - estimate_prompt_tokens((), tools).best,
+            budget_tokens=self.budget_tokens - estimate_prompt_tokens((), tools).best,
         )
         used = estimate_prompt_tokens(fitted.messages, tools)
-        return draw_meter(used, note=fitted.note)
+        return draw_meter(used, budget_tokens=self.budget_tokens, note=fitted.note)
+
+    @property
+    def model(self) -> str:
+        """The model of the next message."""
+        return self.state.settings.model or self._session.settings.model
+
+    @property
+    def budget_tokens(self) -> int:
+        """The tokens that prompt and reply of the next message share."""
+        return self._session.context_of(self.model)
+
+    def _models(self) -> tuple[str, ...]:
+        return tuple(each.id for each in self._session.models())
 
 
 _STATIC = Path(__file__).parent / "static"
-_SCRIPTS = ("html", "line", "turn", "settings", "panel")
+_SCRIPTS = (
+    *("html", "line", "attach", "turn", "compare"),
+    *("settings", "conversations", "panel"),
+)
 
 
 def script() -> str:

@@ -21,8 +21,10 @@ from svc_notebook.display.live_reply import GAP_S
 from svc_notebook.display.markdown import Blocks
 from svc_notebook.display.markup import block_html, tail_html
 from svc_notebook.display.output import POLL_S, Wait, follow
+from svc_notebook.display.reply import REASONING
 from svc_notebook.errors import Interrupted, ParameterError, SvcError
 from svc_notebook.exchange import Origin
+from svc_notebook.ledger.turn_marks import Comparison
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.service.tool_call import ToolCall
@@ -44,10 +46,11 @@ from .state import Live, Phase, draw_call, draw_run
 MAX_TAIL_BYTES = 448
 MAX_BYTES_PER_S = 12_000
 ENVELOPE_BYTES = 600  # of each message, besides its content
-EndStatus = Literal["finished", "cut", "stopped", "failed"]
+EndStatus = Literal["finished", "cut", "compared", "stopped", "failed"]
 _END_TEXTS: dict[EndStatus, str] = {
     "finished": "Reply finished",
     "cut": "Reply cut: there was no room for more",
+    "compared": "Replies finished: pick one",
     "stopped": "Reply stopped",
     "failed": "Reply failed",
 }
@@ -124,6 +127,13 @@ class ReplyEnd:
     status: EndStatus
     completion: Completion | None = None  # the last one with any content
     problem: str = ""  # why nothing, or not all, was added
+    others: tuple[Completion, ...] = ()  # beside it, in the order in which they ended
+    comparison: Comparison | None = None  # if there are others
+
+    @property
+    def completions(self) -> tuple[Completion, ...]:
+        """The completion, and those beside it."""
+        return (self.completion, *self.others) if self.completion else ()
 
     @property
     def text(self) -> str:
@@ -261,6 +271,8 @@ class Worker:
             self._renderer.feed(delta.index, shown)
             if self.live.status:
                 self._show_status("")
+        elif delta.reasoning and self.live.status != REASONING:
+            self._show_status(REASONING)
 
     def wait(self, wait: Wait) -> None:
         """Show a wait as a countdown."""

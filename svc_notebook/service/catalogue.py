@@ -14,10 +14,23 @@ BUDGET_TOKENS = 8192  # doc: Limits, prompt plus completion of one request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """Requests allowed per window (doc: Rate limits per model)."""
+    """Requests allowed per window, and at once (doc: Rate limits per model).
 
-    per_second: int
-    per_minute: int
+    None is for no limit of this kind; the document knows none for requests in flight.
+    """
+
+    per_second: int | None
+    per_minute: int | None
+    in_flight: int | None = None
+
+    def __str__(self) -> str:
+        counts = (
+            (self.per_second, "/s"),
+            (self.per_minute, "/min"),
+            (self.in_flight, " at once"),
+        )
+        shown = [f"{n}{unit}" for n, unit in counts if n is not None]
+        return " ".join(shown) or "no limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +44,7 @@ class Model:
     size: str | None = None
     released_on: date | None = None
     limit: Limit | None = None
+    context_tokens: int | None = None  # of prompt and reply together
 
 
 _LIMIT_20 = Limit(per_second=20, per_minute=150)

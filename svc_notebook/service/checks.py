@@ -4,6 +4,7 @@ A value that may be a key or a prompt is never repeated: see `shown`.
 """
 
 import math
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -163,6 +164,20 @@ def check_text(text: str, *, param: str, name: str = "") -> str:
         "text.encode('utf-8', 'replace').decode().",
         param=param,
     )
+
+
+_HOST = r"(localhost|\[[0-9a-f:]+\]|(\d+\.){3}\d+)"
+_ADDRESS = re.compile(
+    r"[a-z][a-z0-9+.-]*:/|\S*/v1/?$"  # a scheme; a path as the service's
+    rf"|{_HOST}(:\d+)?(/|$)"
+    r"|[\w-]+(\.[\w-]+)*:\d{2,5}(/|$)",  # a port; `gemma:2` may be a model
+    re.IGNORECASE,
+)
+
+
+def has_address_form(text: str) -> bool:
+    """Say whether a text looks like an address, perhaps one without its scheme."""
+    return _ADDRESS.match(text.strip()) is not None
 
 
 def printable(text: str) -> str:

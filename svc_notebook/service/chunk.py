@@ -24,7 +24,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     total_tokens: Count | None = None
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Choice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One generated answer (doc: Completion, choices).
 
     Attributes:
@@ -32,12 +32,15 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         text: The text; "" is an empty reply, None means there is no text.
         tool_calls: The calls the model asks for.
         finish_reason: As sent; `stop` is a normal end; None if none came.
+        reasoning: What some servers send next to the text, and not as a part of it;
+            the document does not show it. It is never sent back.
     """
 
     index: int = 0
     text: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     finish_reason: str | None = None
+    reasoning: str = ""
 
 
 class CompletionBody(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -74,6 +77,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     calls: tuple[CallPiece, ...] = ()
     finish_reason: str | None = None
+    reasoning: str = ""
 
 
 def to_delta(choice: Choice) -> Delta:
@@ -91,6 +95,7 @@ def to_delta(choice: Choice) -> Delta:
             for at, call in enumerate(choice.tool_calls)
         ),
         finish_reason=choice.finish_reason,
+        reasoning=choice.reasoning,
     )
 
 
@@ -136,6 +141,7 @@ class _OpenCall:
 @dataclass(slots=True)
 class _OpenChoice:
     pieces: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
     has_text: bool = False
     calls: list[_OpenCall] = field(default_factory=list)
     newest: dict[int | None, _OpenCall] = field(default_factory=dict)  # by index
@@ -146,6 +152,8 @@ class _OpenChoice:
         if delta.text is not None:
             self.has_text = True
             self.pieces.append(delta.text)
+        if delta.reasoning:
+            self.reasoning.append(delta.reasoning)
         for piece in delta.calls:
             self._add_call(piece)
         self.finish_reason = delta.finish_reason or self.finish_reason
@@ -178,6 +186,7 @@ class _OpenChoice:
             text="".join(self.pieces) if self.has_text or is_empty_text else None,
             tool_calls=tuple(call.tool_call() for call in self.calls),
             finish_reason=self.finish_reason,
+            reasoning="".join(self.reasoning),
         )
 
 

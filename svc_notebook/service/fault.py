@@ -23,6 +23,8 @@ _TIMEOUT_STATUS = 408
 _SERVER_STATUS = 500
 UNAUTHORIZED = 401
 """The key was refused, so every other request with it fails, too (doc: Errors)."""
+UNAVAILABLE = 503
+"""The server has too much to do: HTTP's word, not the document's."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,8 +64,9 @@ minute""",
 The network requires a login, as in a hotel; the service was not reached. Open a page \
 in a browser, log in there and ask again""",
 }
-_REFUSED = """\
+REFUSED = """\
 The same request would be refused again. Change what the message names"""
+"""The next step where nothing more is known."""
 _FAILED = "Ask again later"
 
 
@@ -74,7 +77,7 @@ def to_error(
     is_failure = status >= _SERVER_STATUS or status in {_TIMEOUT_STATUS, 200}
     by_class = ServerFaultError if is_failure else BadRequestError
     kind = _KINDS.get(status, by_class)
-    next_step = _NEXT_STEPS.get(status, _FAILED if is_failure else _REFUSED)
+    next_step = _NEXT_STEPS.get(status, _FAILED if is_failure else REFUSED)
     said = _shown(fault.message.strip(), SHOWN_CHARS) or "no message"
     param = _shown(fault.param or "", _SHOWN_PARAM_CHARS)
     where = f", parameter {param}" if param else ""

@@ -6,7 +6,7 @@ Flags, help, completion, columns of frames and fields of the panel are read from
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypedDict, TypeVar, get_args, get_type_hints
 
 from svc_notebook.errors import ParameterError
@@ -157,8 +157,11 @@ _ELSEWHERE = {
 }
 
 
-def check(name: str, value: object) -> object:
+def check(name: str, value: object, *, most_tokens: int = BUDGET_TOKENS) -> object:
     """Return one parameter's value if the document allows it.
+
+    `most_tokens` is the largest max_tokens: a model of another server may have more
+    tokens for prompt and reply, or fewer.
 
     Raises:
         ParameterError: The name is unknown (with the nearest name), or the value is
@@ -167,6 +170,8 @@ def check(name: str, value: object) -> object:
     param = _BY_NAME.get(name)
     if param is None:
         raise unknown_param(name)
+    if name == "max_tokens":
+        param = replace(param, maximum=most_tokens)
     if param.kind == "stops":
         return _check_stops(param, value)
     if param.kind == "string":
@@ -179,13 +184,19 @@ def check(name: str, value: object) -> object:
     return number
 
 
-def check_all(params: Mapping[str, object]) -> dict[str, object]:
+def check_all(
+    params: Mapping[str, object], *, most_tokens: int = BUDGET_TOKENS
+) -> dict[str, object]:
     """Check every parameter that was given and drop those that are None."""
     checked: dict[str, object] = {}
     for name, value in params.items():
         if value is None and (name in _BY_NAME or name == "tools"):
             continue
-        checked[name] = _check_tools(value) if name == "tools" else check(name, value)
+        checked[name] = (
+            _check_tools(value)
+            if name == "tools"
+            else check(name, value, most_tokens=most_tokens)
+        )
     return checked
 
 

@@ -1,14 +1,16 @@
 """Messages and the request (doc: Message, POST /v1/chat/completions)."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from svc_notebook.errors import ParameterError
 
-from .catalogue import DEFAULT_MODEL
-from .checks import check_text, must_be, shorten, shown
+from .catalogue import BUDGET_TOKENS, DEFAULT_MODEL
+from .checks import check_text, has_address_form, must_be, shorten, shown
 from .params import PARAM_NAMES, check_all
 from .tool_call import ToolCall
 
@@ -57,6 +59,9 @@ class Message(
     tool_call_id: str | None = None
 
     def __post_init__(self) -> None:
+        content = self.content
+        if type(content) is str and content.isascii() and self.role in ROLES:
+            return  # the usual case: a frame reads very many
         if self.role not in ROLES:
             raise _refused(f"role must be one of {', '.join(ROLES)}; got {self.role!r}")
         may_lack_content = self.content is None and self.tool_calls
@@ -132,7 +137,8 @@ class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is asked of the service: the whole history, and the parameters to send.
 
     `extra` holds fields that the document does not show. `is_fitted` says whether
-    max_tokens was computed, because `fit` was asked for.
+    max_tokens was computed, because `fit` was asked for. `context_tokens` are those
+    that prompt and reply share; they are not sent.
     """
 
     model: str
@@ -141,6 +147,7 @@ class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tools: tuple[dict[str, Any], ...] = ()
     extra: dict[str, Any] = {}
     is_fitted: bool = False
+    context_tokens: int = BUDGET_TOKENS
 
     @property
     def system(self) -> str | None:
@@ -168,18 +175,26 @@ def build_request(
     *,
     model: str,
     system: str | None = None,
-    extra: Mapping[str, Any] | None = None,
     params: Mapping[str, object] | None = None,
+    context_of: Callable[[str], int] = lambda _: BUDGET_TOKENS,
 ) -> CompletionRequest:
-    """Check everything and make the request; `params` may contain `tools`."""
-    checked = check_all(params or {})
+    """Check everything and make the request; `params` may have `tools` and `extra`.
+
+    `context_of` returns the tokens that prompt and reply of a model share.
+    """
+    given = dict(params or {})
+    extra = check_extra(given.pop("extra", None))
+    model = check_model(model)
+    context_tokens = context_of(model)
+    checked = check_all(given, most_tokens=context_tokens)
     tools = checked.pop("tools", ())
     return CompletionRequest(
-        model=check_model(model),
+        model=model,
         messages=to_messages(prompt, system=system),
         params=checked,
         tools=tuple(dict(tool) for tool in tools),  # type: ignore[attr-defined]  # checked
-        extra=check_extra(extra),
+        extra=extra,
+        context_tokens=context_tokens,
     )
 
 
@@ -190,6 +205,13 @@ def check_model(model: object) -> str:
             f"model must be a model id such as {DEFAULT_MODEL!r}; got {shown(model)}.",
             param="model",
         )
+    if has_address_form(model):
+        raise ParameterError(
+            "model is an address, not a model id; choose an address with "
+            "svc.use(base_url='https://HOST/v1') or `%svc use https://HOST/v1`. "
+            "Nothing was changed or sent.",
+            param="model",
+        )
     return check_text(model.strip(), param="model")
 
 
@@ -197,9 +219,14 @@ _OWN_FIELDS = frozenset({"model", "messages", "stream", "tools", *PARAM_NAMES})
 
 
 def check_extra(extra: object) -> dict[str, Any]:
-    """Return fields that the document does not show, by name."""
+    """Return fields that the document does not show, by name.
+
+    A text is read as JSON, as a cell and a panel have it.
+    """
     if extra is None:
         return {}
+    if isinstance(extra, str):
+        extra = read_extra(extra)
     if not isinstance(extra, Mapping):
         allowed = "a mapping of names to values, such as extra={'name': 1}"
         raise must_be("extra", allowed, extra)
@@ -211,3 +238,24 @@ def check_extra(extra: object) -> dict[str, Any]:
             param=hidden[0],
         )
     return dict(extra)
+
+
+def _each_name_once(pairs: list[tuple[str, Any]]) -> None:
+    names = [name for name, _ in pairs]
+    for name in (name for name in names if names.count(name) > 1):
+        raise ParameterError(
+            f"extra has the name {name!r} twice; give it once. Nothing was sent.",
+            param="extra",
+        )
+
+
+def read_extra(text: str) -> dict[str, Any] | list[Any]:
+    """Read JSON as it is typed: an object, or a list of them."""
+    found: object = None
+    with suppress(msgspec.DecodeError, RecursionError):
+        found = msgspec.json.decode(text)
+        json.loads(text, object_pairs_hook=_each_name_once)
+    if isinstance(found, (dict, list)):
+        return found
+    allowed = 'a JSON object, such as {"seed": 1} (on a line, in single quotes)'
+    raise must_be("extra", allowed, text)

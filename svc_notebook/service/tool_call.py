@@ -73,7 +73,7 @@ def function_given() -> ParameterError:
         "tools contains a function, but only definitions are allowed here; give "
         "[svc.tool(...).definition], in a sweep a list of such lists. svc.complete "
         "takes functions and runs them, and so does a client's `complete` with "
-        "run_tools=True; streams and sweeps run no tools.",
+        "run_tools=True; streams run no tools.",
         param="tools",
     )
 

@@ -1,18 +1,25 @@
 """Dimensions of a grid: a list, lists that are tied, or a list of conditions.
 
-The grid is the product of its dimensions. None is a value that is not sent.
+The grid is the product of its dimensions. None is a value that is not sent. The labels
+of a factor vary with it, as a name of their own that is not sent: `prompt_label`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.checks import check_text, shorten
 from svc_notebook.service.params import PARAM_NAMES, PARAMS
-from svc_notebook.tools.permissions import to_offer
+from svc_notebook.service.request import check_extra, to_messages
+from svc_notebook.tools.extract import Form, with_order
+from svc_notebook.tools.permissions import Permit, to_offer
+from svc_notebook.tools.tool import Tool
+from svc_notebook.tools.toolbox import Toolbox
 
-from .source import is_missing, source_of
+from .source import columns_in, is_missing, size_and_end, source_of
 
 _ONE_AS_A_LIST: dict[str, Callable[[object], bool]] = {
     "prompt": lambda each: not _is_prompt(each),
@@ -20,9 +27,12 @@ _ONE_AS_A_LIST: dict[str, Callable[[object], bool]] = {
     "tools": lambda each: isinstance(each, Mapping) or callable(each),
 }
 """Names of which one value can be a list, with a check of its elements."""
-FACTORS = ("prompt", "model", "system", "tools", *PARAM_NAMES)
+EXTRA = "extra"
+FACTORS = ("prompt", "model", "system", "tools", *PARAM_NAMES, EXTRA)
 """Names of what is sent and can vary; other names in conditions are labels."""
 TOOLS = "tools"
+LABELS = {name: f"{name}_label" for name in FACTORS}
+"""The column with the labels of each factor."""
 ROWS = "rows"
 """The name of the rows in `tied`."""
 _INTEGERS = frozenset(param.name for param in PARAMS if param.kind == "integer")
@@ -46,6 +56,15 @@ class Dimension:
     is_varied: bool
     is_by_row: bool = False
 
+    @property
+    def unlabelled(self) -> tuple[str, ...]:
+        """The names without those of labels."""
+        return tuple(name for name in self.names if not self._is_label(name))
+
+    def _is_label(self, name: str) -> bool:
+        factor = name.removesuffix("_label")
+        return LABELS.get(factor) == name and factor in self.names
+
     def in_words(self, position: int) -> str:
         """Return the values of one point as a text."""
         point = self.points[position]
@@ -57,7 +76,16 @@ class Dimension:
 
 
 def dimension_of(name: str, value: object) -> Dimension:
-    """Read the prompt, `model`, `system` or a parameter: one value, or a list."""
+    """Read the prompt, `model`, `system` or a parameter: one value, or several.
+
+    Several are a list, or a mapping from labels to values. A mapping for `extra` is
+    one value.
+    """
+    if name == EXTRA:
+        _refuse_labels(value)
+    is_one = name == EXTRA or (name == TOOLS and _is_definition(value))
+    if isinstance(value, Mapping) and not is_one:
+        return _labelled(name, value)
     several = _several(name, value)
     is_element = _ONE_AS_A_LIST.get(name, lambda _: False)
     if several is None or (several and all(map(is_element, several))):
@@ -71,16 +99,184 @@ def dimension_of(name: str, value: object) -> Dimension:
     return _of_values(name, several, is_varied=True)
 
 
+def _refuse_labels(extra: object) -> None:
+    """Refuse a mapping for `extra` that looks like labels; its names would be sent."""
+    is_mapping = isinstance(extra, Mapping) and len(extra) > 1
+    if is_mapping and all(isinstance(each, Mapping) for each in extra.values()):  # type: ignore[attr-defined]  # a mapping
+        names = ", ".join(map(str, extra))  # type: ignore[call-overload]  # as above
+        raise ParameterError(
+            f"extra has a mapping for each of its names ({shorten(names, 60)}). To try "
+            "one after the other, give a list: extra=[{...}, {...}], or conditions, "
+            "which have labels. To send all of them as fields, put the whole mapping "
+            "in a list.",
+            param=EXTRA,
+        )
+
+
 def _of_values(name: str, values: Iterable[object], *, is_varied: bool) -> Dimension:
     points = tuple({name: sent(name, value)} for value in values)
-    return Dimension(names=(name,), points=points, is_varied=is_varied)
+    return _told_apart(Dimension(names=(name,), points=points, is_varied=is_varied))
+
+
+def _labelled(name: str, values: Mapping[Any, object]) -> Dimension:
+    """Read the values of a factor by their labels."""
+    if name == "prompt" and {"role", "content"} <= values.keys():
+        raise ParameterError("prompt is one message; put it in a list.", param=name)
+    if not values:
+        raise ParameterError(
+            f"{name} is an empty mapping, so there is nothing to send; give at least "
+            "one label with its value, or remove it.",
+            param=name,
+        )
+    for label in values:
+        if not isinstance(label, str) or not label.strip():
+            wrong = "empty" if isinstance(label, str) else type(label).__name__
+            raise ParameterError(
+                f"The label {label!r} of {name} is {wrong}; a label must be a text "
+                "that is not empty.",
+                param=name,
+            )
+        check_text(label, param=name, name=f"The label {label!r}")
+    points = tuple(
+        {name: sent(name, value), LABELS[name]: label}
+        for label, value in values.items()
+    )
+    return Dimension(names=(name, LABELS[name]), points=points, is_varied=True)
+
+
+def _is_definition(tools: object) -> bool:
+    """Return whether a mapping is the definition of a tool, and not tools by label."""
+    if not isinstance(tools, Mapping):
+        return False
+    is_any_text = any(isinstance(each, str) for each in tools.values())
+    return is_any_text or isinstance(tools.get("function"), Mapping)
+
+
+def _told_apart(dimension: Dimension) -> Dimension:
+    """Give labels to prompts that the column `prompt` would not tell apart.
+
+    It has the last message only. The label is the number of messages, with the number
+    of the prompt in front where that is not enough.
+    """
+    column = LABELS["prompt"]
+    if "prompt" not in dimension.names or column in dimension.names:
+        return dimension
+    given = [each.get("prompt") for each in dimension.points]
+    if all(each is None or isinstance(each, str) for each in given):
+        return dimension
+    prompts = {repr(each): each for each in given}
+    sizes, ends = zip(*map(size_and_end, prompts.values()), strict=True)
+    is_filled = any(map(columns_in, prompts.values()))
+    if len(prompts) == 1 or (len(set(ends)) == len(ends) and not is_filled):
+        return dimension
+    words = [f"{n} message{'' if n == 1 else 's'}" for n in sizes]
+    if len(set(sizes)) < len(sizes):
+        words = [f"{at}: {each}" for at, each in enumerate(words, start=1)]
+    label_of = dict(zip(prompts, words, strict=True))
+    points = tuple(
+        {**point, column: label_of[repr(prompt)]}
+        for point, prompt in zip(dimension.points, given, strict=True)
+    )
+    return replace(dimension, names=(*dimension.names, column), points=points)
 
 
 def sent(name: str, value: object) -> object:
     """Return a value as it is sent: functions become the definitions of tools."""
+    if name == EXTRA:
+        return check_extra(value) or None
     if name != "tools":
         return value
     return to_offer(value, run_tools=False).definitions
+
+
+def offering(form: Form[Any], dimensions: Sequence[Dimension]) -> tuple[Dimension, ...]:
+    """Offer the tool of an answer, and ask for it at the end of each prompt."""
+    if any(TOOLS in dimension.names for dimension in dimensions):
+        raise ParameterError(
+            f"answer={form.name} offers a tool of its own, so tools cannot be given. "
+            "Remove tools, or give answer a function that reads the text.",
+            param="answer",
+        )
+    asking = tuple(
+        replace(each, points=tuple(_asking(form, point) for point in each.points))
+        for each in dimensions
+    )
+    return (*asking, dimension_of(TOOLS, [form.definition]))
+
+
+def _asking(form: Form[Any], point: Mapping[str, Any]) -> Mapping[str, Any]:
+    prompt = point.get("prompt")
+    if prompt is None:
+        return point
+    if isinstance(prompt, str):
+        return {**point, "prompt": f"{prompt}\n\n{form.order}"}
+    return {**point, "prompt": with_order(form, to_messages(prompt))}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepTools:
+    """The tools of a sweep by their definitions, and what their calls may do."""
+
+    tools: Mapping[bytes, Tool]
+    permit: Permit
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The limits of rounds, as a manifest has them."""
+        rounds = self.permit.rounds
+        names = ("max_rounds", "tool_timeout_s", "total_s")
+        return {name: getattr(rounds, name) for name in names}
+
+    def toolbox(self, definitions: Iterable[object]) -> Toolbox:
+        """Return the tools with these definitions."""
+        return Toolbox([self.tools[_key(each)] for each in definitions])
+
+
+def sweep_tools(
+    given: object, permit: Permit, dimensions: Iterable[Dimension]
+) -> SweepTools:
+    """Find the function of each tool that is offered, and check that all can run."""
+    tools = {_key(each.definition): each for each in _with_functions(given)}
+    points = [point for each in dimensions for point in each.points]
+    offered = [each for point in points for each in point.get("tools") or ()]
+    if not offered:
+        raise _refused("run_tools=True needs tools; give functions in tools=[...].")
+    if any(point.get("n", 1) not in (None, 1) for point in points):
+        raise _refused("Tools can be run for one choice only; leave n out.", "n")
+    for each in offered:
+        name, found = each["function"]["name"], tools.get(_key(each))
+        if found is None:
+            raise _refused(
+                f"run_tools=True needs a function for every tool, and {name} has only "
+                "a definition. Give the function in tools=[...].",
+                "tools",
+            )
+        if permit.confirm is True or (permit.confirm is None and found.confirm):
+            raise _refused(
+                "A sweep asks for many replies at once, so it cannot ask you about "
+                f"calls of {name}. Give confirm=False to run them all, or a function "
+                "that decides; it is called for one call at a time.",
+                "confirm",
+            )
+    return SweepTools(tools=tools, permit=permit)
+
+
+def _with_functions(given: object) -> Iterator[Tool]:
+    """Return the tools in lists, labelled lists and toolboxes."""
+    if isinstance(given, Mapping):
+        given = [*given.values()]
+    if callable(given):
+        yield from Toolbox([given])
+    elif isinstance(given, (list, tuple, Toolbox)):
+        for each in given:
+            yield from _with_functions(each)
+
+
+_key = msgspec.json.Encoder(order="sorted").encode
+
+
+def _refused(text: str, param: str = "run_tools") -> ParameterError:
+    return ParameterError(f"{text} Nothing was sent.", param=param)
 
 
 def _is_prompt(each: object) -> bool:
@@ -158,7 +354,8 @@ def conditions_of(conditions: object) -> Dimension:
         }
         for position in range(len(source))
     )
-    return Dimension(names=tuple(source.columns), points=points, is_varied=True)
+    names = tuple(source.columns)
+    return _told_apart(Dimension(names=names, points=points, is_varied=True))
 
 
 def check_names(dimensions: Sequence[Dimension], columns: Iterable[str]) -> None:
@@ -174,7 +371,8 @@ def check_names(dimensions: Sequence[Dimension], columns: Iterable[str]) -> None
     for name in columns:
         if name in seen - set(FACTORS):
             raise ParameterError(
-                f"The column {name!r} is in rows and in conditions. Rename one.",
+                f"The column {name!r} is in rows and in "
+                f"{'labels' if name in LABELS.values() else 'conditions'}. Rename one.",
                 param="conditions",
             )
 
@@ -223,7 +421,7 @@ def _check_groups(groups: Sequence[Sequence[str]], sizes: Mapping[str, int]) -> 
 
 
 def _zipped(dimensions: Sequence[Dimension], *, is_by_row: bool) -> Dimension:
-    names = tuple(each.names[0] for each in dimensions)
+    names = tuple(name for each in dimensions for name in each.names)
     points = tuple(
         {name: value for point in points for name, value in point.items()}
         for points in zip(*(each.points for each in dimensions), strict=True)

@@ -13,23 +13,36 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from threading import Event, RLock
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from svc_notebook.client.attempts import RequestPath, Watch
 from svc_notebook.client.portal import Job, portal
-from svc_notebook.client.rate_limit import shared_limits
+from svc_notebook.client.rate_limit import RateLimiter, shared_limits
 from svc_notebook.client.rate_windows import Waiting
+from svc_notebook.credentials import known_keys
 from svc_notebook.display.output import find_screen, is_terminal
-from svc_notebook.errors import Interrupted, ParameterError, SvcError, write_line
+from svc_notebook.errors import (
+    Interrupted,
+    LedgerError,
+    ParameterError,
+    SvcError,
+    write_line,
+)
 from svc_notebook.ledger.store import Ledger
+from svc_notebook.service.catalogue import Limit
 from svc_notebook.session import Session
 
-from .describe import duration, forecast
+from .describe import Speed, duration, forecast
+from .grid import RunPlan
+from .own_limits import Pace
 from .progress import Bars, progress_of
-from .resume import TrialKey, check_endpoint, strays_of
+from .resume import TrialKey, check_endpoint, check_strays
 from .run_lock import held_here, lock_run
 from .run_view import RunView
-from .scheduler import Scheduler, Show, TrialRunner, todo_of
+from .scheduler import Scheduler, Show, TrialRunner, Trials, pilot_of, todo_of
+
+if TYPE_CHECKING:
+    from .tool_rounds import TrialRounds
 
 DRAIN_S = 2.5
 TICK_S = 0.1
@@ -72,6 +85,11 @@ class RunTask:
         """Whether it has ended."""
         return self._ended.is_set()
 
+    @property
+    def is_shown(self) -> bool:
+        """Whether bars show its progress by themselves."""
+        return self._bars is not None and self._bars.is_shown
+
     def draw(self, bars: Bars, *, is_last: bool = False) -> None:
         """Draw the progress of each model."""
         scheduler = self.scheduler
@@ -81,6 +99,7 @@ class RunTask:
             now_s=time.monotonic(),
             now_at=datetime.now().astimezone(),
             state="stopped" if scheduler.is_over else state,
+            labels=self._runner.plan.grid.model_labels,
         )
         bars.show(parts, is_last=is_last or self.is_over)
 
@@ -142,9 +161,9 @@ class RunTask:
         finally:
             if beat is not None:
                 beat.cancel()
-            self._end()
             if self._bars is not None:
-                self.draw(self._bars)
+                self.draw(self._bars, is_last=True)
+            self._end()
 
     async def _beat(self) -> None:
         while self._bars is not None:
@@ -165,6 +184,7 @@ class SendOptions:
     is_reusing: bool = False
     is_retried: bool = False
     include_refused: bool = False
+    first: int | None = None
     watch: Watch | None = None
     show: Show | None = None
     bars: Bars | None = None
@@ -179,11 +199,14 @@ class Execution:
     def __init__(self, view: RunView, *, session: Session) -> None:
         self.task: RunTask | None = None  # the newest
         self._view = view
-        self._plan = view.plan
         self._session = session
         self._is_own = True
         self._is_bound = False
         self._guard = RLock()
+
+    @property
+    def _plan(self) -> RunPlan:
+        return self._view.plan
 
     @property
     def is_running(self) -> bool:
@@ -197,20 +220,49 @@ class Execution:
 
     def held_of(self, model: str) -> Sequence[float]:
         """Return what a model's limit holds now; nothing without address and key."""
+        limiter = self._limiter(model)
+        return limiter.held_s() if limiter else ()
+
+    def found_limits(self) -> dict[str, Limit | None]:
+        """Return what was found of limits that are not known, by model."""
+        limiters = {model: self._limiter(model) for model in self._plan.grid.n_by_model}
+        return {
+            model: None if each is None else each.found
+            for model, each in limiters.items()
+        }
+
+    def _limiter(self, model: str) -> RateLimiter | None:
         session = self._session
         with suppress(SvcError):
             if (base_url := session.settings.base_url) is not None:
-                limits = shared_limits(base_url, session.key(), clock=time.monotonic)
-                return limits.of(model).held_s()
-        return ()
+                limits = shared_limits(
+                    base_url,
+                    session.key(),
+                    clock=time.monotonic,
+                    endpoint=session.settings.endpoint,
+                )
+                return limits.of(model)
+        return None
+
+    def speed(self, in_flight: int | None) -> Speed:
+        """Return what determines how fast the run goes."""
+        paces, endpoint = self._plan.paces, self._session.settings.endpoint
+        return Speed(
+            held_of=self.held_of,
+            limit_for=lambda model: self._plan.limit(model, endpoint),
+            limit_of=endpoint.limit_of,
+            in_flight_of=lambda model: paces.get(model, Pace()).in_flight or in_flight,
+            seen=self._view.status().seen,
+        )
 
     def bind(self) -> None:
         """Continue with the exchanges that the ledger has under this run's name."""
         view, ledger = self._view, self._session.ledger
         read = partial(ledger.read, scope="all", run=self._plan.run_id)
         sent = view.sent(ledger).trials
-        view.strays = strays_of(self._plan, sent, read)
-        if sent.keys() - view.strays:
+        check_strays(self._plan, view.strays, read)
+        view.bound_strays = view.strays
+        if sent:
             view.ledger, self._is_bound = ledger, True
 
     def start(self, options: SendOptions, *, is_drawn: bool) -> None:
@@ -248,7 +300,13 @@ class Execution:
 
     @contextmanager
     def _drawn(self, task: RunTask) -> Iterator[Tick]:
-        """Give what draws the progress of a task, and draw it at the end."""
+        """Give what draws the progress of a task, and draw it at the end.
+
+        What `start` draws is not drawn twice.
+        """
+        if task.is_shown:
+            yield lambda: None
+            return
         bars = self._bars()
         try:
             yield partial(task.draw, bars)
@@ -274,8 +332,9 @@ class Execution:
             if self._plan.name is not None and not self._is_bound:
                 self._bind_again(len(self._plan.grid))  # it waited for another `Run`
         # a complete run is never sent again, so its address makes no difference
-        n_todo = len(self._plan.grid) - len(self._settled(options))
+        n_todo = self._n_todo(options)
         if n_todo == 0:
+            self._keep_plan()
             return None
         plan = self._plan
         ledger = self._settle(n_todo)
@@ -294,9 +353,27 @@ class Execution:
                 lock.release()
         return cast("RunTask | None", lock.task)
 
+    def _keep_plan(self) -> None:
+        """Keep the plan of a complete run: labels and columns may be new."""
+        if (ledger := self._view.ledger) is not None:
+            with suppress(LedgerError):  # it can only be read
+                ledger.check()
+                self._view.keep_plan(ledger)
+
     def _settle(self, n_todo: int) -> Ledger:
         """Choose ledger and endpoint, once for all requests of the run."""
         settings, view = self._session.settings, self._view
+        grid = self._plan.grid
+        texts = [
+            each for name in grid.labels for each in map(str, grid.values_of(name))
+        ]
+        texts.append(self._plan.run_id)
+        if any(key.redact(texts) != texts for key in known_keys()):
+            raise ParameterError(
+                "The name of the run or a label contains the API key, and both are "
+                "recorded. Give another one; nothing was sent.",
+                param="name",
+            )
         self._check_endpoint(n_todo)
         _ = self._session.client  # refuses settings that cannot be used
         ledger = view.ledger or self._session.ledger
@@ -324,13 +401,14 @@ class Execution:
     ) -> RunTask | None:
         """Begin a task, once the run is locked; None if nothing is to be sent."""
         settled = self._settled(options)
-        n_todo = len(self._plan.grid) - len(settled)
-        if n_todo == 0 or not self._is_confirmed(settled, options):
+        if self._n_todo(options) == 0 or not self._is_confirmed(options):
             return None
         for key in self._view.failures.keys() - settled.keys():
             del self._view.failures[key]
+        self._view.keep_plan(ledger)
         session, recorded = self._session, self._session.answers
         reused = partial(session.reused, recorded=recorded)
+        rounds = self._rounds(ledger)
         runner = TrialRunner(
             plan=self._plan,
             client=RequestPath(
@@ -338,47 +416,82 @@ class Execution:
                 key=session.key() if recorded is None else None,
                 sinks=(ledger,),
                 answers=reused if options.is_reusing else recorded,
+                spending=lambda: session.spending,
             ),
             ledger=ledger,
             failures=self._view.failures,
             watch=options.watch,
             show=options.show,
             is_paced=recorded is None,
+            in_flight=options.in_flight,
+            ask_rounds=None if rounds is None else rounds.ask,
         )
         scheduler = Scheduler(
-            todo_of(self._plan.grid, settled, seed=self._plan.seed),
+            self._todo(options),
             runner,
             in_flight=options.in_flight,
+            paces=self._plan.paces,
+            limit_of=self._session.settings.endpoint.limit_of,
             clock=time.monotonic,
             watch=options.watch or _announce,
         )
+        if rounds is not None:
+            rounds.may_go = scheduler.until_next_round
         return RunTask(scheduler, runner, bars=options.bars, on_over=on_over)
+
+    def _rounds(self, ledger: Ledger) -> "TrialRounds | None":
+        """Return what asks in rounds, if tools are run."""
+        if self._plan.run_tools is None:
+            return None
+        if self._plan.tools is None:
+            raise ParameterError(
+                "This run runs tools, and only their definitions were kept. Nothing "
+                "was sent. To continue it, give the same svc.sweep again, with its "
+                "functions in tools=[...], run_tools=True and its name.",
+                param="tools",
+            )
+        from .tool_rounds import TrialRounds  # noqa: PLC0415 - where tools are run
+
+        return TrialRounds(
+            self._plan.tools, ledger=ledger, hide=self._session.key_hider()
+        )
 
     def _settled(self, options: SendOptions) -> Mapping[TrialKey, str]:
         return self._view.status().settled(
             is_retried=options.is_retried, include_refused=options.include_refused
         )
 
-    def _is_confirmed(
-        self, settled: Mapping[TrialKey, str], options: SendOptions
-    ) -> bool:
+    def _n_todo(self, options: SendOptions) -> int:
+        """Return how many requests are left to ask."""
+        if options.first is None:  # without a look at each
+            return len(self._plan.grid) - len(self._settled(options))
+        return sum(each.n_trials for each in self._todo(options).values())
+
+    def _todo(self, options: SendOptions) -> dict[str, Trials]:
+        """Return what is left to ask of each model."""
+        plan, settled = self._plan, self._settled(options)
+        if options.first is None:
+            return todo_of(plan.grid, settled, seed=plan.seed)
+        return pilot_of(plan.grid, settled, seed=plan.seed, first=options.first)
+
+    def _is_confirmed(self, options: SendOptions) -> bool:
         """Ask the user, if need be, and say whether they agree."""
-        session, grid = self._session, self._plan.grid
-        above = options.confirm_above
-        n_todo = len(grid) - len(settled)
-        if above is None or self.is_answered or n_todo <= above:
+        session, above = self._session, options.confirm_above
+        if above is None or self.is_answered or self._n_todo(options) <= above:
             return True
-        n_left = Counter(grid.n_by_model) - Counter(settled.values())
+        todo = self._todo(options)
+        n_left = Counter({model: each.n_trials for model, each in todo.items()})
         if options.is_reusing:
             n_left -= Counter(
                 trial.model
-                for trial in grid
-                if trial.key not in settled
+                for each in todo.values()
+                for trial in each.pull
+                if trial is not None
                 and session.reused(trial.request, self._plan.origin_of(trial))
             )
         if (n_todo := n_left.total()) <= above:
             return True
-        lasts_s = forecast(n_left, self.held_of)[0].last_sent_s
+        lasts_s = forecast(n_left, self.speed(options.in_flight))[0].last_sent_s
         how_long = f", which takes about {duration(lasts_s)}" if lasts_s else ""
         requests = "request" if n_todo == 1 else "requests"
         question = f"This sends {n_todo} {requests}{how_long}. Continue?"

@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache, partial
 from hashlib import blake2b
@@ -12,9 +12,12 @@ from typing import Any
 
 import msgspec
 
+from svc_notebook.analysis.answers import AnswerType
+from svc_notebook.endpoints import SERVICE, Endpoint
 from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.exchange import Origin, OriginKind
 from svc_notebook.ledger.prices import Prices
+from svc_notebook.service.catalogue import Limit
 from svc_notebook.service.checks import did_you_mean
 from svc_notebook.service.params import PARAMS
 from svc_notebook.service.request import (
@@ -31,8 +34,9 @@ from svc_notebook.tokens import (
 )
 from svc_notebook.wire.encode import encode
 
-from .dimensions import FACTORS, TOOLS, Dimension, short, tool_names
-from .source import ROW, Source, columns_in, filled
+from .dimensions import FACTORS, LABELS, TOOLS, Dimension, SweepTools, short, tool_names
+from .own_limits import Pace, Paces
+from .source import ROW, Source, columns_in, filled, repeated
 
 _FLOATS = frozenset(param.name for param in PARAMS if param.kind == "float")
 
@@ -66,9 +70,14 @@ class Trial:
     @property
     def prompt_tokens(self) -> Tokens:
         """Estimated tokens of the prompt."""
-        if self.request.tools:
-            return estimate_prompt_tokens(self.request.messages, self.request.tools)
-        return _text_tokens(self.request.messages)
+        return prompt_tokens_of(self.request)
+
+
+def prompt_tokens_of(request: CompletionRequest) -> Tokens:
+    """Estimate the tokens of a request's prompt."""
+    if request.tools:
+        return estimate_prompt_tokens(request.messages, request.tools)
+    return _text_tokens(request.messages)
 
 
 @lru_cache(maxsize=1)
@@ -162,7 +171,6 @@ class Grid:
     Attributes:
         dimensions: What was given; the last varies fastest.
         repeats: How many times each combination is sent.
-        extra: Fields the document does not show, sent with every request.
         is_raw: Whether prompts are sent as they are, without filling templates.
         kept: Numbers of the combinations that `where` kept; None for all.
     """
@@ -170,7 +178,7 @@ class Grid:
     dimensions: tuple[Dimension, ...]
     source: Source | None = None
     repeats: int = 1
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    endpoint: Endpoint = SERVICE  # in use when it was planned
     is_raw: bool = False
     kept: Sequence[int] | None = None
 
@@ -209,8 +217,12 @@ class Grid:
     @cached_property
     def n_by_model(self) -> dict[str, int]:
         """How many requests each model gets, in the order of the plan."""
-        counts = Counter(map(self.model_of, range(self.n_combinations)))
-        return {model: n * self.repeats for model, n in counts.items()}
+        if self.kept is not None:
+            counts = Counter(map(self.model_of, range(self.n_combinations)))
+            return {model: n * self.repeats for model, n in counts.items()}
+        models, _ = self._models  # each comes as often as the others
+        n_each = self.n_product // max(len(models), 1) * self.repeats
+        return {model: n * n_each for model, n in Counter(models).items() if n_each}
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -224,7 +236,7 @@ class Grid:
         templates = [f"{name}_template" for name in self.templates]
         offered = [TOOLS] if TOOLS in self.varied else []
         joined = () if self.source is None else (ROW, *self.source.shown)
-        return tuple(dict.fromkeys((*templates, *offered, *self.labels, *joined)))
+        return tuple(dict.fromkeys((*joined, *self.labels, *templates, *offered)))
 
     @property
     def varied(self) -> tuple[str, ...]:
@@ -234,6 +246,22 @@ class Grid:
             for dimension in self.dimensions
             if len(dimension.points) > 1
             for name in dimension.names
+        )
+
+    @property
+    def model_labels(self) -> dict[str, str]:
+        """The label of each model that has one."""
+        points = (point for each in self.dimensions for point in each.points)
+        label = LABELS["model"]
+        return {
+            str(each["model"]): str(each[label]) for each in points if label in each
+        }
+
+    def place_of(self, combination: int) -> tuple[int, int]:
+        """Return the row of a combination, and the number of its condition."""
+        number = self._number(combination)
+        return (
+            (0, number) if self.source is None else divmod(number, self._n_conditions)
         )
 
     def trial(self, combination: int, repeat: int) -> Trial:
@@ -271,11 +299,35 @@ class Grid:
     @cached_property
     def _digests(self) -> Sequence[int]:
         """The hash of each combination; as a number, because there can be millions."""
-        found = array("Q")
-        for row, condition in map(self._place, range(self.n_combinations)):
-            messages = condition.messages(self._values(row, condition))
-            found.append(condition.digest_of(messages))
-        return found
+        every = self._filled(range(self.n_combinations))
+        return array("Q", (each.digest_of(messages) for each, messages in every))
+
+    def requests(self, combinations: Iterable[int]) -> Iterator[CompletionRequest]:
+        """Return the requests of combinations that are in the order of the plan."""
+        every = self._filled(combinations)
+        return (each.request_of(messages) for each, messages in every)
+
+    def _filled(
+        self, combinations: Iterable[int]
+    ) -> Iterator[tuple[_Condition, tuple[Message, ...]]]:
+        """Return conditions and messages; what conditions of a row share is made once.
+
+        A template and a label are of the dimensions, so their ids stay.
+        """
+        before: int | None = None
+        shared: dict[tuple[int, ...], tuple[Message, ...]] = {}
+        for row, condition in map(self._place, combinations):
+            if not condition.columns:
+                yield condition, condition.request.messages
+                continue
+            if row != before:
+                before, shared = row, {}
+            labels = (condition.labels.get(name) for name in condition.columns)
+            own = tuple(map(id, (condition.prompt, condition.system, *labels)))
+            if own not in shared:
+                values = self._values(row, condition)
+                shared[own] = condition.messages(values)
+            yield condition, shared[own]
 
     def model_of(self, combination: int) -> str:
         """Return the model of a combination, without making its request."""
@@ -346,9 +398,9 @@ class Grid:
         named = () if self.is_raw else (*columns_in(prompt), *columns_in(system))
         columns = tuple(dict.fromkeys(named))
         labels = {name: each for name, each in point.items() if name not in FACTORS}
-        own = {name: str(value) for name, value in labels.items()}
+        own = hashed_labels(point)
         given, hashed = (prompt, system, own) if own else (prompt, system), b""
-        if self.source is not None or columns or labels:
+        if self.source is not None or columns or own:
             hashed = msgspec.json.encode(given)
         kept: dict[str, Any] = {
             f"{name}_template": point.get(name)
@@ -364,8 +416,8 @@ class Grid:
             prompt,
             model=params.pop("model"),
             system=system,
-            extra=self.extra,
             params=params,
+            context_of=self.endpoint.context_of,
         )
         request = with_max_tokens(request, max_tokens)
         return _Condition(
@@ -412,12 +464,18 @@ class Grid:
     @cached_property
     def _n_before(self) -> Callable[[tuple[str, ...]], Mapping[int, int]]:
         """Returns how many earlier rows give the same texts, for rows where some do."""
-        return cache(partial(_repeated, self.source))
+        return cache(partial(repeated, self.source))
+
+
+def hashed_labels(point: Mapping[str, Any]) -> dict[str, str]:
+    """Return the labels that make combinations different; those of factors do not."""
+    known = {*FACTORS, *LABELS.values()}
+    return {name: str(value) for name, value in point.items() if name not in known}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlan:
-    """What a run sends, and under which name; for the fields see `Run`."""
+    """What a run sends, under which name and how fast; for the fields see `Run`."""
 
     grid: Grid
     name: str | None
@@ -425,6 +483,15 @@ class RunPlan:
     seed: int
     origin: OriginKind = "sweep"
     prices: Prices | None = None
+    answer: AnswerType | None = None
+    paces: Paces = field(default_factory=dict)
+    in_flight: int | None = None
+    run_tools: Mapping[str, float] | None = None  # the limits of rounds; None: not run
+    tools: SweepTools | None = None  # None also if it was rebuilt without functions
+
+    def limit(self, model: str, endpoint: Endpoint) -> Limit | None:
+        """Return the limit in force for a model; None if none is known."""
+        return self.paces.get(model, Pace()).limit(endpoint.limit_of(model))
 
     def origin_of(self, trial: Trial) -> Origin:
         """Return the origin of a trial's exchange."""
@@ -434,6 +501,7 @@ class RunPlan:
             request_key=trial.request_key,
             repeat=trial.repeat,
             columns=trial.columns,
+            answer=self.answer.kept if self.answer else None,
         )
 
 
@@ -479,18 +547,3 @@ def _is_kept(grid: Grid, at: int, where: Where) -> bool:
         shown = ", ".join(f"{name}={short(value)}" for name, value in factors.items())
         problem.add_note(f"This was the combination {shown}; nothing was sent.")
         raise
-
-
-def _repeated(source: Source | None, columns: Sequence[str]) -> Mapping[int, int]:
-    if source is None:
-        return {}
-    n_seen: Counter[int] = Counter()
-    found: dict[int, int] = {}
-    values = [source.columns[name] for name in columns if name in source.columns]
-    for row in range(len(source)):
-        # hashes, not texts: a million rows must not be held twice
-        mark = hash(tuple(str(each[row]) for each in values))
-        if n_seen[mark]:
-            found[row] = n_seen[mark]
-        n_seen[mark] += 1
-    return found

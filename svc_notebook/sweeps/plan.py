@@ -10,8 +10,9 @@ from secrets import randbits
 from typing import Any
 from uuid import uuid4
 
-import msgspec
-
+from svc_notebook.analysis.answers import answer_type, kept_type
+from svc_notebook.credentials import refuse_keys
+from svc_notebook.endpoints import SERVICE, Endpoint
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import OriginKind
 from svc_notebook.ledger.prices import Prices
@@ -23,19 +24,25 @@ from svc_notebook.service.checks import (
     near_names,
 )
 from svc_notebook.service.params import unknown_param, with_params
-from svc_notebook.service.request import check_extra
 from svc_notebook.session import Session, current
+from svc_notebook.tools.extract import Form
+from svc_notebook.tools.permissions import take_permit
 
 from .dimensions import (
     FACTORS,
+    LABELS,
     Dimension,
     Tied,
     check_names,
     conditions_of,
     dimension_of,
+    offering,
+    sweep_tools,
     tie,
 )
-from .grid import Grid, RunPlan, Where, keep, request_key_of
+from .grid import Grid, RunPlan, Where, hashed_labels, keep, request_key_of
+from .manifest import Manifest, read_manifest
+from .own_limits import paces_of
 from .run import Run
 from .scheduler import seed_of
 from .source import (
@@ -52,7 +59,8 @@ from .source import (
 _CUTOFF = 0.8
 _OWN = (
     *("rows", "conditions", "tied", "where", "repeats"),
-    *("name", "seed", "confirm_above", "raw", "manifest"),
+    *("name", "seed", "confirm_above", "raw", "answer", "manifest"),
+    *("limits", "in_flight", "run_tools"),
 )
 """What a sweep takes in addition to the parameters of a request."""
 
@@ -67,6 +75,10 @@ _ELSEWHERE = {
     "remove stream. A `%%svc` cell with several values shows them as they arrive, and "
     "svc.stream(prompt) streams one.",
     "messages": _PROMPT_FIRST,
+    **dict.fromkeys(
+        ("confirm", "max_rounds", "tool_timeout_s", "total_s"),
+        "It needs svc.sweep(..., tools=[...], run_tools=True).",
+    ),
     "prompt": _PROMPT_FIRST,
 }
 _SHOWN_NAMES = 4
@@ -128,11 +140,15 @@ def build_grid(  # noqa: PLR0913 - what a grid is made of
     conditions: object = None,
     tied: Tied = (),
     where: Where | None = None,
-    extra: Mapping[str, Any] | None = None,
     repeats: int = 1,
     is_raw: bool = False,
+    form: Form[Any] | None = None,
+    endpoint: Endpoint = SERVICE,
 ) -> Grid:
-    """Make a grid and check all of it; for arguments and errors see `svc.sweep`."""
+    """Make a grid and check all of it; for arguments and errors see `svc.sweep`.
+
+    `form` is the tool that gives the answers, `endpoint` where it will be sent.
+    """
     source = None if rows is None else source_of(rows)
     _check_params(varied, own=_OWN if source is None else _OWN_BY[source.called])
     n_repeats = check_int("repeats", repeats, minimum=1)
@@ -153,10 +169,12 @@ def build_grid(  # noqa: PLR0913 - what a grid is made of
         dimensions=dimensions,
         source=source,
         repeats=n_repeats,
-        extra=check_extra(extra),
         is_raw=is_raw,
+        endpoint=endpoint,
     )
     _check_templates(grid, is_whole=where is None)
+    if form is not None:
+        grid = replace(grid, dimensions=offering(form, grid.dimensions))
     _check_points(grid)
     if where is None or not grid.n_product:
         return grid
@@ -169,54 +187,19 @@ def build_grid(  # noqa: PLR0913 - what a grid is made of
     )
 
 
-class _Manifest(msgspec.Struct):
-    """What a run's manifest says of its grid; the rest is not needed to repeat it."""
-
-    dimensions: tuple[Dimension, ...]
-    rows: list[dict[str, Any]] | None
-    kept: list[int] | None
-    extra: dict[str, Any] | None
-    is_raw: bool
-    repeats: int
-    seed: int
-    dtypes: dict[str, str] = msgspec.field(default_factory=dict)
-
-
-def _read_manifest(manifest: object, *others: object) -> _Manifest:
-    """Check a manifest, and that none of the other arguments is given with it."""
-    if any(others):
-        raise ParameterError(
-            "manifest has the whole grid; give only name, seed, confirm_above and "
-            "reuse with it.",
-            param="manifest",
-        )
-    if not isinstance(manifest, Mapping):
-        raise ParameterError(
-            f"manifest is {type(manifest).__name__}; give the dict that run.manifest "
-            "returned, or what json.loads made of its JSON.",
-            param="manifest",
-        )
-    try:
-        return msgspec.convert(manifest, _Manifest)
-    except msgspec.ValidationError as problem:
-        raise ParameterError(
-            f"manifest is not the manifest of a run: {problem}. Give what run.manifest "
-            "returned, or what was read from its JSON.",
-            param="manifest",
-        ) from None
-
-
-def _grid_of(found: _Manifest) -> Grid:
+def grid_of(found: Manifest, endpoint: Endpoint) -> Grid:
+    """Make the grid of a manifest, to be sent to an endpoint, and check it."""
+    older = (dimension_of("extra", found.extra),) if found.extra else ()
     rows: object = found.rows
     if found.rows and found.dtypes:
-        rows = typed(found.rows, found.dtypes)
+        rows = typed(found.rows, found.dtypes, found.index, found.categories)
     grid = Grid(
-        dimensions=found.dimensions,
+        dimensions=(*found.dimensions, *older),
         source=None if rows is None else source_of(rows),
         repeats=check_int("repeats", found.repeats, minimum=1),
-        extra=check_extra(found.extra),
         is_raw=found.is_raw,
         kept=found.kept,
+        endpoint=endpoint,
     )
     if found.kept and not 0 <= min(found.kept) <= max(found.kept) < grid.n_product:
         raise ParameterError(
@@ -239,10 +222,10 @@ def _dimensions(
 ) -> tuple[Dimension, ...]:
     found = [dimension_of(name, value) for name, value in varied.items()]
     if prompt is not None:
-        if isinstance(prompt, (bytes, Mapping)) or not isinstance(prompt, Iterable):
+        if isinstance(prompt, bytes) or not isinstance(prompt, Iterable):
             raise ParameterError(
                 f"prompt is {type(prompt).__name__}; give a text, a list of messages, "
-                "or a list of these.",
+                "a list of these, or a mapping from labels to these.",
                 param="prompt",
             )
         found.insert(0, dimension_of("prompt", prompt))
@@ -258,6 +241,9 @@ def _dimensions(
 def _check_templates(grid: Grid, *, is_whole: bool) -> None:
     columns = [*(() if grid.source is None else grid.source.columns), *grid.labels]
     prompts = [*grid.values_of("prompt"), *grid.values_of("system")]
+    points = (point for each in grid.dimensions for point in each.points)
+    values = (value for point in points for value in point.values())
+    refuse_keys(values, of="A prompt, a parameter or a label")
     if grid.is_raw:
         named: set[str] = set()
     else:
@@ -272,7 +258,7 @@ def _check_templates(grid: Grid, *, is_whole: bool) -> None:
     for name in grid.labels:
         if name in named:
             _check_own(grid, name)
-        else:
+        elif name not in LABELS.values():
             _check_label(name)
 
 
@@ -341,8 +327,8 @@ def _checked_key(
         )
     try:
         request = grid.request_at(row, point)
-        own = {name: str(point[name]) for name in point if name not in FACTORS}
-        templates = [str(point.get("prompt")), str(point.get("system")), own]
+        system, labels = point.get("system"), hashed_labels(point)
+        templates = [str(point.get("prompt")), str(system), labels]
         return request_key_of(request, templates=templates)
     except ParameterError as problem:
         where = f" This was the combination {words}; nothing was sent." if words else ""
@@ -353,8 +339,8 @@ def _checked_key(
 def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made of
     prompt: object = None,
     *,
-    model: str | Sequence[str] | None = None,
-    system: str | Sequence[str | None] | None = None,
+    model: str | Sequence[str] | Mapping[str, str] | None = None,
+    system: str | Sequence[str | None] | Mapping[str, str | None] | None = None,
     rows: object = None,
     conditions: object = None,
     tied: Tied = (),
@@ -365,18 +351,24 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
     confirm_above: int | None = None,
     raw: bool = False,
     reuse: bool | None = None,
-    extra: Mapping[str, Any] | None = None,
+    answer: Any = None,  # noqa: ANN401 - a type, a regex or a function
     manifest: Mapping[str, Any] | None = None,
+    limits: Mapping[str, Any] | None = None,
+    in_flight: int | None = None,
+    run_tools: bool = False,
     **varied: Any,  # noqa: ANN401 - a value, or a list of values, of any parameter
 ) -> Run:
     r"""Plan a sweep: every combination of what is given as a list.
 
-    Nothing is sent until `.run()` is called; displaying the run shows its plan.
+    Nothing is sent until `.run()` is called; displaying the run shows its plan. Where a
+    list can be given, so can a mapping from labels to values: its labels are the
+    column `prompt_label`, `model_label` and so on, and summaries go by them.
 
     Args:
         prompt: A text or messages, or a list of these. `{{name}}` is a column of the
             rows, `\{{name}}` is plain text; anything else in double braces is refused.
-            None if `conditions` has prompts.
+            None if `conditions` has prompts. Messages that would look alike, because
+            their last one is the same, are labelled by their number.
         model: One model id, or a list; the session's model if None.
         system: One system text, or a list; None is no system message.
         rows: A DataFrame, a Series, or a list of mappings or texts to fill prompts
@@ -395,12 +387,31 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
         raw: Whether prompts are sent as they are, without filling templates.
         reuse: Whether the ledger may answer an identical request of the same repeat;
             None does what SVC_REUSE says.
-        extra: Fields the document does not show, sent with every request.
+        answer: The type of the answers, for the columns `answer`, `answer_ok` and
+            `answer_error`. `Literal["spam", "ham"]`: the reply must have just one of
+            the labels, as a whole word; case and Markdown make no difference, and
+            negation is not understood. bool: yes or no. int, float: just one number. A
+            compiled regex: its first group. A function of the text. A dataclass, a
+            TypedDict or a pydantic model: it is offered as a tool, as in `extract`, and
+            its fields are the columns `answer_*`. Other types change no request.
         manifest: The `manifest` of a run, to plan the same requests in the same order.
-            Only `name`, `seed`, `confirm_above` and `reuse` go with it.
+            Only `name`, `seed`, `confirm_above`, `reuse`, `answer`, `limits` and
+            `in_flight` go with it.
+        limits: Your own limits for this run, below the service's, which always apply:
+            `{"per_second": 2, "per_minute": 30, "in_flight": 4}` or some of these, for
+            all models or by model.
+        in_flight: Most requests in flight for one model. If None, its limit
+            determines it, or what the server takes is found.
+        run_tools: Whether the functions in `tools` are run. The last reply is the row,
+            with `n_rounds` and `n_tool_runs`; `svc.tool_calls_df` has the calls. It
+            takes `confirm`, `max_rounds`, `tool_timeout_s` and `total_s` as
+            `svc.complete` does, but cannot ask you. The tools run on other threads,
+            and for several replies at once.
         **varied: Any parameter of the service, as one value or a list of values. A
             list of texts is one value of `stop`, a list of lists varies it; likewise
-            `tools`, whose calls are not run (see the column `tool_calls`).
+            `tools`, whose calls are in `tool_calls` if they are not run. `extra` has
+            fields the document does not show: a mapping, or a list of them, such as
+            `[{"seed": 1}, {"seed": 2}]`; they are the columns `extra_seed` and so on.
             `max_tokens` is not sent if left out, so 150 applies; `fit` takes what each
             prompt leaves.
 
@@ -432,8 +443,11 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
         confirm_above=confirm_above,
         raw=raw,
         reuse=reuse,
-        extra=extra,
+        answer=answer,
         manifest=manifest,
+        limits=limits,
+        in_flight=in_flight,
+        run_tools=run_tools,
         varied=varied,
     )
 
@@ -442,8 +456,8 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
     session: Session,
     prompt: object = None,
     *,
-    model: str | Sequence[str] | None = None,
-    system: str | Sequence[str | None] | None = None,
+    model: str | Sequence[str] | Mapping[str, str] | None = None,
+    system: str | Sequence[str | None] | Mapping[str, str | None] | None = None,
     rows: object = None,
     conditions: object = None,
     tied: Tied = (),
@@ -456,18 +470,23 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
     reuse: bool | None = None,
     origin: OriginKind = "sweep",
     prices: Prices | None = None,
-    extra: Mapping[str, Any] | None = None,
+    answer: Any = None,  # noqa: ANN401 - a type, a regex or a function
     varied: Mapping[str, Any] | None = None,
     manifest: Mapping[str, Any] | None = None,
+    limits: Mapping[str, Any] | None = None,
+    in_flight: int | None = None,
+    run_tools: bool = False,
 ) -> Run:
-    """Plan a sweep for a session; for the arguments see `svc.sweep`.
-
-    `varied` has the parameters; `prices` are the session's if None.
-    """
+    """Plan a sweep for a session: see `svc.sweep`; `varied` has the parameters."""
     check_flag("raw", raw)
+    check_flag("run_tools", run_tools)
     is_reusing = session.is_reusing(reuse)
     given = {"model": model, "system": system, **(varied or {})}
+    permit = take_permit(given) if run_tools else None
     given = {key: each for key, each in given.items() if each is not None}
+    read_as = None if answer is None else answer_type(answer)
+    tools = own_rounds = None
+    endpoint = session.settings.endpoint
     if manifest is None:
         grid = build_grid(
             prompt,
@@ -476,14 +495,25 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
             conditions=conditions,
             tied=tied,
             where=where,
-            extra=extra,
             repeats=repeats,
             is_raw=raw,
+            form=read_as.form if read_as else None,
+            endpoint=endpoint,
         )
+        if permit is not None:
+            asked = [given.get("tools"), conditions]
+            tools = sweep_tools(asked, permit, grid.dimensions)
+            own_rounds = tools.limits
     else:
         others = [each is not None for each in (prompt, rows, conditions, where)]
-        found = _read_manifest(manifest, *others, given, tied, extra, raw, repeats != 1)
-        grid, seed = _grid_of(found), found.seed if seed is None else seed
+        found = read_manifest(
+            manifest, *others, given, tied, raw, repeats != 1, run_tools
+        )
+        own_rounds = found.run_tools
+        grid, seed = grid_of(found, endpoint), found.seed if seed is None else seed
+        read_as = read_as or kept_type(found.answer)
+        limits = limits or found.own_limits or None
+        in_flight = in_flight or found.in_flight
     name = _name(name)
     planned = RunPlan(
         grid=grid,
@@ -492,6 +522,13 @@ def plan(  # noqa: PLR0913 - what a sweep is made of
         seed=_seed(seed, name),
         origin=origin,
         prices=session.prices if prices is None else prices,
+        answer=read_as,
+        paces={} if limits is None else paces_of(limits, grid.n_by_model, endpoint),
+        in_flight=None
+        if in_flight is None
+        else check_int("in_flight", in_flight, minimum=1),
+        run_tools=own_rounds,
+        tools=tools,
     )
     least = _least(confirm_above)
     return Run(planned, session=session, confirm_above=least, is_reusing=is_reusing)

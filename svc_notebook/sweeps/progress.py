@@ -4,7 +4,7 @@ An error while drawing only ends the drawing, never the work.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,6 +13,7 @@ from typing import Any
 
 from svc_notebook.display.markup import to_terminal
 from svc_notebook.display.output import Output, Screen
+from svc_notebook.service.catalogue import Limit
 
 from .scheduler import ModelQueue
 
@@ -43,6 +44,11 @@ class Bars:
         self._drawn_s = float("-inf")
         self._is_over = False
         self._bars: dict[str, Any] = {}
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether there is a place where they can be seen."""
+        return self._where is not Screen.NONE
 
     def show(self, parts: Sequence[Part], *, is_last: bool = False) -> None:
         """Draw all parts, a few times a second at most; the last ones in any case."""
@@ -115,15 +121,21 @@ def progress_of(
     now_s: float,
     now_at: datetime,
     state: str = "",
+    labels: Mapping[str, str] | None = None,
 ) -> tuple[Part, ...]:
     """Return the progress of each model that has anything to ask.
 
     `now_s` is the clock of the run, `now_at` the time in the user's zone, and `state`
-    says if it is paused or stopped.
+    says if it is paused or stopped. `labels` are those of models.
     """
+    labels = labels or {}
     return tuple(
         Part(
-            name=queue.model,
+            name=(
+                f"{labels[queue.model]} ({queue.model})"
+                if queue.model in labels
+                else queue.model
+            ),
             n_done=queue.n_ok + queue.n_failed,
             n_total=queue.n_trials,
             note=_note(queue, now_s=now_s, now_at=now_at, state=state),
@@ -137,6 +149,8 @@ def progress_of(
 def _note(queue: ModelQueue, *, now_s: float, now_at: datetime, state: str) -> str:
     words = [f"{queue.n_failed} failed"] if queue.n_failed else []
     words.append(f"{queue.n_tokens:,} tokens")
+    if found := queue.limiter and queue.limiter.found:
+        words.append(f"found: {_shown(found)}")
     if queue.given_up:
         words.append(f"stopped: {type(queue.given_up).__name__}")
     elif queue.n_ok + queue.n_failed == queue.n_trials:
@@ -151,3 +165,14 @@ def _note(queue: ModelQueue, *, now_s: float, now_at: datetime, state: str) -> s
             ends_at = now_at + timedelta(seconds=left_s)
             words.append(f"ends about {ends_at:%H:%M:%S}")
     return " · ".join(words)
+
+
+def _shown(limit: Limit) -> str:
+    """Return a limit for people, such as "20 a second, 64 at once"."""
+    numbers = (limit.per_second, limit.per_minute, limit.in_flight)
+    units = ("a second", "a minute", "at once")
+    return ", ".join(
+        f"{most} {unit}"
+        for most, unit in zip(numbers, units, strict=True)
+        if most is not None
+    )

@@ -4,26 +4,38 @@ A trial that failed counts as settled, because sending it again is the user's ch
 One that was interrupted or refused, for a rate limit, its key or its model, does not.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from svc_notebook.completion import cut_mark
-from svc_notebook.errors import ParameterError, SettingsError
+from svc_notebook.analysis.answers import kept_type
+from svc_notebook.client.exchange_record import to_failure
+from svc_notebook.completion import Completion, cut_mark
+from svc_notebook.errors import CutError, ParameterError, SettingsError
 from svc_notebook.exchange import Exchange, Failure
-from svc_notebook.ledger.reply_columns import Reply, RowStatus, to_replies
+from svc_notebook.ledger.columns import Batch, chunks
+from svc_notebook.ledger.reply_columns import (
+    Reply,
+    RowStatus,
+    exchange_batch,
+    to_replies,
+)
 from svc_notebook.service.fault import UNAUTHORIZED
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import Settings
 from svc_notebook.tokens import more_room
+from svc_notebook.tools.call import check_whole
 
+from .describe import Seen
 from .dimensions import FACTORS, short
-from .grid import Grid, RunPlan, request_key_of, value_of
+from .grid import Grid, RunPlan, prompt_tokens_of, request_key_of, value_of
 
 TrialKey = tuple[str, int]
+Columns = dict[str, Any]
 
 
 class TrialFailure(NamedTuple):
@@ -38,17 +50,51 @@ def key_of(exchange: Exchange) -> TrialKey:
     return exchange.origin.request_key or "", exchange.origin.repeat or 0
 
 
-def by_trial(exchanges: Iterable[Exchange]) -> dict[TrialKey, Exchange]:
+_OPEN = Failure(
+    type="Cancelled",
+    message="It ended between two tool rounds; run() begins it again.",
+)
+_LOOP = Failure(
+    type="ToolLoopError",
+    message="The model still calls tools in the last round; allow more with "
+    "max_rounds, or say in the prompt when to stop.",
+)
+
+
+def _as_ended(exchange: Exchange) -> Exchange:
+    """Return what an exchange is for its trial: with open tool calls no good reply."""
+    place = exchange.origin.tool_round
+    if place is None or exchange.status != "ok":
+        return exchange
+    if not any(choice.tool_calls for choice in exchange.choices):
+        return exchange
+    if place.is_last:
+        return replace(exchange, status="error", failure=_LOOP)
+    try:
+        check_whole(Completion(exchange))
+    except CutError as error:
+        return replace(exchange, status="error", failure=to_failure(error))
+    return replace(exchange, status="cancelled", failure=_OPEN)
+
+
+def by_trial(
+    exchanges: Iterable[Exchange],
+    failures: Mapping[TrialKey, "TrialFailure"] | None = None,
+) -> dict[TrialKey, Exchange]:
     """Return each trial's newest good exchange, or else its newest.
 
-    The exchanges are of one run, oldest first.
+    The exchanges are of one run, oldest first. Of tool rounds the last one counts;
+    `failures` say why rounds ended that the ledger has without an end.
     """
     found: dict[TrialKey, Exchange] = {}
-    for exchange in exchanges:
+    for exchange in map(_as_ended, exchanges):
         key = key_of(exchange)
         before = found.get(key)
         if before is None or before.status != "ok" or exchange.status == "ok":
             found[key] = exchange
+    for key, failed in (failures or {}).items():
+        if key in found and found[key].failure is _OPEN:
+            found[key] = replace(found[key], status="error", failure=failed.failure)
     return found
 
 
@@ -76,6 +122,64 @@ def reply_rows(
         yield from to_replies(exchange, columns)
 
 
+def trial_batches(
+    plan: RunPlan,
+    found: Mapping[TrialKey, Exchange],
+    failures: Mapping[TrialKey, TrialFailure],
+    *,
+    is_begun: bool,
+) -> Iterator[Batch]:
+    """Return the same rows as `reply_rows`, to be read column by column.
+
+    Those without a reply come last; the part `trial` is the number in the plan.
+    """
+    missing: list[tuple[int, TrialKey, Columns]] = []
+
+    def sent() -> Iterator[tuple[int, Exchange, Columns]]:
+        for number, (key, columns) in enumerate(plan.grid.places()):
+            if (exchange := found.get(key)) is None:
+                missing.append((number, key, columns))
+            else:
+                yield number, exchange, columns or exchange.origin.columns
+
+    for chunk in chunks(sent()):
+        numbers, exchanges, columns = zip(*chunk, strict=True)
+        parts = {"trial": numbers, "origin.columns": columns}
+        yield exchange_batch(exchanges, plan.prices, parts=parts)
+    status: RowStatus = "not_run" if is_begun else "planned"
+    for part in chunks(missing):
+        yield _missing_batch(plan, part, failures, status)
+
+
+def _missing_batch(
+    plan: RunPlan,
+    places: Sequence[tuple[int, TrialKey, Columns]],
+    failures: Mapping[TrialKey, TrialFailure],
+    status: RowStatus,
+) -> Batch:
+    """Return the rows of trials without a reply; a batch of them has no exchange."""
+    numbers, keys, columns = zip(*places, strict=True)
+    repeats = plan.grid.repeats
+    requests = [*plan.grid.requests(number // repeats for number in numbers)]
+    failed = [failures.get(key) for key in keys]
+    origin, nothing = plan.origin_of(plan.grid[numbers[0]]), [None] * len(numbers)
+    return Batch(
+        numbers,
+        {
+            **dict.fromkeys(("exchange", "first", "choice", "cost"), nothing),
+            "trial": numbers,
+            "request": requests,
+            "origin": [origin] * len(numbers),
+            "origin.request_key": [key for key, _ in keys],
+            "origin.repeat": [repeat for _, repeat in keys],
+            "origin.columns": columns,
+            "status": ["error" if each else status for each in failed],
+            "failure": [each and each.failure for each in failed],
+            "est_prompt_tokens": [prompt_tokens_of(each).best for each in requests],
+        },
+    )
+
+
 Mark = Literal["ok", "error", "refused", "open", "cancelled"]
 """`refused` is an error that the same request would get again (400), `open` one that
 `run` sends again: of a rate limit, of the key or of the model."""
@@ -87,18 +191,23 @@ class TrialStatus(NamedTuple):
     mark: Mark
     model: str
     remedy: str = ""
+    is_open_round: bool = False  # its last reply calls tools
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunStatus:
-    """The status of each trial that was sent, and the first good exchange."""
+    """The status of each trial that was sent, and the first good exchange.
+
+    `seen` has what good replies of each model took.
+    """
 
     trials: Mapping[TrialKey, TrialStatus] = field(default_factory=dict)
     first: Exchange | None = None
+    seen: Mapping[str, Sequence[Seen]] = field(default_factory=dict)
 
     def counts(self, n_trials: int) -> Counter[str]:
         """Return how many of all trials ended how; the others are `not_run`."""
-        counts = Counter[str](each.mark for each in self.trials.values())
+        counts = Counter[str](self._n_by_mark)
         counts["error"] += counts.pop("refused", 0) + counts.pop("open", 0)
         counts["not_run"] = n_trials - counts.total()
         return counts
@@ -114,7 +223,11 @@ class RunStatus:
 
     def count(self, mark: Mark) -> int:
         """Return how many trials ended so."""
-        return sum(each.mark == mark for each in self.trials.values())
+        return self._n_by_mark[mark]
+
+    @cached_property
+    def _n_by_mark(self) -> Counter[Mark]:
+        return Counter(each.mark for each in self.trials.values())
 
     def settled(
         self, *, is_retried: bool = False, include_refused: bool = False
@@ -129,6 +242,11 @@ class RunStatus:
             if each.mark not in open_marks
         }
 
+    @cached_property
+    def n_settled(self) -> Counter[str]:
+        """How many trials of each model `run` would not send again."""
+        return Counter(self.settled().values())
+
     def with_failures(self, failures: Mapping[TrialKey, TrialFailure]) -> "RunStatus":
         """Add trials that failed before anything was sent."""
         if not failures:
@@ -137,16 +255,24 @@ class RunStatus:
             key: TrialStatus(_mark_of(each.failure), each.model)
             for key, each in failures.items()
         }
-        return RunStatus({**unsent, **self.trials}, self.first)
+        known = {
+            key: each
+            for key, each in self.trials.items()
+            if not (each.is_open_round and key in unsent)
+        }
+        return RunStatus({**unsent, **known}, self.first, self.seen)
 
 
 def status_of(exchanges: Iterable[Exchange]) -> RunStatus:
     """Return the status of a run from its exchanges, oldest first."""
     trials: dict[TrialKey, TrialStatus] = {}
+    seen: defaultdict[str, list[Seen]] = defaultdict(list)
+    rounds: dict[TrialKey, Seen] = {}
     first = None
-    for exchange in exchanges:
-        if first is None and exchange.status == "ok":
-            first = exchange
+    for sent in exchanges:
+        if first is None and sent.status == "ok":
+            first = sent
+        exchange = _as_ended(sent)
         key = key_of(exchange)
         before = trials.get(key)
         if before is None or before.mark != "ok":
@@ -154,8 +280,27 @@ def status_of(exchanges: Iterable[Exchange]) -> RunStatus:
             remedy = more_room(exchange.request) if is_cut else ""
             failure = exchange.failure if exchange.status == "error" else None
             mark = _mark_of(failure) if failure else exchange.status
-            trials[key] = TrialStatus(mark, exchange.request.model, remedy)
-    return RunStatus(trials, first)
+            is_open = exchange.failure is _OPEN
+            trials[key] = TrialStatus(mark, exchange.request.model, remedy, is_open)
+            if exchange.status == "ok":
+                seen[exchange.request.model].append(_seen(exchange, rounds.get(key)))
+        if sent.status == "ok" and (place := sent.origin.tool_round) is not None:
+            rounds[key] = _seen(sent, rounds.get(key) if place.n_rounds > 1 else None)
+    return RunStatus(trials, first, seen)
+
+
+def _seen(exchange: Exchange, before: Seen | None = None) -> Seen:
+    """Return what a reply took, together with the tool rounds before it."""
+    usage = exchange.body.usage if exchange.body else None
+    prompt = usage.prompt_tokens if usage else None
+    reply = usage.completion_tokens if usage else None
+    prompt = exchange.est_prompt_tokens if prompt is None else prompt
+    reply = exchange.est_completion_tokens if reply is None else reply
+    took_s = None if exchange.is_reused else exchange.latency_s
+    if before is None:
+        return Seen(prompt, reply, took_s)
+    took_s = None if took_s is None else took_s + (before.latency_s or 0.0)
+    return Seen(before.prompt_tokens + prompt, before.completion_tokens + reply, took_s)
 
 
 def _mark_of(failure: Failure) -> Mark:
@@ -184,33 +329,40 @@ def check_endpoint(first: Exchange | None, settings: Settings, *, n_todo: int) -
 
 
 def strays_of(
-    plan: RunPlan,
-    sent: Mapping[TrialKey, TrialStatus],
-    read: Callable[..., Iterable[Exchange]],
-) -> frozenset[TrialKey]:
-    """Return which of the trials `sent` under this name are not in the plan.
+    plan: RunPlan, sent: Mapping[TrialKey, TrialStatus]
+) -> Mapping[TrialKey, TrialStatus]:
+    """Return those of the trials `sent` under the plan's name that it lacks."""
+    strays = {} if plan.name is None else dict(sent)
+    for key, _ in plan.grid.places() if strays else ():
+        strays.pop(key, None)
+    return strays
 
-    Those with replies are refused: a trial without one binds nothing, and rows may be
-    left out of a frame. `read` reads the run's exchanges.
+
+def check_strays(
+    plan: RunPlan,
+    strays: Mapping[TrialKey, TrialStatus],
+    read: Callable[..., Iterable[Exchange]],
+) -> None:
+    """Raise ParameterError if trials that the plan lacks have replies.
+
+    A trial without one binds nothing, and rows may be left out of a frame. `read`
+    reads the run's exchanges.
     """
-    has_reply = {key: each.mark == "ok" for key, each in sent.items()}
-    for key, _ in plan.grid.places() if has_reply else ():
-        has_reply.pop(key, None)
-    if any(has_reply.values()) and len(plan.grid):
-        strays = {
+    has_reply = {key for key, each in strays.items() if each.mark == "ok"}
+    if has_reply and len(plan.grid):
+        others = {
             key_of(each): each
             for each in read(texts=True)
-            if has_reply.get(key_of(each)) and not _is_other_row(plan, each)
+            if key_of(each) in has_reply and not _is_other_row(plan, each)
         }
-        if strays:
+        if others:
             raise ParameterError(
-                f"The run {plan.name!r} already has {len(strays)} requests that are "
-                f"not in this plan: {_difference(plan.grid, strays.values())}. Nothing "
+                f"The run {plan.name!r} already has {len(others)} requests that are "
+                f"not in this plan: {_difference(plan.grid, others.values())}. Nothing "
                 "was sent. Choose another name, or plan all requests of the run; a "
-                "plan may add more.",
+                f"plan may add more.{_answer_hint(plan, others.values())}",
                 param="name",
             )
-    return frozenset(has_reply)
 
 
 def _is_other_row(plan: RunPlan, exchange: Exchange) -> bool:
@@ -224,6 +376,15 @@ def _is_other_row(plan: RunPlan, exchange: Exchange) -> bool:
         for each in (plan.grid[0].request, exchange.request)
     )
     return first == other and (exchange.origin.request_key or "").startswith(key)
+
+
+def _answer_hint(plan: RunPlan, strays: Iterable[Exchange]) -> str:
+    """Say which answer was asked for, if this plan asks for none."""
+    kept = (kept_type(each.origin.answer) for each in strays)
+    name = next((each.name for each in kept if each), None)
+    if name is None or plan.answer is not None:
+        return ""
+    return f" They were asked for answer={name}; give it again."
 
 
 _SHOWN = 4

@@ -1,16 +1,18 @@
 """A run: the plan of a sweep, its requests once they are sent, and its replies."""
 
 import sys
-from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Never, Self
 
+from svc_notebook.analysis.answers import answer_type
+from svc_notebook.analysis.scores import score_replies
 from svc_notebook.client.attempts import Watch
+from svc_notebook.completion import Completion
 from svc_notebook.display.comparison import Comparison
 from svc_notebook.display.markup import to_terminal
-from svc_notebook.errors import LedgerError, write_line
+from svc_notebook.errors import LedgerError, ParameterError, write_line
 from svc_notebook.ledger.reply_columns import Reply
-from svc_notebook.service.checks import check_flag
+from svc_notebook.service.checks import check_flag, check_int
 from svc_notebook.session import Session
 
 from .describe import RunDescription, Size, headline, plan_lines
@@ -22,6 +24,8 @@ from .scheduler import Show
 
 if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
     import pandas as pd
+
+    from svc_notebook.analysis.plot import Plot
 
 
 class Run:
@@ -51,7 +55,8 @@ class Run:
         seed: Of the order in which requests are sent.
         origin: Where it was planned: by a sweep, a magic or a frame.
         prices: The price table for costs, if there is one.
-        in_flight: Most requests in flight for one model; by its limit if None.
+        in_flight: Most requests in flight for one model. If None, its limit
+            determines it, or what the server takes is found.
         confirm_above: Ask the user before sending more requests; never if None. What
             the ledger or a file answers is not counted.
         is_reusing: Whether the ledger may answer identical requests.
@@ -75,25 +80,31 @@ class Run:
         self.seed = plan.seed
         self.origin = plan.origin
         self.prices = plan.prices
-        self.in_flight: int | None = None
+        self.in_flight = plan.in_flight
         self.confirm_above = confirm_above
         self.is_reusing = is_reusing
+        self._session = session
         self._view = RunView(plan)
         self._execution = Execution(self._view, session=session)
         self._explained: tuple[int | None, str] = None, ""  # the cell, what it printed
         if plan.name is not None:
             self._execution.bind()
+            self._view.take_answer()
 
     def __len__(self) -> int:
         return len(self.grid)
 
-    def run(self, *, watch: Watch | None = None) -> Self:
+    def run(self, *, first: int | None = None, watch: Watch | None = None) -> Self:
         """Send what is missing, and wait for the end.
 
         Failed requests are not sent again (see `retry`), but for those that a rate
         limit, the key or an unknown model made fail.
 
         Args:
+            first: Only so many of all requests, as a pilot: as many of each condition
+                as of the others, on the same rows, which are spread over all rows. The
+                run then shows tokens, cost and time estimated from these replies;
+                `run()` sends the rest.
             watch: Called before each wait, for a limit or another try. If None, waits
                 of a minute or more are announced on stderr.
 
@@ -111,7 +122,9 @@ class Run:
             SvcError: Every model was given up after many failures in a row; this is
                 one of them.
         """
-        return self._run(watch=watch)
+        if first is not None:
+            first = check_int("first", first, minimum=1, otherwise="or None for all")
+        return self._run(watch=watch, first=first)
 
     def retry(
         self, *, include_refused: bool = False, watch: Watch | None = None
@@ -196,13 +209,13 @@ class Run:
 
     @property
     def size(self) -> Size:
-        """How large the plan is: requests, tokens, cost."""
+        """How large the plan is: requests, tokens, cost; by the replies so far."""
         return self._view.size
 
     @property
     def n_todo(self) -> int:
         """How many requests `run` would send."""
-        return len(self) - len(self._view.status().settled())
+        return len(self) - self._view.status().n_settled.total()
 
     @property
     def n_failed(self) -> int:
@@ -222,7 +235,8 @@ class Run:
     @property
     def manifest(self) -> dict[str, Any]:
         """All that is needed to repeat the run, as JSON values; never a key."""
-        return self._view.manifest()
+        values = self._view.manifest(self._execution.found_limits())
+        return {**values, "ended_at": None} if self.is_running else values
 
     def replies(self) -> Iterator[Reply]:
         """Return the rows of `replies_df`, one by one."""
@@ -237,21 +251,74 @@ class Run:
         """
         return self._view.plan_df()
 
-    def replies_df(self) -> "pd.DataFrame":
+    def replies_df(
+        self, columns: Literal["narrow"] | Sequence[str] | None = None
+    ) -> "pd.DataFrame":
         """List the replies, and the requests without one; also while the run goes on.
+
+        Args:
+            columns: `narrow` leaves out columns that are empty, or the same in all
+                rows; or the names of columns; all of them if None.
 
         Returns:
             One row for each choice, in the order of the plan, with the columns of
-            `svc.replies_df`. After `prompt` come the columns of the rows given, with
-            their own dtypes: `row` (the position, from 0), the index if it is more
-            than a count, and all others. A request without an answer has one row,
-            whose status says why: error, cancelled, not_run, or planned before the
-            first run.
+            `svc.replies_df`. First come the columns of the rows given, with their own
+            dtypes: `row` (the position, from 0), the index if it is more than a count,
+            and all others. A request without an answer has one row, whose status says
+            why: error, cancelled, not_run, or planned before the first run.
 
         Raises:
+            ParameterError: A column does not exist.
             LedgerError: The ledger cannot be read.
         """
-        return self._view.replies_df()
+        from svc_notebook.ledger.frames import chosen  # noqa: PLC0415 - pandas
+
+        return chosen(self._view.replies_df(), columns)
+
+    def read(self, answer: Any) -> Self:  # noqa: ANN401 - a type, a regex or a function
+        """Read the answers of the replies again, as another type; nothing is sent.
+
+        Args:
+            answer: A type, a compiled regex or a function, as in `svc.sweep`. A
+                dataclass and the like is also found as JSON in the text. None reads no
+                answers.
+
+        Returns:
+            The run itself, whose frames have these answers from now on. What the
+            ledger keeps, and so a run that continues, still has the type of the plan.
+
+        Raises:
+            ParameterError: Answers cannot be read as this.
+        """
+        self._view.answer = None if answer is None else answer_type(answer)
+        return self
+
+    def score(self, **scores: Callable[[Any], object] | None) -> int:
+        """Score the good replies; the ledger keeps the scores.
+
+        Args:
+            **scores: By name, a function of a row of `replies_df`, or None to remove
+                the score, as in `svc.score`.
+
+        Returns:
+            How many scores were kept.
+
+        Raises:
+            ParameterError: A function failed for all replies, or there is no such
+                score to remove; nothing was changed.
+            LedgerError: The ledger cannot be read or written.
+
+        Example:
+            >>> run.score(right=lambda r: r.answer == r.label)  # doctest: +SKIP
+            24
+        """
+        if not scores:
+            raise ParameterError(
+                "Name a score and give its function, such as "
+                "run.score(right=lambda r: r.answer == r.label).",
+                param="scores",
+            )
+        return score_replies(self._view.ledger, self._view.replies_df(), scores)
 
     def usage_df(
         self,
@@ -278,47 +345,116 @@ class Run:
             by=by, include_emulated=include_emulated, include_reused=include_reused
         )
 
-    def summary_df(self, by: str | Sequence[str] | None = None) -> "pd.DataFrame":
-        """Sum up the trials by what varies.
+    def summary_df(
+        self,
+        by: str | Sequence[str] | None = None,
+        on: str | Sequence[str] | None = None,
+    ) -> "pd.DataFrame":
+        """Sum up the replies by what varies: `svc.summary_df` of `replies_df()`."""
+        from svc_notebook.analysis.summary import summary_df  # noqa: PLC0415 - pandas
 
-        Args:
-            by: Columns of `replies_df` to group by, including those of the rows; what
-                varies if None.
+        return summary_df(self.replies_df(), by, on)
 
-        Returns:
-            One row for each group, in the order of the plan: its values, counts of
-            trials and replies, reported tokens, and quantiles of latency_s.
+    def contrast_df(
+        self,
+        factor: str,
+        on: str | None = None,
+        *,
+        against: object = None,
+    ) -> "pd.DataFrame":
+        """Compare the values of a factor: `svc.contrast_df` of `replies_df()`."""
+        from svc_notebook.analysis.contrast import contrast_df  # noqa: PLC0415 - pandas
 
-        Raises:
-            ParameterError: `by` names a column that does not exist.
-            LedgerError: The ledger cannot be read.
-        """
-        return self._view.summary_df(by)
+        return contrast_df(self.replies_df(), factor, on, against=against)
 
     def compare(
         self,
         *,
         rows: str | Sequence[str] | None = None,
         columns: str | Sequence[str] | None = None,
+        markdown: bool = True,
+        diff: bool = False,
     ) -> Comparison:
         """Show replies side by side in a table.
 
         Args:
             rows: Columns of `replies_df` whose values become the table's rows; the
                 prompt, or what fills it, if None. A name that the rows given have
-                too, such as `text`, means their column.
+                too, such as `text`, means their column, but `model` and what else
+                varies mean what is sent.
             columns: Columns whose values become the table's columns; what else varies
                 if None.
+            markdown: Whether replies are rendered; False shows them as written.
+            diff: Mark what differs from the first reply of each row, in the texts as
+                written: words, or characters where a script has no blanks, as Thai.
 
         Returns:
-            A table that displays itself, escaped; long texts are shortened, and what
-            does not fit is counted.
+            A table that displays itself. Each reply says what else varies, and equal
+            ones are shown once. Long texts are folded, and what does not fit is
+            counted.
 
         Raises:
             ParameterError: A column does not exist.
             LedgerError: The ledger cannot be read.
         """
-        return self._view.compare(rows=rows, columns=columns)
+        return self._view.compare(
+            rows=rows, columns=columns, markdown=markdown, diff=diff
+        )
+
+    def plot(
+        self,
+        on: str,
+        *,
+        by: str | Sequence[str] | None = None,
+        against: str | None = None,
+        width: int = 340,
+    ) -> "Plot":
+        """Draw a score of the replies by group; arguments and chart as in `svc.plot`.
+
+        Example:
+            >>> run.plot("right", by="model", against="cost")  # doctest: +SKIP
+        """
+        from svc_notebook.analysis.plot import plot  # noqa: PLC0415 - pandas
+
+        return plot(self.replies_df(), on, by=by, against=against, width=width)
+
+    def reply(self, exchange_id: str | None = None, **conditions: object) -> Completion:
+        """Return one reply, with the request that was sent for it.
+
+        Args:
+            exchange_id: As in `replies_df`.
+            **conditions: Columns of `replies_df` and the value that the reply has
+                there, such as `row=3, model="svc-v2-8b-instruct", repeat=0`.
+
+        Returns:
+            The reply, which displays itself; `request` is what was sent, and
+            `as_python()` and `as_curl()` write it as code.
+
+        Raises:
+            ParameterError: No reply is meant, or several: the message says what still
+                varies.
+            LedgerError: The ledger cannot be read.
+
+        Example:
+            >>> print(run.reply(row=0, repeat=1).as_curl())  # doctest: +SKIP
+        """
+        if exchange_id is None:
+            exchange_id = self._view.exchange_id_of(conditions)
+        elif conditions:
+            raise ParameterError(
+                f"An exchange_id names one reply; leave out {', '.join(conditions)}.",
+                param="exchange_id",
+            )
+        return self._session.reply(exchange_id)
+
+    def __reduce_ex__(self, protocol: object) -> Never:
+        how = f"svc.run({self.run_id!r}) rebuilds it from the ledger"
+        raise ParameterError(
+            "A run belongs to this kernel and cannot be copied or pickled. "
+            f"{how if self._view.is_begun else 'Plan it again'}; replies_df() is a "
+            "plain frame.",
+            param="run",
+        )
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self._run_async().__await__()
@@ -353,20 +489,21 @@ class Run:
             status = self._view.status()
             counts = status.counts(len(self))
             reasons = self.reasons if counts["error"] else []
+            size = self.size
         except LedgerError as problem:
             head = f"its ledger cannot be read. {problem}"
             return RunDescription(name=self.name, head=head)
-        n_settled = Counter(status.settled().values())
         n_left = {
-            model: n - n_settled[model] for model, n in self.grid.n_by_model.items()
+            model: n - status.n_settled[model]
+            for model, n in self.grid.n_by_model.items()
         }
         news = [*(("failed", reason) for reason in reasons), ("cut", status.cut_note())]
         lines = plan_lines(
             self.grid,
-            size=self.size,
+            size=size,
             n_left=n_left,
             is_answered=self._execution.is_answered,
-            held_of=self._execution.held_of,
+            speed=self._execution.speed(self.in_flight),
         )
         renamed = [
             f"{name} is {new}"
@@ -375,6 +512,11 @@ class Run:
         ]
         if renamed and not self._view.is_begun:
             lines.append(("note", f"in replies_df(), {', '.join(renamed)}"))
+        if (answer := self._view.answer) is not None:
+            lines.append(("answer", answer.in_words))
+        if (limits := self._view.plan.run_tools) is not None:
+            n_most = f"{limits['max_rounds']:g}"
+            lines.append(("tools run", f"here; up to {n_most} requests for each reply"))
         if self.is_running:
             lines = [line for line in lines if line[0] == "time"]
         return RunDescription(
@@ -390,7 +532,7 @@ class Run:
             if task.scheduler.is_paused:
                 return ["paused; .resume() continues, .cancel() stops it"]
             return ["running; .pause(), .cancel(), .replies_df() at any time"]
-        n_todo = len(self) - len(status.settled())
+        n_todo = len(self) - status.n_settled.total()
         n_refused, n_open = status.count("refused"), status.count("open")
         sent = ["what is missing"] if n_todo > n_open else []
         sent += [f"{n_open} of those that failed again"] if n_open else []
@@ -424,7 +566,8 @@ class Run:
             way = "Fix this, then call retry()"
             if self._view.status().count("refused") >= n_failed:
                 way = "Fix this in a new plan"
-            text = f"No request succeeded; {n_failed} failed:{reasons}\n{way}."
+            where = " in this pass" if self._view.status().count("ok") else ""
+            text = f"No request succeeded{where}; {n_failed} failed:{reasons}\n{way}."
         if text:
             self._explained = _cell_number(), text
             write_line(to_terminal(text))

@@ -4,50 +4,55 @@ The ledger is the only record and is read each time, so a frame is current while
 requests are being sent.
 """
 
+import dataclasses
 import platform
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from hashlib import blake2b
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
+from zlib import compress
 
 import msgspec
 from msgspec.structs import replace
 
-from svc_notebook.completion import is_cut
-from svc_notebook.display.comparison import Comparison, Entry
+from svc_notebook.analysis.answers import AnswerType, kept_type, with_answers
+from svc_notebook.credentials import known_keys
+from svc_notebook.display.comparison import Comparison
 from svc_notebook.errors import LedgerError
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.columns import (
     Batch,
     Column,
-    Scalar,
     as_names,
+    extra_columns,
     pick,
     template_columns,
 )
 from svc_notebook.ledger.reply_columns import (
-    BEFORE_TEMPLATE,
     REPLIES,
-    TEXTS,
     Reply,
-    reply_batch,
 )
+from svc_notebook.ledger.row import KeptPlan, to_json
 from svc_notebook.ledger.store import Ledger
-from svc_notebook.service.catalogue import limit_of
+from svc_notebook.service.catalogue import Limit
 from svc_notebook.service.checks import check_flag
 
-from .describe import Size, headline, reasons_of, size_of
-from .dimensions import TOOLS
+from .describe import Size, headline, reasons_of, size_of, size_seen
+from .dimensions import EXTRA, LABELS, TOOLS
 from .grid import RunPlan
 from .resume import (
     RunStatus,
     TrialFailure,
     TrialKey,
+    TrialStatus,
     by_trial,
     key_of,
     reply_rows,
     status_of,
+    strays_of,
+    trial_batches,
 )
 from .source import ROW, is_missing
 
@@ -63,6 +68,7 @@ class RunView:
         failures: Why trials have no reply, where the ledger does not say it. The loop
             adds to it, so read a copy.
         strays: Trials of this run in the ledger that the plan lacks; left out.
+        bound_strays: Those it was bound with; the others are of a newer plan.
     """
 
     def __init__(self, plan: RunPlan) -> None:
@@ -70,13 +76,27 @@ class RunView:
         self.grid = plan.grid
         self.ledger: Ledger | None = None
         self.failures: dict[TrialKey, TrialFailure] = {}
-        self.strays: frozenset[TrialKey] = frozenset()
+        self.strays: Mapping[TrialKey, TrialStatus] = {}
+        self.bound_strays: Mapping[TrialKey, TrialStatus] = {}
+        self.answer: AnswerType | None = plan.answer
         self._sent = RunStatus()
         self._stamp: tuple[int, str] | None = None
 
-    @cached_property
+    def take_answer(self) -> None:
+        """Read answers as the run did before, if its plan does not say how."""
+        first = self.status().first
+        if self.plan.answer is None and first is not None:
+            self.answer = kept_type(first.origin.answer)
+            self.plan = dataclasses.replace(self.plan, answer=self.answer)
+
+    @property
     def size(self) -> Size:
-        """How large the plan is."""
+        """How large the plan is, by the replies so far if there are enough."""
+        seen = {} if self.ledger is None else self.status().seen
+        return size_seen(self._planned_size, self.grid.n_by_model, seen)
+
+    @cached_property
+    def _planned_size(self) -> Size:
         return size_of(self.grid, prices=self.plan.prices)
 
     @property
@@ -86,26 +106,27 @@ class RunView:
 
     def status(self) -> RunStatus:
         """Return the status of every trial."""
-        if self.ledger is None or self.strays:
-            found = status_of(self._exchanges(texts=False))
-        else:
-            found = self.sent(self.ledger)
+        found = RunStatus() if self.ledger is None else self.sent(self.ledger)
         return found.with_failures(self.failures.copy())
 
     def sent(self, ledger: Ledger) -> RunStatus:
-        """Return the status of what a ledger has of this run, strays included.
+        """Return the status of what a ledger has of this run, and find its strays.
 
-        It is read again when exchanges were added or removed.
+        It is read again when exchanges were added or removed: another plan of this
+        name may have sent more.
         """
         stamp = ledger.stamp(self.plan.run_id)
         if stamp is None or stamp != self._stamp:
-            found = ledger.read(scope="all", run=self.plan.run_id, texts=False)
-            self._sent, self._stamp = status_of(found), stamp
+            found = status_of(self._read(ledger, texts=False))
+            self.strays = strays_of(self.plan, found.trials)
+            if self.strays:
+                found = status_of(self._without_strays(ledger, texts=False))
+            self._sent, self._stamp = found, stamp
         return self._sent
 
     def reasons(self) -> list[str]:
         """Return why trials have no reply, each reason with its count."""
-        found = by_trial(self._exchanges(texts=False))
+        found = by_trial(self._exchanges(texts=False), self.failures.copy())
         failures = [each.failure for each in found.values() if each.status == "error"]
         failures += [
             each.failure
@@ -123,37 +144,26 @@ class RunView:
             return name + "its ledger cannot be read."
         return name + headline(self.grid, counts, is_begun=self.is_begun)
 
-    def manifest(self) -> dict[str, Any]:
-        """Return all that is needed to repeat the run, as JSON values."""
+    def manifest(self, found: Mapping[str, Limit | None]) -> dict[str, Any]:
+        """Return all that is needed to repeat the run, as JSON values.
+
+        `found` has the limits that this kernel found, by model.
+        """
         plan, grid, status = self.plan, self.grid, self.status()
         exchanges = self._exchanges(texts=False)
         times = [(each.started_at, each.ended_at) for each in exchanges]
-        source, first = grid.source, status.first
-        rows = () if source is None else map(source.row, range(len(source)))
-        found = {
-            "run": plan.run_id,
-            "name": plan.name,
-            "seed": plan.seed,
-            "repeats": grid.repeats,
-            "dimensions": grid.dimensions,
-            "rows": None if source is None else [*map(_plain, rows)],
-            "dtypes": {} if source is None else source.dtypes,
-            "kept": None if grid.kept is None else list(grid.kept),
-            "fixed": {
-                name: each.points[0].get(name)
-                for each in grid.dimensions
-                if len(each.points) == 1 and not each.is_by_row
-                for name in each.names
-            },
-            "extra": grid.extra,
-            "is_raw": grid.is_raw,
-            "n_cells": len(grid),
+        first = status.first
+        values = {
+            **self._planned(),
             "counts": dict(status.counts(len(grid))),
             "endpoint": first.endpoint if first else None,
             "is_emulated": first.is_emulated if first else None,
             "started_at": min((began for began, _ in times), default=None),
             "ended_at": max((ended for _, ended in times), default=None),
-            "limits": {model: limit_of(model) for model in grid.n_by_model},
+            "limits": {
+                model: grid.endpoint.limit_of(model) for model in grid.n_by_model
+            },
+            "found_limits": found,
             "prices": plan.prices,
             "versions": {
                 "svc_notebook": version("svc-notebook"),
@@ -161,22 +171,82 @@ class RunView:
             },
         }
         # what JSON does not have becomes a text
-        return msgspec.to_builtins(found, enc_hook=_as_text, str_keys=True)  # type: ignore[no-any-return]  # a dict
+        return msgspec.to_builtins(values, enc_hook=_as_text, str_keys=True)  # type: ignore[no-any-return]  # a dict
+
+    def _planned(self) -> dict[str, Any]:
+        """Return the part of the manifest that is known before anything is sent."""
+        plan, grid, source = self.plan, self.grid, self.grid.source
+        rows = () if source is None else map(source.row, range(len(source)))
+        return {
+            "run": plan.run_id,
+            "name": plan.name,
+            "origin": plan.origin,
+            "seed": plan.seed,
+            "repeats": grid.repeats,
+            "dimensions": grid.dimensions,
+            "rows": None if source is None else [*map(_plain, rows)],
+            "dtypes": {} if source is None else source.dtypes,
+            "categories": {} if source is None else source.categories,
+            "index": {} if source is None else source.index,
+            "kept": None if grid.kept is None else list(grid.kept),
+            "fixed": {
+                name: each.points[0].get(name)
+                for each in grid.dimensions
+                if len(each.points) == 1 and not each.is_by_row
+                for name in each.names
+            },
+            "answer": plan.answer and plan.answer.kept,
+            "is_raw": grid.is_raw,
+            "own_limits": {model: each.given for model, each in plan.paces.items()},
+            "in_flight": plan.in_flight,
+            "run_tools": plan.run_tools,
+            "n_cells": len(grid),
+        }
+
+    def keep_plan(self, ledger: Ledger) -> None:
+        """Keep the plan with its rows in the ledger, unless it is there already.
+
+        A newer plan of this name stays the newest.
+        """
+        if self.strays.keys() - self.bound_strays.keys():
+            return
+        text = to_json(self._planned()).decode()
+        for key in known_keys():  # a column that no prompt uses may hold one
+            text = key.redact(text)
+        whole = text.encode()
+        digest = blake2b(whole, digest_size=8).hexdigest()
+        kept = ledger.plans(self.plan.run_id, is_whole=False)
+        if kept and kept[-1].digest == digest:
+            return
+        # an older plan stays while the run has trials that are not in this one
+        part = kept[-1].part + bool(self.strays) if kept else 0
+        plan = KeptPlan(
+            run=self.plan.run_id,
+            part=part,
+            name=self.plan.name,
+            n_trials=len(self.grid),
+            digest=digest,
+            manifest=compress(whole, level=1),
+        )
+        ledger.add_plan(plan)
 
     def replies(self, *, texts: bool = True) -> Iterator[Reply]:
         """Return the rows of `replies_df`, one by one; see `Ledger.read` for texts."""
-        found = by_trial(self._exchanges(texts=texts))
+        found = by_trial(self._exchanges(texts=texts), self.failures.copy())
         return reply_rows(self.plan, found, self.failures, is_begun=self.is_begun)
 
     def plan_df(self) -> "pd.DataFrame":
         """Return one row for each trial, as planned."""
-        return self._frame_of(reply_rows(self.plan, {}, {}, is_begun=False))
+        return self._frame_of(trial_batches(self.plan, {}, {}, is_begun=False))
 
     def replies_df(self) -> "pd.DataFrame":
         """Return one row for each choice, in the order of the plan."""
         from svc_notebook.ledger.frames import with_scores  # noqa: PLC0415 - pandas
 
-        return with_scores(self._frame_of(self.replies()), self.ledger)
+        failures = self.failures.copy()
+        found = by_trial(self._exchanges(texts=True), failures)
+        batches = trial_batches(self.plan, found, failures, is_begun=self.is_begun)
+        return with_scores(self._frame_of(batches), self.ledger)
 
     def usage_df(
         self,
@@ -211,40 +281,53 @@ class RunView:
             return groups.say_left_out(usage, hint=hint, file=sys.stderr)
         return usage
 
-    def summary_df(self, by: str | Sequence[str] | None) -> "pd.DataFrame":
-        """Return one row for each group of trials."""
-        from svc_notebook.ledger import groups  # noqa: PLC0415 - pandas
-
-        names = self._varied() if by is None else as_names(by)
-        known = {column.name for column in self._columns(())}
-        rows = list(self.replies(texts=not known - TEXTS >= set(names)))
-        columns = pick(self._columns(rows), names)
-        frame, firsts = groups.summary_frame(rows, columns)
-        self._retype(frame, _source_rows(rows, firsts))
-        return frame
-
     def compare(
         self,
         *,
         rows: str | Sequence[str] | None,
         columns: str | Sequence[str] | None,
+        markdown: bool,
+        diff: bool,
     ) -> Comparison:
         """Return a table of replies."""
-        found = list(self.replies())
-        known = self._columns(found)
-        down = pick(known, self._own(rows) or self._down(), param="rows")
-        across = pick(known, self._own(columns) or self._across(down), param="columns")
-        return _comparison(found, down, across, title=self.headline())
+        from svc_notebook.analysis.compare import compare  # noqa: PLC0415 - pandas
+
+        return compare(
+            self.replies_df(),
+            rows=self._down() if rows is None else self.own(rows),
+            columns=None if columns is None else self.own(columns),
+            markdown=markdown,
+            diff=diff,
+            title=self.headline(),
+        )
+
+    def exchange_id_of(self, conditions: Mapping[str, object]) -> str:
+        """Return the id of the one exchange that meets the conditions."""
+        from svc_notebook.analysis.compare import find  # noqa: PLC0415 - pandas
+
+        here = ("row", "repeat", "choice_index")  # what tells replies apart
+        own = {
+            name if name in here else self.own(name)[0]: value
+            for name, value in conditions.items()
+        }
+        return find(self.replies_df(), own)
 
     def _columns(self, rows: Iterable[Reply | Exchange]) -> tuple[Column, ...]:
         """Return the columns of these rows: of replies, then those of the grid."""
+        return (*REPLIES, *self._extras, *self._templates(rows))
+
+    @cached_property
+    def _extras(self) -> tuple[Column, ...]:
+        return extra_columns(self.grid.values_of(EXTRA))
+
+    def _templates(self, rows: Iterable[Reply | Exchange] = ()) -> tuple[Column, ...]:
         names = dict.fromkeys(self.grid.column_names)
         found = (names, *(row.origin.columns for row in rows))
-        return (*REPLIES, *template_columns(found, [each.name for each in REPLIES]))
+        return template_columns(found, [each.name for each in REPLIES])
 
     def _final_names(self) -> dict[str, str]:
         """Return what each column of the grid is called in a frame of replies."""
-        names = (column.name for column in self._columns(())[len(REPLIES) :])
+        names = (column.name for column in self._templates())
         return dict(zip(self.grid.column_names, names, strict=True))
 
     def source_names(self) -> dict[str, str]:
@@ -260,43 +343,53 @@ class RunView:
         names = [
             f"{name}_template" if name in self.grid.templates else name
             for name in self.grid.varied
+            if LABELS.get(name) not in self.grid.varied
         ]
+        if EXTRA in names:
+            names.remove(EXTRA)
+            names += [column.name for column in self._extras]
         known = {column.name for column in self._columns(())}
         return tuple(name for name in names if name in known) or ("model",)
 
-    def _own(self, names: str | Sequence[str] | None) -> list[str]:
-        """Replace names that replies and source share by the source's column."""
-        mine = self.source_names()
-        given = [] if names is None else as_names(names)
-        return [mine.get(name, name) for name in given]
+    def own(self, names: str | Sequence[str]) -> list[str]:
+        """Replace names that replies and source share by the source's column.
+
+        What the run compares, such as the model, is still meant by its own name.
+        """
+        varied = {"model", *self.grid.varied}
+        mine = {k: v for k, v in self.source_names().items() if k not in varied}
+        return [mine.get(name, name) for name in as_names(names)]
 
     def _down(self) -> tuple[str, ...]:
         if not self.grid.source:
-            return ("prompt",)
+            label = LABELS["prompt"]
+            return (label if label in self.grid.varied else "prompt",)
         mine, names = self.source_names(), self._final_names()
-        across = {TOOLS, *(f"{name}_template" for name in self.grid.templates)}
+        across = {
+            TOOLS,
+            *LABELS.values(),
+            *(f"{name}_template" for name in self.grid.templates),
+        }
         filled = (name for name in self.grid[0].columns if name not in across)
         return tuple(mine.get(name, names[name]) for name in filled) or ("prompt",)
 
-    def _across(self, down: Sequence[Column]) -> tuple[str, ...]:
-        taken = {column.name for column in down}
-        return tuple(name for name in self._varied() if name not in taken) or ("model",)
+    def _frame_of(self, batches: Iterable[Batch]) -> "pd.DataFrame":
+        from svc_notebook.ledger.frames import trials_frame  # noqa: PLC0415 - pandas
 
-    def _frame_of(self, rows: Iterable[Reply]) -> "pd.DataFrame":
-        from svc_notebook.ledger.frames import rows_frame  # noqa: PLC0415 - pandas
-
-        frame = rows_frame(rows, prices=self.plan.prices)
+        frame = trials_frame(batches)
+        if self.answer is not None:
+            with_answers(frame, self.answer)
         if self.grid.source is None:
             return frame
-        names, here = self._final_names(), len(BEFORE_TEMPLATE)
+        names = self._final_names()
         if frame.empty:
             for offset, (key, name) in enumerate(names.items()):
                 alike = "repeat" if key == ROW else "model"  # none, of its dtype
-                frame.insert(here + offset, name, frame[alike])
+                frame.insert(offset, name, frame[alike])
         # in one order, whichever columns the first rows happen to have
         own = [name for name in names.values() if name in frame.columns]
         rest = [name for name in frame.columns if name not in own]
-        frame = frame[[*rest[:here], *own, *rest[here:]]]
+        frame = frame[[*own, *rest]]
         self._retype(frame, frame[names[ROW]].tolist())
         return frame
 
@@ -317,10 +410,18 @@ class RunView:
     def _exchanges(self, *, texts: bool) -> Iterable[Exchange]:
         if self.ledger is None:
             return ()
-        found = self.ledger.read(scope="all", run=self.plan.run_id, texts=texts)
-        if not self.strays:
+        if self.plan.name is not None:
+            self.sent(self.ledger)
+        return self._without_strays(self.ledger, texts=texts)
+
+    def _without_strays(self, ledger: Ledger, *, texts: bool) -> Iterable[Exchange]:
+        found, strays = self._read(ledger, texts=texts), self.strays
+        if not strays:
             return found
-        return (each for each in found if key_of(each) not in self.strays)
+        return (each for each in found if key_of(each) not in strays)
+
+    def _read(self, ledger: Ledger, *, texts: bool) -> Iterable[Exchange]:
+        return ledger.read(scope="all", run=self.plan.run_id, texts=texts)
 
     def _with_columns(self, exchanges: Iterable[Exchange]) -> Iterator[Exchange]:
         """Give exchanges all columns that their trials have in a frame of replies."""
@@ -345,76 +446,3 @@ def _as_text(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     return str(value)
-
-
-MAX_ROWS = 50
-MAX_COLUMNS = 12
-
-_INSTEAD = {
-    "planned": "not sent yet",
-    "not_run": "not run",
-    "cancelled": "interrupted",
-}
-
-
-def _comparison(
-    replies: Sequence[Reply],
-    rows: Sequence[Column],
-    columns: Sequence[Column],
-    *,
-    title: str,
-) -> Comparison:
-    """Arrange replies in a table; those that do not fit are counted."""
-    fields: dict[tuple[str, ...], dict[tuple[str, ...], list[Entry]]] = {}
-    heads: dict[tuple[str, ...], None] = {}
-    batch = reply_batch(replies)
-    places, tops = _values(batch, rows), _values(batch, columns)
-    for reply, at, head in zip(batch.rows, places, tops, strict=True):
-        heads[head] = None
-        fields.setdefault(at, {}).setdefault(head, []).append(_entry(reply))
-    shown = list(heads)[:MAX_COLUMNS]
-    return Comparison(
-        title=title,
-        row_names=tuple(each.name for each in rows),
-        column_names=tuple(each.name for each in columns),
-        heads=tuple(shown),
-        rows=tuple(
-            (at, tuple(tuple(found.get(head, ())) for head in shown))
-            for at, found in list(fields.items())[:MAX_ROWS]
-        ),
-        n_more_rows=max(len(fields) - MAX_ROWS, 0),
-        n_more_columns=len(heads) - len(shown),
-    )
-
-
-def _values(batch: Batch, columns: Sequence[Column]) -> list[tuple[str, ...]]:
-    """Return the values of each row, as they are shown."""
-    if not columns:
-        return [()] * len(batch.rows)
-    return list(zip(*(map(_shown, each.read(batch)) for each in columns), strict=True))
-
-
-def _entry(reply: Reply) -> Entry:
-    exchange, choice = reply.exchange, reply.choice
-    marks = []
-    if exchange is not None and choice is not None and is_cut(exchange, choice):
-        marks.append("cut")
-    if reply.status == "error":
-        failure = reply.failure
-        marks.append(failure.type if failure else "error")
-    elif reply.status in _INSTEAD:
-        marks.append(_INSTEAD[reply.status])
-    elif choice is not None and choice.tool_calls:
-        marks.append("tool calls")
-    parts = [] if choice is None else [choice.text]
-    parts += [
-        f"{call.function.name}({call.function.arguments})"
-        for call in (choice.tool_calls if choice else ())
-    ]
-    return Entry(text="\n".join(filter(None, parts)), marks=tuple(marks))
-
-
-def _shown(value: Scalar) -> str:
-    if value is None:
-        return "not sent"
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -5,19 +5,27 @@ room. After a 429 it goes back to the front of its queue.
 """
 
 import asyncio
+import time
 from array import array
 from collections import Counter, defaultdict, deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import islice, zip_longest
 from random import Random
 from typing import Protocol
 
 from svc_notebook.client.attempts import RequestPath, Watch, tell
 from svc_notebook.client.exchange_record import to_failure
 from svc_notebook.client.rate_limit import RateLimiter, Refusals
-from svc_notebook.client.rate_windows import Waiting
-from svc_notebook.client.retry import QUEUED
+from svc_notebook.client.rate_windows import Waiting, Windows
+from svc_notebook.client.retry import QUEUED, Policy
 from svc_notebook.errors import (
     AuthError,
     ConfigError,
@@ -29,14 +37,16 @@ from svc_notebook.errors import (
     TransportError,
     UnknownModelError,
 )
-from svc_notebook.exchange import Exchange
+from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.store import Ledger
-from svc_notebook.service.catalogue import limit_of
+from svc_notebook.service.catalogue import Limit, limit_of
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.fault import UNAUTHORIZED
+from svc_notebook.service.request import CompletionRequest
 
-from .describe import last_sent_s
+from .describe import last_sent_s, most_in_flight
 from .grid import Grid, RunPlan, Trial
+from .own_limits import Pace, Paces
 from .resume import TrialFailure, TrialKey
 
 
@@ -71,9 +81,7 @@ class Stop:
 
 Outcome = Answered | Failed | Refused | Stop
 
-IN_FLIGHT = 8
-"""Most requests in flight for a model whose limit the document does not show."""
-MOST_IN_FLIGHT = 64
+Clock = Callable[[], float]
 REFUSALS_IN_A_ROW = 14  # about seven minutes of waiting: the limit does not pass
 FAILURES_IN_A_ROW = 10
 
@@ -90,10 +98,12 @@ class Trials:
 class ModelQueue:
     """The trials of one model that are still to be asked.
 
-    At most `in_flight` are sent at once; if None, the model's limit determines it.
+    At most `in_flight` are sent at once; if None, the model's `known` limit determines
+    it, or what the limiter finds.
 
     Attributes:
         limiter: Decides when a request may go; None to go at once.
+        own: The windows of the user's own limits for this run, if there are any.
         n_trials, n_ok, n_failed, n_in_flight: How many trials there are, and where.
         n_tokens: Of prompts and replies so far, reported or else estimated.
         waits_for: What the next request waits for.
@@ -101,16 +111,23 @@ class ModelQueue:
         is_dry: Whether there are no more trials to pull.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a clock and what paces it
         self,
         model: str,
         trials: Trials,
         *,
         in_flight: int | None = None,
+        known: Limit | None = None,
+        pace: Pace = Pace(),  # noqa: B008 - it cannot change
+        clock: Clock = time.monotonic,
         watch: Watch = lambda _: None,
     ) -> None:
         self.model = model
         self.limiter: RateLimiter | None = None
+        limit, self.own_in_flight = pace.limit(known), pace.in_flight or in_flight
+        is_own = limit is not None and limit != known
+        self.own = Windows(limit, clock=clock) if limit and is_own else None
+        self._own_limit = limit if is_own else None
         self.n_trials = trials.n_trials
         self.n_ok = self.n_failed = self.n_in_flight = self.n_tokens = 0
         self.waits_for = Waiting(0.0)
@@ -119,10 +136,7 @@ class ModelQueue:
         self._watch: Watch = watch
         self._pull = trials.pull
         self._next: deque[Trial] = deque()
-        self._most_in_flight = in_flight or IN_FLIGHT
-        if not in_flight and (limit := limit_of(model)):
-            # as many as a minute lets out, so that slow replies do not waste the limit
-            self._most_in_flight = min(limit.per_minute, MOST_IN_FLIGHT)
+        self._most_in_flight = most_in_flight(limit, self.own_in_flight)
         self._began_s: float | None = None
         self._held_s: Sequence[float] = ()  # by the limit, when it began
         self._n_sent = 0
@@ -136,7 +150,15 @@ class ModelQueue:
     @property
     def is_full(self) -> bool:
         """Whether nothing can be sent before something ends."""
-        return self.n_in_flight >= self._most_in_flight
+        return self.n_in_flight >= self.most_in_flight
+
+    @property
+    def most_in_flight(self) -> int:
+        """The user's own number, or what the limiter found, or what the limit needs."""
+        found = self.limiter.in_flight if self.limiter else None
+        if self.own_in_flight or found is None:
+            return self._most_in_flight
+        return found
 
     @property
     def is_through(self) -> bool:
@@ -163,9 +185,17 @@ class ModelQueue:
             self._held_s = self.limiter.held_s() if self.limiter else ()
         self._n_sent += 1
         self.n_in_flight += 1
+        self.count_sent()
         trial = self._next.popleft()
         self._sent_s[trial.key] = now_s
         return trial
+
+    def count_sent(self) -> None:
+        """Count a request that is sent now, by the user's own limits."""
+        if self.own is not None:
+            slot = self.own.reserve()
+            self.own.try_pass(slot)
+            self.own.sent(slot)
 
     def end(self, trial: Trial, outcome: Outcome | None, now_s: float) -> None:
         """Count a trial that has ended; None if it was stopped."""
@@ -211,7 +241,7 @@ class ModelQueue:
         n_left = self.n_trials - n_ended - self.n_in_flight
         if n_left <= 0:
             return max(busy_s, default=0.0)
-        free_s = sorted([0.0] * (self._most_in_flight - len(busy_s)) + busy_s)
+        free_s = sorted([0.0] * (self.most_in_flight - len(busy_s)) + busy_s)
         n_rounds, last = divmod(n_left - 1, len(free_s))
         last_s = max(free_s[last] + n_rounds * mean_s, self._sent_after_s(now_s))
         return last_s + mean_s
@@ -220,7 +250,7 @@ class ModelQueue:
         """Return the seconds until the limits let the last request go."""
         if self.limiter is None or self._began_s is None:
             return 0.0
-        limit = self.limiter.limit
+        limit = self._own_limit or self.limiter.limit
         n_left = self.n_trials - self.n_ok - self.n_failed - self.n_in_flight
         so_far_s = last_sent_s(self._n_sent, limit, self._held_s)
         late_s = max(now_s - self._began_s - so_far_s, 0.0)
@@ -255,7 +285,6 @@ SKIPPED_AT_ONCE = 20
 LOOK_S = 0.5  # a pause, a stop and a limit that moved are seen after so long
 
 Sleep = Callable[[float], Awaitable[None]]
-Clock = Callable[[], float]
 
 
 class Asks(Protocol):
@@ -274,18 +303,28 @@ class Scheduler:
     Any thread may call `stop` or set `is_paused`: then nothing more is sent for now.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a clock and what paces it
         self,
         trials: Mapping[str, Trials],
         asker: Asks,
         *,
         in_flight: int | None = None,
+        paces: Paces | None = None,
+        limit_of: Callable[[str], Limit | None] = limit_of,
         watch: Watch = lambda _: None,
         clock: Clock,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.queues = tuple(
-            ModelQueue(model, todo, in_flight=in_flight, watch=watch)
+            ModelQueue(
+                model,
+                todo,
+                in_flight=in_flight,
+                known=limit_of(model),
+                pace=(paces or {}).get(model, Pace()),
+                clock=clock,
+                watch=watch,
+            )
             for model, todo in trials.items()
         )
         self.is_paused = False
@@ -342,10 +381,19 @@ class Scheduler:
 
     async def _until_free(self, queue: ModelQueue) -> bool:
         """Wait until a request may be sent; False if none will be."""
+        while queue.is_full and not (self.is_over or queue.given_up):
+            await queue.until_changed()
+        return await self._until_due(queue)
+
+    async def until_next_round(self, model: str) -> bool:
+        """Wait until a trial may send its next request; False if it must not."""
+        (queue,) = (each for each in self.queues if each.model == model)
+        if is_due := await self._until_due(queue):
+            queue.count_sent()
+        return is_due
+
+    async def _until_due(self, queue: ModelQueue) -> bool:
         while not (self.is_over or queue.given_up):
-            if queue.is_full:
-                await queue.until_changed()
-                continue
             queue.waits_for = due = self._due(queue)
             if due.wait_s <= 0:
                 return True
@@ -356,6 +404,10 @@ class Scheduler:
         if self.is_paused:
             return Waiting(LOOK_S, "paused")
         due = queue.limiter.due() if queue.limiter else Waiting(0.0)
+        if queue.limiter and queue.own:
+            own = queue.own.due()
+            if own.wait_s > due.wait_s:
+                due = Waiting(own.wait_s, f"your {own.reason} of {queue.model}")
         queue.say_if_closed(self._clock())
         return due
 
@@ -419,10 +471,53 @@ def todo_of(
     }
 
 
+_STEP = (5**0.5 - 1) / 2  # multiples of it are spread as evenly as can be
+
+
+def pilot_order(grid: Grid, *, seed: int) -> Iterator[tuple[int, int]]:
+    """Return combination and repeat of all trials, so that the first ones are balanced.
+
+    Each condition has its turn, with the same row as far as possible; the rows are
+    spread over all of them, and none is repeated before all have had their turn.
+    """
+    chance = Random(f"{seed}/pilot")  # noqa: S311 - no secret
+    start = chance.random()
+
+    def spread(combination: int) -> float:
+        return (grid.place_of(combination)[0] * _STEP + start) % 1
+
+    by_condition: dict[int, list[int]] = {}
+    for combination in sorted(range(grid.n_combinations), key=spread):
+        condition = grid.place_of(combination)[1]
+        by_condition.setdefault(condition, []).append(combination)
+    for repeat in range(grid.repeats):
+        for each in zip_longest(*by_condition.values()):
+            turn = [combination for combination in each if combination is not None]
+            chance.shuffle(turn)
+            yield from ((combination, repeat) for combination in turn)
+
+
+def pilot_of(
+    grid: Grid, settled: Mapping[TrialKey, str], *, seed: int, first: int
+) -> dict[str, Trials]:
+    """Return what is left to ask of the first trials of a balanced order."""
+    found: defaultdict[str, list[Trial]] = defaultdict(list)
+    for number in islice(pilot_order(grid, seed=seed), first):
+        trial = grid.trial(*number)
+        if trial.key not in settled:
+            found[trial.model].append(trial)
+    return {
+        model: Trials(pull=iter(each), n_trials=len(each))
+        for model, each in found.items()
+    }
+
+
 _OF_SERVICE = (TransportError, ServerFaultError, AuthError, DocumentError)
 
 Show = Callable[[Trial, Delta], None]
 """Called with each piece of a reply as it arrives, on the loop's thread."""
+Send = Callable[[Trial, CompletionRequest, Origin, Policy], Awaitable[Exchange]]
+AskRounds = Callable[[Trial, Origin, Send], Awaitable[int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -437,6 +532,8 @@ class TrialRunner:
     watch: Watch | None
     show: Show | None  # replies are streamed if it is given
     is_paced: bool  # whether requests wait for limits; not where a file answers them
+    in_flight: int | None = None  # as the user says, for all models
+    ask_rounds: AskRounds | None = None  # returns the tokens, if tools are run
 
     def limiter(self, model: str) -> RateLimiter | None:
         """Return what decides when a request to a model may go; None to go at once."""
@@ -444,24 +541,42 @@ class TrialRunner:
 
     async def ask(self, trial: Trial) -> Outcome:
         """Send a trial and return its outcome."""
-        show = self.show
+        origin = self.plan.origin_of(trial)
         try:
-            task = await self.client.begin_on_loop(
-                trial.request,
-                is_streamed=show is not None,
-                origin=self.plan.origin_of(trial),
-                watch=self.watch,
-                policy=QUEUED,
-            )
-            exchange = await task.run(
-                lambda delta: None if show is None else show(trial, delta)
-            )
+            if self.ask_rounds is None:
+                exchange = await self.send(trial, trial.request, origin)
+                n_tokens = n_tokens_of(exchange)
+            else:
+                n_tokens = await self.ask_rounds(trial, origin, self.send)
         except SvcError as error:
             return self._failed(trial, error)
         if (problem := self.ledger.problem) is not None:
             return Stop(problem)
         self.failures.pop(trial.key, None)
-        return Answered(n_tokens=_n_tokens(exchange))
+        return Answered(n_tokens=n_tokens)
+
+    async def send(
+        self,
+        trial: Trial,
+        request: CompletionRequest,
+        origin: Origin,
+        policy: Policy = QUEUED,
+    ) -> Exchange:
+        """Send a request of a trial, and return the exchange."""
+        show = self.show
+        own = self.plan.paces.get(trial.model, Pace()).in_flight or self.in_flight
+        if own is not None:
+            policy = replace(policy, limits_in_flight=True)
+        task = await self.client.begin_on_loop(
+            request,
+            is_streamed=show is not None,
+            origin=origin,
+            watch=self.watch,
+            policy=policy,
+        )
+        return await task.run(
+            lambda delta: None if show is None else show(trial, delta)
+        )
 
     def _failed(self, trial: Trial, error: SvcError) -> Outcome:
         if (problem := self.ledger.problem) is not None:
@@ -475,7 +590,8 @@ class TrialRunner:
         return Failed(error=error, is_of_service=isinstance(error, _OF_SERVICE))
 
 
-def _n_tokens(exchange: Exchange) -> int:
+def n_tokens_of(exchange: Exchange) -> int:
+    """Return the tokens of an exchange, reported or else estimated."""
     usage = exchange.body.usage if exchange.body else None
     if usage is not None and usage.total_tokens is not None:
         return usage.total_tokens

@@ -4,6 +4,7 @@ pandas is not imported: its objects are recognised by their methods. Values beco
 plain Python ones. A row is identified by its position and named by its label.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from svc_notebook.credentials import refuse_keys
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.checks import check_text, did_you_mean
 from svc_notebook.template import fill, names_in, wrong_marks
@@ -64,6 +66,16 @@ class Source:
         dtypes = () if self.frame is None else self.frame.dtypes
         return dict(zip(self.columns, map(str, dtypes), strict=False))
 
+    @property
+    def categories(self) -> dict[str, dict[str, Any]]:
+        """The categories of each column of a DataFrame that has some."""
+        dtypes = () if self.frame is None else self.frame.dtypes
+        return {
+            name: {"values": each.categories.tolist(), "is_ordered": bool(each.ordered)}
+            for name, each in zip(self.columns, dtypes, strict=False)
+            if hasattr(each, "categories")
+        }
+
     def joined(self, position: int) -> dict[str, Any]:
         """Return one row as a frame of replies has it: position, index, values."""
         known = self._known.items()
@@ -106,14 +118,26 @@ def source_of(rows: object, *, called: str = "rows") -> Source:
     return _of_list(list(rows), called)
 
 
-def typed(rows: Sequence[Mapping[str, Any]], dtypes: Mapping[str, Any]) -> object:
+def typed(
+    rows: Sequence[Mapping[str, Any]],
+    dtypes: Mapping[str, Any],
+    index: Mapping[str, Sequence[Any]],
+    categories: Mapping[str, Mapping[str, Any]],
+) -> object:
     """Return rows as a DataFrame of these dtypes, as far as the values allow it."""
     import pandas as pd  # noqa: PLC0415 - only where rows were a DataFrame
 
     frame = pd.DataFrame({name: [row.get(name) for row in rows] for name in dtypes})
+    if index:
+        levels = [pd.Index(values, name=name) for name, values in index.items()]
+        several = pd.MultiIndex.from_arrays(levels) if levels[1:] else levels[0]
+        frame.index = several
     for name, dtype in dtypes.items():
         with suppress(TypeError, ValueError):
-            frame[name] = frame[name].astype(dtype)
+            stated = dtype
+            if each := categories.get(name):
+                stated = pd.CategoricalDtype(each["values"], each["is_ordered"])
+            frame[name] = frame[name].astype(stated)
     return frame
 
 
@@ -196,6 +220,22 @@ def _refused(reason: str, called: str) -> ParameterError:
     )
 
 
+def repeated(source: Source | None, columns: Sequence[str]) -> Mapping[int, int]:
+    """Return how many earlier rows have the same texts, for rows where some do."""
+    if source is None:
+        return {}
+    n_seen: Counter[int] = Counter()
+    found: dict[int, int] = {}
+    values = [source.columns[name] for name in columns if name in source.columns]
+    for row in range(len(source)):
+        # hashes, not texts: a million rows must not be held twice
+        mark = hash(tuple(str(each[row]) for each in values))
+        if n_seen[mark]:
+            found[row] = n_seen[mark]
+        n_seen[mark] += 1
+    return found
+
+
 _SHOWN_ROWS = 5
 _NO_IDENTIFIER = (
     "A prompt uses a column by a name that is an identifier; rename the columns, for "
@@ -212,6 +252,15 @@ def columns_in(prompt: object) -> tuple[str, ...]:
 def _texts(prompt: object) -> Iterator[str]:
     texts = [prompt] if isinstance(prompt, str) else map(_content, _messages(prompt))
     return (text for text in texts if isinstance(text, str))
+
+
+def size_and_end(prompt: object) -> tuple[int, str]:
+    """Return how many messages a prompt has, and the newest text of the user."""
+    if isinstance(prompt, str):
+        return 1, prompt
+    messages = _messages(prompt)
+    asked = [each for each in messages if _part(each, "role") == "user"]
+    return len(messages), str(_content(asked[-1])) if asked else ""
 
 
 def filled(prompt: Any, row: Mapping[str, Any]) -> Any:  # noqa: ANN401 - text or messages
@@ -253,8 +302,10 @@ def check_rows(source: Source, names: Iterable[str]) -> None:
             raise _incomplete(source, name, gaps)
         if wrong := [label for label, value in pairs if not is_text(value)]:
             raise _no_text(source, name, wrong)
-        for label, value in pairs:
-            check_text(to_text(value), param=f"{name} of row {label!r}")
+        texts = [to_text(value) for _, value in pairs]
+        for label, text in zip(source.labels, texts, strict=True):
+            check_text(text, param=f"{name} of row {label!r}")
+        refuse_keys(texts, of=f"The column {name!r} of {source.called}")
 
 
 def check_not_blank(source: Source, prompts: Iterable[object]) -> None:
@@ -282,9 +333,13 @@ def _messages(prompt: object) -> Sequence[Any]:
 
 
 def _content(message: object) -> object:
+    return _part(message, "content")
+
+
+def _part(message: object, name: str) -> object:
     if isinstance(message, Mapping):
-        return message.get("content")
-    return getattr(message, "content", None)
+        return message.get(name)
+    return getattr(message, name, None)
 
 
 def _filled_message(message: Any, row: Mapping[str, Any]) -> Any:  # noqa: ANN401 - both kinds

@@ -6,6 +6,7 @@ that was cut is an error. A value that comes as JSON text instead is read too.
 
 import json
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypedDict, TypeVar, get_args, get_origin
@@ -108,11 +109,11 @@ def extract(
         check_budget(asked)
         completion = send(asked, origin)
         check_whole(completion)
-        runs = _read_calls(form, completion)
+        runs = _read_calls(form, completion.tool_calls)
         for run in runs:
             if keep is not None:
                 keep(completion.exchange, run)
-        found = runs or [_read_text(form, completion)]
+        found = runs or [_read_text(form, completion.text)]
         good = [run for run in found if run.error is None]
         if good:
             return build(form.type_, _joined(form, good))
@@ -126,9 +127,36 @@ def extract(
     raise _no_value(form, completion, reason, n_tries=max_tries)
 
 
+def read_value(form: Form[Value], calls: Sequence[ToolCall], text: str) -> Value:
+    """Return the value that a reply gives: with its calls, or else with its text.
+
+    Raises:
+        ToolCallError: It gives none that fits.
+    """
+    runs = _read_calls(form, calls) or [_read_text(form, text)]
+    good = [run for run in runs if run.error is None]
+    if not good:
+        is_silent = not calls and not runs[0].arguments
+        raise ToolCallError(
+            f"The reply neither calls {form.name} nor has JSON."
+            if is_silent
+            else next(run.error for run in runs if run.error)
+        )
+    return build(form.type_, _joined(form, good))
+
+
 def asking_for(form: Form[Value], request: CompletionRequest) -> CompletionRequest:
     """Offer the tool, and ask for it at the end of the newest user message."""
-    messages = list(request.messages)
+    return msgspec.structs.replace(
+        request,
+        messages=with_order(form, request.messages),
+        tools=(form.definition,),
+    )
+
+
+def with_order(form: Form[Value], given: Sequence[Message]) -> tuple[Message, ...]:
+    """Ask for the tool at the end of the newest user message."""
+    messages = list(given)
     users = [place for place, each in enumerate(messages) if each.role == "user"]
     if users:
         place = users[-1]
@@ -136,17 +164,14 @@ def asking_for(form: Form[Value], request: CompletionRequest) -> CompletionReque
         messages[place] = Message(role="user", content=content)
     else:
         messages.append(Message(role="user", content=form.order))
-    return msgspec.structs.replace(
-        request, messages=tuple(messages), tools=(form.definition,)
-    )
+    return tuple(messages)
 
 
-def _read_calls(form: Form[Value], completion: Completion) -> list[ToolRun]:
+def _read_calls(form: Form[Value], calls: Sequence[ToolCall]) -> list[ToolRun]:
     """Check the calls of a reply: lists are joined, of other values the first counts.
 
     If they do not fit together, none counts.
     """
-    calls = completion.tool_calls
     runs = [_read_call(form, call) for call in calls]
     good = [run for run in runs if run.error is None]
     fault = _fault_together(form, runs, good) if good else ""
@@ -200,10 +225,10 @@ def _read_call(form: Form[Value], call: ToolCall) -> ToolRun:
     )
 
 
-def _read_text(form: Form[Value], completion: Completion) -> ToolRun:
+def _read_text(form: Form[Value], text: str) -> ToolRun:
     """Read the first JSON of a text, plain or fenced, as if it were a call."""
-    fenced = _FENCED.search(completion.text)
-    text = (fenced[1] if fenced else completion.text).strip()
+    fenced = _FENCED.search(text)
+    text = (fenced[1] if fenced else text).strip()
     start = (_LIST if form.is_list else _OBJECT).search(text)
     text = text[start.start() :] if start else ""
     with suppress(ValueError, RecursionError):  # what is not JSON is refused with why

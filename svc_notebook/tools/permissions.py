@@ -104,6 +104,11 @@ class Remembered:
         """The names of the tools that are always allowed."""
         return tuple(sorted(self._always))
 
+    def allows(self, name: str, function: object) -> bool:
+        """Return whether a tool with this function is always allowed."""
+        # Equal, not the same: `thing.method` is another object each time.
+        return function is not None and self._always.get(name) == function
+
     def forget(self, name: str | None = None) -> None:
         """Ask again about the tool with this name; about all tools if None."""
         if name is None:
@@ -112,13 +117,11 @@ class Remembered:
 
     def __call__(self, proposal: Proposal) -> Decision:
         """Approve a tool that is always allowed; ask about others."""
-        function = proposal.function
-        # Equal, not the same: `thing.method` is another object each time.
-        if function is not None and self._always.get(proposal.name) == function:
+        if self.allows(proposal.name, proposal.function):
             return Decision(verdict="approve")
         decision = self._ask(proposal)
         if decision.verdict == "always":
-            self._always[proposal.name] = function
+            self._always[proposal.name] = proposal.function
         return decision
 
 

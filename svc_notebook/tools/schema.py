@@ -13,6 +13,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from enum import Enum
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin
 
@@ -140,7 +141,17 @@ def schema_of(type_: Any) -> Schema:  # noqa: ANN401 - any type
 
 def build(type_: type[Value], value: object) -> Value:
     """Convert a JSON value to a type; a ToolCallError is written for the model."""
-    return cast("Value", TypeSchema(type_, _name(type_)).read(value))
+    try:
+        schema = _schema_to_read(cast("Any", type_))
+    except TypeError:  # an annotation that cannot be hashed
+        schema = TypeSchema(type_, _name(type_))
+    return cast("Value", schema.read(value))
+
+
+@lru_cache(maxsize=64)
+def _schema_to_read(type_: Any) -> TypeSchema:  # noqa: ANN401 - any type
+    """Return the schema of a type, made once for all rows of a sweep."""
+    return TypeSchema(type_, _name(type_))
 
 
 def _with_metas(annotation: Any) -> Any:  # noqa: ANN401 - any type

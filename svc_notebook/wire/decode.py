@@ -47,11 +47,14 @@ class RawCall(msgspec.Struct):
 class RawText(msgspec.Struct):
     """A message of a whole reply, or a delta of a stream.
 
+    Some servers send what a model thinks in a field of its own, by one of two names.
     Other interfaces use the last three to decline, to call and to fail.
     """
 
     content: str | None = None
     tool_calls: list[RawCall] | None = None
+    reasoning_content: Any = None
+    reasoning: Any = None
     refusal: Any = None
     function_call: Any = None
     error: Any = None
@@ -166,13 +169,7 @@ class EventDecoder:
     def flush(self) -> Chunk:
         """Return the held halves whose other half did not come, as U+FFFD."""
         places, self._halves = tuple(self._halves), {}
-        deltas = [
-            Delta(index=index, text="\ufffd")
-            if isinstance(part, str)
-            else Delta(index=index, calls=(CallPiece(index=part, arguments="\ufffd"),))
-            for index, part in places
-        ]
-        return Chunk(deltas=tuple(deltas))
+        return Chunk(deltas=tuple(map(_ended_early, places)))
 
     def _delta(self, raw: RawChoice, at: int) -> Delta:
         index = at if raw.index is None else raw.index
@@ -181,12 +178,13 @@ class EventDecoder:
             if _has_text(raw):
                 raise _UnreadableError("with text outside of a delta")
             return Delta(index=index, finish_reason=raw.finish_reason)
-        calls = said.tool_calls
+        calls, reasoning = said.tool_calls, _reasoning(said)
         return Delta(
             index=index,
             text=said.content and self._joined((index, "text"), said.content),
             calls=tuple([self._piece(index, call) for call in calls]) if calls else (),
             finish_reason=raw.finish_reason,
+            reasoning=reasoning and self._joined((index, "reasoning"), reasoning),
         )
 
     def _piece(self, choice: int, raw: RawCall) -> CallPiece:
@@ -204,6 +202,23 @@ class EventDecoder:
             self._halves[place] = text[-1]
             text = text[:-1]
         return mend(text)
+
+
+def _ended_early(place: Place) -> Delta:
+    """Return the end of a text whose last character has only a first half."""
+    index, part = place
+    if part == "text":
+        return Delta(index=index, text="\ufffd")
+    if isinstance(part, str):
+        return Delta(index=index, reasoning="\ufffd")
+    calls = (CallPiece(index=part, arguments="\ufffd"),)
+    return Delta(index=index, calls=calls)
+
+
+def _reasoning(said: RawText) -> str:
+    """Return the text next to the content; anything but a text is left out."""
+    found = said.reasoning_content or said.reasoning
+    return found if isinstance(found, str) else ""
 
 
 def mend(text: str) -> str:
@@ -302,7 +317,8 @@ def _parse(body: bytes) -> Any:  # noqa: ANN401 - JSON
     )
 
 
-_IN_PIECES = frozenset({"content", "arguments"})  # mended when their pieces are joined
+# mended when their pieces are joined
+_IN_PIECES = frozenset({"content", "arguments", "reasoning_content", "reasoning"})
 
 
 def _mended(value: Any) -> Any:  # noqa: ANN401 - JSON
@@ -342,6 +358,7 @@ def _choice(raw: RawChoice, at: int, *, has_indices: bool) -> Choice:
         text=None if message.content is None else mend(message.content),
         tool_calls=tuple(map(_call, message.tool_calls or ())),
         finish_reason=raw.finish_reason,
+        reasoning=mend(_reasoning(message)),
     )
 
 

@@ -19,8 +19,13 @@ _WHERE_CHARS = 80
 _ENCODER = msgspec.json.Encoder()
 
 
-def encode(request: CompletionRequest, *, is_streamed: bool) -> bytes:
-    """Return the body of a request; a value that has no JSON form is refused."""
+def encode(
+    request: CompletionRequest, *, is_streamed: bool, wants_usage: bool = False
+) -> bytes:
+    """Return the body of a request; a value that has no JSON form is refused.
+
+    `wants_usage` asks for the tokens of a stream, which some servers then report.
+    """
     body: dict[str, Any] = {
         "model": request.model,
         "messages": [
@@ -37,11 +42,21 @@ def encode(request: CompletionRequest, *, is_streamed: bool) -> bytes:
             _checked(dict(tool), f"tools[{at}]")
             for at, tool in enumerate(request.tools)
         ]
-    for name, value in request.extra.items():
-        body[_checked_name(name, "extra")] = _checked(value, f"extra[{name!r}]")
+    body |= encodable(request.extra)
     if is_streamed:
         body["stream"] = True
+    options = body.get("stream_options", {})
+    if is_streamed and wants_usage and isinstance(options, dict):
+        body["stream_options"] = {"include_usage": True, **options}
     return _ENCODER.encode(body)
+
+
+def encodable(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `extra`, or refuse what has no JSON form."""
+    return {
+        _checked_name(name, "extra"): _checked(value, f"extra[{name!r}]")
+        for name, value in extra.items()
+    }
 
 
 def _checked(value: Any, where: str, depth: int = 0) -> Any:  # noqa: ANN401 - JSON

@@ -60,15 +60,24 @@ def _comments(notes: Sequence[str]) -> str:
 
 
 def to_curl(
-    request: CompletionRequest, *, is_streamed: bool, url: str, notes: Sequence[str]
+    request: CompletionRequest,
+    *,
+    is_streamed: bool,
+    url: str,
+    key_variable: str,
+    notes: Sequence[str],
 ) -> str:
-    """Return the command for a POSIX shell that sends a request."""
+    """Return the command for a POSIX shell that sends a request.
+
+    `key_variable` is the environment variable with the key; "" for no key.
+    """
     body = encode(request, is_streamed=is_streamed).decode()
     # what a terminal does not show is escaped; in JSON it means the same
     shown = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in body)
+    key = f'  -H "Authorization: Bearer ${key_variable}" \\\n' if key_variable else ""
     return (
         f"{_comments(notes)}curl {'-N ' * is_streamed}{shlex.quote(url)} \\\n"
-        '  -H "Authorization: Bearer $SVC_API_KEY" \\\n'
+        f"{key}"
         "  -H 'Content-Type: application/json' \\\n"
         f"  --data-raw {shlex.quote(shown)}\n"
     )

@@ -2,25 +2,31 @@
 
 `python -m tests.benchmarks` measures all clients in shuffled rounds against one stub of
 the service, each in a process of its own, and prints the medians of the ratios of each
-round. It needs `pip install aiohttp openai httpx-aiohttp`; a client whose package is
-missing is left out. `--rounds N` takes more rounds, 5 if left out. It is no test:
-nothing fails.
+round; then what a cell, reading a large run, memory and the install take. It needs
+`pip install aiohttp openai httpx-aiohttp`; a client whose package is missing is left
+out. `--rounds N` takes more rounds, 5 if left out; `--only WORD` measures the rows that
+have the word. It is no test: nothing fails.
 """
 
 import argparse
+import json
 import multiprocessing
 import random
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
+import psutil
+
+from tests.benchmarks import display_bench, install_size, sweep_bench
 from tests.benchmarks.clients import CLIENTS, Job, Took, serve
 from tests.benchmarks.stub import Stub
+from tests.benchmarks.sweep_bench import Figure
 
 NEEDS = {
     "openai": ["openai"],
@@ -58,6 +64,7 @@ ROWS = (
         "4",
     ),
 )
+GROWTH, SHARE = "sweep, CPU at 256 in flight", "throughput"
 SWEEP_GOAL = "1.3"
 SHARES = {16: "0.93", 64: "0.88", 256: "0.72"}
 _LOADS = {
@@ -130,28 +137,45 @@ def _line(what: str, unit: str, goal: str, ours: float, others: str) -> str:
     return f"| {what} | {goal} {unit} | {ours:.2f} | {others or '-'} |"
 
 
+def _say(each: Figure) -> None:
+    say(_line(each.what, each.unit, each.goal, each.here, each.others))
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    n_rounds = parser.parse_args().rounds
+    parser.add_argument("--only", default="", metavar="WORD")
+    asked = parser.parse_args()
     say("| what | goal | here | others |\n|---|---|---|---|")
-    with Stub.running() as stub, started(stub.port) as pipes:
-        for row in ROWS:
-            names = (*row.clients, row.baseline)
-            by_name = ratios(measure(pipes, row.job, names, n_rounds), row.baseline)
-            first, *rest = (name for name in by_name if name != row.baseline)
-            others = ", ".join(f"{name} {by_name[name]:.1f}" for name in rest)
-            say(_line(row.what, f"x {row.baseline}", row.goal, by_name[first], others))
-        _say_growth(pipes, n_rounds)
-        _say_shares(pipes, n_rounds)
-        counts = stub.counts()
-    _say_load(n_rounds)
+    rows = [row for row in ROWS if asked.only in row.what]
+    with Stub.running() as stub:
+        if any(asked.only in what for what in (*(r.what for r in rows), GROWTH, SHARE)):
+            with started(stub.port) as pipes:
+                _say_clients(pipes, rows, asked.only, asked.rounds)
+        for what, measured in OTHERS.items():
+            if asked.only in what:
+                measured(stub.port, asked.rounds)
     say(
-        f"\nMedians of {n_rounds} rounds; {counts['requests']} requests on "
-        f"{counts['connections']} connections. CPU is that of the client's process; "
-        "a share is the throughput by the ideal, in flight / latency."
+        f"\nMedians of {asked.rounds} rounds. CPU is that of the client's process; "
+        "a share is the throughput by the ideal, in flight / latency. A sweep writes "
+        "its ledger to the disk, the client writes none."
     )
+
+
+def _say_clients(
+    pipes: Mapping[str, Connection], rows: list[Row], only: str, n_rounds: int
+) -> None:
+    for row in rows:
+        names = (*row.clients, row.baseline)
+        by_name = ratios(measure(pipes, row.job, names, n_rounds), row.baseline)
+        first, *rest = (name for name in by_name if name != row.baseline)
+        others = ", ".join(f"{name} {by_name[name]:.1f}" for name in rest)
+        say(_line(row.what, f"x {row.baseline}", row.goal, by_name[first], others))
+    if only in GROWTH:
+        _say_growth(pipes, n_rounds)
+    if only in SHARE:
+        _say_shares(pipes, n_rounds)
 
 
 def _say_growth(pipes: Mapping[str, Connection], n_rounds: int) -> None:
@@ -161,14 +185,13 @@ def _say_growth(pipes: Mapping[str, Connection], n_rounds: int) -> None:
     )
     pairs = zip(many, few, strict=True)
     ratio = statistics.median(one.cpu_s / other.cpu_s for one, other in pairs)
-    what = "sweep, CPU at 256 in flight"
-    say(_line(what, "x at 16", SWEEP_GOAL, ratio, ""))
+    say(_line(GROWTH, "x at 16", SWEEP_GOAL, ratio, ""))
 
 
 def _say_shares(pipes: Mapping[str, Connection], n_rounds: int) -> None:
     for n_at_once, goal in SHARES.items():
         job = Job(f"stub-wait{LATENCY_S}", n_at_once * 10, n_at_once)
-        names = ("ours", "aiohttp", "openai with aiohttp", "openai")
+        names = ("ours", "ours, a sweep", "aiohttp", "openai with aiohttp", "openai")
         ideal_s = job.n_requests * LATENCY_S / n_at_once
         shares = {
             name: statistics.median(ideal_s / each.wall_s for each in found)
@@ -176,21 +199,137 @@ def _say_shares(pipes: Mapping[str, Connection], n_rounds: int) -> None:
         }
         ours = shares.pop("ours")
         others = ", ".join(f"{name} {share:.2f}" for name, share in shares.items())
-        what = f"throughput at {LATENCY_S * 1000:.0f} ms, {n_at_once} in flight"
+        what = f"{SHARE} at {LATENCY_S * 1000:.0f} ms, {n_at_once} in flight"
         say(_line(what, "of the ideal", goal, ours, others))
 
 
-def _say_load(n_rounds: int) -> None:
-    took: dict[str, list[float]] = {name: [] for name in _LOADS}
+def _cpu_ratio(ours: str, plain: str, n_rounds: int) -> float:
+    """Return the median ratio of the CPU that two scripts print, each in a process."""
+    took: dict[str, list[float]] = {ours: [], plain: []}
     for _ in range(n_rounds):
-        for name, code in _LOADS.items():
-            command: list[Any] = [sys.executable, "-c", code]
-            found = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - our own words
-            took[name].append(float(found.stdout.split()[-1]))
-    ext, plain = took.values()
-    pairs = zip(ext, plain, strict=True)
-    ratio = statistics.median(one / other for one, other in pairs)
-    say(_line("%load_ext in a warm shell, CPU", "x import httpx", "0.5", ratio, ""))
+        for code, found in took.items():
+            found.append(float(_printed("-c", code)))
+    pairs = zip(took[ours], took[plain], strict=True)
+    return statistics.median(one / other for one, other in pairs)
+
+
+def _printed(*arguments: str) -> str:
+    """Return the last word that a Python process prints."""
+    command: list[Any] = [sys.executable, *arguments]
+    found = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - our own words
+    return found.stdout.splitlines()[-1]
+
+
+def _say_load(_: int, n_rounds: int) -> None:
+    ext, plain = _LOADS.values()
+    ratio = _cpu_ratio(ext, plain, n_rounds)
+    say(_line(LOAD, "x import httpx", "0.5", ratio, ""))
+
+
+_SHELL = """
+import os, time
+os.environ.update(SVC_BASE_URL="http://127.0.0.1:{port}/v1", SVC_API_KEY="k")
+os.environ.update(SVC_LEDGER=":memory:")
+import IPython.core.interactiveshell as s
+shell = s.InteractiveShell.instance()
+"""
+_FIRST_CELL = """
+shell.run_line_magic("load_ext", "svc_notebook")
+began_s = time.process_time()
+shell.run_cell_magic("svc", "--model stub", "Say hello.")
+print("\\n" + str(time.process_time() - began_s))
+"""
+_FIRST_REQUEST = """
+began_s = time.process_time()
+import httpx
+body = {{"model": "stub", "messages": [{{"role": "user", "content": "Say hello."}}]}}
+httpx.post("http://127.0.0.1:{port}/v1/chat/completions", json=body).json()
+print(time.process_time() - began_s)
+"""
+
+
+def _say_first_cell(port: int, n_rounds: int) -> None:
+    ours, plain = (
+        (_SHELL + code).format(port=port) for code in (_FIRST_CELL, _FIRST_REQUEST)
+    )
+    ratio = _cpu_ratio(ours, plain, n_rounds)
+    say(_line(FIRST_CELL, "x httpx and one request", "1.3", ratio, ""))
+
+
+def _say_cell(port: int, n_rounds: int) -> None:
+    took: dict[str, list[display_bench.CellCost]] = {"svc": [], "markdown": []}
+    for _ in range(n_rounds):
+        for how, found in took.items():
+            printed = _printed(display_bench.__file__, "--cell", how, str(port))
+            found.append(display_bench.CellCost(*json.loads(printed)))
+    pairs = list(zip(*took.values(), strict=True))
+    unit = f"x display(Markdown) {display_bench.UPDATES_PER_S} times/s"
+    for name, field in (("CPU a chunk", 0), ("first visible text", 1)):
+        ratio = statistics.median(ours[field] / plain[field] for ours, plain in pairs)
+        say(_line(f"{CELL}, {name}", unit, "1", ratio, ""))
+    gap_ms, plain_ms = (
+        statistics.median(each.longest_gap_s * 1000 for each in found)
+        for found in took.values()
+    )
+    what = f"{CELL}, longest gap while chunks arrive"
+    say(_line(what, "ms", "150", gap_ms, f"display(Markdown) {plain_ms:.0f}"))
+
+
+def _say_reading(_: int, __: int) -> None:
+    for each in sweep_bench.reading(25_000):
+        _say(each)
+
+
+N_MEMORY, N_BEFORE = 100_000, 10_000
+
+
+def _say_memory(_: int, __: int) -> None:
+    """Look at the memory of a sweep from outside while it sends its requests."""
+    spawn = multiprocessing.get_context("spawn")
+    here, there = spawn.Pipe()
+    sizes: list[int] = []
+    with Stub.running() as stub:
+        client = spawn.Process(
+            target=serve, args=["ours, a sweep", stub.port, there], daemon=True
+        )
+        client.start()
+        here.recv()
+        here.send(Job("stub", N_MEMORY, 64))
+        memory, n_sent = psutil.Process(client.pid), 0
+        while not here.poll(0.5):
+            n_sent += stub.counts().get("requests", 0)
+            if n_sent >= N_BEFORE:
+                sizes.append(memory.memory_info().rss)
+        here.recv()
+        here.send(None)
+    before_mb, most_mb = sizes[0] / 2**20, max(sizes) / 2**20
+    grown = f"{before_mb:.0f} MB, then at most {most_mb:.0f}"
+    say(_line(MEMORY, "x after 10 000 (flat)", "1.1", most_mb / before_mb, grown))
+
+
+def _say_install(_: int, __: int) -> None:
+    added = install_size.measured()
+    most, n_most = install_size.MEGABYTES_AT_MOST, install_size.PACKAGES_AT_MOST
+    beside = ", ".join(install_size.BESIDE)
+    say(_line(INSTALL, f"packages beside {beside}", str(n_most), len(added), ""))
+    say(_line(INSTALL, "MB", f"{most:.0f}", sum(added.values()), ""))
+
+
+LOAD = "%load_ext in a warm shell, CPU"
+FIRST_CELL = "first %%svc, CPU"
+CELL = f"%%svc cell at {display_bench.CHUNKS_PER_S} chunks/s"
+READING = "100 000 replies and a finished run"
+MEMORY = "memory of a sweep of 100 000 requests, 64 in flight"
+INSTALL = "install"
+OTHERS: Mapping[str, Callable[[int, int], None]] = {
+    LOAD: _say_load,
+    FIRST_CELL: _say_first_cell,
+    CELL: _say_cell,
+    READING: _say_reading,
+    MEMORY: _say_memory,
+    INSTALL: _say_install,
+}
+"""The rows without clients: what they are, and what measures and prints them."""
 
 
 if __name__ == "__main__":

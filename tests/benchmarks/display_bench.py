@@ -4,12 +4,19 @@ Run `python tests/benchmarks/display_bench.py` for a table. Messages and bytes
 are exact and the same on every machine: the messages are built and serialised
 as a kernel does, envelope included, under a clock that only the replay moves.
 `tests/display/test_display_cost.py` holds them against their limits.
+
+`python tests/benchmarks/display_bench.py --cell HOW PORT` runs one real cell against
+the stub at a port, and prints what it took as JSON: see `cell`.
 """
 
+import json
+import os
 import random
+import sys
 import time
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from jupyter_client.session import Session
 
@@ -140,9 +147,10 @@ class Wire:
         self.n_messages += 1
         self.n_bytes += sum(len(frame) for frame in self._session.serialize(message))
 
-    def _show(
+    def show(
         self, kind: str, bundle: Mapping[str, str], display_id: str | None
     ) -> None:
+        """Send a display message."""
         transient = {"display_id": display_id} if display_id else {}
         content = {"data": dict(bundle), "metadata": {}, "transient": transient}
         self._send(kind, content)
@@ -150,8 +158,8 @@ class Wire:
     def output(self) -> Output:
         """Make a screen whose every act is one message."""
         return Output(
-            publish=lambda bundle, name: self._show("display_data", bundle, name),
-            update=lambda bundle, name: self._show("update_display_data", bundle, name),
+            publish=lambda bundle, name: self.show("display_data", bundle, name),
+            update=lambda bundle, name: self.show("update_display_data", bundle, name),
             clear=lambda: self._send("clear_output", {"wait": True}),
             erase=lambda: self._send("clear_output", {"wait": False}),
             write=lambda text: self._send("stream", {"name": "stdout", "text": text}),
@@ -182,8 +190,97 @@ def replay(text: str, *, own_output: bool = True) -> Cost:
     return Cost(wire.n_messages, wire.n_bytes, now_s, len(text.encode()))
 
 
+N_CELL_CHUNKS = 600
+_CELL_MODEL = f"stub-chunks{N_CELL_CHUNKS}-gap{1 / CHUNKS_PER_S}"
+UPDATES_PER_S = 25
+
+
+class CellCost(NamedTuple):
+    """What one cell took; the seconds are those of a clock, CPU is the process's."""
+
+    cpu_s: float
+    first_text_s: float
+    longest_gap_s: float
+
+
+def cell(how: str, port: int) -> CellCost:
+    """Stream a reply into a cell of a shell, whose messages are built and serialised.
+
+    Args:
+        how: `svc` is a `%%svc` cell; `markdown` reads the stream with httpx, and
+            updates `display(Markdown(...))` 25 times a second.
+        port: Of the stub.
+    """
+    os.environ.update(
+        SVC_BASE_URL=f"http://127.0.0.1:{port}/v1",
+        SVC_API_KEY="k",
+        SVC_DISPLAY="live",
+        SVC_LEDGER=":memory:",
+    )
+    from IPython.core.interactiveshell import InteractiveShell  # noqa: PLC0415 - measured alone
+
+    shell: Any = InteractiveShell.instance()
+    times_s: list[float] = []
+    wire = Wire()
+
+    def publish(data: Mapping[str, str], *_: object, **more: Any) -> None:  # noqa: ANN401 - IPython's
+        kind = "update_display_data" if more.get("update") else "display_data"
+        transient = more.get("transient") or {}
+        wire.show(kind, data, transient.get("display_id"))
+        if any("word" in str(text) for text in data.values()):
+            times_s.append(time.perf_counter())
+
+    shell.display_pub.publish = publish
+    run = _svc_cell(shell) if how == "svc" else _markdown_cell(port)
+    run("stub-chunks20")  # what is imported at the first cell is not part of it
+    times_s.clear()
+    began_s, began_cpu_s = time.perf_counter(), time.process_time()
+    run(_CELL_MODEL)
+    cpu_s = time.process_time() - began_cpu_s
+    gaps_s = (after - before for before, after in pairwise(times_s))
+    return CellCost(cpu_s, times_s[0] - began_s, max(gaps_s))
+
+
+def _svc_cell(shell: Any) -> Callable[[str], object]:  # noqa: ANN401 - IPython's
+    shell.run_line_magic("load_ext", "svc_notebook")
+    return lambda model: shell.run_cell_magic("svc", f"--model {model}", "Say hello.")
+
+
+def _markdown_cell(port: int) -> Callable[[str], object]:
+    import httpx  # noqa: PLC0415 - measured alone
+    from IPython import display as shows  # noqa: PLC0415 - measured alone
+
+    markdown: Any = shows.Markdown
+    display: Any = shows.display
+    client = httpx.Client(base_url=f"http://127.0.0.1:{port}/v1", timeout=60)
+    messages = [{"role": "user", "content": "Say hello."}]
+
+    def run(model: str) -> None:
+        text, shown_s = "", 0.0
+        body = {"model": model, "messages": messages, "stream": True}
+        shown: Any = None
+        with client.stream("POST", "/chat/completions", json=body) as reply:
+            for line in reply.iter_lines():
+                if not line.startswith("data: {"):
+                    continue
+                delta = json.loads(line[6:])["choices"][0]["delta"]
+                text += delta.get("content") or ""
+                if time.perf_counter() - shown_s >= 1 / UPDATES_PER_S:
+                    shown_s = time.perf_counter()
+                    if shown is None:
+                        shown = display(markdown(text), display_id=True)
+                    else:
+                        shown.update(markdown(text))
+        shown.update(markdown(text))
+
+    return run
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the table, or the cost of a cell."""
+    if sys.argv[1:2] == ["--cell"]:
+        print(json.dumps(cell(sys.argv[2], int(sys.argv[3]))))  # noqa: T201 - a report
+        return
     print(f"{'kind':10} {'bytes':>6} {'msg/s':>6} {'ratio':>6} {'cpu %':>6}")  # noqa: T201 - a report
     for n_bytes in (6_000, 24_000):
         for kind, text in replies(n_bytes).items():

@@ -40,12 +40,17 @@ def _megabytes(site: Path, record: Path) -> float:
     return sum(file.stat().st_size for file in files if file.is_file()) / MEGABYTE
 
 
-def main() -> int:
-    """Print what is added; return 1 if it is more than the package may add."""
+def measured() -> dict[str, float]:
+    """Return the packages that are added, with the megabytes of each."""
     with TemporaryDirectory() as folder:
         base = installed(Path(folder, "base"), *BESIDE)
         ours = installed(Path(folder, "ours"), str(ROOT))
-    added = {name: size for name, size in ours.items() if name not in base}
+    return {name: size for name, size in ours.items() if name not in base}
+
+
+def main() -> int:
+    """Print what is added; return 1 if it is more than the package may add."""
+    added = measured()
     for name, size in sorted(added.items(), key=lambda each: -each[1]):
         print(f"{size:8.2f} MB  {name}")  # noqa: T201 - the answer
     total = sum(added.values())

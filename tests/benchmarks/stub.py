@@ -2,22 +2,26 @@
 
 The model's name says what it does: `stub-chunks1000-wait0.1-second20-minute150` sends
 1000 chunks, waits 0.1 s, and refuses what is above 20 requests in any second or 150
-in any minute. It counts requests, refusals and connections.
+in any minute; `gap0.005` waits 5 ms before each chunk. With `slots200` it works on 200
+requests at once, and the others wait; with `most50` it answers 503 above 50 at once. It
+counts requests, refusals and
+connections.
 """
 
 import asyncio
 import multiprocessing
 import re
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from math import inf
 from multiprocessing.connection import Connection
 from typing import ClassVar, Self
 
 MODEL = re.compile(rb'"model": ?"([^"]*)"')
 LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
-_OPTION = re.compile(r"(chunks|wait|second|minute)([\d.]+)")
+_OPTION = re.compile(r"(chunks|wait|gap|second|minute|slots|most)([\d.]+)")
 _WHOLE = (
     b'{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":'
     b'0,"message":{"role":"assistant","content":"Hello."},"finish_reason":"stop"}],'
@@ -39,6 +43,7 @@ def _answer(status: bytes, kind: bytes, body: bytes) -> bytes:
 _STREAMED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream"
 WHOLE = _answer(b"200 OK", b"application/json", _WHOLE)
 REFUSED = _answer(b"429 Too Many Requests", b"application/json", _REFUSED)
+OVERLOADED = _answer(b"503 Service Unavailable", b"application/json", _REFUSED)
 
 
 @cache
@@ -71,11 +76,38 @@ class _Window:
         return True
 
 
+class _Work:
+    """What a model works on: the others wait in a queue."""
+
+    def __init__(self, n_slots: float) -> None:
+        self._n_free = n_slots
+        self._waiting: deque[Callable[[], object]] = deque()
+        self.n_here = 0
+
+    def begin(self, work: Callable[[], object]) -> None:
+        """Begin a piece of work, at once or later."""
+        self.n_here += 1
+        if self._n_free > 0:
+            self._n_free -= 1
+            work()
+        else:
+            self._waiting.append(work)
+
+    def end(self) -> None:
+        """End a piece of work."""
+        self.n_here -= 1
+        if self._waiting:
+            self._waiting.popleft()()
+        else:
+            self._n_free += 1
+
+
 class _Connection(asyncio.Protocol):
     """One connection; requests come one after the other."""
 
     counts: ClassVar[Counter[str]] = Counter()
     windows: ClassVar[dict[bytes, _Window]] = {}
+    works: ClassVar[dict[bytes, _Work]] = {}
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
@@ -102,9 +134,24 @@ class _Connection(asyncio.Protocol):
             if not window.takes(self._loop.time(), options):
                 self.counts["refused"] += 1
                 answer = REFUSED
-        self._loop.call_later(options.get("wait", 0.0), self._write, answer)
+        # a refusal costs a service nothing, so it comes at once
+        wait_s = 0.0 if answer is REFUSED else options.get("wait", 0.0)
+        gap_s = options.get("gap", 0.0)
+        if not {"slots", "most"} & options.keys():
+            self._loop.call_later(wait_s, self._write, answer, gap_s)
+            return
+        work = self.works.setdefault(name, _Work(options.get("slots", inf)))
+        if work.n_here >= options.get("most", inf):
+            self.counts["refused"] += 1
+            self._write(OVERLOADED, 0.0)
+            return
+        work.begin(lambda: self._loop.call_later(wait_s, self._end, work, answer))
 
-    def _write(self, answer: bytes) -> None:
+    def _end(self, work: _Work, answer: bytes) -> None:
+        work.end()
+        self._write(answer, 0.0)
+
+    def _write(self, answer: bytes, gap_s: float) -> None:
         """Write an answer, a stream one event at a time, as a service does."""
         if self._transport.is_closing():
             return
@@ -112,13 +159,17 @@ class _Connection(asyncio.Protocol):
         first, rest = (answer[:end], answer[end:]) if end else (answer, b"")
         self._transport.write(first)  # type: ignore[attr-defined]  # a socket's
         if rest:
-            self._loop.call_soon(self._write_events, memoryview(rest), 0)
+            self._loop.call_soon(self._write_events, memoryview(rest), 0, gap_s)
 
-    def _write_events(self, rest: memoryview, at: int) -> None:
+    def _write_events(self, rest: memoryview, at: int, gap_s: float) -> None:
         if self._transport.is_closing() or at >= len(rest):
             return
         self._transport.write(rest[at : at + len(_CHUNK)])  # type: ignore[attr-defined]  # as above
-        self._loop.call_soon(self._write_events, rest, at + len(_CHUNK))
+        end = at + len(_CHUNK)
+        if gap_s:
+            self._loop.call_later(gap_s, self._write_events, rest, end, gap_s)
+        else:
+            self._loop.call_soon(self._write_events, rest, end, gap_s)
 
 
 async def _serve(pipe: Connection) -> None:

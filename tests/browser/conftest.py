@@ -236,21 +236,7 @@ class Bench:
 
     def write(self, name: str, *cells: str) -> Path:
         """Write a notebook whose first cell points at the emulator."""
-        first = (
-            "import os\n"
-            f"os.environ.update(SVC_BASE_URL={self.emulator.base_url!r}, "
-            f"SVC_API_KEY={self.emulator.api_key!r}, SVC_LEDGER=':memory:')\n"
-            "%load_ext svc_notebook"
-        )
-        notebook = {
-            "cells": [_cell(at, each) for at, each in enumerate((first, *cells))],
-            "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3"}},
-            "nbformat": 4,
-            "nbformat_minor": 5,
-        }
-        path = self.server.root / f"{name}.ipynb"
-        path.write_text(json.dumps(notebook))
-        return path
+        return write_notebook(self.server, self.emulator, name, *cells)
 
     def open(
         self, path: Path, page: Page | None = None, *, place: str = "lab"
@@ -283,6 +269,25 @@ class Bench:
         for page in self._pages:
             page.close()
         self.server.end_kernels()
+
+
+def write_notebook(server: Server, emulator: Emulator, name: str, *cells: str) -> Path:
+    """Write a notebook whose first cell points at the emulator."""
+    first = (
+        "import os\n"
+        f"os.environ.update(SVC_BASE_URL={emulator.base_url!r}, "
+        f"SVC_API_KEY={emulator.api_key!r}, SVC_LEDGER=':memory:')\n"
+        "%load_ext svc_notebook"
+    )
+    notebook = {
+        "cells": [_cell(at, each) for at, each in enumerate((first, *cells))],
+        "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    path = server.root / f"{name}.ipynb"
+    path.write_text(json.dumps(notebook))
+    return path
 
 
 def _cell(number: int, source: str) -> dict[str, object]:

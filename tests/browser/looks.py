@@ -1,7 +1,8 @@
-"""Draws what the magic shows: `python -m pytest tests/browser/looks.py`.
+"""Draws what the magic shows, in both front ends and themes, and an export; not tests.
 
-Not a test; pytest does not find it by itself. It writes pictures in both front ends
-and themes, and one of an export, into the folder that LOOKS_FOLDER names.
+    python -m pytest -o "python_functions=draw_*" tests/browser/looks.py
+
+The pictures are written into the folder that LOOKS_FOLDER names.
 """
 
 import os
@@ -16,9 +17,26 @@ from playwright.sync_api import expect
 
 from svc_notebook.emulator.server import Emulator
 from tests.browser.conftest import Bench
-from tests.browser.pictures import READ, _theme
+from tests.browser.pictures import _theme
 
 FOLDER = Path(os.environ.get("LOOKS_FOLDER", "looks"))
+READ = """\
+Use `pandas.read_csv` and tell it which column holds the dates:
+
+```python
+import pandas as pd
+
+df = pd.read_csv("rain.csv", parse_dates=["day"])
+df.groupby(df["day"].dt.month)["mm"].mean()
+```
+
+| column | meaning |
+|:-------|--------:|
+| day | the date |
+| mm | rain, in millimetres |
+
+The mean of a month is $\\bar{x} = \\frac{1}{n}\\sum_i x_i$.
+"""
 LONG = "unbroken" * 60
 SCRIPT: list[dict[str, Any]] = [
     {"when": {"contains": "read it"}, "text": f"{READ}\n\n{LONG}", "times": None},
@@ -75,7 +93,7 @@ def emulator() -> Iterator[Emulator]:
 
 @pytest.mark.parametrize("place", ["lab", "notebook"])
 @pytest.mark.parametrize("theme", ["Light", "Dark"])
-def test_looks(bench: Bench, place: str, theme: str) -> None:
+def draw_looks(bench: Bench, place: str, theme: str) -> None:
     """Each cell is a picture."""
     FOLDER.mkdir(exist_ok=True)
     page = bench.page()

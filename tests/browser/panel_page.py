@@ -21,7 +21,8 @@ THEMES = Path(sys.prefix, "share/jupyter/lab/themes/@jupyterlab")
 SETTINGS = ("model", "system", "temperature", "stop")
 PAGE = """<!doctype html><html lang="en"><head><title>A panel</title>
 <style>{theme}</style><style>{css}</style></head>
-<body style="background:var(--jp-layout-color0)"><main id="at"></main></body></html>"""
+<body data-jp-theme-light="{is_light}" style="background:var(--jp-layout-color0)">
+<main id="at"></main></body></html>"""
 RICH = """Some **bold** text, `code` and a [link](https://example.org).
 
 ```python
@@ -78,6 +79,53 @@ async ([view, js, isHeard]) => {
 }
 """
 
+# What overlaps, is cut off without a title that says it, or stands out of the panel.
+UNTIDY = """() => {
+  const [panel] = document.getElementsByClassName("svc-panel");
+  const all = [...panel.querySelectorAll("*")].filter((each) =>
+    each.checkVisibility({ checkOpacity: true, checkVisibilityCSS: true })
+    && !each.closest("svg, option, .svc-unseen"));
+  const box = (each) => each.getBoundingClientRect();
+  const name = ({ localName, className, textContent }) =>
+    `${localName}.${className} ${textContent}`.slice(0, 60);
+  const isOut = (each) => {
+    const popover = each.closest("[popover]");
+    const { left, right } = popover ? { left: 0, right: innerWidth } : box(panel);
+    const isScrolled = each.closest("pre, .svc-blocks :has(> table)");
+    return !isScrolled && (box(each).left < left - 1 || box(each).right > right + 1);
+  };
+  const isCut = (each) => {
+    const { overflowX, overflowY } = getComputedStyle(each);
+    const isWide = overflowX === "hidden" && each.scrollWidth > each.clientWidth + 1;
+    const isHigh = overflowY === "hidden" && each.scrollHeight > each.clientHeight + 2;
+    return !each.title && (isWide || isHigh);
+  };
+  const layer = (each) =>
+    each.closest(".svc-log, .svc-card, .svc-notices, ul, [popover]");
+  const parts = all.filter((each) => each.matches(
+    "button, input, select, textarea, summary, small, .svc-words, .svc-under > *,"
+    + ".svc-label, .svc-meter, .svc-budget, .svc-badge, .svc-card, .svc-notice,"
+    + ".svc-log"));
+  const isOver = (one, other) => {
+    const isWithin = one.contains(other) || other.contains(one);
+    if (isWithin || layer(one) !== layer(other)) return false;
+    const [a, b] = [box(one), box(other)];
+    const width = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+    return width > 1.5 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1.5;
+  };
+  const over = parts.flatMap((one, at) => parts.slice(at + 1)
+    .filter((other) => isOver(one, other))
+    .map((other) => `${name(one)} overlaps ${name(other)}`));
+  const [log] = panel.getElementsByClassName("svc-log");
+  const isFlat = log.checkVisibility() && box(log).height < 100;
+  return [
+    ...over,
+    ...all.filter(isOut).map((each) => `${name(each)} stands out`),
+    ...all.filter(isCut).map((each) => `${name(each)} is cut off`),
+    ...(isFlat ? ["the transcript has no room"] : []),
+  ];
+}"""
+
 
 def choice(markdown: str) -> dict[str, str]:
     """Draw a reply's text."""
@@ -90,6 +138,7 @@ def turn(number: int, *texts: str, **more: object) -> dict[str, Any]:
         "id": f"turn-{number}",
         "number": number,
         "prompt": f"Question {number}",
+        "attached": [],
         "choices": [choice(text) for text in texts or (f"Answer **{number}**.",)],
         "picked": 0,
         "model": "svc-v2-8b-instruct",
@@ -150,6 +199,7 @@ def live(*texts: str, turn: str = "new", **more: object) -> dict[str, Any]:
     begun = {
         "turn": turn,
         "prompt": "New question",
+        "attached": [],
         "model": "svc-v2-8b-instruct",
         "choices": choices,
         "tool_runs": [],
@@ -179,7 +229,8 @@ class PanelPage:
         colours = (THEMES / f"theme-{theme}-extension" / "index.css").read_text()
         css = (STATIC / "panel.css").read_text()
         page.goto("about:blank")
-        page.set_content(PAGE.format(theme=colours, css=css))
+        is_light = "false" if theme == "dark" else "true"
+        page.set_content(PAGE.format(theme=colours, css=css, is_light=is_light))
         page.evaluate(MODEL, [shown, script(), is_heard])
         self.root = page.locator(".svc-panel").first
         self.log = self.root.get_by_role("log")

@@ -1,69 +1,41 @@
-"""Draws the pictures of the README: `python -m pytest tests/browser/pictures.py`.
+"""Draws the pictures of the README into `notebooks/images/`; not tests.
 
-What it is not: a test; pytest does not find it by itself. It writes
-`notebooks/images/*.png`; look at them before you keep them.
+    python -m pytest -o "python_functions=draw_*" tests/browser/pictures.py
+
+Look at the pictures before you keep them.
 """
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from nbconvert import HTMLExporter
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from svc_notebook.emulator.server import Emulator
 from tests.browser.conftest import Bench, Notebook
 
-IMAGES = Path(__file__).parents[2] / "notebooks" / "images"
-READ = """\
-Use `pandas.read_csv` and tell it which column holds the dates:
-
-```python
-import pandas as pd
-
-df = pd.read_csv("rain.csv", parse_dates=["day"])
-df.groupby(df["day"].dt.month)["mm"].mean()
-```
-
-| column | meaning |
-|:-------|--------:|
-| day | the date |
-| mm | rain, in millimetres |
-
-The mean of a month is $\\bar{x} = \\frac{1}{n}\\sum_i x_i$.
-"""
-TITLES = (
-    "**Rain by month** says what is shown, and no more.",
-    "**The wet half of the year**: October brings twice the rain of April.",
-    "**When to leave the umbrella at home**, for readers in a hurry.",
-)
-SLOW = "Three things stand out. October is the wettest month by far, "
-SCRIPT: list[dict[str, Any]] = [
-    {"when": {"contains": "read"}, "text": READ, "times": None},
-    {"when": {"contains": "title"}, "choices": [{"text": each} for each in TITLES]},
-    {
-        "when": {"contains": "stands out"},
-        "text": [f"{word} " for word in SLOW.split()],
-        "gap_s": 0.4,
-    },
-    {"text": "Yes.", "times": None},
-]
-CELL = "import svc_notebook as svc\n\nsvc.panel('rain')"
-QUICKSTART = (
-    "import svc_notebook as svc\n%load_ext svc_notebook\n%svc use emulator",
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+IMAGES = NOTEBOOKS / "images"
+SCRIPT = NOTEBOOKS / "answers.json"
+CELL = "import svc_notebook as svc\n\nsvc.panel('sales')"
+QUESTION = "How do I add up the cups by month? The file is sales.csv."
+SLOW = {
+    "when": {"contains": "What stands out?"},
+    "note": "written by hand",
+    "text": ["June sold ", "387 cups, ", "9 more ", "than May, ", "and more "],
+    "gap_s": 0.4,
+}
+VERSIONS = (
+    "import svc_notebook as svc\n%load_ext svc_notebook",
     """\
-%%svc --temperature 0.2 -o answer
-Explain temperature, the parameter, to a beginner.""",
+%%svc -c plan --system "You advise the owner of a tea shop."
+We open in May. What comes first? Answer in 20 words.""",
     """\
-run = svc.sweep(
-    "Describe the sea in one sentence.",
-    model=["svc-v2-8b-instruct", "svc-v2-70b-instruct"],
-    temperature=[0, 1.2],
-    max_tokens=100,
-)
-run.run()
-run.replies_df()[["model", "temperature", "completion_tokens", "text"]]""",
+%%svc -c plan
+And what can wait until June? Answer in 20 words.""",
+    "%svc history plan",
 )
 
 UNSELECTED = """
@@ -74,8 +46,10 @@ UNSELECTED = """
 
 @pytest.fixture
 def emulator() -> Iterator[Emulator]:
-    """An emulator that speaks of rain."""
-    with Emulator(script=SCRIPT, limits=False) as running:
+    """An emulator with the answers of the lessons, one of them slow."""
+    script = json.loads(SCRIPT.read_text("utf-8"))
+    script["entries"].insert(0, SLOW)
+    with Emulator(script=script, limits=False) as running:
         yield running
 
 
@@ -127,74 +101,89 @@ def _settled(panel: Locator) -> None:
     panel.page.evaluate("() => document.fonts.ready.then(() => true)")
 
 
-def test_quickstart(bench: Bench) -> None:
-    """A reply in a cell, and a DataFrame that compares two models."""
+def draw_lessons(browser: Browser, tmp_path: Path) -> None:
+    """The cells of each lesson that are tagged `picture`, as they were saved."""
+    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
+        page = browser.new_page(
+            viewport={"width": 820, "height": 600}, device_scale_factor=1.5
+        )
+        html, _ = HTMLExporter().from_filename(str(path))  # type: ignore[no-untyped-call]  # nbconvert has no types
+        (tmp_path / "lesson.html").write_text(html, encoding="utf-8")
+        page.goto((tmp_path / "lesson.html").as_uri())
+        page.add_style_tag(content=".jp-Cell:not(.celltag_picture) { display: none }")
+        cells = page.locator(".celltag_picture")
+        if cells.count():
+            page.wait_for_timeout(500)  # fonts
+            _clip(page, cells.first, cells.last, IMAGES / f"{path.stem}.png")
+        page.close()
+
+
+def draw_versions(bench: Bench) -> None:
+    """A cell of a conversation that was run again, and the history below it."""
     page = bench.page()
-    page.set_viewport_size({"width": 1000, "height": 1000})
-    path = bench.write("quickstart", *QUICKSTART)
-    source = json.loads(path.read_text())
-    path.write_text(json.dumps({**source, "cells": source["cells"][1:]}))
-    notebook = bench.open(path, page)
-    notebook.wait_idle()
+    page.set_viewport_size({"width": 900, "height": 1300})
+    notebook = _open(bench, page, "versions", *VERSIONS)
     notebook.command("application:toggle-left-area")
-    for cell, shown in enumerate(("made up", "tokens", "1.2")):
+    notebook.run(0)
+    for cell, shown in ((1, "tokens"), (2, "tokens"), (1, "stale"), (3, "2 of 2")):
         notebook.run(cell)
         expect(notebook.shown(cell)).to_contain_text(shown)
         notebook.wait_idle()
-    first, last = notebook.cells.first, notebook.cells.last
     page.mouse.move(5, 5)
     page.add_style_tag(content=UNSELECTED)
     page.wait_for_timeout(500)  # a spinner fades
+    cells = notebook.cells
+    _clip(page, cells.nth(1), cells.nth(3), IMAGES / "magic-versions.png")
+
+
+def _clip(page: Page, first: Locator, last: Locator, path: Path) -> None:
     boxes = [each.bounding_box() for each in (first, last)]
     top, bottom = (box for box in boxes if box is not None)
+    height = bottom["y"] + bottom["height"] - top["y"]
     page.screenshot(
-        path=IMAGES / "quickstart.png",
-        clip={
-            "x": top["x"],
-            "y": top["y"],
-            "width": top["width"],
-            "height": bottom["y"] + bottom["height"] - top["y"],
-        },
+        path=path,
+        full_page=True,
+        clip={"x": top["x"], "y": top["y"], "width": top["width"], "height": height},
     )
 
 
-def test_light(bench: Bench) -> None:
+def draw_light(bench: Bench) -> None:
     """A notebook in JupyterLab with a panel in it."""
     page = bench.page()
-    page.set_viewport_size({"width": 1000, "height": 740})
-    notebook = _open_panel(bench, page, "rain")
+    page.set_viewport_size({"width": 1000, "height": 680})
+    notebook = _open_panel(bench, page, "sales")
     panel = _panel(notebook)
-    _say(panel, "How do I read rain.csv and average it by month?", "mean of a month")
+    _say(panel, QUESTION, "total of a month")
     _settled(panel)
     page.screenshot(path=IMAGES / "panel-light.png")
 
 
-def test_dark(bench: Bench) -> None:
+def draw_dark(bench: Bench) -> None:
     """Choices side by side, and the settings, in the dark theme."""
     page = bench.page()
-    page.set_viewport_size({"width": 1000, "height": 1000})
-    notebook = _open_panel(bench, page, "rain-dark")
+    page.set_viewport_size({"width": 1000, "height": 1300})
+    notebook = _open_panel(bench, page, "sales-dark")
     _theme(page, "JupyterLab Dark")
     panel = _panel(notebook)
     panel.get_by_text("Settings").click()
     n = panel.get_by_label("n", exact=True)
     n.fill("3")
     n.press("Tab")
-    _say(panel, "Suggest a title for the chart.", "umbrella")
+    _say(panel, "Suggest a title for the chart.", "in a hurry")
     panel.get_by_role("button", name="Pick").nth(1).click()
     _settled(panel)
     panel.screenshot(path=IMAGES / "panel-dark.png")
     _theme(page, "JupyterLab Light")
 
 
-def test_narrow(bench: Bench) -> None:
+def draw_narrow(bench: Bench) -> None:
     """A panel on a narrow screen, while a reply comes."""
     page = bench.page()
     page.set_viewport_size({"width": 560, "height": 900})
-    notebook = _open_panel(bench, page, "rain-narrow")
+    notebook = _open_panel(bench, page, "sales-narrow")
     panel = _panel(notebook)
-    _say(panel, "How do I read rain.csv and average it by month?", "mean of a month")
+    _say(panel, QUESTION, "total of a month")
     _settled(panel)
-    _say(panel, "What stands out?", "wettest month")
+    _say(panel, "What stands out?", "387 cups")
     panel.screenshot(path=IMAGES / "panel-narrow.png")
     panel.get_by_role("button", name="Stop (Esc)").click()

@@ -21,7 +21,8 @@ PAGE = """\
 <img src="ADDRESS/x-img" onerror="top.ran='onerror'">
 <iframe src="ADDRESS/x-frame"></iframe>
 <form action="ADDRESS/x-form"><button>Send</button></form>
-<a href="javascript:top.ran='link'">link</a></body></html>
+<a href="javascript:top.ran='link'">link</a>
+<svg><a id="own" href="/api"><text y="20">own</text></a></svg></body></html>
 """
 TOOL = '''
 import svc_notebook as svc
@@ -161,8 +162,12 @@ def test_html_stays_in_its_frame(bench: Bench, listener: Listener) -> None:
     expect(notebook.shown(1)).to_contain_text("svc-v2-8b-instruct")
     frame = notebook.shown(1).frame_locator("iframe").last
     expect(frame.locator("h1")).to_have_css("color", "rgb(1, 2, 3)")
+    height = "element => element.offsetHeight"
+    within = frame.locator("html").evaluate(height)
+    assert notebook.shown(1).locator("iframe").last.evaluate(height) == within + 2
     frame.locator("button").click()
-    frame.locator("a").click()
+    frame.locator("a").first.click()
+    frame.locator("#own").click()
 
     expect(frame.locator("h1")).to_have_text("A page")
     assert page.evaluate("() => window.ran ?? null") is None

@@ -2,13 +2,15 @@
 
 import os
 from importlib.resources import files
-from typing import Any
+from itertools import product
+from typing import Any, Literal
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.panel_page import (
     RICH,
+    UNTIDY,
     PanelPage,
     axe_findings,
     field,
@@ -16,6 +18,9 @@ from tests.browser.panel_page import (
     turn,
     view,
 )
+from tests.browser.test_panel_attach import NOTE, TABLE, attach
+from tests.browser.test_panel_compare import STATES as COMPARED
+from tests.browser.test_panel_conversations import BUSY, LISTED
 
 LINE = 'cups_sold(city="Phuket", year=2026) → 216 · 0.1 s'
 CALL = {
@@ -29,6 +34,7 @@ DENIED = CALL | {
     "is_error": True,
 }
 CUT = turn(2, can=["continue", "edit"], ended="Cut at 150 tokens (max_tokens)")
+PINNED = turn(1, is_pinned=True)
 ASK = {
     "id": "q",
     "name": "cups_sold",
@@ -51,7 +57,20 @@ STATES: dict[str, dict[str, Any]] = {
     },
     "tools": {"turns": [turn(1, tool_runs=[CALL, DENIED]), CUT]},
     "consent": {"state": "asking", "can": ["stop", "decide"], "ask": ASK},
-    "settings": {"state": "idle", "can": ["send"], "ask": None},
+    "menu": {"state": "idle", "can": ["send"], "ask": None, "turns": [PINNED]},
+    "settings": {"state": "idle", "can": ["send"], "turns": [turn(1)]},
+    "attach": {"turns": [turn(1, attached=[TABLE, NOTE])]},
+    "list": {"notice": BUSY, "is_problem": True},
+    "long names": {
+        "settings": {"model": f"org/{'a-long-model-name-' * 4}"},
+        "label": "A label of a conversation that is longer than its panel " * 3,
+        "turns": [turn(1, model=f"org/{'a-long-model-name-' * 4}", n_versions=2)],
+    },
+    **{
+        f"compare {name}": {"state": "idle", "can": ["send"], "live": None, **changed}
+        for name, changed in COMPARED.items()
+    },
+    "all at once": COMPARED["streaming"] | {"state": "asking", "ask": ASK},
 }
 
 
@@ -181,21 +200,58 @@ def test_a_tool_call_is_one_line_that_unfolds(page: Page) -> None:
     expect(body).to_be_visible()
 
 
-@pytest.mark.parametrize("width", [320, 700, 1400])
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("theme", "width"),
+    [*product(["light", "dark"], [320, 700, 1400]), ("forced", 700)],
+)
 def test_axe_finds_nothing_in_any_state(page: Page, theme: str, width: int) -> None:
-    """Empty, with every setting open, with tools and a question; nothing overflows."""
+    """Nothing overlaps, overflows or is cut off, and what has the focus shows it."""
     page.set_viewport_size({"width": width, "height": 900})
+    colours: Literal["active", "none"] = "active" if theme == "forced" else "none"
+    page.emulate_media(forced_colors=colours)
+    theme = theme.replace("forced", "light")
     axe = (files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
     panel = PanelPage(page, view(fields=FIELDS, settings=CHANGED), theme=theme)
     for name, changed in STATES.items():
         panel.show(**changed)
-        if name == "settings":
-            panel.root.get_by_text("Settings", exact=True).click()
-            panel.root.get_by_text("Rarely needed").click()
-            panel.button("Explain").click()
+        _open(panel, name)
         if folder := os.environ.get("LOOKS_FOLDER"):
-            page.screenshot(path=f"{folder}/{name}-{theme}-{width}.png", full_page=True)
+            page.screenshot(
+                path=f"{folder}/{name}-{theme}-{colours}-{width}.png", full_page=True
+            )
         assert axe_findings(page, axe) == [], name
+        assert page.evaluate(UNTIDY) == [], name
         widest = "() => document.documentElement.scrollWidth - innerWidth"
         assert page.evaluate(widest) <= 0, name
+        if name in {"menu", "list"}:
+            assert _visible_focus(page), name
+        if name in {"menu", "attach"}:
+            page.keyboard.press("Escape")
+    page.emulate_media(forced_colors="none")
+
+
+def _open(panel: PanelPage, name: str) -> None:
+    """Do what a state begins with."""
+    if name == "settings":
+        panel.root.get_by_text("Settings", exact=True).click()
+        panel.root.get_by_text("Rarely needed").click()
+        panel.button("Explain").click()
+    if name == "menu":
+        panel.button("More").press("Enter")
+        panel.page.keyboard.press("ArrowDown")
+    if name == "attach":
+        panel.root.get_by_text("Settings", exact=True).click()
+        attach(panel)
+    if name == "list":
+        panel.button("Conversations").press("Enter")
+        panel.tell(t="found", search="", rows=LISTED, n_more=12)
+        panel.page.keyboard.press("ArrowDown")
+    if name == "long names":
+        panel.page.keyboard.press("Escape")
+
+
+def _visible_focus(page: Page) -> bool:
+    """Return whether what has the focus is marked by more than its colour."""
+    style = "getComputedStyle(document.activeElement)"
+    width: str = page.evaluate(f"() => {style}.outlineWidth")
+    return width == "2px"

@@ -1,8 +1,9 @@
 """Where things are in the panel, and what they are called: nothing moves or clashes."""
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from svc_notebook.panels.widget import script
+from tests.browser.conftest import Bench
 from tests.browser.panel_page import MODEL, PanelPage, turn, view
 
 
@@ -65,14 +66,15 @@ def test_the_menu_of_a_turn_closes(page: Page) -> None:
 
 
 def test_two_panels_share_no_id(page: Page) -> None:
-    """Each has its own script, as every widget in a notebook does."""
+    """Each has its own script, as every widget in a notebook does; nor do two views."""
     shown = view([turn(1)])
     PanelPage(page, shown)
     page.evaluate(MODEL, [shown, script(), True])
+    page.evaluate("() => open_view()")
 
     found = page.evaluate("() => [...document.querySelectorAll('[id]')].map(e => e.id)")
     ids = [each for each in found if each.startswith("svc-")]
-    expect(page.locator(".svc-panel")).to_have_count(2)
+    expect(page.locator(".svc-panel")).to_have_count(3)
     assert len(ids) > 10
     assert len(set(ids)) == len(ids)
 
@@ -106,3 +108,50 @@ def test_the_card_says_what_always_means(page: Page) -> None:
     card = panel.root.get_by_role("group", name="The model wants to call pay")
     expect(card).to_contain_text("until it is defined again or the kernel restarts")
     expect(card).to_contain_text("%svc tools ask pay takes it back")
+
+
+BESIDE = """\
+from ipywidgets import Output
+out = Output()
+with out: display(panel)
+out"""
+# What the sidecar package does: the output area is the view itself, with a row in it.
+AS_SIDECAR = """(view) => {
+  const area = view.firstElementChild;
+  view.classList.remove("jp-LinkedOutputView");
+  area.classList.add("jp-LinkedOutputView");
+  Object.assign(area.style, { display: "flex", height: "100%" });
+}"""
+
+
+def test_the_log_fills_a_view_of_its_own(bench: Bench) -> None:
+    """In an output view or a sidecar the panel is as high as it, at any height."""
+    cell = "import svc_notebook as svc\npanel = svc.panel('plan')\npanel"
+    notebook = bench.open(bench.write("views", cell, BESIDE))
+    notebook.run_all()
+    expect(notebook.shown(2).locator(".svc-panel")).to_be_visible()
+    notebook.enter(1)
+    notebook.command("notebook:create-output-view")
+    view = notebook.page.locator(".jp-LinkedOutputView")
+    composer = view.get_by_role("textbox", name="Message")
+    expect(composer).to_be_visible()
+    assert _height(view.locator("dt").nth(1)) < 30  # JupyterLab has a style for terms
+    found = []
+    for height in (1400, 700):
+        notebook.page.set_viewport_size({"width": 1100, "height": height})
+        if height == 700:
+            view.evaluate(AS_SIDECAR)
+            view.get_by_text("Settings", exact=True).click()
+            composer.fill("line\n" * 30)
+        expect(composer).to_be_in_viewport(ratio=1)
+        found.append((_height(view), _height(view.locator(".svc-panel"))))
+        found.append((_height(view) / 8, _height(view.get_by_role("log"))))
+
+    assert [shown > 0.9 * needed for needed, shown in found] == [True] * 4, found
+    assert [shown <= needed for needed, shown in found[::2]] == [True] * 2, found
+
+
+def _height(element: Locator) -> float:
+    box = element.bounding_box()
+    assert box
+    return box["height"]

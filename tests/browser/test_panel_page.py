@@ -2,6 +2,7 @@
 
 import re
 from importlib.resources import files
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -30,6 +31,7 @@ HOSTILE = """<p onclick="window.ran='click'" style="position:fixed">Before
 <video src="/x-video"></video><object data="/x-object"></object>
 <style>body{background:url(/x-style)}</style><link rel=stylesheet href="/x-link">
 <span class="svc-panel jp-Cell lm-Widget k">after</span></p>"""
+NONE: dict[str, Any] = {"attached": []}
 
 
 def test_a_finished_block_is_drawn_once(page: Page) -> None:
@@ -127,8 +129,8 @@ def test_keys(page: Page) -> None:
     page.keyboard.press("Escape")
 
     assert panel.sent == [
-        {"t": "edit", "turn": "turn-1", "text": "Question one"},
-        {"t": "send", "text": "a\nb"},
+        {"t": "edit", "turn": "turn-1", "text": "Question one", **NONE, "kept": []},
+        {"t": "send", "text": "a\nb", **NONE},
         {"t": "stop"},
     ]
 
@@ -146,8 +148,8 @@ def test_enter_can_break_the_line(page: Page) -> None:
     panel.root.get_by_role("checkbox", name="Enter sends").check()
 
     assert panel.sent == [
-        {"t": "send", "text": "a\n"},
-        {"t": "send", "text": "a\n"},
+        {"t": "send", "text": "a\n", **NONE},
+        {"t": "send", "text": "a\n", **NONE},
         {"t": "enter", "on": True},
     ]
 
@@ -171,7 +173,7 @@ def test_an_input_method_keeps_its_enter(page: Page) -> None:
     assert panel.sent == []
 
     panel.composer.press("Enter")
-    assert panel.sent == [{"t": "send", "text": "日本"}]
+    assert panel.sent == [{"t": "send", "text": "日本", **NONE}]
 
 
 def test_a_message_that_was_not_taken_comes_back(page: Page) -> None:
@@ -307,7 +309,8 @@ def test_the_keyboard_reaches_everything(page: Page) -> None:
             break
 
     assert names == [
-        *("Model", "Undo the last change", "Redo what was undone"),
+        *("Conversations", "Model", "Compare replies side by side"),
+        *("Undo the last change", "Redo what was undone"),
         *("Clear the conversation", "Transcript"),
         *("a", "pre", "Copy code", "Copy the reply", "Ask again"),
         *("Edit the prompt and ask again", "More"),
@@ -440,10 +443,13 @@ def test_axe_finds_nothing_serious(page: Page, theme: str, width: int) -> None:
 
 
 def test_forced_colours_and_reduced_motion(page: Page) -> None:
-    """Nothing moves for who asks for it, and borders stay where colours are forced."""
+    """Nothing moves for who asks for it; what is off has another forced colour."""
     page.set_viewport_size({"width": 900, "height": 800})
     page.emulate_media(reduced_motion="reduce", forced_colors="active")
     panel = PanelPage(page, view([turn(1)]))
+    colour = "button => getComputedStyle(button).color"
+    buttons = [panel.button(name) for name in ("Send (Enter)", "Ask again")]
+    off, on = (button.evaluate(colour) for button in buttons)
     panel.begin()
     moving = panel.root.locator(".svc-dots i").first.evaluate(
         "dot => getComputedStyle(dot).animationName"
@@ -451,6 +457,7 @@ def test_forced_colours_and_reduced_motion(page: Page) -> None:
     page.emulate_media(reduced_motion="no-preference", forced_colors="none")
 
     assert moving == "none"
+    assert off != on
 
 
 def test_a_turn_keeps_what_the_picture_says(page: Page) -> None:

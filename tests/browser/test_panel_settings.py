@@ -1,7 +1,7 @@
 """The panel's settings and editors in the page: what is sent, refused, given back."""
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.panel_page import PanelPage, turn, view
 
@@ -31,8 +31,8 @@ def test_settings_are_sent_and_a_refused_one_is_taken_back(page: Page) -> None:
     ]
 
 
-def test_a_refused_setting_is_said_at_its_field(page: Page) -> None:
-    """There, and not again above; a value that is taken ends it."""
+def refused(page: Page) -> tuple[PanelPage, Locator]:
+    """Open a panel that has refused a temperature; return it and the field."""
     panel = PanelPage(page, view())
     panel.root.get_by_text("Settings").click()
     temperature = panel.root.get_by_label("temperature")
@@ -40,6 +40,12 @@ def test_a_refused_setting_is_said_at_its_field(page: Page) -> None:
     temperature.blur()
     panel.show(notice="temperature=7 is not allowed", is_problem=True)
     panel.tell(t="heard", kind="set")
+    return panel, temperature
+
+
+def test_a_refused_setting_is_said_at_its_field(page: Page) -> None:
+    """There, and not again above; a value that is taken ends it."""
+    panel, temperature = refused(page)
     refusal = panel.root.locator(".svc-refusal:visible")
     expect(refusal).to_have_text("temperature=7 is not allowed")
     expect(temperature).to_have_attribute("aria-invalid", "true")
@@ -148,13 +154,7 @@ def test_an_edit_of_a_turn_that_is_deleted_becomes_the_draft(page: Page) -> None
 
 def test_a_refusal_can_be_dismissed(page: Page) -> None:
     """At its field or above the composer; the kernel forgets it, and both go."""
-    panel = PanelPage(page, view())
-    panel.root.get_by_text("Settings").click()
-    temperature = panel.root.get_by_label("temperature")
-    temperature.fill("7")
-    temperature.blur()
-    panel.show(notice="temperature=7 is not allowed", is_problem=True)
-    panel.tell(t="heard", kind="set")
+    panel, temperature = refused(page)
     panel.button("Dismiss").click()
     panel.show(notice="", is_problem=False)
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import gc
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -186,17 +188,25 @@ def test_failing_calls_are_bounded(serve: Serve, virtual: Any) -> None:  # noqa:
     assert len(server.requests) == 90
 
 
-def test_a_stream_shows_how_far_it_is(emulator: Emulator) -> None:
+def test_a_stream_shows_how_far_it_is() -> None:
     """Before, during and after, a stream's repr is its state and a count."""
+    script: list[dict[str, Any]] = [
+        {"when": {"contains": "slowly"}, "text": ["Well, ", "yes."], "gap_s": 60},
+        {"text": "Hello.", "times": None},
+    ]
 
     async def ask() -> list[str]:
+        with Emulator(script=script) as emulator:
+            return await ask_of(emulator)
+
+    async def ask_of(emulator: Emulator) -> list[str]:
         async with client_of(emulator) as client:
             ended, stopped = client.stream("Hello"), client.stream("Hello")
             shown = [repr(ended)]
             text = "".join([piece async for piece in ended])
             await stopped.aclose()
             shown += [repr(ended).replace(str(len(text)), "all"), repr(stopped)]
-            stream = client.stream("Hello")
+            stream = client.stream("Count slowly")
             await anext(stream)
             shown.append(repr(stream).partition(",")[0])
             await stream.aclose()
@@ -284,3 +294,87 @@ def test_an_answer_stopped_while_it_is_let_go(serve: Serve) -> None:
     gc.collect()  # an open connection would be warned of here
 
     assert server.n_connections == 8
+
+
+WHOLE = (
+    b'{"choices":[{"index":0,"message":{"role":"assistant","content":"x"},'
+    b'"finish_reason":"stop"}]}'
+)
+
+
+class Counter:
+    """A server of one process that answers 503 above some requests at once."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.n_here = self.most_here = self.n_refused = 0
+        self.tasks: set[asyncio.Task[None] | None] = set()
+
+    async def __call__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Serve one connection."""
+        self.tasks.add(asyncio.current_task())
+        with suppress(asyncio.IncompleteReadError, OSError):
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = head.lower().split(b"content-length:")[1].split(b"\r\n")[0]
+                await reader.readexactly(int(length))
+                writer.write(await self._answer())
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+    async def _answer(self) -> bytes:
+        status, body = b"200 OK", WHOLE
+        self.n_here += 1
+        self.most_here = max(self.most_here, self.n_here)
+        if self.n_here > self._most:
+            self.n_refused += 1
+            status, body = b"503 Service Unavailable", b"{}"
+        else:
+            await asyncio.sleep(0.02)  # the time that a reply takes
+        self.n_here -= 1
+        head = b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nContent-Length: %d"
+        return head % (status, len(body)) + b"\r\n\r\n" + body
+
+
+def ask_all(server: Counter, n_requests: int, *, n_stopped: int = 0) -> RateLimits:
+    """Ask a server at once with many requests, the first of which are stopped."""
+    limits = RateLimits(clock=time.monotonic)
+
+    async def ask() -> None:
+        serving = await asyncio.start_server(server, "127.0.0.1", 0)
+        port = serving.sockets[0].getsockname()[1]
+        settings = Settings(base_url=f"http://127.0.0.1:{port}", model=MODEL)
+        async with serving, AsyncClient(settings, api_key="k", limits=limits) as client:
+            asks = (client.complete("Hi", max_tokens=None) for _ in range(n_requests))
+            tasks = [asyncio.create_task(each) for each in asks]
+            await asyncio.sleep(0)
+            for task in tasks[:n_stopped]:
+                task.cancel()
+            await asyncio.gather(*tasks[n_stopped:])
+        await asyncio.gather(*filter(None, server.tasks))
+
+    asyncio.run(ask())
+    return limits
+
+
+def test_requests_at_once_find_what_the_server_takes() -> None:
+    """Of 200 requests all are answered, by a server that takes 12 at once."""
+    server = Counter(most=12)
+
+    limits = ask_all(server, 200)
+
+    assert server.most_here <= 16  # twice the first level
+    assert 0 < server.n_refused <= 20
+    assert 6 <= (limits.of(MODEL).in_flight or 0) <= 15
+
+
+def test_requests_that_are_stopped_while_they_wait_hold_nobody_up() -> None:
+    """Those behind them are answered, and their places are free again."""
+    server = Counter(most=1000)
+
+    limiter = ask_all(server, 60, n_stopped=30).of(MODEL)
+
+    slots = [limiter.reserve() for _ in range(limiter.in_flight or 0)]
+    assert [limiter.try_pass(slot).wait_s for slot in slots] == [0.0] * len(slots)

@@ -5,6 +5,7 @@ import inspect
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -423,3 +424,24 @@ def test_two_threads_read_one_stream(serve: Serve, client_of: ClientOf) -> None:
         shown = list(pool.map(lambda _: "".join(stream), range(2), timeout=10))
 
     assert "".join(shown) == "somesome"
+
+
+def test_many_at_once_keep_a_limit_that_nobody_knows() -> None:
+    """Those that wait for the second, and for their number, do not hang."""
+    with (
+        Emulator(
+            tokens_per_s=None,
+            first_token_s=0.05,
+            models=["own"],
+            limits={"own": (10, 999)},
+        ) as emulator,
+        Client(
+            Settings(base_url=emulator.base_url),
+            api_key=emulator.api_key,
+            limits=RateLimits(clock=time.monotonic, limit_of=lambda _: None),
+        ) as client,
+        ThreadPoolExecutor(40) as threads,
+    ):
+        asked = [threads.submit(client.complete, "Hi", model="own") for _ in range(40)]
+
+        assert all(each.result(timeout=60).text for each in asked)

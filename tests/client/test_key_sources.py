@@ -12,7 +12,7 @@ from svc_notebook.client.sync import Client
 from svc_notebook.credentials import Key, find_key, forget, key_mark, remember
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import MissingKeyError
-from svc_notebook.magics.subcommands import describe
+from svc_notebook.magics.endpoint import describe
 from svc_notebook.session import Session
 
 VALUE = "sk-secret-of-the-keyring"

@@ -1,17 +1,25 @@
 """When the next request of a model may go: limits, 429s, and what they teach."""
 
+import sqlite3
+from bisect import bisect
 from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from heapq import heappop, heappush
+from pathlib import Path
+from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svc_notebook.client.rate_limit import (
+    NO_LIMIT,
     RateLimiter,
     RateLimits,
     shared_limits,
 )
-from svc_notebook.client.rate_windows import Room, Slot, Waiting
+from svc_notebook.client.rate_windows import Room, SharedQuota, Slot, Waiting
 from svc_notebook.credentials import Key
 from svc_notebook.service.catalogue import Limit
 
@@ -51,18 +59,9 @@ def limiter_of(limit: Limit | None, clock: Callable[[], float]) -> RateLimiter:
     return RateLimiter("m", limit, clock=clock)
 
 
-def test_an_unlisted_model_has_no_invented_limit(now: Now) -> None:
-    """Nothing holds up a model of which no limit is shown."""
-    limiter = limiter_of(None, now)
-
-    got = [limiter.try_pass(limiter.reserve()).wait_s for _ in range(500)]
-
-    assert got == [0.0] * 500
-
-
 def asked(limiter: RateLimiter, n_requests: int) -> list[Slot]:
     """Send so many requests at once."""
-    slots = [limiter.reserve() for _ in range(n_requests)]
+    slots = [limiter.reserve(is_own=True) for _ in range(n_requests)]
     for slot in slots:
         if limiter.try_pass(slot).wait_s <= 0:
             limiter.sent(slot)
@@ -71,7 +70,7 @@ def asked(limiter: RateLimiter, n_requests: int) -> list[Slot]:
 
 def waits_of(limiter: RateLimiter, n_requests: int) -> list[float]:
     """Return how long each of so many more requests would wait."""
-    slots = [limiter.reserve() for _ in range(n_requests)]
+    slots = [limiter.reserve(is_own=True) for _ in range(n_requests)]
     return [round(limiter.try_pass(slot).wait_s, 2) for slot in slots]
 
 
@@ -128,7 +127,9 @@ def test_care_wears_off(now: Now) -> None:
     limiter.refused(asked(limiter, 1)[0], retry_after_s=None)
     n_at_once = []
     for now.s in (2.0, 62.0, 122.0, 182.0):
-        limiter.answered()
+        slot = asked(limiter, 1)[0]
+        limiter.answered(slot)
+        limiter.give_back(slot)
         slots = asked(limiter, 50)
         n_at_once.append(sum(slot.is_out for slot in slots))
         for slot in slots:
@@ -260,3 +261,297 @@ def test_the_room_left_counts_those_that_wait(now: Now) -> None:
 
     assert limited.room() == Room(0, 43)
     assert RateLimiter("free", None, clock=now).room() is None
+
+
+def passed(limiter: RateLimiter, n_requests: int) -> list[Slot]:
+    """Send so many requests, and return those that may go."""
+    slots = [limiter.reserve() for _ in range(n_requests)]
+    gone = [slot for slot in slots if limiter.try_pass(slot).wait_s <= 0]
+    for slot in gone:
+        limiter.sent(slot)
+    return gone
+
+
+def test_requests_wait_for_a_place_where_no_limit_is_known(now: Now) -> None:
+    """Eight go at once; the ninth goes, and is woken, when one of them has ended."""
+    limiter = limiter_of(None, now)
+    slots = passed(limiter, 8)
+    ninth, tenth = limiter.reserve(), limiter.reserve()
+    woken: list[str] = []
+    ninth.wake = partial(woken.append, "ninth")
+    tenth.wake = partial(woken.append, "tenth")
+    due = limiter.try_pass(ninth)
+    limiter.try_pass(tenth)
+    now.s = 0.1
+    limiter.answered(slots[0])
+
+    assert due == Waiting(0.5, "8 requests to m are in flight", is_for_place=True)
+    assert woken == ["ninth"]
+    assert limiter.try_pass(ninth).wait_s == 0.0
+    assert limiter.try_pass(tenth).is_for_place
+
+
+def test_a_place_that_is_given_up_goes_to_the_next(now: Now) -> None:
+    """One that was stopped while it waited, or after it was woken, holds nobody up."""
+    limiter = limiter_of(None, now)
+    slots = passed(limiter, 8)
+    waiting = [limiter.reserve() for _ in range(3)]
+    for slot in waiting:
+        limiter.try_pass(slot)
+    limiter.give_back(waiting[0])
+    limiter.failed(slots[0])
+    limiter.give_back(waiting[1])
+
+    assert limiter.try_pass(waiting[2]).wait_s == 0.0
+
+
+def test_a_number_of_the_user_is_not_held_up(now: Now) -> None:
+    """A caller that limits its requests in flight itself passes the level."""
+    limiter = limiter_of(None, now)
+
+    slots = asked(limiter, 50)
+
+    assert all(slot.is_out for slot in slots)
+    assert limiter.try_pass(limiter.reserve()).is_for_place
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_known_number_in_flight_is_kept(now: Now, *, is_own: bool) -> None:
+    """What the endpoint's file says holds for everybody, and is not tried out."""
+    limit = Limit(per_second=None, per_minute=None, in_flight=3)
+    limiter = limiter_of(limit, now)
+    slots = [limiter.reserve(is_own=is_own) for _ in range(5)]
+
+    waits = [limiter.try_pass(slot).wait_s for slot in slots]
+    limiter.answered(slots[0])
+
+    assert waits == [0.0, 0.0, 0.0, 0.5, 0.5]
+    assert limiter.try_pass(slots[3]).wait_s == 0.0
+    assert limiter.found is None
+
+
+def test_a_documented_limit_does_not_limit_requests_in_flight(now: Now) -> None:
+    """The windows alone decide, as the document says."""
+    limiter = limiter_of(Limit(per_second=20, per_minute=150), now)
+
+    assert len(passed(limiter, 30)) == 20
+    assert limiter.in_flight is None
+    assert limiter.found is None
+
+
+def answer(limiter: RateLimiter, slots: list[Slot], now: Now) -> None:
+    """Let a tenth of a second pass, and then answer these."""
+    now.s += 0.1
+    for slot in slots:
+        limiter.answered(slot)
+
+
+@pytest.mark.parametrize("limit", [None, Limit(per_second=None, per_minute=None)])
+def test_the_level_rises_while_replies_come_in_time(
+    now: Now, limit: Limit | None
+) -> None:
+    """A server that takes all requests gets twice as many in each round."""
+    limiter, n_at_once = limiter_of(limit, now), []
+    for _ in range(4):
+        slots = passed(limiter, limiter.in_flight or 0)
+        n_at_once.append(len(slots))
+        answer(limiter, slots, now)
+
+    assert n_at_once == [8, 16, 32, 64]
+    assert limiter.found == Limit(per_second=None, per_minute=None, in_flight=64)
+
+
+def test_an_overloaded_server_gets_fewer_at_once(now: Now) -> None:
+    """A 503 lowers the level, but does not close the model."""
+    limiter = limiter_of(None, now)
+    slots = passed(limiter, 8)
+    for slot in slots[5:]:
+        now.s += 0.01
+        limiter.overloaded(slot)
+
+    assert limiter.in_flight == 6
+    assert limiter.due().wait_s <= 0
+
+
+def test_a_429_is_first_of_the_rate_then_of_the_number_in_flight(now: Now) -> None:
+    """The level falls when a 429 comes though the rate that was learnt is kept."""
+    limiter, levels = limiter_of(None, now), []
+    for n_ended in (8, 0):
+        first = passed(limiter, n_ended)  # of the second round there are none
+        for slot in first:
+            limiter.failed(slot)
+        slots = passed(limiter, 4)
+        now.s += 0.1
+        limiter.refused(slots[0], retry_after_s=None)
+        levels.append(limiter.in_flight)
+        for slot in slots[1:]:
+            limiter.failed(slot)
+        now.s += 1.2
+        limiter.due()
+
+    assert levels == [8, 6]
+
+
+def quota_of(path: Path, now: Now, model: str = "m") -> SharedQuota:
+    """Return the part of the file that a model has."""
+    return SharedQuota(path, model, clock=now)
+
+
+def test_what_was_found_is_kept_for_an_hour(now: Now, tmp_path: Path) -> None:
+    """Another kernel begins with it; an hour later it is found again."""
+    quota = quota_of(tmp_path / "limits.sqlite", now)
+    limit = Limit(per_second=20, per_minute=150, in_flight=64)
+    now.s = 1000.0
+    quota.keep_found(limit)
+    now.s += 3000.0
+    other = RateLimiter("m", None, clock=now, others=quota)
+    slots = passed(other, 70)
+    now.s += 601.0
+    late = RateLimiter("m", None, clock=now, others=quota)
+
+    assert other.limit == Limit(per_second=20, per_minute=150)
+    assert other.in_flight == 64
+    assert len(slots) == 20
+    assert late.found is None
+    assert late.in_flight == 8
+
+
+def test_what_was_found_is_kept_while_it_is_found(now: Now, tmp_path: Path) -> None:
+    """Nobody has to say so, and another model knows nothing of it."""
+    path = tmp_path / "limits.sqlite"
+    limiter = RateLimiter("m", None, clock=now, others=quota_of(path, now))
+    for _ in range(3):
+        now.s += 1.0
+        answer(limiter, passed(limiter, limiter.in_flight or 0), now)
+
+    assert limiter.found is not None
+    assert quota_of(path, now).found() == limiter.found
+    assert quota_of(path, now, "other").found() is None
+
+
+@pytest.mark.parametrize("row", ["'x', 1, 1", "-1, 1, 1", "NULL, 1.5, 1"])
+def test_a_row_that_cannot_be_is_not_used(now: Now, tmp_path: Path, row: str) -> None:
+    """What somebody wrote into the file does not decide how requests go."""
+    path = tmp_path / "limits.sqlite"
+    quota = quota_of(path, now)
+    quota.keep_found(Limit(per_second=1, per_minute=1))
+    with closing(sqlite3.connect(path, isolation_level=None)) as file:
+        (marked,) = file.execute("SELECT quota FROM found").fetchone()
+        file.execute(f"REPLACE INTO found VALUES (?, 0, {row})", (marked,))  # noqa: S608 - of this test
+
+    assert quota.found() is None
+
+
+def test_a_look_leaves_no_file(now: Now, tmp_path: Path) -> None:
+    """Nothing is written before something was found."""
+    path = tmp_path / "limits.sqlite"
+
+    RateLimiter("m", None, clock=now, others=quota_of(path, now))
+
+    assert not path.exists()
+
+
+class Service:
+    """A service with limits that nobody knows, and requests that keep to `limiter`."""
+
+    def __init__(
+        self, limiter: RateLimiter, now: Now, limit: Limit, chance: Random
+    ) -> None:
+        """Begin with no request."""
+        self.n_left = 0
+        self._chance = chance
+        self._limiter, self._now, self._limit = limiter, now, limit
+        self._later: list[tuple[float, int, Callable[[], object]]] = []
+        self._n_later = self._n_busy = 0
+        self._taken_s: list[float] = []
+
+    def after(self, wait_s: float, do: Callable[[], object]) -> None:
+        """Do it so much later, and a little more."""
+        self._n_later += 1
+        at_s = self._now.s + wait_s + self._chance.uniform(0.0, 0.01)
+        heappush(self._later, (at_s, self._n_later, do))
+
+    def ask(self, takes_s: float, *, stopped_s: float | None = None) -> None:
+        """Have a request that takes so long, unless it is stopped while it waits."""
+        self.n_left += 1
+        slot = self._reserve(takes_s)
+        if stopped_s is not None:
+            self.after(stopped_s, partial(self._stop, slot))
+
+    def run(self) -> None:
+        """Go on until nothing happens any more, or for ten minutes."""
+        while self._later and self._now.s < 600.0:
+            self._now.s, _, do = heappop(self._later)
+            do()
+
+    def _reserve(self, takes_s: float) -> Slot:
+        slot = self._limiter.reserve()
+        go = partial(self._go, slot, takes_s)
+        slot.wake = partial(self.after, 0.0, go)
+        go()
+        return slot
+
+    def _go(self, slot: Slot, takes_s: float) -> None:
+        if not (slot.is_out or slot.ticket is STOPPED):
+            self._try(slot, takes_s)
+
+    def _try(self, slot: Slot, takes_s: float) -> None:
+        due = self._limiter.try_pass(slot)
+        if due.wait_s <= 0:
+            self.after(0.0, partial(self._send, slot, takes_s))
+        elif not due.is_for_place:  # else it is woken
+            self.after(due.wait_s, partial(self._go, slot, takes_s))
+
+    def _send(self, slot: Slot, takes_s: float) -> None:
+        self._limiter.sent(slot)
+        n_second = len(self._taken_s) - bisect(self._taken_s, self._now.s - 1.0)
+        if n_second >= (self._limit.per_second or 0):
+            end = partial(self._limiter.refused, slot, retry_after_s=None)
+            return self.after(0.002, partial(self._end, end, takes_s))
+        if self._n_busy >= (self._limit.in_flight or 0):
+            end = partial(self._limiter.overloaded, slot)
+            return self.after(0.002, partial(self._end, end, takes_s))
+        self._n_busy += 1
+        self._taken_s.append(self._now.s)
+        return self.after(takes_s, partial(self._answer, slot))
+
+    def _end(self, end: Callable[[], object], takes_s: float) -> None:
+        end()
+        self.after(self._chance.uniform(0.0, 1.0), partial(self._reserve, takes_s))
+
+    def _answer(self, slot: Slot) -> None:
+        self._n_busy -= 1
+        self.n_left -= 1
+        self._limiter.answered(slot)
+
+    def _stop(self, slot: Slot) -> None:
+        if not slot.is_out:
+            self._limiter.give_back(slot)
+            slot.ticket = STOPPED
+            self.n_left -= 1
+
+
+STOPPED = -1
+KNOWN = Limit(per_second=3, per_minute=30, in_flight=4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([None, NO_LIMIT, KNOWN]))
+def test_every_request_ends(seed: int, known: Limit | None) -> None:
+    """Whatever is refused or stopped, nobody waits for one that waits for him."""
+    now, chance = Now(), Random(seed)  # noqa: S311 - no secret
+    limit = Limit(
+        per_second=chance.randint(2, 20),
+        per_minute=None,
+        in_flight=chance.choice([4, 20, 1000]),
+    )
+    service = Service(limiter_of(known, now), now, limit, chance)
+    stops, spread_s = chance.random() < 0.3, chance.choice([0.0, 5.0])
+    for _ in range(chance.randint(1, 80)):
+        stopped_s = chance.uniform(0, 5) if stops and chance.random() < 0.5 else None
+        ask = partial(service.ask, 0.05, stopped_s=stopped_s)
+        service.after(chance.uniform(0.0, spread_s), ask)
+
+    service.run()
+
+    assert service.n_left == 0

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 import svc_notebook as svc
+from svc_notebook.configuration import use
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import AskError, ParameterError
 from svc_notebook.ledger.answers import export_answers
-from svc_notebook.magics import subcommands
-from svc_notebook.session import Session, current, isolated, use
+from svc_notebook.magics import endpoint
+from svc_notebook.session import Session, current, isolated
 from svc_notebook.settings import Settings
 
 SCRIPT: list[dict[str, Any]] = [
@@ -165,7 +166,7 @@ def test_an_endpoint_that_a_file_hides_is_said(
     with isolated():
         with pytest.warns(RuntimeWarning, match=r"answers\.jsonl goes on answering"):
             use(endpoint="emulator")
-        said = subcommands.use(current(), "emulator")
+        said = endpoint.use(current(), "emulator")
 
     assert "answers.jsonl goes on answering" in said
 
@@ -180,7 +181,7 @@ def test_the_service_needs_no_key_where_a_file_answers(
     monkeypatch.delenv("SVC_API_KEY", raising=False)
 
     with isolated():
-        said = subcommands.use(current(), "service")
+        said = endpoint.use(current(), "service")
 
     assert "answers.jsonl goes on answering" in said
     assert "The service cannot be asked: No API key" in said

@@ -13,6 +13,8 @@ import pytest
 
 from svc_notebook.client.aio import AsyncClient
 from svc_notebook.client.http import tls_context
+from svc_notebook.endpoints import Endpoint
+from svc_notebook.errors import NoConnectionError, SettingsError
 from svc_notebook.settings import Settings
 
 pytestmark = pytest.mark.skipif(
@@ -110,9 +112,10 @@ def place(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     return Place(certificate)
 
 
-async def ask_twice(base_url: str) -> None:
-    """Send two requests, one after the other."""
-    settings = Settings(base_url=base_url, allow_http=True)
+async def ask_twice(base_url: str, **given: str) -> None:
+    """Send two requests, one after the other, to an endpoint with these settings."""
+    endpoint = Endpoint(name="lab", base_url=base_url, **given)  # type: ignore[arg-type]  # texts only
+    settings = Settings(base_url=base_url, allow_http=True, endpoint=endpoint)
     async with AsyncClient(settings, api_key="k" * 20, sinks=()) as client:
         for _ in range(2):
             assert (await client.complete("Hi")).text == TEXT
@@ -129,6 +132,41 @@ def test_tls(place: Place) -> None:
 
     assert len(place.heads) == 2
     assert b"Authorization: Bearer kkkk" in place.heads[1]
+
+
+def test_a_private_certificate(
+    place: Place, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is trusted by the endpoint's `ca_file`; without, the error names that."""
+    monkeypatch.delenv("SSL_CERT_FILE")
+    tls_context.cache_clear()
+
+    async def scene() -> None:
+        async with place.served("https") as address:
+            with pytest.raises(NoConnectionError, match=r"not trusted(.|\n)*ca_file"):
+                await ask_twice(address)
+            with pytest.raises(SettingsError, match=r"'/none.pem'(.|\n)*PEM format"):
+                await ask_twice(address, ca_file="/none.pem")
+            await ask_twice(address, ca_file=str(certificate))
+
+    asyncio.run(scene())
+
+    assert len(place.heads) == 2
+
+
+def test_the_endpoints_own_proxy(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is used in place of the environment's, whatever NO_PROXY says."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "*")
+
+    async def scene() -> None:
+        async with place.served("http") as proxy:
+            named = proxy.replace("://", "://user:pa55@")
+            await ask_twice("http://svc.example", proxy=named)
+
+    asyncio.run(scene())
+
+    assert place.heads[0].startswith(b"POST http://svc.example/v1/chat")
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])

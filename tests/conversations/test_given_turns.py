@@ -227,3 +227,14 @@ def test_nothing_is_in_the_ledger_until_a_turn_is_asked(place: Path) -> None:
     assert json.dumps("cold").encode() in b"".join(
         each.read_bytes() for each in place.parent.glob("ledger*")
     )
+
+
+def test_turns_with_the_key_are_refused(emulator: Emulator) -> None:
+    """A key in given turns is neither shown nor kept; the conversation stays empty."""
+    given = [*SHOTS[1:3], {"role": "user", "content": f"It is {emulator.api_key}."}]
+
+    with pytest.raises(svc.ParameterError, match="contains the API key") as caught:
+        svc.conversation("plan", messages=[*given, SHOTS[2]])
+
+    assert emulator.api_key not in str(caught.value)
+    assert not svc.conversation("plan").turns

@@ -3,12 +3,11 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.emulator.server import Emulator
 from svc_notebook.session import isolated
 
 CUT = {
@@ -20,16 +19,13 @@ CUT = {
 REST = {"when": {"contains": "Go on"}, "text": "o, three.", "times": None}
 
 
-@pytest.fixture(autouse=True)
-def emulator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Emulator]:
-    """An emulator, and a ledger that the kernels of a test share."""
-    with Emulator(
-        script=[CUT, REST], tokens_per_s=None, first_token_s=0, limits=False
-    ) as running:
-        monkeypatch.setenv("SVC_BASE_URL", running.base_url)
-        monkeypatch.setenv("SVC_API_KEY", running.api_key)
-        monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
-        yield running
+pytestmark = pytest.mark.usefixtures("emulator")
+
+
+@pytest.fixture
+def script() -> list[dict[str, Any]]:
+    """What the emulator answers."""
+    return [CUT, REST]
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,18 +11,14 @@ import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.session import isolated
 
+pytestmark = pytest.mark.usefixtures("emulator")
 
-@pytest.fixture(autouse=True)
-def emulator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Emulator]:
-    """An emulator, and a ledger that the kernels of a test share."""
+
+@pytest.fixture
+def script() -> list[dict[str, Any]]:
+    """What the emulator answers."""
     fail = {"when": {"contains": "Fail"}, "error": {"message": "no"}, "status": 400}
-    with Emulator(
-        script=[fail], tokens_per_s=None, first_token_s=0, limits=False
-    ) as running:
-        monkeypatch.setenv("SVC_BASE_URL", running.base_url)
-        monkeypatch.setenv("SVC_API_KEY", running.api_key)
-        monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
-        yield running
+    return [fail]
 
 
 @contextmanager
@@ -40,7 +35,7 @@ def prompts(plan: svc.Conversation) -> list[str | None]:
 
 
 @pytest.fixture
-def two_kernels() -> None:
+def two_kernels(emulator: Emulator) -> None:  # noqa: ARG001 - it must run
     """One kernel asked "one" and "two", a later one asked "three" without them."""
     with kernel() as plan:
         plan.ask("one")
@@ -179,11 +174,15 @@ def test_a_reply_that_ends_after_a_restore_is_a_turn() -> None:
 @pytest.mark.usefixtures("two_kernels")
 def test_the_first_use_warns_of_older_turns() -> None:
     """The warning names the command, once in a kernel."""
-    with isolated():
-        with pytest.warns(RuntimeWarning, match="3 older turns of plan.*%svc restore"):
-            svc.conversation("plan")
+    with isolated(), warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        svc.conversation("plan")
         svc.conversation("plan").ask("four")
         svc.conversation("other")
+
+    [said] = [str(each.message) for each in warned]
+    assert "3 older turns of plan" in said
+    assert "%svc restore" in said
 
 
 @pytest.mark.usefixtures("two_kernels")

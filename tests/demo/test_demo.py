@@ -201,7 +201,7 @@ def test_the_service_is_not_asked(ran: Ran, canary: Emulator) -> None:
 
 
 def test_the_demo_names_what_it_wrote(ran: Ran) -> None:
-    """The folder it names holds the executed notebook and a ledger, and that is all."""
+    """The folder it names holds the notebook, its answers and a ledger."""
     written = sorted(str(p.relative_to(ran.folder)) for p in ran.folder.rglob("*"))
 
     notebook = str(Path("svc-notebook-demo", "quickstart.ipynb"))
@@ -211,6 +211,7 @@ def test_the_demo_names_what_it_wrote(ran: Ran) -> None:
     )
     assert [name for name in written if "-wal" not in name and "-shm" not in name] == [
         "svc-notebook-demo",
+        str(Path("svc-notebook-demo", "answers.json")),
         str(Path("svc-notebook-demo", "ledger.sqlite")),
         notebook,
     ]
@@ -230,7 +231,7 @@ def test_the_notebook_is_marked(ran: Ran) -> None:
     outputs = [shown for source, shown in cells if source.startswith("%%svc")]
     html = ["".join(each["data"]["text/html"]) for [each] in outputs]
     assert "**Every reply and every number" in cells[0][0]
-    assert ["emulator" in each for each in html] == [True, True]
+    assert ["written by hand" in each for each in html] == [True, True, True]
 
 
 def test_the_demo_ends_with_the_next_steps(ran: Ran) -> None:
@@ -272,6 +273,6 @@ def test_with_the_flag_the_service_is_asked(tmp_path: Path, emulator: Emulator) 
 
     sources = [source for source, _ in _cells(tmp_path / "here" / "quickstart.ipynb")]
     assert ran.status == 0, ran.text
-    assert [each.ended for each in emulator.requests] == ["whole"] * 7
+    assert [each.ended for each in emulator.requests] == ["whole"] * 18
     assert "%svc use service" in sources
     assert f"come from the service at {emulator.base_url}." in sources[0]

@@ -23,6 +23,15 @@ def test_the_tour_is_copied_once(tmp_path: Path) -> None:
     assert second.read_text() == "mine"
 
 
+def test_what_a_notebook_reads_is_copied_with_it(tmp_path: Path) -> None:
+    """The replies that one of them plays lie beside it."""
+    copy_tour(tmp_path)
+
+    assert (tmp_path / "compare.ipynb").is_file()
+    for name in ("answers.json", "messages.csv", "sales.csv", "prices.toml"):
+        assert (tmp_path / name).is_file()
+
+
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     """A file in the folder's place is an error that says what to do."""
     (tmp_path / "taken").write_text("")

@@ -2,23 +2,16 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from IPython.core.displaypub import CapturingDisplayPublisher
-from IPython.core.interactiveshell import InteractiveShell
-from traitlets.config import Config
 
 from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.display.live import Mode, ReplyDisplay
 from svc_notebook.display.markup import to_html
-from svc_notebook.display.output import Output, Wait, follow
 from svc_notebook.display.reply import BODY, UNFINISHED, WAITING, Final, quiet_html
-from svc_notebook.errors import Interrupted, SvcError
-from svc_notebook.service.chunk import Delta
 from svc_notebook.tools.call import ToolRun
 from tests.display.conftest import Recorder
 
@@ -555,132 +548,3 @@ def test_a_status_line_that_cannot_wait_shows_at_once(recorder: Recorder) -> Non
     display.status("running", is_now=True)
 
     assert "running" in str(recorder.cell()[-1])
-
-
-@pytest.fixture
-def published() -> Iterator[CapturingDisplayPublisher]:
-    """Run a real shell without history, and keep what it publishes."""
-    shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
-    original = shell.display_pub
-    shell.display_pub = CapturingDisplayPublisher()  # type: ignore[no-untyped-call]  # IPython's
-    yield shell.display_pub
-    shell.display_pub = original
-    InteractiveShell.clear_instance()
-
-
-def test_outputs_are_updated_by_their_id(published: CapturingDisplayPublisher) -> None:
-    """IPython gets a display with an id and then an update of the same id."""
-    screen = Output()
-
-    screen.publish({"text/plain": "a"}, "d-1")
-    screen.update({"text/plain": "b"}, "d-1")
-
-    got = [(out["data"], out["transient"], out["update"]) for out in published.outputs]
-    assert got == [
-        ({"text/plain": "a"}, {"display_id": "d-1"}, False),
-        ({"text/plain": "b"}, {"display_id": "d-1"}, True),
-    ]
-
-
-def test_outputs_without_id_have_none(published: CapturingDisplayPublisher) -> None:
-    """A final output can never be updated by chance."""
-    Output().publish({"text/plain": "a"}, None)
-
-    assert [out["transient"] for out in published.outputs] == [None]
-
-
-@pytest.mark.parametrize("act", ["clear", "erase"])
-def test_clearing_takes_outputs_away(
-    published: CapturingDisplayPublisher, act: str
-) -> None:
-    """Both ways of emptying a cell reach IPython."""
-    screen = Output()
-    screen.publish({"text/plain": "a"}, None)
-
-    getattr(screen, act)()
-
-    assert published.outputs == []
-
-
-def test_text_is_written_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """Printed text goes to standard output and adds no line end."""
-    Output().write("a")
-
-    assert capsys.readouterr().out == "a"
-
-
-class _Stream:
-    """A stream of pieces; it raises a problem at its end, if there is one."""
-
-    def __init__(self, *pieces: str, problem: BaseException | None = None) -> None:
-        self.is_done = False
-        self.completion = "".join(pieces)
-        self._deltas = [Delta(text=piece) for piece in pieces]
-        self._problem = problem
-
-    def poll(self, timeout_s: float) -> list[Delta]:
-        """Return the pieces one at a time, without waiting."""
-        del timeout_s
-        if not self._deltas and self._problem:
-            raise self._problem
-        self.is_done = len(self._deltas) <= 1 and self._problem is None
-        return [self._deltas.pop(0)] if self._deltas else []
-
-    def cancel(self) -> str:
-        """Return what arrived."""
-        self.is_done = True
-        return self.completion
-
-
-class _Seen:
-    """A view that remembers."""
-
-    def __init__(self) -> None:
-        self.calls: list[object] = []
-
-    def show(self, delta: Delta) -> None:
-        """Remember the text."""
-        self.calls.append(delta.text)
-
-    def wait(self, wait: Wait) -> None:
-        """Remember the reason."""
-        self.calls.append(wait.reason)
-
-    def flush(self) -> None:
-        """Remember that time passed."""
-        self.calls.append("flush")
-
-    def end(self, completion: object | None) -> None:
-        """Remember the end."""
-        self.calls.append(("end", completion))
-
-
-def test_a_view_sees_each_piece_and_one_end() -> None:
-    """Pieces come in order, with a flush after each call, and the whole at the end."""
-    seen = _Seen()
-
-    got = follow(_Stream("a", "b"), seen)
-
-    assert got == "ab"
-    assert seen.calls == ["a", "flush", "b", "flush", ("end", "ab")]
-
-
-def test_an_interrupt_keeps_what_arrived() -> None:
-    """The stream is cancelled, the view sees what arrived, the error holds it."""
-    seen = _Seen()
-
-    with pytest.raises(Interrupted) as caught:
-        follow(_Stream("a", problem=KeyboardInterrupt()), seen)
-
-    assert caught.value.partial == "a"
-    assert seen.calls == ["a", "flush", ("end", "a")]
-
-
-def test_a_failure_ends_the_view_with_its_partial_reply() -> None:
-    """The error is raised as it is; without a partial reply the view gets None."""
-    seen = _Seen()
-
-    with pytest.raises(SvcError, match="broken"):
-        follow(_Stream("a", problem=SvcError("broken")), seen)
-
-    assert seen.calls == ["a", "flush", ("end", None)]

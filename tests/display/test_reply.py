@@ -38,6 +38,17 @@ def test_several_choices_are_numbered() -> None:
     )
 
 
+def test_reasoning_is_folded_below_the_text() -> None:
+    """It is escaped and closed; plain text has its size alone."""
+    got = Final(texts=("A", "B"), reasonings=("<b>" * 2000, ""), footer="f").bundle()
+
+    html = got["text/html"]
+    assert got["text/plain"].endswith("f · reasoning of 1: 6,000 characters")
+    assert "<b>" not in html
+    assert html.count("&lt;b&gt;") == 2000
+    assert html.count("<details><summary") == 1
+
+
 def test_html_brings_its_own_styles() -> None:
     """Layout needs no style sheet: every colour has a fallback, nothing is fetched."""
     html = Final(texts=("a", "b"), footer="f", marks=("cut",)).bundle()["text/html"]
@@ -179,7 +190,7 @@ def test_no_text_gets_out_of_the_frame(source: str) -> None:
 
     assert set(seen.tags) <= {"iframe", "details", "summary", "pre", "code", "span"}
     assert seen.tags.count("iframe") == 1
-    assert seen.frame["sandbox"] == ""
+    assert seen.frame["sandbox"] == "allow-same-origin"
 
 
 def test_the_policy_comes_first() -> None:

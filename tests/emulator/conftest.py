@@ -66,7 +66,7 @@ def make_service(clock: SetClock) -> Callable[..., Service]:
         *,
         pace: Pace = Pace(),  # noqa: B008 - frozen
         limits: dict[str, tuple[int, int]] | None = None,
-        script: tuple[dict[str, Any], ...] = (),
+        script: object = (),
         models: tuple[str, ...] = (),
         keys: Keys = Keys(),  # noqa: B008 - frozen
         seed: int = 0,

@@ -44,6 +44,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"limits": {MODEL: (1,)}}, "limits must be True, False"),
     ({"limits": {MODEL: (1, -1)}}, "limits must be True, False"),
     ({"limits": {"x": (1, 1)}}, "limits is given for the model 'x', but the emulator"),
+    ({"contexts": {MODEL: 0}}, "contexts must be a mapping of model ids to tokens"),
+    ({"has_model_list": 1}, "has_model_list must be True or False."),
+    ({"needs_key": None}, "needs_key must be True or False."),
     ({"keys": "abc"}, "keys must be a list of API keys; a key consists of letters, di"),
     ({"keys": []}, "at least one is needed"),
     ({"keys": ["a", ""]}, "keys must be a list of API keys"),
@@ -51,8 +54,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"revoked": ["a", "b\n"]}, "revoked must be a list of API keys"),
     ({"keys": ["a"], "revoked": ["a"]}, "keys and revoked share a key"),
     ({"revoked": ["a"], "forbidden": ["a"]}, "revoked and forbidden share a key"),
-    ({"script": 5}, "A script must be a list of entries, or a path."),
-    ({"script": {"text": "x"}}, "A script must be a list of entries, or a path."),
+    ({"script": 5}, "The script must be a list of entries, or {"),
+    ({"script": {"text": "x"}}, "The script has the unknown key 'text'."),
 ]
 
 
@@ -87,6 +90,39 @@ def test_limits_can_be_for_a_model_of_ones_own() -> None:
     emulator = Emulator(models=["mine"], limits={"mine": (0, 0)})
 
     assert repr(emulator) == "<Emulator: not running>"
+
+
+@pytest.mark.parametrize("has_list", [False, True])
+def test_models_are_listed_only_if_asked_for(has_list: bool) -> None:
+    """The document shows no list of models; other servers have one."""
+    with (
+        Emulator(
+            models=["mine"],
+            contexts={"mine": 99},
+            has_model_list=has_list,
+            needs_key=False,
+        ) as emulator,
+        httpx.Client(trust_env=False) as client,
+    ):
+        found = client.get(f"{emulator.base_url}/models")
+
+    model = {"id": "mine", "object": "model", "owned_by": "emulator"}
+    listed = {"object": "list", "data": [{**model, "max_model_len": 99}]}
+    assert found.status_code == (200 if has_list else 404)
+    assert (found.json() == listed) is has_list
+
+
+def test_a_context_of_its_own_is_the_limit_of_a_model() -> None:
+    """Its refusal names the context, as other servers do."""
+    with (
+        Emulator(contexts={MODEL: 99}, needs_key=False) as emulator,
+        httpx.Client(trust_env=False) as client,
+    ):
+        url = f"{emulator.base_url}/chat/completions"
+        found = client.post(url, json={**BODY, "max_tokens": 95})
+
+    assert found.status_code == 400
+    assert "maximum context length is 99 tokens" in found.json()["error"]["message"]
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -45,7 +46,7 @@ def test_entries_answer_in_order_and_once(
     texts = [_texts(post(service, fields()))[0] for _ in range(4)]
 
     assert texts[:3] == ["one", "two", "two"]
-    assert texts[3].startswith("Emulated reply.")
+    assert texts[3] not in texts[:3]
 
 
 def test_an_entry_answers_what_it_is_meant_for(
@@ -71,6 +72,80 @@ def test_an_entry_answers_what_it_is_meant_for(
     texts = [_texts(post(service, body))[0] for body in bodies]
 
     assert texts == ["wet", "old", "else", "on", "wet"]
+
+
+MESSAGES = [
+    {"role": "system", "content": "Answer in Thai. Be brief."},
+    {"role": "user", "content": "Green or black tea?"},
+]
+TOOLS = [
+    {
+        "type": "function",
+        "function": {"name": "price", "parameters": {"type": "object"}},
+    }
+]
+
+
+@pytest.mark.parametrize(
+    ("when", "fits", "other"),
+    [
+        ({"contains": ["black", "Green"]}, {}, {"messages": MESSAGES[:1]}),
+        ({"system": "Thai"}, {}, {"messages": MESSAGES[1:]}),
+        ({"system": ["Thai", "brief"]}, {}, {"messages": MESSAGES[1:]}),
+        ({"system": None}, {"messages": MESSAGES[1:]}, {}),
+        ({"model": ["svc-instruct", "svc-v2-8b-instruct"]}, {}, {"model": "svc-x"}),
+        ({"temperature": 0.7}, {}, {"temperature": 0}),
+        ({"temperature": {"above": 1}}, {"temperature": 1.2}, {"temperature": 1}),
+        ({"temperature": {"below": 1}}, {}, {"temperature": 1}),
+        ({"top_p": {"at_most": 0.5}}, {"top_p": 0.5}, {}),
+        ({"n": {"at_least": 2, "below": 4}}, {"n": 3}, {"n": 4}),
+        ({"max_tokens": 150}, {}, {"max_tokens": 20}),
+        ({"presence_penalty": 1}, {"presence_penalty": 1}, {}),
+        ({"frequency_penalty": {"above": 0}}, {"frequency_penalty": 1}, {}),
+        ({"repetition_penalty": {"above": 1}}, {"repetition_penalty": 1.05}, {}),
+        ({"user": "ann"}, {"user": "ann"}, {"user": "bob"}),
+        ({"tools": ["price"]}, {"tools": TOOLS}, {}),
+        ({"tools": []}, {}, {"tools": TOOLS}),
+    ],
+)
+def test_an_entry_is_for_a_system_message_and_parameters(
+    make_service: Callable[..., Service],
+    post: Callable[..., Reply],
+    fields: Fields,
+    when: dict[str, Any],
+    fits: dict[str, Any],
+    other: dict[str, Any],
+) -> None:
+    """What is not sent has the document's default; a text is looked for inside."""
+    entry = {"when": when, "text": "scripted", "times": None}
+    service = make_service(models=("svc-x",), script=(entry,))
+    asked = {"messages": MESSAGES}
+
+    texts = [
+        _texts(post(service, fields(**{**asked, **more})))[0] for more in (fits, other)
+    ]
+
+    assert [text == "scripted" for text in texts] == [True, False]
+
+
+def test_defaults_are_keys_of_each_entry(
+    make_service: Callable[..., Service], post: Callable[..., Reply], fields: Fields
+) -> None:
+    """An entry that says otherwise wins."""
+    script = {
+        "defaults": {"note": "written by hand", "times": None},
+        "entries": [{"text": "one", "times": 1}, {"text": "two", "note": "ลองดู"}],
+    }
+    service = make_service(script=script)
+
+    replies = [post(service, fields()) for _ in range(3)]
+
+    assert [_texts(reply)[0] for reply in replies] == ["one", "two", "two"]
+    assert [unquote(reply.headers["x-svc-emulator"]) for reply in replies] == [
+        "written by hand",
+        "ลองดู",
+        "ลองดู",
+    ]
 
 
 def test_a_refused_request_uses_no_entry_up(
@@ -283,7 +358,10 @@ def test_a_script_can_be_a_file(tmp_path: Path, encoding: str) -> None:
         (None, "cannot be read"),
         ("{", "cannot be read"),
         ("[" * 100_000, "cannot be read"),
-        ("{}", "is not a JSON array"),
+        ("{}", "must be a list of entries, or {"),
+        ("7", "must be a list of entries, or {"),
+        ('{"entry": []}', "unknown key 'entry'. Did you mean `entries`?"),
+        ('{"entries": [], "defaults": 7}', "must be a list of entries, or {"),
     ],
 )
 def test_a_wrong_script_file_is_named(
@@ -305,9 +383,17 @@ WRONG: list[tuple[Any, str]] = [
     (7, "Entry 0 of the script cannot be used: Expected `object`"),
     (
         {"txt": "x"},
-        "field `txt`. `python -m pydoc svc_notebook.emulator",
+        "field `txt`. Did you mean `text`? `python -m pydoc svc_notebook.emulator",
     ),
     ({"when": {"modle": "x"}}, "unknown field `modle` - at `$.when`"),
+    ({"when": {"modle": "x"}}, "at `$.when`. Did you mean `model`?"),
+    ({"tims": 2}, "unknown field `tims`. Did you mean `times`?"),
+    ({"choices": [{"txt": ""}]}, "]`. Did you mean `text`?"),
+    ({"tool_calls": [{"nam": ""}]}, "Did you mean `name`?"),
+    ({"when": {"n": {"max": 1}}}, "Allowed: above, below, at_least, at_most."),
+    ({"when": {"temperature": "hot"}}, "got `str` - at `$.when.temperature`"),
+    ({"when": {"tools": "price"}}, "Expected `array`, got `str` - at `$.when.tools`"),
+    ({"note": 61 * "x"}, "length <= 60 - at `$.note`"),
     ({"when": {"is_streamed": 1}}, "at `$.when.is_streamed`"),
     ({"when": {"role": "bot"}}, "'bot' - at `$.when.role`"),
     ({"times": 0}, "Expected `int` >= 1 - at `$.times`"),

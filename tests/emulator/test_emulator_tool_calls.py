@@ -14,7 +14,7 @@ from svc_notebook.emulator.app import Service
 from svc_notebook.emulator.chat_request import ChatRequest, count_tokens
 from svc_notebook.emulator.http_values import Reply, RuleError
 from svc_notebook.emulator.rules import read_chat_request
-from svc_notebook.emulator.tool_calls import calls_for, results_text
+from svc_notebook.emulator.tool_calls import calls_for, tool_results
 
 Fields = Callable[..., dict[str, Any]]
 MakeChat = Callable[..., ChatRequest]
@@ -312,7 +312,7 @@ def test_every_long_result_is_told(
         ]
     )
 
-    text = results_text(chat)
+    text = " ".join(shown for _, shown in tool_results(chat))
 
     assert count_tokens(text) < chat.max_tokens
     assert [each for each in ids if f"<{each}>" in text] == ids
@@ -346,7 +346,7 @@ def test_a_whole_flow_ends_in_an_answer_with_the_results(
     answer = _body(post(service, body | {"messages": history}))["choices"][0]
 
     assert answer["message"]["content"].startswith(
-        "Emulated reply. get_weather answered: result 0. get_time answered: result 1. "
+        "get_weather answered: result 0. get_time answered: result 1. "
     )
     assert "tool_calls" not in answer["message"]
 

@@ -11,9 +11,9 @@ from pandas.testing import assert_frame_equal
 
 from svc_notebook.exchange import Exchange, Failure, Origin
 from svc_notebook.ledger.columns import to_instant
-from svc_notebook.ledger.frames import replies_frame, rows_frame, to_array
+from svc_notebook.ledger.frames import replies_frame, to_array, trials_frame
 from svc_notebook.ledger.prices import Prices
-from svc_notebook.ledger.reply_columns import to_replies
+from svc_notebook.ledger.reply_columns import exchange_batch
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request
 from svc_notebook.service.tool_call import FunctionCall, ToolCall
@@ -94,11 +94,14 @@ def _varied(make: MakeExchange, *, n_choices: int, seed: int) -> list[Exchange]:
 def test_rows_of_a_run_are_read_as_those_of_the_ledger(
     make: MakeExchange, n_choices: int, seed: int
 ) -> None:
-    """A frame holds the same, whether rows are exchanges or replies made of them."""
+    """Rows that come in another order are put in that of their trials, choices too."""
     exchanges = _varied(make, n_choices=n_choices, seed=seed)
-    rows = [row for exchange in exchanges for row in to_replies(exchange)]
+    order = Random(seed).sample(range(len(exchanges)), len(exchanges))  # noqa: S311 - no secret
+    batches = (
+        exchange_batch([exchanges[at]], PRICES, parts={"trial": [at]}) for at in order
+    )
 
-    frame = rows_frame(rows, prices=PRICES)
+    frame = trials_frame(batches)
 
     assert_frame_equal(frame, replies_frame(exchanges, prices=PRICES))
 

@@ -56,5 +56,5 @@ def test_picks_in_the_order_of_the_names() -> None:
 
 def test_refuses_a_name_that_is_near_none() -> None:
     """A name like no other is refused with the list of names."""
-    with pytest.raises(ParameterError, match="The columns are exchange_id"):
+    with pytest.raises(ParameterError, match="The columns are model, temp"):
         pick(REPLIES, ["?"])

@@ -125,7 +125,7 @@ def test_a_csv_is_opened_rightly(make: MakeExchange, tmp_path: Path) -> None:
     """It begins with the mark of UTF-8, its lines end as a spreadsheet's do."""
     content = export(_frame(make), tmp_path / "r.csv").read_bytes()
 
-    assert content.startswith(b"\xef\xbb\xbfexchange_id,completion_id,")
+    assert content.startswith(b"\xef\xbb\xbfword,size,share,is_new,model,")
     assert content.endswith(b"\r\n")
     assert "สวัสดีครับ\nบรรทัดที่สอง".encode() in content
 

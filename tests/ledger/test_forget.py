@@ -5,7 +5,7 @@ import pty
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pandas as pd
@@ -190,6 +190,21 @@ def test_an_id_may_be_found_by_its_beginning(place: Path, forget: Forget) -> Non
     assert prompts() == ALL
 
 
+@contextmanager
+def held(program: str, place: Path) -> Iterator[None]:
+    """Let another process run a program on the ledger until the end of the block."""
+    with subprocess.Popen(  # noqa: S603 - our own command
+        [sys.executable, "-c", program, str(place)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        yield
+        other.communicate("")
+
+
 def test_a_run_in_progress_is_refused(place: Path, forget: Forget) -> None:
     """What a kernel is sending now is not taken away under its hands."""
     holding = (
@@ -198,16 +213,8 @@ def test_a_run_in_progress_is_refused(place: Path, forget: Forget) -> None:
         "lock = lock_run(Ledger(sys.argv[1]), 'grid'); print('held', flush=True); "
         "sys.stdin.read(); lock.release()"
     )
-    with subprocess.Popen(  # noqa: S603 - our own command
-        [sys.executable, "-c", holding, str(place)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
+    with held(holding, place):
         status, _, said = forget("--run", "grid", "--yes")
-        other.communicate("")
 
     assert status == 1
     assert "in progress in another kernel" in said
@@ -280,16 +287,8 @@ def test_a_reader_that_holds_the_file_is_named(place: Path, forget: Forget) -> N
         "c.execute('SELECT count(*) FROM exchanges').fetchone(); "
         "print('held', flush=True); sys.stdin.read()"
     )
-    with subprocess.Popen(  # noqa: S603 - our own command
-        [sys.executable, "-c", reading, str(place)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
+    with held(reading, place):
         status, said, _ = forget("--conversation", "trip", "--yes")
-        other.communicate("")
 
     assert status == 0
     assert "its -wal may hold their texts" in said

@@ -12,7 +12,7 @@ from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.answers import find_answer
 from svc_notebook.ledger.connect import APPLICATION_ID, MIGRATIONS, migrate
 from svc_notebook.ledger.frames import replies_df
-from svc_notebook.ledger.row import to_row
+from svc_notebook.ledger.row import KeptPlan, to_row
 from svc_notebook.ledger.store import Ledger
 from svc_notebook.ledger.tool_runs import row_of
 from svc_notebook.service.chunk import Choice, CompletionBody
@@ -148,6 +148,30 @@ def _write_version_3(path: Path, exchanges: list[Exchange]) -> None:
         (begun_at, begun_at),
     )
     connection.close()
+
+
+@pytest.mark.parametrize("write", [_write_version_2, _write_version_3])
+def test_an_older_file_takes_plans_of_runs(
+    tmp_path: Path, make: MakeExchange, write: Callable[[Path, list[Exchange]], None]
+) -> None:
+    """A plan of a part replaces the one before, and other parts stay."""
+    path = tmp_path / "ledger.sqlite"
+    write(path, _exchanges(make))
+    old, new, next_ = (
+        KeptPlan(
+            run="r", part=part, name=None, n_trials=n, digest="d", manifest=b"\x00"
+        )
+        for part, n in ((0, 1), (0, 2), (1, 3))
+    )
+
+    with Ledger(path, session_id="before") as ledger:
+        for plan in (old, new, next_):
+            ledger.add_plan(plan)
+        got = ledger.plans("r")
+        exchanges = list(ledger.read(scope="all"))
+
+    assert got == [new, next_]
+    assert exchanges == _exchanges(make)
 
 
 def test_a_file_of_version_3_is_read_whole(tmp_path: Path, make: MakeExchange) -> None:

@@ -11,7 +11,8 @@ from pandas.testing import assert_frame_equal
 
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger import frames
-from svc_notebook.ledger.frames import CHUNK_ROWS, replies_df
+from svc_notebook.ledger.columns import CHUNK_ROWS
+from svc_notebook.ledger.frames import replies_df
 from svc_notebook.ledger.frames import replies_frame as frame_of
 from svc_notebook.ledger.groups import MIN_ROWS, usage_df
 from svc_notebook.ledger.reply_columns import TEXTS

@@ -83,7 +83,7 @@ def test_comes_back_equal(told: Exchange) -> None:
     row = to_row(told, "s")
 
     got = from_row(
-        row["record"].encode(), row["record_crc32"], exchange_id="x", place="here"
+        row["record"].encode(), row["record_crc32"], exchange_id=b"x", place="here"
     )
 
     assert repr(got) == repr(told)
@@ -129,7 +129,7 @@ def test_keeps_any_template_value(
     row = to_row(make(origin=Origin(columns={"v": value})), "s")
 
     got = from_row(
-        row["record"].encode(), row["record_crc32"], exchange_id="x", place="here"
+        row["record"].encode(), row["record_crc32"], exchange_id=b"x", place="here"
     )
 
     assert got.origin.columns == {"v": kept}
@@ -143,7 +143,7 @@ def test_a_text_of_a_row_is_in_the_record_once(make: MakeExchange) -> None:
     row = to_row(make(request=request, origin=Origin(columns=columns)), "s")
 
     got = from_row(
-        row["record"].encode(), row["record_crc32"], exchange_id="x", place="here"
+        row["record"].encode(), row["record_crc32"], exchange_id=b"x", place="here"
     )
 
     assert row["record"].count("and coffee") == 10
@@ -157,7 +157,7 @@ def test_keeps_a_reply_that_utf8_cannot_carry(make: MakeExchange) -> None:
     row = to_row(make(body=body), "s")
 
     got = from_row(
-        row["record"].encode(), row["record_crc32"], exchange_id="x", place="here"
+        row["record"].encode(), row["record_crc32"], exchange_id=b"x", place="here"
     )
 
     assert got.choices[0].text == "half ?"
@@ -177,7 +177,7 @@ def test_an_outline_is_the_exchange_without_its_texts(told: Exchange) -> None:
     got = from_row(
         row["record"].encode(),
         row["record_crc32"],
-        exchange_id="x",
+        exchange_id=b"x",
         place="here",
         texts=False,
     )

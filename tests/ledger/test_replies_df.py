@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
+from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, Failure, Origin
-from svc_notebook.ledger.frames import describe, replies_frame
+from svc_notebook.ledger.frames import chosen, describe, replies_frame
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request
 from svc_notebook.service.tool_call import FunctionCall, ToolCall
@@ -17,22 +18,7 @@ from svc_notebook.service.tool_call import FunctionCall, ToolCall
 MakeExchange = Callable[..., Exchange]
 
 SCHEMA = {
-    "exchange_id": "string",
-    "completion_id": "string",
-    "continues": "string",
-    "origin": "string",
-    "conversation": "string",
-    "run": "string",
-    "request_key": "string",
-    "repeat": "Int64",
-    "choice_index": "Int64",
-    "endpoint": "string",
-    "is_emulated": "boolean",
-    "is_reused": "boolean",
-    "is_streamed": "boolean",
     "model": "string",
-    "model_returned": "string",
-    "created_at": "datetime64[us, UTC]",
     "temperature": "Float64",
     "top_p": "Float64",
     "max_tokens": "Int64",
@@ -44,11 +30,18 @@ SCHEMA = {
     "user": "string",
     "system": "string",
     "prompt": "string",
+    "repeat": "Int64",
+    "choice_index": "Int64",
     "text": "string",
+    "answer": "string",
+    "answer_ok": "boolean",
+    "answer_error": "string",
     "finish_reason": "string",
     "is_cut": "boolean",
     "n_tool_calls": "Int64",
     "tool_calls": "string",
+    "n_rounds": "Int64",
+    "n_tool_runs": "Int64",
     "status": "string",
     "error_type": "string",
     "http_status": "Int64",
@@ -65,15 +58,29 @@ SCHEMA = {
     "est_low_tokens": "Int64",
     "est_high_tokens": "Int64",
     "usage_source": "string",
+    "cost": "Float64",
+    "cost_source": "string",
+    "latency_s": "Float64",
+    "first_text_s": "Float64",
     "queue_s": "Float64",
     "retry_wait_s": "Float64",
-    "first_text_s": "Float64",
-    "latency_s": "Float64",
     "n_chunks": "Int64",
     "started_at": "datetime64[us, UTC]",
     "ended_at": "datetime64[us, UTC]",
-    "cost": "Float64",
-    "cost_source": "string",
+    "origin": "string",
+    "conversation": "string",
+    "run": "string",
+    "endpoint": "string",
+    "is_emulated": "boolean",
+    "emulator_note": "string",
+    "is_reused": "boolean",
+    "is_streamed": "boolean",
+    "model_returned": "string",
+    "created_at": "datetime64[us, UTC]",
+    "request_key": "string",
+    "exchange_id": "string",
+    "completion_id": "string",
+    "continues": "string",
 }
 
 
@@ -232,8 +239,8 @@ def test_marks_a_cut_reply(make: MakeExchange) -> None:
     assert frame["is_cut"].tolist() == [True, True, False]
 
 
-def test_puts_template_columns_behind_the_prompt(make: MakeExchange) -> None:
-    """Template columns come after prompt, with a dtype that holds their values."""
+def test_puts_template_columns_in_front(make: MakeExchange) -> None:
+    """Template columns come first, with a dtype that holds their values."""
     first: dict[str, Any] = {
         "word": "a",
         "size": 1,
@@ -250,8 +257,6 @@ def test_puts_template_columns_behind_the_prompt(make: MakeExchange) -> None:
 
     frame = replies_frame(rows)
 
-    at = frame.columns.get_loc("prompt")
-    assert isinstance(at, int)
     expected = pd.DataFrame(
         {
             "word": pd.array(["a", None, None], dtype="string"),
@@ -262,8 +267,8 @@ def test_puts_template_columns_behind_the_prompt(make: MakeExchange) -> None:
             "mixed": pd.array([None, "3", "three"], dtype="string"),
         }
     )
-    assert_frame_equal(frame.iloc[:, at + 1 : at + 7], expected)
-    assert frame.columns[at + 7] == "text"
+    assert_frame_equal(frame.iloc[:, :6], expected)
+    assert frame.columns[6:].tolist() == list(SCHEMA)
 
 
 def test_a_clash_never_makes_two_columns_of_one_name(make: MakeExchange) -> None:
@@ -297,13 +302,78 @@ def test_leaves_out_what_no_column_can_hold(
 
 def test_describes_every_column() -> None:
     """Each column of the schema has a dtype, and words for what it means."""
-    frame = describe()
+    frame = describe(replies_frame([]))
 
     assert dict(zip(frame["name"], frame["dtype"], strict=True)) == SCHEMA
-    assert (frame["doc"].str.len() > 0).all()
+    assert (frame["meaning"].str.len() > 0).all()
     units = dict(zip(frame["name"], frame["unit"], strict=True))
     assert [units[name] for name in ("latency_s", "max_tokens", "started_at")] == [
         "s",
         "tokens",
         "UTC",
     ]
+
+
+def test_describes_columns_that_were_added(make: MakeExchange) -> None:
+    """Scores, fields of answers, columns of rows and of users have a meaning too."""
+    columns = {"row": 0, "text": "a", "label": "<b>x</b>"}
+    frame = replies_frame([make(origin=Origin(columns=columns))])
+    frame = frame.assign(score_right=1.5, answer_city="Rome")
+
+    found = describe(frame).set_index("name")["meaning"]
+
+    assert found["score_right"] == "your score 'right' of the reply: see svc.score"
+    assert found["answer_city"] == "the field 'city' of the answer"
+    assert "the column 'text' of the rows" in found["var_text"]
+    assert "a column of your own" in found["label"]
+    assert found["row"] == "position of the row, from 0"
+
+
+def test_describes_only_frames() -> None:
+    """What is no frame is refused."""
+    anything: Any = "replies"
+
+    with pytest.raises(ParameterError, match="takes a DataFrame"):
+        describe(anything)
+
+
+def test_a_narrow_frame_has_what_differs(make: MakeExchange) -> None:
+    """It has neither empty nor constant columns, but for the text and scores."""
+    rows = [make(at, origin=Origin(columns={"word": "ab"[at]})) for at in range(2)]
+    frame = replies_frame(rows).assign(score_right=1, user=pd.array(["x", None]))
+    frame["answer_error"] = "No label."
+
+    narrow = chosen(frame, "narrow")
+
+    kept = {"word", "user", "text", "answer_error", "score_right", "exchange_id"}
+    assert kept <= set(narrow)
+    assert not {"model", "temperature", "status", "answer", "run"} & set(narrow)
+    assert [name for name in frame if name in narrow] == list(narrow)
+
+
+def test_a_narrow_frame_of_one_row_has_what_is_there(make: MakeExchange) -> None:
+    """With one row nothing differs, so only empty columns are left out."""
+    narrow = chosen(replies_frame([make()]), "narrow")
+
+    assert {"model", "text", "status"} <= set(narrow)
+    assert "answer" not in narrow
+
+
+def test_a_frame_has_the_columns_that_are_named(make: MakeExchange) -> None:
+    """They come in the order of the names; an unknown one is refused."""
+    frame = replies_frame([make()])
+
+    assert list(chosen(frame, ["text", "model"])) == ["text", "model"]
+    with pytest.raises(ParameterError, match="Did you mean model"):
+        chosen(frame, ["modle"])
+    with pytest.raises(ParameterError, match="or 'narrow' for what differs"):
+        chosen(frame, "wide")
+
+
+def test_later_columns_never_meet_those_of_the_rows(make: MakeExchange) -> None:
+    """A column named like a score or a field of an answer gets `var_` in front."""
+    columns = {"score_right": 1, "answer_city": "Rome", "answer": "x"}
+
+    frame = replies_frame([make(origin=Origin(columns=columns))])
+
+    assert list(frame)[:3] == ["var_score_right", "var_answer_city", "var_answer"]

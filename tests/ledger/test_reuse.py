@@ -22,8 +22,7 @@ TOOL = {"type": "function", "function": {"name": "f", "description": "d"}}
 
 def _request(prompt: Any = "Hi", **given: Any) -> CompletionRequest:  # noqa: ANN401 - fields
     model, system = given.pop("model", "m"), given.pop("system", None)
-    extra = given.pop("extra", None)
-    return build_request(prompt, model=model, system=system, extra=extra, params=given)
+    return build_request(prompt, model=model, system=system, params=given)
 
 
 def _found(ledger: Ledger, request: CompletionRequest, **origin: Any) -> str | None:  # noqa: ANN401 - fields

@@ -268,12 +268,12 @@ def test_refuses_an_unknown_column_with_the_nearest(make: MakeExchange) -> None:
         _usage_df([make()], by="modle")
 
 
-def test_describes_every_column() -> None:
+def test_describes_every_column(make: MakeExchange) -> None:
     """Each sum says what it is a sum of."""
-    frame = describe(USAGE)
+    frame = describe(_usage_df([make()]), (REPLIES, USAGE)).set_index("name")
 
-    assert frame["name"].tolist() == list(SCHEMA)[1:]
-    assert (frame["doc"].str.len() > 0).all()
+    assert frame.index.tolist() == list(SCHEMA)
+    assert frame["meaning"].to_dict()["completion_tokens"].startswith("sum")
 
 
 @pytest.mark.parametrize("by", ["cost", ["model", "prompt_tokens"]])

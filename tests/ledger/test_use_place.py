@@ -3,9 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import svc_notebook as svc
+from svc_notebook.ledger.answers import Answers
 from svc_notebook.session import current, isolated
 
 TABLE = 'as_of = 2026-01-31\ncurrency = "EUR"\n[models.m]\nprompt = 1\ncompletion = 2\n'
@@ -68,6 +70,48 @@ def test_a_part_that_is_refused_leaves_the_rest(tmp_path: Path, missing: str) ->
     assert current().settings.ledger == ":memory:"
 
 
+def test_an_emulator_with_a_script_is_used(tmp_path: Path) -> None:
+    """Its note is shown with the reply, and goes wherever the exchange goes."""
+    script = tmp_path / "answers.json"
+    script.write_text(
+        '{"entries": [{"when": {"temperature": {"above": 1}}, "text": "Jasmine"}],'
+        ' "defaults": {"note": "written by hand · ก", "times": null}}',
+        encoding="utf-8",
+    )
+    emulator = svc.Emulator(script=script, tokens_per_s=None, first_token_s=0)
+    svc.use(endpoint=emulator)
+
+    replies = [svc.complete("A name", temperature=each) for each in (1.2, 0)]
+    svc.export_answers(tmp_path / "answers.jsonl")
+
+    marks = [reply.final().marks for reply in replies]
+    assert marks == [("emulator: written by hand · ก",), ("emulator",)]
+    kept = current().ledger.last(exchange_id=replies[0].exchange.exchange_id)
+    assert kept is not None
+    assert kept.emulator_note == "written by hand · ก"
+    notes = svc.replies_df()["emulator_note"]
+    assert notes.to_list() == [kept.emulator_note, pd.NA]
+    assert "2 replies · emulator: written by hand · ก" in repr(
+        svc.compare(svc.replies_df())
+    )
+    answers = Answers.from_file(tmp_path / "answers.jsonl")
+    assert [each.emulator_note for each in answers] == [kept.emulator_note, None]
+
+
+def test_the_emulator_before_is_closed() -> None:
+    """A cell that makes an emulator may be run again."""
+    first, second = svc.Emulator(), svc.Emulator()
+    svc.use(endpoint=first)
+    svc.use(endpoint=first)
+    assert current().settings.base_url == first.base_url
+
+    svc.use(endpoint=second)
+
+    assert current().settings.base_url == second.base_url
+    with pytest.raises(svc.SettingsError, match="not running"):
+        _ = first.base_url
+
+
 def test_a_closed_session_leaves_its_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
     """After close() it goes where the environment says, and the key does, too."""
     monkeypatch.setenv("SVC_BASE_URL", "https://here.invalid/v1")
@@ -95,7 +139,7 @@ def test_a_closed_session_leaves_its_emulator(monkeypatch: pytest.MonkeyPatch) -
         ({"ledger": " "}, "ledger is empty; give the path"),
         ({"prices": ""}, "prices is empty; give the path"),
         ({"model": FIVE}, "must be a model id"),
-        ({"endpoint": "emulater"}, "use 'emulator' or 'service'"),
+        ({"endpoint": "emulater"}, "mean emulator? Use 'emulator', 'service'"),
         ({"endpoint": "svc-v2-8b-instruct"}, "A model is chosen with model="),
     ],
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
@@ -51,6 +52,12 @@ class Shell:
         """The notebook's variables."""
         names: dict[str, object] = self.ipython.user_ns
         return names
+
+
+def contents(emulator: Emulator) -> list[str]:
+    """Return the texts of the newest request's messages."""
+    messages: list[dict[str, Any]] = emulator.requests[-1].json["messages"]
+    return [message["content"] for message in messages]
 
 
 @pytest.fixture(scope="session")

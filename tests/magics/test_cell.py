@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from IPython.core.inputtransformer2 import TransformerManager
 
-from svc_notebook.magics.cell import CellTransform
+from svc_notebook.magics.extension import CellTransform
 
 
 def body_of(cell: str) -> str:

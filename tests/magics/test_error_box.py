@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 import svc_notebook
+import svc_notebook as svc
 from svc_notebook import errors
 from svc_notebook.magics.error_box import error_lines, headline
+from tests.magics.conftest import Shell
 
 ROOT = Path(svc_notebook.__file__).parent
 
@@ -103,3 +105,15 @@ def test_errors_show_what_was_said_without_obeying_it(
     monkeypatch.setenv("NO_COLOR", "1")
 
     assert error_lines("\x1b[2J", ["a\x1b"], 70) == ["\\x1b[2J", "  a\\x1b"]
+
+
+def test_a_spending_limit_has_a_headline_of_its_own(shell: Shell) -> None:
+    """A cell that may not be sent says so, and how to go on."""
+    svc.use(max_tokens_total=1)
+    shell.run("%%svc\nSay hello.")
+
+    cell = shell.run("%%svc\nSay hello again.")
+
+    assert isinstance(cell.error, svc.SpendingLimitError)
+    assert "The spending limit is reached" in cell.shown
+    assert "svc.use(max_tokens_total=...)" in cell.shown

@@ -93,7 +93,9 @@ def test_every_parameter_of_the_document_is_an_option() -> None:
         ("--max 5", "--max-rounds, --max-tokens?"),
         ("--file notes.md", "Did you mean --with notes.md?"),
         ("--json", "Did you mean -f json?"),
-        ("--seed 1", "--seed is not an option. `%svc help`"),
+        ("--seed 1", """Did you mean --extra '{"seed": 1}'?"""),
+        ('--extra {"seed":1}', 'a JSON object, such as {"seed": 1} (on a line, in'),
+        ("--extra 3", "extra must be a JSON object"),
         ("hi --max_tokens 5", "--max_tokens comes after the text"),
         ("–t0.2 hi", "Type -t0.2."),  # noqa: RUF001 - as word processors write it
         ("-x5", "-x is not an option"),

@@ -8,8 +8,9 @@ import pytest
 import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ConfigError, MissingKeyError, ParameterError
+from svc_notebook.magics.endpoint import login
 from svc_notebook.magics.options import OPTIONS
-from svc_notebook.magics.subcommands import COMMANDS, CommandLine, login, parse_command
+from svc_notebook.magics.subcommands import COMMANDS, CommandLine, parse_command
 from svc_notebook.session import current
 from tests.magics.conftest import Shell
 
@@ -58,7 +59,7 @@ def test_reads_commands_and_questions(text: str, said: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("text", "usage"),
     [
-        ("use the force wisely", "%svc use [emulator|service|MODEL]"),
+        ("use the force wisely", "%svc use [MODEL|NAME|ADDRESS [no-key]]"),
         ("history", "%svc history NAME"),
         ("modles", "%svc models"),
         ("help me with this", "%svc help [all|OPTION|COMMAND]"),

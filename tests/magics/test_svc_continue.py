@@ -15,7 +15,7 @@ from svc_notebook.conversations.turn_requests import GO_ON
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import CutError
 from svc_notebook.session import current, isolated
-from tests.magics.conftest import Shell
+from tests.magics.conftest import Shell, contents
 
 OFFER = "`%svc continue` asks for the rest"
 
@@ -60,12 +60,6 @@ def emulator() -> Iterator[Emulator]:
         yield running
 
 
-def messages(emulator: Emulator) -> list[str]:
-    """Return the texts of the newest request's messages."""
-    sent: list[dict[str, Any]] = emulator.requests[-1].json["messages"]
-    return [message["content"] for message in sent]
-
-
 def last() -> svc.Completion:
     """Return the newest completion."""
     found = svc.last()
@@ -80,7 +74,7 @@ def test_the_rest_is_offered_and_added(
     """Again and again, past a failure, until the reply is whole; each time shortly."""
     first = shell.run(f"%%svc -t 0.2 -o answer\n{prompt}")
     second = shell.run("%svc continue")
-    sent = messages(emulator)
+    sent = contents(emulator)
     failed = shell.run("%svc continue")
     third = shell.run("%svc continue")
 
@@ -128,7 +122,7 @@ def test_in_a_conversation_it_is_one_turn(shell: Shell, emulator: Emulator) -> N
     assert rest.startswith("o, thr\n")
     assert "a repetition of 2 characters left out" in rest
     assert [m.content for m in turn.messages] == ["Count", "one, two, thr"]
-    assert messages(emulator) == ["Count", "one, two, thr", "Next"]
+    assert contents(emulator) == ["Count", "one, two, thr", "Next"]
 
 
 def test_the_ledger_links_the_parts(shell: Shell) -> None:
@@ -265,7 +259,7 @@ def test_the_picked_choice_of_a_turn_goes_on(shell: Shell, emulator: Emulator) -
     shell.run("%svc -c plan continue")
 
     [turn] = svc.conversation("plan").turns
-    assert messages(emulator)[1] == "uno,"
+    assert contents(emulator)[1] == "uno,"
     assert [m.content for m in turn.version.choices] == ["one,", "uno,two, thr"]
 
 
@@ -357,9 +351,11 @@ def test_what_is_kept_out_of_the_ledger_is_not_offered(shell: Shell) -> None:
 
 def test_after_a_reload_cells_are_watched_once(shell: Shell) -> None:
     """Loading the extension again leaves one watcher, unloading none."""
+    shell.run("%svc use")
     runs = shell.ipython.events.callbacks["pre_run_cell"]
     n_runs = len(runs)
     shell.run("%reload_ext svc_notebook")
+    shell.run("%svc use")
     reloaded = len(runs)
     shell.run("%unload_ext svc_notebook")
 

@@ -10,16 +10,10 @@ import pytest
 import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.session import isolated
-from tests.magics.conftest import Shell
+from tests.magics.conftest import Shell, contents
 
 Named = Callable[[str, str], str]
 """Runs a cell of that name and returns what it showed."""
-
-
-def contents(emulator: Emulator) -> list[str]:
-    """Return the texts of the newest request's messages."""
-    messages: list[dict[str, Any]] = emulator.requests[-1].json["messages"]
-    return [message["content"] for message in messages]
 
 
 @pytest.fixture

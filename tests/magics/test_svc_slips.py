@@ -405,7 +405,21 @@ def test_the_key_is_never_put_in(shell: Shell, emulator: Emulator) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("temperature", 3), ("model", ""), ("stop", 5)]
+    ("name", "value"),
+    [
+        ("temperature", 3),
+        ("model", ""),
+        ("stop", 5),
+        ("extra", "x"),
+        ("extra", {"temperature": 1}),
+        ("system", 5),
+        ("confirm_tools", "some"),
+        ("show_traceback", "perhaps"),
+        ("reuse", 3),
+        ("prices", 4),
+        ("prices", "/nowhere/prices.toml"),
+        ("ledger", 4),
+    ],
 )
 def test_a_refused_default_does_not_stay(
     shell: Shell, name: str, value: object
@@ -463,5 +477,5 @@ def test_a_box_is_as_narrow_as_the_terminal(
 
     error = shell.run("%%svc -t 9\nHello").error
 
-    lines = error._render_traceback_()  # type: ignore[union-attr]
-    assert max(map(len, lines)) <= 40
+    [box] = error._render_traceback_()  # type: ignore[union-attr]
+    assert max(map(len, box.splitlines())) <= 40

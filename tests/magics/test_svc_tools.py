@@ -363,6 +363,22 @@ def test_always_can_be_taken_back(
     assert "You will be asked again before calls of: send." in said[4]
 
 
+@pytest.mark.slow
+def test_the_list_says_when_always_has_ended(
+    tools: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tool that was always allowed asks first again once it is defined again."""
+    monkeypatch.setattr("builtins.input", lambda _="": "always")
+    found = []
+    for cell in ("%%svc --tools send\nUse send for Rome", TOOLS):
+        tools.run(cell)
+        frame = tools.run("%svc tools").value
+        assert isinstance(frame, pd.DataFrame)
+        found.append(bool(frame.reset_index(drop=True)["asks_first"].any()))
+
+    assert found == [False, True]
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [

@@ -20,7 +20,7 @@ rows = pd.DataFrame({{"text": [f"text {{n}}" for n in range(60)], "half": [0, 1]
 run = svc.sweep("Repeat: {{{{text}}}}", rows=rows, model="{MODEL}", name="life")
 run.in_flight = 2
 """
-QUICK = PLAN.replace('f"text', 'f"word')
+QUICK = PLAN.replace('f"text', 'f"word').replace("name=", 'max_tokens="fit", name=')
 FAILING: dict[str, Any] = {
     "when": {"contains": "text 7"},
     "status": 403,
@@ -153,6 +153,22 @@ def test_bars_of_a_run_that_was_started_come_to_their_end(open_kernel: Open) -> 
 
     assert kernel.value(shown) == "[60.0]"
     assert len([each for each in ran.all("display_data") if MODEL in str(each)]) == 1
+
+
+@pytest.mark.parametrize("wait", ["await run", "run.wait()", "run.run()"])
+def test_a_run_that_is_waited_for_has_one_set_of_bars(
+    open_kernel: Open, wait: str
+) -> None:
+    """What `start` draws is not drawn again, and is at its end when the wait ends."""
+    kernel = open_kernel()
+    kernel.run(QUICK)
+
+    ran = kernel.run(f"_ = run.start()\n_ = {wait}")
+
+    assert ran.status == "ok", ran.messages
+    assert len([each for each in ran.all("display_data") if MODEL in str(each)]) == 1
+    last = ran.all("update_display_data")[-1]["data"]["text/plain"]
+    assert "60/60" in last.replace("\u2007", " ")
 
 
 def test_the_kernel_is_free_while_a_run_is_on(open_kernel: Open) -> None:

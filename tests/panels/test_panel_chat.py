@@ -1,6 +1,5 @@
 """The panel against the emulator, spoken to through its comm."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -55,11 +54,22 @@ OTHER = {
 }
 
 
+THINKING = {
+    "when": {"contains": "think"},
+    "events": [
+        {"choices": [{"index": 0, "delta": {"reasoning_content": "I <think>."}}]},
+        {"choices": [{"index": 0, "delta": {"content": "Hi"}}]},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+        "[DONE]",
+    ],
+}
+
+
 @pytest.fixture
 def emulator() -> Iterator[Emulator]:
     """An emulator with a slow reply, a cut one and a refusal."""
     script: list[dict[str, Any]] = [SLOW, CUT, REST, FAIL, SILENT, OTHER]
-    script += [EMPTY, CUT_AND_EMPTY, FILTERED, NO_TEXT]
+    script += [EMPTY, CUT_AND_EMPTY, FILTERED, NO_TEXT, THINKING]
     key = "svc-key-of-this-test-4b1c"
     with Emulator(
         script=script, keys=[key], tokens_per_s=None, first_token_s=0, limits=False
@@ -95,6 +105,60 @@ def test_messages_and_pictures_are_numbered(open_page: OpenPage) -> None:
     page.ask("Hello there")
 
     assert page.numbers == list(range(1, len(page.numbers) + 1))
+
+
+def test_reasoning_is_folded_above_the_reply(open_page: OpenPage) -> None:
+    """It is escaped, and no part of the text; while it comes, the panel says so."""
+    page = open_page()
+
+    turn = page.ask("think")
+
+    assert turn["choices"][0]["text"] == "Hi"
+    assert turn["tool_runs"] == [
+        {
+            "name": "reasoning",
+            "line": "reasoning: 10 characters",
+            "html": "<pre>I &lt;think&gt;.</pre>",
+            "is_error": False,
+        }
+    ]
+    assert [each["text"] for each in page.all("status")] == ["reasoning", ""]
+
+
+def test_fields_beyond_the_document(open_page: OpenPage, emulator: Emulator) -> None:
+    """They are typed as JSON, sent as typed, shown again, and taken away."""
+    page = open_page(extra={"seed": 1})
+    assert page.view["settings"]["extra"] == '{"seed": 1}'
+
+    page.say("set", name="extra", value='{"seed": 2, "top_k": 40}')
+    turn = page.ask("Hello there")
+    page.say("set", name="extra", value=" ")
+    page.ask("Hello again")
+
+    first, second = emulator.requests[-2].json, emulator.requests[-1].json
+    assert (first["seed"], first["top_k"]) == (2, 40)
+    assert not {"seed", "top_k", "extra"} & {*second}
+    assert page.view["settings"]["extra"] is None
+    assert turn["choices"][0]["text"]
+    assert svc.replies_df()["extra_seed"].tolist()[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("seed", "extra must be a JSON object"),
+        ("[1]", "extra must be a mapping"),
+        ('{"temperature": 1}', "'temperature', which is a parameter of the service"),
+    ],
+)
+def test_fields_that_are_refused(open_page: OpenPage, value: str, said: str) -> None:
+    """What is no JSON object, or hides a parameter, changes nothing."""
+    page = open_page(extra={"seed": 1})
+
+    page.say("set", name="extra", value=value)
+
+    assert said in page.view["notice"]
+    assert page.view["settings"]["extra"] == '{"seed": 1}'
 
 
 def test_while_it_comes_the_picture_holds_what_has_come(open_page: OpenPage) -> None:
@@ -134,7 +198,7 @@ def test_stop_closes_the_connection_and_keeps_the_text(
 
 
 def test_a_reply_that_ends_after_a_reset_is_no_turn(open_page: OpenPage) -> None:
-    """Python empties the conversation while a reply is written; it stays empty."""
+    """It stays empty, and the panel says where the reply is, which was paid for."""
     page = open_page()
     page.say("send", text="silent")
     page.wait(lambda: page.all("delta"))
@@ -145,6 +209,8 @@ def test_a_reply_that_ends_after_a_reset_is_no_turn(open_page: OpenPage) -> None
 
     assert page.panel.conversation.turns == ()
     assert page.view["turns"] == []
+    assert "cleared meanwhile" in page.view["notice"]
+    assert "The ledger has it" in page.view["notice"]
 
 
 def test_a_cut_reply_is_continued_in_place(
@@ -465,56 +531,6 @@ def test_a_wait_is_a_countdown(open_page: OpenPage) -> None:
     assert all(each["text"] == "Reply finished" for each in page.all("ended"))
 
 
-def test_the_picture_holds_no_key(open_page: OpenPage, emulator: Emulator) -> None:
-    """Neither state nor messages nor the repr hold the key or a header."""
-    page = open_page()
-    page.ask("Hello")
-
-    said = f"{page.comm.published!r} {page.panel.get_state()!r} {page.panel!r}"
-
-    assert emulator.api_key not in said
-    assert "Authorization" not in said
-    synced = {name for name in page.panel.keys if not name.startswith("_")}
-    assert synced == {"layout", "tabbable", "tooltip", "view"}
-
-
-def test_a_picture_carries_the_turns_that_changed(open_page: OpenPage) -> None:
-    """What a page has is not sent again; one that says hello gets everything."""
-    page = open_page()
-    ids = [page.ask(text)["id"] for text in ("One", "Two", "Three")]
-    page.comm.published.clear()
-
-    fourth = page.ask("Four")["id"]
-    page.say("pin", turn=ids[0])
-    brought = [each["id"] for view in page.pictures for each in view["turns"]]
-    page.say("hello", seq=page.numbers[-1])
-    n_pictures = len(page.pictures)
-    page.say("hello")
-
-    assert brought == [fourth, ids[0]]
-    assert len(page.pictures) == n_pictures + 1
-    assert all("fields" not in view for view in page.pictures[:-1])
-    assert page.pictures[-1]["is_whole"]
-    assert [each["id"] for each in page.pictures[-1]["turns"]] == [*ids, fourth]
-
-
-def test_the_picture_is_json(open_page: OpenPage) -> None:
-    """It travels and is saved as it is."""
-    page = open_page()
-    page.ask("Hello")
-
-    assert json.loads(json.dumps(page.view)) == page.view
-
-
-def test_a_broken_message_is_answered_in_words(open_page: OpenPage) -> None:
-    """What the browser may not say changes nothing and is said in the notice."""
-    page = open_page()
-
-    page.say("nonsense")
-
-    assert "reload" in page.view["notice"]
-
-
 def test_exchanges_are_marked_as_the_panels(open_page: OpenPage) -> None:
     """The ledger knows the origin and the conversation."""
     page = open_page()
@@ -594,3 +610,16 @@ def test_a_panel_that_ended_shows_as_its_transcript(
     [shown] = captured.outputs
     assert "Hello" in shown.data["text/plain"]
     assert set(shown.data) == {"text/html", "text/plain"}
+
+
+def test_a_spending_limit_is_said_in_the_panel(open_page: OpenPage) -> None:
+    """The prompt that may not be sent leaves no turn, and the panel says why."""
+    page = open_page()
+    svc.use(max_tokens_total=1)
+    page.ask("Say hello.")
+
+    page.say("send", text="Say hello again.")
+    page.wait(lambda: page.view["notice"])
+
+    assert "svc.use(max_tokens_total=...)" in page.view["notice"]
+    assert len(page.view["turns"]) == 1

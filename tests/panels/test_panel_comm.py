@@ -16,6 +16,7 @@ from svc_notebook.display.live_reply import GAP_S
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.panels.frontend import Comm
 from svc_notebook.panels.worker import ENVELOPE_BYTES, ReplyRenderer
+from svc_notebook.session import current
 from tests.panels.conftest import OpenPage
 
 
@@ -200,3 +201,35 @@ def test_a_turn_costs_the_same_in_a_long_chat(open_page: OpenPage) -> None:
         costs.append(min(cost() for _ in range(5)))  # pieces come in 1 message or 2
 
     assert costs[1] < 1.1 * costs[0], costs
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        ("send", {"text": "My key is {}"}),
+        ("set", {"name": "system", "value": "Use {}"}),
+        ("set", {"name": "model", "value": "{}"}),
+        ("compare", {"name": "model", "value": ["{}", "svc-instruct"], "on": False}),
+        ("rename", {"name": "{}"}),
+        ("open", {"name": "{}"}),
+        ("find", {"text": "{}"}),
+        ("names", {"text": "{}"}),
+        ("size", {"name": "{}"}),
+    ],
+)
+def test_a_key_that_is_typed_is_neither_shown_nor_kept(
+    open_page: OpenPage, emulator: Emulator, kind: str, content: dict[str, Any]
+) -> None:
+    """A text, a setting or a name with it is refused before anything repeats it."""
+    page = open_page()
+    page.ask("Hello")
+    typed = json.loads(json.dumps(content).replace("{}", emulator.api_key))
+
+    page.say(kind, **typed)
+
+    transcript = page.panel.conversation._repr_mimebundle_()
+    said = f"{page.comm.published} {page.panel.get_state()} {transcript}"
+    assert emulator.api_key not in said
+    assert "There is the API key in this text, setting or name" in page.view["notice"]
+    assert len(emulator.requests) == 1
+    assert not list(current().ledger.read(conversation=emulator.api_key))

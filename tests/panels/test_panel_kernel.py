@@ -181,6 +181,19 @@ def test_the_transcript_beside_the_panel_is_updated(kernel: Kernel) -> None:
     assert update["data"]["text/html"].startswith('<div class="svc-static">')
 
 
+def test_the_transcript_follows_a_new_name(kernel: Kernel) -> None:
+    """It begins with the conversation's name, which may be hostile."""
+    page = Page(kernel)
+    page.say({"t": "rename", "name": "<b>trip</b>"})
+
+    page.wait(lambda: any(kind == "update_display_data" for kind, _ in page.outputs))
+
+    [update] = [c for kind, c in page.outputs if kind == "update_display_data"]
+    assert "&lt;b&gt;trip&lt;/b&gt;" in update["data"]["text/html"]
+    assert "<b>trip" not in update["data"]["text/html"]
+    assert page.view["name"] == "<b>trip</b>"
+
+
 def test_each_part_of_a_long_transcript_is_an_output_of_the_panels_cell(
     kernel: Kernel,
 ) -> None:

@@ -13,6 +13,7 @@ from svc_notebook.panels.widget import script
 from tests.panels.conftest import OpenPage
 from tests.panels.protocol import TYPES, Fields, of_kind
 
+NAMES = ("attached", "kept")  # none is a list, too
 KIND = re.compile(r'\b(?:send\(|this\.send\(|\{ t: )"(\w+)"')
 
 
@@ -49,7 +50,7 @@ def test_what_an_action_needs_is_sent(kind: str) -> None:
     needed = {action.number if name == "number" else name for name in action.needs}
 
     assert needed <= fields
-    assert fields - needed <= {"t", "value", "arguments", "seq", "on"}
+    assert fields - needed <= {"t", "value", "arguments", "seq", "on", *NAMES}
 
 
 def test_the_page_takes_what_python_says() -> None:

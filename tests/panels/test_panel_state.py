@@ -329,7 +329,7 @@ def test_the_fields_carry_the_documents_ranges() -> None:
     bounds = {n: (by_name[n]["minimum"], by_name[n]["maximum"]) for n in OFFERED}
 
     assert bounds == {n: (table[n].minimum, table[n].maximum) for n in OFFERED}
-    assert list(by_name) == ["model", "system", *OFFERED]
+    assert list(by_name) == ["model", "system", *OFFERED, "extra"]
     assert by_name["max_tokens"]["default"] == "fit"
     assert by_name["temperature"]["default"] == "0.7"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from svc_notebook.endpoints import is_loopback, to_base_url
 from svc_notebook.errors import SettingsError
-from svc_notebook.settings import is_loopback, to_base_url
 
 MENDED = {
     "https://host/v1": "https://host/v1",
@@ -49,6 +49,15 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         to_base_url(text)
 
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["unix:///run/llm.sock", "http+unix://%2Frun%2Fllm/v1", "/run/llm.sock"]
+)
+def test_a_unix_socket_is_not_supported(text: str) -> None:
+    """The error says so, and what to do instead."""
+    with pytest.raises(SettingsError, match=r"not supported(.|\n)*127.0.0.1:8000/v1"):
+        to_base_url(text)
 
 
 @pytest.mark.parametrize("host", ["host", "10.0.0.1", "127.0.0.1.example"])

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from svc_notebook.credentials import Key, find_key
+from svc_notebook.endpoints import to_base_url
 from svc_notebook.errors import MissingKeyError, SettingsError
 from svc_notebook.settings import (
     Settings,
     Timeouts,
     default_ledger,
     read_env,
-    to_base_url,
 )
 
 

@@ -22,6 +22,7 @@ from svc_notebook.session import Session
 from svc_notebook.sweeps.describe import (
     SHOWN_REASONS,
     Line,
+    Speed,
     duration_lines,
     forecast,
     headline,
@@ -193,7 +194,7 @@ def test_what_the_windows_hold_comes_first(
     assert limit is not None
     held_s = [-30.0 + last_sent_s(n + 1, limit) for n in range(n_held)]
 
-    [found] = forecast({SMALL: n_requests}, lambda _: held_s)
+    [found] = forecast({SMALL: n_requests}, Speed(held_of=lambda _: held_s))
 
     assert found.last_sent_s == pytest.approx(expected_s, abs=1.0)
 
@@ -465,6 +466,32 @@ def _queue(
 def _note(queue: ModelQueue, *, now_s: float = 0.0, state: str = "") -> str:
     [part] = progress_of([queue], now_s=now_s, now_at=NOON, state=state)
     return part.note
+
+
+def test_says_which_limits_were_found() -> None:
+    """A model without known limits has what its 429s and replies have shown."""
+    queue = _queue(20, [], model="svc-instruct")
+    limits = RateLimits(clock=lambda: now_s)
+    now_s, queue.limiter = 0.0, limits.of("svc-instruct")
+    before = _note(queue)
+    slots = [queue.limiter.reserve() for _ in range(8)]
+    for slot in slots:
+        queue.limiter.try_pass(slot)
+        queue.limiter.sent(slot)
+    now_s = 0.1
+    for slot in slots:
+        queue.limiter.answered(slot)
+    level = _note(queue)
+    slot = queue.limiter.reserve()
+    queue.limiter.try_pass(slot)
+    queue.limiter.sent(slot)
+    queue.limiter.refused(slot, retry_after_s=None)
+    now_s = 1.5
+    queue.limiter.due()
+
+    assert before == "0 tokens"
+    assert level == "0 tokens · found: 8 at once"
+    assert _note(queue) == "0 tokens · found: 8 a second, 8 at once"
 
 
 def test_says_tokens_failures_and_the_computed_end() -> None:

@@ -1,5 +1,7 @@
 """Every factor of a sweep can be read, grouped and compared by, under its own name."""
 
+import os
+
 import pandas as pd
 import pytest
 
@@ -101,6 +103,33 @@ def test_a_comparison_is_by_the_source_s_own_columns(session: Session) -> None:
     assert by_name.row_names == ("var_var_text", "var_row")
 
 
+def test_what_is_sent_is_compared_by_its_own_name(session: Session) -> None:
+    """A column of the rows that is called `model` does not stand for the models."""
+    rows = pd.DataFrame({"word": ["a", "b"], "model": ["Ford", "Fiat"]})
+    models = ["svc-v2-8b-instruct", "svc-v2-70b-instruct"]
+    run = plan(session, "{{word}}", rows=rows, model=models)
+    run.run().score(long=lambda row: row.model == models[0])
+
+    drawn = run.plot("long", by="model")
+
+    assert run.compare(columns="model").column_names == ("model",)
+    assert "8b-instruct: 1" in str(drawn)
+    assert "Ford" not in str(drawn)
+    assert run.reply(row=1, model=models[1]).request.model == models[1]
+
+
+def test_a_key_is_in_no_score_and_no_name(session: Session) -> None:
+    """A score hides the key, and a run or label that is called by it is not sent."""
+    key = os.environ["SVC_API_KEY"]
+    run = plan(session, "a", model=MODEL).run()
+    run.score(seen=lambda _: f"sent with {key}")
+
+    assert run.replies_df()["score_seen"].tolist() == ["sent with [key]"]
+    for how in ({"name": f"mine {key}"}, {"system": {key: "Hi", "b": None}}):
+        with pytest.raises(ParameterError, match="or a label contains the API key"):
+            plan(session, "a", model=MODEL, **how).run()
+
+
 def test_scores_stand_in_the_run_s_frame(session: Session) -> None:
     """Scores that were kept are read with the run, also after it is planned again."""
     run = plan(session, "a", model=MODEL, name="r", varied={"max_tokens": [3, 4]})
@@ -131,3 +160,24 @@ def test_a_comparison_shows_what_was_called(session: Session) -> None:
     assert fields[0][0].text.startswith('tea({"cups"')
     assert fields[0][0].marks == ("tool calls",)
     assert not fields[1][0].text.startswith("tea(")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "rows"),
+    [("Say {{text}}.", True), ("Say {key}.", False), ([{"role": "user"}], False)],
+)
+def test_a_plan_with_the_key_is_refused(
+    session: Session, prompt: object, *, rows: bool
+) -> None:
+    """A key in a row or a prompt is refused before any plan or frame can show it."""
+    key = os.environ["SVC_API_KEY"]
+    if isinstance(prompt, str):
+        prompt = prompt.replace("{key}", key)
+    else:
+        prompt = [{"role": "user", "content": f"It is {key}."}]
+    given = ["a", f"my {key}"] if rows else None
+
+    with pytest.raises(ParameterError, match="contains the API key") as caught:
+        plan(session, prompt, model=MODEL, rows=given)
+
+    assert key not in str(caught.value)

@@ -220,7 +220,7 @@ def test_tells_prompts_from_messages(prompt: object, expected: list[str]) -> Non
 
 def test_sends_extra_fields_with_every_trial() -> None:
     """Extra fields are part of every request."""
-    grid = build_grid("p", varied={"model": ["a", "b"]}, extra={"seed": 1})
+    grid = build_grid("p", varied={"model": ["a", "b"], "extra": {"seed": 1}})
 
     assert [trial.request.extra for trial in grid] == [{"seed": 1}] * 2
 
@@ -265,7 +265,7 @@ def test_refuses_repeats_that_are_no_count(repeats: Any) -> None:  # noqa: ANN40
 def test_refuses_extra_that_json_cannot_carry() -> None:
     """A field without a JSON form is found when planning."""
     with pytest.raises(ParameterError, match="extra"):
-        build_grid("p", varied={"model": MODEL}, extra={"seed": float("nan")})
+        build_grid("p", varied={"model": MODEL, "extra": {"seed": float("nan")}})
 
 
 def test_a_long_text_is_not_shown_whole() -> None:

@@ -102,8 +102,7 @@ def test_an_index_joins_back_too(
     frame = plan(session, "{{body}}", rows=rows).plan_df()
 
     columns = frame.columns.tolist()
-    here = columns.index("prompt") + 1
-    assert columns[here : here + len(names) + 2] == ["row", *names, "body"]
+    assert columns[: len(names) + 3] == ["row", *names, "body", "model"]
     for level, name in enumerate(names):
         expected = rows.index.get_level_values(level)
         assert frame[name].tolist() == expected.tolist()
@@ -153,7 +152,7 @@ def test_no_rows_are_asked_nothing(
     shown = repr(run)
     frame = run.run().retry().replies_df()
 
-    assert "0 requests planned, nothing sent yet." in shown
+    assert "0 requests planned, nothing to send." in shown
     assert "tokens" not in shown
     assert (len(run), run.n_todo, len(frame), len(emulator.requests)) == (0, 0, 0, 0)
     full = plan(session, "p").plan_df()

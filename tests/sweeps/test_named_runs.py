@@ -25,6 +25,7 @@ from svc_notebook.service.request import build_request
 from svc_notebook.session import Session
 from svc_notebook.sweeps.plan import plan
 from svc_notebook.sweeps.run_lock import held_here, lock_run
+from svc_notebook.sweeps.stored_runs import stored_run
 
 OpenSession = Callable[[Emulator], Session]
 
@@ -62,6 +63,37 @@ def test_replies_of_another_kernel_are_counted_at_the_next_look(
 
     assert here.n_todo == 0
     assert "3 ok" in repr(here)
+
+
+def test_a_run_counts_its_own_requests_only(session: Session) -> None:
+    """After a larger plan of the same name was sent, each still counts its own."""
+    small = plan(session, "{{text}}", rows=list("abc"), name="n").run(first=1)
+    large = plan(session, "{{text}}", rows=list("abcde"), name="n").run(first=4)
+    n_ok = int((small.replies_df()["status"] == "ok").sum())
+
+    assert small.n_todo == 3 - n_ok
+    assert small.manifest["counts"] == {"ok": n_ok, "error": 0, "not_run": 3 - n_ok}
+    large.run()
+    usage = small.usage_df(include_emulated=True)
+    assert int(usage["n_exchanges"].sum()) == 3
+    assert repr(small).startswith("Run n: 3 requests: 3 ok.\n")
+    assert small.n_todo == 0
+
+
+def test_a_plan_that_was_extended_sends_its_own_and_the_larger_stays(
+    session: Session, emulator: Emulator
+) -> None:
+    """The smaller plan can be completed; the ledger keeps the larger one."""
+    small = plan(session, "{{text}}", rows=list("ab"), name="n").run(first=1)
+    plan(session, "{{text}}", rows=list("abcde"), name="n").run(first=3)
+    n_before = len(emulator.requests)
+    n_todo = small.n_todo
+
+    small.run()
+
+    assert len(emulator.requests) == n_before + n_todo
+    assert set(small.replies_df()["status"]) == {"ok"}
+    assert len(stored_run(session, "n")) == 5
 
 
 def test_a_larger_grid_extends_it(

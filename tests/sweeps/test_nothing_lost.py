@@ -181,7 +181,9 @@ def test_a_full_disk_is_said_and_the_run_resumes_whole(
         lambda path: path.write_bytes(b"garbage " * 999),
         lambda path: path.write_bytes(path.read_bytes()[: 3 * 4096]),
         lambda path: path.write_bytes(
-            path.read_bytes().replace(b"Emulated reply", b"Emulated rePly", 1)
+            path.read_bytes().replace(
+                b'"finish_reason":"stop"', b'"finish_reason":"stoP"', 1
+            )
         ),
     ],
     ids=["garbage", "truncated", "flipped"],

@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import svc_notebook as svc
 from svc_notebook.emulator.server import Emulator
 from svc_notebook.errors import ParameterError
-from svc_notebook.ledger.groups import SUMMARY
 from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.session import Session
 from svc_notebook.sweeps.plan import plan
@@ -46,7 +46,7 @@ def test_the_sources_columns_join_back(session: Session) -> None:
 
     names = frame.columns.tolist()
     joined = ["row", "var_text", "label", "at"]
-    assert names[names.index("prompt") + 1 :][:4] == joined
+    assert names[:5] == [*joined, "model"]
     assert frame["row"].tolist() == [0] * 4 + [1] * 4
     assert frame["label"].tolist() == ["x"] * 4 + ["y"] * 4
     assert frame[["label", "at"]].dtypes.equals(ROWS[["label", "at"]].dtypes)
@@ -57,7 +57,7 @@ def test_the_summary_counts_trials_by_what_varies(session: Session) -> None:
     """Each group has its trials, failures, cut replies, tokens and latencies."""
     summary = _swept(session).run().summary_df()
 
-    assert summary.columns.tolist() == ["model", *(each.name for each in SUMMARY)]
+    assert summary.columns[0] == "model"
     assert summary["model"].tolist() == [SMALL, LARGE]
     assert summary["n_cells"].tolist() == [4, 4]
     assert summary["n_failed"].sum() == 1
@@ -107,18 +107,18 @@ def test_replies_stand_side_by_side(session: Session) -> None:
 
 
 def test_repeats_stand_under_one_head(session: Session) -> None:
-    """Several replies of one field are numbered, each with what came instead."""
+    """Equal replies of one field are counted instead of repeated."""
     plain = str(_swept(session).run().compare()).splitlines()
 
     at = plain.index("var_text: a")
     assert plain[at : at + 7] == [
         "var_text: a",
         f"  model: {SMALL}",
-        "    1 <b>Hi</b>",
-        "    2 <b>Hi</b>",
+        "    2 times:",
+        "    <b>Hi</b>",
         f"  model: {LARGE}",
-        "    1 <b>Hi</b>",
-        "    2 <b>Hi</b>",
+        "    2 times:",
+        "    <b>Hi</b>",
     ]
 
 
@@ -165,7 +165,12 @@ def test_the_manifest_repeats_the_run(session: Session, emulator: Emulator) -> N
     assert manifest["seed"] == run.seed
     assert manifest["fixed"] == {"prompt": "{{text}}"}
     assert manifest["dimensions"][1]["points"] == [{"model": SMALL}, {"model": LARGE}]
-    assert manifest["limits"][SMALL] == {"per_second": 5, "per_minute": 50}
+    assert manifest["limits"][SMALL] == {
+        "per_second": 5,
+        "per_minute": 50,
+        "in_flight": None,
+    }
+    assert manifest["found_limits"] == {SMALL: None, LARGE: None}
     assert manifest["endpoint"] == emulator.base_url
     assert emulator.api_key not in json.dumps(manifest)
 
@@ -292,3 +297,51 @@ def test_a_comparison_takes_the_names_of_the_source(session: Session) -> None:
         ("var_text",),
         [("a",), ("b",)],
     )
+
+
+def test_one_reply_is_returned_with_its_request(session: Session) -> None:
+    """Conditions or an id find one reply, which writes its request as code."""
+    run = _swept(session).run()
+
+    found = run.reply(text="a", model=LARGE, repeat=1)
+
+    assert (found.text, found.model) == ("<b>Hi</b>", LARGE)
+    assert found.request.messages[0].content == "a"
+    assert LARGE in found.as_python()
+    assert LARGE in found.as_curl()
+    assert run.reply(found.exchange.exchange_id) == found
+
+
+def test_a_failed_request_is_returned_with_its_reason(session: Session) -> None:
+    """What failed can be looked at, too: its display says why."""
+    run = plan(session, "b", model=LARGE).run()
+
+    assert "No b." in run.reply()._repr_mimebundle_()["text/html"]
+
+
+def test_several_replies_are_not_returned(session: Session) -> None:
+    """The error says what still varies, or what to leave out."""
+    run = _swept(session).run()
+
+    with pytest.raises(
+        ParameterError, match=r"4 replies match.*model is .*; repeat is"
+    ):
+        run.reply(row=0)
+    with pytest.raises(ParameterError, match="leave out row"):
+        run.reply("an-id", row=0)
+    with pytest.raises(ParameterError, match="has no exchange 'an-id'"):
+        run.reply("an-id")
+
+
+def test_a_run_decides_as_its_frame_does(session: Session) -> None:
+    """The methods of a run are the functions of its frame."""
+    rows = pd.DataFrame({"text": list("acdef")})
+    run = plan(session, "{{text}}", rows=rows, model=[SMALL, LARGE]).run()
+
+    frame = run.replies_df()
+
+    expected = svc.contrast_df(frame, "model", on="completion_tokens")
+    found = run.contrast_df("model", on="completion_tokens")
+    pd.testing.assert_frame_equal(found, expected)
+    pd.testing.assert_frame_equal(run.summary_df(), svc.summary_df(frame))
+    assert svc.how_many(2, pilot=run, on="latency_s").n_prompts >= 3

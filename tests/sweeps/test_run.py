@@ -1,6 +1,7 @@
 """A run against the emulator, waited for or in the background."""
 
 import asyncio
+import pickle
 import signal
 import threading
 import time
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from svc_notebook.emulator.server import Emulator
-from svc_notebook.errors import AuthError
+from svc_notebook.errors import AuthError, ParameterError
 from svc_notebook.ledger.frames import replies_frame
 from svc_notebook.service.chunk import Delta
 from svc_notebook.session import Session
@@ -325,3 +326,23 @@ def test_a_second_interrupt_cancels_at_once(
 
     assert "what arrived is kept" in str(caught.value)
     assert run.replies_df()["status"].tolist() == ["ok", "cancelled"]
+
+
+def test_a_run_is_not_pickled_but_says_how_to_get_it_back(session: Session) -> None:
+    """Pickling a run names the call that rebuilds it."""
+    run = plan(session, "Hi", model=SMALL, name="n").run()
+
+    with pytest.raises(ParameterError, match=r"svc\.run\('n'\) rebuilds it"):
+        pickle.dumps(run)
+
+
+def test_a_pass_without_a_reply_is_not_the_whole_run(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the run has replies, only the pass is said to have none."""
+    run = plan(session, "Hi", model=[SMALL, "typo"], name="n").run()
+    capsys.readouterr()
+
+    run.retry()
+
+    assert "No request succeeded in this pass; 1 failed:" in capsys.readouterr().err

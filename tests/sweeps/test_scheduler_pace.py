@@ -52,6 +52,71 @@ def test_unknown_limits_are_found_and_kept(
     assert n_refused <= 100
 
 
+@pytest.mark.parametrize("reply_s", [0.005, 0.1, 3.0])
+def test_a_level_that_is_found_finds_limits_too(reply_s: float) -> None:
+    """Where nothing is given, 300 requests end near the optimum, after few refusals."""
+    world = World()
+    quota = Quota({"m": (20, 150)}, lambda: world.now_s)
+    n_refused = 0
+
+    async def answer(world: World, _trial: Trial) -> Outcome:
+        nonlocal n_refused
+        await world.sleep(0.002)
+        if quota.take("m"):
+            n_refused += 1
+            return Refused(RateLimitError())
+        await world.sleep(reply_s)
+        return Answered()
+
+    world.run(conditions_of(300), answer, in_flight=None)
+
+    found = world.limits.of("m").found
+    optimum_s = last_sent_s(300, Limit(per_second=20, per_minute=150)) + reply_s
+    assert world.now_s <= 1.15 * optimum_s
+    assert n_refused <= 60
+    assert found is not None
+    assert (found.per_second, found.per_minute) == (20, 150)
+
+
+@pytest.mark.slow
+def test_a_server_gets_as_many_at_once_as_it_takes() -> None:
+    """One that answers 429 above 50 at once gets half of the ideal after 15 s."""
+    world, n_here, n_refused = World(), 0, 0
+
+    async def answer(world: World, _trial: Trial) -> Outcome:
+        nonlocal n_here, n_refused
+        if n_here >= 50:
+            await world.sleep(0.002)
+            n_refused += 1
+            return Refused(RateLimitError())
+        n_here += 1
+        await world.sleep(0.1)
+        n_here -= 1
+        return Answered()
+
+    world.run(conditions_of(4000), answer, in_flight=None)
+
+    last = [at_s for at_s, _ in world.log if at_s > 15.0]
+    assert len(last) >= 0.5 * 500 * (world.now_s - 15.0)
+    assert n_refused <= 200
+
+
+@pytest.mark.slow
+def test_a_server_with_200_slots_gets_200_requests() -> None:
+    """At 100 ms a reply, it answers 0.7 of the 2000 a second that it can in 20 s."""
+    world, slots = World(), asyncio.Semaphore(200)
+
+    async def answer(world: World, _trial: Trial) -> Outcome:
+        async with slots:
+            await world.sleep(0.1)
+        return Answered()
+
+    world.run(conditions_of(7000), answer, in_flight=None)
+
+    assert world.now_s <= 7000 / 2000 / 0.7
+    assert world.most_in_flight["m"] >= 200
+
+
 @pytest.mark.slow
 def test_three_models_take_the_time_of_one() -> None:
     """Three models of 200 trials at 50 a minute end in about 189 s, not 568."""

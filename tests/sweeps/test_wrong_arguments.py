@@ -104,6 +104,10 @@ def _asked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         ("A lambda has neither", lambda: svc.sweep("a", tools=[lambda x: x])),
         ("tools must be a list of functions", lambda: svc.sweep("a", tools=5)),
+        (
+            "give a list: extra=[{...}, {...}]",
+            lambda: svc.sweep("a", extra={"one": {"seed": 1}, "two": {"top_k": 2}}),
+        ),
     ],
 )
 def test_wrong_arguments_are_refused_in_words(

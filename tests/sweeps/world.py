@@ -8,6 +8,7 @@ from svc_notebook.client.rate_limit import RateLimiter, RateLimits
 from svc_notebook.client.rate_windows import Waiting
 from svc_notebook.errors import SvcError
 from svc_notebook.sweeps.grid import Trial
+from svc_notebook.sweeps.own_limits import Paces
 from svc_notebook.sweeps.plan import build_grid
 from svc_notebook.sweeps.scheduler import Answered, Outcome, Refused, Scheduler, Trials
 
@@ -22,6 +23,7 @@ class World:
         now_s: What the clock shows.
         log: What was asked, and when.
         n_in_flight, most_in_flight: Requests of each model, now and at most.
+        is_own: Whether the user said how many may be in flight.
     """
 
     now_s: float = 0.0
@@ -30,6 +32,7 @@ class World:
     n_in_flight: dict[str, int] = field(default_factory=dict)
     most_in_flight: dict[str, int] = field(default_factory=dict)
     scheduler: Scheduler | None = None
+    is_own: bool = False
     _sleepers: list[tuple[float, int, "asyncio.Future[None]"]] = field(
         default_factory=list
     )
@@ -55,15 +58,22 @@ class World:
                 future.set_result(None)
 
     def run(
-        self, trials: Sequence[Trial], answer: Answer, *, in_flight: int | None = 8
+        self,
+        trials: Sequence[Trial],
+        answer: Answer,
+        *,
+        in_flight: int | None = 8,
+        paces: Paces | None = None,
     ) -> SvcError | None:
         """Ask trials in this world."""
+        self.is_own = in_flight is not None
 
         async def main() -> SvcError | None:
             self.scheduler = Scheduler(
                 by_model(trials),
                 Asker(self, answer),
                 in_flight=in_flight,
+                paces=paces,
                 watch=self.waits.append,
                 clock=lambda: self.now_s,
                 sleep=self.sleep,
@@ -90,8 +100,12 @@ class Asker:
         """Answer a trial as the test says, and note when it was asked."""
         world = self._world
         limiter = world.limits.of(trial.model)
-        slot = limiter.reserve()
-        assert limiter.try_pass(slot).wait_s <= 0, "a request had to queue"
+        slot = limiter.reserve(is_own=world.is_own)
+        freed = asyncio.Event()
+        slot.wake = freed.set
+        while (due := limiter.try_pass(slot)).is_for_place:
+            await freed.wait()
+        assert due.wait_s <= 0, "a request had to queue"
         limiter.sent(slot)
         world.log.append((world.now_s, trial.request.prompt))
         n_now = world.n_in_flight[trial.model] = (
@@ -104,7 +118,7 @@ class Asker:
             if isinstance(outcome, Refused):
                 limiter.refused(slot, retry_after_s=outcome.error.retry_after_s)
             else:
-                limiter.answered()
+                limiter.answered(slot)
             return outcome
         finally:
             world.n_in_flight[trial.model] -= 1

@@ -256,9 +256,7 @@ def test_a_call_in_a_reply_that_broke_off_is_said_to_be_so(serve: Serve) -> None
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_tool_that_gives_the_key_away_is_blotted(
-    serve: Serve, *, fails: bool
-) -> None:
+def test_a_tool_that_gives_the_key_away_is_hidden(serve: Serve, *, fails: bool) -> None:
     """Neither the model, nor the tool runs, nor the ledger has it; rounds go on."""
 
     def read_settings() -> str:
@@ -328,7 +326,7 @@ def test_clients_run_tools_where_asked(serve: Serve) -> None:
         waited = client.complete(prompt, tools=[weather], run_tools=True)
         with pytest.raises(svc.ParameterError, match="run_tools=True"):
             client.complete(prompt, tools=[weather])
-        with pytest.raises(svc.ParameterError, match="streams and sweeps run no tools"):
+        with pytest.raises(svc.ParameterError, match="streams run no tools"):
             client.stream(prompt, tools=[weather], **running)
 
     for got in (awaited, waited):

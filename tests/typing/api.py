@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import httpx
 import pandas as pd
@@ -49,7 +50,7 @@ async def ask_async() -> list[str]:
     """Ask and stream where one can await."""
     async with svc.AsyncClient(base_url="https://host/v1", api_key="key") as client:
         completion = await client.complete("Say hello.", n=2)
-        texts = list(completion.texts)
+        texts = [completion.reasoning, *completion.texts]
         asked = await client.complete("Bonn?", tools=[weather], run_tools=True)
         texts += [step.result for step in asked.tool_runs]
         async with client.stream("And again.") as stream:
@@ -71,10 +72,42 @@ def compare() -> pd.DataFrame:
     """Sweep and read the frames."""
     run: svc.Run = svc.sweep("Greet.", model=["a", "b"], temperature=[0, 1], repeats=2)
     plan: pd.DataFrame = svc.sweep(manifest=run.manifest).plan_df()
-    frame: pd.DataFrame = run.run().replies_df()
+    named = svc.sweep(
+        {"a": "Greet.", "b": "Hail."},
+        model={"small": "a"},
+        in_flight=4,
+        limits={"per_second": 2},
+        tools=[compare],
+        run_tools=True,
+        max_rounds=3,
+    )
+    assert named.grid.labels
+    kept: svc.Run = svc.run(str(svc.runs_df(since="2026-01-31")["run"].iloc[-1]))
+    frame: pd.DataFrame = kept.run(first=20).run().replies_df()
     n_scores: int = svc.score(frame.assign(score_right=frame["text"] == "spam"))
+    n_scores += run.score(right=lambda r: r.answer == r.label, long=svc.scores.length())
+    n_scores += svc.score(frame, right=svc.scores.exact("label"), long=None)
     assert n_scores >= 0
-    return pd.concat([plan, frame, svc.replies_df(), svc.usage_df(by=["model"])])
+    tables = [run.compare(rows="prompt", columns=["model"], diff=True)]
+    tables.append(svc.compare(frame, columns=(), markdown=False))
+    code = run.reply(model="a", repeat=1).as_curl() + svc.reply("id").as_python()
+    picture: Path = run.plot("right", against="cost").save("plot.svg")
+    svc.plot(frame, "right", by=["model"], width=500)
+    print(tables, code, picture)  # noqa: T201 - as a user would
+    meanings: pd.DataFrame = svc.describe(run.replies_df(columns="narrow"))
+    texts = svc.replies_df(columns=["model", "text"])
+    asked = svc.sweep("Spam?", answer=Literal["spam", "ham"]).run().read(Invoice)
+    texts = svc.read_answers(asked.replies_df(), bool)
+    return pd.concat([plan, frame, texts, meanings, svc.usage_df(by=["model"])])
+
+
+def decide(run: svc.Run, frame: pd.DataFrame) -> str:
+    """Sum up, compare, and plan the next study."""
+    summary: pd.DataFrame = svc.summary_df(frame, by=["model"], on="right")
+    pairs: pd.DataFrame = run.contrast_df("model", on="right", against="a")
+    pairs = pd.concat([pairs, svc.contrast_df(frame, "temperature"), run.summary_df()])
+    n_prompts: int = svc.how_many(0.05, pilot=run, on="right").n_prompts
+    return f"{len(summary)} {pairs['says'].iloc[0]} {n_prompts}"
 
 
 def talk() -> str | None:
@@ -82,6 +115,8 @@ def talk() -> str | None:
     try:
         plan: svc.Conversation = svc.conversation("plan", system="Be brief.")
         plan.ask("Where to begin?", max_tokens=50)
+        listed: pd.DataFrame = svc.conversations_df("begin")
+        assert plan.rename("trip").name in set(listed["conversation"])
     except svc.RateLimitError as error:
         wait_s: float | None = error.retry_after_s
         return f"{error.status} {wait_s}"
@@ -97,6 +132,7 @@ def read_over(plan: svc.Conversation) -> pd.DataFrame:
     again: svc.Completion = plan.ask_again(1, "Shorter, please", temperature=0.2)
     plan.choose(1, 1)
     plan.pick(1, 2)
+    plan.prefer(1, 2)
     if again.is_cut:
         plan.go_on()
     plan.delete(1)
@@ -147,7 +183,9 @@ def run_tools() -> pd.DataFrame:
 
 def emulate() -> str:
     """Use the emulator, and keep what is asked in a file of its own."""
+    svc.use(endpoint=svc.Emulator(script={"entries": [{"text": "yes"}]}))
     svc.use(endpoint="emulator", ledger=Path("project.sqlite"))
+    svc.use(base_url="http://127.0.0.1:8000/v1", key=False)
     with svc.Emulator(script=[{"text": "Certainly."}]) as emulator:
         client = svc.Client(base_url=emulator.base_url, api_key=emulator.api_key)
         return client.complete("Hello?").text

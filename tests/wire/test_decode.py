@@ -130,6 +130,25 @@ def test_halves_of_surrogates() -> None:
     assert decoder.flush() == Chunk(deltas=(Delta(text="\ufffd"),))
 
 
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_text_beside_the_content(name: str) -> None:
+    """Both names are read, and halves are joined; what is not a text is left out."""
+    whole = {"choices": [{"message": {"content": "a", name: "b", "other": {}}}]}
+    decoder = EventDecoder()
+    halves = [f'{{"choices":[{{"delta":{{"{name}":"\\ud83{n}"}}}}]}}' for n in "dd"]
+    odd = {"choices": [{"delta": {"content": "a", name: {"effort": "high"}}}]}
+
+    assert decode_completion(json.dumps(whole).encode()) == CompletionBody(
+        choices=(Choice(text="a", reasoning="b"),)
+    )
+    assert [decoder.decode(Event(each)) for each in halves] == [
+        Chunk(deltas=(Delta(),)),
+        Chunk(deltas=(Delta(reasoning="\ufffd"),)),
+    ]
+    assert decoder.flush() == Chunk(deltas=(Delta(reasoning="\ufffd"),))
+    assert decoder.decode(Event(json.dumps(odd))) == Chunk(deltas=(Delta(text="a"),))
+
+
 CHUNKS: dict[str, Any] = {
     "no choices": ({}, ()),
     "null choices": ({"choices": None}, ()),

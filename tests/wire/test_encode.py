@@ -60,8 +60,13 @@ def test_everything_there_is() -> None:
     request = build_request(
         messages,
         model="m",
-        params={"stop": ["a", "b"], "n": 2, "top_p": None, "tools": [tool]},
-        extra={"seed": 5, "deep": [{"x": None}, True, 1.5]},
+        params={
+            "stop": ["a", "b"],
+            "n": 2,
+            "top_p": None,
+            "tools": [tool],
+            "extra": {"seed": 5, "deep": [{"x": None}, True, 1.5]},
+        },
     )
 
     got = json.loads(encode(request, is_streamed=False))
@@ -105,7 +110,7 @@ NO_JSON: dict[str, Any] = {
 def test_what_json_cannot_carry(name: str, deep: bool) -> None:
     """A value without a JSON form is refused by its place, not sent as null."""
     value = {"a": [NO_JSON[name]]} if deep else NO_JSON[name]
-    request = build_request("Hi", model="m", extra={"x": value})
+    request = build_request("Hi", model="m", params={"extra": {"x": value}})
 
     with pytest.raises(ParameterError, match=r"extra\['x'\]") as caught:
         encode(request, is_streamed=False)

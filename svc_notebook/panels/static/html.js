@@ -17,11 +17,14 @@ const ICONS = {
   hide: "M1.5 8S4 3.8 8 3.8 14.5 8 14.5 8 12 12.2 8 12.2 1.5 8 1.5 8zM3 13 13 3",
   undo: "M6 3 3 6l3 3M3 6h6.5a3.5 3.5 0 0 1 0 7H6",
   redo: "M10 3l3 3-3 3M13 6H6.5a3.5 3.5 0 0 0 0 7H10",
+  compare: "M2.5 3h4.5v10H2.5zM9 3h4.5v10H9z",
+  add: "M8 3.5v9M3.5 8h9",
   clear: "M6 13.2h7.5M2.8 9.4l5.8-5.8 4.2 4.2-5.4 5.4H6zM5.6 6.6l4.2 4.2",
   previous: "M10 3.5 5.5 8l4.5 4.5",
   next: "M6 3.5 10.5 8 6 12.5",
   down: "M8 3v10M3.5 8.5 8 13l4.5-4.5",
   close: "M4 4l8 8M12 4l-8 8",
+  list: "M2.5 4h11M2.5 8h11M2.5 12h7",
   more: "M3.5 8h.01M8 8h.01M12.5 8h.01",
 };
 
@@ -136,9 +139,13 @@ function fit(area) {
 /** Insert a line break, since JupyterLab handles Enter in a cell. */
 function breakLine(event) {
   event.preventDefault();
-  if (document.execCommand("insertText", false, "\n")) return;
-  const area = event.target;
-  area.setRangeText("\n", area.selectionStart, area.selectionEnd, "end");
+  insertText(event.target, "\n");
+}
+
+/** Replace the selection as typing does, so that it can be undone. */
+function insertText(area, text) {
+  if (document.execCommand("insertText", false, text)) return;
+  area.setRangeText(text, area.selectionStart, area.selectionEnd, "end");
   area.dispatchEvent(new Event("input", { bubbles: true }));
 }
 

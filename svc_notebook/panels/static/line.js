@@ -8,23 +8,35 @@
  * What the page says; `t` is the name of a row in panels/actions.py.
  * @typedef {{t: "hello", seq: number, on: boolean}} HelloAction asks for the view if it has
  *   changed since `seq`; `on` where the style sheet can hide the static transcript
- * @typedef {{t: "send", text: string}} SendAction
+ * @typedef {{t: "send", text: string, attached: string[]}} SendAction with values of the
+ *   notebook, by their names
+ * @typedef {{t: "names", text: string}} NamesAction asks what has this in its name
+ * @typedef {{t: "size", name: string}} SizeAction asks how large a value is
  * @typedef {{t: "stop"}} StopAction
  * @typedef {{t: "decide", id: string, verdict: string, arguments: ?string}} DecideAction
  * @typedef {{t: "set", name: string, value: *}} SetAction
  * @typedef {{t: "dismiss"}} DismissAction removes the notice
+ * @typedef {{t: "compare", name: string, value: ?string[], on: boolean}} CompareAction
+ *   `name` is model, temperature or "" for nothing; null among the values is any other one
  * @typedef {{t: "enter", on: boolean}} EnterAction
  * @typedef {{t: "undo"}} UndoAction
  * @typedef {{t: "redo"}} RedoAction
  * @typedef {{t: "clear"}} ClearAction
+ * @typedef {{t: "find", text: string}} FindAction asks for the list of conversations
+ * @typedef {{t: "open", name: string}} OpenAction
+ * @typedef {{t: "new"}} NewAction
+ * @typedef {{t: "rename", name: string}} RenameAction
+ * @typedef {{t: "export", name: string, id: string}} ExportAction as md or json
  * @typedef {{t: "continue", turn: string}} ContinueAction
  * @typedef {{t: "regenerate", turn: string}} RegenerateAction
- * @typedef {{t: "edit", turn: string, text: string}} EditAction
+ * @typedef {{t: "edit", turn: string, text: string, attached: string[],
+ *   kept: string[]}} EditAction
  * @typedef {{t: "delete", turn: string}} DeleteAction
  * @typedef {{t: "pin", turn: string}} PinAction
  * @typedef {{t: "hide", turn: string}} HideAction
  * @typedef {{t: "pick", turn: string, choice: number}} PickAction from 0
  * @typedef {{t: "choose", turn: string, version: number}} ChooseAction from 1
+ * @typedef {{t: "prefer", turn: string, version: number}} PreferAction a column's version
  */
 
 /**
@@ -32,10 +44,18 @@
  * @typedef {{t: "ack", subshell: boolean}} AckMessage answers hello
  * @typedef {{t: "live", live: Live}} LiveMessage a reply begins, or its next round
  * @typedef {{t: "delta", choice: number, html: string, tail: string}} DeltaMessage
+ * @typedef {{t: "column", choice: number, column: Column}} ColumnMessage
  * @typedef {{t: "status", text: string, until_ms: ?number}} StatusMessage
  * @typedef {{t: "ended", text: string}} EndedMessage
  * @typedef {{t: "problem", text: string}} ProblemMessage
+ * @typedef {{t: "names", text: string, offers: Offer[], is_all: boolean}} NamesMessage
+ * @typedef {{t: "size", name: string, kind: string, n_tokens: number,
+ *   problem: string}} SizeMessage of a value as it would be sent
  * @typedef {{t: "heard", kind: string}} HeardMessage an action was handled, or refused
+ * @typedef {{t: "found", search: string, rows: Listed[], n_more: number}} FoundMessage
+ * @typedef {{name: string, n_turns: number, models: string[], asked_at: string,
+ *   prompt: string}} Listed a conversation of the ledger
+ * @typedef {{t: "file", id: string, name: string, kind: string, text: string}} FileMessage
  */
 
 /**
@@ -44,16 +64,24 @@
  * @typedef {{panel_id: string, name: string, label: string, state: string,
  *   main_writes: number, turns: Turn[], n_turns: number, live: ?Live, can: string[],
  *   meter: Meter, notice: string, is_problem: boolean, settings: object, fields: Field[],
- *   send_on_enter: boolean, ask: ?Question, is_whole: boolean, nth: number,
+ *   send_on_enter: boolean, compare: Compare, ask: ?Question, is_whole: boolean, nth: number,
  *   seq: number}} View
- * @typedef {{id: string, number: number, prompt: string, model: string, choices: Choice[],
+ * @typedef {{id: string, number: number, prompt: string, attached: Attached[], model: string,
+ *   choices: Choice[],
  *   picked: number, ended: string, footer: string, badges: string[], tool_runs: ToolRun[],
  *   version: number, n_versions: number, is_pinned: boolean, is_hidden: boolean,
- *   is_stale: boolean, can: string[]}} Turn
+ *   is_stale: boolean, columns: Column[], can: string[]}} Turn
  * @typedef {{html: string, text: string}} Choice
+ * @typedef {{name: string, kind: string, n_tokens: number, html: string}} Attached
+ * @typedef {{name: string, kind: string, size: string}} Offer
  * @typedef {{name: string, line: string, html: string, is_error: boolean}} ToolRun
- * @typedef {{turn: string, prompt: ?string, model: string, choices: LiveChoice[], status: string,
- *   tool_runs: ToolRun[]}} Live
+ * @typedef {{turn: string, prompt: ?string, attached: ?Attached[], model: string,
+ *   choices: LiveChoice[], status: string, tool_runs: ToolRun[], columns: Column[]}} Live
+ * @typedef {{label: string, version: number, problem: string, footer: string, marks: string[],
+ *   is_picked: boolean, is_used: boolean, status: string, until_ms: ?number}} Column of a
+ *   choice, where replies are compared
+ * @typedef {{by: string, values: string[], is_blind: boolean, options: string[],
+ *   max_values: number, cost: string}} Compare
  * @typedef {{html: string, tail: string}} LiveChoice
  * @typedef {{used_tokens: number, budget_tokens: number, text: string}} Meter
  * @typedef {{name: string, kind: string, default: string, label: string, help: string,
@@ -75,7 +103,8 @@ class Line {
     this.view = {};
     this.view = this.whole(model.get("view") ?? {});
     this.live = this.view.live ?? null;
-    this.draft = storedDraft(this.view.panel_id);
+    this.draft = stored("draft", this.view.panel_id);
+    this.chips = JSON.parse(stored("chips", this.view.panel_id) || "[]"); // with the draft
     this.pending = null; // sent, but not yet confirmed by the kernel
     this.edited = null; // an edited prompt without an answer yet
     this.problems = [];
@@ -102,8 +131,14 @@ class Line {
   }
 
   draw() {
-    storeDraft(this.view.panel_id, this.draft);
+    this.store();
     for (const view of this.views) view.draw();
+  }
+
+  /** Keep the draft and its chips for a reload of the page. */
+  store() {
+    store("draft", this.view.panel_id, this.draft);
+    store("chips", this.view.panel_id, this.chips.length ? JSON.stringify(this.chips) : "");
   }
 
   say(text) {
@@ -158,26 +193,28 @@ class Line {
   }
 
   sendPrompt(text) {
-    this.pending = { text, nTurns: this.view.turns?.length ?? 0 };
+    const { chips } = this;
+    this.pending = { text, chips, nTurns: this.view.turns?.length ?? 0 };
     this.draft = "";
-    this.send({ t: "send", text });
+    this.chips = [];
+    this.send({ t: "send", text, attached: chips.map(({ name }) => name) });
     this.draw();
   }
 
-  sendEdit(turn, text) {
+  sendEdit(turn, text, chips) {
     const { n_versions: nVersions } = this.turnOf(turn) ?? {};
-    this.edited = { turn, text, nVersions, isHeard: false };
-    this.send({ t: "edit", turn, text });
+    this.edited = { turn, text, chips, nVersions, isHeard: false };
+    this.send({ t: "edit", turn, text, ...namesOf(chips) });
   }
 
   /** Open the edited prompt again if it got no answer, so that it is not lost. */
   settleEdit() {
-    const { turn, text, nVersions } = this.edited;
+    const { turn, text, chips, nVersions } = this.edited;
     const found = this.turnOf(turn);
     this.edited = null;
     if (found?.n_versions > nVersions) return;
-    if (!found) this.keep(text);
-    else for (const view of this.views) view.turns.get(turn)?.edit(text, view.isWaiting());
+    if (!found) this.keep(text, chips);
+    else for (const view of this.views) view.turns.get(turn)?.edit(text, view.isWaiting(), chips);
   }
 
   turnOf(id) {
@@ -185,13 +222,16 @@ class Line {
   }
 
   /** Put a prompt that the kernel refused back into the composer. */
-  giveBack(text = this.pending?.text) {
-    this.keep(text);
+  giveBack(text = this.pending?.text, chips = this.pending?.chips) {
+    this.keep(text, chips);
     this.pending = null;
   }
 
-  keep(text) {
+  keep(text, chips) {
     this.draft = [text, this.draft].filter(Boolean).join("\n");
+    const names = new Set(this.chips.map(({ name }) => name));
+    const back = (chips ?? []).filter(({ name }) => !names.has(name));
+    this.chips = [...back.map(({ html, isKept, ...chip }) => chip), ...this.chips];
   }
 
   /** Take messages and views in the order in which they were sent. */
@@ -279,6 +319,12 @@ class Line {
     for (const view of this.views) view.grow(choice, html, tail);
   }
 
+  /** @param {ColumnMessage} message */
+  takeColumn({ choice, column }) {
+    if (!this.live) return this.ask(true);
+    this.live.columns[choice] = column;
+  }
+
   /** @param {EndedMessage} message */
   takeEnd({ text }) {
     this.status = null;
@@ -301,7 +347,15 @@ class Line {
     if (kind === "send" && isIdle) this.giveBack();
     if (kind === "edit" && this.edited) this.edited.isHeard = true;
     if (isIdle && this.edited?.isHeard) this.settleEdit();
-    for (const view of this.views) view.settings.heard(kind, this.view);
+    for (const view of this.views) {
+      view.settings.heard(kind, this.view);
+      view.conversations.heard(kind, this.view);
+    }
+  }
+
+  /** Call a function with each place of the page where something can be attached. */
+  attaches(act) {
+    for (const view of this.views) for (const each of view.attaches) act(each);
   }
 
   /** @param {View} view */
@@ -315,7 +369,7 @@ class Line {
     else if (state === "idle") this.live = null;
     if (state === "idle") this.status = null;
     const isLost = under?.turn === "new" && turns.length <= (old.turns?.length ?? 0);
-    if (state === "idle" && isLost) this.giveBack(under.prompt);
+    if (state === "idle" && isLost) this.giveBack(under.prompt, under.attached);
     if (notice && notice !== old.notice) this.say(notice);
     if (ask && ask.id !== old.ask?.id) this.say(`${ask.name} asks for your approval.`);
     if (this.pending && (state !== "idle" || turns.length > this.pending.nTurns)) {
@@ -332,25 +386,30 @@ const TAKE = {
   ack: (line, message) => line.takeAck(message),
   live: (line, message) => line.takeLive(message.live),
   delta: (line, message) => line.takeDelta(message),
+  column: (line, message) => line.takeColumn(message),
   status: (line, message) => (line.status = message.text ? message : null),
   ended: (line, message) => line.takeEnd(message),
   problem: (line, message) => line.takeProblem(message),
   heard: (line, message) => line.takeHeard(message),
+  found: (line, message) => line.views.forEach((view) => view.conversations.take(message)),
+  file: (line, message) => line.views.forEach((view) => view.conversations.save(message)),
+  names: (line, message) => line.attaches((each) => each.take(message)),
+  size: (line, message) => line.attaches((each) => each.takeSize(message)),
 };
 
 /** Drafts outlive a reload of the page, in this tab only. */
-function storedDraft(panelId) {
+function stored(name, panelId) {
   try {
-    return sessionStorage.getItem(`svc-draft ${panelId}`) ?? "";
+    return sessionStorage.getItem(`svc-${name} ${panelId}`) ?? "";
   } catch {
     return ""; // the page may not store anything
   }
 }
 
-function storeDraft(panelId, text) {
+function store(name, panelId, text) {
   try {
-    if (text) sessionStorage.setItem(`svc-draft ${panelId}`, text);
-    else sessionStorage.removeItem(`svc-draft ${panelId}`);
+    if (text) sessionStorage.setItem(`svc-${name} ${panelId}`, text);
+    else sessionStorage.removeItem(`svc-${name} ${panelId}`);
   } catch {
     // as above
   }

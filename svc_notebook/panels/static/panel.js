@@ -23,18 +23,23 @@ class Panel {
     this.seen = {};
     this.isAtEnd = true;
     this.untypeset = [];
+    this.attaches = new Set();
+    this.root = make("section", { class: "svc-panel", [QUIET_KEYS]: "true" });
+    this.conversations = new Conversations(this);
     this.makeTop();
     this.makeLog();
     this.makeComposer();
     this.settings = new Settings(this);
+    this.compare = new Compare(this);
+    this.model.after(this.compare.button);
     this.card = make("div", { class: "svc-card", role: "group", hidden: "" });
     this.notices = make("div", { class: "svc-notices" });
     this.spoken = make("div", { class: "svc-unseen", role: "status", "aria-live": "polite" });
-    this.root = make("section", { class: "svc-panel", [QUIET_KEYS]: "true" });
     // the notebook's shortcuts look at a button before its parents
     this.root.addEventListener("focusin", ({ target }) => target.setAttribute(QUIET_KEYS, "true"));
     this.menu = new Menu(this);
-    const parts = [this.top, this.chips, this.middle, this.card, this.notices, this.form];
+    const parts = [this.top, this.chips, this.compare.element, this.conversations.element];
+    parts.push(this.middle, this.card, this.notices, this.form);
     const below = make("div", { class: "svc-below" }, this.under, this.settings.element);
     this.root.append(make("div", { class: "svc-body" }, ...parts), below, this.spoken);
     this.root.append(this.menu.element);
@@ -47,7 +52,7 @@ class Panel {
     const { signal } = this.gone;
     const ask = () => document.hidden || line.ask();
     window.addEventListener("online", ask, { signal });
-    window.addEventListener("scroll", () => this.menu.close(), { signal, capture: true });
+    window.addEventListener("scroll", () => this.scrolledAround(), { signal, capture: true });
     document.addEventListener("visibilitychange", ask, { signal });
     line.join(this);
     this.draw();
@@ -73,8 +78,8 @@ class Panel {
     this.undo = iconButton("undo", "Undo the last change", send("undo"));
     this.redo = iconButton("redo", "Redo what was undone", send("redo"));
     this.clear = iconButton("clear", "Clear the conversation", send("clear"));
-    this.top = make("div", { class: "svc-top" }, this.label, this.model, this.meter);
-    this.top.append(this.budget, this.undo, this.redo, this.clear);
+    this.top = make("div", { class: "svc-top" }, this.conversations.button, this.label);
+    this.top.append(this.model, this.meter, this.budget, this.undo, this.redo, this.clear);
   }
 
   makeLog() {
@@ -99,7 +104,8 @@ class Panel {
     const box = make("div", { class: "svc-composer" }, this.composer);
     box.append(this.sendButton, this.stopButton);
     this.under = make("div", { class: "svc-under" }, this.status, this.hint);
-    this.form = make("div", { class: "svc-form" }, box);
+    this.attach = new Attach(this, this.composer, this.line, () => this.line.draw());
+    this.form = make("div", { class: "svc-form" }, box, this.attach.element);
   }
 
   /* -- input -- */
@@ -120,7 +126,7 @@ class Panel {
   }
 
   composerKey(event) {
-    if (isInput(event)) return;
+    if (isInput(event) || this.attach.key(event)) return;
     const isPlain = !event.shiftKey && !event.ctrlKey && !event.altKey && !event.metaKey;
     if (this.isSendKey(event)) {
       event.preventDefault();
@@ -139,7 +145,7 @@ class Panel {
 
   typed() {
     this.line.draft = this.composer.value;
-    storeDraft(this.line.view.panel_id, this.line.draft);
+    this.line.store();
     fit(this.composer);
     for (const view of this.line.views) if (view !== this) view.drawDraft();
     this.drawButtons();
@@ -173,6 +179,11 @@ class Panel {
     const { scrollHeight, scrollTop, clientHeight } = this.log;
     this.isAtEnd = scrollHeight - scrollTop - clientHeight < NEAR_END_PX;
     this.jump.hidden = this.isAtEnd;
+  }
+
+  scrolledAround() {
+    this.menu.close();
+    for (const each of this.attaches) each.place();
   }
 
   toEnd() {
@@ -210,6 +221,7 @@ class Panel {
     this.drawButtons();
     this.drawStatus();
     this.settings.draw(this.line.view, !this.line.isDead);
+    this.compare.draw(this.line.view, !this.line.isDead);
     this.settle();
     const focused = document.activeElement;
     const isLost = !this.root.contains(focused) || focused.closest("[hidden]");
@@ -229,6 +241,7 @@ class Panel {
     const title = label || `Conversation ${name ?? ""}`;
     this.root.setAttribute("aria-label", title);
     setText(this.label, title);
+    this.label.title = title;
     this.meter.hidden = this.budget.hidden = !meter;
     if (meter) {
       const part = Math.min(1, meter.used_tokens / Math.max(1, meter.budget_tokens));
@@ -241,6 +254,7 @@ class Panel {
       this.budget.title = this.meter.title = meter.text;
     }
     for (const name of ["undo", "redo", "clear"]) allow(this[name], this.can(name));
+    this.conversations.draw(this.line.view);
   }
 
   drawTurns() {
@@ -250,8 +264,9 @@ class Panel {
     const shown = turns.map((turn) => [turn, live?.turn === turn.id ? live : null]);
     const isNewTurn = live ? live.turn === "new" || !shown.some((pair) => pair[1]) : pending;
     const prompt = live?.prompt ?? pending?.text;
+    const attached = [];
     const { model } = this.line.view.settings ?? {};
-    if (isNewTurn) shown.push([{ id: "new", prompt, model, choices: [] }, live]);
+    if (isNewTurn) shown.push([{ id: "new", prompt, attached, model, choices: [] }, live]);
     const ids = new Set(shown.map(([turn]) => turn.id));
     for (const [id, turn] of this.turns) if (!ids.has(id)) this.drop(id, turn);
     this.empty.hidden = shown.length > 0;
@@ -275,7 +290,7 @@ class Panel {
     const rows = {
       Model: model ?? "",
       "System prompt": system || "none so far",
-      Keys: `${enter[0]} sends, ${enter[1]} breaks the line, Esc stops, ↑ edits the last prompt`,
+      Keys: `${enter[0]} sends, ${enter[1]} breaks the line, Esc stops, ↑ edits the last prompt, @ attaches a value`,
       "In a cell": make("span", {}, make("code", {}, `%%svc -c ${name}`), " shares this conversation"),
     };
     const list = make("dl");
@@ -305,7 +320,8 @@ class Panel {
 
   drop(id, turn) {
     const edited = turn.form && turn.area.value;
-    if (edited && edited !== turn.turn.prompt) this.line.keep(edited); // keep the user's text
+    if (edited && edited !== turn.turn.prompt) this.line.keep(edited, turn.chips); // the user's
+    turn.attach?.remove();
     turn.element.remove();
     this.turns.delete(id);
   }
@@ -367,6 +383,7 @@ class Panel {
   }
 
   drawDraft() {
+    this.attach.draw();
     if (this.composer.value === this.line.draft) return;
     this.composer.value = this.line.draft;
     fit(this.composer);
@@ -379,7 +396,9 @@ class Panel {
     this.sendButton.hidden = isBusy;
     this.stopButton.hidden = !isBusy;
     allow(this.sendButton, this.can("send") && !pending && Boolean(this.composer.value.trim()));
-    named(this.sendButton, `Send (${isOn ? "Enter" : "Shift+Enter"})`);
+    const { by, values } = view.compare ?? {};
+    const send = by ? `Ask ${values.length} times` : "Send";
+    named(this.sendButton, `${send} (${isOn ? "Enter" : "Shift+Enter"})`);
     named(this.stopButton, "Stop (Esc)");
     this.composer.disabled = isDead;
     this.composer.placeholder = isDead ? "" : "Message";
@@ -395,6 +414,10 @@ class Panel {
     if (left_s > 0) text += ` (${left_s} s)`;
     setText(this.status, this.line.isDead ? "" : text);
     setText(this.hint, hint);
+    for (const [at, column] of (live?.columns ?? []).entries()) {
+      const turn = this.turns.get(live.turn) ?? this.turns.get("new");
+      if (turn?.choices[at]) drawWait(turn.choices[at], column);
+    }
   }
 
   say(text) {

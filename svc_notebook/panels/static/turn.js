@@ -18,6 +18,7 @@ class Turn {
     this.choices = [];
     this.you = make("div", { class: "svc-who" }, "You");
     this.prompt = make("div", { class: "svc-prompt", dir: "auto" });
+    this.attached = make("div", { class: "svc-given" });
     this.who = make("div", { class: "svc-who" });
     this.toolRuns = make("div", { class: "svc-tool-runs" });
     this.answer = make("div", { class: "svc-answer" });
@@ -29,7 +30,8 @@ class Turn {
     this.rest = make("div", { class: "svc-rest" }, this.ended, this.goOn);
     this.foot = make("div", { class: "svc-foot" });
     this.element = make("article", { class: "svc-turn" });
-    this.element.append(this.you, this.prompt, this.who, this.toolRuns, this.answer);
+    this.element.append(this.you, this.prompt, this.attached);
+    this.element.append(this.who, this.toolRuns, this.answer);
     this.element.append(this.dots, this.rest, this.foot);
     this.makeFoot();
   }
@@ -75,11 +77,16 @@ class Turn {
     this.element.classList.toggle("svc-faded", Boolean(turn.is_hidden || turn.is_stale));
     setText(this.prompt, live?.prompt ?? turn.prompt ?? "");
     this.prompt.hidden = Boolean(this.form) || !this.prompt.textContent;
+    const attached = live?.attached ?? turn.attached ?? [];
+    if (isNew(this.seen, "attached", attached)) drawAttached(this.attached, attached);
+    this.attached.hidden = Boolean(this.form) || !attached.length;
     setText(this.who, live?.model ?? turn.model ?? "");
     if (this.form) allow(this.ask, Boolean(turn.can?.includes("edit")));
     this.drawToolRuns(live?.tool_runs ?? turn.tool_runs ?? []);
+    this.columns = (live ?? turn).columns ?? [];
     this.drawChoices(live ? live.choices : turn.choices ?? [], live);
-    this.dots.hidden = !isLive || this.choices.some((choice) => choice.box.textContent);
+    const isAlone = !this.columns.length;
+    this.dots.hidden = !isLive || !isAlone || this.choices.some((choice) => choice.box.textContent);
     this.foot.hidden = Boolean(live) || !turn.can;
     if (live) this.rest.hidden = true;
     if (!this.foot.hidden) this.drawFoot(turn, isIdle);
@@ -101,7 +108,7 @@ class Turn {
 
   drawChoices(choices, live) {
     if (live) this.seen.choices = null;
-    else if (!isNew(this.seen, "choices", [choices, this.turn.can, this.turn.picked])) return;
+    else if (!isNew(this.seen, "choices", [choices, this.columns, this.turn.can, this.turn.picked])) return;
     while (this.choices.length > choices.length) this.choices.pop().element.remove();
     choices.forEach((choice, at) => {
       const { blocks, tail } = this.choice(at);
@@ -117,6 +124,7 @@ class Turn {
       setText(choice.pick, isPicked ? "Picked" : "Pick");
       choice.pick.setAttribute("aria-pressed", String(isPicked));
       choice.copy.hidden = Boolean(live);
+      drawColumn(this.turn, choice, this.columns[at], Boolean(live));
     });
   }
 
@@ -126,17 +134,24 @@ class Turn {
       const index = this.choices.length;
       const number = make("span", { class: "svc-words" });
       const copy = copyButton("Copy this reply", () => this.turn.choices[index]?.text ?? "");
-      const pick = textButton("Pick", () => this.send("pick", { choice: index }));
-      pick.title = "Later turns go on from the reply that is picked";
+      const pick = textButton("Pick", () => this.pick(index));
+      pick.title = "Later turns go on from the reply that is picked; it is scored, too";
       const bar = make("div", { class: "svc-bar" }, number, copy, pick);
       const blocks = make("div", { class: "svc-blocks" });
       const tail = make("div", { class: "svc-blocks svc-tail" });
       const box = make("div", { class: "svc-text" }, blocks, tail);
       const element = make("div", { class: "svc-choice" }, bar, box);
       this.answer.append(element);
-      this.choices.push({ element, bar, number, copy, pick, box, blocks, tail });
+      const parts = columnParts(element);
+      this.choices.push({ element, bar, number, copy, pick, box, blocks, tail, ...parts });
     }
     return this.choices[at];
+  }
+
+  pick(at) {
+    const { version } = this.columns[at] ?? {};
+    if (version) this.send("prefer", { version });
+    else this.send("pick", { choice: at });
   }
 
   /** Add a piece: finished blocks are drawn once, the tail each time. */
@@ -186,18 +201,20 @@ class Turn {
   }
 
   /** Edit the prompt in place. */
-  edit(text = this.turn.prompt ?? "", isFocused = true) {
+  edit(text = this.turn.prompt ?? "", isFocused = true, chips = null) {
     if (this.form) return isFocused && this.area.focus();
     this.area = make("textarea", { "aria-label": "Edit the prompt", rows: 2, dir: "auto" });
     this.area.value = text;
     this.area.addEventListener("keydown", (event) => this.editKey(event));
     this.area.addEventListener("input", () => fit(this.area));
+    this.chips = chips ?? (this.turn.attached ?? []).map((item) => ({ ...item, isKept: true }));
+    this.attach = new Attach(this.panel, this.area, this, () => this.attach?.draw());
     this.ask = textButton("Ask again", () => this.resend(), "svc-main");
     allow(this.ask, Boolean(this.turn.can?.includes("edit")));
     const cancel = textButton("Cancel", () => this.endEdit());
     const row = make("div", { class: "svc-row" }, this.ask, cancel);
-    this.form = make("div", { class: "svc-editing" }, this.area, row);
-    this.prompt.hidden = true;
+    this.form = make("div", { class: "svc-editing" }, this.area, this.attach.element, row);
+    this.prompt.hidden = this.attached.hidden = true;
     this.prompt.after(this.form);
     fit(this.area);
     if (isFocused) this.showEditor();
@@ -215,7 +232,7 @@ class Turn {
   }
 
   editKey(event) {
-    if (isInput(event)) return;
+    if (isInput(event) || this.attach.key(event)) return;
     if (event.key === "Escape") {
       event.stopPropagation();
       this.endEdit();
@@ -228,14 +245,16 @@ class Turn {
   resend() {
     const text = this.area.value;
     if (!text.trim() || !isAllowed(this.ask)) return;
-    this.panel.line.sendEdit(this.id, text);
+    this.panel.line.sendEdit(this.id, text, this.chips);
     this.endEdit();
   }
 
   endEdit() {
     this.form.remove();
+    this.attach.remove();
     this.form = null;
     this.prompt.hidden = false;
+    this.attached.hidden = !this.attached.childElementCount;
     this.panel.composer.focus({ preventScroll: true });
   }
 }

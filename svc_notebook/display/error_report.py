@@ -13,8 +13,6 @@ from pathlib import Path
 from traceback import FrameSummary, StackSummary, TracebackException
 from typing import NamedTuple
 
-from IPython.core.getipython import get_ipython
-
 _STDLIB = sysconfig.get_path("stdlib")
 _INSTALLED = {"site-packages", "dist-packages", "svc_notebook"}
 _SHELLS = {"IPython", "ipykernel"}
@@ -59,6 +57,8 @@ def to_report(error: BaseException) -> ErrorReport:
 
 def _cell_number(file: str) -> int:
     """Return the number of the cell that IPython compiled so; 0 for a real file."""
+    from IPython import get_ipython  # noqa: PLC0415 - optional at import
+
     shell = get_ipython()
     named = shell.compile.format_code_name(file) if shell else None
     found = re.search(r"\d+", named[1]) if named else None

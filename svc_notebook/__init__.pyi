@@ -1,0 +1,148 @@
+import typing
+
+from . import errors
+from .analysis.verbs import (
+    compare,
+    contrast_df,
+    export,
+    how_many,
+    plot,
+    read_answers,
+    read_parquet,
+    reply,
+    score,
+    scores,
+    summary_df,
+)
+from .api import (
+    complete,
+    conversation,
+    conversations_df,
+    describe,
+    export_answers,
+    extract,
+    last,
+    replies_df,
+    run,
+    runs_df,
+    stream,
+    tool_calls_df,
+    usage_df,
+)
+from .client.aio import AsyncCompletionStream
+from .client.sync import CompletionStream
+from .completion import Completion
+from .configuration import use
+from .conversations.conversation import Conversation
+from .emulator.server import Emulator
+from .errors import (
+    AskError,
+    AuthError,
+    BadRequestError,
+    ConfigError,
+    CutError,
+    DocumentError,
+    LedgerError,
+    MissingKeyError,
+    NoConnectionError,
+    OverBudgetError,
+    ParameterError,
+    RateLimitError,
+    ServerFaultError,
+    ServiceError,
+    SettingsError,
+    SpendingLimitError,
+    StreamBrokenError,
+    SvcError,
+    TimedOutError,
+    ToolCallError,
+    ToolError,
+    ToolLoopError,
+    ToolSchemaError,
+    TransportError,
+    UnknownModelError,
+)
+from .panels.open_panel import panel
+from .service.request import Message
+from .session import AsyncClient, Client
+from .sweeps.plan import sweep
+from .sweeps.run import Run
+from .tokens import Tokens, estimate_tokens
+from .tools.tool import tool
+from .tools.toolbox import Toolbox
+
+__all__ = [
+    "AskError",
+    "AsyncClient",
+    "AsyncCompletionStream",
+    "AuthError",
+    "BadRequestError",
+    "Client",
+    "Completion",
+    "CompletionStream",
+    "ConfigError",
+    "Conversation",
+    "CutError",
+    "DocumentError",
+    "Emulator",
+    "LedgerError",
+    "Message",
+    "MissingKeyError",
+    "NoConnectionError",
+    "OverBudgetError",
+    "ParameterError",
+    "RateLimitError",
+    "Run",
+    "ServerFaultError",
+    "ServiceError",
+    "SettingsError",
+    "SpendingLimitError",
+    "StreamBrokenError",
+    "SvcError",
+    "TimedOutError",
+    "Tokens",
+    "ToolCallError",
+    "ToolError",
+    "ToolLoopError",
+    "ToolSchemaError",
+    "Toolbox",
+    "TransportError",
+    "UnknownModelError",
+    "compare",
+    "complete",
+    "contrast_df",
+    "conversation",
+    "conversations_df",
+    "describe",
+    "errors",
+    "estimate_tokens",
+    "export",
+    "export_answers",
+    "extract",
+    "how_many",
+    "last",
+    "load_ipython_extension",
+    "panel",
+    "plot",
+    "read_answers",
+    "read_parquet",
+    "replies_df",
+    "reply",
+    "run",
+    "runs_df",
+    "score",
+    "scores",
+    "stream",
+    "summary_df",
+    "sweep",
+    "tool",
+    "tool_calls_df",
+    "unload_ipython_extension",
+    "usage_df",
+    "use",
+]
+
+__version__: str
+
+def load_ipython_extension(ipython: typing.Any) -> None: ...  # noqa: ANN401 - IPython's shell
+def unload_ipython_extension(ipython: typing.Any) -> None: ...  # noqa: ANN401 - IPython's shell

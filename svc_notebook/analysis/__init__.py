@@ -1,0 +1,1 @@
+"""From frames of replies to decisions: pure functions of the replies' columns."""

@@ -1,0 +1,438 @@
+"""Scores of replies as a chart: points with intervals, or a score against its price.
+
+Sums, such as those of `usage_df`, are bars.
+
+Texts of models and users are values of the chart's data, nothing else: fields and
+expressions have fixed names, so that no text is read as one of them.
+"""
+
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from io import BytesIO
+from pathlib import Path
+from struct import unpack
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from svc_notebook.display.markup import to_terminal, visible
+from svc_notebook.errors import ConfigError, ParameterError
+from svc_notebook.service.checks import check_int, shorten
+
+from .compare import numbered, plain
+from .frame import (
+    check_replies,
+    column_of,
+    factors,
+    in_words,
+    is_rate,
+    measure,
+    named,
+    prompt_codes,
+)
+from .summary import Groups, estimated, missing_lines, say
+
+MAX_GROUPS = 60
+MAX_DOTS = 400
+_WIDTH = 340  # fits a narrow cell; a chart as wide as its cell hangs JupyterLab 4.6
+_REPLY_CHARS = 300
+_LABEL_CHARS, _LINE_CHARS = 60, 20
+# JupyterLab 4.6 and Notebook 7 draw Vega-Lite 5 by themselves, and not 6.
+_MIME = "application/vnd.vegalite.v5+json"
+_SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
+_SPLIT = r"split(datum.label, '\n')"
+# of enough contrast on white and on black
+_COLOURS = (
+    *("#3b82c4", "#d96c23", "#3f9e5a", "#c0504d"),
+    *("#8e6bbf", "#9c7a5b", "#c95fa3", "#7f8c8d"),
+)
+_GRID = "#88888855"
+
+Group = dict[str, Any]
+_POINT = {"type": "point", "size": 90, "filled": True, "opacity": 1}
+_LEGEND = {"orient": "bottom", "columns": 1, "labelLimit": 300, "symbolOpacity": 1}
+_SERIES: Group = {"field": "series", "type": "nominal", "sort": None, "title": None}
+_SERIES |= {"legend": _LEGEND}
+_GOLDEN = 0.618  # fills an interval evenly
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A chart; shown in a cell it is drawn.
+
+    Attributes:
+        chart: The Altair chart, to change it further.
+        text: The numbers in words.
+    """
+
+    chart: Any
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ANN401 - IPython's
+        # The colour of the host's text, in its light and in its dark theme.
+        spec = _inked(self.chart, "currentColor", "transparent").to_dict()
+        options = {"renderer": "svg", "actions": False}
+        shown = {_MIME: {**spec, "$schema": _SCHEMA}, "text/plain": self.text}
+        metadata: dict[str, Any] = {_MIME: {"embed_options": options}}
+        if find_spec("vl_convert"):  # for what draws no Vega-Lite, such as code hosts
+            picture = BytesIO()
+            _printed(self.chart).save(picture, format="png", scale_factor=2)
+            png = picture.getvalue()
+            shown["image/png"] = b64encode(png).decode()
+            width, height = unpack(">II", png[16:24])  # of its pixels, two to a point
+            metadata["image/png"] = {"width": width // 2, "height": height // 2}
+        return shown, metadata
+
+    def save(self, path: str | Path) -> Path:
+        """Write a picture, black on white.
+
+        Args:
+            path: Ends with .svg or .png; an old file is replaced.
+
+        Returns:
+            The file.
+
+        Raises:
+            ConfigError: A package is missing; the message names the command.
+            ParameterError: The name ends otherwise, or the file cannot be written.
+        """
+        file = Path(path)
+        if file.suffix not in {".svg", ".png"}:
+            raise ParameterError(
+                f"A picture is an .svg or a .png file, not {file.name!r}.", param="path"
+            )
+        _imported("vl_convert", "Pictures of plots need", "vl-convert-python")
+        try:
+            _printed(self.chart).save(str(file), scale_factor=2)
+        except OSError as problem:
+            raise ParameterError(
+                f"{str(file)!r} cannot be written: {problem.strerror}.", param="path"
+            ) from None
+        return file
+
+
+def plot(
+    df: pd.DataFrame,
+    on: str,
+    *,
+    by: str | Sequence[str] | None = None,
+    against: str | None = None,
+    width: int = _WIDTH,
+) -> Plot:
+    """Draw a score of replies by group: see `svc.plot`."""
+    altair = _imported("altair", "Plots need", "'svc-notebook[plot]'")
+    check_int("width", width, minimum=100)
+    if "n_requests" in getattr(df, "columns", ()):
+        spec, lines = _bars(df, on, by)
+        chart = altair.Chart.from_dict({"$schema": _SCHEMA, **spec, **_fitted(width)})
+        return Plot(chart, to_terminal("\n".join(lines)))
+    df = check_replies(df)
+    names = named(df, by if by is not None else factors(df) or ["model"])
+    if not names:
+        raise ParameterError(
+            "by names no column; leave it out for what varies: "
+            f"{', '.join(factors(df)) or 'nothing'}.",
+            param="by",
+        )
+    codes = numbered(df, names)
+    groups = _groups(df, on, names, codes)
+    if against is None:
+        spec = _by_group(df, on, groups, codes)
+    else:
+        spec = _against(df, on, against, groups, codes)
+    lines = [f"{column_of(df, on)} by {', '.join(names)}"]
+    lines += [f"  {each['said']}" for each in groups]
+    say(missing_lines(df, on=column_of(df, on), by=names))
+    chart = altair.Chart.from_dict({"$schema": _SCHEMA, **spec, **_fitted(width)})
+    return Plot(chart, to_terminal("\n".join(lines)))
+
+
+def _fitted(width: int) -> dict[str, Any]:
+    return {"width": width, "autosize": {"type": "fit-x", "contains": "padding"}}
+
+
+def _bars(
+    df: pd.DataFrame, on: str, by: str | Sequence[str] | None
+) -> tuple[dict[str, Any], list[str]]:
+    """Draw one bar for each row of a frame of sums; return its words, too."""
+    names = named(df, "model" if by is None else by)
+    values = measure(df, on).to_numpy()
+    labels = [_labels(name, plain(df[name])) for name in names]
+    bars = []
+    for own, value in zip(zip(*labels, strict=True), values, strict=True):
+        name, number = ", ".join(own), _known(value)
+        said = f"{name}: {'no value' if number is None else f'{number:,.3g}'}"
+        bars.append({"group": fill(name, _LINE_CHARS), "value": number, "said": said})
+    x = {**_axis(df, on), "scale": {"zero": True}}
+    spec = {
+        "height": 40 * len(bars),
+        "data": {"values": bars},
+        "mark": {"type": "bar", "size": 18},
+        "encoding": {"y": _down(), "x": x, "color": _colour([""])}
+        | {"tooltip": [_tip("said")]},
+    }
+    lines = [f"{column_of(df, on)} by {', '.join(names)}"]
+    return spec, lines + [f"  {each['said']}" for each in bars]
+
+
+def _down() -> dict[str, Any]:
+    """Return the axis down the side, with the names of groups."""
+    label = {"labelExpr": _SPLIT, "labelLimit": 170, "ticks": False, "domain": False}
+    axis = {"axis": {**label, "labelPadding": 8}}
+    return {"field": "group", "type": "nominal", "sort": None, "title": None} | axis
+
+
+def _groups(
+    df: pd.DataFrame, on: str, names: Sequence[str], codes: "np.ndarray"
+) -> list[Group]:
+    """Return each group with its labels, its mean and its words."""
+    _, firsts = np.unique(codes, return_index=True)
+    if len(firsts) > MAX_GROUPS:
+        raise ParameterError(
+            f"by={', '.join(names)} makes {len(firsts):,} groups; at most {MAX_GROUPS} "
+            "can be told apart. Name fewer columns, or draw a part of the frame.",
+            param="by",
+        )
+    labels = [_labels(name, plain(df[name].iloc[firsts])) for name in names]
+    groups = []
+    for values, own in zip(
+        _means(df, on, codes, len(firsts)), zip(*labels, strict=True), strict=True
+    ):
+        group = {"of": ", ".join(own), "group": own[0], **values}
+        group["said"] = f"{group['of']}: {_number(values)}"
+        groups.append({**group, "series": ", ".join(own[1:])})
+    return groups
+
+
+def _labels(name: str, values: Sequence[Any]) -> list[str]:
+    """Return the values of a column in short words, different ones for each value."""
+    found: dict[str, str] = {}
+    for value in dict.fromkeys(in_words(name, each) for each in values):
+        words = " ".join((value if name == "model" else f"{name} {value}").split())
+        label = visible(shorten(words, _LABEL_CHARS))
+        n_alike = sum(each.startswith(label) for each in found.values())
+        found[value] = f"{label} ({n_alike + 1})" if label in found.values() else label
+    return [found[in_words(name, each)] for each in values]
+
+
+def _means(
+    df: pd.DataFrame, on: str, codes: "np.ndarray", n_groups: int
+) -> list[dict[str, Any]]:
+    """Return the mean of each group: `value`, `low`, `high`, `n`."""
+    values = measure(df, on).to_numpy()
+    is_there = ~np.isnan(values)
+    if not is_there.any():
+        hint = " Costs need a price table: see SVC_PRICES." * (on == "cost")
+        if hint and "is_emulated" in df and df["is_emulated"].fillna(value=False).all():
+            hint = " Replies of the emulator cost nothing."
+        raise ParameterError(f"{on} is missing in every reply.{hint}", param="on")
+    groups = Groups(codes, pd.DataFrame(index=range(n_groups)))
+    found = estimated(df, on, prompt_codes(df), groups)
+    columns = [map(_known, each) for each in (found.value, found.low, found.high)]
+    return [
+        {"value": value, "low": low, "high": high, "n": int(n)}
+        for value, low, high, n in zip(*columns, groups.count(is_there), strict=True)
+    ]
+
+
+def _known(number: float) -> float | None:
+    return None if np.isnan(number) else float(number)
+
+
+def _by_group(
+    df: pd.DataFrame, on: str, groups: list[Group], codes: "np.ndarray"
+) -> dict[str, Any]:
+    """Draw means with intervals, before the replies that can be looked at."""
+    if len({each["series"] for each in groups}) > len(_COLOURS):
+        for each in groups:
+            each |= {"group": f"{each['group']}, {each['series']}", "series": ""}
+    series = list(dict.fromkeys(each["series"] for each in groups))
+    for each in groups:
+        each["group"] = fill(each["group"], _LINE_CHARS)
+        at = series.index(each["series"]) + 0.5
+        each["offset"] = round(2 * at / len(series) - 1, 4)
+    labels = {each["group"] for each in groups}
+    n_lines = max(label.count("\n") for label in labels) + 1
+    shared = {
+        "y": _down(),
+        "yOffset": {"field": "offset", "type": "quantitative"}
+        | {"scale": {"domain": [-1, 1]}},
+        "color": _colour(series),
+    }
+    x = _axis(df, on)
+    dots = {"mark": {"type": "circle", "size": 30, "opacity": 0.3}}
+    dots |= {"data": {"values": _dots(df, on, groups, codes, 0.8 / len(series))}}
+    dots["encoding"] = {**shared, "x": x, "tooltip": [_tip("of"), _tip("reply")]}
+    ends = {"x": {**x, "field": "low"}, "x2": {"field": "high"}}
+    means = {"x": x, "tooltip": [_tip("said")], "shape": _shape(series)}
+    known = [each for each in groups if each["value"] is not None]
+    rule = {"mark": {"type": "rule", "size": 2}, "encoding": {**shared, **ends}}
+    return {
+        "height": len(labels) * max(13 * n_lines + 12, 26 * len(series) + 6),
+        "data": {"values": known},
+        "layer": [
+            dots,
+            *_with_ends(rule, known),
+            {"mark": _POINT, "encoding": {**shared, **means}},
+        ],
+    }
+
+
+def _against(
+    df: pd.DataFrame, on: str, against: str, groups: list[Group], codes: "np.ndarray"
+) -> dict[str, Any]:
+    """Draw the mean of a score by that of another column, and what none beats."""
+    for each, other in zip(
+        groups, _means(df, against, codes, len(groups)), strict=True
+    ):
+        each["other"] = other["value"]
+        each["series"] = each["of"]
+        each["said"] += f"; {visible(column_of(df, against))} {_number(other)}"
+    known = [x for x in groups if x["value"] is not None and x["other"] is not None]
+    series = list(dict.fromkeys(each["series"] for each in known))
+    if len(series) > len(_COLOURS):
+        series = [""]
+    for each in known:
+        each["series"] = each["series"] if each["series"] in series else ""
+    front = pareto(known)
+    for each in front:
+        each["said"] += "; none is better in both"
+    x = {**_axis(df, against), "field": "other"}
+    y = _axis(df, on)
+    step = {"type": "line", "interpolate": "step-after", "strokeDash": [4, 3]}
+    shared = {"x": x, "color": _colour(series)}
+    ends = {"y": {**y, "field": "low"}, "y2": {"field": "high"}}
+    means = {"y": y, "shape": _shape(series), "tooltip": [_tip("said")]}
+    rule = {"mark": {"type": "rule", "size": 2}, "encoding": {**shared, **ends}}
+    return {
+        "height": 240,
+        "data": {"values": known},
+        "layer": [
+            {
+                "data": {"values": front},
+                "mark": {**step, "color": "#888888"},
+                "encoding": {"x": x, "y": y},
+            },
+            *_with_ends(rule, known),
+            {"mark": _POINT, "encoding": {**shared, **means}},
+        ],
+    }
+
+
+def _with_ends(rule: dict[str, Any], groups: Sequence[Group]) -> list[dict[str, Any]]:
+    """Return the layer of intervals, of the groups that have one."""
+    known = [each for each in groups if each.get("low") is not None]
+    return [{**rule, "data": {"values": known}}] if known else []
+
+
+def pareto(groups: Sequence[Group]) -> list[Group]:
+    """Return the groups that no other beats: of more `value` for less `other`."""
+    front: list[Group] = []
+    for each in sorted(groups, key=lambda one: (one["other"], -one["value"])):
+        if not front or each["value"] > front[-1]["value"]:
+            front.append(each)
+    return front
+
+
+def _dots(
+    df: pd.DataFrame,
+    on: str,
+    groups: Sequence[Group],
+    codes: "np.ndarray",
+    spread: float,
+) -> list[dict[str, Any]]:
+    """Return single replies, spread evenly where there are too many."""
+    values = measure(df, on).to_numpy()
+    (there,) = np.nonzero(~np.isnan(values))
+    chosen = there[:: -(-len(there) // MAX_DOTS)]
+    texts = df["text"].iloc[chosen] if "text" in df.columns else [None] * len(chosen)
+    return [
+        {
+            **{name: groups[codes[row]][name] for name in ("group", "series")},
+            "value": float(values[row]),
+            "offset": groups[codes[row]]["offset"] + spread * (at * _GOLDEN % 1 - 0.5),
+            "of": groups[codes[row]]["of"],
+            "reply": _shortened(text),
+        }
+        for at, (row, text) in enumerate(zip(chosen, texts, strict=True))
+    ]
+
+
+def _shortened(text: object) -> str:
+    if not isinstance(text, str):
+        return "(no text)"
+    return visible(shorten(" ".join(text.split()), _REPLY_CHARS)) or "(an empty text)"
+
+
+def _number(found: Group) -> str:
+    if found["value"] is None:
+        return "no value"
+    low, high = found.get("low"), found.get("high")
+    interval = "" if low is None else f" ({low:.3g} to {high:.3g})"
+    return f"{found['value']:.3g}{interval}, n = {found['n']:,}"
+
+
+def _axis(df: pd.DataFrame, on: str) -> dict[str, Any]:
+    title = visible(shorten(column_of(df, on), _LABEL_CHARS))
+    axis: dict[str, Any] = {"tickCount": 5, "labelFlush": False}
+    scale: dict[str, Any] = {"zero": False}
+    if is_rate(df, on):
+        axis["format"] = ".0%"
+        scale = {"domain": [0, 1]}
+    field = {"field": "value", "type": "quantitative"}
+    return {**field, "title": title, "axis": axis, "scale": scale}
+
+
+def _colour(series: Sequence[str]) -> dict[str, Any]:
+    if len(series) == 1:
+        return {"value": _COLOURS[0]}
+    return {**_SERIES, "scale": {"range": list(_COLOURS)}}
+
+
+def _shape(series: Sequence[str]) -> dict[str, Any]:
+    return {"value": "circle"} if len(series) == 1 else {**_SERIES, "legend": None}
+
+
+def _tip(field: str) -> dict[str, str]:
+    return {"field": field, "type": "nominal", "title": field}
+
+
+def _inked(chart: Any, ink: str, paper: str) -> Any:  # noqa: ANN401 - Altair's
+    return chart.configure(
+        background=paper,
+        font="sans-serif",
+        view={"stroke": None},
+        axis={
+            "labelColor": ink,
+            "titleColor": ink,
+            "labelFontSize": 12,
+            "titleFontSize": 12,
+            "titleFontWeight": "normal",
+            "gridColor": _GRID,
+            "domainColor": _GRID,
+            "tickColor": _GRID,
+        },
+        legend={"labelColor": ink, "labelFontSize": 12},
+    )
+
+
+def _printed(chart: Any) -> Any:  # noqa: ANN401 - Altair's
+    return _inked(chart, "#1f2328", "white")
+
+
+def _imported(package: str, what: str, name: str) -> Any:  # noqa: ANN401 - a package
+    try:
+        return import_module(package)
+    except ImportError:
+        raise ConfigError(
+            f"{what} {package}, which is not installed. Install it with: "
+            f"python -m pip install {name}"
+        ) from None

@@ -1,0 +1,82 @@
+"""`GET /models`: asks a server which models it has.
+
+The service's document does not show it, so only other servers are asked. A server that
+does not have it is silently left alone.
+"""
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from svc_notebook.credentials import Key
+from svc_notebook.endpoints import Facts, facts_of, read_models
+
+from .retry import FailedTry
+
+if TYPE_CHECKING:  # httpx loads at the first request
+    from .http import HttpTransport
+
+OPERATION = "models"
+WITHIN_S = 3.0
+_AGAIN_S = 30.0  # until a server that did not answer is asked again
+_MAX_BYTES = 4_000_000
+_OK = 200
+
+
+def may_ask(base_url: str) -> bool:
+    """Say whether a server is to be asked now, and note that it is."""
+    facts, now_s = facts_of(base_url), time.monotonic()
+    if now_s < facts.asked_s + _AGAIN_S:
+        return False
+    facts.asked_s = now_s
+    return True
+
+
+async def ask_for_models(transport: "HttpTransport", key: Key, base_url: str) -> None:
+    """Keep the models that a server lists, or why its list could not be read."""
+    facts = facts_of(base_url)
+    facts.problem = f"no answer within {WITHIN_S:.0f} s"
+    with suppress(TimeoutError):
+        async with asyncio.timeout(WITHIN_S):
+            await _ask(transport, key, facts)
+
+
+async def _ask(transport: "HttpTransport", key: Key, facts: Facts) -> None:
+    answer = await transport.send(
+        b"",
+        key=key,
+        is_streamed=False,
+        connect_s=WITHIN_S,
+        within_s=WITHIN_S,
+        on_sent=lambda: None,
+    )
+    if isinstance(answer, FailedTry):
+        facts.problem = "no connection"
+    if answer is None or isinstance(answer, FailedTry):
+        return
+    body = b""
+    try:
+        while len(body) < _MAX_BYTES and isinstance(
+            piece := await answer.read(within_s=WITHIN_S), bytes
+        ):
+            if not piece:
+                facts.asked_s = float("inf")  # it has said what it has
+                break
+            body += piece
+    finally:
+        await answer.close()
+    facts.problem = str(answer.head.status)
+    if answer.head.status == _OK:
+        found = _read(key.redact(body.decode("utf-8", "replace")))
+        facts.listed = read_models(found)
+        is_list = bool(facts.listed) or isinstance(found, (dict, list))
+        facts.problem = "" if is_list else "it is not JSON"
+
+
+def _read(text: str) -> Any:  # noqa: ANN401 - any JSON
+    with suppress(msgspec.DecodeError, RecursionError):
+        return msgspec.json.decode(text)
+    return None

@@ -1,0 +1,169 @@
+"""Values of the notebook that are put below a prompt, each under its name.
+
+`%%svc --with` and the panel write the same text; what was attached is noted with the
+turn, so that it can be told from what was typed.
+"""
+
+import inspect
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from svc_notebook.errors import ParameterError, last_error
+from svc_notebook.exchange import Attached
+from svc_notebook.tokens import estimate_tokens
+from svc_notebook.tools.results import cut_table, is_pandas
+
+CAP_TOKENS = 1500  # of one table or item, so that 8192 hold a few and a reply
+_MOST_CHARS = 32  # of a token; of a longer text no more is looked at
+
+_CELL = re.compile(r"(In|Out)\[(-?\d+)\]")
+_FENCE = re.compile(r"`{3,}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """A value that was put into a prompt."""
+
+    name: str
+    text: str
+    kind: str
+
+    @property
+    def n_tokens(self) -> int:
+        """Estimated tokens of the text."""
+        return estimate_tokens(self.text).best
+
+    @property
+    def note(self) -> str:
+        """The footer's words for it."""
+        plural = "s"[: self.n_tokens != 1]
+        return f"{self.name} ({self.kind}, about {self.n_tokens} token{plural})"
+
+
+def to_item(name: str, value: object) -> Item:
+    """Write a variable as text; a table has at most `CAP_TOKENS`."""
+    try:
+        if isinstance(value, str):
+            return Item(name=name, text=value, kind="text")
+        if is_pandas(value, "DataFrame", "Series"):
+            return _table(name, value)
+        return Item(name=name, text=_source(value), kind=type(value).__name__)
+    except Exception as error:
+        kind = type(value).__name__
+        raise ParameterError(
+            f"{name} cannot be put into a prompt: converting this {kind} to text "
+            f"raised {type(error).__name__}. Convert it to text yourself first.",
+            param="messages",
+        ) from error
+
+
+def _source(value: object) -> str:
+    """Return the source of a function or class, and `str` of anything else."""
+    if inspect.isfunction(value) or inspect.isclass(value):
+        with suppress(OSError, TypeError):
+            return inspect.getsource(value)
+    return str(value)
+
+
+def _table(name: str, value: object) -> Item:
+    table = cut_table(value, CAP_TOKENS)
+    cut = f"; {table.cut} follow" if table.cut else ""
+    head = f"{table.kind} {name}, {table.shape}{cut}:"
+    return Item(
+        name=name,
+        text="\n".join([head, *table.lines]),
+        kind=f"{table.kind} {table.shape}{', cut to ' + table.cut if cut else ''}",
+    )
+
+
+def add_items(prompt: str, items: Sequence[Item]) -> tuple[str, tuple[Attached, ...]]:
+    """Return the prompt with the items below it, each under its name, and where."""
+    attached: list[Attached] = []
+    for item in items:
+        longest = max((len(run) for run in _FENCE.findall(item.text)), default=2)
+        fence = "`" * (longest + 1)
+        start = len(prompt) + 2
+        prompt += f"\n\n{item.name}:\n{fence}\n{item.text}\n{fence}"
+        place = Attached(name=item.name, kind=item.kind, start=start, end=len(prompt))
+        attached.append(place)
+    return prompt, tuple(attached)
+
+
+def take_apart(
+    prompt: str, attached: Sequence[Attached]
+) -> tuple[str, tuple[Item, ...]]:
+    """Return what was typed, and the items that `add_items` put below it."""
+    items = []
+    for each in attached:
+        block = prompt[each.start : each.end].removeprefix(f"{each.name}:\n")
+        text = block.partition("\n")[2].rpartition("\n")[0]
+        items.append(Item(name=each.name, text=text, kind=each.kind))
+    return prompt[: max(attached[0].start - 2, 0)], tuple(items)
+
+
+def find_item(name: str, names: Mapping[str, Any], *, mark: str) -> Item | None:
+    """Find Err, In[3], Out[-1] or a variable; None if there is no such name.
+
+    `mark` stands before the name in messages.
+    """
+    if name == "Err":
+        return _last_error(mark)
+    if cell := _CELL.fullmatch(name):
+        return _cell(mark + name, cell[1], int(cell[2]), names)
+    return to_item(name, names[name]) if name in names else None
+
+
+def _cell(marked: str, kind: str, number: int, names: Mapping[str, Any]) -> Item:
+    """Take a cell or its value; -1 is the newest one that was run, or has a value."""
+    cells = names.get(kind, {})
+    numbers = sorted(cells) if isinstance(cells, dict) else range(1, len(cells))
+    if -len(numbers) <= number < 0:
+        number = numbers[number]
+    if number not in numbers:
+        what = "was not run" if kind == "In" else "has no value"
+        raise ParameterError(
+            f"{marked}: cell {number} {what} in this kernel.", param="with"
+        )
+    return to_item(f"{kind}[{number}]", cells[number])
+
+
+def _last_error(mark: str) -> Item:
+    error = last_error()
+    if error is None:
+        raise ParameterError(
+            f"{mark}Err: no cell of yours has failed in this kernel yet.", param="with"
+        )
+    from svc_notebook.display.error_report import to_report  # noqa: PLC0415 - rare
+
+    return Item(name="Err", text=to_report(error).text, kind="the last error")
+
+
+def prepared(item: Item, hide: Callable[[str], str]) -> Item:
+    """Return an item as it is sent: without API keys, and not longer than the cap."""
+    return capped(replace(item, text=hide(item.text)))
+
+
+def capped(item: Item, most_tokens: int = CAP_TOKENS) -> Item:
+    """Cut the middle out of an item that is longer than the cap allows."""
+    whole, n_whole = item.text, len(item.text)
+    n_looked_at = min(n_whole, _MOST_CHARS * most_tokens)
+    if n_looked_at == n_whole and item.n_tokens <= most_tokens:
+        return item
+
+    def ends(n_chars: int) -> tuple[str, str]:
+        n_last = n_chars // 3
+        return whole[: n_chars - n_last], whole[n_whole - n_last :]
+
+    n_chars = bisect_right(
+        range(n_looked_at + 1),
+        most_tokens,
+        key=lambda n: estimate_tokens("".join(ends(n))).best,
+    )
+    first, last = ends(n_chars - 1)
+    cut = f"cut to {n_chars - 1} of {n_whole} characters"
+    text = f"{first}\n[{cut}; the middle is left out]\n{last}"
+    return replace(item, text=text, kind=f"{item.kind}, {cut}")

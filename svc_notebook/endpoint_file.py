@@ -1,0 +1,321 @@
+"""`svc_notebook.toml`: your own servers by name, with keys, models and limits.
+
+The file lies in the notebook's folder, or in the user's configuration folder; an
+endpoint that both describe is taken from the first.
+
+    [lab]                                   # svc.use(endpoint="lab")
+    base_url = "http://127.0.0.1:8000/v1"
+    key = false                             # or key_env = "LAB_API_KEY"
+
+    [lab.models."qwen-32b"]
+    context = 32768                         # tokens of prompt and reply
+    per_second = 50
+    per_minute = false                      # no such limit
+    in_flight = 200
+
+    [service.models.svc-v2-8b-instruct]     # corrects the service's document
+    per_minute = 500
+"""
+
+import os
+import re
+import ssl
+import tomllib
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from svc_notebook.endpoints import SERVICE, Endpoint, to_base_url
+from svc_notebook.errors import SettingsError
+from svc_notebook.service.catalogue import Limit, Model
+from svc_notebook.service.checks import did_you_mean, has_address_form, shown
+
+FILE = "svc_notebook.toml"
+_RESERVED = "emulator"
+_ENV_NAME = re.compile(r"[A-Z_][A-Z0-9_]*")
+_NAME = re.compile(r"[A-Za-z][\w-]*")
+_WINDOWS = ("per_second", "per_minute", "in_flight")
+
+
+def endpoint_files() -> tuple[str, ...]:
+    """Return where endpoints are described, the first place first."""
+    found = []
+    with suppress(OSError):  # the folder may be gone
+        found.append(os.path.join(os.getcwd(), FILE))  # noqa: PTH118, PTH109 - each request asks
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111 - as above
+    return (*found, os.path.join(home, "svc_notebook", FILE))  # noqa: PTH118 - as above
+
+
+def read_endpoints() -> dict[str, Endpoint]:
+    """Return the endpoints of the files by name; a file that is absent has none.
+
+    Raises:
+        SettingsError: A file cannot be used; the message names the line.
+    """
+    read = [(path, _read(path, at)) for path, at in files_stamp() if at is not None]
+    _check_keys(read)
+    found: dict[str, Endpoint] = {}
+    for _, endpoints in read:
+        found = {**endpoints, **found}
+    return found
+
+
+def files_stamp() -> tuple[tuple[str, object], ...]:
+    """Return what changes when a file does."""
+    return tuple((path, _stamp(path)) for path in endpoint_files())
+
+
+def _stamp(path: str) -> object:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - as above
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as problem:
+        return problem.errno  # reading it says what is wrong
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+@lru_cache(maxsize=16)
+def _read(name: str, _stamp: object) -> Mapping[str, Endpoint]:
+    path = Path(name)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        tables = tomllib.loads(text)
+    except OSError as problem:
+        raise _unreadable(path, problem.strerror) from None
+    except ValueError as problem:  # of TOML and UTF-8
+        is_text = isinstance(problem, tomllib.TOMLDecodeError)
+        why = str(problem) if is_text else "it is not UTF-8"
+        raise _unreadable(path, f"it is not TOML: {why}") from None
+    return {name: _Reader(path, text, name).endpoint(tables[name]) for name in tables}
+
+
+def _unreadable(path: Path, why: str | None) -> SettingsError:
+    return SettingsError(
+        f"The file {path} cannot be read ({why}). Correct it, or remove it if you do "
+        "not need its endpoints."
+    )
+
+
+def _check_keys(read: Iterable[tuple[str, Mapping[str, Endpoint]]]) -> None:
+    """Refuse a key that would be sent to several hosts, from one file or from two."""
+    hosts: dict[str, tuple[str, str, str]] = {}
+    described = [(path, each) for path, found in read for each in found.values()]
+    for path, each in described:
+        if each.key_env:
+            host = urlsplit(each.base_url or _service_address()).netloc
+            first = hosts.setdefault(each.key_env, (path, each.name, host))
+            if host != first[2]:
+                other = "" if first[0] == path else f" of {first[0]}"
+                raise SettingsError(
+                    f"{path}: [{first[1]}]{other} and [{each.name}] have the key of "
+                    f"{each.key_env}, but are on different hosts. A key is for one "
+                    "host only; give each endpoint its own variable."
+                )
+
+
+def _service_address() -> str:
+    return os.environ.get("SVC_BASE_URL", "").strip().strip("\"'")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads the table of one endpoint; what is wrong is named with its line."""
+
+    path: Path
+    text: str
+    name: str
+
+    def endpoint(self, table: object) -> Endpoint:
+        """Return the endpoint that a table describes."""
+        if not isinstance(table, Mapping):
+            raise self._wrong("", f"{self.name} must be a table: write [{self.name}]")
+        if not _NAME.fullmatch(self.name) or self.name == _RESERVED:
+            raise self._wrong(
+                "",
+                "the name of an endpoint has letters, digits, - and _, and is not "
+                f"{_RESERVED}",
+            )
+        self._check_names(table, _ENDPOINT)
+        given: dict[str, Any] = {
+            name: self._value(name, table[name]) for name in _KINDS if name in table
+        }
+        if "model" in given:
+            given["default_model"] = given.pop("model")
+        given |= self._key(table)
+        limit = self._limit(table, SERVICE.limit)
+        models = self._models(table.get("models", {}), limit)
+        if self.name == SERVICE.name:
+            if "base_url" in table:
+                raise self._wrong("base_url", "the service's is set by SVC_BASE_URL")
+            return replace(SERVICE, **given, limit=limit, models=_merged(models))
+        only = models[0].id if len(models) == 1 else None
+        return Endpoint(
+            **{"default_model": only, "lists_models": True, **given},
+            name=self.name,
+            base_url=self._address(table, given),
+            models=models,
+            limit=limit,
+        )
+
+    def _address(self, table: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+        if not isinstance(table.get("base_url"), str):
+            raise self._wrong("base_url", 'write base_url = "https://HOST/v1"')
+        is_keyless = not given.get("needs_key", True)
+        allow_http = given.get("allow_http", False) or is_keyless
+        try:
+            return to_base_url(table["base_url"], allow_http=allow_http)
+        except SettingsError as problem:
+            found = str(problem).removesuffix(".")
+        raise self._wrong("base_url", found)
+
+    def _key(self, table: Mapping[str, Any]) -> dict[str, Any]:
+        """Read which variable has the key; a key itself is refused, and not shown."""
+        key, key_env = table.get("key", True), table.get("key_env")
+        is_name = isinstance(key_env, str) and _ENV_NAME.fullmatch(key_env)
+        if not isinstance(key, bool) or not (key_env is None or is_name):
+            raise self._key_refused("key_env" if isinstance(key, bool) else "key")
+        if key_env is not None and not key:
+            raise self._wrong("key", "remove either key = false or key_env")
+        return {"needs_key": key, "key_env": key_env}
+
+    def _key_refused(self, setting: str) -> SettingsError:
+        variable = re.sub(r"\W", "_", self.name).upper() + "_API_KEY"
+        return self._wrong(
+            setting,
+            "a key does not belong in a file. Set the environment variable "
+            f'{variable} to it and write key_env = "{variable}" here; or key = false '
+            "for a server that needs none",
+        )
+
+    def _value(self, name: str, value: object) -> object:
+        kind, words = _KINDS[name]
+        if not isinstance(value, kind) or value == "":
+            raise self._wrong(name, f"must be {words}; got {shown(value)}")
+        found = self._full(value) if name in _PATHS else value
+        if name == "ca_file" and not _has_certificates(str(found)):
+            raise self._wrong(name, "must be a readable file with certificates (PEM)")
+        if name == "proxy" and not _is_proxy(str(found)):
+            raise self._wrong(name, "must be http://HOST:PORT, or the same with https")
+        return found
+
+    def _full(self, path: object) -> str:
+        """Return a path that is written as seen from the file."""
+        return str(self.path.parent / Path(str(path)).expanduser())
+
+    def _models(self, tables: object, limit: Limit | None) -> tuple[Model, ...]:
+        if not isinstance(tables, Mapping):
+            raise self._wrong("models", f'write [{self.name}.models."MODEL"]')
+        return tuple(self._model(each, tables[each], limit) for each in tables)
+
+    def _model(self, model_id: str, table: object, limit: Limit | None) -> Model:
+        if not isinstance(table, Mapping) or has_address_form(model_id):
+            raise self._wrong("models", f'write [{self.name}.models."MODEL"]')
+        self._check_names(table, _MODEL, model_id)
+        is_service = self.name == SERVICE.name
+        known = SERVICE.model(model_id) if is_service else Model(model_id)
+        return replace(
+            known,
+            context_tokens=self._count(table, "context", model_id),
+            limit=self._limit(table, known.limit or limit, model_id),
+        )
+
+    def _limit(
+        self, table: Mapping[str, Any], known: Limit | None, model_id: str = ""
+    ) -> Limit | None:
+        """Return the limit of a table; what it leaves out is taken from a known one."""
+        given = {name: self._count(table, name, model_id) for name in _WINDOWS}
+        counts = {
+            name: (each or None) if each is not None else getattr(known, name, None)
+            for name, each in given.items()
+        }
+        is_said = any(each is not None for each in given.values())
+        return Limit(**counts) if is_said else known
+
+    def _count(self, table: Mapping[str, Any], name: str, model_id: str) -> int | None:
+        """Return a number, 0 for false, None if it is not set."""
+        value = table.get(name)
+        is_count = isinstance(value, int) and not isinstance(value, bool) and value > 0
+        if value is None or is_count:
+            return value
+        if value is False and name in _WINDOWS:
+            return 0
+        other = ", or false for no such limit" if name in _WINDOWS else ""
+        said = f"must be an integer >= 1{other}; got {shown(value)}"
+        raise self._wrong(name, said, model_id)
+
+    def _check_names(
+        self, table: Mapping[str, Any], known: tuple[str, ...], model_id: str = ""
+    ) -> None:
+        for name in table:
+            if name not in known and _SECRET.search(name):
+                raise self._key_refused(name)
+            if name not in known:
+                near = did_you_mean(name, known, n=1)
+                raise self._wrong(
+                    name,
+                    f"there is no such setting.{near} The settings are "
+                    f"{', '.join(known)}",
+                    model_id,
+                )
+
+    def _wrong(self, setting: str, why: str, model_id: str = "") -> SettingsError:
+        where = f'[{self.name}.models."{model_id}"]' if model_id else f"[{self.name}]"
+        line = self._line(setting, model_id)
+        named = f"{where} {setting}" if setting else where
+        return SettingsError(f"{self.path}, line {line}: {named}: {why}.")
+
+    def _line(self, setting: str, model_id: str) -> int:
+        """Return the line of a setting, else the one where its table begins."""
+        found, inside = 1, False
+        for number, line in enumerate(self.text.splitlines(), start=1):
+            if header := _HEADER.match(line):
+                names = re.sub(r"[\"'\s]", "", header[1])
+                wanted = f"{self.name}.models.{model_id}" if model_id else self.name
+                inside = names == re.sub(r"\s", "", wanted)
+                found = number if inside else found
+            elif inside and re.match(rf"\s*[\"']?{re.escape(setting)}[\"']?\s*=", line):
+                return number if setting else found
+        return found
+
+
+_KINDS: Mapping[str, tuple[type, str]] = {
+    "model": (str, "the id of a model"),
+    "prices": (str, "the path of a price table"),
+    "allow_http": (bool, "true or false"),
+    "stream_usage": (bool, "true or false"),
+    "ca_file": (str, "the path of a file with certificates"),
+    "proxy": (str, "the address of a proxy"),
+}
+"""The settings that are taken as they are, with what they may be."""
+_PATHS = ("prices", "ca_file")
+_ENDPOINT = ("base_url", "key", "key_env", *_KINDS, *_WINDOWS, "models")
+_MODEL = ("context", *_WINDOWS)
+_SECRET = re.compile(r"key|token|secret|password", re.IGNORECASE)
+_HEADER = re.compile(r"\s*\[([^\[\]]+)\]")
+
+
+def _has_certificates(path: str) -> bool:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except (OSError, ValueError):  # SSLError is an OSError
+        return False
+    return True
+
+
+def _is_proxy(text: str) -> bool:
+    try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        return parts.scheme in {"http", "https"} and bool(parts.hostname and parts.port)
+    except ValueError:
+        return False
+
+
+def _merged(models: tuple[Model, ...]) -> tuple[Model, ...]:
+    """Return the service's models, corrected by those that a file describes."""
+    known = {each.id: each for each in SERVICE.models}
+    return tuple((known | {each.id: each for each in models}).values())

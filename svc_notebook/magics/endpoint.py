@@ -1,0 +1,181 @@
+"""`%svc use` and `%svc login`: the endpoint, the model and the key in use."""
+
+import os
+import re
+import warnings
+from collections.abc import Callable
+from getpass import getpass
+
+from svc_notebook.configuration import (
+    EMULATOR,
+    SERVICE,
+    known_endpoints,
+    use_address,
+    use_named,
+)
+from svc_notebook.credentials import KEYRING_NAME, Key, refuse_key_form, remember
+from svc_notebook.endpoint_file import FILE, read_endpoints
+from svc_notebook.errors import ConfigError, MissingKeyError, ParameterError
+from svc_notebook.service.catalogue import MODELS
+from svc_notebook.service.checks import did_you_mean, has_address_form, near_names
+from svc_notebook.session import Session
+from svc_notebook.settings import WAYS_ON, read_env
+
+EMULATOR_NOTE = (
+    "Replies now come from the emulator on this machine: they are\n"
+    "made up, cost nothing, and are marked “emulator” where they show."
+)
+
+
+NO_KEY = "no-key"
+
+
+def use(session: Session, word: str = "", option: str = "") -> str:
+    """Choose the endpoint, by its name or address, else the model; say what is used."""
+    refuse_key_form(f"{word} {option}", param="line")
+    if option and (option != NO_KEY or not has_address_form(word)):
+        raise ParameterError(
+            f"%svc use {word} {option}: behind an address, {NO_KEY} says that the "
+            "server needs no key; a model or a name is one word. To ask a question, "
+            f"write `%svc ask use {word} {option}`.",
+            param="line",
+        )
+    if not word:
+        return describe(session)
+    if has_address_form(word):
+        use_address(session, word, is_keyless=bool(option))
+    elif word == SERVICE:
+        try:
+            session.use_service()
+        except ConfigError as problem:
+            if not session.answers_note:
+                raise
+            return f"{session.answers_note} The service cannot be asked: {problem}"
+    elif word in known_endpoints():
+        use_named(session, word)
+    else:
+        return _use_model(session, word)
+    return session.answers_note or _where(session)
+
+
+def _where(session: Session) -> str:
+    """Say where replies come from now."""
+    settings = session.settings
+    if settings.is_emulated:
+        return EMULATOR_NOTE
+    named = settings.endpoint.name
+    is_named = named in known_endpoints() and named != SERVICE
+    name = f"{named}, " if is_named else ""
+    source = settings.sources.get("model", "")
+    model = f" The model is {settings.model}." if source.endswith(named) else ""
+    return f"Replies now come from {name}{settings.base_url}.{model}"
+
+
+def _use_model(session: Session, model: str) -> str:
+    places, listed = known_endpoints(), session.settings.endpoint.known_models()
+    is_listed = any(each.id == model for each in listed)
+    near = near_names(model.lower(), places, n=1, cutoff=0.65, least_chars=None)
+    if near and not is_listed and not model.startswith("svc"):
+        # requests would go elsewhere
+        raise ParameterError(
+            f"{model!r} is not a model id. Did you mean `{near[0]}`? Nothing was "
+            "changed.",
+            param="model",
+        )
+    if not (is_listed or _MODEL_FORM.search(model)):
+        is_listed = _is_model(session, model)
+    session.use_model(model, source="%svc use")
+    is_service = session.settings.endpoint.models == MODELS
+    whose = "the service document" if is_service else "the endpoint's list"
+    if is_listed:
+        return f"The model is now {model}."
+    hint = did_you_mean(model.lower(), [each.id for each in listed], n=1, cutoff=0.8)
+    return f"The model is now {model} (not in {whose}; it is sent as it is).{hint}"
+
+
+_MODEL_FORM = re.compile(r"[\d/-]")
+
+
+def _is_model(session: Session, word: str) -> bool:
+    """Return that a word is a model of the endpoint, or refuse it."""
+    read_endpoints()  # a broken file is the better explanation
+    models = [each.id for each in session.models(wait_s=1)]
+    if word in models:
+        return True
+    near = did_you_mean(word.lower(), [*known_endpoints(), *models])
+    raise ParameterError(
+        f"{word!r} is no endpoint of {FILE} and no model known here.{near} "
+        f"The endpoints are {', '.join(known_endpoints())}. To take "
+        "it as a model, say so: "
+        f"svc.use(model={word!r}), or `%%svc -m {word}` for a cell. Nothing was "
+        "changed.",
+        param="model",
+    )
+
+
+def describe(session: Session) -> str:
+    """Say what is in use, and where each value came from."""
+    settings = session.settings
+    where = settings.base_url or "no address yet: set SVC_BASE_URL"
+    if settings.is_emulated:
+        where = f"the emulator on this machine, {settings.base_url}"
+    try:
+        key = f"from {session.key().source}"
+    except MissingKeyError as problem:
+        is_none = WAYS_ON in str(problem)
+        none = "none yet: set SVC_API_KEY, or `%svc use emulator`"
+        key = none if is_none else str(problem)
+    if not settings.endpoint.needs_key:
+        key = "none needed"
+    named = settings.endpoint.name
+    lines = [f"service  {where}", f"key      {key}"]
+    if named not in {EMULATOR, SERVICE}:
+        lines[0] = (
+            f"endpoint {named}, {where}" if named not in where else f"endpoint {where}"
+        )
+    for name in ("model", "ledger", "prices", "answers"):
+        value, source = getattr(settings, name), settings.sources.get(name, "default")
+        if value is not None:
+            lines.append(f"{name:<8} {value} ({source})")
+    if session.spending and (spent := str(session.spending)):
+        lines.append(f"spent    {spent}, since the limit was set")
+    return "\n".join(lines)
+
+
+Ask = Callable[[str], str]
+
+
+def login(session: Session, ask: Ask | None = None) -> str:
+    """Ask for the key of the address in use, and say where it is kept.
+
+    While the emulator is in use, the key is for SVC_BASE_URL. `ask` shows a prompt and
+    returns what was typed.
+    """
+    found = _typed(ask or getpass)
+    if isinstance(found, ConfigError):
+        raise found
+    settings = session.settings
+    if settings.is_emulated:
+        settings = read_env(os.environ)[0]
+    base_url = settings.base_url
+    name = remember(found, base_url)
+    owner = f"The key of {base_url or 'the first address that is used'} is kept in"
+    if name is None:
+        return f"{owner} this kernel's memory, until the kernel ends."
+    return (
+        f"{owner} the keyring {name}, for later kernels too; "
+        f"`keyring del {KEYRING_NAME} {base_url}` in a terminal removes it."
+    )
+
+
+def _typed(ask: Ask) -> Key | ConfigError:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # getpass warns before it echoes
+            value = ask("API key (is not shown): ")
+    except Exception:  # noqa: BLE001 - each front end refuses in its own way
+        return ConfigError(f"A key cannot be typed here without being shown. {WAYS_ON}")
+    try:
+        return Key(value, source="a prompt")
+    except MissingKeyError as problem:
+        return problem.with_traceback(None)

@@ -1,0 +1,405 @@
+"""Values of a factor are compared in pairs, over the prompts that have both."""
+
+import sys
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from svc_notebook.analysis.contrast import contrast_df, how_many
+from svc_notebook.errors import ConfigError, ParameterError
+from tests.analysis.make import LARGE, SMALL, replies
+
+
+def _graded(
+    grades: dict[Any, list[float]],
+    *,
+    factor: str = "model",
+    **more: Any,  # noqa: ANN401 - any column
+) -> pd.DataFrame:
+    """Return one reply for each prompt and level, with its score."""
+    return replies(
+        {"row": row, "prompt": f"Say {row}", factor: level, "score_grade": grade} | more
+        for level, found in grades.items()
+        for row, grade in enumerate(found)
+    )
+
+
+def _right(
+    rates: dict[str, int],
+    n_prompts: int = 100,
+    **more: Any,  # noqa: ANN401 - any column
+) -> pd.DataFrame:
+    """Return models that are right for the first so many of the prompts."""
+    cost = {SMALL: 0.01, LARGE: 0.07}
+    return replies(
+        {
+            "row": row,
+            "prompt": f"Say {row}",
+            "model": model,
+            "score_right": row < n_right,
+            "cost": cost.get(model, 0.02),
+            **more,
+        }
+        for model, n_right in rates.items()
+        for row in range(n_prompts)
+    )
+
+
+def test_a_few_prompts_do_not_claim_to_find_the_impossible() -> None:
+    """Where even a difference of 100 points would be missed, the sentence says so."""
+    frame = _right({SMALL: 2, LARGE: 3}, n_prompts=4)
+
+    [said] = contrast_df(frame, "model", "right")["says"]
+
+    assert "with so few prompts no difference could have been found" in said
+    assert "100)" in said
+
+
+def test_one_factor_is_compared_at_a_time() -> None:
+    """Two factors, or none, are refused instead of the first being taken."""
+    for names in (["model", "temperature"], []):
+        with pytest.raises(ParameterError, match="must be one column, but"):
+            contrast_df(_right({SMALL: 2, LARGE: 3}), names, "right")  # type: ignore[arg-type]
+
+
+def test_replies_that_stand_twice_in_a_frame_are_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A run that is concatenated with itself is counted, and a line says how often."""
+    frame = _right({SMALL: 2, LARGE: 3}, 3, repeat=0)
+    frame["exchange_id"] = [str(n) for n in range(6)]
+
+    contrast_df(frame, "model", "right")
+    assert "again" not in capsys.readouterr().err
+
+    contrast_df(pd.concat([frame, frame]), "model", "right")
+    assert "6 replies are in the frame again and counted again;" in (
+        capsys.readouterr().err
+    )
+
+
+def test_values_are_written_as_they_were_asked() -> None:
+    """A temperature of 0 is no 0.0, and a missing answer was never to be sent."""
+    frame = _graded({0.0: [1.0, 2.0, 4.0], 0.7: [3.0, 5.0, 5.0]}, factor="temperature")
+    answered = _graded({"tea": [1.0, 2.0, 4.0], None: [3.0, 5.0, 5.0]}, factor="drink")
+
+    assert "temperature=0:" in contrast_df(frame, "temperature", "grade")["says"][0]
+    assert "drink=missing" in contrast_df(answered, "drink", "grade")["says"][0]
+
+
+LOW, HIGH = [2.0, 3.5, 3.0, 4.0, 2.5, 3.0], [2.5, 4.5, 3.0, 5.0, 3.0, 3.5]
+
+
+def test_pairs_are_compared_by_students_t() -> None:
+    """Difference, interval and p are those of SciPy's paired test."""
+    expected = stats.ttest_rel(HIGH, LOW)
+    ends = expected.confidence_interval()
+
+    found = contrast_df(_graded({SMALL: LOW, LARGE: HIGH}), "model", "grade").iloc[0]
+
+    assert found[["level", "against", "n_prompts"]].tolist() == [LARGE, SMALL, 6]
+    assert found[["difference", "low", "high", "p"]].tolist() == pytest.approx(
+        [np.mean(HIGH) - np.mean(LOW), *ends, expected.pvalue]
+    )
+
+
+def test_a_clear_difference_is_a_plain_sentence() -> None:
+    """It names the better model first, both rates, the interval and the price."""
+    found = contrast_df(_right({SMALL: 71, LARGE: 88}), "model", on="right")
+
+    assert found["says"][0] == (
+        "70b is right more often than 8b: 88 % against 71 %, difference 17 points "
+        "(10 to 24); 70b costs 7 times as much."
+    )
+
+
+def test_a_doubtful_difference_says_what_would_tell() -> None:
+    """Without a clear answer the sentence has the prompts that would give one."""
+    found = contrast_df(_right({SMALL: 71, LARGE: 74}), "model")
+
+    assert found["says"][0] == (
+        "cannot tell yet whether 70b is right more often than 8b: 74 % against 71 %, "
+        "difference 3 points (-0.4 to 6); if it is that large, about 170 more prompts "
+        "would tell; 70b costs 7 times as much."
+    )
+
+
+def test_no_difference_says_what_would_have_been_found() -> None:
+    """Equal rates are no proof; the sentence says what would have been found."""
+    (says,) = contrast_df(_right({SMALL: 71, LARGE: 71}), "model")["says"]
+
+    assert "this run would have found a difference of 3 points" in says
+
+
+def test_the_cheaper_one_may_be_better() -> None:
+    """The price is said of the better one."""
+    (says,) = contrast_df(_right({SMALL: 88, LARGE: 71}), "model")["says"]
+
+    assert says.startswith("8b is right more often than 70b")
+    assert says.endswith("8b costs 86 % less.")
+
+
+def test_all_pairs_are_corrected_alike() -> None:
+    """Three models are three rows; each p is three times that of its pair alone."""
+    grades = {SMALL: LOW, LARGE: HIGH, "o": [2.0, 5.0, 3.5, 4.0, 4.0, 3.0]}
+    alone = contrast_df(_graded({SMALL: LOW, LARGE: HIGH}), "model", "grade")
+
+    found = contrast_df(_graded(grades), "model", "grade")
+
+    assert len(found) == 3
+    assert found["p"][0] == pytest.approx(3 * alone["p"][0])
+    assert found["low"][0] < alone["low"][0]
+    assert ((found["p"] < 0.05) == ((found["low"] > 0) | (found["high"] < 0))).all()
+
+
+def test_a_baseline_is_compared_with_each() -> None:
+    """`against` leaves out the other pairs, and corrects for fewer."""
+    grades = {SMALL: LOW, LARGE: HIGH, "o": HIGH[::-1]}
+
+    found = contrast_df(_graded(grades), "model", "grade", against=LARGE)
+
+    assert found["level"].tolist() == [SMALL, "o"]
+    assert found["against"].tolist() == [LARGE, LARGE]
+
+
+def test_only_prompts_with_both_count() -> None:
+    """A prompt that one model failed on is left out of the other's mean, too."""
+    frame = _graded({SMALL: LOW, LARGE: HIGH})
+    frame["score_grade"] = frame["score_grade"].mask(
+        (frame["model"] == LARGE) & (frame["row"] == 0)
+    )
+
+    found = contrast_df(frame, "model", "grade").iloc[0]
+
+    assert found["n_prompts"] == 5
+    assert found["mean_against"] == pytest.approx(np.mean(LOW[1:]))
+
+
+def test_other_factors_are_kept_equal() -> None:
+    """What one model was asked at one temperature only is not compared with another."""
+    cold = _graded({SMALL: LOW, LARGE: HIGH}, temperature=0.0)
+    hot = _graded({SMALL: [9.0] * 6}, temperature=1.0)
+
+    found = contrast_df(pd.concat([cold, hot]), "model", "grade").iloc[0]
+
+    assert found["difference"] == pytest.approx(np.mean(HIGH) - np.mean(LOW))
+
+
+def test_factors_that_never_vary_alone_are_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """If each model has a temperature of its own, the difference may be due to it."""
+    frame = pd.concat(
+        [
+            _graded({SMALL: LOW}, temperature=0.0),
+            _graded({LARGE: HIGH}, temperature=1.0),
+        ]
+    )
+
+    found = contrast_df(frame, "model", "grade")
+
+    assert found["n_prompts"].tolist() == [6]
+    assert "never varies alone, but with temperature" in capsys.readouterr().err
+
+
+def test_not_sent_is_a_level() -> None:
+    """A parameter that was not sent is compared with one that was."""
+    frame = _graded({None: LOW, 0.7: HIGH}, factor="temperature")
+
+    found = contrast_df(frame, "temperature", "grade")
+
+    assert found["level"].dtype == "Float64"
+    assert (
+        "higher for temperature=0.7 than for temperature=not sent" in found["says"][0]
+    )
+
+
+def test_labels_stand_for_their_factor() -> None:
+    """Prompts with labels are compared by them."""
+    frame = replies(
+        {
+            "row": row,
+            "prompt": f"{label} {row}",
+            "prompt_template": f"{label} {{{{text}}}}",
+            "prompt_label": label,
+            "score_grade": grade,
+        }
+        for label, grades in (("terse", LOW), ("polite", HIGH))
+        for row, grade in enumerate(grades)
+    )
+
+    found = contrast_df(frame, "prompt", "grade")
+
+    assert found["factor"].tolist() == ["prompt_label"]
+    assert found["says"][0].startswith("grade is higher for polite than for terse")
+
+
+def test_two_prompts_have_numbers_and_no_interval(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Fewer than 3 prompts have no interval, and a line says why."""
+    found = contrast_df(_graded({SMALL: LOW[:2], LARGE: HIGH[:2]}), "model").iloc[0]
+
+    assert found["difference"] == pytest.approx(0.75)
+    assert found[["low", "high", "p"]].isna().all()
+    assert found["says"].startswith("too early to say whether grade is higher for 70b")
+    assert "at least 3 prompts" in capsys.readouterr().err
+
+
+def test_without_scipy_the_difference_is_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Means and difference need no SciPy; a line names the command for the rest."""
+    monkeypatch.setitem(sys.modules, "scipy.special", None)
+
+    found = contrast_df(_graded({SMALL: LOW, LARGE: HIGH}), "model").iloc[0]
+
+    assert found["difference"] == pytest.approx(np.mean(HIGH) - np.mean(LOW))
+    assert found[["low", "high", "p"]].isna().all()
+    assert "pip install 'svc-notebook[stats]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("modle",), "Did you mean model"),
+        (("temperature",), "has only not sent, and a comparison needs at least two"),
+        (("row",), "within one row, so it cannot be the factor"),
+        (("model", "grad"), "Did you mean grade"),
+        (("model", "text"), "so it has no mean"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    arguments: tuple[str, ...], said: str
+) -> None:
+    """Wrong factors and scores are refused with what is allowed."""
+    with pytest.raises(ParameterError, match=said):
+        contrast_df(_graded({SMALL: LOW, LARGE: HIGH}), *arguments)
+
+
+def test_a_column_of_the_rows_has_no_pairs() -> None:
+    """Prompts in two languages are other prompts; the error names what to use."""
+    frame = _graded({SMALL: LOW, LARGE: HIGH})
+    frame = frame.assign(lang=frame["row"] % 2)
+
+    with pytest.raises(ParameterError, match=r"summary_df\(by='lang'\) shows each"):
+        contrast_df(frame, "lang")
+
+
+def test_a_level_without_scores_is_said() -> None:
+    """If no prompt has a score of both, the sentence says so."""
+    frame = _graded({SMALL: LOW, LARGE: [float("nan")] * 6})
+
+    (says,) = contrast_df(frame, "model")["says"]
+
+    assert says == "no prompt has grade for both 70b and 8b."
+
+
+def test_a_baseline_that_is_no_level_is_refused() -> None:
+    """The error has the values of the factor."""
+    with pytest.raises(ParameterError, match=r"Its values are svc-v2-8b-instruct, "):
+        contrast_df(_graded({SMALL: LOW, LARGE: HIGH}), "model", against="8b")
+
+
+def test_several_scores_need_a_name() -> None:
+    """Without `on` there must be one score."""
+    frame = _graded({SMALL: LOW, LARGE: HIGH}).assign(score_right=True)
+
+    with pytest.raises(ParameterError, match="the scores are grade, right"):
+        contrast_df(frame, "model")
+
+
+def test_a_pilot_says_how_many_prompts() -> None:
+    """A smaller difference needs more prompts, four times as many for half of it."""
+    pilot = _right({SMALL: 14, LARGE: 16}, n_prompts=20)
+
+    large, small = (how_many(each, pilot, None, None) for each in (0.2, 0.1))
+
+    assert small.n_prompts == pytest.approx(4 * large.n_prompts, rel=0.1)
+    assert small.n_requests == 2 * small.n_prompts
+    assert repr(small).startswith("To find a difference of 10 points in right between")
+
+
+def test_repeats_save_prompts_where_replies_vary() -> None:
+    """With repeats in the pilot each number of repeats has its number of prompts."""
+    rng = np.random.default_rng(1)
+    pilot = pd.concat(
+        [
+            _right({SMALL: 0, LARGE: 0}, 20, repeat=repeat).assign(
+                score_right=rng.random(40) < 0.7
+            )
+            for repeat in range(3)
+        ]
+    )
+
+    options = how_many(0.05, pilot, "model", "right").options
+
+    assert list(options) == [1, 2, 3, 5, 10]
+    assert options[10] < options[1] / 4
+
+
+def test_planning_needs_scipy_and_a_sound_pilot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Differences must be possible; without SciPy the command is named."""
+    pilot = _right({SMALL: 1, LARGE: 2}, n_prompts=4)
+
+    with pytest.raises(ParameterError, match="difference must be a number > 0"):
+        how_many(0, pilot, None, None)
+    with pytest.raises(ParameterError, match=r"0\.05 for 5 points"):
+        how_many(5, pilot, None, None)
+    with pytest.raises(ParameterError, match="factor is needed"):
+        how_many(0.1, pilot[pilot["model"] == SMALL], None, None)
+    with pytest.raises(ParameterError, match="needs at least 3"):
+        how_many(0.1, pilot[pilot["row"] < 2], None, None)
+    with pytest.raises(ParameterError, match="different differences"):
+        how_many(0.1, pilot.assign(score_right=3.0), None, None)
+    monkeypatch.setitem(sys.modules, "scipy.special", None)
+    with pytest.raises(ConfigError, match="Sample sizes need SciPy"):
+        how_many(0.1, pilot, None, None)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    grades=st.lists(
+        st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=3, max_size=12
+    ),
+    order=st.randoms(use_true_random=False),
+)
+def test_order_and_names_make_no_difference(
+    grades: list[tuple[int, int]],
+    order: Any,  # noqa: ANN401 - of hypothesis
+) -> None:
+    """Rows in another order are the same comparison; swapped levels mirror it."""
+    low, high = ([float(each) for each in found] for found in zip(*grades, strict=True))
+    frame = _graded({SMALL: low, LARGE: high})
+    rows = list(range(len(frame)))
+    order.shuffle(rows)
+    names = ["difference", "low", "high", "p"]
+
+    found = contrast_df(frame, "model", against=SMALL)[names].iloc[0].tolist()
+    other = contrast_df(frame.iloc[rows], "model", against=SMALL)[names].iloc[0]
+    mirrored = contrast_df(frame, "model", against=LARGE)[names].iloc[0].tolist()
+
+    assert other.isna().tolist() == [each is pd.NA for each in found]
+    if found[1] is not pd.NA:
+        assert other.tolist() == pytest.approx(found)
+        assert mirrored == pytest.approx([-found[0], -found[2], -found[1], found[3]])
+
+
+def test_runs_with_templates_of_their_own_have_no_pairs() -> None:
+    """The error says that each text is a prompt, and how to compare templates."""
+    frame = replies(
+        {"row": row, "run": run, "prompt": f"{run} {row}", "model": model}
+        | {"score_right": True}
+        for run, model in (("first", SMALL), ("second", LARGE))
+        for row in range(4)
+    )
+
+    with pytest.raises(ParameterError, match="each text counts as a prompt"):
+        contrast_df(frame, "model", "right")

@@ -1,0 +1,180 @@
+"""Attaching values of the notebook to a message: the list at `@`, chips, turns."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from svc_notebook.emulator.server import Emulator
+from tests.browser.conftest import Bench
+from tests.browser.panel_page import PanelPage, live, turn, view
+
+OFFERS = [
+    {"name": "Err", "kind": "the last error, ZeroDivisionError", "size": ""},
+    {"name": "df", "kind": "DataFrame", "size": "12,000 rows x 14 columns"},
+    {"name": "Offer", "kind": "<b>bold</b>", "size": ""},
+    {"name": "notes_on_the_interviews_in_march", "kind": "text", "size": "~310 tokens"},
+    {"name": "In[3]", "kind": "cell", "size": "~20 tokens"},
+    {"name": "ราคา", "kind": "list", "size": "3 items"},
+]
+KIND = "DataFrame 12,000 rows x 14 columns, cut to the first 61 rows"
+TABLE = {
+    "name": "df",
+    "kind": KIND,
+    "n_tokens": 1490,
+    "html": "<pre>,city,n\n0,Trang,&lt;b&gt;3</pre>",
+}
+NOTE = {"name": "note", "kind": "text", "n_tokens": 12, "html": "<pre>A note.</pre>"}
+CODE = (
+    "import time, pandas as pd\nimport svc_notebook as svc\n"
+    "df = pd.DataFrame({'city': ['Trang', 'Krabi'], 'n': [3, 4]})\nsvc.panel('plan')"
+)
+
+
+def names(panel: PanelPage) -> None:
+    """Offer names as the kernel does."""
+    panel.tell(t="names", text="", offers=OFFERS, is_all=True)
+
+
+def listed(panel: PanelPage) -> Locator:
+    """Find what the list offers."""
+    return panel.root.locator(".svc-names [role=option]")
+
+
+def test_the_list_at_an_at_sign(page: Page) -> None:
+    """It is asked for once; keys choose; an address and what is left stay text."""
+    panel = PanelPage(page, view())
+    panel.composer.press_sequentially("Mail me@example.org: (@")
+    names(panel)
+    expect(listed(panel)).to_have_count(6)
+    expect(panel.said).to_have_text("6 names to attach")
+    page.keyboard.type("f")
+    expect(listed(panel)).to_have_text(
+        ["dfDataFrame · 12,000 rows x 14 columns", "Offer<b>bold</b>"]
+    )
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    expect(listed(panel).first).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Escape")
+    page.keyboard.type("ine")
+    expect(listed(panel)).to_have_count(0)
+    page.keyboard.type(") @")
+    names(panel)
+    page.keyboard.type("d")
+    page.keyboard.press("Enter")
+    expect(panel.composer).to_have_value("Mail me@example.org: (@fine) df ")
+    page.keyboard.type("of ราคา@")
+    names(panel)
+    page.keyboard.press("Tab")
+    expect(panel.composer).to_be_focused()
+    panel.tell(t="size", name="df", kind=KIND, n_tokens=1490, problem="")
+    chips = panel.root.locator(".svc-item")
+    expect(chips).to_have_text(
+        [f"df {KIND} · ~1490 tokens", f"Err {OFFERS[0]['kind']}"]
+    )
+    panel.button("Remove Err").click()
+    page.keyboard.press("Enter")
+    expect(chips).to_have_count(0)
+
+    text = "Mail me@example.org: (@fine) df of ราคาErr "
+    assert panel.sent == [
+        {"t": "names", "text": ""},
+        {"t": "names", "text": ""},
+        {"t": "size", "name": "df"},
+        {"t": "names", "text": ""},
+        {"t": "size", "name": "Err"},
+        {"t": "send", "text": text, "attached": ["df"]},
+    ]
+
+
+def test_nothing_that_was_chosen_is_lost(page: Page) -> None:
+    """Refused or failed, the chips come back; an edit keeps what it is not told."""
+    panel = PanelPage(page, view([turn(1, attached=[TABLE, NOTE])]))
+    chips = panel.root.locator(".svc-item")
+    panel.composer.press_sequentially("Why @")
+    names(panel)
+    page.keyboard.type("d")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(chips).to_have_count(0)
+    panel.tell(t="problem", text="df cannot be attached.")
+    panel.tell(t="heard", kind="send")
+    expect(panel.composer).to_have_value("Why df ")
+    expect(chips).to_have_text(["df DataFrame"])
+    panel.button("Remove df").click()
+    panel.show(state="busy", live=live(attached=[TABLE]))
+    expect(panel.turns.last.locator("summary")).to_contain_text("df")
+    panel.show(state="idle", live=None, can=["send"], notice="No connection.")
+    expect(chips).to_have_text([f"df {KIND} · ~1490 tokens"])
+    panel.button("Remove df").click()
+
+    first = panel.turns.first
+    first.locator("summary").first.click()
+    expect(first.locator("details").first).to_contain_text("Trang,<b>3")
+    panel.button("Edit the prompt and ask again", first).click()
+    panel.button("Remove df", first).click()
+    page.keyboard.press("Enter")
+    panel.tell(t="heard", kind="edit")
+    expect(chips).to_have_text(["note text · ~12 tokens"])
+    panel.button("Cancel", first).click()
+    expect(first.locator("summary")).to_have_count(2)
+
+    edit = {"t": "edit", "turn": "turn-1", "text": "Question 1"}
+    assert panel.sent[-1] == {**edit, "attached": [], "kept": ["note"]}
+
+
+def attach(panel: PanelPage) -> None:
+    """Attach several values, one of which is gone, and ask for more."""
+    for name in ("df", "notes_on_the_interviews_in_march", "In[3]", "gone"):
+        panel.composer.press_sequentially("@")
+        offer = {"name": name, "kind": "text", "size": ""}
+        panel.tell(t="names", text="", offers=[offer], is_all=True)
+        listed(panel).click()
+    panel.tell(t="size", name="df", kind=KIND, n_tokens=1490, problem="")
+    said = "gone cannot be attached: this notebook has no such variable now."
+    panel.tell(t="size", name="gone", kind="", n_tokens=0, problem=said)
+    panel.composer.press_sequentially("@")
+    names(panel)
+    expect(listed(panel)).to_have_count(3)
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator that knows one answer."""
+    script: list[dict[str, Any]] = [{"text": "Krabi.", "times": None}]
+    with Emulator(script=script, limits=False) as running:
+        yield running
+
+
+@pytest.mark.parametrize("place", ["lab", "notebook"])
+def test_a_table_is_attached_while_a_cell_runs(bench: Bench, place: str) -> None:
+    """By keys alone; the next day's transcript has it folded."""
+    busy = "for _ in range(600):\n    time.sleep(0.05)"
+    path = bench.write(f"attach-{place}", CODE, busy, "print('after')")
+    notebook = bench.open(path, place=place)
+    notebook.run_all()
+    panel = notebook.shown(1).locator(".svc-panel")
+    composer = panel.get_by_role("textbox", name="Message")
+    expect(composer).to_be_visible()
+    composer.press_sequentially("Which is larger in @d")
+    expect(panel.locator(".svc-names [role=option]")).to_have_text(
+        ["dfDataFrame · 2 rows x 2 columns"]
+    )
+    composer.press("Tab")
+    expect(panel.locator(".svc-item")).to_contain_text("~27 tokens")
+    if folder := os.environ.get("LOOKS_FOLDER"):
+        notebook.page.screenshot(path=f"{folder}/attach-{place}.png")
+    composer.press("Enter")
+    expect(panel.locator(".svc-turn")).to_contain_text("Krabi.")
+    expect(panel.locator(".svc-turn summary")).to_contain_text("df")
+    notebook.command("notebook:interrupt-kernel")
+    notebook.wait_idle()
+    notebook.save()
+
+    [sent] = bench.emulator.requests[-1].json["messages"]
+    assert sent["content"].startswith(
+        "Which is larger in df \n\ndf:\n```\nDataFrame df"
+    )
+    assert "27 tokens)</summary>" in notebook.path.read_text()

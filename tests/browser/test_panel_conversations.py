@@ -1,0 +1,124 @@
+"""The panel's list of conversations: keys, looks, and the files that it saves."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from svc_notebook.emulator.server import Emulator
+from tests.browser.conftest import Bench
+from tests.browser.panel_page import RICH, PanelPage, turn, view
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+PROMPT = "ไปภูเก็ตวันไหนดี ถ้าอยากเลี่ยงฝน และควรพักย่านไหน " * 2
+MODELS = ["svc-v2-8b-instruct", "svc-v2-70b-instruct"]
+BUSY = "A reply is being written; stop it, or wait until it ends."
+CELL = """\
+import svc_notebook as svc
+svc.conversation("sea").ask("Is it blue?")
+svc.panel("plan")"""
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator with one answer to all."""
+    with Emulator(
+        script=[{"text": "An **answer**.", "times": None}], limits=False
+    ) as running:
+        yield running
+
+
+def listed(name: str, prompt: str = "A question", n_turns: int = 1) -> dict[str, Any]:
+    """Describe a conversation of the ledger."""
+    return {
+        "name": name,
+        "n_turns": n_turns,
+        "models": MODELS[:n_turns],
+        "asked_at": "2026-11-22T09:05:00+00:00",
+        "prompt": prompt,
+    }
+
+
+LISTED = [listed("plan"), listed("ทริป-" * 40, PROMPT, 2), listed("שלום", "שלום")]
+LISTED += [listed(f"chat-{n}", PROMPT) for n in range(2, 20)]
+
+
+def test_the_list_is_used_by_keys(page: Page) -> None:
+    """Arrows go through it, Enter opens, Escape goes back to where one was."""
+    panel = PanelPage(page, view([turn(n, RICH) for n in range(1, 9)]))
+    panel.log.evaluate("(log) => { log.scrollTop = 100 }")
+    panel.button("Conversations").press("Enter")
+    search = panel.root.get_by_role("searchbox")
+    expect(search).to_be_focused()
+    expect(panel.log).to_be_hidden()
+    rows = [listed(HOSTILE, HOSTILE), listed("plan"), listed("sea", n_turns=2)]
+    panel.tell(t="found", search="", rows=rows, n_more=9997)
+    items = panel.root.get_by_role("listitem").get_by_role("button")
+    expect(items.first).to_contain_text(f"{HOSTILE}{HOSTILE}")
+    expect(items.nth(1)).to_have_attribute("aria-current", "true")
+    expect(panel.root).to_contain_text("The newest 3 of 10,000 conversations")
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowUp"):
+        page.keyboard.press(key)
+    expect(items.nth(1)).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(panel.button("Conversations")).to_be_focused()
+    assert panel.log.evaluate("(log) => log.scrollTop") == 100
+    page.keyboard.press("Enter")
+    page.keyboard.type("s")
+    search.press("End")
+    page.wait_for_function("() => sent.some((each) => each.text === 's')")
+    panel.tell(t="found", search="", rows=[], n_more=0)  # late: of the last search
+    expect(items).to_have_count(3)
+    panel.tell(t="found", search="s", rows=rows[2:], n_more=0)
+    expect(items).to_have_count(1)
+    items.first.press("Enter")
+    panel.show(notice=BUSY, is_problem=True)
+    panel.tell(t="heard", kind="open")
+    expect(items.first).to_be_focused()
+    items.first.press("Enter")
+    panel.show(name="sea", turns=[turn(1)], notice="", is_problem=False)
+    panel.tell(t="heard", kind="open")
+    expect(panel.composer).to_be_focused()
+    expect(panel.log).to_be_visible()
+    expect(panel.turns).to_have_count(1)
+
+    assert [each["t"] for each in panel.sent if each["t"] != "find"] == ["open"] * 2
+    assert [each["text"] for each in panel.sent if each["t"] == "find"] == ["", "", "s"]
+
+
+@pytest.mark.parametrize("place", ["lab", "notebook"])
+def test_conversations_of_the_ledger(bench: Bench, place: str) -> None:
+    """Found, opened, renamed and saved as a file, with a kernel behind the panel."""
+    notebook = bench.open(bench.write(f"list-{place}", CELL), place=place)
+    notebook.wait_idle()
+    notebook.run(0)
+    expect(notebook.cells.nth(0)).to_contain_text("[1]:")
+    notebook.run(1)
+    panel = notebook.shown(1).locator(".svc-panel")
+    panel.get_by_role("button", name="Conversations").click()
+    panel.get_by_role("searchbox").fill("BLUE")
+    panel.get_by_role("listitem").get_by_text("Is it blue?").click()
+    expect(panel.get_by_text("Conversation sea")).to_be_visible()
+    expect(panel.locator(".svc-prompt")).to_have_text("Is it blue?")
+    panel.get_by_role("button", name="Conversations").click()
+    name = panel.get_by_role("textbox", name="Name of this conversation")
+    name.fill("ทะเล")
+    name.press("Enter")
+    expect(panel.get_by_text("Conversation ทะเล")).to_be_visible()
+    expect(panel.get_by_role("listitem").first).to_contain_text("ทะเล")
+    with notebook.page.expect_download() as markdown:
+        panel.get_by_role("button", name="Export Markdown").click()
+    with notebook.page.expect_download() as json:
+        panel.get_by_role("button", name="Export JSON").press("Enter")
+    if folder := os.environ.get("LOOKS_FOLDER"):
+        notebook.page.screenshot(path=f"{folder}/conversations-{place}.png")
+    notebook.page.keyboard.press("Escape")
+    expect(panel.get_by_role("button", name="Conversations")).to_be_focused()
+
+    assert markdown.value.suggested_filename == "ทะเล.md"
+    assert json.value.suggested_filename == "ทะเล.json"
+    assert "An **answer**." in Path(markdown.value.path()).read_text("utf-8")
+    expect(notebook.shown(1).locator(".svc-static")).to_contain_text("Is it blue?")

@@ -1,0 +1,29 @@
+"""What tests of conversations share: an emulator, and a ledger."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from svc_notebook.emulator.server import Emulator
+
+
+@pytest.fixture
+def script() -> list[dict[str, Any]]:
+    """What the emulator answers; a file's own fixture has more."""
+    return []
+
+
+@pytest.fixture
+def emulator(
+    script: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Emulator]:
+    """An emulator, and a ledger that the kernels of a test share."""
+    with Emulator(
+        script=script, tokens_per_s=None, first_token_s=0, limits=False
+    ) as running:
+        monkeypatch.setenv("SVC_BASE_URL", running.base_url)
+        monkeypatch.setenv("SVC_API_KEY", running.api_key)
+        monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
+        yield running

@@ -1,0 +1,167 @@
+"""`svc_notebook.toml`: what it may say, and what its mistakes are answered with."""
+
+from pathlib import Path
+
+import pytest
+
+from svc_notebook.endpoint_file import read_endpoints
+from svc_notebook.endpoints import Endpoint
+from svc_notebook.errors import SettingsError
+from svc_notebook.service.catalogue import MODELS, Limit, Model
+
+from .conftest import Describe
+
+LAB = """\
+[lab]
+base_url = "http://127.0.0.1:8000/v1"
+key_env = "LAB_API_KEY"
+per_second = 9
+
+[lab.models."qwen/32b"]
+context = 32768
+per_minute = false
+in_flight = 200
+"""
+
+
+def test_a_table_describes_an_endpoint(describe: Describe) -> None:
+    """Limits that a model leaves out are those of its endpoint."""
+    describe(LAB)
+
+    found = read_endpoints()
+
+    assert found == {
+        "lab": Endpoint(
+            name="lab",
+            base_url="http://127.0.0.1:8000/v1",
+            key_env="LAB_API_KEY",
+            models=(
+                Model(
+                    "qwen/32b",
+                    limit=Limit(per_second=9, per_minute=None, in_flight=200),
+                    context_tokens=32768,
+                ),
+            ),
+            limit=Limit(per_second=9, per_minute=None),
+            default_model="qwen/32b",
+            lists_models=True,
+        )
+    }
+
+
+def test_the_service_can_be_corrected(describe: Describe) -> None:
+    """What a table of the service leaves out is as its document says."""
+    describe("[service.models.svc-v2-8b-instruct]\nper_minute = 500\n")
+
+    found = read_endpoints()["service"]
+
+    assert found.limit_of("svc-v2-8b-instruct") == Limit(per_second=5, per_minute=500)
+    assert found.limit_of("svc-v2-70b-instruct") == Limit(per_second=5, per_minute=50)
+    assert len(found.models) == len(MODELS)
+
+
+def test_the_folder_of_the_notebook_comes_first(
+    describe: Describe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's configuration folder has the endpoints that are not there."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    own = tmp_path / "config" / "svc_notebook" / "svc_notebook.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text(LAB + '[gpu]\nbase_url = "https://gpu.example/v1"\n')
+    describe('[lab]\nbase_url = "https://lab.example/v1"\n')
+
+    found = {name: each.base_url for name, each in read_endpoints().items()}
+
+    assert found == {
+        "gpu": "https://gpu.example/v1",
+        "lab": "https://lab.example/v1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "said"),
+    [
+        (1, "[lab", "(at line 1, column 5)"),
+        (3, 'key = "sk-verysecret"', 'write key_env = "LAB_API_KEY"'),
+        (3, 'api_key = "sk-verysecret"', "set the environment variable lab_api_key"),
+        (3, 'key_env = "sk-verysecret"', "a key does not belong in a file"),
+        (3, "per_secnd = 5", "Did you mean per_second?"),
+        (4, 'per_second = "5"', "an integer >= 1, or false for no such limit; got '5'"),
+        (4, "per_second = 0", "an integer >= 1"),
+        (7, "context = false", "context: must be an integer >= 1; got False"),
+        (7, "contxt = 5", "Did you mean context?"),
+        (2, 'base_url = "127.0.0.1:8000/v1"', "has no scheme"),
+        (2, 'base_url = "https://me:pw@host/v1"', "has a user name"),
+        (2, 'base_url = "http://lab.example/v1"', "allow_http = true"),
+        (2, "", 'write base_url = "https://HOST/v1"'),
+        (3, 'ca_file = "none.pem"', "must be a readable file with certificates"),
+        (3, 'ca_file = "svc_notebook.toml"', "must be a readable file with certif"),
+        (3, 'proxy = "ftp://x:pw@y"', "must be http://HOST:PORT"),
+        (3, 'proxy = "socks5://x:1080"', "must be http://HOST:PORT"),
+        (1, "[emulator]", "is not emulator"),
+        (1, "lab = 5", "write [lab]"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(
+    describe: Describe, line: int, text: str, said: str
+) -> None:
+    """The message names file, line and what is allowed, and never shows a key."""
+    lines = LAB.splitlines()
+    lines[line - 1] = text
+    if text == "lab = 5":
+        lines = [text]
+    describe("\n".join(lines))
+
+    with pytest.raises(SettingsError) as caught:
+        read_endpoints()
+
+    assert said.lower() in str(caught.value).lower()
+    assert "svc_notebook.toml" in str(caught.value)
+    place = 1 if text == "" else line  # a missing line is one of its table
+    assert f"line {place}" in str(caught.value)
+    assert not {"verysecret", "pw@"} & {*str(caught.value).split()}
+
+
+def test_one_key_is_not_sent_to_two_hosts(describe: Describe) -> None:
+    """A variable that two endpoints name is refused, unless they are on one host."""
+    other = '[gpu]\nbase_url = "https://gpu.example/v1"\nkey_env = "LAB_API_KEY"\n'
+    describe(LAB + other)
+
+    with pytest.raises(SettingsError, match="on different hosts"):
+        read_endpoints()
+
+
+def test_http_is_allowed_where_no_key_is_sent(describe: Describe) -> None:
+    """In a private network a server without a key may be asked in clear."""
+    describe('[lab]\nbase_url = "http://10.0.0.5:8000/v1"\nkey = false\n')
+
+    assert read_endpoints()["lab"].base_url == "http://10.0.0.5:8000/v1"
+
+
+def test_one_key_is_not_for_two_hosts_of_two_files(
+    describe: Describe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A notebook's folder cannot send the key of the user's own file elsewhere."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    own = tmp_path / "svc_notebook" / "svc_notebook.toml"
+    own.parent.mkdir()
+    own.write_text(LAB)
+    describe('[other]\nbase_url = "https://b.example/v1"\nkey_env = "LAB_API_KEY"\n')
+
+    with pytest.raises(SettingsError, match=r"\[other\] of .* and \[lab\]"):
+        read_endpoints()
+
+
+def test_the_service_is_a_host_of_its_own(describe: Describe) -> None:
+    """Its key is not that of another endpoint, either."""
+    describe(f'[service]\nkey_env = "LAB_API_KEY"\n{LAB}')
+
+    with pytest.raises(SettingsError, match="on different hosts"):
+        read_endpoints()
+
+
+def test_a_byte_order_mark_is_read(describe: Describe) -> None:
+    """Some editors write one at the start of a file."""
+    describe("\ufeff" + LAB)
+
+    assert "lab" in read_endpoints()

@@ -1,0 +1,409 @@
+"""Each kind of server answers cells, panels and sweeps; a key stays with its server."""
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from IPython.core.completer import provisionalcompleter
+
+import svc_notebook as svc
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.endpoints import Endpoint, own_endpoint, read_models
+from svc_notebook.magics.endpoint import use
+from svc_notebook.service.catalogue import MODELS, Limit, Model
+from svc_notebook.session import current
+from tests.client.conftest import RawServer
+from tests.magics.conftest import Shell, ipython, shell  # noqa: F401 - fixtures
+from tests.panels.conftest import OpenPage, open_page  # noqa: F401 - a fixture
+
+from .conftest import MODEL, Describe, Start
+
+BODY = (
+    b'{"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": '
+    b'[{"index": 0, "message": {"role": "assistant", "content": "Yes."}, '
+    b'"finish_reason": "stop"}]}'
+)
+ANSWER = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
+    b"%d\r\n\r\n%s" % (len(BODY), BODY)
+)
+
+KINDS: dict[str, tuple[dict[str, Any], str]] = {
+    "with a context of its own": (
+        {"contexts": {MODEL: 1024}},
+        f'[lab.models."{MODEL}"]\ncontext = 1024\n',
+    ),
+    "without a key": ({"needs_key": False}, "key = false\n"),
+    "with limits of its own": (
+        {"limits": {MODEL: (50, 900)}},
+        "per_second = 50\nper_minute = 900\n",
+    ),
+    "with a list of models": (
+        {"has_model_list": True, "contexts": {MODEL: 32768}},
+        f'model = "{MODEL}"\n',
+    ),
+    "without a list": ({}, f'model = "{MODEL}"\n'),
+}
+
+
+@pytest.fixture(params=KINDS)
+def lab(request: pytest.FixtureRequest, start: Start, describe: Describe) -> Emulator:
+    """A server of each kind, described as `lab`."""
+    options, text = KINDS[request.param]
+    server = start(keys=["sk-of-the-lab"], **options)
+    key = "" if "key =" in text else 'key_env = "LAB_API_KEY"\n'
+    describe(f'[lab]\nbase_url = "{server.base_url}"\n{key}{text}')
+    return server
+
+
+def _asked(server: Emulator) -> list[Any]:
+    return [each.json["model"] for each in server.requests if each.method == "POST"]
+
+
+def test_every_kind_answers_cells_panels_and_sweeps(
+    lab: Emulator,
+    open_page: OpenPage,  # noqa: F811 - the fixture
+    shell: Shell,  # noqa: F811 - the fixture
+    emulator: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All of them go to the endpoint in use, with its model, and no key elsewhere."""
+    monkeypatch.setenv("LAB_API_KEY", "sk-of-the-lab")
+    svc.use(endpoint="lab", model=MODEL)
+
+    cell = shell.run("%%svc\nWhat is a tide?")
+    view = open_page("tides").do("send", text="And an ebb?")
+    run = svc.sweep("Again: {{n}}", rows=[{"n": 1}, {"n": 2}], max_tokens=20).run()
+
+    assert (cell.error, view["is_problem"], len(view["turns"])) == (None, False, 1)
+    assert run.replies_df()["status"].tolist() == ["ok", "ok"]
+    assert _asked(lab) == [MODEL] * 4
+    assert emulator.requests == ()
+
+
+def test_a_list_of_models_is_offered_with_its_contexts(
+    start: Start,
+    describe: Describe,
+    shell: Shell,  # noqa: F811 - the fixture
+) -> None:
+    """`%svc models` and Tab have what the server lists; `fit` uses its context."""
+    server = start(has_model_list=True, contexts={MODEL: 32768}, needs_key=False)
+    describe("")
+    use(current(), server.base_url, "no-key")
+
+    frame: Any = shell.run("%svc models").value
+    with provisionalcompleter():
+        offered = shell.ipython.Completer.completions("%svc use tid", 12)
+        found = [each.text for each in offered]
+    completion = svc.complete("Hi", model=MODEL)
+
+    assert frame["context_tokens"].to_dict() == {MODEL: 32768}
+    assert found == [MODEL]
+    assert 32000 < completion.request.params["max_tokens"] < 32768
+
+
+def test_without_a_list_nothing_is_said(
+    start: Start, describe: Describe, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server that answers 404 has no listed models, and no error."""
+    server = start()
+    describe("")
+
+    svc.use(base_url=server.base_url, key=server.api_key)
+
+    assert current().models(wait_s=5) == ()
+    assert capsys.readouterr() == ("", "")
+    assert [each.status for each in server.requests] == [404]
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n", "401"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>", "it is not JSON"),
+    ],
+)
+def test_a_list_that_cannot_be_read_says_why(
+    describe: Describe,
+    shell: Shell,  # noqa: F811 - the fixture
+    answer: bytes,
+    why: str,
+) -> None:
+    """`%svc models` names the reason."""
+    describe("")
+    with closing(RawServer([[answer]])) as server:
+        svc.use(base_url=server.base_url, key=False)
+
+        shown = repr(shell.run("%svc models").value)
+
+    assert f"Its list of models could not be read: {why}. Any model can" in shown
+
+
+def test_the_service_is_not_asked_for_models(
+    describe: Describe, emulator: Emulator
+) -> None:
+    """Its document does not show how; its models are those of the document."""
+    describe("")
+
+    assert current().models(wait_s=1) == MODELS
+    assert emulator.requests == ()
+
+
+def test_a_large_context_is_used(start: Start, describe: Describe) -> None:
+    """More than the document's 8192 tokens are sent where the file says so."""
+    server = start(contexts={MODEL: 32768})
+    describe(
+        f'[lab]\nbase_url = "{server.base_url}"\nkey = false\n'
+        f'[lab.models."{MODEL}"]\ncontext = 32768\n'
+    )
+    svc.use(endpoint="lab")
+    svc.use(base_url=server.base_url, key=server.api_key)
+
+    completion = svc.complete("word " * 9000, max_tokens=12000)
+    run = svc.sweep("word " * 9000, max_tokens=12000)
+
+    assert completion.request.params["max_tokens"] == 12000
+    assert "may not fit" not in repr(run)
+
+
+@pytest.fixture
+def servers() -> Any:  # noqa: ANN401 - a generator
+    """Two servers that keep what they are sent, byte for byte."""
+    with closing(RawServer([[ANSWER]])) as one, closing(RawServer([[ANSWER]])) as two:
+        yield one, two
+
+
+def test_keys_never_cross(
+    servers: tuple[RawServer, RawServer],
+    describe: Describe,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On the wire each server gets its own key only, or none."""
+    one, two = servers
+    monkeypatch.setenv("ONE_API_KEY", "sk-of-the-first")
+    monkeypatch.setenv("SVC_API_KEY", "sk-of-the-service")
+    describe(
+        f'[one]\nbase_url = "{one.base_url}"\nkey_env = "ONE_API_KEY"\n'
+        f'[two]\nbase_url = "{two.base_url}"\n'
+    )
+
+    svc.use(endpoint="one")
+    svc.complete("Hi", model="m")
+    with pytest.raises(svc.MissingKeyError, match="belongs to") as refused:
+        svc.use(endpoint="two")
+    svc.use(base_url=two.base_url, key="sk-of-the-second")
+    svc.complete("Hi", model="m")
+    with pytest.raises(svc.ParameterError, match="contains the API key"):
+        svc.complete("Is it sk-of-the-first?", model="m")
+    svc.use(base_url=two.base_url, key=False)
+    svc.complete("Hi", model="m")
+
+    assert b"Bearer sk-of-the-first" in one.requests[-1]
+    assert all(b"the-s" not in each for each in one.requests)
+    assert b"Bearer sk-of-the-second" in two.requests[-3]
+    assert b"uthorization" not in two.requests[-1]
+    said = b"".join(two.requests)
+    assert b"the-first" not in said
+    assert b"the-service" not in said
+    assert "sk-of" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("lba", "Did you mean `lab`"),
+        ("127.0.0.1:8000/v1", "has no scheme"),
+        ("lab.example/v1", "has no scheme"),
+        ("https://me:pw@lab.example/v1", "has a user name"),
+        ("http://lab.example/v1", "unencrypted"),
+    ],
+)
+def test_what_is_not_a_model_is_not_taken_for_one(
+    describe: Describe, word: str, said: str
+) -> None:
+    """Nothing changes, and the message says what was meant."""
+    describe('[lab]\nbase_url = "https://lab.example/v1"\nkey = false\n')
+    before = current().settings
+
+    with pytest.raises(svc.SvcError, match=said) as caught:
+        use(current(), word)
+
+    assert current().settings == before
+    assert "pw" not in str(caught.value)
+
+
+WRONG: list[tuple[Callable[[], object], str]] = [
+    (lambda: svc.use(endpoint="lba"), "Did you mean lab"),
+    (lambda: svc.use(endpoint="lab", base_url="https://a/v1"), "not both"),
+    (lambda: svc.use(endpoint="https://a/v1"), "given with base_url="),
+    (lambda: svc.use(key="sk-1"), "key= belongs to base_url="),
+    (lambda: svc.use(model="https://a/v1"), "an address, not a model id"),
+    (lambda: svc.use("https://a/v1"), "svc.use(base_url=...)"),  # type: ignore[arg-type]  # the mistake
+]
+
+
+@pytest.mark.parametrize(("call", "said"), WRONG)
+def test_wrong_use_says_what_to_write(
+    describe: Describe, call: Callable[[], object], said: str
+) -> None:
+    """The message names the argument that was meant."""
+    describe('[lab]\nbase_url = "https://lab.example/v1"\nkey = false\n')
+
+    with pytest.raises(svc.ParameterError) as caught:
+        call()
+
+    assert said in str(caught.value)
+
+
+def test_a_broken_file_stops_requests_but_not_the_emulator(describe: Describe) -> None:
+    """The line is named wherever a request would go, except to the emulator."""
+    describe("[lab\n")
+
+    with pytest.raises(svc.SettingsError, match="line 1"):
+        svc.complete("Hi")
+    svc.use(endpoint="emulator")
+
+    assert svc.complete("Hi", max_tokens=5).finish_reason
+
+
+def test_a_change_of_the_file_applies_at_once(start: Start, describe: Describe) -> None:
+    """The limits of the endpoint in use are those of the file now."""
+    text = f'[lab]\nbase_url = "{start().base_url}"\nkey = false\n'
+    describe(f"{text}per_second = 5\n")
+    svc.use(endpoint="lab")
+    before = current().settings.endpoint.limit
+
+    describe(f"{text}per_second = 5000\n")
+
+    assert before == Limit(per_second=5, per_minute=None)
+    assert current().settings.endpoint.limit == Limit(per_second=5000, per_minute=None)
+
+
+def test_an_address_keeps_what_was_said_of_it(
+    start: Start, describe: Describe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change elsewhere does not bring back a key that is not needed."""
+    server = start(needs_key=False)
+    describe(f'[lab]\nbase_url = "{server.base_url}"\nkey_env = "LAB_API_KEY"\n')
+    svc.use(base_url=server.base_url, key=False)
+
+    monkeypatch.setenv("SVC_MODEL", MODEL)
+
+    assert svc.complete("Hi").model == MODEL
+
+
+def test_a_refused_key_is_named_by_its_variable(
+    start: Start, describe: Describe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error says which key was sent, or that none was."""
+    server = start()
+    monkeypatch.setenv("LAB_API_KEY", "sk-wrong-one")
+    describe(f'[lab]\nbase_url = "{server.base_url}"\nkey_env = "LAB_API_KEY"\n')
+
+    svc.use(endpoint="lab")
+    with pytest.raises(svc.AuthError) as refused:
+        svc.complete("Hi", model=MODEL)
+    svc.use(base_url=server.base_url, key=False)
+    with pytest.raises(svc.AuthError) as keyless:
+        svc.complete("Hi", model=MODEL)
+
+    assert "Set LAB_API_KEY to a valid key" in str(refused.value)
+    assert "SVC_API_KEY" not in str(refused.value)
+    assert not hasattr(refused.value, "__notes__")
+    assert keyless.value.__notes__[0].startswith("No key was sent")
+
+
+def test_a_folder_that_is_gone_has_no_file(
+    describe: Describe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Work goes on where the notebook's folder was deleted."""
+    describe("")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    assert svc.complete("Hi", max_tokens=5).finish_reason
+
+
+def test_a_model_goes_with_its_endpoint(start: Start, describe: Describe) -> None:
+    """The file's model is used there, and the usual one elsewhere."""
+    text = f'[lab]\nbase_url = "{start().base_url}"\nkey = false\nmodel = "{MODEL}"\n'
+    describe(text)
+
+    svc.use(endpoint="lab")
+    there = current().settings.model
+    svc.use(endpoint="service")
+
+    assert (there, current().settings.model) == (MODEL, "svc-v2-8b-instruct")
+
+
+def test_an_address_alone_assumes_nothing_of_a_private_server() -> None:
+    """The document's limits hold at public addresses only."""
+    listed = "svc-v2-8b-instruct"
+
+    assert own_endpoint("http://10.0.0.5:8000/v1").limit_of(listed) is None
+    assert own_endpoint("https://api.example/v1").limit_of(listed) is not None
+    assert Endpoint().context_of("any") == 8192
+
+
+LISTS: list[tuple[object, tuple[Model, ...]]] = [
+    (
+        {"data": [{"id": "a", "max_model_len": 99}]},
+        (Model("a", context_tokens=99),),
+    ),
+    (
+        {"data": [{"id": "a", "meta": {"n_ctx_train": 512}}]},
+        (Model("a", context_tokens=512),),
+    ),
+    (
+        {"data": [{"id": "a", "max_model_len": 99}, {"id": "a"}, {"id": "b"}]},
+        (Model("a", context_tokens=99), Model("b")),
+    ),
+    ({"models": ["a", 5, None]}, (Model("a"),)),
+    ([{"id": "a", "context_length": "9"}], (Model("a"),)),
+    ({"data": [{"id": "http://x/v1"}, {"id": ""}, {}]}, ()),
+    ({"error": "none"}, ()),
+    (None, ()),
+]
+
+
+@pytest.mark.parametrize(("answer", "models"), LISTS)
+def test_lists_of_models_are_read(answer: object, models: tuple[Model, ...]) -> None:
+    """Contexts are found under the names that servers use; the rest is left out."""
+    assert read_models(answer) == models
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda each: st.lists(each) | st.dictionaries(st.text(), each),
+)
+
+
+@given(JSON, st.sampled_from(["id", "data", "max_model_len", "meta"]))
+def test_any_answer_is_read_without_an_error(answer: object, name: str) -> None:
+    """What is no list of models has no models, or those with a text as id."""
+    found = read_models({"data": [{name: answer}, answer], name: answer})
+
+    assert all(each.id.strip() for each in found)
+
+
+def test_a_failing_cell_is_judged_by_the_models_context(
+    start: Start,
+    describe: Describe,
+    shell: Shell,  # noqa: F811 - the fixture
+) -> None:
+    """`%svc fix` takes a long cell where the model has room for it."""
+    server = start(contexts={MODEL: 32768}, needs_key=False)
+    describe(
+        f'[lab]\nbase_url = "{server.base_url}"\nkey = false\n'
+        f'[lab.models."{MODEL}"]\ncontext = 32768\n'
+    )
+    svc.use(endpoint="lab")
+    shell.run("1 / 0  # " + "word " * 6000)
+
+    assert shell.run("%svc --dry-run fix").error is None

@@ -1,0 +1,235 @@
+"""A context is learnt from a refusal that names it, and only then."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import svc_notebook as svc
+from svc_notebook.endpoints import Endpoint, facts_of, learn_context
+from svc_notebook.errors import BadRequestError
+from svc_notebook.service.request import build_request
+from svc_notebook.session import current
+from svc_notebook.tokens import MARGIN_TOKENS
+from tests.client.conftest import RawServer
+from tests.magics.conftest import Shell, ipython, shell  # noqa: F401 - fixtures
+
+from .conftest import MODEL, Describe, Start
+
+Refuse = Callable[..., RawServer]
+
+
+@pytest.fixture
+def refuse() -> Iterator[Refuse]:
+    """Starts servers that refuse everything with a message."""
+    with ExitStack() as stack:
+
+        def start_one(message: str, status: int = 400, **fields: str) -> RawServer:
+            error = {"message": message, "type": "invalid_request_error", **fields}
+            body = json.dumps({"error": error}).encode()
+            head = (
+                f"HTTP/1.1 {status} Refused\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n"
+            )
+            server = RawServer([[head.encode() + body]])
+            stack.callback(server.close)
+            return server
+
+        yield start_one
+
+
+def _learnt(server: RawServer, prompt: str = "Hi", **given: Any) -> int:  # noqa: ANN401 - as complete
+    svc.use(base_url=server.base_url, key=False, model="m")
+    with pytest.raises(svc.SvcError):
+        svc.complete(prompt, **given)
+    return current().context_of("m")
+
+
+@pytest.mark.parametrize(
+    ("refusal", "n_tokens"),
+    [
+        ("This model's maximum context length is 1024 tokens. However, you", 1024),
+        ("the request exceeds the available context size (4096 tokens)", 4096),
+        ("longer than the maximum model length of 2,048", 2048),
+        ("longer than the maximum model length of 2 048.", 2048),
+        ("prompt is too long for context window: 2048", 2048),
+        (
+            "Context length exceeded: you requested 9000 tokens, the maximum is 4096",
+            4096,
+        ),
+        ("a context length of 9000 exceeds the maximum of 4096", 4096),
+        ('{"n_ctx": 4096, "n_prompt_tokens": 9000}', 4096),
+        ("the context length is 32k", None),
+        ("the context length is 4K tokens", None),
+        ("the context length is 4.096", None),
+        ("the context window 2024-11-22 is over", None),
+        ("the context window is 2024-11-22", None),
+        ("the context length is 262\u202f144", None),
+        ("the context length is 131072", None),  # it would have fitted
+        ("the context length is 20", None),
+        ("max_tokens must be at most 512", None),
+        ("Your context is lovely, 5 stars", None),
+    ],
+)
+def test_refusals_name_a_context(
+    describe: Describe, refuse: Refuse, refusal: str, n_tokens: int | None
+) -> None:
+    """It is learnt only from words that mean a context, and a number that is sure."""
+    describe("")
+
+    assert _learnt(refuse(refusal)) == (n_tokens or 8192)
+
+
+def test_large_numbers_are_read_whole(describe: Describe, refuse: Refuse) -> None:
+    """Blanks, commas and other groups of digits are one number."""
+    for written in ("131072", "131,072", "131 072", "131_072"):
+        server = refuse(f"maximum context length is {written} tokens")
+        describe(f'[lab]\nbase_url = "{server.base_url}"\nkey = false\n')
+        svc.use(endpoint="lab")
+        facts_of(server.base_url).contexts["m"] = 200_000
+
+        with pytest.raises(svc.BadRequestError):
+            svc.complete("Hi", model="m")
+
+        assert current().context_of("m") == 131072
+
+
+@pytest.mark.parametrize(
+    ("status", "fields"),
+    [(422, {}), (400, {"param": "temperature"})],
+)
+def test_other_refusals_teach_nothing(
+    describe: Describe, refuse: Refuse, status: int, fields: dict[str, str]
+) -> None:
+    """A refusal of another parameter, or with another status, may quote anything."""
+    describe("")
+
+    assert _learnt(refuse("the context size is 2000", status, **fields)) == 8192
+
+
+def test_the_prompt_teaches_nothing(describe: Describe, refuse: Refuse) -> None:
+    """A refusal may quote it."""
+    describe("")
+    prompt = "Why is it that my context size is 2000?"
+    server = refuse(f"temperature is wrong: {prompt}")
+
+    assert _learnt(server, prompt) == 8192
+
+
+def test_a_context_is_learnt_from_a_refusal(start: Start, describe: Describe) -> None:
+    """The refusal says so, and the next request fits."""
+    server = start(contexts={MODEL: 1024})
+    describe("")
+    svc.use(base_url=server.base_url, key=server.api_key, model=MODEL)
+
+    with pytest.raises(svc.BadRequestError) as caught:
+        svc.complete("Hi")
+    completion = svc.complete("Hi")
+
+    assert caught.value.__notes__ == [
+        "tide-8b takes 1024 tokens of prompt and reply. This is known now: ask again."
+    ]
+    assert "refused again" not in str(caught.value)
+    assert 900 < completion.request.params["max_tokens"] <= 1024 - MARGIN_TOKENS
+    with pytest.raises(svc.ParameterError, match="from 1 to 1024, fit"):
+        svc.complete("Hi", max_tokens=2000)
+    with pytest.raises(svc.OverBudgetError, match="may have 1024"):
+        svc.complete("word " * 2000)
+
+
+def test_a_number_of_the_users_is_named(start: Start, describe: Describe) -> None:
+    """The same max_tokens would not fit, which the note says."""
+    server = start(contexts={MODEL: 1024})
+    describe("")
+    svc.use(base_url=server.base_url, key=server.api_key, model=MODEL)
+
+    with pytest.raises(svc.BadRequestError) as caught:
+        svc.complete("Hi", max_tokens=2000)
+
+    assert "max_tokens='fit' or a smaller" in caught.value.__notes__[0]
+
+
+def test_what_the_file_states_wins(describe: Describe, refuse: Refuse) -> None:
+    """The refusal says what differs, and nothing changes."""
+    server = refuse("maximum context length is 2048 tokens")
+    describe(
+        f'[lab]\nbase_url = "{server.base_url}"\nkey = false\n'
+        "[lab.models.m]\ncontext = 4096\n"
+    )
+    svc.use(endpoint="lab")
+
+    with pytest.raises(svc.BadRequestError) as caught:
+        svc.complete("Hi")
+
+    assert current().context_of("m") == 4096
+    assert "svc_notebook.toml says context = 4096" in caught.value.__notes__[0]
+
+
+def test_use_forgets_what_was_learnt(describe: Describe, refuse: Refuse) -> None:
+    """A server that was started anew may have another context."""
+    describe("")
+    server = refuse("maximum context length is 2048 tokens")
+    before = _learnt(server)
+
+    svc.use(base_url=server.base_url, key=False)
+
+    assert (before, current().context_of("m")) == (2048, 8192)
+
+
+def test_what_was_learnt_is_among_the_models(
+    start: Start,
+    describe: Describe,
+    shell: Shell,  # noqa: F811 - the fixture
+) -> None:
+    """Also where the server has no list of them."""
+    server = start(contexts={MODEL: 1024})
+    describe("")
+    svc.use(base_url=server.base_url, key=server.api_key, model=MODEL)
+    with pytest.raises(svc.BadRequestError):
+        svc.complete("Hi")
+
+    frame: Any = shell.run("%svc models").value
+
+    assert frame["context_tokens"].to_dict() == {MODEL: 1024}
+
+
+_WORDS = [
+    "context length",
+    "maximum",
+    "is",
+    "of",
+    "(",
+    ":",
+    "max",
+    "9000",
+    "k",
+    "1,024",
+]
+MESSAGES = st.text() | st.lists(st.sampled_from(_WORDS) | st.text(max_size=3)).map(
+    " ".join
+)
+
+
+@given(MESSAGES, st.integers(0, 200_000), st.sampled_from([None, "max_tokens", "seed"]))
+@example("context length is " + "9" * 5000, 9000, None)
+def test_any_refusal_is_read_without_an_error(
+    message: str, asked_tokens: int, param: str | None
+) -> None:
+    """What is learnt is in the message, and could be the reason of the refusal."""
+    endpoint = Endpoint(base_url="http://learnt.invalid/v1", models=())
+    facts_of("http://learnt.invalid/v1").contexts.clear()
+    error = BadRequestError(message, status=400, param=param)
+    request = build_request("Hi", model="m")
+
+    said = learn_context(endpoint, error, request=request, asked_tokens=asked_tokens)
+    found = facts_of("http://learnt.invalid/v1").contexts.get("m")
+
+    assert bool(said) is (found is not None)
+    if found is not None:
+        assert 256 <= found < asked_tokens
+        assert str(found) in re.sub(r"[,_ ]", "", message)

@@ -1,0 +1,225 @@
+"""The panel's list of conversations: find, open, begin, rename and export."""
+
+import sqlite3
+import warnings
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import svc_notebook as svc
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.panels import conversation_list
+from svc_notebook.session import current, isolated
+from tests.panels.conftest import OpenPage, Page
+from tests.panels.protocol import of_kind
+from tests.panels.test_panel_protocol import check
+
+SLOW = {"when": {"contains": "slow"}, "text": ["word "] * 400, "gap_s": 0.02}
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator with a slow reply."""
+    with Emulator(
+        script=[SLOW], tokens_per_s=None, first_token_s=0, limits=False
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def kept(
+    open_page: OpenPage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> OpenPage:
+    """A ledger in which an earlier kernel has left two conversations."""
+    monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
+    with isolated():
+        svc.conversation("sea", system="Be brief.").ask("Is it blue?")
+        svc.conversation("chat").ask("Hello")
+        current().ledger.close()
+    return open_page
+
+
+def last(page: Page, kind: str) -> dict[str, Any]:
+    """Return the newest message of a kind, which has the fields of its type."""
+    message = page.all(kind)[-1]
+    assert set(message) == set(of_kind("Message")[kind])
+    return message
+
+
+def find(page: Page, text: str = "") -> list[str]:
+    """Search, and return the names."""
+    page.say("find", text=text)
+    return [row["name"] for row in last(page, "found")["rows"]]
+
+
+def prompts(page: Page) -> list[str]:
+    """Return the prompts that the page shows."""
+    return [turn["prompt"] for turn in page.view["turns"]]
+
+
+def test_the_list_is_found_and_opened(kept: OpenPage) -> None:
+    """The panel goes on with the turns of an earlier kernel, and its settings stay."""
+    page = kept("plan", temperature=0.3)
+    page.ask("Here")
+    names, some = find(page), find(page, "BLUE")
+    check("Listed", last(page, "found")["rows"])
+    page.say("open", name="sea")
+
+    assert (names, some) == (["plan", "chat", "sea"], ["sea"])
+    view = page.view
+    assert (view["name"], view["notice"]) == ("sea", "")
+    assert view["settings"]["system"] == "Be brief."
+    assert view["settings"]["temperature"] == 0.3
+    assert prompts(page) == ["Is it blue?"]
+    assert page.pictures[-1]["is_whole"]
+    page.ask("And deep?")
+    assert prompts(page) == ["Is it blue?", "And deep?"]
+    assert svc.conversation("sea").turns[1].prompt.content == "And deep?"
+    assert len(svc.conversation("plan").turns) == 1
+
+
+def test_the_conversation_that_was_left_draws_no_more(kept: OpenPage) -> None:
+    """A panel follows only the conversation that it shows."""
+    page = kept()
+    page.say("open", name="sea")
+    n = len(page.pictures)
+    svc.conversation("plan").ask("Unseen")
+
+    assert len(page.pictures) == n
+    svc.conversation("sea").ask("Seen")
+    assert prompts(page) == ["Is it blue?", "Seen"]
+
+
+def test_while_a_reply_comes_another_is_refused_in_words(kept: OpenPage) -> None:
+    """The reply goes on where it began; the list can be looked at."""
+    page = kept()
+    page.say("send", text="slow")
+    page.wait(lambda: page.all("delta"))
+    for said in ({"kind": "open", "name": "sea"}, {"kind": "new"}):
+        page.say(**said)
+        assert page.view["notice"].startswith("A reply is being written; stop it")
+    page.say("rename", name="trip")
+    assert page.view["name"] == "plan"
+    assert find(page, "sea") == ["sea"]
+    page.say("stop")
+    page.wait_idle()
+
+    assert prompts(page) == ["slow"]
+
+
+def test_what_is_gone_or_cannot_be_read_is_said(kept: OpenPage, tmp_path: Path) -> None:
+    """The panel stays on its conversation, and the name stays free."""
+    page = kept()
+    page.ask("Here")
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as connection:
+        sql = "UPDATE exchanges SET record_crc32 = 0 WHERE conversation = 'sea'"
+        connection.execute(sql)
+        connection.commit()
+    page.say("open", name="nothing")
+    gone = page.view
+    page.say("open", name="sea")
+    damaged = page.view
+
+    assert gone["notice"] == "The ledger has no turns of 'nothing'."
+    assert "cannot be read: its checksum differs" in damaged["notice"]
+    assert damaged["is_problem"]
+    assert prompts(page) == ["Here"]
+    page.say("rename", name="nothing")
+    assert page.view["name"] == "nothing"
+
+
+def test_turns_that_were_asked_apart_are_named(kept: OpenPage) -> None:
+    """A name that two kernels used separately opens with the newest turns."""
+    with warnings.catch_warnings(), isolated():
+        warnings.simplefilter("ignore")
+        svc.conversation("sea").ask("Is it salt?")
+    page = kept()
+    page.say("open", name="sea")
+
+    assert prompts(page) == ["Is it salt?"]
+    assert "1 more turn of sea, asked apart" in page.view["notice"]
+    assert not page.view["is_problem"]
+
+
+def test_a_new_conversation_has_a_free_name(kept: OpenPage) -> None:
+    """Names of the ledger and of this kernel are not used again."""
+    svc.conversation("chat-2")
+    page = kept()
+    page.ask("Here")
+    page.say("new")
+
+    assert (page.view["name"], page.view["turns"]) == ("chat-3", [])
+    page.say("new")
+    assert page.view["name"] == "chat-3"
+
+
+def test_a_rename_reaches_every_panel(kept: OpenPage) -> None:
+    """The same conversation, whoever renames it; a taken name is refused."""
+    page, other = kept(), kept()
+    page.ask("Here")
+    page.say("rename", name="sea")
+    refused = page.view
+    page.say("rename", name="trip")
+    renamed = other.view
+
+    assert "'sea' already" in refused["notice"]
+    assert (refused["name"], refused["is_problem"]) == ("plan", True)
+    assert (page.view["name"], page.view["notice"]) == ("trip", "")
+    assert (renamed["name"], renamed["label"]) == ("trip", "Conversation trip")
+    assert other.panel.conversation is svc.conversation("trip")
+    assert find(page) == ["trip", "chat", "sea"]
+
+
+@pytest.mark.parametrize("ending", ["md", "json"])
+def test_a_file_has_what_python_writes(open_page: OpenPage, ending: str) -> None:
+    """Its name is one that every system takes; only the page that asked saves it."""
+    page = open_page("ทริป/1:a")
+    page.ask("Hello there")
+    page.say("export", name=ending, id="page-1")
+
+    plan = svc.conversation("ทริป/1:a")
+    text = plan.to_markdown() if ending == "md" else plan.to_json()
+    kind = {"md": "text/markdown", "json": "application/json"}[ending]
+    name = f"ทริป_1_a.{ending}"
+    assert last(page, "file") == {
+        "t": "file",
+        "id": "page-1",
+        "name": name,
+        "kind": kind,
+        "text": text,
+    }
+
+
+def test_a_long_name_makes_a_short_name_of_a_file(open_page: OpenPage) -> None:
+    """File systems take 255 bytes; the conversation keeps its name."""
+    page = open_page("ชา" * 500)
+    page.say("export", name="json", id="page-1")
+
+    assert len(last(page, "file")["name"].encode()) < 255
+    assert page.view["name"] == "ชา" * 500
+
+
+def test_another_kind_of_file_is_refused(open_page: OpenPage) -> None:
+    """The message has the kinds that there are."""
+    page = open_page()
+    page.say("export", name="docx", id="page-1")
+
+    assert "one of md, json" in page.view["notice"]
+    assert not page.all("file")
+
+
+def test_the_list_is_not_saved_with_the_notebook(
+    open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Widget state has the open conversation only; a long list is cut, and counted."""
+    monkeypatch.setattr(conversation_list, "MAX_LISTED", 1)
+    page = open_page()
+    for name in ("one", "two", "three"):
+        svc.conversation(name).ask(f"Question {name}")
+    names = find(page)
+
+    assert (names, last(page, "found")["n_more"]) == (["three"], 2)
+    assert "Question" not in str(page.panel.get_state())

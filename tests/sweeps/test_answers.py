@@ -1,0 +1,232 @@
+"""Answers of a sweep: asked for, read, kept with a named run, and read again."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pandas as pd
+import pytest
+
+from svc_notebook.analysis import scores
+from svc_notebook.analysis.answers import with_kept_answers
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.frames import replies_df
+from svc_notebook.session import Session
+from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.stored_runs import stored_run
+
+OpenSession = Callable[[Emulator], Session]
+Mail = Literal["spam", "ham"]
+ROWS = pd.DataFrame({"mail": ["win", "hi"], "answer": ["spam", "ham"]})
+CALL = {"name": "Verdict", "arguments": {"label": "spam", "sure": 0.9}}
+
+
+@dataclass
+class Verdict:
+    """What a mail is."""
+
+    label: str
+    sure: float
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator that calls the tool, if it is asked to, and else says a label."""
+    script: list[dict[str, Any]] = [
+        {"when": {"contains": "Verdict"}, "tool_calls": [CALL], "times": None},
+        {"when": {"contains": "win"}, "text": "It is **Spam**.", "times": None},
+        {"text": "7 <b>hams</b>, ham", "times": None},
+    ]
+    with Emulator(
+        tokens_per_s=None, first_token_s=0, limits=False, script=script
+    ) as running:
+        yield running
+
+
+def _swept(session: Session, answer: Any = None, **how: Any) -> Any:  # noqa: ANN401 - any type
+    return plan(session, "Label: {{mail}}", rows=ROWS, answer=answer, **how)
+
+
+def test_a_sweep_reads_answers(session: Session) -> None:
+    """The answer has its own columns, and the column of the rows gives way to it."""
+    run = _swept(session, Mail)
+
+    assert "answer is var_answer" in repr(run)
+    assert "Literal['spam', 'ham'], read from each text" in repr(run)
+    frame = run.run().replies_df()
+    assert frame["answer"].tolist() == ["spam", "ham"]
+    assert frame["var_answer"].tolist() == ["spam", "ham"]
+    assert frame["answer_ok"].tolist() == [True, True]
+    here = list(frame).index("text")
+    names = ["text", "answer", "answer_ok", "answer_error", "finish_reason"]
+    assert list(frame)[here : here + 5] == names
+
+
+def test_the_plan_has_the_columns_of_answers(session: Session) -> None:
+    """A plan, and a run of which nothing was sent, have the same columns and dtypes."""
+    run = _swept(session, Verdict)
+    before = run.plan_df()
+
+    frame = run.run().replies_df()
+
+    assert frame.dtypes.equals(before.dtypes)
+    assert before["answer_ok"].isna().all()
+
+
+def test_labels_change_no_request(session: Session) -> None:
+    """No tool is offered for what is read from the text."""
+    one, other = _swept(session, Mail), _swept(session)
+
+    assert one.grid[0].request == other.grid[0].request
+    assert one.grid[0].request_key == other.grid[0].request_key
+
+
+def test_a_type_with_fields_is_offered_as_a_tool(session: Session) -> None:
+    """The prompt ends with the request to call it, and the answer is the call's."""
+    run = _swept(session, Verdict)
+
+    asked = run.grid[0].request
+    assert asked.messages[-1].content.startswith("Label: win\n\nAnswer by calling")
+    assert [each["function"]["name"] for each in asked.tools] == ["Verdict"]
+    frame = run.run().replies_df()
+    assert frame["answer_label"].tolist() == ["spam", "spam"]
+    assert frame["answer_sure"].tolist() == [0.9, 0.9]
+    assert frame["answer"][0] == '{"label":"spam","sure":0.9}'
+
+
+def test_messages_are_asked_for_the_tool_too(session: Session) -> None:
+    """In a list of messages the newest one of the user ends with it."""
+    shots = [{"role": "user", "content": "{{mail}}"}]
+
+    run = plan(session, [shots], rows=ROWS, answer=Verdict)
+
+    asked = run.grid[1].request.messages[-1].content
+    assert str(asked).startswith("hi\n\nAnswer by calling the tool Verdict once")
+
+
+def test_a_type_with_fields_takes_no_other_tools(session: Session) -> None:
+    """Its own tool is the only one; tools are refused."""
+    tool = {"type": "function", "function": {"name": "other"}}
+
+    with pytest.raises(ParameterError, match="answer=Verdict offers a tool of its own"):
+        _swept(session, Verdict, varied={"tools": [tool]})
+
+
+def test_old_replies_are_read_again(session: Session) -> None:
+    """Nothing is sent, and the frames have the new answers."""
+    run = _swept(session, Mail).run()
+    n_before = len(list(session.ledger.read()))
+
+    found = run.read(int).replies_df()
+
+    assert found["answer"].tolist() == [pd.NA, 7]
+    assert len(list(session.ledger.read())) == n_before
+    assert run.read(None).replies_df()["answer_ok"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [(Mail, ["spam", "ham"]), (re.compile("S|7"), ["S", "7"]), (int, [pd.NA, 7])],
+)
+def test_a_named_run_keeps_its_type(
+    emulator: Emulator, open_session: OpenSession, answer: object, expected: list[Any]
+) -> None:
+    """After a restart the answers are read as before, also from the ledger alone."""
+    _swept(open_session(emulator), answer, name="mails").run()
+    session = open_session(emulator)
+
+    again = _swept(session, name="mails")
+
+    assert again.replies_df()["answer"].tolist() == expected
+    ledger = replies_df(session.ledger, scope="all", answers=with_kept_answers)
+    assert sorted(map(str, ledger["answer"])) == sorted(map(str, expected))
+
+
+def test_a_run_of_the_ledger_has_its_answers(
+    emulator: Emulator, open_session: OpenSession
+) -> None:
+    """A run that is rebuilt from the ledger alone reads answers as it did before."""
+    _swept(open_session(emulator), Mail, name="mails").run()
+
+    again = stored_run(open_session(emulator), "mails")
+
+    assert again.replies_df()["answer"].tolist() == ["spam", "ham"]
+
+
+def test_a_named_run_asks_for_a_type_it_could_not_keep(
+    emulator: Emulator, open_session: OpenSession
+) -> None:
+    """A function must be given again, and the run says so; until then none is there."""
+
+    def first_word(text: str) -> str:
+        return text.split(maxsplit=1)[0]
+
+    _swept(open_session(emulator), first_word, name="mails").run()
+
+    again = _swept(open_session(emulator), name="mails")
+    said = " ".join(repr(again).split())
+    assert "is not kept; call .read(first_word), or give answer=first_word" in said
+    assert again.replies_df()["answer"].isna().all()
+    given = _swept(open_session(emulator), first_word, name="mails")
+    assert given.replies_df()["answer"].tolist() == ["It", "7"]
+
+
+def test_a_named_run_of_a_type_with_fields_needs_it_again(
+    emulator: Emulator, open_session: OpenSession
+) -> None:
+    """Without the type other requests are planned, so the message names it."""
+    _swept(open_session(emulator), Verdict, name="mails").run()
+
+    with pytest.raises(ParameterError, match="asked for answer=Verdict; give it again"):
+        _swept(open_session(emulator), name="mails")
+
+    again = _swept(open_session(emulator), Verdict, name="mails")
+    assert again.n_todo == 0
+
+
+@pytest.mark.parametrize("answer", [Mail, Verdict])
+def test_a_manifest_plans_the_same_requests(session: Session, answer: object) -> None:
+    """The type comes with it if it can be kept, and is given again if not."""
+    run = _swept(session, answer).run()
+
+    again = plan(session, manifest=run.manifest)
+    given = plan(session, manifest=run.manifest, answer=answer)
+
+    keys = [trial.request_key for trial in run.grid]
+    assert [trial.request_key for trial in again.grid] == keys
+    assert [trial.request_key for trial in given.grid] == keys
+    assert ("is not kept" in repr(again)) == (answer is Verdict)
+    assert again.manifest["answer"] == run.manifest["answer"]
+
+
+def test_usage_is_not_grouped_by_answers(session: Session) -> None:
+    """Usage is summed without reading texts, and the message names another way."""
+    run = _swept(session, Mail).run()
+
+    with pytest.raises(ParameterError, match=r"replies_df\(\)\.groupby\('answer'\)"):
+        run.usage_df(by="answer", include_emulated=True)
+
+
+def test_a_run_is_scored_by_its_answers(session: Session) -> None:
+    """A score stays with the replies, in the frames of the run and of the ledger."""
+    run = _swept(session, Mail)
+    assert run.score(right=lambda r: r.answer == r.var_answer) == 0  # nothing sent yet
+
+    assert run.run().score(right=scores.exact("var_answer"), long=scores.length()) == 4
+
+    frame = run.replies_df()
+    assert frame["score_right"].tolist() == [1, 1]
+    here = list(frame).index("answer_error") + 1
+    names = ["score_right", "score_long", "finish_reason"]
+    assert list(frame)[here : here + 3] == names
+    assert replies_df(session.ledger)["score_right"].tolist() == [1, 1]
+    run.score(right=None)
+    assert "score_right" not in run.replies_df()
+
+
+def test_a_score_needs_a_name(session: Session) -> None:
+    """Without a function there is nothing to do, and the message shows how."""
+    with pytest.raises(ParameterError, match=r"run\.score\(right=lambda"):
+        _swept(session).score()

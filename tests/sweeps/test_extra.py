@@ -1,0 +1,103 @@
+"""Fields that the document does not show, as a dimension of a sweep."""
+
+import json
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import svc_notebook as svc
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import ParameterError
+from svc_notebook.session import Session
+from svc_notebook.sweeps.plan import plan
+
+ROWS = pd.DataFrame({"word": ["a", "b"], "extra_info": [1, 2]})
+
+
+def test_each_is_a_condition(session: Session, emulator: Emulator) -> None:
+    """A list is a dimension; frames and summaries go by the fields that were sent."""
+    run = plan(
+        session,
+        "Say {{word}}",
+        rows=ROWS,
+        varied={"extra": [{"seed": 1}, {"seed": 2, "top_k": 4}, None]},
+    ).run()
+
+    df = run.replies_df()
+    assert df["extra_seed"].tolist() == [1, 2, pd.NA] * 2
+    assert df["extra_top_k"].dtype == "Int64"
+    assert df["var_extra_info"].tolist() == [1, 1, 1, 2, 2, 2]
+    assert len({*df["request_key"]}) == 6
+    sent = [each.json.get("seed") for each in emulator.requests]
+    assert sorted(sent, key=str) == [1, 1, 2, 2, None, None]
+    assert run.plan_df()["extra_seed"].equals(df["extra_seed"])
+    summary = run.summary_df()
+    assert [*summary.columns[:2]] == ["extra_seed", "extra_top_k"]
+    usage = run.usage_df(by="extra_seed", include_emulated=True)
+    assert usage["n_requests"].tolist() == [2, 2, 2]
+    assert "extra_seed: 1" in str(run.compare())
+    meaning = svc.describe(df).set_index("name")["meaning"]
+    assert meaning["extra_seed"].startswith("the field 'seed' of extra")
+    assert "`seed=2, top_k=4`, not sent" in str(run)
+
+
+def test_it_goes_with_other_arguments(session: Session) -> None:
+    """Conditions, `tied` and `where` take it as a factor; a mapping is one value."""
+    one = plan(session, "Hi", varied={"extra": {"opt": {"a": {}}, "b": 1}})
+    labelled = [{"extra": {"seed": 1}, "kind": "x"}, {"extra": None, "kind": "y"}]
+    several = plan(session, "Hi", conditions=labelled).plan_df()
+    seeds: list[dict[str, int]] = [{"seed": 1}, {"seed": 2}]
+    tied = plan(
+        session,
+        "Hi",
+        tied=["extra", "temperature"],
+        varied={"extra": seeds, "temperature": [0, 1]},
+    ).plan_df()
+    kept = plan(
+        session,
+        "Hi",
+        where=lambda c: c["extra"]["seed"] > 1,
+        varied={"extra": seeds},
+    ).plan_df()
+
+    assert one.plan_df()["extra_opt"].tolist() == ['{"a":{}}']
+    assert several[["extra_seed", "kind"]].to_numpy().tolist() == [
+        [1, "x"],
+        [pd.NA, "y"],
+    ]
+    assert tied[["extra_seed", "temperature"]].to_numpy().tolist() == [[1, 0], [2, 1]]
+    assert kept["extra_seed"].tolist() == [2]
+
+
+def test_a_manifest_has_it(session: Session) -> None:
+    """A manifest plans the same requests, also one in which all requests shared it."""
+    run = plan(session, "Hi", varied={"extra": {"seed": 1}, "temperature": [0, 1]})
+    manifest: dict[str, Any] = json.loads(json.dumps(run.manifest))
+    again = plan(session, manifest=manifest)
+    dimensions = [each for each in manifest["dimensions"] if each["names"] != ["extra"]]
+    older = {**manifest, "dimensions": dimensions, "extra": {"seed": 1}}
+    before = plan(session, manifest=older)
+
+    assert len(dimensions) == len(manifest["dimensions"]) - 1
+    keys = run.plan_df()["request_key"].tolist()
+    assert again.plan_df()["request_key"].tolist() == keys
+    assert before.plan_df()["request_key"].tolist() == keys
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        ([{"temperature": 1}], "'temperature', which is a parameter of the service"),
+        ([3], "extra must be a mapping"),
+        ([{"seed": 1}, {"seed": 1}], "Two combinations are the same request"),
+        ([{"x": {1}}], "which JSON cannot represent"),
+        ([], "extra is an empty list"),
+    ],
+)
+def test_what_is_refused(session: Session, extra: object, said: str) -> None:
+    """What a request would refuse is found before anything is sent."""
+    with pytest.raises(ParameterError, match=r"extra|Two") as caught:
+        plan(session, "Hi", varied={"extra": extra})
+
+    assert said in str(caught.value)

@@ -1,0 +1,272 @@
+"""Runs can be read and continued from the ledger alone."""
+
+import json
+import os
+import sqlite3
+from datetime import date
+from pathlib import Path
+from zlib import decompress
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.command import forget, preview, which
+from svc_notebook.ledger.frames import replies_df
+from svc_notebook.ledger.groups import usage_df
+from svc_notebook.ledger.prices import Price, Prices
+from svc_notebook.service.request import CompletionRequest, build_request
+from svc_notebook.session import Session
+from svc_notebook.sweeps.plan import plan
+from svc_notebook.sweeps.stored_runs import runs_df, stored_run, with_rows
+
+from .conftest import OpenSession
+
+MODEL = "svc-v1.5-instruct"
+ROWS = pd.DataFrame(
+    {
+        "text": ["a", "b", "c"],
+        "label": pd.Categorical(
+            ["ham", "spam", "ham"], categories=["ham", "spam", "none"]
+        ),
+        "n_words": pd.array([1, None, 3], dtype="Int64"),
+    },
+    index=pd.Index(["x", "y", "z"], name="id"),
+)
+
+
+def request() -> CompletionRequest:
+    """Return a request that is of no run."""
+    return build_request("Hi", model=MODEL)
+
+
+def ended(session: Session, name: str | None = "r", rows: object = ROWS) -> None:
+    """Run a small sweep with columns that the prompt does not use."""
+    plan(
+        session, "{{text}}", rows=rows, name=name, model=MODEL, varied={"max_tokens": 3}
+    ).run()
+
+
+def test_usage_of_the_ledger_is_summed_up_by_columns_that_no_prompt_uses(
+    open_session: OpenSession, emulator: Emulator
+) -> None:
+    """They were kept with the run, and a new kernel has them."""
+    ended(open_session(emulator), name=None)
+
+    found = usage_df(
+        open_session(emulator).ledger,
+        by="label",
+        scope="all",
+        include_emulated=True,
+        joined=with_rows,
+    )
+
+    assert dict(zip(found["label"], found["n_requests"], strict=True)) == {
+        "ham": 2,
+        "spam": 1,
+    }
+
+
+def test_replies_of_the_ledger_have_all_columns_of_the_rows(session: Session) -> None:
+    """Other exchanges beside the run have none of them."""
+    session.client.complete(request())
+    ended(session)
+
+    found = replies_df(session.ledger, joined=with_rows)
+
+    own = ["row", "id", "var_text", "label", "n_words"]
+    assert [name for name in found.columns if name in own] == own
+    assert found["label"].isna().tolist() == [True, False, False, False]
+    assert sorted(found["label"].dropna()) == ["ham", "ham", "spam"]
+    assert found["row"].dtype == "Int64"
+
+
+def test_a_run_is_rebuilt_from_the_ledger(
+    open_session: OpenSession, emulator: Emulator
+) -> None:
+    """Its frames are the same after a restart, dtypes and index included."""
+    first = plan(
+        open_session(emulator),
+        {"p": "{{text}}", "q": "Say {{text}}"},
+        rows=ROWS,
+        name="r",
+        model=MODEL,
+        repeats=2,
+        where=lambda c: c["label"] == "ham",
+        varied={"temperature": [0, None]},
+    ).run()
+
+    again = stored_run(open_session(emulator), "r")
+
+    assert again.n_todo == 0
+    assert (again.seed, again.name) == (first.seed, "r")
+    pd.testing.assert_frame_equal(again.replies_df(), first.replies_df())
+    pd.testing.assert_frame_equal(again.summary_df(), first.summary_df())
+    assert again.compare().column_names == first.compare().column_names
+    assert again.manifest["rows"] == first.manifest["rows"]
+
+
+def test_what_is_missing_of_a_stored_run_is_sent(session: Session) -> None:
+    """A run without a name is found by its id, and continues as any other."""
+    first = plan(session, ["a", "b", "c"], model=MODEL).run()
+    _, newest = first.replies_df()["exchange_id"].tolist()[1:]
+    forget(session.ledger.path, which(exchange=newest))
+
+    again = stored_run(session, first.run_id)
+
+    assert again.n_todo == 1
+    assert again.run().replies_df()["status"].tolist() == ["ok"] * 3
+
+
+def test_a_frame_s_run_keeps_the_columns_of_rows_left_out_later(
+    session: Session,
+) -> None:
+    """Replies to rows that the newest plan lacks have those of the older plan."""
+    for rows in (ROWS, ROWS.iloc[1:].assign(label=["late", "new"])):
+        plan(
+            session, "{{text}}", rows=rows, name="r", model=MODEL, origin="frame"
+        ).run()
+
+    found = replies_df(session.ledger, joined=with_rows)
+
+    labels = dict(zip(found["prompt"], found["label"], strict=True))
+    assert labels == {"a": "ham", "b": "late", "c": "new"}
+    assert stored_run(session, "r").origin == "frame"
+
+
+def test_columns_and_labels_can_be_changed_later(session: Session) -> None:
+    """Nothing is sent for them, and the ledger has the newest."""
+    for label in ("ham", "spam"):
+        rows = [{"text": "a", "label": label}]
+        run = plan(session, {label: "{{text}}"}, rows=rows, name="r", model=MODEL)
+        run.run()
+
+    found = replies_df(session.ledger, joined=with_rows)
+
+    assert found[["prompt_label", "label"]].to_numpy().tolist() == [["spam", "spam"]]
+    assert stored_run(session, "r").plan_df()["label"].tolist() == ["spam"]
+
+
+def test_a_larger_plan_replaces_the_smaller_one(session: Session) -> None:
+    """The ledger keeps one plan of a run as long as it has all of its replies."""
+    ended(session, rows=ROWS.iloc[:2])
+    ended(session)
+    ended(session)
+
+    with session.ledger.opened() as connection:
+        kept = connection.execute(
+            "SELECT run, part, n_trials FROM manifests"
+        ).fetchall()
+    assert kept == [("r", 0, 3)]
+
+
+def test_columns_that_no_prompt_uses_take_little_room(
+    open_session: OpenSession, emulator: Emulator
+) -> None:
+    """Ten of them add less than a quarter to the size of the ledger."""
+    session = open_session(emulator)
+    texts = [f"{n} {'words ' * 20}" for n in range(20)]
+    rows = pd.DataFrame({"text": texts})
+    numbers = np.random.default_rng(1).random((20, 10))
+    many = rows.join(pd.DataFrame(numbers).add_prefix("c"))
+    plan(session, "{{text}}", rows=many, model=MODEL, varied={"max_tokens": 1}).run()
+
+    with session.ledger.opened() as connection:
+        (plans,) = connection.execute(
+            "SELECT sum(length(manifest)) FROM manifests"
+        ).fetchone()
+        (all_,) = connection.execute(
+            "SELECT sum(length(record)) FROM exchanges"
+        ).fetchone()
+
+    assert plans < all_ / 4
+
+
+def test_a_key_in_a_column_is_not_kept(session: Session) -> None:
+    """A column that no prompt uses is kept with `[key]` in its place."""
+    secret = os.environ["SVC_API_KEY"]
+    ended(session, rows=[{"text": "a", "x": f"It is {secret}."}])
+
+    (kept,) = session.ledger.plans("r")
+
+    assert secret.encode() not in decompress(kept.manifest)
+    assert b"It is [key]." in decompress(kept.manifest)
+
+
+def test_values_that_json_lacks_stop_no_run(session: Session) -> None:
+    """They are kept as texts, and missing ones stay missing."""
+    odd = [{"text": "a", "x": {1: object}, "y": "\ud800", "z": float("nan")}]
+    ended(session, rows=odd)
+
+    (row,) = stored_run(session, "r").manifest["rows"]
+
+    assert (row["text"], row["y"], row["z"]) == ("a", "?", None)
+    assert json.dumps(row)
+
+
+def test_runs_are_listed_with_how_they_ended(session: Session) -> None:
+    """One row for each run in the ledger, with counts, models and times."""
+    ended(session)
+    plan(session, "Hi", model=["svc-v2-8b-instruct", MODEL], repeats=2).run()
+    session.client.complete(request())
+
+    found = runs_df(session.ledger)
+
+    assert found["name"].tolist() == ["r", pd.NA]
+    assert found["models"].tolist() == [MODEL, f"svc-v2-8b-instruct, {MODEL}"]
+    assert found[["n_trials", "n_ok", "n_failed"]].to_numpy().tolist() == [
+        [3, 3, 0],
+        [4, 4, 0],
+    ]
+    assert found["is_emulated"].all()
+    assert (found["started_at"] <= found["ended_at"]).all()
+    pd.testing.assert_series_equal(found.dtypes, runs_df(session.ledger)[:0].dtypes)
+
+
+def test_costs_of_runs_are_those_of_the_price_table(session: Session) -> None:
+    """The emulator's answers cost nothing, so their cost is unknown."""
+    ended(session)
+    price = Price(prompt=1.0, completion=2.0)
+    prices = Prices(
+        models={MODEL: price}, currency="THB", as_of=date(2026, 1, 1), source="mine"
+    )
+
+    assert runs_df(session.ledger, prices=prices)["cost"].isna().all()
+
+
+def test_a_run_that_is_not_there_is_refused_with_near_names(session: Session) -> None:
+    """The message has a name that is like it, and the list of all."""
+    ended(session, name="labels-1")
+
+    with pytest.raises(ParameterError, match=r"Did you mean labels-1\?.*runs_df"):
+        stored_run(session, "labels-2")
+
+
+def test_a_run_from_before_plans_were_kept_can_be_read(session: Session) -> None:
+    """It is listed without its size, and the message says how to read and go on."""
+    ended(session)
+    with session.ledger.opened() as connection:
+        connection.execute("DELETE FROM manifests")
+
+    listed = runs_df(session.ledger)
+
+    assert listed["n_trials"].isna().tolist() == [True]
+    assert replies_df(session.ledger, joined=with_rows)["var_text"].notna().all()
+    with pytest.raises(ParameterError, match=r"an older version.*svc\.replies_df"):
+        stored_run(session, "r")
+
+
+def test_a_forgotten_run_leaves_no_rows(session: Session, tmp_path: Path) -> None:
+    """Forgetting one exchange says that its row stays with the run's plan."""
+    ended(session)
+    place = session.ledger.path
+    first = next(session.ledger.read(run="r")).exchange_id
+
+    assert "--run r" in preview(place, which(exchange=first))
+    forget(place, which(run="r"))
+
+    with sqlite3.connect(tmp_path / "ledger.sqlite") as connection:
+        assert connection.execute("SELECT count(*) FROM manifests").fetchone() == (0,)
+    connection.close()
