@@ -34,6 +34,8 @@ BODY_READ_BYTES = 64 * 2**20
 TURN_PIECES = 32
 # How long a request may take to arrive, from its first byte.
 REQUEST_TIMEOUT_S = 60.0
+# Turns of the loop until a connection that was accepted is known.
+ACCEPT_TURNS = 5
 # How long closing waits for unfinished replies to notice.
 CLOSE_TIMEOUT_S = 5.0
 # A socket closed with this option sends a reset instead of an end.
@@ -107,6 +109,10 @@ class HttpServer:
         )
         self._is_ready.set()
         await self._stop.wait()
+        # A closed server forgets to close the connections that it is just accepting.
+        self._loop.remove_reader(self._listener)
+        for _ in range(ACCEPT_TURNS):
+            await asyncio.sleep(0)
         server.close()
         for connection in list(self._state.connections):
             connection.transport.abort()

@@ -2,12 +2,14 @@
 
 import asyncio
 import errno
+import gc
 import json
 import signal
 import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -293,6 +295,31 @@ def test_closing_cuts_streams_at_once() -> None:
 
         with pytest.raises(httpx.RemoteProtocolError):
             list(lines)
+
+
+def test_closing_ends_connections_that_are_just_accepted() -> None:
+    """A server that closes while clients connect leaves no socket open."""
+    for _ in range(20):
+        clients: list[socket.socket] = []
+        emulator = Emulator().start()
+        connecting = threading.Thread(
+            target=_connect_until_refused, args=(_port(emulator), clients)
+        )
+        connecting.start()
+        while not clients and connecting.is_alive():
+            pass
+        emulator.close()
+        connecting.join()
+        for client in clients:
+            client.close()
+
+        gc.collect()  # an open socket is a warning here, and so an error
+
+
+def _connect_until_refused(port: int, clients: list[socket.socket]) -> None:
+    with suppress(OSError):
+        while len(clients) < 200:
+            clients.append(socket.create_connection(("127.0.0.1", port)))
 
 
 def test_scripted_ends_reach_the_socket() -> None:
