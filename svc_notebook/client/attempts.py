@@ -230,6 +230,7 @@ class ExchangeTask:
             self._limiter.give_back(slot)
             raise
         finally:
+            slot.wake = None  # a slot is kept for a minute, but waits no more
             self._record.queue_s += self._runtime.clock() - began_s
             self._deadlines.queue_s = self._record.queue_s
         return slot

@@ -363,8 +363,8 @@ class RateLimiter:
                 first.has_place = True  # nobody else gets it meanwhile
                 self._n_placed += 1
         for each in woken:
-            if each.wake:
-                each.wake()
+            if wake := each.wake:
+                wake()
 
     def _begin_with(self, found: Limit) -> None:
         """Begin with what this or another kernel has found in the last hour."""
