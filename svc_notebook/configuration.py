@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, Never
 from svc_notebook.credentials import Key, refuse_key_form, to_key
 from svc_notebook.endpoint_file import FILE, read_endpoints
 from svc_notebook.endpoints import own_endpoint, to_base_url
+from svc_notebook.env_file import ADDRESS_IN_FILE
 from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError, warn
 from svc_notebook.service.checks import (
     as_number,
@@ -147,7 +148,10 @@ def use_address(
     """Use the server at an address: as the files describe it, else as it is."""
     base_url = to_base_url(address, allow_http=True)
     found = endpoint_at(base_url)
-    is_service = base_url == read_env(os.environ)[0].base_url
+    named = read_env(os.environ)[0]
+    # An address of `.env` is a server like others: only the file's key is for it.
+    is_of_file = named.sources.get("base_url") == ADDRESS_IN_FILE
+    is_service = base_url == named.base_url and not is_of_file
     if found.base_url is None and not is_service:
         found = own_endpoint(base_url)
     found = replace(
