@@ -32,6 +32,7 @@ from svc_notebook.errors import (
 from svc_notebook.settings import ENV_NAMES, WAYS_ON, endpoint_at, ways_on
 
 ENV_NAME = "SVC_API_KEY"
+NO_KEY_YET = f"No API key: {ENV_NAME} is not set."
 KEYRING_NAME = "svc-notebook"
 """The service's name in the keyring; the entry's name is the base address."""
 _COLAB = "google.colab"
@@ -422,13 +423,14 @@ def _no_key(
 ) -> MissingKeyError:
     if base_url is not None and not others and not is_service:
         return MissingKeyError(
-            f"No API key for {base_url}. If the server needs none, say so: "
-            "svc.use(base_url=..., key=False), `%svc use ADDRESS no-key`, or "
-            "key = false in svc_notebook.toml. Else give it: svc.use(base_url=..., "
-            "key=...), or key_env, the name of its variable, in svc_notebook.toml."
+            f"No API key for {base_url}. Type it after `%svc login` and choose the "
+            "address again, or give it: svc.use(base_url=..., key=...), or key_env, "
+            "the name of its variable, in svc_notebook.toml.\nIf the server needs "
+            "none: `%svc use ADDRESS no-key`, svc.use(base_url=..., key=False), or "
+            "key = false in svc_notebook.toml."
         )
     if base_url is None or not others:
-        return MissingKeyError(f"No API key: {ENV_NAME} is not set.{ways_on()}")
+        return MissingKeyError(NO_KEY_YET + ways_on())
     source, address = others[-1]
     return MissingKeyError(
         f"No API key for {base_url}: the key from {source} belongs to "

@@ -41,9 +41,10 @@ No key? `%svc use emulator` answers on this machine."""
 
 
 def ways_on(environ: Mapping[str, str] = os.environ) -> str:
-    """Return WAYS_ON; above it, why the `.env` file of this folder does not help."""
-    note = read_env_file().note(environ)
-    return (note and f" {note}") + WAYS_ON
+    """Return WAYS_ON, or why the address in this folder's `.env` is not used."""
+    file = read_env_file()
+    note = file.note(environ)
+    return (note and f"\n{note}") + ("" if note and not file.problem else WAYS_ON)
 
 
 _WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}

@@ -82,6 +82,16 @@ def test_the_help_of_the_package_names_everything() -> None:
     assert len(shown.splitlines()) <= 40
 
 
+def test_what_a_question_mark_shows_fits_a_screen() -> None:
+    """No docstring of a public name has more than 46 lines."""
+    n_lines = {
+        name: len((inspect.getdoc(getattr(svc_notebook, name)) or "").splitlines())
+        for name in NAMES
+    }
+
+    assert {name: n for name, n in n_lines.items() if n > 46} == {}
+
+
 def test_an_unknown_name_is_refused_as_usual_with_a_near_one() -> None:
     """A slip in a public name gets Python's own wording and the name meant."""
     with pytest.raises(AttributeError) as caught:

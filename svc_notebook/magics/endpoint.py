@@ -13,7 +13,13 @@ from svc_notebook.configuration import (
     use_address,
     use_named,
 )
-from svc_notebook.credentials import KEYRING_NAME, Key, refuse_key_form, remember
+from svc_notebook.credentials import (
+    KEYRING_NAME,
+    NO_KEY_YET,
+    Key,
+    refuse_key_form,
+    remember,
+)
 from svc_notebook.endpoint_file import FILE, read_endpoints
 from svc_notebook.env_file import ADDRESS_IN_FILE, ENV_FILE, read_env_file
 from svc_notebook.errors import ConfigError, MissingKeyError, ParameterError
@@ -149,7 +155,7 @@ def _key_source(session: Session) -> str:
     try:
         return f"from {session.key().source}"
     except MissingKeyError as problem:
-        is_none = WAYS_ON in str(problem)
+        is_none = str(problem).startswith(f"{NO_KEY_YET}\n")
         none = "none yet: set SVC_API_KEY, or `%svc use emulator`"
         return none if is_none else str(problem)
 

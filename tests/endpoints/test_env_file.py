@@ -9,6 +9,7 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.credentials import known_keys
+from svc_notebook.env_file import read_env_file
 from svc_notebook.session import current, isolated
 from tests.magics.conftest import Shell, ipython, shell  # noqa: F401 - fixtures
 
@@ -309,3 +310,18 @@ def test_colab_is_asked_only_for_what_is_needed(
 
     assert n_asked == 0
     assert colab.asked
+
+
+def test_another_process_gets_what_is_used_here(write: Write) -> None:
+    """The demo's kernel, in another folder, has the file's address and key as well."""
+    write(SVC_BASE_URL="https://svc.example/v1", SVC_API_KEY=KEY)
+    pair = {"SVC_BASE_URL": "https://svc.example/v1", "SVC_API_KEY": KEY}
+
+    assert read_env_file().completed({"A": "1"}) == {"A": "1", **pair}
+    for environ in ({"SVC_API_KEY": OTHER_KEY}, {"SVC_BASE_URL": "https://a.example"}):
+        assert read_env_file().completed(environ) == environ
+    write(SVC_API_KEY=KEY)
+    assert read_env_file().completed({"SVC_BASE_URL": "https://a.example"}) == {
+        "SVC_BASE_URL": "https://a.example",
+        "SVC_API_KEY": KEY,
+    }
