@@ -1,12 +1,26 @@
-"""A hosted chat-completion service in Jupyter: magic, sweeps, DataFrames.
+"""A hosted chat-completion service in Jupyter: a magic, a chat panel, sweeps.
 
+    import svc_notebook as svc
     %load_ext svc_notebook
 
-    %%svc --temperature 0.2 -o answer
+    %%svc --temperature 0.2
     Explain server-sent events in two sentences.
 
-Every public name is in `__init__.pyi`, with where it comes from. It is imported when
-it is first used, so that importing the package loads next to nothing.
+No key yet? `%svc use emulator` answers on this machine. `%svc?` shows the magic's
+options, `svc.complete?` what a function does.
+
+Settings       use (address, key, model, files, limits); Emulator
+Questions      complete, stream, extract; Completion, CompletionStream, Message
+Conversations  conversation, panel, conversations_df; Conversation
+Tools          tool, Toolbox, tool_calls_df
+Sweeps         sweep, run, runs_df; Run; `import svc_notebook.pandas` adds df.svc
+Results        replies_df, usage_df, summary_df, contrast_df, how_many, compare, plot,
+               score, scores, read_answers, describe, estimate_tokens; Tokens
+The ledger     last, reply, export, read_parquet, export_answers
+Clients        Client, AsyncClient, AsyncCompletionStream
+Errors         SvcError is the base of all; the others are in `svc.errors`
+
+Each name is imported when it is first used, so importing the package is quick.
 """
 
 from typing import Any
@@ -24,13 +38,15 @@ def __getattr__(name: str) -> object:
     """Import a public name when it is first used."""
     if name in __all__:
         return _load(name)
+    from svc_notebook import errors  # noqa: PLC0415 - rarely
     from svc_notebook.service.checks import did_you_mean  # noqa: PLC0415 - rarely
 
+    said = f"module {__name__!r} has no attribute {name!r}"
+    if hasattr(errors, name) and name.endswith("Error"):
+        place = f"Errors are in {errors.__name__}: write svc.errors.{name}."
+        raise AttributeError(f"{said}. {place}", name=name)
     near = "" if name.startswith("_") else did_you_mean(name, __all__, n=1)
-    raise AttributeError(
-        f"module {__name__!r} has no attribute {name!r}" + (near and f".{near}"),
-        name=name,
-    )
+    raise AttributeError(said + (near and f".{near}"), name=name)
 
 
 def __dir__() -> list[str]:

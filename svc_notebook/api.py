@@ -41,48 +41,39 @@ def complete(
 ) -> Completion:
     """Ask for a reply in one piece (doc: POST /v1/chat/completions).
 
-    If `tools` has functions, those that the model calls are run here with checked
-    arguments, and their results are sent back, until the model answers (doc:
-    Tool-calling flow). Definitions without functions are only offered.
+    Functions in `tools` that the model calls are run, and their results are sent back,
+    until it answers (doc: Tool-calling flow).
 
     Args:
-        prompt: A text, which becomes one user message; or messages as `Message` or as
-            mappings with role and content, oldest first; or a `CompletionRequest`,
-            which is sent as it is, without model, system and parameters.
+        prompt: A text; or messages, as `Message` or mappings with role and content,
+            oldest first; or a `CompletionRequest`, which is sent as it is.
         model: Id of the model; the session's model if None (see `use`).
         system: A text put in front as a system message.
         max_tokens: Most tokens of the reply: `fit` for what the prompt leaves of 8192,
-            a number, or `service` or None to send none, so that the service's default
-            of 150 applies.
+            a number, or `service` or None for the service's default of 150.
         reuse: Return the ledger's newest answer to the same request if it has one;
             None does what SVC_REUSE or `%config SvcMagics.reuse` says.
-        run_tools: False does not run the functions: `tool_calls` has the calls, and
-            `messages` is the history to continue with.
+        run_tools: False leaves calls to you: `tool_calls` has them, and `messages` is
+            the history to continue with.
         max_rounds: Most requests, at least 2 (default 8); the last offers no tools.
-        confirm: None asks you before calls of tools made with `confirm=True`, True
-            before every call, False before none. A function decides instead: it takes
-            one call, with its `.name` and `.arguments`, and returns True or False.
-            Where you cannot be asked, such a call is denied, with a warning.
+        confirm: True asks you before every call, False never, None before those of
+            tools made with `confirm=True`. A function of the call (`.name`,
+            `.arguments`) decides itself. Where you cannot be asked, it is denied.
         tool_timeout_s: Seconds a call may take if its tool sets no limit (default 60).
         total_s: Seconds for all rounds (default 600), without waits for your consent.
-        **params: Parameters by the document's names, checked against its ranges; one
-            that is left out is not sent, so the service's default applies. `tools`
-            takes functions, `svc.tool`s, a `Toolbox` or definitions; `extra` sends
-            fields the document does not show.
+        **params: Other parameters by the document's names; what is left out is not
+            sent. `tools` takes functions, `svc.tool`s, a `Toolbox` or definitions;
+            `extra` sends fields the document does not show.
 
     Returns:
-        The completion, with usage as the service reported it. After rounds it is the
-        last one; its `tool_runs` has all calls. Each round is an exchange.
+        The completion, after tools the last one; its `tool_runs` has all calls.
 
     Raises:
         AskError: Something is not allowed; nothing was sent.
-        ToolSchemaError: Something in `tools` cannot be offered.
-        CutError: A reply was cut in the middle of a call, which was not run.
-        ToolLoopError: The rounds or their time are used up, or `confirm` raised an
-            error; `messages` can be sent.
         ConfigError: The API key or the base address is missing.
         ServiceError: The service refused or failed, after bounded tries.
-        TransportError: No whole answer came; `partial` holds the reply so far.
+        TransportError: No whole answer came; `partial` is the reply so far.
+        ToolError, CutError: A tool, a call or the rounds of calls failed.
 
     Example:
         >>> svc.complete("Say hello.", max_tokens=20).text  # doctest: +SKIP

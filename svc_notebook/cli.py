@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="svc-notebook",
         description="A hosted chat-completion service in Jupyter notebooks.",
-        epilog="Start with: svc-notebook demo",
+        epilog="Start with: svc-notebook demo (it needs no key and no address)",
     )
     parser.add_argument(
         "--version", action="version", version=f"svc-notebook {version('svc-notebook')}"
@@ -76,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_demo(add("demo", help="run the quickstart and watch it"))
     _add_emulate(add("emulate", help="serve an emulator of the service"))
     _add_lab(add("lab", help="open JupyterLab on the tour"))
-    _add_ledger(add("ledger", help="show its path and size, or delete of it"))
+    _add_ledger(add("ledger", help="show its path and size, or delete from it"))
     return parser
 
 
@@ -169,7 +169,8 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 def _add_emulate(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Serve an emulator of the service on this machine (127.0.0.1) until Ctrl-C. "
-        "Its replies are made up; any client of the service can use it."
+        "Its replies are made up; any client of the service can use it. It prints the "
+        "address and the key to use."
     )
     parser.add_argument(
         "--port",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, Never
 from svc_notebook.credentials import Key, refuse_key_form, to_key
 from svc_notebook.endpoint_file import FILE, read_endpoints
 from svc_notebook.endpoints import own_endpoint, to_base_url
+from svc_notebook.env_file import ADDRESS_IN_FILE
 from svc_notebook.errors import MissingKeyError, ParameterError, SettingsError, warn
 from svc_notebook.service.checks import (
     as_number,
@@ -39,38 +40,33 @@ def use(  # noqa: PLR0913 - one for each thing that can be chosen
 ) -> None:
     """Choose where requests go, their model, where they are kept, what may be spent.
 
-    The choice holds for this kernel until you change it. If a part of it is refused,
-    nothing changes.
+    It holds for this kernel. If a part is refused, nothing changes.
 
     Args:
         *positional: Not allowed; name every argument.
-        endpoint: `emulator` starts an emulator of the service for this kernel;
-            an `Emulator` of your own is started and used; `service` goes to
-            SVC_BASE_URL with SVC_API_KEY; another name is an endpoint of
-            `svc_notebook.toml`.
-        base_url: The address of a server instead, such as http://127.0.0.1:8000/v1.
-        key: The API key for `base_url`, which is not sent to another address and is
-            forgotten when the kernel ends; False for a server that needs none.
+        endpoint: `emulator` starts an emulator of the service for this kernel, an
+            `Emulator` is started and used, `service` goes to SVC_BASE_URL; another
+            name is an endpoint of `svc_notebook.toml`.
+        base_url: The address of the service or a server, such as https://HOST/v1.
+        key: The API key for `base_url`, which goes to no other address and is forgotten
+            when the kernel ends; False for a server that needs none. If None, it is
+            looked for: SVC_API_KEY, `.env` in this folder, Colab's secrets, a keyring.
         model: The model id for requests that name none.
-        ledger: The file that keeps every exchange from now on, such as one in your
-            project's folder, or `:memory:` to write no file.
+        ledger: The file that keeps every exchange from now on; `:memory:` for no file.
         prices: The file with your price table, for costs.
         max_tokens_total: Most tokens, of prompts and replies together, that this
-            kernel may use from now on, in cells, panels, sweeps, frames and Python.
-            Then requests raise a SpendingLimitError, and a sweep stops; those in
-            flight are completed. The emulator's tokens count, answers from the ledger
-            do not. `float("inf")` removes the limit.
+            kernel may use from now on; then requests raise a SpendingLimitError.
+            Answers from the ledger do not count. `float("inf")` removes the limit.
         max_cost: The same for the cost, in the currency of the price table.
 
     Raises:
         ConfigError: The key or the address is missing or cannot be used, or a file
             holds no price table or no endpoint of this name.
-        LedgerError: The ledger cannot be read or made; the previous one stays in use.
+        LedgerError: The ledger cannot be read or made.
         ParameterError: A value is not allowed, or an argument is not named.
 
     Example:
         >>> svc.use(endpoint="emulator")  # doctest: +SKIP
-        >>> svc.use(base_url="http://127.0.0.1:8000/v1", key=False)  # doctest: +SKIP
     """
     found = None if key is False else to_key(key, source="svc.use")
     is_keyless, key = key is False, None  # a traceback may show the locals
@@ -147,7 +143,10 @@ def use_address(
     """Use the server at an address: as the files describe it, else as it is."""
     base_url = to_base_url(address, allow_http=True)
     found = endpoint_at(base_url)
-    is_service = base_url == read_env(os.environ)[0].base_url
+    named = read_env(os.environ)[0]
+    # An address of `.env` is a server like others: only the file's key is for it.
+    is_of_file = named.sources.get("base_url") == ADDRESS_IN_FILE
+    is_service = base_url == named.base_url and not is_of_file
     if found.base_url is None and not is_service:
         found = own_endpoint(base_url)
     found = replace(

@@ -9,10 +9,12 @@ import json
 import logging
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from importlib import import_module
+from threading import current_thread, main_thread
 from typing import Any, NoReturn, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -20,17 +22,21 @@ import msgspec
 
 from svc_notebook.endpoint_file import read_endpoints
 from svc_notebook.endpoints import SERVICE, Endpoint, to_base_url
+from svc_notebook.env_file import IN_FILE, read_env_file
 from svc_notebook.errors import (
     MissingKeyError,
     ParameterError,
     SettingsError,
     SvcError,
 )
-from svc_notebook.settings import ENV_NAMES, WAYS_ON, endpoint_at
+from svc_notebook.settings import ENV_NAMES, WAYS_ON, endpoint_at, ways_on
 
 ENV_NAME = "SVC_API_KEY"
+NO_KEY_YET = f"No API key: {ENV_NAME} is not set."
 KEYRING_NAME = "svc-notebook"
 """The service's name in the keyring; the entry's name is the base address."""
+_COLAB = "google.colab"
+_IN_COLAB = " in Colab's secrets"
 ANY_NAME = "API_KEY"  # of a key that no variable is known for; never the service's
 _MARK = "[key]"
 _PUBLIC = "Bearer svc-emulator"  # the emulator's, which may run at any address
@@ -165,10 +171,10 @@ def to_key(
 
 
 def known_keys(environ: Mapping[str, str] = os.environ) -> tuple[Key, ...]:
-    """Return the keys of this kernel: those typed, and those of the environment."""
-    names = (ENV_NAME, *_key_names())
-    found = [to_key(environ.get(name), source=name) for name in names]
-    return (*_typed.values(), *(each for each in found if isinstance(each, Key)))
+    """Return the keys of this kernel: those typed, set, and in a file or in Colab."""
+    found = (key for name in _key_names() for _, key in _set_keys(environ, name))
+    keys = (each for each in found if isinstance(each, Key))
+    return (*_typed.values(), *keys, *_of_colab.values())
 
 
 def refuse_keys(values: Iterable[object], *, of: str, param: str = "prompt") -> None:
@@ -201,17 +207,18 @@ _KEY_FORM = re.compile(
 
 
 def _key_names() -> tuple[str, ...]:
-    """Return the variables that the endpoints of the files have their keys in."""
+    """Return the variables that have keys: the service's, and those of endpoints."""
     with suppress(SettingsError):
         named = (each.key_env for each in read_endpoints().values())
-        return tuple(dict.fromkeys(each for each in named if each))
-    return ()
+        return tuple(dict.fromkeys((ENV_NAME, *(each for each in named if each))))
+    return (ENV_NAME,)
 
 
 def key_mark(environ: Mapping[str, str] = os.environ) -> bytes:
     """Return a one-way hash of the keys typed and set, to see when they change."""
     typed = sorted(key.digest("mark") for key in _typed.values())
-    named = (environ.get(name, "") for name in (ENV_NAME, *_key_names()))
+    file = read_env_file()
+    named = (f"{environ.get(name, '')} {file.value(name)}" for name in _key_names())
     value = " ".join((*typed, *named))
     return blake2b(value.encode("utf-8", "surrogateescape"), digest_size=16).digest()
 
@@ -225,9 +232,10 @@ def find_key(
     """Return the API key of an endpoint's address.
 
     It is the one typed for this address; else the variable that the endpoint names, or
-    SVC_API_KEY, which belongs to the address that it was first sent to, before that to
-    SVC_BASE_URL, or to the first address used if that is not set; else the one that the
-    keyring has for this address. A key is never sent to another address.
+    SVC_API_KEY, of the environment, of `.env` in this folder, or of Colab's secrets;
+    else the one that the keyring has for this address. A variable's key belongs to the
+    address that it was first sent to, before that to SVC_BASE_URL of the same place,
+    or to the first address used if that is not set. It is never sent to another.
 
     The address is None if it is not known yet, so nothing can be sent.
 
@@ -240,33 +248,68 @@ def find_key(
     if base_url is not None and (unbound := _typed.pop(None, None)):
         _typed[base_url] = unbound
     name = endpoint.key_env or ENV_NAME
-    given = to_key(environ.get(name), source=name)
-    is_own = name != ENV_NAME
-    home = (_own_home if is_own else _home)(environ, given, base_url)
+    others = [(key.source, address) for address, key in _typed.items()]
+    given, elsewhere = _of_variable(environ, name, base_url)
     environ = {}  # a traceback may show the locals of this frame
-    found: Key | MissingKeyError | None = _typed.get(base_url)
-    if found is None and home == base_url:
-        found = given
+    found = _typed.get(base_url) or given
     if found is None:
         found = to_key(_from_keyring(base_url), source="the keyring")
     if isinstance(found, Key):
         return _noted(found, base_url)
-    others = [(key.source, address) for address, key in _typed.items()]
-    if is_own and given is None:
+    if found is None and variable_of(name) != ENV_NAME and not elsewhere:
         raise MissingKeyError(
             f"No API key for {base_url}: {name} is not set. Set it to the key of the "
             f"endpoint {endpoint.name}, or type the key after `%svc login`. If the "
             "server needs none, write key = false in the file."
         )
-    if given is not None and home != base_url:
-        others.append((name, home))
+    others += elsewhere
     raise found or _no_key(base_url, others, is_service=endpoint.name == SERVICE.name)
+
+
+def _of_variable(
+    environ: Mapping[str, str], name: str, base_url: str | None
+) -> tuple[Key | MissingKeyError | None, list[tuple[str, str | None]]]:
+    """Return a variable's key for an address; then where it has keys for others."""
+    found: Key | MissingKeyError | None = None
+    elsewhere: list[tuple[str, str | None]] = []
+    home_of = _home if variable_of(name) == ENV_NAME else _own_home
+    for look in (_set_keys, _colab_key):
+        for source, given in look(environ, name):
+            if given is None or found is not None:
+                continue
+            home = home_of(environ, source, given, base_url)
+            if home == base_url:
+                found = given
+            else:
+                elsewhere.append((source, home))
+        if found is not None or _typed.get(base_url):
+            break  # Colab's page is asked only if nothing else has a key
+    return found, elsewhere
+
+
+_Found = tuple[str, Key | MissingKeyError | None]
+
+
+def _set_keys(environ: Mapping[str, str], name: str) -> list[_Found]:
+    """Return where a variable is set to a key: in the environment, in `.env`."""
+    name, is_in_file, _ = name.partition(IN_FILE)  # the file's alone, or any
+    in_file, value = name + IN_FILE, read_env_file().value(name)
+    found: list[_Found] = [(in_file, to_key(value or None, source=in_file))]
+    if not (is_in_file or (value and not environ.get(name, "").strip())):
+        found = [(name, to_key(environ.get(name), source=name)), *found]
+    return found
+
+
+def variable_of(source: str) -> str:
+    """Return the variable that a key is from; "" if it is from none."""
+    name = source.removesuffix(IN_FILE).removesuffix(_IN_COLAB)
+    return name if name.isidentifier() else ""
 
 
 def _noted(key: Key, base_url: str | None) -> Key:
     """Note the variable of an address, for `key_variable`, and return the key."""
     if base_url is not None:
-        name = key.source if key.source.isidentifier() else ANY_NAME
+        name = variable_of(key.source) or ANY_NAME
         _variables[base_url] = name if key.authorization() else ""
     return key
 
@@ -281,7 +324,7 @@ def key_variable(base_url: str) -> str:
         return used
     with suppress(SettingsError):
         found = endpoint_at(base_url)
-        service = os.environ.get(ENV_NAMES["base_url"], "").strip()
+        service = _named_address(os.environ, ENV_NAME)
         if not found.needs_key:
             return ""
         if found.base_url or (
@@ -299,11 +342,25 @@ _variables: dict[str, str] = {}
 """The variable that the key of each address was found in, as `key_variable` says."""
 
 
+def _named_address(environ: Mapping[str, str], source: str) -> str:
+    """Return SVC_BASE_URL of the place where a key was found; "" if it is not set.
+
+    A file without an address goes with the environment's.
+    """
+    file, named = read_env_file(), environ.get(ENV_NAMES["base_url"], "").strip()
+    if source.endswith(IN_FILE):
+        return file.value(ENV_NAMES["base_url"]) or named
+    return named
+
+
 def _home(
-    environ: Mapping[str, str], key: Key | MissingKeyError | None, base_url: str | None
+    environ: Mapping[str, str],
+    source: str,
+    key: Key | MissingKeyError | None,
+    base_url: str | None,
 ) -> str | None:
     """Return the address that SVC_API_KEY belongs to."""
-    named = environ.get(ENV_NAMES["base_url"], "").strip()
+    named = _named_address(environ, source)
     if base_url is None or not (named or isinstance(key, Key)):
         return base_url
     if not named:
@@ -315,7 +372,10 @@ def _home(
 
 
 def _own_home(
-    _: Mapping[str, str], key: Key | MissingKeyError | None, base_url: str | None
+    _: Mapping[str, str],
+    source: str,  # noqa: ARG001 - as of `_home`
+    key: Key | MissingKeyError | None,
+    base_url: str | None,
 ) -> str | None:
     """Return the address that the key of an endpoint belongs to: its host's."""
     first = _first_address(key)
@@ -331,7 +391,7 @@ def _first_address(key: Key | MissingKeyError | None) -> str | None:
 
 def bind(key: Key, base_url: str) -> None:
     """Note that a variable's key was sent to an address, and is for no other."""
-    if key.source.isidentifier() and key.authorization() != _PUBLIC:
+    if variable_of(key.source) and key.authorization() != _PUBLIC:
         _first_used.setdefault((key.source, key.digest("home")), base_url)
 
 
@@ -339,7 +399,10 @@ def release(endpoint: Endpoint) -> None:
     """Let an endpoint's own key go to the address that it is given now."""
     for source, digest in list(_first_used):
         address = _first_used[source, digest]
-        if source == endpoint.key_env != ENV_NAME and address == endpoint.base_url:
+        if (
+            variable_of(source) == endpoint.key_env != ENV_NAME
+            and address == endpoint.base_url
+        ):
             del _first_used[source, digest]
 
 
@@ -360,13 +423,14 @@ def _no_key(
 ) -> MissingKeyError:
     if base_url is not None and not others and not is_service:
         return MissingKeyError(
-            f"No API key for {base_url}. If the server needs none, say so: "
-            "svc.use(base_url=..., key=False), `%svc use ADDRESS no-key`, or "
-            "key = false in svc_notebook.toml. Else give it: svc.use(base_url=..., "
-            "key=...), or key_env, the name of its variable, in svc_notebook.toml."
+            f"No API key for {base_url}. Type it after `%svc login` and choose the "
+            "address again, or give it: svc.use(base_url=..., key=...), or key_env, "
+            "the name of its variable, in svc_notebook.toml.\nIf the server needs "
+            "none: `%svc use ADDRESS no-key`, svc.use(base_url=..., key=False), or "
+            "key = false in svc_notebook.toml."
         )
     if base_url is None or not others:
-        return MissingKeyError(f"No API key: {ENV_NAME} is not set. {WAYS_ON}")
+        return MissingKeyError(NO_KEY_YET + ways_on())
     source, address = others[-1]
     return MissingKeyError(
         f"No API key for {base_url}: the key from {source} belongs to "
@@ -399,7 +463,7 @@ def hold(key: Key, base_url: str) -> None:
 
 def forget() -> None:
     """Forget the keys typed and the addresses used; a keyring keeps its entries."""
-    for each in (_typed, _first_used, _variables):
+    for each in (_typed, _first_used, _variables, _of_colab):
         each.clear()
 
 
@@ -411,6 +475,26 @@ def _from_keyring(base_url: str | None) -> str | None:
         keyring = import_module("keyring")  # an extra
         return cast(str | None, keyring.get_password(KEYRING_NAME, base_url))
     return None
+
+
+_of_colab: dict[str, Key] = {}
+"""The keys that Colab's secrets had, by source; its page is asked until it has one."""
+
+
+def _colab_key(_: Mapping[str, str], name: str) -> list[_Found]:
+    """Return the key that Colab's secrets have for a variable, if this is Colab.
+
+    The page may ask the user for access, so it is asked from the main thread only.
+    """
+    source = name + _IN_COLAB
+    is_askable = current_thread() is main_thread() and _COLAB in sys.modules
+    if is_askable and source not in _of_colab and name.isidentifier():
+        with suppress(Exception):  # there is no such secret, or no access to it
+            colab = import_module(f"{_COLAB}.userdata")
+            if isinstance(secret := to_key(colab.get(name), source=source), Key):
+                _of_colab[source] = secret
+            return [(source, secret)]
+    return [(source, _of_colab.get(source))]
 
 
 def _to_keyring(base_url: str, value: str) -> str | None:
@@ -434,7 +518,7 @@ def _clean(value: object, source: str) -> str | MissingKeyError:
     if scheme.lower() == "bearer":
         cleaned = rest.strip()
     if not cleaned:
-        return MissingKeyError(f"The API key from {source} is empty. {WAYS_ON}")
+        return MissingKeyError(f"The API key from {source} is empty.{WAYS_ON}")
     if not all("!" <= letter <= "~" for letter in cleaned):
         return MissingKeyError(
             f"The API key from {source} contains a space, a control character or a "

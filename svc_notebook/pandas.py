@@ -70,23 +70,20 @@ class FrameAccessor:
         r"""Return one reply for each row.
 
         Args:
-            template: The prompt; `{{name}}` is a column of the frame, `{{value}}` the
-                value of a Series, `\{{name}}` is plain text.
+            template: The prompt; `{{name}}` is a column, `{{value}}` the value of a
+                Series, `\{{name}}` is plain text.
             model: One model id; the session's model if None.
             system: The system message; a template too.
             expand: Whether to return more than the texts.
-            name: Name of the run: under the same name only rows without a reply are
-                sent, also after a restart or of a part of the frame. Without a name
-                every call sends all rows.
-            retry: Whether rows that failed under this name are sent again, unless the
-                service refused them as invalid (400).
-            reuse: Whether the ledger may answer identical requests; None does what
-                SVC_REUSE says.
-            confirm_above: Ask the user before sending more requests than this.
+            name: Name of the run: under it only rows without a reply are sent, also
+                after a restart. Without a name every call sends all rows.
+            retry: Send rows that failed under this name again, but for those that the
+                service refused as invalid (400).
+            reuse: Whether the ledger may answer; None does what SVC_REUSE says.
+            confirm_above: Ask you before sending more requests than this.
             **params: Parameters of the service, one value each. `max_tokens` is not
                 sent if left out, so 150 applies; `fit` takes what each prompt leaves.
-                Calls of `tools` are not run; with expand they are in the column
-                `tool_calls`.
+                Calls of `tools` are not run.
 
         Returns:
             The texts as a Series of dtype `string` with the frame's index. Failed rows

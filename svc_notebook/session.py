@@ -33,6 +33,7 @@ from svc_notebook.credentials import (
 )
 from svc_notebook.endpoint_file import FILE, read_endpoints
 from svc_notebook.endpoints import SERVICE, Endpoint, forget_contexts
+from svc_notebook.env_file import ADDRESS_IN_FILE
 from svc_notebook.errors import (
     MissingKeyError,
     ParameterError,
@@ -50,10 +51,11 @@ from svc_notebook.service.checks import check_flag, shorten
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import (
     ENV_NAMES,
-    WAYS_ON,
     Settings,
     env_values,
+    is_from_outside,
     read_env,
+    ways_on,
 )
 from svc_notebook.tools.permissions import (
     AtPrompt,
@@ -157,7 +159,7 @@ class Session:
         with self._lock:
             settings = self.settings
             for name, problem in self._problems.items():
-                is_elsewhere = name in {ENV_NAMES["base_url"], FILE}
+                is_elsewhere = name in {ENV_NAMES["base_url"], FILE, ADDRESS_IN_FILE}
                 if not (settings.is_emulated and is_elsewhere):
                     named = "" if name == FILE else f"{name}: "
                     raise SettingsError(f"{named}{problem}")
@@ -348,7 +350,7 @@ class Session:
         found = Settings.from_env()
         find_key(base_url=found.base_url, endpoint=found.endpoint)
         if found.base_url is None:
-            raise SettingsError(f"No base address: SVC_BASE_URL is not set. {WAYS_ON}")
+            raise SettingsError(f"No base address: SVC_BASE_URL is not set.{ways_on()}")
         self._go_to(found.endpoint, source=found.sources["base_url"])
 
     def use_endpoint(
@@ -437,7 +439,7 @@ class Session:
         sources = {
             name: source
             for name, source in self._settings.sources.items()
-            if source not in ENV_NAMES.values()
+            if not is_from_outside(source)
         }
         values = {name: getattr(self._settings, name) for name in sources}
         chosen = values.get("endpoint", SERVICE)
@@ -445,7 +447,11 @@ class Session:
         if is_named and FILE not in self._problems:  # the file may have changed
             chosen = self._still_at(chosen, read_endpoints().get(chosen.name, chosen))
             values |= {"endpoint": chosen, "base_url": chosen.base_url}
-        self._renew(replace(found, **values, sources={**found.sources, **sources}))
+        found = replace(found, **values, sources={**found.sources, **sources})
+        is_of_file = found.sources.get("base_url") == ADDRESS_IN_FILE
+        if is_of_file and self._settings.base_url not in {None, found.base_url}:
+            warn(f"Requests go to {found.base_url} now ({ADDRESS_IN_FILE}).")
+        self._renew(found)
 
     def _still_at(self, now: Endpoint, edited: Endpoint) -> Endpoint:
         """Return an edited endpoint at its old address, with its old key; say so once.

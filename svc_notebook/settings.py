@@ -12,6 +12,12 @@ from typing import Any
 
 from svc_notebook.endpoint_file import FILE, files_stamp, read_endpoints
 from svc_notebook.endpoints import SERVICE, Endpoint, to_base_url
+from svc_notebook.env_file import (
+    ADDRESS_IN_FILE,
+    KEY_IN_FILE,
+    EnvFile,
+    read_env_file,
+)
 from svc_notebook.errors import ParameterError, SettingsError
 from svc_notebook.service.catalogue import DEFAULT_MODEL
 from svc_notebook.service.checks import as_number, is_within, shorten, shown
@@ -27,14 +33,19 @@ ENV_NAMES = {
     "allow_http": "SVC_ALLOW_HTTP",
     "reuse": "SVC_REUSE",
 }
-WAYS_ON = """\
-You have two choices:
-- With a key: set SVC_BASE_URL to the service's address, such as https://HOST/v1, and \
-SVC_API_KEY to your key, or type the key after `%svc login`. Create keys in the key \
-section of the service's dashboard; each is shown once, for server-side use only.
-- Without a key: `%svc use emulator` starts an emulator of the service for this \
-kernel."""
+WAYS_ON = """
+Set SVC_BASE_URL (https://HOST/v1) and SVC_API_KEY (from the service's dashboard), \
+also in a .env file in this folder; or `%svc login`, then `%svc use https://HOST/v1`.
+No key? `%svc use emulator` answers on this machine."""
 """What to do if a key or an address is missing (doc: Authentication)."""
+
+
+def ways_on(environ: Mapping[str, str] = os.environ) -> str:
+    """Return WAYS_ON, or why the address in this folder's `.env` is not used."""
+    file = read_env_file()
+    note = file.note(environ)
+    return (note and f"\n{note}") + ("" if note and not file.problem else WAYS_ON)
+
 
 _WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 _FLAGS = ("allow_http", "reuse")
@@ -181,12 +192,14 @@ class Settings:
         cls,
         environ: Mapping[str, str] = os.environ,
         endpoints: Mapping[str, Endpoint] | None = None,
+        file: EnvFile | None = None,
     ) -> "Settings":
         """Read the environment; what it does not set keeps its default.
 
         Args:
             environ: The variables.
             endpoints: Those that can be at the address; those of the files if None.
+            file: What may have the address instead; the `.env` file if None.
 
         Raises:
             SettingsError: A value cannot be used; the message says what is allowed.
@@ -208,6 +221,12 @@ class Settings:
             for name, env in ENV_NAMES.items()
             if name in values and env in environ
         }
+        file = read_env_file() if file is None else file
+        if address := file.address(environ):
+            # No other key may go there, whatever a file of endpoints says.
+            own = replace(endpoint_at(address, endpoints), key_env=KEY_IN_FILE)
+            values |= {"base_url": address, "endpoint": own}
+            sources["base_url"] = ADDRESS_IN_FILE
         return cls(**values, sources=sources)
 
     def setting(self, source: str, **values: Any) -> "Settings":  # noqa: ANN401 - fields
@@ -244,17 +263,27 @@ def read_env(
         given = {each: environ[each] for each in (name, allow) if each in environ}
         try:
             used = {k: v for k, v in given.items() if k not in problems}
-            Settings.from_env(used, endpoints)
+            Settings.from_env(used, endpoints, EnvFile())
         except SettingsError as problem:
             problems[name] = problem.with_traceback(None)
     usable = {name: environ[name] for name in environ if name not in problems}
-    return Settings.from_env(usable, endpoints), problems
+    try:
+        return Settings.from_env(usable, endpoints), problems
+    except SettingsError as problem:
+        problems[ADDRESS_IN_FILE] = problem.with_traceback(None)
+    return Settings.from_env(usable, endpoints, EnvFile()), problems
 
 
 def env_values(environ: Mapping[str, str]) -> object:
     """Return the values that settings are read from, to notice a change."""
     names = (*ENV_NAMES.values(), "XDG_DATA_HOME")
-    return tuple(environ.get(name) for name in names), files_stamp()
+    file = read_env_file().address(environ)
+    return tuple(environ.get(name) for name in names), files_stamp(), file
+
+
+def is_from_outside(source: str) -> bool:
+    """Say whether a setting was read, from a variable or a file, or chosen here."""
+    return source in {*ENV_NAMES.values(), ADDRESS_IN_FILE}
 
 
 def to_path(name: str, path: object) -> str:

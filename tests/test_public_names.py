@@ -1,48 +1,25 @@
 """The public names, written down: adding one is a decision that somebody reviews."""
 
 import inspect
+import re
 
 import pytest
 
 import svc_notebook
 
 NAMES = [
-    "AskError",
     "AsyncClient",
     "AsyncCompletionStream",
-    "AuthError",
-    "BadRequestError",
     "Client",
     "Completion",
     "CompletionStream",
-    "ConfigError",
     "Conversation",
-    "CutError",
-    "DocumentError",
     "Emulator",
-    "LedgerError",
     "Message",
-    "MissingKeyError",
-    "NoConnectionError",
-    "OverBudgetError",
-    "ParameterError",
-    "RateLimitError",
     "Run",
-    "ServerFaultError",
-    "ServiceError",
-    "SettingsError",
-    "SpendingLimitError",
-    "StreamBrokenError",
     "SvcError",
-    "TimedOutError",
     "Tokens",
-    "ToolCallError",
-    "ToolError",
-    "ToolLoopError",
-    "ToolSchemaError",
     "Toolbox",
-    "TransportError",
-    "UnknownModelError",
     "compare",
     "complete",
     "contrast_df",
@@ -95,6 +72,26 @@ def test_every_public_name_is_there_and_explains_itself() -> None:
     assert silent == []
 
 
+def test_the_help_of_the_package_names_everything() -> None:
+    """`svc?` lists each public name, grouped, and fits a screen."""
+    shown = inspect.getdoc(svc_notebook) or ""
+    words = set(re.findall(r"\w+", shown))
+    magics = {"load_ipython_extension", "unload_ipython_extension"}
+
+    assert set(NAMES) - magics - words == set()
+    assert len(shown.splitlines()) <= 40
+
+
+def test_what_a_question_mark_shows_fits_a_screen() -> None:
+    """No docstring of a public name has more than 46 lines."""
+    n_lines = {
+        name: len((inspect.getdoc(getattr(svc_notebook, name)) or "").splitlines())
+        for name in NAMES
+    }
+
+    assert {name: n for name, n in n_lines.items() if n > 46} == {}
+
+
 def test_an_unknown_name_is_refused_as_usual_with_a_near_one() -> None:
     """A slip in a public name gets Python's own wording and the name meant."""
     with pytest.raises(AttributeError) as caught:
@@ -103,6 +100,18 @@ def test_an_unknown_name_is_refused_as_usual_with_a_near_one() -> None:
     assert str(caught.value) == (
         "module 'svc_notebook' has no attribute 'compleet'. Did you mean complete?"
     )
+
+
+def test_the_other_errors_are_in_errors() -> None:
+    """An error's name without `errors` is refused with the place where it is."""
+    with pytest.raises(AttributeError) as caught:
+        _ = svc_notebook.AuthError  # type: ignore[attr-defined]  # a slip
+
+    assert str(caught.value) == (
+        "module 'svc_notebook' has no attribute 'AuthError'. Errors are in "
+        "svc_notebook.errors: write svc.errors.AuthError."
+    )
+    assert issubclass(svc_notebook.errors.AuthError, svc_notebook.SvcError)
 
 
 def test_parameters_are_listed_by_name() -> None:

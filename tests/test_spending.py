@@ -45,7 +45,9 @@ def test_refuses_once_the_limit_is_reached() -> None:
     svc.use(max_tokens_total=1)
     svc.complete("Say hello.")
 
-    with pytest.raises(svc.SpendingLimitError, match="of 1 tokens are used") as caught:
+    with pytest.raises(
+        svc.errors.SpendingLimitError, match="of 1 tokens are used"
+    ) as caught:
         svc.complete("Say hello again.")
 
     assert _n_asked() == 1
@@ -90,7 +92,7 @@ def test_holds_for_streams() -> None:
     for _ in svc.stream("Say hello."):
         pass
 
-    with pytest.raises(svc.SpendingLimitError):
+    with pytest.raises(svc.errors.SpendingLimitError):
         svc.stream("Say hello again.")
 
 
@@ -103,7 +105,7 @@ def test_holds_for_clients() -> None:
             await client.complete("Say hello.")
             await client.complete("Say hello again.")
 
-    with pytest.raises(svc.SpendingLimitError):
+    with pytest.raises(svc.errors.SpendingLimitError):
         asyncio.run(ask())
 
     assert _n_asked() == 1
@@ -115,7 +117,7 @@ def test_stops_a_sweep_that_goes_on_later() -> None:
     run.in_flight = 1
     svc.use(max_tokens_total=1)
 
-    with pytest.raises(svc.SpendingLimitError):
+    with pytest.raises(svc.errors.SpendingLimitError):
         run.run()
 
     status = run.replies_df()["status"].tolist()
@@ -131,7 +133,7 @@ def test_counts_what_is_in_flight() -> None:
     )
     svc.use(max_tokens_total=100)
 
-    with pytest.raises(svc.SpendingLimitError):
+    with pytest.raises(svc.errors.SpendingLimitError):
         run.run()
 
     n_ok = int((run.replies_df()["status"] == "ok").sum())
@@ -143,7 +145,7 @@ def test_holds_for_frames() -> None:
     frame = pd.DataFrame({"text": [f"number {n}" for n in range(60)]})
     svc.use(max_tokens_total=1)
 
-    with pytest.raises(svc.SpendingLimitError):
+    with pytest.raises(svc.errors.SpendingLimitError):
         frame.svc.complete("Say {{text}}.")
 
     assert _n_asked() >= 1
@@ -166,7 +168,7 @@ def test_limits_the_cost(prices: Path) -> None:
     svc.use(prices=prices, max_cost=0.5)
     used = svc.complete("Say hello.").usage
 
-    with pytest.raises(svc.SpendingLimitError, match="in cost"):
+    with pytest.raises(svc.errors.SpendingLimitError, match="in cost"):
         svc.complete("Say hello again.")
 
     assert used is not None
@@ -177,13 +179,13 @@ def test_a_model_without_a_price_is_refused(prices: Path) -> None:
     """An unknown cost is never taken for 0."""
     svc.use(prices=prices, max_cost=1)
 
-    with pytest.raises(svc.SpendingLimitError, match="no price for 'svc-v2-70b"):
+    with pytest.raises(svc.errors.SpendingLimitError, match="no price for 'svc-v2-70b"):
         svc.complete("Say hello.", model="svc-v2-70b-instruct")
 
 
 def test_cost_needs_a_price_table() -> None:
     """Without prices a limit on cost is refused, and nothing changes."""
-    with pytest.raises(svc.ParameterError, match="max_cost needs a price table"):
+    with pytest.raises(svc.errors.ParameterError, match="max_cost needs a price table"):
         svc.use(max_cost=1, max_tokens_total=1)
 
     assert current().spending is None
@@ -192,7 +194,9 @@ def test_cost_needs_a_price_table() -> None:
 @pytest.mark.parametrize("value", [0, -1, True, "many", float("nan")])
 def test_what_is_no_limit(value: object) -> None:
     """A limit is a number above 0."""
-    with pytest.raises(svc.ParameterError, match="max_tokens_total must be a number"):
+    with pytest.raises(
+        svc.errors.ParameterError, match="max_tokens_total must be a number"
+    ):
         svc.use(max_tokens_total=value)  # type: ignore[arg-type]  # the mistake
 
 

@@ -208,7 +208,12 @@ def read_answers(df: "pd.DataFrame", type_: Any) -> "pd.DataFrame":  # noqa: ANN
     Args:
         df: A frame with a column `text`, such as `replies_df()` or a file of one. It
             is not changed.
-        type_: A type, a compiled regex or a function, as `answer` in `sweep`.
+        type_: What a reply is read as, also `answer` in `sweep`. `Literal["spam",
+            "ham"]`: it must have just one of the labels, as a whole word; case and
+            Markdown make no difference, and negation is not understood. bool: yes or
+            no. int, float: just one number. A compiled regex: its first group. A
+            function of the text. A dataclass, a TypedDict or a pydantic model: a sweep
+            offers it as a tool, as `extract` does.
 
     Returns:
         The frame with the columns `answer`, `answer_ok`, `answer_error`, and

@@ -185,13 +185,10 @@ class AsyncClient(BaseClient):
         answers: Looks for a recorded answer before anything is sent. If it always
             answers, no key and no address are needed.
         runtime: Where time, chance and ids come from.
-        transport: Any `httpx.AsyncBaseTransport` sends the requests instead of our own
-            connections. Proxies, certificates, the connections it keeps and the time
-            to make one within `first_byte_s` or `whole_s` are then the transport's
-            own, and its owner closes it. It lives on one event loop: a transport of a
-            `Client` runs on the client's thread. httpx's own may take bytes that came
-            after a reply for the next one, unless it keeps no connection:
-            `limits=httpx.Limits(max_keepalive_connections=0)`.
+        transport: An `httpx.AsyncBaseTransport` that sends the requests; proxies and
+            certificates are then its own. It lives on one event loop, and you close
+            it. httpx's own may take bytes that came after a reply for the next one,
+            unless it has `limits=httpx.Limits(max_keepalive_connections=0)`.
 
     Raises:
         MissingKeyError: The key given cannot be sent.

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from msgspec import structs
 
 from svc_notebook.completion import on_params
-from svc_notebook.credentials import ENV_NAME, Key, find_key, keep_out_of_logs
+from svc_notebook.credentials import (
+    ENV_NAME,
+    Key,
+    find_key,
+    keep_out_of_logs,
+    variable_of,
+)
 from svc_notebook.endpoints import SERVICE, Endpoint, learn_context
 from svc_notebook.errors import (
     AuthError,
@@ -36,7 +42,7 @@ from svc_notebook.exchange import Exchange, Failure, Origin, Sink, Status
 from svc_notebook.service.chunk import Delta
 from svc_notebook.service.fault import REFUSED, UNAVAILABLE
 from svc_notebook.service.request import CompletionRequest, Prompt, build_request
-from svc_notebook.settings import Settings, Timeouts
+from svc_notebook.settings import Settings, Timeouts, ways_on
 from svc_notebook.tokens import check_budget, warn_if_over
 from svc_notebook.wire.encode import encode
 
@@ -326,7 +332,7 @@ def _of_key(key: Key, error: AuthError) -> str:
     """Say which key was refused; "" where the error does, or for SVC_API_KEY."""
     if not key.authorization():
         return "No key was sent: this endpoint is used without one (key = false)."
-    is_variable = key.source.isidentifier() and key.source != ENV_NAME
+    is_variable = bool(variable_of(key.source)) and key.source != ENV_NAME
     if is_variable and f"Set {ENV_NAME} " in str(error):
         error.args = (str(error).replace(f"Set {ENV_NAME} ", f"Set {key.source} "),)
         return ""
@@ -535,11 +541,7 @@ class RequestPath:
     @property
     def _base_url(self) -> str:
         if self.settings.base_url is None:
-            raise SettingsError(
-                "The base address is missing. Set SVC_BASE_URL to the service's "
-                "address, such as https://HOST/v1, or try without a service: `%svc "
-                "use emulator` starts an emulator for this kernel."
-            )
+            raise SettingsError(f"No base address: SVC_BASE_URL is not set.{ways_on()}")
         return self.settings.base_url
 
     def _context(self) -> ExchangeContext:

@@ -101,10 +101,9 @@ def _why_not_connected(problem: BaseException) -> tuple[str, bool]:
     for cause in _causes(problem):
         if isinstance(cause, ssl.SSLCertVerificationError):
             reason = (
-                f"its certificate is not trusted ({cause.verify_message}). If it is a "
-                "private one, or a proxy in your network replaces certificates, set "
-                "SSL_CERT_FILE, or ca_file of your endpoint in svc_notebook.toml, to "
-                "the file with the certificates to trust"
+                f"its certificate is not trusted ({cause.verify_message}). If your "
+                "network or server has certificates of its own, set SSL_CERT_FILE, or "
+                "ca_file in svc_notebook.toml, to the file with them"
             )
             return reason, True
         if isinstance(cause, ssl.SSLError):

@@ -19,6 +19,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from svc_notebook.credentials import find_key
+from svc_notebook.env_file import read_env_file
 from svc_notebook.errors import SettingsError
 from svc_notebook.settings import Settings
 
@@ -163,6 +164,7 @@ def run_demo(*, is_service: bool, out: Path | None, is_coloured: bool) -> int:
         MissingKeyError: `is_service` without a key that can be sent.
     """
     who = _service() if is_service else EMULATOR
+    environ = read_env_file().completed(os.environ)
     notebook = book.read_quickstart()
     if is_service:
         notebook = book.for_service(notebook)
@@ -172,7 +174,7 @@ def run_demo(*, is_service: bool, out: Path | None, is_coloured: bool) -> int:
     ended = run_notebook(
         notebook,
         report.listener,
-        env=kernel_env(os.environ, folder=folder, is_service=is_service),
+        env=kernel_env(environ, folder=folder, is_service=is_service),
         cwd=str(folder),
         columns=report.room,
     )
@@ -207,15 +209,15 @@ def kernel_env(
 
 
 def _service() -> str:
-    base_url = Settings.from_env().base_url
-    if base_url is None:
+    found = Settings.from_env()
+    if found.base_url is None:
         raise SettingsError(
             "The service's address is not known: set SVC_BASE_URL, such as "
             "https://HOST/v1. Without --service the demo needs neither address nor "
             "key."
         )
-    find_key(base_url=base_url)
-    return base_url
+    find_key(base_url=found.base_url, endpoint=found.endpoint)
+    return found.base_url
 
 
 def _write(notebook: NotebookNode, path: Path, who: str) -> None:

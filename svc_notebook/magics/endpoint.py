@@ -13,8 +13,15 @@ from svc_notebook.configuration import (
     use_address,
     use_named,
 )
-from svc_notebook.credentials import KEYRING_NAME, Key, refuse_key_form, remember
+from svc_notebook.credentials import (
+    KEYRING_NAME,
+    NO_KEY_YET,
+    Key,
+    refuse_key_form,
+    remember,
+)
 from svc_notebook.endpoint_file import FILE, read_endpoints
+from svc_notebook.env_file import ADDRESS_IN_FILE, ENV_FILE, read_env_file
 from svc_notebook.errors import ConfigError, MissingKeyError, ParameterError
 from svc_notebook.service.catalogue import MODELS
 from svc_notebook.service.checks import did_you_mean, has_address_form, near_names
@@ -116,23 +123,14 @@ def _is_model(session: Session, word: str) -> bool:
 def describe(session: Session) -> str:
     """Say what is in use, and where each value came from."""
     settings = session.settings
-    where = settings.base_url or "no address yet: set SVC_BASE_URL"
-    if settings.is_emulated:
-        where = f"the emulator on this machine, {settings.base_url}"
-    try:
-        key = f"from {session.key().source}"
-    except MissingKeyError as problem:
-        is_none = WAYS_ON in str(problem)
-        none = "none yet: set SVC_API_KEY, or `%svc use emulator`"
-        key = none if is_none else str(problem)
-    if not settings.endpoint.needs_key:
-        key = "none needed"
-    named = settings.endpoint.name
-    lines = [f"service  {where}", f"key      {key}"]
+    where, named = _address(session), settings.endpoint.name
+    lines = [f"service  {where}", f"key      {_key_source(session)}"]
     if named not in {EMULATOR, SERVICE}:
         lines[0] = (
             f"endpoint {named}, {where}" if named not in where else f"endpoint {where}"
         )
+    if not settings.is_emulated and (note := read_env_file().note(os.environ)):
+        lines.append(f"{ENV_FILE:<8} {note}")
     for name in ("model", "ledger", "prices", "answers"):
         value, source = getattr(settings, name), settings.sources.get(name, "default")
         if value is not None:
@@ -140,6 +138,26 @@ def describe(session: Session) -> str:
     if session.spending and (spent := str(session.spending)):
         lines.append(f"spent    {spent}, since the limit was set")
     return "\n".join(lines)
+
+
+def _address(session: Session) -> str:
+    settings = session.settings
+    where = settings.base_url or "no address yet: set SVC_BASE_URL"
+    if settings.is_emulated:
+        return f"the emulator on this machine, {settings.base_url}"
+    is_of_file = settings.sources.get("base_url") == ADDRESS_IN_FILE
+    return f"{where} (from {ADDRESS_IN_FILE})" if is_of_file else where
+
+
+def _key_source(session: Session) -> str:
+    if not session.settings.endpoint.needs_key:
+        return "none needed"
+    try:
+        return f"from {session.key().source}"
+    except MissingKeyError as problem:
+        is_none = str(problem).startswith(f"{NO_KEY_YET}\n")
+        none = "none yet: set SVC_API_KEY, or `%svc use emulator`"
+        return none if is_none else str(problem)
 
 
 Ask = Callable[[str], str]
@@ -151,13 +169,13 @@ def login(session: Session, ask: Ask | None = None) -> str:
     While the emulator is in use, the key is for SVC_BASE_URL. `ask` shows a prompt and
     returns what was typed.
     """
-    found = _typed(ask or getpass)
-    if isinstance(found, ConfigError):
-        raise found
     settings = session.settings
     if settings.is_emulated:
         settings = read_env(os.environ)[0]
     base_url = settings.base_url
+    found = _typed(ask or getpass, base_url)
+    if isinstance(found, ConfigError):
+        raise found
     name = remember(found, base_url)
     owner = f"The key of {base_url or 'the first address that is used'} is kept in"
     if name is None:
@@ -168,13 +186,15 @@ def login(session: Session, ask: Ask | None = None) -> str:
     )
 
 
-def _typed(ask: Ask) -> Key | ConfigError:
+def _typed(ask: Ask, base_url: str | None) -> Key | ConfigError:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # getpass warns before it echoes
-            value = ask("API key (is not shown): ")
+            value = ask(
+                f"API key{f' of {base_url}' if base_url else ''} (is not shown): "
+            )
     except Exception:  # noqa: BLE001 - each front end refuses in its own way
-        return ConfigError(f"A key cannot be typed here without being shown. {WAYS_ON}")
+        return ConfigError(f"A key cannot be typed here without being shown.{WAYS_ON}")
     try:
         return Key(value, source="a prompt")
     except MissingKeyError as problem:

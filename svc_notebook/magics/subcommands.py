@@ -19,6 +19,7 @@ from svc_notebook.conversations.saved_turns import (
     read_saved,
 )
 from svc_notebook.endpoints import facts_of
+from svc_notebook.env_file import IN_FILE
 from svc_notebook.errors import MissingKeyError, ParameterError, SvcError
 from svc_notebook.service.catalogue import MODELS, Limit
 from svc_notebook.service.checks import did_you_mean, near_names
@@ -440,8 +441,9 @@ def _settings(session: Session) -> list[tuple[str, object, str]]:
     rows = []
     for name, env in ENV_NAMES.items():
         source = settings.sources.get(name, "default")
-        if env in unusable:
-            source = f"{source}; {env} cannot be used"
+        for each in (env, f"{env}{IN_FILE}"):
+            if each in unusable:
+                source = f"{source}; {each} cannot be used"
         if name == "timeouts":
             waits = sorted(asdict(settings.timeouts).items())
             rows += [(each, seconds, source) for each, seconds in waits]

@@ -30,21 +30,17 @@ def panel(
 ) -> "Panel":
     """Open a chat panel on a conversation, which `%%svc -c NAME` can continue.
 
-    Make it the last line of a cell, or put it into other ipywidgets. Settings can be
-    changed in the panel; they stay when the cell runs again, except those for which it
-    then asks for another value. Prompts and replies are saved with the notebook, as a
-    transcript below the panel and, where it is saved, in the widget state. Keys are
-    not saved.
+    Make it the last line of a cell, or put it into other ipywidgets. What you set in
+    the panel stays when the cell runs again, unless the cell asks for another value.
+    Prompts and replies are saved with the notebook; keys are not.
 
     Args:
         name: The conversation's name, without blanks; `chat` if None.
         system: A new system message for the conversation; None keeps the present one.
         model: Id of the model; the session's model if None.
         max_tokens: A number, `fit`, or `service` or None to send none.
-        **params: Parameters as for `svc.complete`. `tools` is a `Toolbox` or a list of
-            functions that replies may call; those made with `confirm=True` ask for
-            consent in the panel. `confirm`, `max_rounds`, `tool_timeout_s` and
-            `total_s` are as for `svc.complete`.
+        **params: Parameters as for `svc.complete`. Tools made with `confirm=True` ask
+            for consent in the panel.
 
     Returns:
         The panel: a widget, with `conversation` and `freeze()`.

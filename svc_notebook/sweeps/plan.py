@@ -360,73 +360,50 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
 ) -> Run:
     r"""Plan a sweep: every combination of what is given as a list.
 
-    Nothing is sent until `.run()` is called; displaying the run shows its plan. Where a
-    list can be given, so can a mapping from labels to values: its labels are the
-    column `prompt_label`, `model_label` and so on, and summaries go by them.
+    Nothing is sent until `.run()` is called; displaying the run shows its plan. In
+    place of a list, a mapping from labels to values also makes a column of the
+    labels, such as `model_label`.
 
     Args:
         prompt: A text or messages, or a list of these. `{{name}}` is a column of the
-            rows, `\{{name}}` is plain text; anything else in double braces is refused.
-            None if `conditions` has prompts. Messages that would look alike, because
-            their last one is the same, are labelled by their number.
+            rows, `\{{name}}` is plain text. None if `conditions` has prompts.
         model: One model id, or a list; the session's model if None.
         system: One system text, or a list; None is no system message.
-        rows: A DataFrame, a Series, or a list of mappings or texts to fill prompts
-            from. Every prompt is sent for every row. A column named like one of the
-            frame of replies, such as `n` or `text`, is `var_n` or `var_text` there.
-        conditions: An explicit list of combinations: a DataFrame or mappings. Names
-            that are not parameters become label columns.
+        rows: A DataFrame, a Series, or a list of mappings or texts. Every prompt is
+            sent for every row. A column such as `n`, which replies have too, is `var_n`
+            in their frame.
+        conditions: The combinations themselves: a DataFrame or mappings. Names that
+            are not parameters become label columns.
         tied: Names whose lists go side by side instead of being multiplied, or
-            several such groups. With `rows` in a group, each row has its own value.
+            several such groups; `rows` in a group gives each row its own value.
         where: Says whether to keep a combination, given its values and columns.
-        repeats: How many times each combination is sent, at least 1.
-        name: Name of the run. A run of this name continues, also after a restart; one
-            without any reply leaves its name free.
+        repeats: How many times each combination is sent.
+        name: Name of the run; a run of this name continues, also after a restart.
         seed: Of the order of sending; made from the name if None, or random.
-        confirm_above: Ask the user before sending more requests; never if None.
-        raw: Whether prompts are sent as they are, without filling templates.
-        reuse: Whether the ledger may answer an identical request of the same repeat;
-            None does what SVC_REUSE says.
+        confirm_above: Ask you before sending more requests; never if None.
+        raw: Send prompts as they are, without filling templates.
+        reuse: Whether the ledger may answer; None does what SVC_REUSE says.
         answer: The type of the answers, for the columns `answer`, `answer_ok` and
-            `answer_error`. `Literal["spam", "ham"]`: the reply must have just one of
-            the labels, as a whole word; case and Markdown make no difference, and
-            negation is not understood. bool: yes or no. int, float: just one number. A
-            compiled regex: its first group. A function of the text. A dataclass, a
-            TypedDict or a pydantic model: it is offered as a tool, as in `extract`, and
-            its fields are the columns `answer_*`. Other types change no request.
-        manifest: The `manifest` of a run, to plan the same requests in the same order.
-            Only `name`, `seed`, `confirm_above`, `reuse`, `answer`, `limits` and
-            `in_flight` go with it.
-        limits: Your own limits for this run, below the service's, which always apply:
-            `{"per_second": 2, "per_minute": 30, "in_flight": 4}` or some of these, for
-            all models or by model.
-        in_flight: Most requests in flight for one model. If None, its limit
-            determines it, or what the server takes is found.
-        run_tools: Whether the functions in `tools` are run. The last reply is the row,
-            with `n_rounds` and `n_tool_runs`; `svc.tool_calls_df` has the calls. It
-            takes `confirm`, `max_rounds`, `tool_timeout_s` and `total_s` as
-            `svc.complete` does, but cannot ask you. The tools run on other threads,
-            and for several replies at once.
-        **varied: Any parameter of the service, as one value or a list of values. A
-            list of texts is one value of `stop`, a list of lists varies it; likewise
-            `tools`, whose calls are in `tool_calls` if they are not run. `extra` has
-            fields the document does not show: a mapping, or a list of them, such as
-            `[{"seed": 1}, {"seed": 2}]`; they are the columns `extra_seed` and so on.
-            `max_tokens` is not sent if left out, so 150 applies; `fit` takes what each
-            prompt leaves.
+            `answer_error`: `Literal["spam", "ham"]`, bool, float, a dataclass, a regex
+            or a function; `read_answers` explains each.
+        manifest: The `manifest` of a run, to send the same requests again.
+        limits: Your own limits for this run, below the service's, for all models or by
+            model: `{"per_second": 2, "per_minute": 30, "in_flight": 4}`.
+        in_flight: Most requests in flight for one model; what its limit allows if None.
+        run_tools: Run the functions in `tools`, on other threads; the last reply is the
+            row, and `tool_calls_df` has the calls. The limits are those of `complete`.
+        **varied: Any parameter of `complete`, as one value or a list of values; of
+            `stop` and `tools`, a list of lists. `max_tokens` is not sent if left out,
+            so 150 applies; `fit` takes what each prompt leaves.
 
     Returns:
         The run. Display it for the plan, then call `.run()` and `.replies_df()`.
 
     Raises:
-        ParameterError: A combination is not allowed (the message names it), or a run
-            of this name has replies that are not in this plan.
-        ToolSchemaError: A function in `tools` cannot be offered.
-        LedgerError: A name was given and the ledger cannot be read.
+        AskError: A combination is not allowed; the message names it.
 
     Example:
         >>> run = svc.sweep("Greet.", temperature=[0, 1])  # doctest: +SKIP
-        >>> run.run().replies_df()  # doctest: +SKIP
     """
     return plan(
         current(),

@@ -234,7 +234,11 @@ class Run:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """All that is needed to repeat the run, as JSON values; never a key."""
+        """All that is needed to repeat the run, as JSON values; never a key.
+
+        `svc.sweep(manifest=...)` takes it, with `name`, `seed`, `confirm_above`,
+        `reuse`, `answer`, `limits` and `in_flight` if you want others.
+        """
         values = self._view.manifest(self._execution.found_limits())
         return {**values, "ended_at": None} if self.is_running else values
 

@@ -134,22 +134,20 @@ def tool(
     """Make a tool of a function, plain or async, that the model may call.
 
     Name, description and the parameters' texts come from the function and its
-    docstring (Google, NumPy or reST style), the schema from the annotations: str,
-    int, float, bool, Decimal, Literal, Enum, date, time, datetime, UUID, Path, lists,
-    tuples, sets and dict[str, ...] of these, Optional, Any, dataclasses, TypedDict and
-    pydantic models. `Annotated[int, "text"]` also describes a parameter, and
-    `Annotated[int, Field(ge=1)]` bounds it. In a class body it makes a method a tool:
-    offer `thing.method` (doc: Tool definition).
+    docstring, the schema from the annotations (doc: Tool definition): str, int, float,
+    bool, Decimal, Literal, Enum, dates, UUID, Path, lists, tuples, sets and
+    dict[str, ...] of these, Optional, dataclasses, TypedDict, pydantic models.
+    `Annotated[int, "text"]` describes a parameter, `Annotated[int, Field(ge=1)]` bounds
+    it. Of a method, offer `thing.method`.
 
     Args:
         function: The function; left out in the form `@svc.tool(...)`.
         name: The name that the model uses; the function's name if None.
         confirm: Whether you are asked before each call.
         timeout_s: Seconds that a call may take, above 0; the default limit if None.
-        max_result_tokens: Estimated tokens of a result, at least 1; 1500 if None. A
-            longer result is cut in the middle.
-        definition: A ready-made definition to send instead; calls are checked
-            against its schema.
+        max_result_tokens: Estimated tokens of a result, 1500 if None; a longer one is
+            cut in the middle.
+        definition: A ready-made definition to send instead, which checks the calls.
 
     Returns:
         A `Tool`, which can be called like the function.

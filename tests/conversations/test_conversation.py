@@ -77,7 +77,9 @@ def test_a_conversation_belongs_to_its_kernel(
     """It is neither copied nor pickled; the error names its history, which can be."""
     plan.ask("Hello")
 
-    with pytest.raises(svc.ParameterError, match=r"`history`.*%svc restore plan"):
+    with pytest.raises(
+        svc.errors.ParameterError, match=r"`history`.*%svc restore plan"
+    ):
         take(plan)
 
     assert copy.deepcopy(plan.history) == plan.history
@@ -102,7 +104,7 @@ def test_a_whole_reply_does_not_go_on(plan: svc.Conversation) -> None:
     """What has come to its end is refused before anything is sent."""
     plan.ask("Hello")
 
-    with pytest.raises(svc.ParameterError, match="cut or interrupted"):
+    with pytest.raises(svc.errors.ParameterError, match="cut or interrupted"):
         plan.go_on()
 
 
@@ -253,7 +255,7 @@ def test_threads_can_ask_at_the_same_time(plan: svc.Conversation) -> None:
 
 def test_a_failure_changes_nothing(plan: svc.Conversation) -> None:
     """A refused request adds neither a turn nor a step to undo."""
-    with pytest.raises(svc.BadRequestError):
+    with pytest.raises(svc.errors.BadRequestError):
         plan.ask("Fail")
 
     assert (plan.turns, plan.can_undo) == ((), False)
@@ -331,7 +333,7 @@ def test_the_dtypes_of_the_frame_are_stated(plan: svc.Conversation) -> None:
 
 def test_versions_other_than_chosen_and_all_are_refused(plan: svc.Conversation) -> None:
     """The message names the two."""
-    with pytest.raises(svc.ParameterError, match="'chosen' or 'all'"):
+    with pytest.raises(svc.errors.ParameterError, match="'chosen' or 'all'"):
         plan.to_df(versions="some")  # type: ignore[arg-type]  # what is refused
 
 
@@ -530,9 +532,9 @@ def test_a_copy_does_not_overwrite(plan: svc.Conversation) -> None:
     plan.ask("one")
     plan.copy("other")
 
-    with pytest.raises(svc.ParameterError, match="'other' has 1 turn already"):
+    with pytest.raises(svc.errors.ParameterError, match="'other' has 1 turn already"):
         plan.copy("other")
-    with pytest.raises(svc.ParameterError, match="no turn 5"):
+    with pytest.raises(svc.errors.ParameterError, match="no turn 5"):
         plan.copy("third", until=5)
 
 
@@ -573,7 +575,7 @@ def test_what_is_no_conversation_is_refused(
     plan: svc.Conversation, text: str, what: str
 ) -> None:
     """The message says where the text differs; the conversation stays empty."""
-    with pytest.raises(svc.ParameterError, match=f"as to_json.*{what}"):
+    with pytest.raises(svc.errors.ParameterError, match=f"as to_json.*{what}"):
         plan.from_json(text)
 
     assert plan.turns == ()
@@ -583,7 +585,8 @@ def test_what_is_no_conversation_is_refused(
 def test_what_is_no_json_text_is_refused(plan: svc.Conversation, given: Any) -> None:  # noqa: ANN401 - what is refused
     """The message says that it takes the text and not a path, and how to read one."""
     with pytest.raises(
-        svc.ParameterError, match=r"to_json\(\) returned, not a path; got .*read_text"
+        svc.errors.ParameterError,
+        match=r"to_json\(\) returned, not a path; got .*read_text",
     ):
         plan.from_json(given)
 

@@ -124,7 +124,9 @@ def test_the_cell_can_be_run_again() -> None:
 
     assert svc.conversation("plan", messages=SHOTS) is plan
     assert plan.history == before
-    with pytest.raises(svc.ParameterError, match="has 3 turns already; choose another"):
+    with pytest.raises(
+        svc.errors.ParameterError, match="has 3 turns already; choose another"
+    ):
         svc.conversation("plan", messages=CALLED)
     assert plan.history == before
 
@@ -184,7 +186,7 @@ RESULT = CALLED[2]
 )
 def test_what_cannot_be_turns_is_refused(given: object, reason: str) -> None:
     """The place and the reason are said; the conversation has no turns after it."""
-    with pytest.raises(svc.ParameterError, match=reason):
+    with pytest.raises(svc.errors.ParameterError, match=reason):
         svc.conversation("plan", messages=given)
 
     assert svc.conversation("plan").turns == ()
@@ -210,7 +212,7 @@ def test_a_file_of_something_else_is_refused(
     path = tmp_path / name
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
 
-    with pytest.raises(svc.ParameterError):
+    with pytest.raises(svc.errors.ParameterError):
         svc.conversation("plan", messages=path)
 
     assert svc.conversation("plan").turns == ()
@@ -233,7 +235,9 @@ def test_turns_with_the_key_are_refused(emulator: Emulator) -> None:
     """A key in given turns is neither shown nor kept; the conversation stays empty."""
     given = [*SHOTS[1:3], {"role": "user", "content": f"It is {emulator.api_key}."}]
 
-    with pytest.raises(svc.ParameterError, match="contains the API key") as caught:
+    with pytest.raises(
+        svc.errors.ParameterError, match="contains the API key"
+    ) as caught:
         svc.conversation("plan", messages=[*given, SHOTS[2]])
 
     assert emulator.api_key not in str(caught.value)

@@ -113,7 +113,7 @@ def test_endless_rounds_leave_their_results(
     plan: svc.Conversation, emulator: Emulator
 ) -> None:
     """The calls of the last reply have no results, so they are not sent."""
-    with pytest.raises(svc.ToolLoopError):
+    with pytest.raises(svc.errors.ToolLoopError):
         plan.ask("Loop", tools=[first], max_rounds=2)
     [turn] = plan.turns
 

@@ -52,7 +52,7 @@ def test_a_new_name_survives_a_restart() -> None:
     assert prompts("ภูเก็ต") == ["one", "two"]
     with kernel():
         assert svc.conversation("ภูเก็ต").restore().turns[0].is_pinned
-        with pytest.raises(svc.ParameterError, match="no turns of 'plan'"):
+        with pytest.raises(svc.errors.ParameterError, match="no turns of 'plan'"):
             svc.conversation("plan").restore()
 
 
@@ -87,9 +87,9 @@ def test_a_name_that_is_taken_is_refused() -> None:
         plan.ask("two")
         here = svc.conversation("here")
         for name in ("old", "here"):
-            with pytest.raises(svc.ParameterError, match=f"'{name}' already"):
+            with pytest.raises(svc.errors.ParameterError, match=f"'{name}' already"):
                 plan.rename(name)
-        with pytest.raises(svc.ParameterError, match="a word without spaces"):
+        with pytest.raises(svc.errors.ParameterError, match="a word without spaces"):
             plan.rename("my plan")
         plan.ask("three")
         assert here.name == "here"
@@ -163,7 +163,10 @@ def test_a_ledger_that_cannot_be_written_keeps_the_name(tmp_path: Path) -> None:
         current().ledger.flush()
         held = sqlite3.connect(tmp_path / "ledger.sqlite")
         held.execute("BEGIN IMMEDIATE")
-        with closing(held), pytest.raises(svc.LedgerError, match="another program"):
+        with (
+            closing(held),
+            pytest.raises(svc.errors.LedgerError, match="another program"),
+        ):
             plan.rename("trip")
         plan.ask("two")
 
@@ -176,8 +179,10 @@ def test_a_name_with_the_key_is_refused(emulator: Emulator) -> None:
     plan = svc.conversation("plan")
 
     for name in (emulator.api_key, f"my-{emulator.api_key}"):
-        with pytest.raises(svc.ParameterError, match="contains the API key") as caught:
+        with pytest.raises(
+            svc.errors.ParameterError, match="contains the API key"
+        ) as caught:
             plan.rename(name)
-        with pytest.raises(svc.ParameterError, match="contains the API key"):
+        with pytest.raises(svc.errors.ParameterError, match="contains the API key"):
             svc.conversation(name)
         assert emulator.api_key not in str(caught.value)

@@ -189,7 +189,10 @@ def test_the_first_use_warns_of_older_turns() -> None:
 @pytest.mark.parametrize("number", [0, 3, "one"])
 def test_a_number_that_is_not_listed_is_refused(number: object) -> None:
     """The message says which numbers there are."""
-    with kernel() as plan, pytest.raises(svc.ParameterError, match="from 1 to 2"):
+    with (
+        kernel() as plan,
+        pytest.raises(svc.errors.ParameterError, match="from 1 to 2"),
+    ):
         plan.restore(number)  # type: ignore[arg-type]  # what is refused
 
 
@@ -197,7 +200,7 @@ def test_a_name_without_turns_is_refused() -> None:
     """Nothing is restored, and the conversation stays empty."""
     with (
         kernel() as plan,
-        pytest.raises(svc.ParameterError, match="no turns of 'plan'"),
+        pytest.raises(svc.errors.ParameterError, match="no turns of 'plan'"),
     ):
         plan.restore()
 

@@ -193,11 +193,11 @@ def test_keys_never_cross(
 
     svc.use(endpoint="one")
     svc.complete("Hi", model="m")
-    with pytest.raises(svc.MissingKeyError, match="belongs to") as refused:
+    with pytest.raises(svc.errors.MissingKeyError, match="belongs to") as refused:
         svc.use(endpoint="two")
     svc.use(base_url=two.base_url, key="sk-of-the-second")
     svc.complete("Hi", model="m")
-    with pytest.raises(svc.ParameterError, match="contains the API key"):
+    with pytest.raises(svc.errors.ParameterError, match="contains the API key"):
         svc.complete("Is it sk-of-the-first?", model="m")
     svc.use(base_url=two.base_url, key=False)
     svc.complete("Hi", model="m")
@@ -253,7 +253,7 @@ def test_wrong_use_says_what_to_write(
     """The message names the argument that was meant."""
     describe('[lab]\nbase_url = "https://lab.example/v1"\nkey = false\n')
 
-    with pytest.raises(svc.ParameterError) as caught:
+    with pytest.raises(svc.errors.ParameterError) as caught:
         call()
 
     assert said in str(caught.value)
@@ -263,7 +263,7 @@ def test_a_broken_file_stops_requests_but_not_the_emulator(describe: Describe) -
     """The line is named wherever a request would go, except to the emulator."""
     describe("[lab\n")
 
-    with pytest.raises(svc.SettingsError, match="line 1"):
+    with pytest.raises(svc.errors.SettingsError, match="line 1"):
         svc.complete("Hi")
     svc.use(endpoint="emulator")
 
@@ -305,10 +305,10 @@ def test_a_refused_key_is_named_by_its_variable(
     describe(f'[lab]\nbase_url = "{server.base_url}"\nkey_env = "LAB_API_KEY"\n')
 
     svc.use(endpoint="lab")
-    with pytest.raises(svc.AuthError) as refused:
+    with pytest.raises(svc.errors.AuthError) as refused:
         svc.complete("Hi", model=MODEL)
     svc.use(base_url=server.base_url, key=False)
-    with pytest.raises(svc.AuthError) as keyless:
+    with pytest.raises(svc.errors.AuthError) as keyless:
         svc.complete("Hi", model=MODEL)
 
     assert "Set LAB_API_KEY to a valid key" in str(refused.value)

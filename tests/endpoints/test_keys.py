@@ -106,7 +106,7 @@ def test_a_key_stays_with_the_host_that_had_it(
     svc.complete("Hi", model=MODEL)
 
     describe(text.format("other", two.base_url))
-    with pytest.raises(svc.MissingKeyError, match=f"belongs to {one.base_url}"):
+    with pytest.raises(svc.errors.MissingKeyError, match=f"belongs to {one.base_url}"):
         svc.use(endpoint="other")
 
     assert two.requests == ()
@@ -124,7 +124,7 @@ def test_without_a_key_the_message_says_how_to_need_none(
     address = start().base_url
     describe(f'[lab]\nbase_url = "{address}"\n')
 
-    with pytest.raises(svc.MissingKeyError) as caught:
+    with pytest.raises(svc.errors.MissingKeyError) as caught:
         svc.use(endpoint="lab") if is_named else svc.use(base_url=address)
 
     said = str(caught.value)
@@ -162,7 +162,9 @@ def test_a_sweep_refuses_a_key_in_every_value(
     own_key: str, given: dict[str, Any]
 ) -> None:
     """It is refused when the sweep is made, since its plan would show it."""
-    with pytest.raises(svc.ParameterError, match="contains the API key") as caught:
+    with pytest.raises(
+        svc.errors.ParameterError, match="contains the API key"
+    ) as caught:
         svc.sweep("Hi", **given)
 
     assert own_key not in str(caught.value)
@@ -204,9 +206,9 @@ def test_a_pasted_key_is_not_echoed(
     before = current().settings.model
 
     cell = shell.run(f"%svc use {words}")
-    with pytest.raises(svc.ParameterError) as named:
+    with pytest.raises(svc.errors.ParameterError) as named:
         svc.use(endpoint=key)
-    with pytest.raises(svc.ParameterError) as as_model:
+    with pytest.raises(svc.errors.ParameterError) as as_model:
         svc.use(model=key)
 
     assert "looks like an API key" in cell.shown

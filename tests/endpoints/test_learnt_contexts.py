@@ -93,7 +93,7 @@ def test_large_numbers_are_read_whole(describe: Describe, refuse: Refuse) -> Non
         svc.use(endpoint="lab")
         facts_of(server.base_url).contexts["m"] = 200_000
 
-        with pytest.raises(svc.BadRequestError):
+        with pytest.raises(svc.errors.BadRequestError):
             svc.complete("Hi", model="m")
 
         assert current().context_of("m") == 131072
@@ -127,7 +127,7 @@ def test_a_context_is_learnt_from_a_refusal(start: Start, describe: Describe) ->
     describe("")
     svc.use(base_url=server.base_url, key=server.api_key, model=MODEL)
 
-    with pytest.raises(svc.BadRequestError) as caught:
+    with pytest.raises(svc.errors.BadRequestError) as caught:
         svc.complete("Hi")
     completion = svc.complete("Hi")
 
@@ -136,9 +136,9 @@ def test_a_context_is_learnt_from_a_refusal(start: Start, describe: Describe) ->
     ]
     assert "refused again" not in str(caught.value)
     assert 900 < completion.request.params["max_tokens"] <= 1024 - MARGIN_TOKENS
-    with pytest.raises(svc.ParameterError, match="from 1 to 1024, fit"):
+    with pytest.raises(svc.errors.ParameterError, match="from 1 to 1024, fit"):
         svc.complete("Hi", max_tokens=2000)
-    with pytest.raises(svc.OverBudgetError, match="may have 1024"):
+    with pytest.raises(svc.errors.OverBudgetError, match="may have 1024"):
         svc.complete("word " * 2000)
 
 
@@ -148,7 +148,7 @@ def test_a_number_of_the_users_is_named(start: Start, describe: Describe) -> Non
     describe("")
     svc.use(base_url=server.base_url, key=server.api_key, model=MODEL)
 
-    with pytest.raises(svc.BadRequestError) as caught:
+    with pytest.raises(svc.errors.BadRequestError) as caught:
         svc.complete("Hi", max_tokens=2000)
 
     assert "max_tokens='fit' or a smaller" in caught.value.__notes__[0]
@@ -163,7 +163,7 @@ def test_what_the_file_states_wins(describe: Describe, refuse: Refuse) -> None:
     )
     svc.use(endpoint="lab")
 
-    with pytest.raises(svc.BadRequestError) as caught:
+    with pytest.raises(svc.errors.BadRequestError) as caught:
         svc.complete("Hi")
 
     assert current().context_of("m") == 4096
@@ -190,7 +190,7 @@ def test_what_was_learnt_is_among_the_models(
     server = start(contexts={MODEL: 1024})
     describe("")
     svc.use(base_url=server.base_url, key=server.api_key, model=MODEL)
-    with pytest.raises(svc.BadRequestError):
+    with pytest.raises(svc.errors.BadRequestError):
         svc.complete("Hi")
 
     frame: Any = shell.run("%svc models").value

@@ -50,7 +50,7 @@ def test_a_price_table_given_in_python_is_used(tmp_path: Path) -> None:
 
 def test_a_ledger_that_cannot_be_made_leaves_the_one_before(tmp_path: Path) -> None:
     """The error names the file; nothing else of the call is done either."""
-    with pytest.raises(svc.LedgerError, match="folder"):
+    with pytest.raises(svc.errors.LedgerError, match="folder"):
         svc.use(model="another-model", ledger=tmp_path)
 
     settings = current().settings
@@ -64,7 +64,7 @@ def test_a_part_that_is_refused_leaves_the_rest(tmp_path: Path, missing: str) ->
     if missing == "SVC_BASE_URL":
         given = {"endpoint": "service"}
 
-    with pytest.raises(svc.ConfigError, match=f"{missing}|none.toml"):
+    with pytest.raises(svc.errors.ConfigError, match=f"{missing}|none.toml"):
         svc.use(ledger=tmp_path / "project.sqlite", **given)
 
     assert current().settings.ledger == ":memory:"
@@ -108,7 +108,7 @@ def test_the_emulator_before_is_closed() -> None:
     svc.use(endpoint=second)
 
     assert current().settings.base_url == second.base_url
-    with pytest.raises(svc.SettingsError, match="not running"):
+    with pytest.raises(svc.errors.SettingsError, match="not running"):
         _ = first.base_url
 
 
@@ -145,7 +145,7 @@ def test_a_closed_session_leaves_its_emulator(monkeypatch: pytest.MonkeyPatch) -
 )
 def test_what_cannot_be_used_is_refused(given: dict[str, Any], said: str) -> None:
     """The message says what to give."""
-    with pytest.raises(svc.ParameterError) as caught:
+    with pytest.raises(svc.errors.ParameterError) as caught:
         svc.use(**given)
 
     assert said in str(caught.value)

@@ -189,7 +189,7 @@ def test_a_wrong_block_is_refused_with_what_there_is(
 
     cell = shell.run("%svc insert 4")
 
-    assert isinstance(cell.error, svc.ParameterError)
+    assert isinstance(cell.error, svc.errors.ParameterError)
     assert "1 python x = 1 2 bash ls -l 3 py %%bash" in cell.shown
 
 

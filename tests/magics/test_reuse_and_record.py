@@ -175,6 +175,6 @@ def test_what_the_ledger_would_have_anyway_is_refused(
     """A conversation sends the turn again, and a grid reads its replies back."""
     cell = shell.run(f"%%svc --no-record {line}\nHello")
 
-    assert isinstance(cell.error, svc.ParameterError)
+    assert isinstance(cell.error, svc.errors.ParameterError)
     assert reason in str(cell.error)
     assert len(emulator.requests) == 0

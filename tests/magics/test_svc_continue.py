@@ -85,7 +85,7 @@ def test_the_rest_is_offered_and_added(
     assert sent[1] in {"one, tw", "one, two"}
     assert sent[2:] == [GO_ON]
     assert emulator.requests[-1].json["temperature"] == 0.2
-    assert isinstance(failed.error, svc.BadRequestError)
+    assert isinstance(failed.error, svc.errors.BadRequestError)
     assert third.shown.startswith("ee.\n")
     assert OFFER not in third.shown
     answer = last()
@@ -158,7 +158,7 @@ def test_its_code_is_the_last_request(
         timeout=60,
     )
     by_curl = emulator.requests[-1].json
-    with suppress(svc.BadRequestError):  # what this script answers next
+    with suppress(svc.errors.BadRequestError):  # what this script answers next
         exec(python, {})  # noqa: S102 - what is tested
 
     assert done.stdout
@@ -240,7 +240,7 @@ def test_what_cannot_be_continued_is_refused(
 
     refused = shell.run(f"%svc {line}")
 
-    assert isinstance(refused.error, svc.AskError)
+    assert isinstance(refused.error, svc.errors.AskError)
     assert why in refused.shown
     assert len(emulator.requests) == n_sent
 

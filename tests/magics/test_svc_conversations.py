@@ -134,7 +134,7 @@ def test_a_reply_that_broke_off_is_kept_and_marked(
         history = shell.run("%svc history plan").shown
         shell.run("%%svc -c plan\nSecond")
 
-        assert isinstance(failed.error, svc.StreamBrokenError)
+        assert isinstance(failed.error, svc.errors.StreamBrokenError)
         assert "[incomplete]" in failed.shown
         assert "incomplete" in history
         assert contents(emulator)[0] == "First"

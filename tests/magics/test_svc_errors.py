@@ -181,7 +181,7 @@ def test_an_error_of_ours_is_not_the_users(
 
     text = prompt(shell)
 
-    assert isinstance(refused.error, svc.AuthError)
+    assert isinstance(refused.error, svc.errors.AuthError)
     assert f"Cell In[{number}], line 1" in text
     assert "ZeroDivisionError: division by zero" in text
 
@@ -293,7 +293,7 @@ def test_the_failing_cell_is_whole_or_refused(
             assert isinstance(ran.value, DryRun)
             assert cell in str(ran.value.request.messages[-1].content)
         else:
-            assert isinstance(ran.error, svc.ParameterError)
+            assert isinstance(ran.error, svc.errors.ParameterError)
             assert "Run the part that fails in a cell of its own" in ran.shown
             assert "`%svc --with Err QUESTION`" in ran.shown
     assert emulator.requests == ()
@@ -361,7 +361,7 @@ def test_slips_send_nothing(
 
     cell = shell.run(line)
 
-    assert isinstance(cell.error, svc.ParameterError)
+    assert isinstance(cell.error, svc.errors.ParameterError)
     assert remedy in cell.shown
     assert emulator.requests == ()
 

@@ -37,5 +37,5 @@ def test_the_services_key_is_hidden_from_the_emulator(
 @pytest.mark.usefixtures("emulated")
 def test_a_prompt_with_the_services_key_is_refused() -> None:
     """From Python it is not hidden, but refused, as at the service."""
-    with pytest.raises(svc.ParameterError, match="contains the API key"):
+    with pytest.raises(svc.errors.ParameterError, match="contains the API key"):
         svc.complete(f"What is {SECRET}?")

@@ -113,7 +113,7 @@ def test_without_key_and_address_two_ways_are_shown(
 
     cell = shell.run("%%svc\nHello")
 
-    assert isinstance(cell.error, svc.ConfigError)
+    assert isinstance(cell.error, svc.errors.ConfigError)
     assert "SVC_BASE_URL" in cell.shown
     assert "%svc use emulator" in cell.shown
 

@@ -34,8 +34,8 @@ def test_the_environment_is_read_when_it_is_needed(
 
     answered = shell.run("%%svc\nHello")
 
-    assert isinstance(no_address.error, svc.SettingsError)
-    assert isinstance(refused.error, svc.AuthError)
+    assert isinstance(no_address.error, svc.errors.SettingsError)
+    assert isinstance(refused.error, svc.errors.AuthError)
     assert answered.error is None
 
 
@@ -53,7 +53,7 @@ def test_a_wrong_setting_leaves_the_magic_there(
     helped = shell.run("%svc help all")
 
     assert loaded.error is None
-    assert isinstance(cell.error, svc.SettingsError)
+    assert isinstance(cell.error, svc.errors.SettingsError)
     assert name in cell.shown
     assert "--temperature" in helped.shown
 
@@ -192,7 +192,7 @@ def test_a_name_of_a_function_is_never_a_global(
 
     cell = shell.run("ask()")
 
-    assert isinstance(cell.error, svc.ParameterError)
+    assert isinstance(cell.error, svc.errors.ParameterError)
     assert "the function's own city has no value here" in cell.shown
     assert emulator.requests == ()
 
@@ -326,7 +326,7 @@ def test_a_file_that_cannot_be_added_is_refused(
 
     cell = shell.run(f"%%svc --with {name}\nExplain")
 
-    assert isinstance(cell.error, svc.ParameterError)
+    assert isinstance(cell.error, svc.errors.ParameterError)
     assert said in cell.shown
     assert emulator.requests == ()
 
@@ -386,7 +386,7 @@ def test_an_object_that_cannot_be_written_is_refused_by_name(
 
     cells = [shell.run("%%svc\n{{lazy}}"), shell.run("%%svc --with lazy\nHello")]
 
-    assert [type(cell.error) for cell in cells] == [svc.ParameterError] * 2
+    assert [type(cell.error) for cell in cells] == [svc.errors.ParameterError] * 2
     assert all("lazy cannot be put into a prompt" in cell.shown for cell in cells)
     assert all("this Lazy to text raised OSError" in cell.shown for cell in cells)
     assert len(emulator.requests) == n_before

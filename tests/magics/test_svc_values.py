@@ -130,7 +130,7 @@ def test_what_never_fits_is_an_error(shell: Shell, serve: Serve) -> None:
 
     cell = shell.run("%%svc --as Invoice -o x\nNumber 7.")
 
-    assert isinstance(cell.error, svc.ToolCallError)
+    assert isinstance(cell.error, svc.errors.ToolCallError)
     assert "gave no valid Invoice in 3 tries" in cell.shown
     assert shell.names["x"] == "before"
 

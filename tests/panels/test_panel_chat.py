@@ -554,9 +554,9 @@ def test_a_panel_without_a_name_goes_on_with_the_chat(open_page: OpenPage) -> No
 
 def test_wrong_arguments_open_no_panel(open_page: OpenPage) -> None:
     """A name with spaces and a parameter out of range are refused."""
-    with pytest.raises(svc.ParameterError, match="spaces"):
+    with pytest.raises(svc.errors.ParameterError, match="spaces"):
         open_page("a b")
-    with pytest.raises(svc.ParameterError, match="0 to 2"):
+    with pytest.raises(svc.errors.ParameterError, match="0 to 2"):
         open_page(temperature=5)
 
 

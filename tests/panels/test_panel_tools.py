@@ -273,7 +273,9 @@ def test_the_limits_of_rounds_hold_in_a_panel(open_page: OpenPage) -> None:
     page.wait(lambda: page.view["notice"])
 
     assert "allow more with total_s" in page.view["notice"]
-    with pytest.raises(svc.ParameterError, match=r"max_rounds must be .* got 'x'"):
+    with pytest.raises(
+        svc.errors.ParameterError, match=r"max_rounds must be .* got 'x'"
+    ):
         open_page(max_rounds="x")
 
 
@@ -290,5 +292,7 @@ def test_several_choices_and_tools_are_refused_when_they_are_set(
     assert "open a panel without tools" in refused
     assert page.view["settings"]["n"] is None
     assert (page.view["notice"], page.view["is_problem"]) == ("", False)
-    with pytest.raises(svc.ParameterError, match="n must be 1 in a panel with tools"):
+    with pytest.raises(
+        svc.errors.ParameterError, match="n must be 1 in a panel with tools"
+    ):
         open_page(tools=[weather], n=3)

@@ -133,7 +133,7 @@ def test_answers_are_read_from_the_last_reply(opened: Opened) -> None:
 
         celsius: int
 
-    with pytest.raises(svc.ParameterError, match="tool of its own"):
+    with pytest.raises(svc.errors.ParameterError, match="tool of its own"):
         sweep(session, answer=Weather)
 
 
@@ -330,7 +330,7 @@ def test_what_a_sweep_cannot_run_is_refused_in_the_plan(
     """The message says what to give instead."""
     session, emulator = opened()
 
-    with pytest.raises(svc.ParameterError, match=match):
+    with pytest.raises(svc.errors.ParameterError, match=match):
         sweep(session, **given)
 
     assert emulator.requests == ()
@@ -347,7 +347,7 @@ def test_tools_that_ask_run_where_you_allow_them(opened: Opened) -> None:
 
 def test_limits_of_rounds_need_run_tools() -> None:
     """Alone they would do nothing."""
-    with pytest.raises(svc.ParameterError, match="run_tools=True"):
+    with pytest.raises(svc.errors.ParameterError, match="run_tools=True"):
         svc.sweep("Go.", tools=[weather], max_rounds=3)
 
 
@@ -362,7 +362,9 @@ def test_a_rebuilt_run_has_no_functions(
 
     assert found.replies_df()["status"].tolist() == ["ok", "error"]
     assert "up to 2 requests for each reply" in str(found)
-    with pytest.raises(svc.ParameterError, match=r"give the same svc\.sweep again"):
+    with pytest.raises(
+        svc.errors.ParameterError, match=r"give the same svc\.sweep again"
+    ):
         found.retry()
     assert len(emulator.requests) == 3
     found.run()

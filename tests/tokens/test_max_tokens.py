@@ -99,7 +99,7 @@ def test_what_is_not_allowed_is_refused(
     plan()
     n_before = len(emulator.requests)
 
-    with pytest.raises(svc.ParameterError, match=r"8192, fit .* or service"):
+    with pytest.raises(svc.errors.ParameterError, match=r"8192, fit .* or service"):
         verb("Hi", max_tokens=value)
 
     assert len(emulator.requests) == n_before
@@ -111,7 +111,9 @@ def test_a_complete_request_is_sent_as_it_is(emulator: Emulator) -> None:
     svc.complete(request)
 
     assert sent(emulator) is None
-    with pytest.raises(svc.ParameterError, match="max_tokens= was given together"):
+    with pytest.raises(
+        svc.errors.ParameterError, match="max_tokens= was given together"
+    ):
         svc.complete(request, max_tokens=5)
 
 

@@ -189,7 +189,7 @@ def test_a_prompt_that_cannot_fit_is_refused() -> None:
 
 def test_what_is_no_text_has_no_tokens() -> None:
     """The refusal says what to give."""
-    with pytest.raises(svc.ParameterError, match="text"):
+    with pytest.raises(svc.errors.ParameterError, match="text"):
         svc.estimate_tokens(None)  # type: ignore[arg-type]
 
 
@@ -210,7 +210,7 @@ def test_a_prompt_that_probably_does_not_fit_is_sent_with_a_warning() -> None:
 
         with (
             pytest.warns(RuntimeWarning, match="may not fit"),
-            pytest.raises(svc.BadRequestError),
+            pytest.raises(svc.errors.BadRequestError),
         ):
             client.complete("word " * 6000, max_tokens=2500)
 

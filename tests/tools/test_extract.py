@@ -112,7 +112,9 @@ def test_what_does_not_fit_goes_back_with_the_reason(serve: Serve) -> None:
 def test_it_gives_up_after_so_many_tries(serve: Serve) -> None:
     """The error names the last fault and holds the last reply."""
     emulator = serve(calling("{", "Invoice") | {"times": None})
-    with pytest.raises(svc.ToolCallError, match=r"in 2 tries.*not JSON") as caught:
+    with pytest.raises(
+        svc.errors.ToolCallError, match=r"in 2 tries.*not JSON"
+    ) as caught:
         svc.extract(Invoice, "Number 7.", max_tries=2)
 
     assert len(emulator.requests) == 2
@@ -151,7 +153,9 @@ def test_a_reply_that_was_cut_is_not_asked_for_again(
     """The error says that it was cut and what to pass; one request was sent."""
     emulator = serve({**reply, "finish_reason": "length"})
 
-    with pytest.raises(svc.CutError, match=f"The reply was cut .*{advice}") as caught:
+    with pytest.raises(
+        svc.errors.CutError, match=f"The reply was cut .*{advice}"
+    ) as caught:
         svc.extract(Invoice, "Number 7.", max_tokens=max_tokens)
 
     assert len(emulator.requests) == 1
@@ -270,14 +274,14 @@ def test_a_call_of_something_else_is_answered(serve: Serve) -> None:
 @pytest.mark.parametrize(
     ("type_", "more", "error"),
     [
-        (int, {}, svc.ToolSchemaError),
-        (dict[str, int], {}, svc.ToolSchemaError),
-        ("Invoice", {}, svc.ToolSchemaError),
-        (None, {}, svc.ToolSchemaError),
-        (Invoice(number=7, total=1.0), {}, svc.ToolSchemaError),
-        (Invoice, {"max_tries": 0}, svc.ParameterError),
-        (Invoice, {"tools": [print]}, svc.ParameterError),
-        (Invoice, {"n": 2}, svc.ParameterError),
+        (int, {}, svc.errors.ToolSchemaError),
+        (dict[str, int], {}, svc.errors.ToolSchemaError),
+        ("Invoice", {}, svc.errors.ToolSchemaError),
+        (None, {}, svc.errors.ToolSchemaError),
+        (Invoice(number=7, total=1.0), {}, svc.errors.ToolSchemaError),
+        (Invoice, {"max_tries": 0}, svc.errors.ParameterError),
+        (Invoice, {"tools": [print]}, svc.errors.ParameterError),
+        (Invoice, {"n": 2}, svc.errors.ParameterError),
     ],
 )
 def test_what_cannot_be_meant_is_refused(

@@ -60,7 +60,7 @@ def test_complete_refuses_what_it_would_not_even_need(
     """A wrong value is refused with tools and without; nothing is sent."""
     emulator = serve()
 
-    with pytest.raises(svc.ParameterError) as caught:
+    with pytest.raises(svc.errors.ParameterError) as caught:
         svc.complete("Hello", tools=tools, **given)
 
     assert said in str(caught.value)
@@ -73,7 +73,7 @@ def test_stream_refuses_what_is_no_flag(serve: Serve) -> None:
     reuse: Any = "x"
 
     with pytest.raises(
-        svc.ParameterError, match="reuse must be True or False; got 'x'"
+        svc.errors.ParameterError, match="reuse must be True or False; got 'x'"
     ):
         svc.stream("Hello", reuse=reuse)
 
@@ -90,9 +90,9 @@ def test_a_conversation_refuses_the_same(
     plan = svc.conversation("plan")
     plan.ask("Hello")
 
-    with pytest.raises(svc.ParameterError) as asked:
+    with pytest.raises(svc.errors.ParameterError) as asked:
         plan.ask("Hello", tools=tools, **given)
-    with pytest.raises(svc.ParameterError) as again:
+    with pytest.raises(svc.errors.ParameterError) as again:
         plan.ask_again(1, tools=tools, **given)
 
     assert (said in str(asked.value), said in str(again.value)) == (True, True)
@@ -109,9 +109,9 @@ def test_a_conversation_can_allow_calls_without_a_prompt(serve: Serve) -> None:
         seen.append((call.name, call.arguments))
         return len(seen) > 1
 
-    with pytest.raises(svc.ToolLoopError) as free:
+    with pytest.raises(svc.errors.ToolLoopError) as free:
         plan.ask("Pay", tools=[pay], confirm=False, max_rounds=2)
-    with pytest.raises(svc.ToolLoopError) as decided:
+    with pytest.raises(svc.errors.ToolLoopError) as decided:
         plan.ask("Pay", tools=[pay], confirm=decide, max_rounds=3)
 
     runs: list[Any] = [*free.value.tool_runs, *decided.value.tool_runs]

@@ -109,7 +109,7 @@ def test_large_definitions_are_named_also_where_calls_are_handed_back(
         "function": {"name": "f", "description": "x" * 100_000},
     }
 
-    with pytest.raises(svc.OverBudgetError, match="Offer fewer tools"):
+    with pytest.raises(svc.errors.OverBudgetError, match="Offer fewer tools"):
         svc.complete("Go.", tools=[large])
 
     assert emulator.requests == ()
@@ -122,9 +122,9 @@ def test_what_cannot_be_offered_is_refused(serve: Serve) -> None:
     def untold(city) -> str:  # type: ignore[no-untyped-def]  # noqa: ANN001 - the point
         return str(city)
 
-    with pytest.raises(svc.ToolSchemaError, match="city"):
+    with pytest.raises(svc.errors.ToolSchemaError, match="city"):
         svc.complete("Go.", tools=[untold])
-    with pytest.raises(svc.ParameterError, match=r"tools must be .* got int"):
+    with pytest.raises(svc.errors.ParameterError, match=r"tools must be .* got int"):
         svc.complete("Go.", tools=7)
 
     assert emulator.requests == ()
@@ -286,7 +286,7 @@ def test_the_newest_completion_of_the_kernel_has_its_trail(serve: Serve) -> None
     got = svc.complete("Go.", tools=[weather])
     runs: tuple[Any, ...] = got.tool_runs
     first = svc.last()
-    with pytest.raises(svc.ToolLoopError) as broken:
+    with pytest.raises(svc.errors.ToolLoopError) as broken:
         svc.complete("Go.", tools=[weather], max_rounds=2)
     second = svc.last()
     svc.complete("Plain.", run_tools=False)
@@ -324,9 +324,9 @@ def test_clients_run_tools_where_asked(serve: Serve) -> None:
     awaited = asyncio.run(ask())
     with svc.Client(**settings) as client:
         waited = client.complete(prompt, tools=[weather], run_tools=True)
-        with pytest.raises(svc.ParameterError, match="run_tools=True"):
+        with pytest.raises(svc.errors.ParameterError, match="run_tools=True"):
             client.complete(prompt, tools=[weather])
-        with pytest.raises(svc.ParameterError, match="streams run no tools"):
+        with pytest.raises(svc.errors.ParameterError, match="streams run no tools"):
             client.stream(prompt, tools=[weather], **running)
 
     for got in (awaited, waited):

@@ -117,7 +117,7 @@ def talk() -> str | None:
         plan.ask("Where to begin?", max_tokens=50)
         listed: pd.DataFrame = svc.conversations_df("begin")
         assert plan.rename("trip").name in set(listed["conversation"])
-    except svc.RateLimitError as error:
+    except svc.errors.RateLimitError as error:
         wait_s: float | None = error.retry_after_s
         return f"{error.status} {wait_s}"
     except svc.SvcError as error:
@@ -216,8 +216,8 @@ def offer() -> tuple[str, ...]:
     names: list[str] = [each.name for each in box]
     try:
         definition = box.definitions[0]["function"]
-    except svc.ToolSchemaError as problem:
+    except svc.errors.ToolSchemaError as problem:
         return (str(problem),)
-    except svc.ToolCallError as problem:
+    except svc.errors.ToolCallError as problem:
         return problem.faults
     return (*names, str(definition["name"]), str(box.n_tokens))
