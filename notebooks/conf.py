@@ -1,7 +1,7 @@
 """The documentation site: its source is this folder, its notebooks included.
 
-`sphinx-build -W notebooks OUT` writes it, with the extra `docs`. No notebook is run, and
-neither the build nor a page needs the network.
+`sphinx-build -W notebooks OUT` writes it, with the extra `docs`. No notebook is run,
+and neither the build nor a page needs the network.
 """
 
 import sys
@@ -23,7 +23,7 @@ suppress_warnings = ["mystnb.unknown_mime_type"]  # a plot's data; its picture i
 if find_spec("reference"):  # reference.py of this folder
     extensions += ["reference"]
 else:
-    suppress_warnings += ["toc.empty_glob"]
+    suppress_warnings += ["toc.not_readable"]
 exclude_patterns = ["_build", "**.ipynb_checkpoints"]
 nitpicky = True
 
