@@ -45,7 +45,11 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
-html_sidebars = {"index": [], "start": [], "contributing": []}  # no pages below them
+html_sidebars: dict[str, list[str]] = {
+    "index": [],
+    "start": [],
+    "contributing": [],
+}  # no pages below them
 html_theme_options = {
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
