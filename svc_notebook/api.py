@@ -253,6 +253,8 @@ def last() -> Completion | None:
 if TYPE_CHECKING:  # importing the package must not load pandas
     import pandas as pd
 
+    from svc_notebook.ledger.columns import Column
+
 
 def replies_df(  # noqa: PLR0913 - one argument a filter
     *,
@@ -553,12 +555,31 @@ def describe(df: "pd.DataFrame") -> "pd.DataFrame":
     Example:
         >>> svc.describe(run.replies_df())  # doctest: +SKIP
     """
-    from svc_notebook.analysis.contrast import CONTRAST  # noqa: PLC0415
-    from svc_notebook.analysis.summary import SUMMARY  # noqa: PLC0415
     from svc_notebook.ledger.frames import describe as frame  # noqa: PLC0415 - pandas
+
+    return frame(df, frame_columns().values())
+
+
+def frame_columns() -> "dict[str, tuple[Column, ...]]":
+    """Return the columns of each kind of frame, by the function that returns it."""
+    from svc_notebook.analysis.contrast import CONTRAST  # noqa: PLC0415 - pandas
+    from svc_notebook.analysis.summary import SUMMARY  # noqa: PLC0415
+    from svc_notebook.conversations.frames import MESSAGES  # noqa: PLC0415
+    from svc_notebook.ledger.conversation_list import CONVERSATIONS  # noqa: PLC0415
+    from svc_notebook.ledger.frames import MEANINGS  # noqa: PLC0415
     from svc_notebook.ledger.groups import USAGE  # noqa: PLC0415
     from svc_notebook.ledger.reply_columns import REPLIES  # noqa: PLC0415
     from svc_notebook.ledger.tool_runs import TOOL_CALLS  # noqa: PLC0415
     from svc_notebook.sweeps.stored_runs import RUNS  # noqa: PLC0415
 
-    return frame(df, (REPLIES, USAGE, SUMMARY, CONTRAST, TOOL_CALLS, RUNS))
+    return {
+        "replies_df": REPLIES,
+        "usage_df": USAGE,
+        "summary_df": SUMMARY,
+        "contrast_df": CONTRAST,
+        "tool_calls_df": TOOL_CALLS,
+        "runs_df": RUNS,
+        "conversations_df": CONVERSATIONS,
+        "Conversation.to_df": MESSAGES,
+        "describe": MEANINGS,
+    }

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from importlib import import_module
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 import pandas as pd
@@ -103,16 +103,31 @@ def describe(
         (str(name), str(frame.dtypes.iloc[at]), *_unit_and_meaning(str(name), kinds))
         for at, name in enumerate(frame.columns)
     ]
-    columns = ("name", "dtype", "unit", "meaning")
-    return pd.DataFrame(found, columns=columns, dtype="string")
+    return to_frame(map(_Meaning._make, found), MEANINGS)
 
 
-_ADDED = {
+class _Meaning(NamedTuple):
+    name: str
+    dtype: str
+    unit: str | None
+    meaning: str
+
+
+MEANINGS = (
+    Column("name", "string", "name", "of the column"),
+    Column("dtype", "string", "dtype", "of its values"),
+    Column("unit", "string", "unit", "of its numbers or instants, if they have one"),
+    Column("meaning", "string", "meaning", "what a value says"),
+)
+"""The columns of `describe`."""
+
+ADDED = {
     "score_": "your score {!r} of the reply: see svc.score",
     "answer_": "the field {!r} of the answer",
     EXTRA: "the field {!r} of extra, as sent; missing = not sent",
     "var_": "the column {!r} of the rows, whose name a column of replies has",
 }
+"""How the names of columns begin that are not in every frame, and what they mean."""
 
 
 def _unit_and_meaning(
@@ -123,7 +138,7 @@ def _unit_and_meaning(
             return kind[name].unit, kind[name].doc
     if name == "row":
         return None, "position of the row, from 0"
-    for first, meaning in _ADDED.items():
+    for first, meaning in ADDED.items():
         if name.startswith(first):
             return None, meaning.format(name.removeprefix(first))
     return None, "a column of your own: of the rows, of the conditions, or a label"
