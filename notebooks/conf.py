@@ -1,0 +1,67 @@
+"""The documentation site: its source is this folder, its notebooks included.
+
+`sphinx-build -W notebooks OUT` writes it, with the extra `docs`. No notebook is run,
+and neither the build nor a page needs the network.
+"""
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.application import Sphinx
+
+FOLDER = Path(__file__).parent
+sys.path.insert(0, str(FOLDER))
+sys.path.insert(0, str(FOLDER.parent))  # the package beside this folder
+
+project = "svc_notebook"
+copyright = "svc_notebook's authors"  # noqa: A001 - Sphinx's name
+
+extensions = ["myst_nb"]
+suppress_warnings = ["mystnb.unknown_mime_type"]  # a plot's data; its picture is shown
+if find_spec("reference"):  # reference.py of this folder
+    extensions += ["reference"]
+else:
+    suppress_warnings += ["toc.not_readable"]
+exclude_patterns = ["_build", "**.ipynb_checkpoints"]
+nitpicky = True
+
+
+def heading_anchor(title: str) -> str:
+    """Return the anchor of a heading as JupyterLab makes it."""
+    return title.replace(" ", "-")
+
+
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
+myst_heading_slug_func = "conf.heading_anchor"
+
+nb_execution_mode = "off"  # the outputs are those that nbval compares
+nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # they come from a CDN
+
+html_theme = "pydata_sphinx_theme"
+html_title = "svc_notebook"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+
+
+def colour_no_prose(_app: Sphinx, document: nodes.document) -> None:
+    """Leave cells that ask in words, and boxes of errors, without Python's colours."""
+    for block in document.findall(nodes.literal_block):
+        is_asked = block.astext().startswith(("%%svc", "%svc"))
+        if is_asked or block.get("language") == "ipythontb":
+            block["language"] = "text"
+
+
+def setup(app: Sphinx) -> None:
+    """Tell Sphinx of what is done here."""
+    app.connect("doctree-read", colour_no_prose)
