@@ -15,8 +15,8 @@ from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from textwrap import dedent
-from types import FunctionType, ModuleType
-from typing import Any, Never
+from types import FunctionType
+from typing import TYPE_CHECKING, Never
 
 import svc_notebook
 from svc_notebook import errors, scores
@@ -25,7 +25,7 @@ from svc_notebook.cli import build_parser
 from svc_notebook.credentials import ENV_NAME
 from svc_notebook.endpoint_file import ENDPOINT_KEYS, MODEL_KEYS
 from svc_notebook.ledger.columns import Column
-from svc_notebook.ledger.frames import ADDED
+from svc_notebook.ledger.frames import ADDED, ESTIMATES
 from svc_notebook.magics.defaults import SvcTraits
 from svc_notebook.magics.options import OPTIONS
 from svc_notebook.magics.subcommands import (
@@ -39,6 +39,9 @@ from svc_notebook.pandas import EXPANDED, FrameAccessor
 from svc_notebook.service.params import PARAMS
 from svc_notebook.settings import ENV_NAMES, Settings, Timeouts
 
+if TYPE_CHECKING:  # the pages are made without it
+    from sphinx.application import Sphinx
+
 FOLDER = "reference"
 LISTS = {
     "%svc models": MODEL_LIST,
@@ -47,19 +50,19 @@ LISTS = {
     "%svc tools": TOOL_LIST,
 }
 PYTHON = {
-    "Ask for replies": """
+    "Replies": """
         complete stream extract Completion CompletionStream Message""",
     "Conversations and the panel": "conversation panel Conversation",
     "Clients": "Client AsyncClient AsyncCompletionStream",
-    "Sweep, score and compare": """
+    "Sweeps, scores and comparisons": """
         sweep run Run score read_answers summary_df contrast_df how_many compare plot
         scores.exact scores.contains scores.regex scores.json_valid scores.json_schema
         scores.length""",
-    "Read what was asked": """
+    "Ledger and files": """
         replies_df usage_df runs_df tool_calls_df conversations_df describe last
         reply export read_parquet export_answers""",
-    "Offer tools": "tool Toolbox",
-    "Set up": """
+    "Tools": "tool Toolbox",
+    "Session, emulator and tokens": """
         use Emulator estimate_tokens Tokens load_ipython_extension
         unload_ipython_extension""",
 }
@@ -72,16 +75,19 @@ _SHORT_CHARS = 76
 
 def pages() -> dict[str, str]:
     """Return every page by its name, the index first, in the index's order."""
+    tests, script = "svc_notebook.testing", "svc_notebook.emulator.script"
+    commands = _parsed(build_parser())
     made = {
         "magic": _magic(),
         **_python(),
         "pandas": _pandas(),
-        "testing": _testing(),
+        "testing": f"# The emulator in tests\n\n{_module_doc(tests)}\n\n"
+        f"## Scripts\n\n{_module_doc(script)}\n",
         "columns": _columns(),
         "parameters": _parameters(),
         "settings": _settings(),
         "errors": _errors(),
-        "command": _command(),
+        "command": "\n".join(["# The command `svc-notebook`\n", *commands]),
     }
     listed = "\n".join(made)
     index = (
@@ -92,9 +98,6 @@ def pages() -> dict[str, str]:
         f"```{{toctree}}\n:maxdepth: 1\n\n{listed}\n```\n"
     )
     return {"index": index, **made}
-
-
-# Pieces of Markdown
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -109,26 +112,22 @@ def code(text: object) -> str:
     return f"`{text}`" if str(text) else ""
 
 
-def target(name: str) -> str:
+def target(name: str, kind: str = "") -> str:
     """Return the label of a public name: labels ignore case, but `Run` is not `run`."""
-    kind = "class" if name[:1].isupper() else "function"
-    return f"{kind}-{re.sub('[._]', '-', name).lower()}"
+    kind = kind or ("class" if name[0].isupper() else "function")
+    return f"{kind}-{'-'.join(re.findall('[^_.% ]+', name)).lower()}"
 
 
 def linked(text: str) -> str:
     """Link each public name that a text has as code."""
+    public = {*public_names(), *error_classes()}
 
     def link(found: re.Match[str]) -> str:
-        name = found[1]
-        is_said = name[:1].isupper() or "svc." in found[0]
-        is_known = name in svc_notebook.__all__ or name in _error_classes()
-        is_one = is_said and is_known and name not in ("errors", "scores")
-        return f"[{found[0]}](#{target(name)})" if is_one else found[0]
+        span, name = found[0], found[1]
+        is_meant = name in public and (name[0].isupper() or "svc." in span)
+        return f"[{span}](#{target(name)})" if is_meant else span
 
-    blocks = re.split(r"((?:^(?: {4}|>>>).*\n?)+)", text, flags=re.MULTILINE)
-    return "".join(
-        block if at % 2 else _SPAN.sub(link, block) for at, block in enumerate(blocks)
-    )
+    return _SPAN.sub(link, text)
 
 
 def items(body: str) -> list[tuple[str, str]]:
@@ -187,17 +186,11 @@ _SPELLINGS = (
 )
 
 
-# Python
-
-
 def entry(name: str, thing: Callable[..., object]) -> str:
     """Return the section of a public function or class, with what the class has."""
-    called = f"svc.{name}"
-    head = f"({target(name)})=\n## `{called}`\n\n"
-    doc = prose(inspect.getdoc(thing) or "")
-    if not inspect.isclass(thing):
-        return f"{head}{signature(called, thing)}\n{doc}"
-    return "\n".join([head + signature(called, thing), doc, *members(name, thing)])
+    head = f"({target(name)})=\n## `svc.{name}`\n\n{signature(f'svc.{name}', thing)}"
+    parts = members(name, thing) if inspect.isclass(thing) else ()
+    return "\n".join([head, prose(inspect.getdoc(thing) or ""), *parts])
 
 
 def members(name: str, cls: type) -> Iterator[str]:
@@ -218,7 +211,7 @@ def members(name: str, cls: type) -> Iterator[str]:
 def public_names() -> list[str]:
     """Return the functions and classes of the package, and the ready-made scores."""
     names = [*svc_notebook.__all__, *(f"scores.{name}" for name in scores.__all__)]
-    known = {"errors", "scores", *_error_classes()}
+    known = {"errors", "scores", *error_classes()}
     return [name for name in names if name not in known]
 
 
@@ -230,11 +223,8 @@ def _python() -> dict[str, str]:
         groups["More names"] = rest
     made = {}
     for title, names in groups.items():
-        found = [
-            entry(name, attrgetter(name)(svc_notebook))
-            for name in names
-            if name in public
-        ]
+        known = [name for name in names if name in public]
+        found = (entry(name, attrgetter(name)(svc_notebook)) for name in known)
         made[re.split(r"\W", title)[0].lower()] = "\n".join([f"# {title}\n", *found])
     return made
 
@@ -260,36 +250,20 @@ def _pandas() -> str:
     )
 
 
-def _testing() -> str:
-    script = _module_doc("svc_notebook.emulator.script")
-    return (
-        f"# The emulator in tests\n\n{_module_doc('svc_notebook.testing')}\n\n"
-        f"## Scripts\n\n{script}\n"
-    )
-
-
-def _error_classes() -> dict[str, type[BaseException]]:
-    return {
-        name: thing
-        for name, thing in vars(errors).items()
-        if inspect.isclass(thing)
-        and issubclass(thing, BaseException)
-        and thing.__module__ == errors.__name__
-    }
+def error_classes() -> dict[str, type[BaseException]]:
+    """Return the errors by name, in the order of their tree."""
+    found = {n: each for n, each in vars(errors).items() if inspect.isclass(each)}
+    return {n: each for n, each in found.items() if issubclass(each, BaseException)}
 
 
 def _errors() -> str:
     parts = [f"# Errors\n\n{inspect.getdoc(errors)}\n"]
-    for name, cls in _error_classes().items():
+    for name, cls in error_classes().items():
         bases = " and ".join(code(base.__name__) for base in cls.__bases__)
         doc = prose(inspect.getdoc(cls) or "")
-        parts.append(
-            f"({target(name)})=\n## `{name}`\n\n{doc}\nA kind of {linked(bases)}.\n"
-        )
+        head = f"({target(name)})=\n## `{name}`\n"
+        parts.append(f"{head}\n{doc}\nA kind of {linked(bases)}.\n")
     return "\n".join(parts)
-
-
-# Tables
 
 
 def _magic() -> str:
@@ -297,18 +271,15 @@ def _magic() -> str:
     for group, found in groupby(OPTIONS, key=lambda each: each.group):
         rows = ((code(each.usage), each.doc) for each in found)
         parts += [f"### {group}\n", table(("Option", "Meaning"), rows)]
-    rows = ((code(each.usage), each.doc) for each in COMMANDS)
-    parts += ["## Commands\n", table(("Command", "Meaning"), rows)]
+    commands = ((code(each.usage), each.doc) for each in COMMANDS)
+    parts += ["## Commands\n", table(("Command", "Meaning"), commands)]
     traits = SvcTraits.class_traits(config=True)
-    rows = (
+    defaults = (
         (code(f"%config SvcMagics.{name}"), trait.help, _default(trait.default_value))
         for name, trait in sorted(traits.items())
     )
-    parts += [
-        "## Defaults of this kernel\n",
-        table(("Setting", "Meaning", "Default"), rows),
-    ]
-    return "\n".join(parts)
+    heads = ("Setting", "Meaning", "Default")
+    return "\n".join([*parts, "## Defaults of this kernel\n", table(heads, defaults)])
 
 
 def _default(value: object) -> str:
@@ -317,21 +288,19 @@ def _default(value: object) -> str:
 
 
 def _columns() -> str:
-    parts = [
+    intro = (
         "# Columns of the frames\n\n`svc.describe(df)` shows the same for a frame that "
         "you have. Dtypes are fixed, also without rows. `plan_df` and the `replies_df` "
         "of a run have the columns of `replies_df`.\n"
-    ]
+    )
+    parts = [intro]
     for name, columns in {**frame_columns(), **LISTS}.items():
-        parts += [f"({frame_target(name)})=\n## `{name}`\n", _described(columns)]
-    rows = ((code(each + "NAME"), text.format("NAME")) for each, text in ADDED.items())
-    head = "## Columns that only some frames of replies have\n"
+        parts += [f"({target(name, 'frame')})=\n## `{name}`\n", _described(columns)]
+    added = {f"{first}NAME": says for first, says in ADDED.items()}
+    added |= {f"NAME{last}": says for last, says in ESTIMATES.items()}
+    rows = ((code(each), says.format("NAME")) for each, says in added.items())
+    head = "## Columns that only some frames have\n"
     return "\n".join([*parts, head, table(("Column", "Meaning"), rows)])
-
-
-def frame_target(name: str) -> str:
-    """Return the label of a kind of frame."""
-    return "frame-" + re.sub(r"\W+|_", "-", name).lower()
 
 
 def _described(columns: Iterable[Column]) -> str:
@@ -363,27 +332,24 @@ def _settings() -> str:
         ways += [code(f"%config SvcMagics.{name}")] * (name in traits)
         default = _default(defaults[name])
         rows.append((code(env), linked(said[name]), default, ", ".join(ways)))
-    seconds = [
+    seconds = (
         (code(each.name), waits[each.name], _default(each.default))
         for each in fields(Timeouts)
-    ]
-    heads, keys = (
-        ("Variable", "Meaning", "Default", "In a notebook"),
-        ("Key", "Meaning"),
     )
+    keys = ("Key", "Meaning")
     parts = (
         "# Settings\n\n`%svc settings` shows each one in force and where it was set.",
         "## Variables of the environment",
-        table(heads, rows),
+        table(("Variable", "Meaning", "Default", "In a notebook"), rows),
         f"## Time-outs: `{ENV_NAMES['timeouts']}`",
         (inspect.getdoc(Timeouts.from_text) or "").partition("\n\n")[2],
         table(("Name", "Meaning", "Default in seconds"), seconds),
         "## Your own servers: `svc_notebook.toml`",
         _module_doc("svc_notebook.endpoint_file"),
         "### `[NAME]`",
-        table(keys, ENDPOINT_KEYS.items()),
+        table(keys, ((code(name), says) for name, says in ENDPOINT_KEYS.items())),
         '### `[NAME.models."MODEL"]`',
-        table(keys, MODEL_KEYS.items()),
+        table(keys, ((code(name), says) for name, says in MODEL_KEYS.items())),
     )
     return "\n\n".join(parts)
 
@@ -395,14 +361,11 @@ def _attributes(cls: type) -> dict[str, str]:
     return {name: text for names, text in items(body) for name in names.split(", ")}
 
 
-def _command() -> str:
-    return "\n".join(["# The command `svc-notebook`\n", *_parsed(build_parser())])
-
-
 def _parsed(parser: argparse.ArgumentParser) -> Iterator[str]:
     """Return a section for a command and for each of its own commands."""
     yield f"## `{parser.prog}`\n\n{parser.description or ''}\n"
-    rows, inner = [], []
+    rows: list[tuple[str, str]] = []
+    inner: list[argparse.ArgumentParser] = []
     for action in parser._actions:  # noqa: SLF001 - argparse has no public list
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
             helps = {each.dest: each.help for each in action._get_subactions()}  # noqa: SLF001
@@ -415,9 +378,6 @@ def _parsed(parser: argparse.ArgumentParser) -> Iterator[str]:
     yield table(("Argument", "Meaning"), rows)
     for each in inner:
         yield from _parsed(each)
-
-
-# Sphinx
 
 
 def write(folder: Path) -> None:
@@ -433,7 +393,7 @@ def write(folder: Path) -> None:
             path.write_text(text, encoding="utf-8")
 
 
-def setup(app: Any) -> dict[str, bool]:
+def setup(app: "Sphinx") -> dict[str, bool]:
     """Let Sphinx make the pages before it reads the sources."""
     app.connect("builder-inited", lambda app: write(Path(app.srcdir) / FOLDER))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

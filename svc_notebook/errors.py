@@ -57,6 +57,13 @@ class SvcError(Exception):
         partial: The reply so far, as a `Completion`; None if nothing came.
         exchange_id: The exchange in the ledger that records the failure, if any.
         n_attempts: Requests sent, retries included.
+
+    Example:
+        >>> try:
+        ...     svc.complete("Say hello.", temperature=3)
+        ... except svc.SvcError as error:
+        ...     print(type(error).__name__)
+        ParameterError
     """
 
     def __init__(self, message: str = "") -> None:
@@ -330,6 +337,8 @@ class LedgerError(SvcError):
 
 class Interrupted(KeyboardInterrupt):
     """The user stopped a request, rounds of tool calls or a run; one line in a cell.
+
+    Ask again, or go on: `%svc continue` asks for the rest of a reply, `run()` of a run.
 
     Attributes:
         partial: The reply so far, as a `Completion`; None if nothing came.

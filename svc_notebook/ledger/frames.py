@@ -3,7 +3,7 @@
 dtypes are stated, never inferred, so that a frame without rows has the same dtypes.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from importlib import import_module
@@ -99,11 +99,15 @@ def describe(
     names = {str(name) for name in frame.columns}
     kinds = [{column.name: column for column in kind} for kind in known]
     kinds.sort(key=lambda kind: len(names & kind.keys()), reverse=True)
-    found = [
-        (str(name), str(frame.dtypes.iloc[at]), *_unit_and_meaning(str(name), kinds))
-        for at, name in enumerate(frame.columns)
-    ]
-    return to_frame(map(_Meaning._make, found), MEANINGS)
+    rows = (
+        _Meaning(
+            name,
+            str(frame.dtypes.iloc[at]),
+            *(_estimated(name, names) or _unit_and_meaning(name, kinds)),
+        )
+        for at, name in enumerate(map(str, frame.columns))
+    )
+    return to_frame(rows, MEANINGS)
 
 
 class _Meaning(NamedTuple):
@@ -125,9 +129,26 @@ ADDED = {
     "score_": "your score {!r} of the reply: see svc.score",
     "answer_": "the field {!r} of the answer",
     EXTRA: "the field {!r} of extra, as sent; missing = not sent",
+    "cost_per_": "all costs, failures included, by the replies that are {!r}",
     "var_": "the column {!r} of the rows, whose name a column of replies has",
 }
 """How the names of columns begin that are not in every frame, and what they mean."""
+ESTIMATES = {
+    "_low": "lower end of the interval (0.95) of {!r}",
+    "_high": "upper end of the interval (0.95) of {!r}",
+    "": "mean of the score {!r} in a summary; of True and False the share of True",
+}
+"""How the names of columns end that a summary has for each score."""
+
+
+def _estimated(name: str, names: Collection[str]) -> tuple[None, str] | None:
+    """Say what a column means if the frame has its interval, too."""
+    for last, meaning in ESTIMATES.items():
+        score = name.removesuffix(last)
+        has_all = all(score + each in names for each in ESTIMATES)
+        if name == score + last and has_all:
+            return None, meaning.format(score)
+    return None
 
 
 def _unit_and_meaning(

@@ -425,8 +425,8 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
         LedgerError: A name was given and the ledger cannot be read.
 
     Example:
-        >>> run = svc.sweep("Greet.", temperature=[0, 1])  # doctest: +SKIP
-        >>> run.run().replies_df()  # doctest: +SKIP
+        >>> run = svc.sweep("Greet.", temperature=[0, 1])
+        >>> replies = run.run().replies_df()
     """
     return plan(
         current(),
