@@ -94,7 +94,8 @@ def pages() -> dict[str, str]:
         "# Reference\n\n"
         "These pages are made from the package: from its docstrings, and from the "
         "tables that its parsers and frames use. In a notebook `svc.complete?`, "
-        "`%svc help`, `%svc settings` and `svc.describe(df)` show the same.\n\n"
+        "`%svc help`, `%svc settings` and `svc.describe(df)` show the same. "
+        "(doc: Limits) means that heading of the service's document.\n\n"
         f"```{{toctree}}\n:maxdepth: 1\n\n{listed}\n```\n"
     )
     return {"index": index, **made}
