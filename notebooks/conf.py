@@ -16,7 +16,6 @@ sys.path.insert(0, str(FOLDER))
 sys.path.insert(0, str(FOLDER.parent))  # the package beside this folder
 
 project = "svc_notebook"
-copyright = "svc_notebook's authors"  # noqa: A001 - Sphinx's name
 
 extensions = ["myst_nb"]
 suppress_warnings = ["mystnb.unknown_mime_type"]  # a plot's data; its picture is shown
@@ -47,10 +46,15 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
+html_sidebars: dict[str, list[str]] = {
+    "index": [],
+    "start": [],
+    "contributing": [],
+}  # no pages below them
 html_theme_options = {
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
-    "footer_start": ["copyright"],
+    "footer_start": [],
     "footer_end": [],
 }
 

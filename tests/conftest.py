@@ -71,7 +71,7 @@ def _guard(event: str, args: tuple[Any, ...]) -> None:
 def pytest_configure() -> None:
     """Set the environment that tests, and the kernels they start, are given."""
     for name in [name for name in os.environ if name.startswith("SVC_")]:
-        if name not in {"SVC_CHROMIUM", "SVC_REQUIRE_BROWSER"}:
+        if name not in {"SVC_CHROMIUM", "SVC_REQUIRE_BROWSER", "SVC_SITE"}:
             del os.environ[name]
     os.environ.update(
         XDG_CONFIG_HOME=str(Path(_HOME.name) / "config"),
