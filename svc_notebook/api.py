@@ -76,7 +76,8 @@ def complete(
         ToolError, CutError: A tool, a call or the rounds of calls failed.
 
     Example:
-        >>> svc.complete("Say hello.", max_tokens=20).text  # doctest: +SKIP
+        >>> svc.complete("Say hello.", max_tokens=20).text
+        'Hello!'
     """
     check_flag("run_tools", run_tools)
     send = partial(current().ask, answers=_answers(reuse=reuse))
@@ -142,7 +143,7 @@ def extract(
         SvcError: A request failed, as with `complete`.
 
     Example:
-        >>> svc.extract(Invoice, "Invoice 7, 120 EUR")  # doctest: +SKIP
+        >>> svc.extract(Invoice, "Invoice 7, 120 EUR")
         Invoice(number=7, total=120.0)
     """
     for name in ("tools", "n"):
@@ -194,8 +195,9 @@ def stream(
         ConfigError: The API key or the base address is missing.
 
     Example:
-        >>> for text in svc.stream("Tell a story."):  # doctest: +SKIP
+        >>> for text in svc.stream("Tell a story."):
         ...     print(text, end="")
+        Once upon a time.
     """
     answers = _answers(reuse=reuse)
     offer = to_offer(params.pop("tools", None), run_tools=False)
@@ -225,7 +227,8 @@ def conversation(
             (doc: Tool-calling flow), or the conversation has other turns.
 
     Example:
-        >>> svc.conversation("plan").ask("Where to begin?")  # doctest: +SKIP
+        >>> svc.conversation("plan").ask("Where to begin?").text
+        'With the map.'
     """
     found = current().conversations.named(name)
     found.warn_of_older()
@@ -237,12 +240,20 @@ def conversation(
 
 
 def last() -> Completion | None:
-    """Return this kernel's newest completion, even a partial one, or None."""
+    """Return this kernel's newest completion, even a partial one, or None.
+
+    Example:
+        >>> completion = svc.complete("Say hello.")
+        >>> svc.last().text
+        'Hello!'
+    """
     return current().last
 
 
 if TYPE_CHECKING:  # importing the package must not load pandas
     import pandas as pd
+
+    from svc_notebook.ledger.columns import Column
 
 
 def replies_df(  # noqa: PLR0913 - one argument a filter
@@ -280,7 +291,7 @@ def replies_df(  # noqa: PLR0913 - one argument a filter
         ParameterError: A filter has a value that cannot match.
 
     Example:
-        >>> svc.replies_df(scope="all", since="2026-01-31")  # doctest: +SKIP
+        >>> replies = svc.replies_df(scope="all", since="2026-01-31")
     """
     from svc_notebook.analysis.answers import with_kept_answers  # noqa: PLC0415
     from svc_notebook.ledger.frames import chosen  # noqa: PLC0415 - pandas
@@ -338,7 +349,7 @@ def usage_df(  # noqa: PLR0913 - one argument a filter
         ParameterError: A filter cannot match, or a column cannot be grouped by.
 
     Example:
-        >>> svc.usage_df(by=["model", "run"], scope="all")  # doctest: +SKIP
+        >>> usage = svc.usage_df(by=["model", "run"], scope="all")
     """
     from svc_notebook.ledger.groups import say_left_out  # noqa: PLC0415
     from svc_notebook.ledger.groups import usage_df as frame  # noqa: PLC0415
@@ -392,7 +403,7 @@ def runs_df(
         ParameterError: A filter has a value that cannot match.
 
     Example:
-        >>> svc.runs_df(since="2026-01-31")  # doctest: +SKIP
+        >>> runs = svc.runs_df(since="2026-01-31")
     """
     from svc_notebook.sweeps.stored_runs import runs_df as frame  # noqa: PLC0415
 
@@ -419,7 +430,7 @@ def run(
         LedgerError: The ledger cannot be read.
 
     Example:
-        >>> svc.run("labels").summary_df()  # doctest: +SKIP
+        >>> summary = svc.run("labels").summary_df()
     """
     from svc_notebook.sweeps.stored_runs import stored_run  # noqa: PLC0415
 
@@ -455,7 +466,7 @@ def tool_calls_df(
         ParameterError: A filter has a value that cannot match.
 
     Example:
-        >>> svc.tool_calls_df(name="cups_sold")  # doctest: +SKIP
+        >>> calls = svc.tool_calls_df(name="cups_sold")
     """
     from svc_notebook.ledger.frames import tool_calls_df as frame  # noqa: PLC0415
 
@@ -487,7 +498,7 @@ def conversations_df(search: str = "") -> "pd.DataFrame":
         ParameterError: `search` is not a text.
 
     Example:
-        >>> svc.conversations_df("picnic")  # doctest: +SKIP
+        >>> found = svc.conversations_df("picnic")
     """
     from svc_notebook.ledger.conversation_list import (  # noqa: PLC0415
         CONVERSATIONS,
@@ -520,7 +531,7 @@ def export_answers(
         LedgerError: The ledger cannot be read.
 
     Example:
-        >>> svc.export_answers("answers.jsonl")  # doctest: +SKIP
+        >>> n_answers = svc.export_answers("answers.jsonl")
     """
     from svc_notebook.ledger.answers import export_answers as write  # noqa: PLC0415
 
@@ -542,14 +553,33 @@ def describe(df: "pd.DataFrame") -> "pd.DataFrame":
         ParameterError: It is no DataFrame.
 
     Example:
-        >>> svc.describe(run.replies_df())  # doctest: +SKIP
+        >>> meanings = svc.describe(run.replies_df())
     """
-    from svc_notebook.analysis.contrast import CONTRAST  # noqa: PLC0415
-    from svc_notebook.analysis.summary import SUMMARY  # noqa: PLC0415
     from svc_notebook.ledger.frames import describe as frame  # noqa: PLC0415 - pandas
+
+    return frame(df, frame_columns().values())
+
+
+def frame_columns() -> "dict[str, tuple[Column, ...]]":
+    """Return the columns of each kind of frame, by the function that returns it."""
+    from svc_notebook.analysis.contrast import CONTRAST  # noqa: PLC0415 - pandas
+    from svc_notebook.analysis.summary import SUMMARY  # noqa: PLC0415
+    from svc_notebook.conversations.frames import MESSAGES  # noqa: PLC0415
+    from svc_notebook.ledger.conversation_list import CONVERSATIONS  # noqa: PLC0415
+    from svc_notebook.ledger.frames import MEANINGS  # noqa: PLC0415
     from svc_notebook.ledger.groups import USAGE  # noqa: PLC0415
     from svc_notebook.ledger.reply_columns import REPLIES  # noqa: PLC0415
     from svc_notebook.ledger.tool_runs import TOOL_CALLS  # noqa: PLC0415
     from svc_notebook.sweeps.stored_runs import RUNS  # noqa: PLC0415
 
-    return frame(df, (REPLIES, USAGE, SUMMARY, CONTRAST, TOOL_CALLS, RUNS))
+    return {
+        "replies_df": REPLIES,
+        "usage_df": USAGE,
+        "summary_df": SUMMARY,
+        "contrast_df": CONTRAST,
+        "tool_calls_df": TOOL_CALLS,
+        "runs_df": RUNS,
+        "conversations_df": CONVERSATIONS,
+        "Conversation.to_df": MESSAGES,
+        "describe": MEANINGS,
+    }

@@ -32,7 +32,7 @@ _PORT_MAX = 65535
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command, the program's own if `argv` is None; return its exit status."""
     _escape_unprintable()
-    arguments = _read(_parser(), sys.argv[1:] if argv is None else argv)
+    arguments = _read(build_parser(), sys.argv[1:] if argv is None else argv)
     try:
         status: int = arguments.run(arguments)
     except KeyboardInterrupt:
@@ -62,7 +62,8 @@ def _read(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Nam
     return arguments
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line, which the reference is made from, too."""
     parser = argparse.ArgumentParser(
         prog="svc-notebook",
         description="A hosted chat-completion service in Jupyter notebooks.",

@@ -28,6 +28,10 @@ class Completion:
     """A reply of the service, complete or (after a failure) partial.
 
     `str()` gives the text; a cell renders it as safe Markdown.
+
+    Example:
+        >>> svc.complete("Say hello.").finish_reason
+        'stop'
     """
 
     __slots__ = ("_last_request", "_notes", "exchange", "tool_runs")

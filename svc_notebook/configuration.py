@@ -66,7 +66,8 @@ def use(  # noqa: PLR0913 - one for each thing that can be chosen
         ParameterError: A value is not allowed, or an argument is not named.
 
     Example:
-        >>> svc.use(endpoint="emulator")  # doctest: +SKIP
+        >>> svc.use(endpoint="emulator")
+        >>> svc.use(base_url="http://127.0.0.1:8000/v1", key=False)
     """
     found = None if key is False else to_key(key, source="svc.use")
     is_keyless, key = key is False, None  # a traceback may show the locals

@@ -21,7 +21,7 @@ import os
 import re
 import ssl
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -38,7 +38,6 @@ FILE = "svc_notebook.toml"
 _RESERVED = "emulator"
 _ENV_NAME = re.compile(r"[A-Z_][A-Z0-9_]*")
 _NAME = re.compile(r"[A-Za-z][\w-]*")
-_WINDOWS = ("per_second", "per_minute", "in_flight")
 
 
 def endpoint_files() -> tuple[str, ...]:
@@ -140,7 +139,7 @@ class _Reader:
                 "the name of an endpoint has letters, digits, - and _, and is not "
                 f"{_RESERVED}",
             )
-        self._check_names(table, _ENDPOINT)
+        self._check_names(table, ENDPOINT_KEYS)
         given: dict[str, Any] = {
             name: self._value(name, table[name]) for name in _KINDS if name in table
         }
@@ -215,7 +214,7 @@ class _Reader:
     def _model(self, model_id: str, table: object, limit: Limit | None) -> Model:
         if not isinstance(table, Mapping) or has_address_form(model_id):
             raise self._wrong("models", f'write [{self.name}.models."MODEL"]')
-        self._check_names(table, _MODEL, model_id)
+        self._check_names(table, MODEL_KEYS, model_id)
         is_service = self.name == SERVICE.name
         known = SERVICE.model(model_id) if is_service else Model(model_id)
         return replace(
@@ -228,7 +227,7 @@ class _Reader:
         self, table: Mapping[str, Any], known: Limit | None, model_id: str = ""
     ) -> Limit | None:
         """Return the limit of a table; what it leaves out is taken from a known one."""
-        given = {name: self._count(table, name, model_id) for name in _WINDOWS}
+        given = {name: self._count(table, name, model_id) for name in _LIMITS}
         counts = {
             name: (each or None) if each is not None else getattr(known, name, None)
             for name, each in given.items()
@@ -242,14 +241,14 @@ class _Reader:
         is_count = isinstance(value, int) and not isinstance(value, bool) and value > 0
         if value is None or is_count:
             return value
-        if value is False and name in _WINDOWS:
+        if value is False and name in _LIMITS:
             return 0
-        other = ", or false for no such limit" if name in _WINDOWS else ""
+        other = ", or false for no such limit" if name in _LIMITS else ""
         said = f"must be an integer >= 1{other}; got {shown(value)}"
         raise self._wrong(name, said, model_id)
 
     def _check_names(
-        self, table: Mapping[str, Any], known: tuple[str, ...], model_id: str = ""
+        self, table: Mapping[str, Any], known: Collection[str], model_id: str = ""
     ) -> None:
         for name in table:
             if name not in known and _SECRET.search(name):
@@ -293,8 +292,27 @@ _KINDS: Mapping[str, tuple[type, str]] = {
 }
 """The settings that are taken as they are, with what they may be."""
 _PATHS = ("prices", "ca_file")
-_ENDPOINT = ("base_url", "key", "key_env", *_KINDS, *_WINDOWS, "models")
-_MODEL = ("context", *_WINDOWS)
+_LIMITS = {
+    "per_second": "most requests to a model within a second; false for no such limit",
+    "per_minute": "most requests to a model within a minute; false for no such limit",
+    "in_flight": "most requests to a model at a time; false for no such limit",
+}
+ENDPOINT_KEYS = {
+    "base_url": "the address, ending with /v1; not for `service` (SVC_BASE_URL)",
+    "key": "false if the server needs no key; a key itself does not belong in a file",
+    "key_env": "the environment variable that has the key",
+    "model": "the model of requests that name none; if left out, its only model",
+    "prices": "a price table for this endpoint, as a path seen from the file",
+    "allow_http": "true lets a key be sent unencrypted to another machine",
+    "stream_usage": "true asks for usage at the end of each stream",
+    "ca_file": "certificates (PEM) to trust, as a path seen from the file",
+    "proxy": "http://HOST:PORT of a proxy, instead of the environment's",
+    **_LIMITS,
+    "models": "a table for each model, such as [lab.models.qwen-32b]",
+}
+"""What the table of an endpoint may have, and what it means."""
+MODEL_KEYS = {"context": "most tokens of prompt and reply together", **_LIMITS}
+"""What the table of a model may have."""
 _SECRET = re.compile(r"key|token|secret|password", re.IGNORECASE)
 _HEADER = re.compile(r"\s*\[([^\[\]]+)\]")
 

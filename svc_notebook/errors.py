@@ -51,10 +51,19 @@ class HasText(Protocol):
 class SvcError(Exception):
     """The base class of every error that this package raises on purpose.
 
+    Do what the message says; `except SvcError` catches them all.
+
     Attributes:
         partial: The reply so far, as a `Completion`; None if nothing came.
         exchange_id: The exchange in the ledger that records the failure, if any.
         n_attempts: Requests sent, retries included.
+
+    Example:
+        >>> try:
+        ...     svc.complete("Say hello.", temperature=3)
+        ... except svc.SvcError as error:
+        ...     print(type(error).__name__)
+        ParameterError
     """
 
     def __init__(self, message: str = "") -> None:
@@ -65,27 +74,45 @@ class SvcError(Exception):
 
 
 class ConfigError(SvcError):
-    """A setting or the API key is missing or cannot be used."""
+    """A setting or the API key is missing or cannot be used.
+
+    Do what the message says. `%svc settings` lists each setting and where it was set.
+    """
 
 
 class MissingKeyError(ConfigError):
-    """The API key is missing or cannot be sent."""
+    """The API key is missing or cannot be sent.
+
+    Set SVC_API_KEY, or type the key after `%svc login`. Without a key,
+    `svc.use(endpoint="emulator")` starts the emulator.
+    """
 
 
 class SettingsError(ConfigError):
-    """A setting that cannot be used."""
+    """A setting cannot be used.
+
+    The message names the setting and what it may be; correct it where it was set.
+    """
 
 
 class SpendingLimitError(ConfigError):
-    """The limit on tokens or cost is reached; see `svc.use`. Nothing was sent."""
+    """The limit on tokens or cost is reached. Nothing was sent.
+
+    `svc.use(max_tokens_total=...)` or `svc.use(max_cost=...)` sets another limit.
+    """
 
 
 class AskError(SvcError, ValueError):
-    """The request is wrong; it was not sent, and costs nothing."""
+    """The request is wrong. It was not sent, and costs nothing.
+
+    Correct what the message names, and ask again.
+    """
 
 
 class ParameterError(AskError):
     """A parameter, a message or a name is not allowed.
+
+    Choose a value that the message allows.
 
     Attributes:
         param: The name as the service document spells it.
@@ -98,6 +125,8 @@ class ParameterError(AskError):
 
 class OverBudgetError(AskError):
     """Prompt and reply together do not fit into one request.
+
+    Shorten the prompt, ask for fewer `max_tokens`, or hide turns of the conversation.
 
     Attributes:
         prompt_tokens: Estimated tokens of the prompt.
@@ -113,15 +142,23 @@ class OverBudgetError(AskError):
 
 
 class TransportError(SvcError):
-    """No complete answer came over the network."""
+    """No complete answer came over the network.
+
+    Look at `partial` for what came. The request may have been paid for.
+    """
 
 
 class NoConnectionError(TransportError):
-    """No connection, or one that was lost before the service answered."""
+    """There was no connection, or it was lost before the service answered.
+
+    Check the address (`%svc use` shows it), the network, proxy and certificates.
+    """
 
 
 class TimedOutError(TransportError):
     """A deadline passed.
+
+    Ask again, or allow more time with SVC_TIMEOUTS.
 
     Attributes:
         deadline: Which one: connect, first_byte, idle, whole or total.
@@ -137,11 +174,16 @@ class TimedOutError(TransportError):
 
 
 class StreamBrokenError(TransportError):
-    """A reply ended too early; `partial` is the reply so far."""
+    """A reply ended too early; `partial` is the reply so far.
+
+    Ask again; in a cell, `%svc continue` asks for the rest.
+    """
 
 
 class ServiceError(SvcError):
     """The service answered with an error body.
+
+    Read what the service says in the message.
 
     Attributes:
         status: HTTP status; 200 when the error came inside a stream.
@@ -168,27 +210,45 @@ class ServiceError(SvcError):
 
 
 class AuthError(ServiceError):
-    """The key is invalid or revoked (401) or lacks permission (403)."""
+    """The key is invalid or revoked (401) or lacks permission (403).
+
+    Type another key after `%svc login`, or set SVC_API_KEY. Keys are created in the
+    service's dashboard.
+    """
 
 
 class BadRequestError(ServiceError):
-    """The request was refused and would be refused again (400 and other 4xx)."""
+    """The request was refused and would be refused again (400 and other 4xx).
+
+    Change what the message names; `param` has the name of the field.
+    """
 
 
 class UnknownModelError(ServiceError):
-    """The resource does not exist (404): the model, or the address."""
+    """The resource does not exist (404): the model, or the address.
+
+    `%svc models` lists the known models; `%svc use` shows the address in use.
+    """
 
 
 class RateLimitError(ServiceError):
-    """A limit of the service was exceeded (429)."""
+    """A limit of the service was exceeded (429).
+
+    Wait as long as `retry_after_s` says. Sweeps wait by themselves.
+    """
 
 
 class ServerFaultError(ServiceError):
-    """The service failed (500 and other 5xx)."""
+    """The service failed (500 and other 5xx).
+
+    Ask again later; `n_attempts` says how often it was tried.
+    """
 
 
 class DocumentError(SvcError):
     """The answer is not as the service document says.
+
+    Check that the address is that of the service, not of a web page or a proxy.
 
     Attributes:
         status: HTTP status of the answer.
@@ -211,19 +271,30 @@ class DocumentError(SvcError):
 
 
 class CutError(SvcError):
-    """The reply was cut, and a complete one is required; `partial` is the reply."""
+    """The reply was cut, and a complete one is required; `partial` is the reply.
+
+    Allow a longer reply with `max_tokens`, or shorten the prompt.
+    """
 
 
 class ToolError(SvcError):
-    """Base class of the errors about tools."""
+    """Something about tools went wrong.
+
+    The subclasses say what.
+    """
 
 
 class ToolSchemaError(ToolError, ValueError):
-    """A function or a definition cannot be offered as a tool; nothing was sent."""
+    """A function or a definition cannot be offered as a tool. Nothing was sent.
+
+    Give its parameters types that a schema can have; the message names the parameter.
+    """
 
 
 class ToolCallError(ToolError):
     """A tool call, or a value from the model, does not fit the definition.
+
+    Describe the parameters more clearly, or try another model.
 
     Attributes:
         faults: A sentence for each fault, written for the model.
@@ -236,6 +307,8 @@ class ToolCallError(ToolError):
 
 class ToolLoopError(ToolError):
     """The rounds of tool calls ended before the model gave an answer.
+
+    Allow more with `max_rounds` or `total_s`, or send `messages` again.
 
     Attributes:
         messages: The history until then, which can be sent again: `Message`s.
@@ -255,11 +328,17 @@ class ToolLoopError(ToolError):
 
 
 class LedgerError(SvcError):
-    """The store of exchanges cannot be read or written."""
+    """The store of exchanges cannot be read or written.
+
+    Check that the disk has room and that you may write the file. `svc.use(ledger=...)`
+    uses another file.
+    """
 
 
 class Interrupted(KeyboardInterrupt):
     """The user stopped a request, rounds of tool calls or a run; one line in a cell.
+
+    Ask again, or go on: `%svc continue` asks for the rest of a reply, `run()` of a run.
 
     Attributes:
         partial: The reply so far, as a `Completion`; None if nothing came.

@@ -94,6 +94,9 @@ class FrameAccessor:
             ParameterError: A column does not exist, has gaps or has values that are
                 not text, or a parameter is not allowed; nothing was sent.
             SvcError: No further request could succeed; see `Run.run`.
+
+        Example:
+            >>> df["summary"] = df.svc.complete("Summarise: {{text}}")
         """
         if not isinstance(template, str):
             raise ParameterError(

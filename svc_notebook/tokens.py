@@ -39,6 +39,10 @@ class Tokens:
         mean: The best estimate, not rounded, so that sums are unbiased.
         under, over: How far the tokenizer's own counts can be below and above it.
         variance: Of each text's own error.
+
+    Example:
+        >>> sum(map(svc.estimate_tokens, ["one", "two"]), svc.Tokens()).best
+        2
     """
 
     mean: float = 0.0
@@ -283,7 +287,6 @@ def estimate_tokens(text: str) -> Tokens:
         Estimates can be added, for example with `sum(estimates, svc.Tokens())`.
 
     Example:
-        >>> import svc_notebook as svc
         >>> svc.estimate_tokens("How many tokens does this have?").best
         7
     """

@@ -47,6 +47,10 @@ def exact(column: str = "label") -> Rule:
 
     Args:
         column: The column with what is right.
+
+    Example:
+        >>> run.score(right=svc.scores.exact("label"))
+        12
     """
     check_text(column, param="column")
 
@@ -68,6 +72,10 @@ def contains(column: str | None = None, *, text: str | None = None) -> Rule:
     Args:
         column: The column with what to look for, another in each row.
         text: What to look for in all replies.
+
+    Example:
+        >>> run.score(sorry=svc.scores.contains(text="sorry"))
+        12
     """
     if (column is None) == (text is None):
         raise ParameterError(
@@ -90,6 +98,10 @@ def regex(pattern: str | re.Pattern[str]) -> Rule:
 
     Args:
         pattern: As for `re.search`.
+
+    Example:
+        >>> run.score(number=svc.scores.regex(r"[0-9]+"))
+        12
     """
     try:
         found = re.compile(pattern)
@@ -101,7 +113,12 @@ def regex(pattern: str | re.Pattern[str]) -> Rule:
 
 
 def json_valid() -> Rule:
-    """Say whether the reply is JSON, alone or in one fenced block."""
+    """Say whether the reply is JSON, alone or in one fenced block.
+
+    Example:
+        >>> run.score(json=svc.scores.json_valid())
+        12
+    """
     return lambda row: _json(row["text"]) is not _NO_JSON
 
 
@@ -111,6 +128,10 @@ def json_schema(schema: Any) -> Rule:  # noqa: ANN401 - a schema or a type
     Args:
         schema: A JSON schema as a mapping (draft 2020-12); or a dataclass, a TypedDict,
             a pydantic model or another type as in `svc.extract`.
+
+    Example:
+        >>> run.score(invoice=svc.scores.json_schema(Invoice))
+        12
     """
     check = _check_of(schema)
 
@@ -126,6 +147,10 @@ def length(unit: Literal["characters", "words"] = "characters") -> Rule:
 
     Args:
         unit: `words` are what blanks separate, so they mean little in Thai.
+
+    Example:
+        >>> run.score(words=svc.scores.length("words"))
+        12
     """
     if unit not in ("characters", "words"):
         raise must_be("unit", "'characters' or 'words'", unit)

@@ -55,7 +55,7 @@ def compare(
         ParameterError: The frame lacks columns of replies, or a column does not exist.
 
     Example:
-        >>> svc.compare(pd.concat([a, b]), columns="run", diff=True)  # doctest: +SKIP
+        >>> table = svc.compare(pd.concat([a, b]), columns="run", diff=True)
     """
     from .compare import compare as arrange  # noqa: PLC0415 - pandas
 
@@ -98,7 +98,7 @@ def plot(
             many.
 
     Example:
-        >>> svc.plot(replies, "right", by="model", against="cost")  # doctest: +SKIP
+        >>> chart = svc.plot(replies, "right", by="model", against="latency_s")
     """
     from .plot import plot as draw  # noqa: PLC0415 - pandas
 
@@ -114,6 +114,10 @@ def reply(exchange_id: str) -> Completion:
     Raises:
         ParameterError: The ledger has no such exchange.
         LedgerError: The ledger cannot be read.
+
+    Example:
+        >>> svc.reply(replies["exchange_id"][0]).text
+        'spam'
     """
     return current().reply(exchange_id)
 
@@ -142,6 +146,9 @@ def summary_df(
 
     Raises:
         ParameterError: A name does not exist, or it is no frame of replies.
+
+    Example:
+        >>> summary = svc.summary_df(replies, by="model", on="right")
     """
     from svc_notebook.analysis.summary import summary_df as frame  # noqa: PLC0415
 
@@ -167,6 +174,9 @@ def contrast_df(
 
     Raises:
         ParameterError: The factor has one value, or `on` is no score.
+
+    Example:
+        >>> contrast = svc.contrast_df(replies, "model", "right")
     """
     from svc_notebook.analysis.contrast import contrast_df as frame  # noqa: PLC0415
 
@@ -195,6 +205,9 @@ def how_many(
     Raises:
         ConfigError: SciPy is missing; the message names the command.
         ParameterError: The pilot is too small, or has no such factor or score.
+
+    Example:
+        >>> needed = svc.how_many(0.05, pilot=run, factor="model", on="right")
     """
     from svc_notebook.analysis.contrast import how_many as plan  # noqa: PLC0415 - pandas
 
@@ -223,7 +236,7 @@ def read_answers(df: "pd.DataFrame", type_: Any) -> "pd.DataFrame":  # noqa: ANN
         ParameterError: There is no column `text`, or answers cannot be read as this.
 
     Example:
-        >>> svc.read_answers(replies, Literal["spam", "ham"])  # doctest: +SKIP
+        >>> replies = svc.read_answers(replies, Literal["spam", "ham"])
     """
     from .answers import read_answers as read  # noqa: PLC0415 - pandas
 
@@ -257,8 +270,8 @@ def score(frame: "pd.DataFrame", /, **scores: Callable[[Any], object] | None) ->
         LedgerError: The ledger cannot be written.
 
     Example:
-        >>> svc.score(df, right=lambda r: r.answer == r.label)  # doctest: +SKIP
-        24
+        >>> svc.score(replies, right=lambda r: r.answer == r.label)
+        12
     """
     from svc_notebook.ledger.scores import keep_scores  # noqa: PLC0415 - pandas
 
@@ -288,7 +301,7 @@ def export(frame: "pd.DataFrame", path: str | Path) -> Path:
             workbook cannot hold so many rows, or the file cannot be written.
 
     Example:
-        >>> svc.export(svc.replies_df(), "replies.xlsx")  # doctest: +SKIP
+        >>> path = svc.export(svc.replies_df(), "replies.xlsx")
     """
     from svc_notebook.ledger.exports import export as write  # noqa: PLC0415 - pandas
 
@@ -309,7 +322,7 @@ def read_parquet(path: str | Path) -> "pd.DataFrame":
         ParameterError: The file cannot be read.
 
     Example:
-        >>> svc.read_parquet("replies.parquet")  # doctest: +SKIP
+        >>> replies = svc.read_parquet("replies.parquet")
     """
     from svc_notebook.ledger.exports import read_parquet as read  # noqa: PLC0415
 

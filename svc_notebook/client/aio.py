@@ -195,8 +195,11 @@ class AsyncClient(BaseClient):
         SettingsError: A setting cannot be used.
 
     Example:
-        >>> async with AsyncClient() as client:  # doctest: +SKIP
-        ...     completion = await client.complete("Say hello.")
+        >>> async def hello() -> str:
+        ...     async with svc.AsyncClient() as client:
+        ...         return (await client.complete("Say hello.")).text
+        >>> asyncio.run(hello())  # in a notebook: await hello()
+        'Hello!'
     """
 
     @with_params
@@ -355,10 +358,13 @@ class AsyncCompletionStream:
     Use it in `async with`, or iterate it to its end.
 
     Example:
-        >>> async with client.stream("Tell a story.") as stream:  # doctest: +SKIP
-        ...     async for text in stream:
-        ...         print(text, end="")
-        >>> stream.completion.finish_reason  # doctest: +SKIP
+        >>> async def story() -> None:
+        ...     async with svc.AsyncClient() as client:
+        ...         async with client.stream("Tell a story.") as stream:
+        ...             async for text in stream:
+        ...                 print(text, end="")
+        >>> asyncio.run(story())
+        Once upon a time.
     """
 
     def __init__(self, task: Task) -> None:

@@ -55,7 +55,8 @@ class Client(BaseClient):
     of `AsyncClient`.
 
     Example:
-        >>> Client().complete("Say hello.").text  # doctest: +SKIP
+        >>> svc.Client().complete("Say hello.").text
+        'Hello!'
     """
 
     def _open(self) -> None:
@@ -166,10 +167,12 @@ class CompletionStream:
     it, and so does dropping it. Use it in `with`, or iterate it to its end.
 
     Example:
-        >>> with client.stream("Tell a story.") as stream:  # doctest: +SKIP
+        >>> with svc.stream("Tell a story.") as stream:
         ...     for text in stream:
         ...         print(text, end="")
-        >>> stream.completion.finish_reason  # doctest: +SKIP
+        Once upon a time.
+        >>> stream.completion.finish_reason
+        'stop'
     """
 
     def __init__(self, task: Task, queue: Queue) -> None:

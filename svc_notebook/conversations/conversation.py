@@ -62,9 +62,9 @@ class Conversation:
     Methods take a turn by its number, from 1, or by its id, and raise a
     ParameterError if there is no such turn.
 
-    Args:
-        name: As in `svc.conversation(NAME)` and `%%svc -c NAME`; see `rename`.
-        session: The conversations of its session; they send, and read the ledger.
+    Example:
+        >>> svc.conversation("plan").ask("Where to begin?").text
+        'With the map.'
     """
 
     def __init__(self, name: str, session: "Conversations") -> None:

@@ -157,7 +157,7 @@ class Emulator:
             started, also if the port is taken.
 
     Example:
-        >>> with Emulator(tokens_per_s=None, first_token_s=0) as emulator:
+        >>> with svc.Emulator(tokens_per_s=None, first_token_s=0) as emulator:
         ...     emulator.base_url.endswith("/v1")
         True
     """

@@ -3,11 +3,11 @@
 dtypes are stated, never inferred, so that a frame without rows has the same dtypes.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from importlib import import_module
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 import pandas as pd
@@ -99,20 +99,56 @@ def describe(
     names = {str(name) for name in frame.columns}
     kinds = [{column.name: column for column in kind} for kind in known]
     kinds.sort(key=lambda kind: len(names & kind.keys()), reverse=True)
-    found = [
-        (str(name), str(frame.dtypes.iloc[at]), *_unit_and_meaning(str(name), kinds))
-        for at, name in enumerate(frame.columns)
-    ]
-    columns = ("name", "dtype", "unit", "meaning")
-    return pd.DataFrame(found, columns=columns, dtype="string")
+    rows = (
+        _Meaning(
+            name,
+            str(frame.dtypes.iloc[at]),
+            *(_estimated(name, names) or _unit_and_meaning(name, kinds)),
+        )
+        for at, name in enumerate(map(str, frame.columns))
+    )
+    return to_frame(rows, MEANINGS)
 
 
-_ADDED = {
+class _Meaning(NamedTuple):
+    name: str
+    dtype: str
+    unit: str | None
+    meaning: str
+
+
+MEANINGS = (
+    Column("name", "string", "name", "of the column"),
+    Column("dtype", "string", "dtype", "of its values"),
+    Column("unit", "string", "unit", "of its numbers or instants, if they have one"),
+    Column("meaning", "string", "meaning", "what a value says"),
+)
+"""The columns of `describe`."""
+
+ADDED = {
     "score_": "your score {!r} of the reply: see svc.score",
     "answer_": "the field {!r} of the answer",
     EXTRA: "the field {!r} of extra, as sent; missing = not sent",
+    "cost_per_": "all costs, failures included, by the replies that are {!r}",
     "var_": "the column {!r} of the rows, whose name a column of replies has",
 }
+"""How the names of columns begin that are not in every frame, and what they mean."""
+ESTIMATES = {
+    "_low": "lower end of the interval (0.95) of {!r}",
+    "_high": "upper end of the interval (0.95) of {!r}",
+    "": "mean of the score {!r} in a summary; of True and False the share of True",
+}
+"""How the names of columns end that a summary has for each score."""
+
+
+def _estimated(name: str, names: Collection[str]) -> tuple[None, str] | None:
+    """Say what a column means if the frame has its interval, too."""
+    for last, meaning in ESTIMATES.items():
+        score = name.removesuffix(last)
+        has_all = all(score + each in names for each in ESTIMATES)
+        if name == score + last and has_all:
+            return None, meaning.format(score)
+    return None
 
 
 def _unit_and_meaning(
@@ -123,7 +159,7 @@ def _unit_and_meaning(
             return kind[name].unit, kind[name].doc
     if name == "row":
         return None, "position of the row, from 0"
-    for first, meaning in _ADDED.items():
+    for first, meaning in ADDED.items():
         if name.startswith(first):
             return None, meaning.format(name.removeprefix(first))
     return None, "a column of your own: of the rows, of the conditions, or a label"

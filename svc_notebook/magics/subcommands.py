@@ -21,6 +21,7 @@ from svc_notebook.conversations.saved_turns import (
 from svc_notebook.endpoints import facts_of
 from svc_notebook.env_file import IN_FILE
 from svc_notebook.errors import MissingKeyError, ParameterError, SvcError
+from svc_notebook.ledger.columns import Column, Dtype
 from svc_notebook.service.catalogue import MODELS, Limit
 from svc_notebook.service.checks import did_you_mean, near_names
 from svc_notebook.service.params import PARAM_NAMES
@@ -329,22 +330,54 @@ def replies_df(session: Session) -> "pd.DataFrame":
 
 
 def indexed_frame(
-    dtypes: Mapping[str, str], rows: Iterable[Sequence[object]]
+    columns: Sequence[Column], rows: Iterable[Sequence[object]]
 ) -> "pd.DataFrame":
     """Make a small frame of rows, indexed by its first column."""
     import pandas as pd  # noqa: PLC0415 - loads when a frame is asked for
 
+    dtypes: dict[str, Any] = {column.name: column.dtype for column in columns}
     frame = pd.DataFrame(list(rows), columns=list(dtypes), dtype=object)
-    return frame.astype(dict(dtypes)).set_index(next(iter(dtypes)))
+    return frame.astype(dtypes).set_index(columns[0].name)
 
 
-_MODEL_DTYPES = {
-    **dict.fromkeys(("model", "size", "released"), "string"),
-    **dict.fromkeys(("per_second", "left_second"), "Int64"),
-    **dict.fromkeys(("per_minute", "left_minute"), "Int64"),
-    **dict.fromkeys(("in_flight", "context_tokens"), "Int64"),
-    "in_use": "boolean",
-}
+def listed(dtype: Dtype, **docs: str) -> tuple[Column, ...]:
+    """Return columns of one dtype, whose values are given in their order."""
+    return tuple(Column(name, dtype, name, doc) for name, doc in docs.items())
+
+
+MODEL_LIST = (
+    *listed(
+        "string",
+        model="its id",
+        size="of the model, such as 8B; missing if unknown",
+        released="the day it was released; missing if unknown",
+    ),
+    *listed(
+        "Int64",
+        per_second="most requests within a second; missing without a limit",
+        left_second="requests that this limit lets through now",
+        per_minute="most requests within a minute; missing without a limit",
+        left_minute="requests that this limit lets through now",
+        in_flight="most requests at a time; missing without a limit",
+        context_tokens="most tokens of prompt and reply together",
+    ),
+    *listed("boolean", in_use="whether it is asked where no model is named"),
+)
+CONVERSATION_LIST = (
+    *listed("string", conversation="its name"),
+    *listed(
+        "Int64",
+        n_turns="its turns",
+        est_tokens="estimated tokens of its turns, without hidden ones",
+    ),
+    *listed("string", system="its system message; missing without one"),
+)
+SETTING_LIST = listed(
+    "string",
+    setting="its name",
+    value="in force; missing if there is none; of a key only whether it was found",
+    source="where it was set",
+)
 
 
 def models_df(session: Session, *, has_room: bool = True) -> "pd.DataFrame":
@@ -371,7 +404,7 @@ def models_df(session: Session, *, has_room: bool = True) -> "pd.DataFrame":
             )
         )
     left_out = [] if has_room else ["left_second", "left_minute"]
-    frame = indexed_frame(_MODEL_DTYPES, rows).drop(columns=left_out)
+    frame = indexed_frame(MODEL_LIST, rows).drop(columns=left_out)
     shown = [
         (
             *(str(each or "") for each in row[:3]),
@@ -415,14 +448,11 @@ def _room(session: Session, model: str) -> Room | None:
 
 def conversations_df(session: Session) -> "pd.DataFrame":
     """List the conversations of this kernel, oldest first."""
-    numbers = dict.fromkeys(("n_turns", "est_tokens"), "Int64")
     rows = (
         (each.name, len(each.turns), each.est_tokens, each.system)
         for each in session.conversations
     )
-    return indexed_frame(
-        {"conversation": "string", **numbers, "system": "string"}, rows
-    )
+    return indexed_frame(CONVERSATION_LIST, rows)
 
 
 def settings_df(
@@ -433,7 +463,7 @@ def settings_df(
         (name, None if value is None else str(value), source)
         for name, value, source in (*_settings(session), _key(session), *magic)
     ]
-    return indexed_frame(dict.fromkeys(("setting", "value", "source"), "string"), rows)
+    return indexed_frame(SETTING_LIST, rows)
 
 
 def _settings(session: Session) -> list[tuple[str, object, str]]:

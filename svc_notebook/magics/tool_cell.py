@@ -34,7 +34,7 @@ from svc_notebook.tools.tool import Tool
 from svc_notebook.tools.toolbox import Toolbox, to_toolbox
 
 from .reply_cell import Draw, ReplyView
-from .subcommands import command_or_question, indexed_frame
+from .subcommands import command_or_question, indexed_frame, listed
 
 if TYPE_CHECKING:  # pandas loads when a frame is asked for
     import pandas as pd
@@ -254,11 +254,6 @@ def tools_df(
 
     `offered` are variables that every cell offers; `consent` knows what asks no more.
     """
-    dtypes = {
-        **dict.fromkeys(("variable", "tool", "parameters", "description"), "string"),
-        **dict.fromkeys(("asks_first", "in_every_cell"), "boolean"),
-        "est_tokens": "Int64",
-    }
     rows = (
         (
             variable,
@@ -272,7 +267,24 @@ def tools_df(
         for variable, toolbox in known_tools(variables).items()
         for tool in toolbox
     )
-    return indexed_frame(dtypes, rows)
+    return indexed_frame(TOOL_LIST, rows)
+
+
+TOOL_LIST = (
+    *listed(
+        "string",
+        variable="that holds the tool, alone or in a toolbox",
+        tool="its name, as the model knows it",
+        parameters="their names",
+        description="its first line",
+    ),
+    *listed(
+        "boolean",
+        asks_first="whether a call asks you before it runs",
+        in_every_cell="whether every cell offers it",
+    ),
+    *listed("Int64", est_tokens="estimated tokens in every request that offers it"),
+)
 
 
 def _definitions_text(name: str, variables: Mapping[str, object]) -> str:

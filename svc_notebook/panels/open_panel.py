@@ -50,7 +50,7 @@ def panel(
         ToolSchemaError: A tool cannot be described.
 
     Example:
-        >>> svc.panel("plan", system="You plan trips.")  # doctest: +SKIP
+        >>> panel = svc.panel("plan", system="You plan trips.")
     """
     from .widget import Controller, Panel  # noqa: PLC0415 - loads ipywidgets
 

@@ -51,6 +51,10 @@ class Message(
         content: The text; None only in a message with tool calls.
         tool_calls: The calls of an assistant message, as the model made them.
         tool_call_id: On a tool message, the id of the call it answers.
+
+    Example:
+        >>> svc.complete([svc.Message(role="user", content="Say hello.")]).text
+        'Hello!'
     """
 
     role: str

@@ -403,7 +403,8 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
         AskError: A combination is not allowed; the message names it.
 
     Example:
-        >>> run = svc.sweep("Greet.", temperature=[0, 1])  # doctest: +SKIP
+        >>> run = svc.sweep("Greet.", temperature=[0, 1])
+        >>> replies = run.run().replies_df()
     """
     return plan(
         current(),

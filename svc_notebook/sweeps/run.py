@@ -64,6 +64,11 @@ class Run:
     Raises:
         ParameterError: A run of this name has replies that are not in the plan.
         LedgerError: It has a name and the ledger cannot be read.
+
+    Example:
+        >>> run = svc.sweep("Say hello.", temperature=[0, 1])
+        >>> run.run().replies_df()["text"].tolist()
+        ['Hello!', 'Hello!']
     """
 
     def __init__(
@@ -313,8 +318,8 @@ class Run:
             LedgerError: The ledger cannot be read or written.
 
         Example:
-            >>> run.score(right=lambda r: r.answer == r.label)  # doctest: +SKIP
-            24
+            >>> run.score(right=lambda r: r.answer == r.label)
+            12
         """
         if not scores:
             raise ParameterError(
@@ -416,7 +421,7 @@ class Run:
         """Draw a score of the replies by group; arguments and chart as in `svc.plot`.
 
         Example:
-            >>> run.plot("right", by="model", against="cost")  # doctest: +SKIP
+            >>> chart = run.plot("right", by="model", against="latency_s")
         """
         from svc_notebook.analysis.plot import plot  # noqa: PLC0415 - pandas
 
@@ -440,7 +445,8 @@ class Run:
             LedgerError: The ledger cannot be read.
 
         Example:
-            >>> print(run.reply(row=0, repeat=1).as_curl())  # doctest: +SKIP
+            >>> run.reply(row=0, model="svc-v2-8b-instruct").text
+            'spam'
         """
         if exchange_id is None:
             exchange_id = self._view.exchange_id_of(conditions)

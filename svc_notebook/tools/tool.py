@@ -159,7 +159,8 @@ def tool(
         >>> @svc.tool
         ... def area(width: float, height: float) -> float:
         ...     '''Compute the area of a rectangle, in square metres.'''
-        ...     return width * height  # doctest: +SKIP
+        ...     return width * height
+        >>> completion = svc.complete("How large is 2 m by 3 m?", tools=[area])
     """
     _check_settings(confirm, timeout_s, max_result_tokens)
 

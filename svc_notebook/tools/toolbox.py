@@ -29,9 +29,9 @@ class Toolbox:
         ToolSchemaError: A tool cannot be described, or two have the same name.
 
     Example:
-        >>> box = svc.Toolbox([weather, lookup])  # doctest: +SKIP
-        >>> box.definitions[0]["function"]["name"]  # doctest: +SKIP
-        'weather'
+        >>> box = svc.Toolbox([weather, lookup])
+        >>> box.names
+        ('weather', 'lookup')
     """
 
     def __init__(self, offers: Iterable[Offer] = ()) -> None:
