@@ -25,7 +25,7 @@ def _run(
         encoding="utf-8",
         errors="replace",
         env={**os.environ, **(env or {})},
-        timeout=60,
+        timeout=120,
         check=False,
     )
 
@@ -131,7 +131,7 @@ def test_the_emulator_serves_until_ctrl_c() -> None:
         assert running.stdout is not None
         lines = [running.stdout.readline() for _ in range(6)]
         running.send_signal(signal.SIGINT)
-        _, complaints = running.communicate(timeout=20)
+        _, complaints = running.communicate(timeout=120)
 
     assert lines[0].startswith("An emulator of the service")
     assert lines[2].startswith("  export SVC_BASE_URL=http://127.0.0.1:")

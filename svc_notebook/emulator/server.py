@@ -241,7 +241,7 @@ class Emulator:
         """How many connections are open now."""
         return self._running.n_connections if self._running else 0
 
-    def wait_idle(self, timeout_s: float = 5.0) -> bool:
+    def wait_idle(self, timeout_s: float = 60.0) -> bool:
         """Wait until no request is running; False if one still is."""
         return self._log.wait_idle(timeout_s)
 

@@ -275,9 +275,11 @@ def check_is_ours(connection: sqlite3.Connection, *, place: str, n_bytes: int) -
     A file larger than `CHECKED_BYTES` is not searched for damage. An error of SQLite
     means that it is not a SQLite file, or too damaged to be read.
     """
-    application_id = _pragma(connection, "application_id")
-    version = _pragma(connection, "user_version")
-    n_objects = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    with transaction(connection, is_to_write=False):  # another process may make it now
+        application_id = _pragma(connection, "application_id")
+        version = _pragma(connection, "user_version")
+        counting = "SELECT count(*) FROM sqlite_schema"
+        n_objects = connection.execute(counting).fetchone()[0]
     is_empty = (application_id, version, n_objects) == (0, 0, 0)
     if application_id != APPLICATION_ID and not is_empty:
         raise LedgerError(
@@ -297,9 +299,14 @@ def check_is_ours(connection: sqlite3.Connection, *, place: str, n_bytes: int) -
 
 
 @contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit everything written inside, or nothing of it after an error."""
-    connection.execute("BEGIN IMMEDIATE")
+def transaction(
+    connection: sqlite3.Connection, *, is_to_write: bool = True
+) -> Iterator[None]:
+    """Commit everything written inside, or nothing of it after an error.
+
+    Everything read inside is as it was at one moment.
+    """
+    connection.execute("BEGIN IMMEDIATE" if is_to_write else "BEGIN")
     try:
         yield
         connection.execute("COMMIT")

@@ -134,8 +134,8 @@ class RunTask:
 
     def stop(self, tick: Tick = lambda: None) -> None:
         """Send nothing more, wait some seconds for the rest, then cancel it."""
-        self.scheduler.stop()
         with suppress(KeyboardInterrupt):  # the second one ends the wait
+            self.scheduler.stop()
             self._wait(tick, within_s=DRAIN_S)
         self._job.cancel()
         self._end()  # also if it was stopped before it could begin

@@ -21,8 +21,8 @@ from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from svc_notebook.emulator.server import Emulator
 
-START_S = 60.0
-SEEN_MS = 30_000
+START_S = 180.0
+SEEN_MS = 120_000
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET = {
     "apputils-extension/notification": {
@@ -73,7 +73,7 @@ def browser(chromium: str) -> Iterator[Browser]:
 def page(browser: Browser) -> Iterator[Page]:
     """An empty page that the tests of a file use one after the other."""
     opened = browser.new_page(viewport={"width": 900, "height": 800})
-    opened.set_default_timeout(5000)
+    opened.set_default_timeout(SEEN_MS)
     yield opened
     opened.close()
 

@@ -70,7 +70,7 @@ def test_an_interrupt_is_calm(bench: Bench) -> None:
     expect(output).to_contain_text("Partial answer")
 
     notebook.command("notebook:interrupt-kernel")
-    notebook.wait_idle(timeout_s=5)
+    notebook.wait_idle()
 
     assert bench.emulator.wait_idle()
     assert bench.emulator.requests[-1].is_cut_by_client

@@ -107,7 +107,7 @@ def test_an_interrupt_keeps_the_text(notebook: Notebook, emulator: Emulator) -> 
     expect(notebook.shown(STUCK)).to_contain_text("Partial answer")
 
     notebook.command("notebook:interrupt-kernel")
-    notebook.wait_idle(timeout_s=5)
+    notebook.wait_idle()
 
     assert emulator.wait_idle()
     assert emulator.requests[-1].is_cut_by_client

@@ -20,7 +20,7 @@ from svc_notebook.settings import Settings, Timeouts
 
 Step = bytes | float | str | Callable[[], object]
 KEY = "sk-secret-of-the-test"
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 class RawServer:
@@ -220,7 +220,7 @@ def client_of(
     def make(
         base_url: str, *, model: str = "svc-instruct", **timeouts: float
     ) -> Client:
-        within = {"connect_s": 3.0, "first_byte_s": 3.0, "idle_s": 3.0, **timeouts}
+        within = {"connect_s": 30.0, "first_byte_s": 30.0, "idle_s": 30.0, **timeouts}
         settings = Settings(base_url=base_url, model=model, timeouts=Timeouts(**within))
         client = Client(
             settings,

@@ -98,7 +98,7 @@ def test_dropped_stream_is_closed(serve: Serve) -> None:
     text = asyncio.run(ask())
 
     assert text == "some"
-    assert server.is_left.wait(5)
+    assert server.is_left.wait(60)
 
 
 def test_a_request_cancelled_while_it_connects_takes_no_place(serve: Serve) -> None:
@@ -141,7 +141,7 @@ def test_cancelled_task_is_recorded(serve: Serve, kept: Any) -> None:  # noqa: A
 
     (exchange,) = kept.exchanges
     assert (exchange.status, exchange.choices[0].text) == ("cancelled", "some")
-    assert server.is_left.wait(5)
+    assert server.is_left.wait(60)
 
 
 def test_completion_before_the_end(emulator: Emulator) -> None:
@@ -234,7 +234,7 @@ def test_two_tasks_read_one_stream(emulator: Emulator) -> None:
             async def read() -> int:
                 return sum([len(piece) async for piece in stream])
 
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(120):
                 shown = await asyncio.gather(read(), read())
             return sum(shown), len(stream.completion.text)
 
@@ -272,12 +272,12 @@ def test_an_answer_stopped_while_it_is_let_go(serve: Serve) -> None:
             b"{}",
             key=key,
             is_streamed=False,
-            connect_s=9,
-            within_s=9,
+            connect_s=60,
+            within_s=60,
             on_sent=lambda: None,
         )
         assert isinstance(answer, HttpAnswer)
-        while await answer.read(within_s=9):
+        while await answer.read(within_s=60):
             pass
         closing = asyncio.create_task(answer.close())
         for _ in range(n_steps):

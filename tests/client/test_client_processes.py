@@ -18,7 +18,7 @@ def _run(program: str, *options: str) -> subprocess.CompletedProcess[str]:
         text=True,
         cwd=ROOT,
         check=False,
-        timeout=60,
+        timeout=120,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
 

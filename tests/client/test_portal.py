@@ -78,7 +78,7 @@ def test_work_is_stopped_before_it_begins(own: Portal) -> None:
 
 
 async def _hold(event: threading.Event) -> None:
-    event.wait(5)  # blocks the loop, as busy work would
+    event.wait(60)  # blocks the loop, as busy work would
 
 
 def test_the_portal_does_not_wait_for_itself() -> None:

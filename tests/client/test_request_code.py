@@ -119,7 +119,7 @@ def test_the_shell_command_sends_the_same(
         capture_output=True,
         env={"PATH": os.environ["PATH"], "SVC_API_KEY": emulator.api_key},
         check=True,
-        timeout=60,
+        timeout=120,
     )
 
     before, after = bodies(emulator)

@@ -498,7 +498,7 @@ def test_a_stream_that_nobody_reads_is_a_turn(plan: svc.Conversation) -> None:
     plan.on_change(ended.set)
     stream = plan.stream("First")
 
-    assert ended.wait(10)
+    assert ended.wait(60)
     [turn] = plan.turns
     assert not turn.version.is_partial
     assert turn.version.text == stream.completion.text

@@ -74,7 +74,7 @@ def test_jupyterlab_is_started_on_the_tour(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 

@@ -25,7 +25,7 @@ HEADERS = (
     b"Content-Type: application/json\r\n"
 )
 POST = b"POST /v1/chat/completions HTTP/1.1\r\n" + HEADERS
-WIRE_TIMEOUT_S = 5.0
+WIRE_TIMEOUT_S = 60.0
 # More than a socket holds for a client that does not read.
 LONG = {"when": {"is_streamed": True}, "text": ["word "] * 8000, "times": None}
 
@@ -127,7 +127,7 @@ def test_sixty_half_requests_delay_no_other(emulator: Emulator) -> None:
 
 def test_huge_bodies_are_refused_and_survived(emulator: Emulator) -> None:
     """30 MB are read to their end and refused."""
-    with httpx.Client(trust_env=False, timeout=20) as client:
+    with httpx.Client(trust_env=False, timeout=120) as client:
         response = client.post(
             f"{emulator.base_url}/chat/completions",
             content=b"x" * 30_000_000,
@@ -166,7 +166,7 @@ def test_a_body_that_says_it_is_endless_is_refused_at_once(emulator: Emulator) -
 )
 def test_a_connection_without_a_whole_request_ends(sent: bytes) -> None:
     """Where nothing more comes, it is closed as an idle one is."""
-    with Emulator(keep_alive_s=0.05) as emulator, _wire(emulator) as wire:
+    with Emulator(keep_alive_s=0.5) as emulator, _wire(emulator) as wire:
         wire.sendall(sent)
         while wire.recv(65536):
             pass
@@ -219,7 +219,7 @@ def test_slow_readers_delay_no_other() -> None:
         assert _is_alive(emulator)
         for wire in wires:
             wire.close()
-        assert emulator.wait_idle(timeout_s=30)
+        assert emulator.wait_idle()
 
 
 def test_clients_that_leave_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -244,7 +244,7 @@ def test_many_streams_at_once_are_whole(emulator: Emulator) -> None:
     ends: list[str] = []
 
     def read() -> None:
-        with httpx.Client(trust_env=False, timeout=20) as client:
+        with httpx.Client(trust_env=False, timeout=120) as client:
             response = client.post(
                 f"{emulator.base_url}/chat/completions",
                 json=BODY | {"stream": True},

@@ -63,7 +63,7 @@ def test_the_fixture_serves_a_users_tests(tmp_path: Path) -> None:
             "SVC_MODEL": "svc-of-the-developer",
             "SVC_PRICES": str(tmp_path / "prices.toml"),
         },
-        timeout=60,
+        timeout=120,
         check=False,
     )
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from tests.faults.case import Step
 
-WAIT_S = 20.0
-LEFT_S = 10.0
+WAIT_S = 60.0
+LEFT_S = 60.0
 _LOOK_S = 0.5
 _RESET = struct.pack("ii", 1, 0)
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"

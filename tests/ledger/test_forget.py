@@ -266,7 +266,7 @@ def test_at_a_terminal_it_asks(
             capture_output=True,
             text=True,
             env={k: v for k, v in os.environ.items() if k != "JPY_PARENT_PID"},
-            timeout=60,
+            timeout=120,
             check=False,
         )
         os.close(follower)

@@ -2,9 +2,11 @@
 
 import gc
 import multiprocessing
+import sqlite3
 import stat
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import pytest
 
 from svc_notebook.errors import LedgerError, ParameterError
 from svc_notebook.exchange import Exchange, Origin
-from svc_notebook.ledger.connect import open_file
+from svc_notebook.ledger.connect import check_is_ours, migrate, open_file
 from svc_notebook.ledger.store import PAGE_ROWS, Ledger
 from svc_notebook.service.request import build_request
 
@@ -317,6 +319,24 @@ def test_takes_either_journal_while_another_reads(
     assert ledger.count() == 1
     ledger.close()
     other.close()
+
+
+def test_a_file_that_another_program_is_just_making_is_not_foreign(path: Path) -> None:
+    """The check sees the file as it was at one moment, before or after."""
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("PRAGMA journal_mode = WAL")
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            n_seen = iter(range(100))
+            connection.set_trace_callback(
+                lambda _: migrate(other) if next(n_seen) == 2 else None
+            )
+
+            check_is_ours(connection, place=str(path), n_bytes=0)
+
+            connection.set_trace_callback(None)
+            check_is_ours(connection, place=str(path), n_bytes=0)
+            assert connection.execute("PRAGMA user_version").fetchone() != (0,)
 
 
 def _add_in_child(ledger: Ledger, exchange: Exchange) -> None:

@@ -399,7 +399,7 @@ def test_the_end_says_what_could_not_be_written(path: Path) -> None:
     process = _start(_ENDS, path)
     holder = Holder(path)
     with process:
-        said = process.communicate("go\n", timeout=60)[1]
+        said = process.communicate("go\n", timeout=120)[1]
     holder.release()
 
     assert process.returncode == 0
@@ -420,7 +420,7 @@ def test_a_child_leaves_the_queue_to_its_parent(path: Path) -> None:
         process.stdin.flush()
         said = {process.stdout.readline() for _ in range(2)}
         holder.release()
-        _, complaint = process.communicate(timeout=60)
+        _, complaint = process.communicate(timeout=120)
 
     assert said == {"child 0\n", "parent 2\n"}
     assert process.returncode == 0

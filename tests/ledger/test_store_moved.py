@@ -147,7 +147,7 @@ def test_another_program_begins_a_new_ledger(path: Path, make: MakeExchange) -> 
     moved = path.rename(path.with_name("old.sqlite"))
     with Ledger(path) as ledger:
         _add(ledger, make, 1)
-        program.communicate("go\n", timeout=30)
+        program.communicate("go\n", timeout=120)
         _add(ledger, make, 2)
 
     assert program.returncode == 0
@@ -171,7 +171,7 @@ def test_a_killed_programs_journal_spoils_no_other_file(
             _add(ledger, make, *range(400, 480))
     before = other.read_bytes()
     program = _start(path)
-    program.communicate("kill\n", timeout=30)
+    program.communicate("kill\n", timeout=120)
     other.replace(path)
 
     with Ledger(path) as ledger, pytest.raises(LedgerError, match="not changed"):
@@ -184,7 +184,7 @@ def test_a_killed_programs_journal_spoils_no_other_file(
 def test_a_killed_programs_journal_is_kept_when_its_file_was_moved(path: Path) -> None:
     """The journal is renamed, and belongs to the moved file under that file's name."""
     program = _start(path)
-    program.communicate("kill\n", timeout=30)
+    program.communicate("kill\n", timeout=120)
     moved = path.rename(path.with_name("old.sqlite"))
     with Ledger(path) as ledger:
         ledger.check()
@@ -210,7 +210,7 @@ def test_a_backup_restored_after_a_kill_is_used_as_it_is(
     backup = _copy(path)
     program = _start(path)
     _settle(path)
-    program.communicate("kill\n", timeout=30)
+    program.communicate("kill\n", timeout=120)
     if is_moved:
         backup.replace(path)
     else:

@@ -164,7 +164,7 @@ def test_a_child_forked_in_the_middle_can_go_on(path: Path, kind: str) -> None:
         text=True,
         check=False,
         cwd=here.parents[1],
-        timeout=20,
+        timeout=120,
     )
 
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -155,7 +155,7 @@ def test_its_code_is_the_last_request(
         capture_output=True,
         env={"PATH": os.environ["PATH"], "SVC_API_KEY": emulator.api_key},
         check=True,
-        timeout=60,
+        timeout=120,
     )
     by_curl = emulator.requests[-1].json
     with suppress(svc.errors.BadRequestError):  # what this script answers next

@@ -13,7 +13,7 @@ from jupyter_client.manager import KernelManager
 
 from svc_notebook.emulator.server import Emulator
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0
 
 
 @dataclass

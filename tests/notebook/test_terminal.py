@@ -18,7 +18,7 @@ from svc_notebook.emulator.server import Emulator
 fcntl = pytest.importorskip("fcntl", reason="a terminal needs Unix")
 termios = pytest.importorskip("termios", reason="a terminal needs Unix")
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0
 CTRL_C, TAB, ENTER = "\x03", "\t", "\r"
 END = ENTER * 3  # a cell of several lines ends with two that are empty
 # What a child does to own the terminal that it is given; then it is IPython.

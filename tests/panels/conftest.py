@@ -13,7 +13,7 @@ from svc_notebook.emulator.server import Emulator
 from svc_notebook.panels.widget import Panel
 from svc_notebook.session import isolated
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 120.0
 
 
 class PageComm(BaseComm):

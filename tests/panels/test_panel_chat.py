@@ -577,6 +577,7 @@ def test_a_refusal_during_a_reply_goes_with_it(open_page: OpenPage) -> None:
     """The refusal of a second prompt disappears when the reply has ended."""
     page = open_page()
     page.say("send", text="Be slow")
+    page.wait(lambda: page.all("delta"))  # stopped before any text, it says so
     page.say("send", text="And this")
     assert (page.view["is_problem"], "being written" in page.view["notice"]) == (
         True,

@@ -81,7 +81,7 @@ def _sweep(
 
 def _ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
     with process:
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=120)
     return process.returncode, said
 
 

@@ -205,7 +205,7 @@ def test_a_change_of_endpoint_does_not_wait_for_the_loop(session: Session) -> No
 
     async def blocked() -> bool:
         change.start()
-        change.join(10.0)  # the loop does nothing meanwhile
+        change.join(60.0)  # the loop does nothing meanwhile
         return change.is_alive()
 
     assert not portal().run(blocked())

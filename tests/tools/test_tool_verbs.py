@@ -374,5 +374,5 @@ def test_cancelling_an_async_client_stops_its_tool(serve: Serve) -> None:
 
     asyncio.run(ask())
 
-    assert is_cancelled.wait(30)
+    assert is_cancelled.wait(60)
     assert len(emulator.requests) == 1
