@@ -174,7 +174,7 @@ def test_missing_key_and_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SVC_API_KEY", raising=False)
     monkeypatch.delenv("SVC_BASE_URL", raising=False)
 
-    with pytest.raises(SettingsError, match=r"SVC_BASE_URL.*emulator"):
+    with pytest.raises(SettingsError, match=r"(?s)SVC_BASE_URL.*emulator"):
         Client().complete("Hello")
     with pytest.raises(MissingKeyError, match=r"SVC_API_KEY(.|\n)*emulator"):
         Client(base_url="https://svc.invalid/v1").complete("Hello")
