@@ -94,6 +94,13 @@ def test_an_example_runs_as_written(example: DocTest) -> None:
     assert runner.failures == 0, "".join(said)
 
 
+def test_no_example_is_skipped() -> None:
+    """An example that does not run is not one."""
+    shown = [(test.name, each) for test in _examples() for each in test.examples]
+
+    assert [name for name, each in shown if "doctest:" in each.source] == []
+
+
 def test_every_public_function_and_class_has_an_example() -> None:
     """But for errors, whose base class has one, and the hooks of `%load_ext`."""
     shown = {test.name for test in _examples()}
