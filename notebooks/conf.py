@@ -25,6 +25,7 @@ else:
     suppress_warnings += ["toc.not_readable"]
 exclude_patterns = ["_build", "**.ipynb_checkpoints"]
 nitpicky = True
+smartquotes = False  # `--service` is not a dash
 
 
 def heading_anchor(title: str) -> str:
