@@ -5,7 +5,6 @@ and neither the build nor a page needs the network.
 """
 
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 from docutils import nodes
@@ -17,15 +16,11 @@ sys.path.insert(0, str(FOLDER.parent))  # the package beside this folder
 
 project = "svc_notebook"
 
-extensions = ["myst_nb"]
+extensions = ["myst_nb", "reference"]  # the second is beside this file
 suppress_warnings = ["mystnb.unknown_mime_type"]  # a plot's data; its picture is shown
-if find_spec("reference"):  # reference.py of this folder
-    extensions += ["reference"]
-else:
-    suppress_warnings += ["toc.not_readable"]
 exclude_patterns = ["_build", "**.ipynb_checkpoints"]
 nitpicky = True
-smartquotes = False  # quotes in options and columns are to be typed
+smartquotes = False  # `--service` is not a dash
 
 
 def heading_anchor(title: str) -> str:
