@@ -454,13 +454,26 @@ def _check_unchanged(file: Path, *, place: str, busy_s: float) -> None:
     """
     n_bytes = file.stat().st_size
     whole = f"{place} (with {file.name}-wal, which may be of an earlier file)"
-    for how, name, n_checked in (
-        ("&immutable=1", place, CHECKED_BYTES + 1),  # a WAL may repair it
-        ("", whole, n_bytes),
-    ):
+    checks = [("", whole, n_bytes)]
+    if not _is_marked(file):  # one that is may be damaged, which its WAL repairs
+        checks.insert(0, ("&immutable=1", place, CHECKED_BYTES + 1))
+    for how, name, n_checked in checks:
         address = f"{file.as_uri()}?mode=ro{how}"
         with closing(_connect(address, busy_s)) as connection:
             check_is_ours(connection, place=name, n_bytes=n_checked)
+
+
+def _is_marked(file: Path) -> bool:
+    """Return whether the head of a file is that of a ledger, of a known version.
+
+    SQLite does not open a file that is shorter than its head says: the disk was full
+    while the WAL was emptied.
+    """
+    head = b""
+    with suppress(OSError), file.open("rb") as opened:
+        head = opened.read(100)
+    version, mark = int.from_bytes(head[60:64]), int.from_bytes(head[68:72])
+    return mark == APPLICATION_ID and version <= len(MIGRATIONS)
 
 
 def _connect(address: str, busy_s: float) -> sqlite3.Connection:

@@ -255,7 +255,7 @@ def test_no_headers(serve: Serve, client_of: ClientOf) -> None:
     """A service that does not begin to answer is given up after the deadline."""
     server = serve(["silence"])
 
-    _, error = read(client_of(server.base_url, first_byte_s=0.1))
+    _, error = read(client_of(server.base_url, first_byte_s=0.5))
 
     assert isinstance(error, TimedOutError)
     assert (error.deadline, error.n_attempts) == ("first_byte", 1)

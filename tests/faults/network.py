@@ -49,7 +49,7 @@ NETWORK = [
         fault="a half-open connection: no answer and no end",
         answers=[["silence"]],
         verbs=BOTH,
-        timeouts={"first_byte_s": 0.2, "whole_s": 0.2},
+        timeouts={"first_byte_s": 0.6, "whole_s": 0.6},
         ends=Fails(kind=TimedOutError, has={"n_attempts": 1}),
     ),
     Case(
@@ -57,8 +57,8 @@ NETWORK = [
         fault="nothing within the total deadline",
         answers=[["silence"]],
         verbs=BOTH,
-        timeouts={"total_s": 0.2},
-        ends=Fails(kind=TimedOutError, has={"deadline": "total", "deadline_s": 0.2}),
+        timeouts={"total_s": 0.6},
+        ends=Fails(kind=TimedOutError, has={"deadline": "total", "deadline_s": 0.6}),
     ),
     Case(
         section="C",
@@ -79,7 +79,7 @@ NETWORK = [
         fault="interim answers for ever",
         answers=[[*slowly(0.05, b"HTTP/1.1 102 Processing\r\n\r\n")]],
         verbs=BOTH,
-        timeouts={"first_byte_s": 0.3, "whole_s": 0.3},
+        timeouts={"first_byte_s": 0.6, "whole_s": 0.6},
         ends=Fails(kind=TimedOutError),
     ),
     Case(

@@ -80,7 +80,7 @@ class Played:
 
 
 def _arguments(base_url: str, case: Case, virtual: VirtualTime) -> dict[str, Any]:
-    within = {"connect_s": 30.0, "first_byte_s": 30.0, "idle_s": 30.0, "whole_s": 30.0}
+    within = dict.fromkeys(("connect_s", "first_byte_s", "idle_s", "whole_s"), 120.0)
     timeouts = Timeouts(**{**within, "whole_token_s": 0.0, **case.timeouts})
     return {
         "settings": Settings(base_url=base_url, model=MODEL, timeouts=timeouts),

@@ -17,6 +17,7 @@ from svc_notebook.ledger.connect import (
     MIGRATIONS,
     check_is_ours,
     migrate,
+    open_file,
 )
 from svc_notebook.ledger.store import Ledger
 
@@ -405,6 +406,23 @@ class _Stops(sqlite3.Connection):
 
 
 @pytest.mark.slow
+def test_a_full_disk_while_the_wal_is_emptied_loses_nothing(
+    path: Path, make: MakeExchange
+) -> None:
+    """A file that is shorter than its head says is whole with the WAL it has."""
+    _filled(path, make, 200)
+    connection = open_file(str(path), busy_s=1)
+    connection.execute("VACUUM")  # writes every page to the WAL
+    other = path.with_name("other.sqlite")
+    half = path.read_bytes()[: path.stat().st_size // 8192 * 4096]
+    other.write_bytes(half)
+    Path(f"{other}-wal").write_bytes(Path(f"{path}-wal").read_bytes())
+    connection.close()
+
+    with Ledger(other) as ledger:
+        assert list(ledger.read(scope="all")) == [make(n) for n in range(200)]
+
+
 def test_a_stop_while_it_is_made_does_no_harm(
     tmp_path: Path, make: MakeExchange
 ) -> None:
