@@ -199,9 +199,16 @@ def _still(page: Page, first: Locator, last: Locator, name: str) -> None:
     page.wait_for_timeout(1000)  # fonts, math, and the end of a spinner
     boxes = [each.bounding_box() for each in (first, last)]
     top, bottom = (box for box in boxes if box is not None)
-    height = bottom["y"] + bottom["height"] - top["y"]
-    clip = bottom | {"y": top["y"], "height": height + 6}
-    page.screenshot(path=IMAGES / f"readme-{name}.png", clip=clip)
+    height = bottom["y"] + bottom["height"] - top["y"] + 6
+    page.screenshot(
+        path=IMAGES / f"readme-{name}.png",
+        clip={
+            "x": bottom["x"],
+            "y": top["y"],
+            "width": bottom["width"],
+            "height": height,
+        },
+    )
 
 
 @THEMES
