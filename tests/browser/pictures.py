@@ -1,4 +1,4 @@
-"""Draws the pictures of the README into `notebooks/images/`; not tests.
+"""Draws the pictures of the lessons into `notebooks/images/`; not tests.
 
     python -m pytest -o "python_functions=draw_*" tests/browser/pictures.py
 
