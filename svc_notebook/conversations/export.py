@@ -132,7 +132,7 @@ def from_json(text: str) -> History:
             "text",
             "the text that to_json() returned, not a path",
             text,
-            hint="Pass Path(FILE).read_text() to read it from a file.",
+            hint="Pass Path(FILE).read_text('utf-8') to read it from a file.",
         )
     try:
         found = msgspec.json.decode(text, type=_JsonHistory)

@@ -117,7 +117,13 @@ class _Client(NotebookClient):
         task = asyncio.current_task()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._stop, task)
+            try:
+                loop.add_signal_handler(number, self._stop, task)
+            except NotImplementedError:  # Windows' loops know no signals
+                signal.signal(
+                    number,
+                    lambda *_: loop.call_soon_threadsafe(self._stop, task),
+                )
         await super().async_start_new_kernel(**kwargs)
 
     async def end_kernel(self) -> None:

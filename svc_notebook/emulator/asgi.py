@@ -94,7 +94,8 @@ class HttpServer:
 
     def _run(self) -> None:
         try:
-            with asyncio.Runner() as runner:
+            # Windows' usual loop has no readers, one of which `_serve` removes.
+            with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                 runner.run(self._serve())
         finally:
             self._listener.close()

@@ -9,7 +9,8 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from operator import methodcaller
-from pathlib import Path
+from pathlib import Path, PurePath
+from urllib.parse import quote_from_bytes
 
 from svc_notebook.errors import LedgerError
 
@@ -104,8 +105,11 @@ def set_aside(path: str | Path, foreign: dict[str, Identity]) -> None:
 def is_on_network(path: Path, *, mounts_file: Path = _MOUNTS) -> bool:
     """Return whether a file is on a network disk, where WAL does not work.
 
-    Without a list of mounts the answer is no; SQLite refuses WAL where it can tell.
+    Without a list of mounts (macOS, Windows) only the name of a Windows share tells;
+    SQLite refuses WAL where it can tell.
     """
+    if path.drive.startswith("\\\\"):
+        return True
     try:
         mounts = mounts_file.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -399,7 +403,7 @@ def open_file(
     _make_file(file)
     if is_checked := bool(wal_bytes(file)):
         _check_unchanged(file, place=path, busy_s=busy_s)
-    connection = _connect(file.as_uri() + "?mode=rw", busy_s)
+    connection = _connect(sqlite_address(file) + "?mode=rw", busy_s)
     try:
         if not is_checked:
             check_is_ours(connection, place=path, n_bytes=file.stat().st_size)
@@ -417,7 +421,7 @@ def open_file(
 def open_to_read(path: str, *, busy_s: float) -> sqlite3.Connection:
     """Open a ledger's file that cannot be written, for reading only."""
     file = absolute(path)
-    address = file.as_uri() + "?mode=ro"
+    address = sqlite_address(file) + "?mode=ro"
     # in a folder that cannot be written either, SQLite cannot make its -shm
     with closing(_connect(address, busy_s)) as connection:
         try:
@@ -458,7 +462,7 @@ def _check_unchanged(file: Path, *, place: str, busy_s: float) -> None:
     if not _is_marked(file):  # one that is may be damaged, which its WAL repairs
         checks.insert(0, ("&immutable=1", place, CHECKED_BYTES + 1))
     for how, name, n_checked in checks:
-        address = f"{file.as_uri()}?mode=ro{how}"
+        address = f"{sqlite_address(file)}?mode=ro{how}"
         with closing(_connect(address, busy_s)) as connection:
             check_is_ours(connection, place=name, n_bytes=n_checked)
 
@@ -474,6 +478,16 @@ def _is_marked(file: Path) -> bool:
         head = opened.read(100)
     version, mark = int.from_bytes(head[60:64]), int.from_bytes(head[68:72])
     return mark == APPLICATION_ID and version <= len(MIGRATIONS)
+
+
+def sqlite_address(file: PurePath) -> str:
+    """Return an absolute path as SQLite's address, without a host.
+
+    SQLite refuses the host that `as_uri` makes of the name of a Windows share.
+    """
+    path = file.as_posix()
+    path = path if path.startswith("/") else f"/{path}"
+    return "file://" + quote_from_bytes(os.fsencode(path), safe="/:")
 
 
 def _connect(address: str, busy_s: float) -> sqlite3.Connection:

@@ -71,7 +71,7 @@ class Prices:
         kind = "JSON" if str(path).lower().endswith(".json") else "TOML"
         try:
             file = Path(path).expanduser()
-            text = file.read_text(encoding="utf-8")
+            text = file.read_text(encoding="utf-8-sig")  # editors on Windows write it
             table = json.loads(text) if kind == "JSON" else tomllib.loads(text)
         except (OSError, RuntimeError) as problem:
             why = getattr(problem, "strerror", "unknown home folder")

@@ -1,7 +1,8 @@
 """The lock on a run, so that two kernels do not send, and pay for, the same requests.
 
-A locked file beside the ledger says which process is sending a named run. The system
-releases the lock when that process ends. Where files cannot be locked, there is none.
+A locked file beside the ledger marks a named run that is being sent; a file next to it
+says which process does. The system releases the lock when that process ends. Where
+files cannot be locked, there is no lock.
 """
 
 import json
@@ -11,17 +12,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
-from importlib import import_module
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.fork import Forkable
+from svc_notebook.fork import Forkable, leave_to_parent
 from svc_notebook.ledger.connect import MEMORY, absolute
 from svc_notebook.ledger.store import Ledger
 
-_MAX_BYTES = 1000
+# The holder before may just be removing its file: how long to try again.
+_BUSY_S = 0.1
 
 
 @dataclass(slots=True)
@@ -30,7 +31,7 @@ class RunLock:
 
     key: str  # the file, or the ledger in memory, with the run
     path: Path | None = None  # of the locked file, if there is one
-    fd: int | None = None
+    file: Any = None  # its `filelock.FileLock`
     task: Any = None
 
     def release(self) -> None:
@@ -38,12 +39,16 @@ class RunLock:
         with _held.guard:
             if _held.locks.get(self.key) is self:
                 del _held.locks[self.key]
-            fd, self.fd = self.fd, None
-        if fd is not None:
+            file, self.file = self.file, None
+        if file is None or self.path is None:
+            return
+        # Removed while they are locked, so that they are not of the next holder.
+        # Windows refuses to remove a locked file; filelock then does it afterwards.
+        for each in (_holder_file(self.path), self.path):
             with suppress(OSError):
-                if self.path is not None:
-                    self.path.unlink()
-                os.close(fd)
+                each.unlink()
+        with suppress(OSError):
+            file.release()
 
 
 class _Held(Forkable):
@@ -57,7 +62,8 @@ class _Held(Forkable):
     def after_in_child(self) -> None:
         """Leave the files to the parent, which holds their locks."""
         for each in self.locks.values():
-            each.fd = None
+            leave_to_parent(each.file)  # filelock has closed it in the child
+            each.file = None
         self.guard, self.locks = Lock(), {}
 
 
@@ -92,7 +98,7 @@ def lock_run(
     try:
         if is_named and ledger.path != MEMORY:
             found.path = _path(ledger, run_id)
-            found.fd = _locked(found.path, run_id, advice)
+            found.file = _locked(found.path, run_id, advice)
     except BaseException:
         found.release()
         raise
@@ -110,39 +116,31 @@ def _path(ledger: Ledger, run_id: str) -> Path:
     return file.with_name(f"{file.name}-run-{mark}.lock")
 
 
-def _locked(path: Path, run_id: str, advice: str) -> int | None:
-    """Lock a file and write the holder into it; None where that is not possible."""
+def _holder_file(path: Path) -> Path:
+    """Return where the holder of a lock is named: Windows lets nobody read the lock."""
+    return path.with_suffix(".holder")
+
+
+def _locked(path: Path, run_id: str, advice: str) -> object | None:
+    """Lock a file and note the holder next to it; None where files have no locks."""
+    import filelock  # noqa: PLC0415 - only a named run needs it
+
+    # A file that only exists, without a lock, would outlive a killed kernel. The task
+    # that ends a run may be in another thread.
+    lock = filelock.FileLock(
+        path, mode=0o600, thread_local=False, fallback_to_soft=False
+    )
     try:
-        fcntl = import_module("fcntl")
-    except ImportError:  # Windows
+        lock.acquire(timeout=_BUSY_S, poll_interval=_BUSY_S / 10)
+    except filelock.Timeout:
+        raise _taken(run_id, _read(_holder_file(path)), advice) from None
+    except OSError:  # no locks here, or the folder cannot be written
         return None
-    while True:
-        try:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError:
-            return None
-        try:
-            # not inherited by a forked child, which would keep it after its parent ends
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError):
-            holder = _read(fd)
-            os.close(fd)
-            raise _taken(run_id, holder, advice) from None
-        except OSError:  # no locks here
-            os.close(fd)
-            return None
-        if _is_same(fd, path):
-            os.truncate(fd, 0)
-            os.write(fd, json.dumps(_me()).encode())
-            return fd
-        os.close(fd)  # its holder has removed the file meanwhile: once more
-
-
-def _is_same(fd: int, path: Path) -> bool:
-    try:
-        return path.stat().st_ino == os.fstat(fd).st_ino
-    except OSError:
-        return False
+    with suppress(OSError):  # the lock holds without it
+        holder = _holder_file(path)
+        holder.touch(mode=0o600)
+        holder.write_text(json.dumps(_me()), encoding="utf-8")
+    return lock
 
 
 def _me() -> dict[str, object]:
@@ -150,9 +148,9 @@ def _me() -> dict[str, object]:
     return {"pid": os.getpid(), "host": platform.node(), "since": since}
 
 
-def _read(fd: int) -> dict[str, object]:
+def _read(holder: Path) -> dict[str, object]:
     try:
-        found = json.loads(os.pread(fd, _MAX_BYTES, 0))
+        found = json.loads(holder.read_bytes())
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -52,6 +52,33 @@ def test_is_ready_when_entered_and_gone_when_left() -> None:
         again.bind(("127.0.0.1", port))
 
 
+@pytest.mark.slow
+def test_needs_nothing_of_the_usual_loop() -> None:
+    """It starts and closes where the usual loop has no readers, as on Windows."""
+    program = """
+import asyncio
+from svc_notebook.emulator.server import Emulator
+
+class Loop(asyncio.SelectorEventLoop):
+    def remove_reader(self, fd):
+        raise NotImplementedError
+
+asyncio.new_event_loop = asyncio.runners.events.new_event_loop = Loop
+with Emulator() as emulator:
+    print(bool(emulator.base_url))
+"""
+
+    ended = subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+    assert (ended.stdout, ended.stderr) == ("True\n", "")
+
+
 def test_can_be_started_again_after_closing() -> None:
     """Starting twice and closing twice do no harm."""
     emulator = Emulator().start()

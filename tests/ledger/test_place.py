@@ -1,10 +1,10 @@
 """On what kind of disk a ledger is."""
 
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 
 import pytest
 
-from svc_notebook.ledger.connect import is_on_network
+from svc_notebook.ledger.connect import is_on_network, sqlite_address
 
 MOUNTS = """\
 /dev/sda1 / ext4 rw 0 0
@@ -47,3 +47,16 @@ def test_takes_a_disk_for_its_own_without_a_list(
         mounts_file.write_text(mounts)
 
     assert is_on_network(tmp_path, mounts_file=mounts_file) is False
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (PurePosixPath("/home/a b/l#1?.sqlite"), "file:///home/a%20b/l%231%3F.sqlite"),
+        (PureWindowsPath(r"C:\Users\me\l.sqlite"), "file:///C:/Users/me/l.sqlite"),
+        (PureWindowsPath(r"\\host\share\l.sqlite"), "file:////host/share/l.sqlite"),
+    ],
+)
+def test_tells_sqlite_the_path_alone(path: PurePath, expected: str) -> None:
+    """SQLite gets a path with its drive or share, and never a host."""
+    assert sqlite_address(path) == expected

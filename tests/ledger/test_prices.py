@@ -48,13 +48,14 @@ def test_takes_a_day_in_any_form(as_of: object) -> None:
     assert Prices.from_mapping({**TABLE, "as_of": as_of}) == PRICES
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 @pytest.mark.parametrize("name", ["prices.toml", "prices.json"])
-def test_reads_a_file(tmp_path: Path, name: str) -> None:
+def test_reads_a_file(tmp_path: Path, name: str, encoding: str) -> None:
     """TOML and JSON files are read, and give the table its name."""
     text = TOML
     if name.endswith("json"):
         text = str(TABLE).replace("'", '"')
-    (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / name).write_text(text, encoding=encoding)
 
     prices = Prices.from_file(tmp_path / name)
 

@@ -525,11 +525,50 @@ def test_what_a_dead_kernel_left_is_taken_over(
     """A lock file without a holder is taken over, whatever it contains."""
     session.ledger.check()
     held = lock_run(session.ledger, "mine")
-    [file] = tmp_path.glob("*.lock")
+    [file], [holder] = tmp_path.glob("*.lock"), tmp_path.glob("*.holder")
     held.release()
     file.write_bytes(b"\xff garbage")
+    holder.write_bytes(b"\xff garbage")
 
     again = lock_run(session.ledger, "mine")
 
-    assert json.loads(file.read_bytes())["pid"] == os.getpid()
+    assert json.loads(holder.read_bytes())["pid"] == os.getpid()
     again.release()
+    assert not file.exists()
+    assert not holder.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_child_neither_keeps_nor_frees_the_lock(
+    session: Session, tmp_path: Path
+) -> None:
+    """The lock is the parent's: it outlives a child, and ends while one is alive."""
+    session.ledger.check()
+    program = (
+        "import os, signal, sys; from svc_notebook.sweeps.run_lock import lock_run; "
+        "from svc_notebook.ledger.store import Ledger; "
+        "lock = lock_run(Ledger(sys.argv[1]), 'mine'); "
+        "os.waitpid(os.fork() or os._exit(0), 0); "
+        "child = os.fork() or signal.pause(); "
+        "print(child, flush=True); sys.stdin.readline(); os._exit(0)"
+    )
+    with subprocess.Popen(  # noqa: S603 - our own command
+        [sys.executable, "-c", program, session.ledger.path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        try:
+            with pytest.raises(ParameterError, match=f"process {parent.pid} on this"):
+                lock_run(session.ledger, "mine")
+            parent.stdin.close()
+            parent.wait()
+
+            lock_run(session.ledger, "mine").release()
+        finally:
+            os.kill(child, signal.SIGKILL)
+    assert not list(tmp_path.glob("*.lock"))
