@@ -246,7 +246,7 @@ def count_prompt(
     found = [_count_again(each.content or "") for each in messages]
     found += [_count_call(call) for each in messages for call in each.tool_calls]
     found += [count(msgspec.json.encode(tool).decode()) for tool in tools]
-    return add_up(found)._replace(messages=len(messages))
+    return Counts(*add_up(found)[:-1], messages=len(messages))
 
 
 def count_choices(choices: Iterable[Choice]) -> Counts:

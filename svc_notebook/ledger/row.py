@@ -58,6 +58,7 @@ def to_sortable(instant: datetime) -> str:
 
 
 _PART = "svc_part"
+_HAS_PARTS = b'"svc_part"'  # a text that has it is only looked at in vain
 _SHORT_CHARS = 32  # not worth a reference
 
 
@@ -121,7 +122,7 @@ def from_row(
         params = exchange.request.params
         if "stop" in params and isinstance(params["stop"], list):  # a tuple, in JSON
             params["stop"] = tuple(params["stop"])
-        if texts and exchange.origin.columns:
+        if texts and _HAS_PARTS in record:
             _fill_parts(exchange)
         return exchange
     raise _unreadable(exchange_id, place, reason)

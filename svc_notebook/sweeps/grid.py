@@ -1,5 +1,6 @@
 """The trials of a plan, numbered; each is made only when it is looked at."""
 
+import itertools
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -129,6 +130,7 @@ class _Condition:
         labels: What the condition has and does not send.
         templates: Template columns of the replies.
         hashed: The request and the templates, as they are hashed.
+        fills: What fills the templates besides a row; the same gives the same texts.
     """
 
     request: CompletionRequest
@@ -138,6 +140,7 @@ class _Condition:
     labels: Mapping[str, Any]
     templates: Mapping[str, Any]
     hashed: tuple[CompletionRequest, bytes]
+    fills: tuple[int, ...]
 
     def messages(self, values: Mapping[str, Any]) -> tuple[Message, ...]:
         """Return the messages, with the templates filled."""
@@ -284,16 +287,19 @@ class Grid:
         Its request is not made, and the keys are made only once.
         """
         own: dict[str, Any] = {}
-        for at, digest in enumerate(self._digests):
-            row, condition = self._place(at)
+        before: int | None = None
+        repeats = range(self.repeats)
+        every = self._placed(range(self.n_combinations))
+        for digest, (row, condition) in zip(self._digests, every, strict=True):
             key = self._numbered(digest, row, condition)
             if row is None or self.source is None:
                 columns = condition.columns_of(self._values(row, condition))
             else:
-                own = own if own.get(ROW) == row else self.source.joined(row)
-                rest = condition.columns_of({})
-                columns = {**rest, **own} if rest else own
-            for repeat in range(self.repeats):
+                if row != before:
+                    before, own = row, self.source.joined(row)
+                rest = condition.templates or condition.labels
+                columns = {**condition.columns_of({}), **own} if rest else own
+            for repeat in repeats:
                 yield (key, repeat), columns
 
     @cached_property
@@ -310,24 +316,19 @@ class Grid:
     def _filled(
         self, combinations: Iterable[int]
     ) -> Iterator[tuple[_Condition, tuple[Message, ...]]]:
-        """Return conditions and messages; what conditions of a row share is made once.
-
-        A template and a label are of the dimensions, so their ids stay.
-        """
+        """Return conditions and messages; conditions of a row share what is equal."""
         before: int | None = None
         shared: dict[tuple[int, ...], tuple[Message, ...]] = {}
-        for row, condition in map(self._place, combinations):
+        for row, condition in self._placed(combinations):
             if not condition.columns:
                 yield condition, condition.request.messages
                 continue
             if row != before:
                 before, shared = row, {}
-            labels = (condition.labels.get(name) for name in condition.columns)
-            own = tuple(map(id, (condition.prompt, condition.system, *labels)))
-            if own not in shared:
+            if condition.fills not in shared:
                 values = self._values(row, condition)
-                shared[own] = condition.messages(values)
-            yield condition, shared[own]
+                shared[condition.fills] = condition.messages(values)
+            yield condition, shared[condition.fills]
 
     def model_of(self, combination: int) -> str:
         """Return the model of a combination, without making its request."""
@@ -381,6 +382,18 @@ class Grid:
         row, digits = divmod(number, self._n_conditions)
         return row, self._condition(number if self._tied_to_rows else digits)
 
+    def _placed(
+        self, combinations: Iterable[int]
+    ) -> Iterator[tuple[int | None, _Condition]]:
+        """Return the row and the condition of each combination."""
+        n = self._n_conditions
+        is_product = self.kept is None and not self._tied_to_rows
+        if self.source is None or not is_product or n > _N_CONDITIONS:
+            return map(self._place, combinations)
+        conditions = [*map(self._condition, range(n))]  # the usual case, and faster
+        places = map(divmod, combinations, itertools.repeat(n))
+        return ((row, conditions[at]) for row, at in places)
+
     @cached_property
     def _n_conditions(self) -> int:
         return prod(len(each.points) for each in self._multiplied)
@@ -428,6 +441,8 @@ class Grid:
             labels=labels,
             templates=kept,
             hashed=(_in_one_form(request), hashed),
+            # templates and labels are of the dimensions, so their ids stay
+            fills=tuple(map(id, (prompt, system, *map(labels.get, columns)))),
         )
 
     def _values(self, row: int | None, condition: _Condition) -> dict[str, Any]:

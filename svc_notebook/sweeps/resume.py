@@ -175,9 +175,18 @@ def _missing_batch(
             "origin.columns": columns,
             "status": ["error" if each else status for each in failed],
             "failure": [each and each.failure for each in failed],
-            "est_prompt_tokens": [prompt_tokens_of(each).best for each in requests],
+            "est_prompt_tokens": [*_estimates(requests)],
         },
     )
+
+
+def _estimates(requests: Iterable[CompletionRequest]) -> Iterator[int]:
+    """Return the estimated prompt tokens; the conditions of a row share messages."""
+    before, best = None, 0
+    for each in requests:
+        if before is None or each.messages is not before.messages or each.tools:
+            before, best = each, prompt_tokens_of(each).best
+        yield best
 
 
 Mark = Literal["ok", "error", "refused", "open", "cancelled"]
