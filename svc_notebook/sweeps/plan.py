@@ -360,9 +360,8 @@ def sweep(  # noqa: PLR0913 - varied is described as one; what a sweep is made o
 ) -> Run:
     r"""Plan a sweep: every combination of what is given as a list.
 
-    Nothing is sent until `.run()` is called; displaying the run shows its plan. In
-    place of a list, a mapping from labels to values also makes a column of the
-    labels, such as `model_label`.
+    Nothing is sent until `.run()` is called; displaying the run shows its plan. A
+    mapping from labels to values in place of a list adds a column like `model_label`.
 
     Args:
         prompt: A text or messages, or a list of these. `{{name}}` is a column of the
