@@ -152,9 +152,16 @@ class _Client(NotebookClient):
             cell, cell_index, execution_count, store_history
         )
         self.listener.done()
+        self._check_stop()
         if cell.cell_type == "code" and cell.source.startswith(_PRINTED_MAGIC):
             await self._draw(done)
+            self._check_stop()
         return done
+
+    def _check_stop(self) -> None:
+        """Stop here if it was lost: `wait_for` does that to one at a cell's end."""
+        if self.is_stopped:
+            raise asyncio.CancelledError
 
     async def _draw(self, cell: NotebookNode) -> None:
         """Replace the printed text of a reply by its final form."""

@@ -264,15 +264,22 @@ def test_ctrl_c_is_calm(command: str, tmp_path: Path) -> None:
     assert _left_behind(tmp_path) == []
 
 
-def test_with_the_flag_the_service_is_asked(tmp_path: Path, emulator: Emulator) -> None:
+@pytest.fixture
+def service() -> Iterator[Emulator]:
+    """A service that refuses nothing, so that nothing is asked twice."""
+    with Emulator(tokens_per_s=None, first_token_s=0, limits=False) as running:
+        yield running
+
+
+def test_with_the_flag_the_service_is_asked(tmp_path: Path, service: Emulator) -> None:
     """`demo --service` asks the service that the environment names, and says so."""
-    env = {"SVC_BASE_URL": emulator.base_url, "SVC_API_KEY": emulator.api_key}
+    env = {"SVC_BASE_URL": service.base_url, "SVC_API_KEY": service.api_key}
     command = (sys.executable, "-m", "svc_notebook", "demo", "--service")
 
     ran = _watch(tmp_path, _start(tmp_path, *command, "--out", "here", env=env))
 
     sources = [source for source, _ in _cells(tmp_path / "here" / "quickstart.ipynb")]
     assert ran.status == 0, ran.text
-    assert [each.ended for each in emulator.requests] == ["whole"] * 18
+    assert [each.ended for each in service.requests] == ["whole"] * 18
     assert "%svc use service" in sources
-    assert f"come from the service at {emulator.base_url}." in sources[0]
+    assert f"come from the service at {service.base_url}." in sources[0]
