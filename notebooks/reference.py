@@ -322,6 +322,10 @@ def _parameters() -> str:
     )
 
 
+ALSO_READ = """Also read are `.env` in the notebook's folder (see [keys](../keys.md)),
+`SSL_CERT_FILE`, `HTTPS_PROXY`, `NO_PROXY`, `XDG_DATA_HOME` and `XDG_CONFIG_HOME`."""
+
+
 def _settings() -> str:
     said, waits = _attributes(Settings), _attributes(Timeouts)
     uses = inspect.signature(svc_notebook.use).parameters
@@ -342,6 +346,7 @@ def _settings() -> str:
         "# Settings\n\n`%svc settings` shows each one in force and where it was set.",
         "## Variables of the environment",
         table(("Variable", "Meaning", "Default", "In a notebook"), rows),
+        ALSO_READ,
         f"## Time-outs: `{ENV_NAMES['timeouts']}`",
         (inspect.getdoc(Timeouts.from_text) or "").partition("\n\n")[2],
         table(("Name", "Meaning", "Default in seconds"), seconds),

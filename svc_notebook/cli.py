@@ -76,7 +76,7 @@ def build_parser() -> argparse.ArgumentParser:
     add = commands.add_parser
     _add_demo(add("demo", help="run the quickstart and watch it"))
     _add_emulate(add("emulate", help="serve an emulator of the service"))
-    _add_lab(add("lab", help="open JupyterLab on the tour"))
+    _add_lab(add("lab", help="open JupyterLab on the lessons"))
     _add_ledger(add("ledger", help="show its path and size, or delete from it"))
     return parser
 
@@ -197,7 +197,7 @@ def _add_emulate(parser: argparse.ArgumentParser) -> None:
 
 def _add_lab(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Open JupyterLab on a copy of the tour's notebooks, answered by an emulator on "
+        "Open JupyterLab on a copy of the lessons, answered by an emulator on "
         "this machine. What follows -- goes to JupyterLab."
     )
     parser.add_argument(

@@ -144,7 +144,7 @@ def _meant(first: str, rest: Sequence[str]) -> str | None:
     if word in BY_NAME and word != first.lower():
         return _usage(BY_NAME[word])  # such as `fix: my code`
     # `%svc hi` is a question, though `history` begins so
-    near = near_names(word, BY_NAME, n=1, cutoff=0.8, least_chars=4)
+    near = near_names(word, BY_NAME, n=1, cutoff=0.75, least_chars=4)
     command = BY_NAME[near[0]] if near else None
     is_meant = command and (not rest or _takes(command, rest))
     return _usage(command) if command and is_meant else None

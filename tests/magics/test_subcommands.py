@@ -62,6 +62,7 @@ def test_reads_commands_and_questions(text: str, said: CommandLine) -> None:
         ("use the force wisely", "%svc use [MODEL|NAME|ADDRESS [no-key]]"),
         ("history", "%svc history NAME"),
         ("modles", "%svc models"),
+        ("hlep", "%svc help [all|OPTION|COMMAND]"),
         ("help me with this", "%svc help [all|OPTION|COMMAND]"),
         ("hist", "%svc history NAME"),
         ("histroy plan", "%svc history NAME"),

@@ -94,6 +94,7 @@ def test_its_key_is_asked_for_and_used(lessons: Kernel) -> None:
     """With the address set outside, a login is all that a question needs."""
     with Emulator() as service:
         lessons.run(f"import os\nos.environ['SVC_BASE_URL'] = '{service.base_url}'")
+        lessons.run("%load_ext svc_notebook")
         (code,) = cells("Your key")
 
         shown = told(lessons, code, service.api_key)
