@@ -87,24 +87,23 @@ def offered(notebook: Notebook, text: str, item: str) -> Locator:
     return found
 
 
-def test_text_shows_before_the_reply_is_complete(
-    notebook: Notebook, emulator: Emulator
-) -> None:
-    """The first words are on the screen while the service is still writing."""
+def test_a_reply_that_comes_slowly_is_there_once(notebook: Notebook) -> None:
+    """The final form takes the place of what was shown before."""
     notebook.run(SLOW)
 
     expect(notebook.shown(SLOW)).to_contain_text("word3")
-    is_running = emulator.requests[-1].ended == "running"
     expect(notebook.shown(SLOW)).to_contain_text("svc-v2-8b-instruct")
 
-    assert is_running
     assert notebook.output(SLOW).count("word29") == 1
 
 
-def test_an_interrupt_keeps_the_text(notebook: Notebook, emulator: Emulator) -> None:
-    """It closes the connection, and keeps and marks the text."""
+def test_text_shows_before_the_end_and_an_interrupt_keeps_it(
+    notebook: Notebook, emulator: Emulator
+) -> None:
+    """While the service is still writing; then its connection is closed."""
     notebook.run(STUCK)
     expect(notebook.shown(STUCK)).to_contain_text("Partial answer")
+    assert emulator.requests[-1].ended == "running"
 
     notebook.command("notebook:interrupt-kernel")
     notebook.wait_idle()

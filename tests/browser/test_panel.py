@@ -37,8 +37,10 @@ LONG = (
     PARAGRAPH * 92 + "```python\n" + "print('a line of code')\n" * 240 + "```\n\nDone."
 )
 WORDS = [f"word{n} " for n in range(200)]
+ENDLESS = [f"word{n} " for n in range(4000)]  # for two minutes: it is stopped
 SCRIPT: list[dict[str, Any]] = [
-    {"when": {"contains": "slowly"}, "text": WORDS, "gap_s": 0.03, "times": None},
+    {"when": {"contains": "through a reload"}, "text": WORDS, "gap_s": 0.03},
+    {"when": {"contains": "slowly"}, "text": ENDLESS, "gap_s": 0.03, "times": None},
     {"when": {"contains": "hostile"}, "text": HOSTILE, "times": None},
     {"when": {"contains": "Ask twice"}, "text": "One.", "times": 1},
     {"when": {"contains": "Ask twice"}, "text": "Two.", "times": 1},
@@ -67,7 +69,7 @@ SCRIPT: list[dict[str, Any]] = [
 ]
 CELLS = (
     "import svc_notebook as svc\npanel = svc.panel('plan')\npanel",
-    "import time\nprint('be' + 'gun')\nfor _ in range(200):\n    time.sleep(0.05)",
+    "import time\nprint('be' + 'gun')\nfor _ in range(20_000):\n    time.sleep(0.05)",
     "%%svc -c plan\nFrom a cell",
     "panel",
     """\

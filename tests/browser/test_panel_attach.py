@@ -151,7 +151,7 @@ def emulator() -> Iterator[Emulator]:
 @pytest.mark.parametrize("place", ["lab", "notebook"])
 def test_a_table_is_attached_while_a_cell_runs(bench: Bench, place: str) -> None:
     """By keys alone; the next day's transcript has it folded."""
-    busy = "for _ in range(600):\n    time.sleep(0.05)"
+    busy = "for _ in range(20_000):\n    time.sleep(0.05)"
     path = bench.write(f"attach-{place}", CODE, busy, "print('after')")
     notebook = bench.open(path, place=place)
     notebook.run_all()

@@ -18,7 +18,7 @@ from tests.browser.panel_page import (
 )
 
 A, B, C = "svc-v2-8b-instruct", "svc-v2-70b-instruct", "svc-v2.5-30b-a3b-instruct"
-WORDS = {"text": [f"word{n} " for n in range(60)], "gap_s": 0.05, "times": None}
+WORDS = {"text": [f"word{n} " for n in range(60)], "gap_s": 0.1, "times": None}
 OPEN = "import svc_notebook as svc\nsvc.panel('compare')"
 FRAME = """\
 replies = svc.replies_df()

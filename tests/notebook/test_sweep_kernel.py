@@ -27,18 +27,19 @@ FAILING: dict[str, Any] = {
     "error": {"message": "Not this one."},
 }
 STUCK: dict[str, Any] = {"when": {"contains": "text 3"}, "end": "silent", "body": ["{"]}
+LATE: dict[str, Any] = {**STUCK, "when": {"contains": "text 45"}}
 
 Open = Callable[[], Kernel]
 
 
 @pytest.fixture
-def emulator() -> Iterator[Emulator]:
+def emulator(request: pytest.FixtureRequest) -> Iterator[Emulator]:
     """An emulator that fails one text, and once does not answer another."""
     with Emulator(
         tokens_per_s=None,
         first_token_s=0.02,
         limits=False,
-        script=[FAILING, STUCK],
+        script=getattr(request, "param", [FAILING, STUCK]),
         keys=["svc-key-of-this-test-77aa"],
     ) as running:
         yield running
@@ -69,10 +70,21 @@ def _counts(kernel: Kernel) -> str:
     return kernel.value(counting)
 
 
+def _is_begun(emulator: Emulator, text: str) -> bool:
+    """Return whether the reply to a text has begun."""
+    found = [each for each in emulator.requests if text in str(each.json)]
+    return any(each.n_pieces for each in found)
+
+
+# The run waits for what is not answered: for text 3 until it is interrupted, and for
+# text 45 until it is killed.
+@pytest.mark.parametrize(
+    "emulator", [[FAILING, STUCK, LATE]], ids=["stuck"], indirect=True
+)
 def test_the_whole_life_of_a_run(open_kernel: Open, emulator: Emulator) -> None:
     """Planned, interrupted, killed, resumed, retried: 60 rows, no reply asked twice."""
     first = open_kernel()
-    planned = first.run(PLAN + "run", is_watched=False)
+    planned = first.run(PLAN + "run.in_flight = 1\nrun", is_watched=False)
     assert "60 requests planned, nothing sent yet" in planned.shown
     assert not list(emulator.requests)
 
@@ -81,7 +93,7 @@ def test_the_whole_life_of_a_run(open_kernel: Open, emulator: Emulator) -> None:
     following = first.begin("print('ran on')")
     first.read(cell, ran, until="tokens")
     pause = threading.Event()
-    while not emulator.requests[3:]:
+    while not _is_begun(emulator, "text 3"):
         pause.wait(0.01)
     first.manager.interrupt_kernel()
     first.read(cell, ran)
@@ -91,9 +103,9 @@ def test_the_whole_life_of_a_run(open_kernel: Open, emulator: Emulator) -> None:
     kept = int(first.value("(run.replies_df()['status'] == 'ok').sum()"))
     assert 0 < kept < 60
 
-    assert first.run("run.start()").status == "ok"
-    while int(first.value("run.n_todo")) > 40:
-        pass
+    assert first.run("run.in_flight = 2; run.start()").status == "ok"
+    while not _is_begun(emulator, "text 45"):
+        pause.wait(0.01)
     os.kill(int(first.value("__import__('os').getpid()")), signal.SIGKILL)
     assert emulator.wait_idle()
     n_before = len(emulator.requests)

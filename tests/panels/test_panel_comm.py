@@ -22,8 +22,8 @@ from tests.panels.conftest import OpenPage
 
 @pytest.fixture
 def emulator() -> Iterator[Emulator]:
-    """An emulator that always says the same."""
-    script = [{"text": "The same answer to all.", "times": None}]
+    """An emulator that always says the same, in one piece."""
+    script = [{"text": ["The same answer to all."], "times": None}]
     with Emulator(script=script, limits=False) as running:
         yield running
 
@@ -198,7 +198,7 @@ def test_a_turn_costs_the_same_in_a_long_chat(open_page: OpenPage) -> None:
     for n_turns in (5, 200):
         while len(plan.turns) < n_turns:
             plan.ask("Hello", model="svc-instruct", max_tokens=20)
-        costs.append(min(cost() for _ in range(5)))  # pieces come in 1 message or 2
+        costs.append(min(cost() for _ in range(5)))
 
     assert costs[1] < 1.1 * costs[0], costs
 
