@@ -16,11 +16,10 @@ from hashlib import blake2b
 from importlib import import_module
 from threading import current_thread, main_thread
 from typing import Any, NoReturn, TypeVar, cast
-from urllib.parse import urlsplit
 
 import msgspec
 
-from svc_notebook.endpoint_file import read_endpoints
+from svc_notebook.endpoint_file import FILE, origin, read_endpoints, user_file
 from svc_notebook.endpoints import SERVICE, Endpoint, to_base_url
 from svc_notebook.env_file import IN_FILE, read_env_file
 from svc_notebook.errors import (
@@ -235,7 +234,8 @@ def find_key(
     SVC_API_KEY, of the environment, of `.env` in this folder, or of Colab's secrets;
     else the one that the keyring has for this address. A variable's key belongs to the
     address that it was first sent to, before that to SVC_BASE_URL of the same place,
-    or to the first address used if that is not set. It is never sent to another.
+    or to the first address used if that is not set. It is never sent to another, nor
+    where only the file in the notebook's folder wants it.
 
     The address is None if it is not known yet, so nothing can be sent.
 
@@ -249,13 +249,19 @@ def find_key(
         _typed[base_url] = unbound
     name = endpoint.key_env or ENV_NAME
     others = [(key.source, address) for address, key in _typed.items()]
-    given, elsewhere = _of_variable(environ, name, base_url)
+    is_withheld = _is_withheld(environ, endpoint, name)
+    is_set = any(each for _, each in _set_keys(environ, name))
+    given, elsewhere = (
+        (None, []) if is_withheld else _of_variable(environ, name, base_url)
+    )
     environ = {}  # a traceback may show the locals of this frame
     found = _typed.get(base_url) or given
     if found is None:
         found = to_key(_from_keyring(base_url), source="the keyring")
     if isinstance(found, Key):
         return _noted(found, base_url)
+    if found is None and is_withheld and (is_set or variable_of(name) != ENV_NAME):
+        raise _withheld(base_url, endpoint.name, variable_of(name))
     if found is None and variable_of(name) != ENV_NAME and not elsewhere:
         raise MissingKeyError(
             f"No API key for {base_url}: {name} is not set. Set it to the key of the "
@@ -264,6 +270,25 @@ def find_key(
         )
     others += elsewhere
     raise found or _no_key(base_url, others, is_service=endpoint.name == SERVICE.name)
+
+
+def _is_withheld(environ: Mapping[str, str], endpoint: Endpoint, name: str) -> bool:
+    """Say whether only the folder's file wants this variable's key for an address.
+
+    SVC_API_KEY goes to SVC_BASE_URL all the same.
+    """
+    is_bound = variable_of(name) == ENV_NAME and _named_address(environ, name)
+    return not (endpoint.takes_env_key or is_bound)
+
+
+def _withheld(base_url: str | None, name: str, variable: str) -> MissingKeyError:
+    host = origin(base_url)[1] or "the service"
+    return MissingKeyError(
+        f"{FILE} in this folder would send the key of {variable} to {host}. A folder's "
+        "file may be somebody else's, so nothing was sent. If the host is right, give "
+        f"the key for this kernel: svc.use(base_url={base_url!r}, "
+        f"key=os.environ[{variable!r}]); or move [{name}] to {user_file()}."
+    )
 
 
 def _of_variable(
@@ -327,10 +352,12 @@ def key_variable(base_url: str) -> str:
         service = _named_address(os.environ, ENV_NAME)
         if not found.needs_key:
             return ""
-        if found.base_url or (
-            service and to_base_url(service, allow_http=True) == base_url
-        ):
-            return found.key_env or ENV_NAME
+        name = found.key_env or ENV_NAME
+        at = to_base_url(service, allow_http=True) if service else None
+        is_described = found.takes_env_key and found.base_url is not None
+        is_own = found.takes_env_key or name == ENV_NAME
+        if is_described or (at == base_url and is_own):
+            return name
     return ANY_NAME
 
 
@@ -377,9 +404,9 @@ def _own_home(
     key: Key | MissingKeyError | None,
     base_url: str | None,
 ) -> str | None:
-    """Return the address that the key of an endpoint belongs to: its host's."""
+    """Return the address that the key of an endpoint belongs to: its server's."""
     first = _first_address(key)
-    is_there = first is None or urlsplit(first).netloc == urlsplit(base_url).netloc
+    is_there = first is None or origin(first) == origin(base_url)
     return base_url if is_there else first
 
 

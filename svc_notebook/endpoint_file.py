@@ -1,7 +1,13 @@
 """`svc_notebook.toml`: your own servers by name, with keys, models and limits.
 
-The file lies in the notebook's folder, or in the user's configuration folder; an
-endpoint that both describe is taken from the first.
+The file lies in the notebook's folder, or in the user's configuration folder,
+`~/.config/svc_notebook`; an endpoint that both describe is taken from the first. The
+notebook's folder may be somebody else's, so its file
+
+- does not set `proxy`, `ca_file` or `allow_http`;
+- gives no other address to an endpoint of the user's file;
+- gets a variable's key only for an address of this machine, or where the user's file
+  names the same variable for the same address; SVC_API_KEY never.
 
     [lab]                                   # svc.use(endpoint="lab")
     base_url = "http://127.0.0.1:8000/v1"
@@ -29,7 +35,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from svc_notebook.endpoints import SERVICE, Endpoint, to_base_url
+from svc_notebook.endpoints import SERVICE, Endpoint, is_loopback, to_base_url
 from svc_notebook.errors import SettingsError
 from svc_notebook.service.catalogue import Limit, Model
 from svc_notebook.service.checks import did_you_mean, has_address_form, shown
@@ -55,12 +61,65 @@ def read_endpoints() -> dict[str, Endpoint]:
     Raises:
         SettingsError: A file cannot be used; the message names the line.
     """
-    read = [(path, _read(path, at)) for path, at in files_stamp() if at is not None]
-    _check_keys(read)
-    found: dict[str, Endpoint] = {}
-    for _, endpoints in read:
-        found = {**endpoints, **found}
+    own_path = user_file()
+    read = {
+        path: _read(path, at, is_own=_is_own(path, own_path))
+        for path, at in files_stamp()
+        if at is not None
+    }
+    _check_keys(read.items())
+    own = read.get(own_path, {})
+    found = dict(own)
+    for path, endpoints in read.items():
+        if endpoints is not own and not _is_own(path, own_path):
+            _check_addresses(path, endpoints, own)
+            found |= {name: _limited(each, own) for name, each in endpoints.items()}
     return found
+
+
+def user_file() -> str:
+    """Return the path of the user's own file; another may be somebody else's."""
+    return endpoint_files()[-1]
+
+
+def _is_own(path: str, own_path: str) -> bool:
+    """Say whether a file is the user's, also where that is the notebook's folder."""
+    with suppress(OSError):
+        return path == own_path or os.path.samefile(path, own_path)  # noqa: PTH121 - as above
+    return False
+
+
+def _check_addresses(
+    path: str, endpoints: Mapping[str, Endpoint], own: Mapping[str, Endpoint]
+) -> None:
+    """Refuse another address for an endpoint of the user's file."""
+    for name in endpoints.keys() & own.keys():
+        here, there = endpoints[name].base_url, own[name].base_url
+        if here != there:
+            raise SettingsError(
+                f"{path}: [{name}] has the address {here}, but {user_file()} says "
+                f"{there}. A folder's file may be somebody else's, so it does not "
+                "move an endpoint of yours. Give it another name there, or make both "
+                "addresses the same."
+            )
+
+
+def _limited(each: Endpoint, own: Mapping[str, Endpoint]) -> Endpoint:
+    """Return an endpoint of the folder with what the user's file allows it."""
+    known = own.get(each.name, SERVICE)
+    is_known = any(
+        (other.base_url, other.key_env) == (each.base_url, each.key_env)
+        for other in own.values()
+    )
+    is_service = each.name == SERVICE.name and each.key_env in {None, _SERVICE_KEY}
+    is_here = is_loopback(urlsplit(each.base_url or "").hostname or "")
+    return replace(
+        each,
+        **{name: getattr(known, name) for name in _CONNECTION},
+        takes_env_key=is_known
+        or is_service
+        or (is_here and each.key_env not in {None, _SERVICE_KEY}),
+    )
 
 
 def files_stamp() -> tuple[tuple[str, object], ...]:
@@ -79,7 +138,7 @@ def _stamp(path: str) -> object:
 
 
 @lru_cache(maxsize=16)
-def _read(name: str, _stamp: object) -> Mapping[str, Endpoint]:
+def _read(name: str, _stamp: object, *, is_own: bool) -> Mapping[str, Endpoint]:
     path = Path(name)
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -90,7 +149,10 @@ def _read(name: str, _stamp: object) -> Mapping[str, Endpoint]:
         is_text = isinstance(problem, tomllib.TOMLDecodeError)
         why = str(problem) if is_text else "it is not UTF-8"
         raise _unreadable(path, f"it is not TOML: {why}") from None
-    return {name: _Reader(path, text, name).endpoint(tables[name]) for name in tables}
+    return {
+        name: _Reader(path, text, name, is_own).endpoint(tables[name])
+        for name in tables
+    }
 
 
 def _unreadable(path: Path, why: str | None) -> SettingsError:
@@ -101,20 +163,27 @@ def _unreadable(path: Path, why: str | None) -> SettingsError:
 
 
 def _check_keys(read: Iterable[tuple[str, Mapping[str, Endpoint]]]) -> None:
-    """Refuse a key that would be sent to several hosts, from one file or from two."""
-    hosts: dict[str, tuple[str, str, str]] = {}
+    """Refuse a key that would be sent to several servers, from one file or from two."""
+    servers: dict[str, tuple[str, str, tuple[str, str]]] = {}
     described = [(path, each) for path, found in read for each in found.values()]
     for path, each in described:
         if each.key_env:
-            host = urlsplit(each.base_url or _service_address()).netloc
-            first = hosts.setdefault(each.key_env, (path, each.name, host))
-            if host != first[2]:
+            server = origin(each.base_url or _service_address())
+            first = servers.setdefault(each.key_env, (path, each.name, server))
+            if server != first[2]:
                 other = "" if first[0] == path else f" of {first[0]}"
                 raise SettingsError(
                     f"{path}: [{first[1]}]{other} and [{each.name}] have the key of "
-                    f"{each.key_env}, but are on different hosts. A key is for one "
-                    "host only; give each endpoint its own variable."
+                    f"{each.key_env}, but are on different hosts or ports, or one has "
+                    "http. A key is for one server only; give each endpoint its own "
+                    "variable."
                 )
+
+
+def origin(address: str | None) -> tuple[str, str]:
+    """Return the scheme and the host with its port: what a variable's key is for."""
+    parts = urlsplit(address or "")
+    return parts.scheme, parts.netloc
 
 
 def _service_address() -> str:
@@ -128,6 +197,7 @@ class _Reader:
     path: Path
     text: str
     name: str
+    is_own: bool
 
     def endpoint(self, table: object) -> Endpoint:
         """Return the endpoint that a table describes."""
@@ -140,6 +210,7 @@ class _Reader:
                 f"{_RESERVED}",
             )
         self._check_names(table, ENDPOINT_KEYS)
+        self._check_connection(table)
         given: dict[str, Any] = {
             name: self._value(name, table[name]) for name in _KINDS if name in table
         }
@@ -160,6 +231,16 @@ class _Reader:
             models=models,
             limit=limit,
         )
+
+    def _check_connection(self, table: Mapping[str, Any]) -> None:
+        """Refuse what would let somebody else's file see a key or a prompt."""
+        for name in () if self.is_own else _CONNECTION:
+            if name in table:
+                raise self._wrong(
+                    name,
+                    f"is not allowed here. Move it to {user_file()}; a folder's file "
+                    "may be somebody else's",
+                )
 
     def _address(self, table: Mapping[str, Any], given: Mapping[str, Any]) -> str:
         if not isinstance(table.get("base_url"), str):
@@ -292,6 +373,9 @@ _KINDS: Mapping[str, tuple[type, str]] = {
 }
 """The settings that are taken as they are, with what they may be."""
 _PATHS = ("prices", "ca_file")
+_CONNECTION = ("proxy", "ca_file", "allow_http")
+"""The settings of the user's file alone."""
+_SERVICE_KEY = "SVC_API_KEY"
 _LIMITS = {
     "per_second": "most requests to a model within a second; false for no such limit",
     "per_minute": "most requests to a model within a minute; false for no such limit",
@@ -303,10 +387,10 @@ ENDPOINT_KEYS = {
     "key_env": "the environment variable that has the key",
     "model": "the model of requests that name none; if left out, its only model",
     "prices": "a price table for this endpoint, as a path seen from the file",
-    "allow_http": "true lets a key be sent unencrypted to another machine",
+    "allow_http": "true lets a key be sent unencrypted (user's file only)",
     "stream_usage": "true asks for usage at the end of each stream",
-    "ca_file": "certificates (PEM) to trust, as a path seen from the file",
-    "proxy": "http://HOST:PORT of a proxy, instead of the environment's",
+    "ca_file": "certificates (PEM), as a path seen from the file (user's only)",
+    "proxy": "http://HOST:PORT, instead of the environment's (user's file only)",
     **_LIMITS,
     "models": "a table for each model, such as [lab.models.qwen-32b]",
 }

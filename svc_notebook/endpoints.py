@@ -55,7 +55,7 @@ def to_base_url(text: str, *, allow_http: bool = False) -> str:
             f"The base address is http://{parts.netloc}: the API key would be sent "
             f"unencrypted. Use https ({_RIGHT_FORM}); http is for this machine. In a "
             "network that you trust, SVC_ALLOW_HTTP=1 allows it, or allow_http = true "
-            "of the endpoint in svc_notebook.toml."
+            "of the endpoint in your ~/.config/svc_notebook/svc_notebook.toml."
         )
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
 
@@ -141,6 +141,8 @@ class Endpoint:
         stream_usage: Whether a stream is asked to report its tokens.
         ca_file: A file with the certificates to trust; None for the usual ones.
         proxy: The proxy's address; None for the one that the environment names.
+        takes_env_key: Whether a variable's key may go there; not if only the file in
+            the notebook's folder says so.
     """
 
     name: str = "service"
@@ -156,6 +158,7 @@ class Endpoint:
     stream_usage: bool = False
     ca_file: str | None = None
     proxy: str | None = None
+    takes_env_key: bool = True
 
     def known_models(self) -> tuple[Model, ...]:
         """Return the models that are described, then others that it has spoken of."""

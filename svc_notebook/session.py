@@ -531,7 +531,10 @@ def cost_of(prices: Prices | None) -> "Cost":
     )
 
 
-_REACHED_BY = ("base_url", "key_env", "needs_key", "allow_http", "ca_file", "proxy")
+_REACHED_BY = (
+    *("base_url", "key_env", "needs_key", "takes_env_key"),
+    *("allow_http", "ca_file", "proxy"),
+)
 _OF_ENDPOINT = "endpoint "  # what set a model that goes with an endpoint
 _lock = RLock()
 _current: list[Session] = []

@@ -1,7 +1,5 @@
 """`svc_notebook.toml`: what it may say, and what its mistakes are answered with."""
 
-from pathlib import Path
-
 import pytest
 
 from svc_notebook.endpoint_file import read_endpoints
@@ -61,21 +59,25 @@ def test_the_service_can_be_corrected(describe: Describe) -> None:
 
 
 def test_the_folder_of_the_notebook_comes_first(
-    describe: Describe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    describe: Describe, describe_own: Describe
 ) -> None:
-    """The user's configuration folder has the endpoints that are not there."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    own = tmp_path / "config" / "svc_notebook" / "svc_notebook.toml"
-    own.parent.mkdir(parents=True)
-    own.write_text(LAB + '[gpu]\nbase_url = "https://gpu.example/v1"\n')
-    describe('[lab]\nbase_url = "https://lab.example/v1"\n')
+    """The user's file has the endpoints that are not there, and the connections."""
+    describe_own(
+        '[gpu]\nbase_url = "https://gpu.example/v1"\nkey_env = "GPU_API_KEY"\n'
+        'proxy = "http://proxy.example:80"\nper_second = 5\n'
+        '[other]\nbase_url = "https://other.example/v1"\n'
+    )
+    describe(
+        '[gpu]\nbase_url = "https://gpu.example"\nkey_env = "GPU_API_KEY"\n'
+        "per_second = 9\n"
+    )
 
-    found = {name: each.base_url for name, each in read_endpoints().items()}
+    found = read_endpoints()
 
-    assert found == {
-        "gpu": "https://gpu.example/v1",
-        "lab": "https://lab.example/v1",
-    }
+    assert found.keys() == {"gpu", "other"}
+    assert found["gpu"].limit == Limit(per_second=9, per_minute=None)
+    assert found["gpu"].proxy == "http://proxy.example:80"
+    assert found["gpu"].takes_env_key
 
 
 @pytest.mark.parametrize(
@@ -103,20 +105,20 @@ def test_the_folder_of_the_notebook_comes_first(
     ],
 )
 def test_a_mistake_is_named_with_its_line(
-    describe: Describe, line: int, text: str, said: str
+    describe_own: Describe, line: int, text: str, said: str
 ) -> None:
     """The message names file, line and what is allowed, and never shows a key."""
     lines = LAB.splitlines()
     lines[line - 1] = text
     if text == "lab = 5":
         lines = [text]
-    describe("\n".join(lines))
+    path = describe_own("\n".join(lines))
 
     with pytest.raises(SettingsError) as caught:
         read_endpoints()
 
     assert said.lower() in str(caught.value).lower()
-    assert "svc_notebook.toml" in str(caught.value)
+    assert str(path) in str(caught.value)
     place = 1 if text == "" else line  # a missing line is one of its table
     assert f"line {place}" in str(caught.value)
     assert not {"verysecret", "pw@"} & {*str(caught.value).split()}
@@ -139,13 +141,10 @@ def test_http_is_allowed_where_no_key_is_sent(describe: Describe) -> None:
 
 
 def test_one_key_is_not_for_two_hosts_of_two_files(
-    describe: Describe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    describe: Describe, describe_own: Describe
 ) -> None:
     """A notebook's folder cannot send the key of the user's own file elsewhere."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    own = tmp_path / "svc_notebook" / "svc_notebook.toml"
-    own.parent.mkdir()
-    own.write_text(LAB)
+    describe_own(LAB)
     describe('[other]\nbase_url = "https://b.example/v1"\nkey_env = "LAB_API_KEY"\n')
 
     with pytest.raises(SettingsError, match=r"\[other\] of .* and \[lab\]"):
