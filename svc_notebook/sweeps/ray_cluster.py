@@ -31,6 +31,7 @@ from svc_notebook.errors import (
     SvcError,
 )
 from svc_notebook.exchange import Exchange
+from svc_notebook.ledger.connect import MEMORY
 from svc_notebook.ledger.row import mended
 from svc_notebook.service.catalogue import Limit
 from svc_notebook.service.chunk import Delta
@@ -284,7 +285,9 @@ class Cluster:
     ) -> None:
         self._ray = ray
         self._key = key
-        self._given = pickle.dumps((_for_workers(settings), key.source))
+        # no path of this machine, and nothing of how it was set, goes elsewhere
+        plain = replace(settings, ledger=MEMORY, prices=None, answers=None, sources={})
+        self._given = pickle.dumps((plain, key.source))
         n_cpus = int(ray.cluster_resources().get("CPU", 1))
         self.n_workers = n_workers or min(max(n_cpus, 1), MOST_WORKERS)
         self._quota: Any = None
@@ -348,9 +351,13 @@ class Cluster:
         actors = [*(link.actor for link in self._links), self._quota]
         self._links, self._quota = [], None
         for actor in actors:
-            if actor is not None:
-                with suppress(Exception):  # the cluster may be gone
-                    self._ray.kill(actor)
+            self._kill(actor)
+
+    def _kill(self, actor: Any) -> None:  # noqa: ANN401 - an actor's handle
+        # Ray connects again, if need be: also where this process is about to end
+        if actor is not None and self._ray.is_initialized():
+            with suppress(Exception):  # it may be gone
+                self._ray.kill(actor)
 
     def _new_link(self) -> _Link:
         options = {"num_cpus": 0, "scheduling_strategy": "SPREAD"}
@@ -389,8 +396,7 @@ class Cluster:
         """Give what a worker had in flight to others, and start another worker."""
         if link in self._links:
             self._links.remove(link)
-        with suppress(Exception):  # it may live, where it cannot be reached
-            self._ray.kill(link.actor)
+        self._kill(link.actor)  # it may live, where it cannot be reached
         if self._quota is not None:
             with suppress(Exception):
                 self._quota.end.remote(link.number)
@@ -409,6 +415,9 @@ class Cluster:
 
     async def _replace(self) -> None:
         link = None
+        if not self._ray.is_initialized():  # it would connect to any cluster
+            self._fail(_DISCONNECTED)
+            return
         try:
             link = self._new_link()
             check_version(await self._start_of(link))
@@ -443,6 +452,10 @@ _LOST = (
     "it was given up. It may have been billed. Look at Ray's logs for why they ended; "
     "run.retry(on=...) sends it again."
 )
+_DISCONNECTED = (
+    "This kernel was disconnected from the Ray cluster. The replies so far are kept; "
+    "run(on=...) connects and sends what is missing."
+)
 _LOST_ALL = (
     f"{MOST_LOST_IN_A_ROW} workers of the Ray cluster ended one after the other, "
     "without a reply between. The replies so far are kept. Look at `ray status` and at "
@@ -456,18 +469,6 @@ def _end(request: _Request, ended: _Ended) -> None:
         error = pickle.loads(ended.error)  # noqa: S301 - from our own worker
     if not request.ended.done():  # it may have been cancelled
         request.ended.set_result((ended.exchange, error))
-
-
-def _for_workers(settings: Settings) -> Settings:
-    """Return what workers need of the settings; paths of this machine stay here."""
-    return Settings(
-        base_url=settings.base_url,
-        is_emulated=settings.is_emulated,
-        timeouts=settings.timeouts,
-        allow_http=settings.allow_http,
-        endpoint=settings.endpoint,
-        ledger=":memory:",
-    )
 
 
 def join(

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import mkdtemp
-from typing import Any
+from tempfile import gettempdir, mkdtemp
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -24,37 +24,50 @@ OpenSession = Callable[[Emulator], Session]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test that uses the cluster as slow."""
     for item in items:
-        if item.path.parent.name == "cluster" and "ray" in getattr(
+        if item.path.parent.name == "cluster" and "nodes" in getattr(
             item, "fixturenames", ()
         ):
             item.add_marker(pytest.mark.slow)
 
 
+class Nodes(NamedTuple):
+    """A cluster: its address, and where Ray keeps its files."""
+
+    address: str
+    folder: Path
+
+
 @pytest.fixture(scope="session")
-def address() -> Iterator[str]:
-    """Return the address of a cluster of two nodes, or of that in RAY_ADDRESS."""
+def nodes() -> Iterator[Nodes]:
+    """Return a cluster of two nodes, or that of RAY_ADDRESS."""
     if find_spec("ray") is None:
         pytest.skip(WHY_SKIPPED)
     if running := os.environ.get("RAY_ADDRESS"):
-        yield running
+        yield Nodes(running, Path(gettempdir(), "ray"))
         return
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     folder = mkdtemp(prefix="ray")  # short: Ray makes sockets below it
-    nodes = subprocess.Popen(  # noqa: S603 - our own program
+    process = subprocess.Popen(  # noqa: S603 - our own program
         [sys.executable, str(Path(__file__).with_name("nodes.py")), folder],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
     )
-    with nodes:
-        assert nodes.stdout is not None
+    with process:
+        assert process.stdout is not None
         said = ""
         while not said.startswith("at "):  # Ray writes lines, too
-            said = nodes.stdout.readline()
+            said = process.stdout.readline()
             assert said, "the cluster did not start"
-        yield said.removeprefix("at ").strip()
+        yield Nodes(said.removeprefix("at ").strip(), Path(folder))
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def address(nodes: Nodes) -> str:
+    """Return the address of the cluster."""
+    return nodes.address
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """A run on a cluster is the run of one process, sent by several."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -67,3 +68,54 @@ def test_errors_are_those_of_one_process(open_session: OpenSession) -> None:
 
     assert several["status"].tolist() == ["ok", "error", "error", "ok"]
     assert several.equals(one)
+
+
+@pytest.mark.usefixtures("ray")
+def test_a_known_limit_holds_over_all_workers(
+    session: Session, emulator: Emulator
+) -> None:
+    """Four workers send as many as are allowed, and none is refused."""
+    run = _sweep(session, n_rows=70, model=LIMITED).run(on="auto", workers=4)
+
+    frame = run.replies_df()
+    assert frame["status"].tolist() == ["ok"] * 70
+    assert frame["n_refused"].sum() == 0
+    assert len(emulator.requests) == 70
+
+
+@pytest.mark.usefixtures("ray")
+def test_tools_are_run_where_the_run_is(session: Session, emulator: Emulator) -> None:
+    """A tool may be anything that this process has; its rounds go to the workers."""
+    lock, seen = threading.Lock(), list[str]()  # a lock could not be sent
+
+    def weather(city: str) -> str:
+        """Tell the weather of a city."""
+        with lock:
+            seen.append(city)
+        return "31 degrees"
+
+    run = plan(
+        session,
+        "What is the weather in Bangkok?",
+        model=FREE,
+        repeats=3,
+        varied={"tools": [weather]},
+        run_tools=True,
+    ).run(on="auto", workers=1)
+
+    frame = run.replies_df()
+    assert frame["status"].tolist() == ["ok"] * 3
+    assert frame["n_tool_runs"].sum() == len(seen)
+    assert len(emulator.requests) == frame["n_rounds"].sum()
+
+
+@pytest.mark.usefixtures("ray")
+def test_runs_in_the_background(session: Session) -> None:
+    """A run that was started is paused, continued and waited for, as everywhere."""
+    run = _sweep(session, name="n").pause().start(on="auto", workers=1)
+
+    run.pause().resume()
+
+    assert run.is_running
+    assert run.wait().n_todo == 0
+    assert run.run(on="auto").n_todo == 0  # nothing is missing, so nothing is started
