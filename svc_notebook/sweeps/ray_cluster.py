@@ -38,9 +38,8 @@ from svc_notebook.service.chunk import Delta
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.settings import Settings
 
-from .ray_connection import VERSION, check_version, connected, unusable
+from .ray_connection import START_S, VERSION, check_version, connected, unusable
 
-START_S = 180.0  # until workers run: a busy node needs long to import everything
 MOST_WORKERS = 8  # of what is chosen for the user
 GATHER_S = 0.005  # what ends within it is handed over together
 MOST_LOSSES = 5  # of workers while they had the same request

@@ -1,12 +1,13 @@
 """The connection to a Ray cluster: what `on` of a run may be, and how it is reached."""
 
+import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ from svc_notebook.service.checks import check_int
 
 VERSION = version("svc-notebook")
 CONNECT_S = 10.0  # to reach a cluster that is said to be there
+START_S = 180.0  # until it runs what we start: a busy node needs long to import it
 INSTALL = "python -m pip install 'svc-notebook[cluster]'"
 
 
@@ -78,11 +80,13 @@ def connected(on: str) -> Any:  # noqa: ANN401 - the package
 def _problem_of(connect: Callable[[], object], on: str) -> str:
     """Connect to a cluster that is said to be there; return why not, "" if it is."""
     problems: list[Exception] = []
+    place, is_reached = _host_and_port(on), Event()
 
     def work() -> None:
         try:
-            if place := _host_and_port(on):
-                socket.create_connection(place, timeout=CONNECT_S).close()
+            if place:
+                _reach(*place)
+                is_reached.set()
             connect()
         except Exception as problem:  # noqa: BLE001 - Ray raises many kinds
             problems.append(problem)
@@ -91,9 +95,22 @@ def _problem_of(connect: Callable[[], object], on: str) -> str:
     thread = Thread(target=work, name="svc_notebook connects to Ray", daemon=True)
     thread.start()
     thread.join(CONNECT_S)
+    if is_reached.is_set():  # it is there; a busy one needs long to let us in
+        thread.join(START_S)
     if thread.is_alive():
         return f"no answer within {CONNECT_S:.0f} s"
     return first_line(problems[0]) if problems else ""
+
+
+def _reach(host: str, port: int) -> None:
+    """Raise an error if nothing that speaks Ray's protocol is at an address."""
+    socket.create_connection((host, port), timeout=CONNECT_S).close()
+    with suppress(ImportError):
+        if os.environ.get("RAY_USE_TLS", "0") == "0":
+            grpc = import_module("grpc")
+            channel = grpc.insecure_channel(f"{host}:{port}")
+            grpc.channel_ready_future(channel).result(timeout=2 * CONNECT_S)
+            channel.close()
 
 
 def first_line(problem: Exception) -> str:
