@@ -15,6 +15,7 @@ from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
+from math import inf
 from typing import Any
 
 import msgspec
@@ -41,7 +42,7 @@ from svc_notebook.settings import Settings
 from .ray_connection import START_S, VERSION, check_version, connected, unusable
 
 MOST_WORKERS = 8  # of what is chosen for the user
-GATHER_S = 0.005  # what ends within it is handed over together
+GATHER_S = 0.01  # one call hands over what comes within it: a call takes 0.2 ms
 MOST_LOSSES = 5  # of workers while they had the same request
 MOST_LOST_IN_A_ROW = 10  # workers, without any reply between
 
@@ -92,6 +93,7 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended: list[bytes] = []
         self._has_ended = asyncio.Event()
+        self._taken_s = -inf
 
     def put(self, batch: bytes) -> None:
         """Begin to send requests."""
@@ -103,7 +105,8 @@ class Worker:
     async def take(self) -> list[bytes]:
         """Wait until something has ended, and return all that has."""
         await self._has_ended.wait()
-        await asyncio.sleep(GATHER_S)
+        await asyncio.sleep(self._taken_s + GATHER_S - time.monotonic())
+        self._taken_s = time.monotonic()
         ended, self._ended = self._ended, []
         self._has_ended.clear()
         return ended
@@ -215,16 +218,19 @@ class _Link:
     actor: Any
     open: dict[int, _Request] = field(default_factory=dict)
     outbox: list[_Asked] = field(default_factory=list)
+    posted_s: float = -inf
 
     def give(self, request: _Request) -> None:
         """Give the worker a request, together with others of this moment."""
         self.open[request.asked.number] = request
         if not self.outbox:
-            asyncio.get_running_loop().call_soon(self._post)
+            loop = asyncio.get_running_loop()
+            loop.call_at(max(self.posted_s + GATHER_S, loop.time()), self._post)
         self.outbox.append(request.asked)
 
     def _post(self) -> None:
         batch, self.outbox = self.outbox, []
+        self.posted_s = asyncio.get_running_loop().time()
         with suppress(Exception):  # that the worker is gone shows when it is read
             self.actor.put.remote(_encode(batch))
 
