@@ -67,7 +67,8 @@ def connected(on: str) -> Any:  # noqa: ANN401 - the package
     if ray.is_initialized():
         return ray
     if on == "ray":
-        connect()
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray's makers need none
+        connect(include_dashboard=False)
     elif said := _problem_of(partial(connect, address=on), on):
         raise ConfigError(
             f"There is no Ray cluster at {on!r}: {said}. Nothing was sent. Start one "
