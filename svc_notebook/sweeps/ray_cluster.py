@@ -26,11 +26,7 @@ from svc_notebook.client.leased_slots import Leased, LeasedQuota, Quota
 from svc_notebook.client.rate_limit import RateLimits
 from svc_notebook.client.retry import FailedTry, Policy
 from svc_notebook.credentials import Key
-from svc_notebook.errors import (
-    ConfigError,
-    NoConnectionError,
-    SvcError,
-)
+from svc_notebook.errors import ConfigError, NoConnectionError, SvcError
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.connect import MEMORY
 from svc_notebook.ledger.row import mended
@@ -183,9 +179,9 @@ def _actor_class() -> type:
 
 def started(given: bytes, secret: str, number: int, quota: Any) -> Worker:  # noqa: ANN401 - an actor's handle
     """Return the worker of an actor; the key comes as an argument of its own."""
-    settings, source = pickle.loads(given)  # noqa: S301 - from the driver
-    key = Key(secret, source=source) if secret else Key.none()
+    key = Key(secret, source="") if secret else Key.none()
     secret = ""  # a traceback may show the locals of this frame
+    settings, key.source = pickle.loads(given)  # noqa: S301 - from the driver
     lease = None if quota is None else partial(quota.lease.remote, number)
     return Worker(settings, key=key, lease=lease)
 
@@ -268,7 +264,7 @@ class ClusterTask(ExchangeTask):
             setattr(record, name, getattr(exchange, name))
         record.body = self._context.key.redact(exchange.body)
         record.is_emulated |= exchange.is_emulated
-        record.emulator_note = exchange.emulator_note
+        record.emulator_note = self._context.key.redact(exchange.emulator_note)
         record.first_text_s = exchange.first_text_s
         record.queue_s += exchange.queue_s
         # a latency is what the worker has measured, not the way to it
@@ -316,13 +312,17 @@ class Cluster:
         if self._limits:
             quota = ray.remote(_QuotaActor).options(num_cpus=0, max_restarts=-1)
             self._quota = quota.remote(self._limits)
-        self._links = [self._new_link() for _ in range(self.n_workers)]
-        starts = [self._start_of(link) for link in self._links]
+        found: list[str] | ConfigError
         try:
-            for found in ray.get(starts, timeout=START_S):
-                check_version(found)
-        except ray.exceptions.RayError as problem:  # or it took too long
-            raise unusable(problem) from None
+            self._links = [self._new_link() for _ in range(self.n_workers)]
+            starts = [self._start_of(link) for link in self._links]
+            found = ray.get(starts, timeout=START_S)
+        except Exception as problem:  # noqa: BLE001 - whatever Ray says; it took long
+            found = unusable(problem, self._key)
+        if isinstance(found, ConfigError):  # without Ray's frames, which have the key
+            raise found
+        for each in found:
+            check_version(each)
 
     async def ask(
         self, request: CompletionRequest, policy: Policy
@@ -360,9 +360,9 @@ class Cluster:
         return _Link(next(self._worker_numbers), actor)
 
     def _start_of(self, link: _Link) -> Any:  # noqa: ANN401 - an object reference
-        secret = self._key.authorization().removeprefix("Bearer ")
-        start = link.actor.start.remote
-        return start(VERSION, self._given, secret, link.number, self._quota)
+        start = partial(link.actor.start.remote, VERSION, self._given)
+        bearer = self._key.authorization  # its value is in no local variable
+        return start(bearer().removeprefix("Bearer "), link.number, self._quota)
 
     def _begin(self, work: Any) -> None:  # noqa: ANN401 - a coroutine
         task = asyncio.get_running_loop().create_task(work)
@@ -420,7 +420,7 @@ class Cluster:
             self._fail(str(problem))
         except Exception as problem:  # noqa: BLE001 - whatever Ray says
             if link is None:
-                self._fail(str(unusable(problem)))
+                self._fail(str(unusable(problem, self._key)))
             else:
                 self._lose(link)
         else:

@@ -11,6 +11,7 @@ from threading import Event, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
+from svc_notebook.credentials import Key
 from svc_notebook.errors import ConfigError, ParameterError
 from svc_notebook.service.checks import check_int
 
@@ -132,9 +133,10 @@ def check_version(found: str) -> None:
     )
 
 
-def unusable(problem: Exception) -> ConfigError:
+def unusable(problem: Exception, key: Key) -> ConfigError:
     """Return the error for a cluster that cannot run the workers."""
     return ConfigError(
-        f"The Ray cluster cannot run the workers: {first_line(problem)}. Nothing more "
-        "was sent. Look at `ray status` and at Ray's logs."
+        "The Ray cluster cannot run the workers: "
+        f"{key.redact(first_line(problem))}. Nothing more was sent. Look at `ray "
+        "status` and at Ray's logs."
     )

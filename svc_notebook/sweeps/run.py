@@ -557,30 +557,16 @@ class Run:
             name=self.name,
             head=headline(self.grid, counts, is_begun=self._view.is_begun),
             lines=[*(line for line in news if line[1] not in said), *lines],
-            footer=" · ".join(self._next_steps(status, counts["error"])),
+            footer=" · ".join(self._next_steps(status)),
         )
 
-    def _next_steps(self, status: RunStatus, n_failed: int) -> list[str]:
+    def _next_steps(self, status: RunStatus) -> list[str]:
         task = self._execution.task
         if task is not None and not task.is_over:
             if task.scheduler.is_paused:
                 return ["paused; .resume() continues, .cancel() stops it"]
             return ["running; .pause(), .cancel(), .replies_df() at any time"]
-        n_todo = len(self) - status.n_settled.total()
-        n_refused, n_open = status.count("refused"), status.count("open")
-        sent = ["what is missing"] if n_todo > n_open else []
-        sent += [f"{n_open} of those that failed again"] if n_open else []
-        read = ".replies_df(), .summary_df(), .compare()"
-        steps = [f".run() sends {' and '.join(sent)}" if sent else read]
-        if n_again := n_failed - n_refused - n_open:
-            other = "other " if n_open else ""
-            steps.append(f".retry() sends the {other}{n_again} that failed again")
-        if n_refused:
-            steps.append(
-                f"{n_refused} would be refused again, "
-                ".retry(include_refused=True) sends them all the same"
-            )
-        return steps + [
+        return status.next_steps(len(self)) + [
             f"stopped sending to {queue.model}: {type(queue.given_up).__name__}"
             for queue in (() if task is None else task.scheduler.queues)
             if queue.given_up
