@@ -88,7 +88,7 @@ def pytest_configure() -> None:
     sys.addaudithook(_guard)
 
 
-_BROWSER = "tests/browser/"
+_TOGETHER = ("tests/browser/", "tests/cluster/")
 _SLOW_FOLDERS = ("browser", "demo", "notebook", "notebooks")
 
 
@@ -100,11 +100,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class OneBrowser(LoadFileScheduling):  # type: ignore[misc]  # xdist's has no types
-    """A file stays in one process; two browsers at once would slow each other down."""
+    """A file stays in one process, and so do all that need a browser, or a cluster.
+
+    Two of them at once would slow each other down.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         """Return what stays together."""
-        return nodeid.split("::", 1)[0] if _BROWSER not in nodeid else _BROWSER
+        file = nodeid.split("::", 1)[0]
+        return next((each for each in _TOGETHER if each in file), file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneBrowser:  # noqa: ANN401 - xdist's

@@ -402,7 +402,7 @@ class TaskOptions(TypedDict, total=False):
 class RequestPath:
     """Makes the exchanges of one client; for the arguments see `AsyncClient`.
 
-    Several threads may use it.
+    Several threads may use it. `task_type` sends the requests.
     """
 
     def __init__(  # noqa: PLR0913 - one seam each
@@ -416,8 +416,10 @@ class RequestPath:
         spending: Callable[[], "SpendingLimit | None"] = lambda: None,
         runtime: Runtime = REAL,
         transport: "httpx.AsyncBaseTransport | None" = None,
+        task_type: "Callable[..., ExchangeTask]" = ExchangeTask,
     ) -> None:
         self.settings = settings
+        self._task_type = task_type
         self._transport = transport
         self._key = key
         self._sinks = Sinks(sinks)
@@ -492,7 +494,7 @@ class RequestPath:
             est_prompt_tokens=prompt.best,
         )
         record = ExchangeRecord(begun, prompt)
-        return ExchangeTask(
+        return self._task_type(
             record,
             body,
             context=context,

@@ -28,6 +28,7 @@ from .rate_windows import (
     SECOND_S,
     UNLIMITED,
     Clock,
+    Quota,
     Room,
     SharedQuota,
     Slot,
@@ -179,7 +180,7 @@ class RateLimiter:
         limit: Limit | None,
         *,
         clock: Clock,
-        others: SharedQuota | None = None,
+        others: Quota | None = None,
     ) -> None:
         self.refusals = Refusals()
         self._model = model
@@ -425,7 +426,7 @@ class RateLimits:
         *,
         clock: Clock,
         limit_of: Callable[[str], Limit | None] = limit_of,
-        others_of: Callable[[str], SharedQuota | None] = lambda _: None,
+        others_of: Callable[[str], Quota | None] = lambda _: None,
     ) -> None:
         self._clock = clock
         self._limit_of = limit_of

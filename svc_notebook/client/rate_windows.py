@@ -16,7 +16,7 @@ from itertools import takewhile
 from math import inf
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from svc_notebook.service.catalogue import Limit
 
@@ -100,6 +100,35 @@ _UNUSABLE = (sqlite3.OperationalError, sqlite3.NotSupportedError, OSError)
 Result = TypeVar("Result")
 
 
+class Quota(Protocol):
+    """A count of one model's requests that several limiters share.
+
+    Attributes:
+        stamp_s: A request that is written later than it was let out by more than this
+            is noted.
+    """
+
+    stamp_s: float
+
+    def take(self, now_s: float, windows: Sequence[Window]) -> Waiting | int | None:
+        """Count a request that goes now: its ticket or wait, None without a count."""
+
+    def times(self) -> Sequence[float]:
+        """Return when the requests of the last minute were sent, as far as known."""
+
+    def stamp(self, ticket: int, at_s: float) -> None:
+        """Note when a request was really sent."""
+
+    def drop(self, ticket: int) -> None:
+        """Stop counting a request."""
+
+    def found(self) -> Limit | None:
+        """Return the limits that another limiter has found."""
+
+    def keep_found(self, limit: Limit) -> None:
+        """Keep limits that were found."""
+
+
 class SharedQuota:
     """The count that the kernels of this machine share for one address, key and model.
 
@@ -110,6 +139,8 @@ class SharedQuota:
     with its own count. `quota` identifies address, key and model; the clock shows the
     same time in all kernels.
     """
+
+    stamp_s = STAMP_S
 
     def __init__(self, path: Path, quota: str, *, clock: Clock) -> None:
         self._path = path
@@ -257,7 +288,7 @@ class Windows:
     """
 
     def __init__(
-        self, limit: Limit, *, clock: Clock, others: SharedQuota | None = None
+        self, limit: Limit, *, clock: Clock, others: Quota | None = None
     ) -> None:
         self.allow(limit)
         self._others = others
@@ -321,8 +352,9 @@ class Windows:
             late_s = self._clock() - slot.at_s
             slot.at_s += late_s
             slot.is_sent = True
-        if self._others and slot.ticket is not None and late_s > STAMP_S:
-            self._others.stamp(slot.ticket, slot.at_s)
+        others = self._others
+        if others and slot.ticket is not None and late_s > others.stamp_s:
+            others.stamp(slot.ticket, slot.at_s)
 
     def give_back(self, slot: Slot) -> None:
         """Free a slot whose request was not sent, or was refused."""

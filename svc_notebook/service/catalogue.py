@@ -23,6 +23,11 @@ class Limit:
     per_minute: int | None
     in_flight: int | None = None
 
+    @property
+    def is_windowed(self) -> bool:
+        """Whether it limits the requests of a second or a minute."""
+        return (self.per_second or self.per_minute) is not None
+
     def __str__(self) -> str:
         counts = (
             (self.per_second, "/s"),

@@ -15,7 +15,7 @@ from functools import partial
 from threading import Event, RLock
 from typing import TYPE_CHECKING, cast
 
-from svc_notebook.client.attempts import RequestPath, Watch
+from svc_notebook.client.attempts import ExchangeTask, RequestPath, Watch
 from svc_notebook.client.portal import Job, portal
 from svc_notebook.client.rate_limit import RateLimiter, shared_limits
 from svc_notebook.client.rate_windows import Waiting
@@ -42,6 +42,7 @@ from .run_view import RunView
 from .scheduler import Scheduler, Show, TrialRunner, Trials, pilot_of, todo_of
 
 if TYPE_CHECKING:
+    from .ray_cluster import Cluster
     from .tool_rounds import TrialRounds
 
 DRAIN_S = 2.5
@@ -177,7 +178,11 @@ class RunTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendOptions:
-    """How requests are sent; see `Run`. `bars` are drawn until `wait`."""
+    """How requests are sent; see `Run`. `bars` are drawn until `wait`.
+
+    `on` is the cluster whose workers send them, `n_workers` how many; None for this
+    process.
+    """
 
     in_flight: int | None = None
     confirm_above: int | None = None
@@ -188,6 +193,8 @@ class SendOptions:
     watch: Watch | None = None
     show: Show | None = None
     bars: Bars | None = None
+    on: str | None = None
+    n_workers: int | None = None
 
 
 class Execution:
@@ -408,7 +415,8 @@ class Execution:
         self._view.keep_plan(ledger)
         session, recorded = self._session, self._session.answers
         reused = partial(session.reused, recorded=recorded)
-        rounds = self._rounds(ledger)
+        rounds, todo = self._rounds(ledger), self._todo(options)
+        cluster = self._cluster(options) if recorded is None else None
         runner = TrialRunner(
             plan=self._plan,
             client=RequestPath(
@@ -417,6 +425,7 @@ class Execution:
                 sinks=(ledger,),
                 answers=reused if options.is_reusing else recorded,
                 spending=lambda: session.spending,
+                task_type=ExchangeTask if cluster is None else cluster.task,
             ),
             ledger=ledger,
             failures=self._view.failures,
@@ -427,7 +436,7 @@ class Execution:
             ask_rounds=None if rounds is None else rounds.ask,
         )
         scheduler = Scheduler(
-            self._todo(options),
+            todo,
             runner,
             in_flight=options.in_flight,
             paces=self._plan.paces,
@@ -437,7 +446,27 @@ class Execution:
         )
         if rounds is not None:
             rounds.may_go = scheduler.until_next_round
-        return RunTask(scheduler, runner, bars=options.bars, on_over=on_over)
+
+        def end() -> None:
+            if cluster is not None:
+                cluster.close()
+            on_over()
+
+        return RunTask(scheduler, runner, bars=options.bars, on_over=end)
+
+    def _cluster(self, options: SendOptions) -> "Cluster | None":
+        """Start workers on a cluster; None if this process sends the requests."""
+        if options.on is None:
+            return None
+        from .ray_cluster import join  # noqa: PLC0415 - where a cluster is used
+
+        return join(
+            options.on,
+            settings=self._session.settings,
+            key=self._session.key(),
+            models=self._plan.grid.n_by_model,
+            n_workers=options.n_workers,
+        )
 
     def _rounds(self, ledger: Ledger) -> "TrialRounds | None":
         """Return what asks in rounds, if tools are run."""

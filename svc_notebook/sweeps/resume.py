@@ -256,6 +256,24 @@ class RunStatus:
         """How many trials of each model `run` would not send again."""
         return Counter(self.settled().values())
 
+    def next_steps(self, n_trials: int) -> list[str]:
+        """Say what can be done once nothing is being sent."""
+        n_todo = n_trials - self.n_settled.total()
+        n_refused, n_open = self.count("refused"), self.count("open")
+        sent = ["what is missing"] if n_todo > n_open else []
+        sent += [f"{n_open} of those that failed again"] if n_open else []
+        read = ".replies_df(), .summary_df(), .compare()"
+        steps = [f".run() sends {' and '.join(sent)}" if sent else read]
+        if n_again := self.count("error"):
+            other = "other " if n_open else ""
+            steps.append(f".retry() sends the {other}{n_again} that failed again")
+        if n_refused:
+            steps.append(
+                f"{n_refused} would be refused again, "
+                ".retry(include_refused=True) sends them all the same"
+            )
+        return steps
+
     def with_failures(self, failures: Mapping[TrialKey, TrialFailure]) -> "RunStatus":
         """Add trials that failed before anything was sent."""
         if not failures:

@@ -1,6 +1,5 @@
 """A run: the plan of a sweep, its requests once they are sent, and its replies."""
 
-import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Never, Self
 
@@ -18,8 +17,9 @@ from svc_notebook.session import Session
 from .describe import RunDescription, Size, headline, plan_lines
 from .execution import Execution, RunTask, SendOptions, Tick
 from .grid import RunPlan
+from .ray_connection import place_of
 from .resume import RunStatus
-from .run_view import RunView
+from .run_view import RunView, cell_number
 from .scheduler import Show
 
 if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
@@ -99,7 +99,14 @@ class Run:
     def __len__(self) -> int:
         return len(self.grid)
 
-    def run(self, *, first: int | None = None, watch: Watch | None = None) -> Self:
+    def run(
+        self,
+        *,
+        first: int | None = None,
+        watch: Watch | None = None,
+        on: str | None = None,
+        workers: int | None = None,
+    ) -> Self:
         """Send what is missing, and wait for the end.
 
         Failed requests are not sent again (see `retry`), but for those that a rate
@@ -112,12 +119,16 @@ class Run:
                 `run()` sends the rest.
             watch: Called before each wait, for a limit or another try. If None, waits
                 of a minute or more are announced on stderr.
+            on: A Ray cluster whose workers send the requests: `ray` starts or joins
+                one here, `auto` joins that of this machine, `ray://HOST:PORT` another.
+                All else happens here, tools included. None sends from this process.
+            workers: How many; if None, one for each CPU of the cluster, at most 8.
 
         Returns:
             The run itself.
 
         Raises:
-            ConfigError: The API key or the base address is missing.
+            ConfigError: API key, base address or cluster is missing or unusable.
             ParameterError: Another kernel is sending the run of this name.
             SettingsError: Requests are missing, and it was begun at another address.
             LedgerError: Replies cannot be kept. None is lost: they are kept when the
@@ -129,10 +140,15 @@ class Run:
         """
         if first is not None:
             first = check_int("first", first, minimum=1, otherwise="or None for all")
-        return self._run(watch=watch, first=first)
+        return self._run(watch=watch, first=first, **place_of(on, workers))
 
     def retry(
-        self, *, include_refused: bool = False, watch: Watch | None = None
+        self,
+        *,
+        include_refused: bool = False,
+        watch: Watch | None = None,
+        on: str | None = None,
+        workers: int | None = None,
     ) -> Self:
         """Send what failed and what is missing, and wait; otherwise like `run`.
 
@@ -140,9 +156,12 @@ class Run:
             include_refused: Also send what the service refused as invalid (400), which
                 it would most likely refuse again.
             watch: Called before each wait, for a limit or another try.
+            on: As in `run`.
+            workers: As in `run`.
         """
         check_flag("include_refused", include_refused)
-        return self._run(watch=watch, is_retried=True, include_refused=include_refused)
+        how = {"is_retried": True, "include_refused": include_refused}
+        return self._run(watch=watch, **how, **place_of(on, workers))
 
     def start(
         self,
@@ -151,6 +170,8 @@ class Run:
         show: Show | None = None,
         is_retried: bool = False,
         is_drawn: bool = True,
+        on: str | None = None,
+        workers: int | None = None,
     ) -> Self:
         """Begin to send what is missing, and return at once; the kernel stays free.
 
@@ -162,6 +183,8 @@ class Run:
                 their usage is estimated.
             is_retried: Whether failed requests are sent again, as `retry` does.
             is_drawn: Whether to show progress, where that is possible.
+            on: As in `run`; not together with `show`.
+            workers: As in `run`.
 
         Returns:
             The run itself.
@@ -169,7 +192,8 @@ class Run:
         Raises:
             SvcError: It cannot begin; see `run`.
         """
-        options = self._options(watch=watch, show=show, is_retried=is_retried)
+        how = place_of(on, workers, is_shown=show is not None)
+        options = self._options(watch=watch, show=show, is_retried=is_retried, **how)
         self._execution.start(options, is_drawn=is_drawn)
         return self
 
@@ -474,7 +498,7 @@ class Run:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
         cell, text = self._explained
-        said = text if cell is not None and cell == _cell_number() else ""
+        said = text if cell is not None and cell == cell_number() else ""
         return self._describe(said=said).bundle()
 
     def _run(self, **how: Any) -> Self:  # noqa: ANN401 - as `SendOptions`
@@ -533,30 +557,16 @@ class Run:
             name=self.name,
             head=headline(self.grid, counts, is_begun=self._view.is_begun),
             lines=[*(line for line in news if line[1] not in said), *lines],
-            footer=" · ".join(self._next_steps(status, counts["error"])),
+            footer=" · ".join(self._next_steps(status)),
         )
 
-    def _next_steps(self, status: RunStatus, n_failed: int) -> list[str]:
+    def _next_steps(self, status: RunStatus) -> list[str]:
         task = self._execution.task
         if task is not None and not task.is_over:
             if task.scheduler.is_paused:
                 return ["paused; .resume() continues, .cancel() stops it"]
             return ["running; .pause(), .cancel(), .replies_df() at any time"]
-        n_todo = len(self) - status.n_settled.total()
-        n_refused, n_open = status.count("refused"), status.count("open")
-        sent = ["what is missing"] if n_todo > n_open else []
-        sent += [f"{n_open} of those that failed again"] if n_open else []
-        read = ".replies_df(), .summary_df(), .compare()"
-        steps = [f".run() sends {' and '.join(sent)}" if sent else read]
-        if n_again := n_failed - n_refused - n_open:
-            other = "other " if n_open else ""
-            steps.append(f".retry() sends the {other}{n_again} that failed again")
-        if n_refused:
-            steps.append(
-                f"{n_refused} would be refused again, "
-                ".retry(include_refused=True) sends them all the same"
-            )
-        return steps + [
+        return status.next_steps(len(self)) + [
             f"stopped sending to {queue.model}: {type(queue.given_up).__name__}"
             for queue in (() if task is None else task.scheduler.queues)
             if queue.given_up
@@ -579,12 +589,5 @@ class Run:
             where = " in this pass" if self._view.status().count("ok") else ""
             text = f"No request succeeded{where}; {n_failed} failed:{reasons}\n{way}."
         if text:
-            self._explained = _cell_number(), text
+            self._explained = cell_number(), text
             write_line(to_terminal(text))
-
-
-def _cell_number() -> int | None:
-    """Return the number of the cell or line that runs; None outside of IPython."""
-    module = sys.modules.get("IPython")
-    shell = module.get_ipython() if module else None
-    return None if shell is None else int(shell.execution_count)

@@ -446,3 +446,10 @@ def _as_text(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     return str(value)
+
+
+def cell_number() -> int | None:
+    """Return the number of the cell or line that runs; None outside of IPython."""
+    module = sys.modules.get("IPython")
+    shell = module.get_ipython() if module else None
+    return None if shell is None else int(shell.execution_count)

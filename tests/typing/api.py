@@ -84,6 +84,7 @@ def compare() -> pd.DataFrame:
     assert named.grid.labels
     kept: svc.Run = svc.run(str(svc.runs_df(since="2026-01-31")["run"].iloc[-1]))
     frame: pd.DataFrame = kept.run(first=20).run().replies_df()
+    kept.retry(on="auto", workers=2).start(on="ray://head:10001").run(on="ray").wait()
     n_scores: int = svc.score(frame.assign(score_right=frame["text"] == "spam"))
     n_scores += run.score(right=lambda r: r.answer == r.label, long=svc.scores.length())
     n_scores += svc.score(frame, right=svc.scores.exact("label"), long=None)

@@ -1,0 +1,64 @@
+"""How many requests one, two and more workers of a cluster complete.
+
+`python -m tests.benchmarks.cluster_bench [N_WORKERS ...]` asks a stub that answers in
+100 ms, without any limit, through a Ray cluster on this machine (or that of
+RAY_ADDRESS). Each worker has as many requests in flight as the others, so that a
+worker more brings its share until the driver or this machine has no time left. The
+time is that from the first request to the last reply, without the start of the
+workers. It needs the extra `cluster`. It is no test: nothing fails.
+"""
+
+import os
+import sys
+from tempfile import TemporaryDirectory
+
+from svc_notebook.session import Session
+from svc_notebook.settings import Settings
+from svc_notebook.sweeps.plan import plan
+from tests.benchmarks.stub import Stub
+
+MODEL = "stub-wait0.1"
+IN_FLIGHT = 16  # of each worker: two cores have time for two of them
+N_ROUNDS = 60
+GOAL = 1.6  # times the requests of one, for two workers
+
+
+def per_second(stub: Stub, n_workers: int) -> float:
+    """Return how many requests a second so many workers complete."""
+    n_trials = IN_FLIGHT * n_workers * N_ROUNDS
+    with TemporaryDirectory() as folder:
+        settings = Settings(
+            base_url=f"http://127.0.0.1:{stub.port}/v1", ledger=f"{folder}/l.sqlite"
+        )
+        session = Session(settings)
+        rows = [str(number) for number in range(n_trials)]
+        run = plan(session, "Say {{text}}", rows=rows, model=MODEL)
+        run.in_flight = IN_FLIGHT * n_workers
+        run.start(on="ray", workers=n_workers, is_drawn=False).wait()
+        found = [*session.ledger.read(texts=False)]
+        session.close()
+    began_at = min(each.started_at for each in found)
+    ended_at = max(each.ended_at for each in found)
+    return len(found) / (ended_at - began_at).total_seconds()
+
+
+def main() -> None:
+    """Measure and print."""
+    os.environ["SVC_API_KEY"] = "key-of-the-benchmark"
+    counts = [int(each) for each in sys.argv[1:]] or [1, 2]
+    most = IN_FLIGHT / 0.1
+    with Stub.running() as stub:
+        first = 0.0
+        for n_workers in counts:
+            found = per_second(stub, n_workers)
+            first = first or found
+            sys.stdout.write(
+                f"{n_workers} workers: {found:.0f} requests/s of at most "
+                f"{most * n_workers:.0f}; {found / first:.2f} times the first "
+                f"(goal for 2: {GOAL})\n"
+            )
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

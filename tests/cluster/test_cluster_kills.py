@@ -1,0 +1,192 @@
+"""Whatever dies, no finished reply is lost, and nothing is left behind."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from svc_notebook.emulator.server import Emulator
+from svc_notebook.ledger.store import Ledger
+from svc_notebook.session import Session
+from svc_notebook.sweeps.plan import plan
+from tests.cluster.conftest import OpenSession
+
+MODEL = "svc-instruct"  # no limit is shown for it, so nothing waits
+IN_FLIGHT = 8
+N_TRIALS = 600
+N_KILLS = 20
+N_DRIVER_KILLS = 5
+_DRIVER = """
+import json, os, sys
+given = json.loads(sys.argv[1])
+import ray
+from svc_notebook.session import Session
+from svc_notebook.sweeps.plan import plan
+ray.init(address=given["address"], log_to_driver=False, logging_level="ERROR")
+rows = [str(n) for n in range(given["n_trials"])]
+run = plan(Session(), "Say {{text}}", rows=rows, model="svc-instruct", name="n")
+run.in_flight = 8
+run.start(on="auto", workers=1)
+print("started", flush=True)
+print(str(run.wait()).splitlines()[0])
+"""
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator without rate limits that takes some milliseconds for a reply."""
+    with Emulator(tokens_per_s=None, first_token_s=0.05, limits=False) as running:
+        yield running
+
+
+def _actors() -> list[int]:
+    """Return the processes of our actors."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = path.read_bytes()
+        except OSError:  # it has ended
+            continue
+        if command.startswith((b"ray::SvcWorker", b"ray::_QuotaActor")):
+            found.append(int(path.parent.name))
+    return found
+
+
+def _wait_until_gone() -> list[int]:
+    """Wait until no actor is left; return those that stay."""
+    pause = threading.Event()
+    for _ in range(600):
+        if not (left := _actors()):
+            return []
+        pause.wait(0.1)
+    return left
+
+
+def _asked(emulator: Emulator) -> Counter[str]:
+    return Counter(each.json["messages"][-1]["content"] for each in emulator.requests)
+
+
+def _kept(ledger: str) -> list[str]:
+    with Ledger(ledger) as opened:
+        found = opened.read(scope="all", run="n", status="ok")
+        return [exchange.request.prompt for exchange in found]
+
+
+def _kill_some(n: int, ledger: Ledger, is_over: threading.Event) -> list[int]:
+    """Kill workers, each after some more replies; return the processes."""
+    chance = random.Random(7)  # noqa: S311 - no secret
+    killed: list[int] = []
+    pause = threading.Event()
+    while len(killed) < n and not is_over.is_set():
+        n_enough = ledger.count() + chance.randrange(1, 20)
+        while ledger.count() < n_enough and not is_over.is_set():
+            pause.wait(0.02)
+        if pids := sorted(set(_actors()) - set(killed)):
+            killed.append(chance.choice(pids))
+            os.kill(killed[-1], signal.SIGKILL)
+    return killed
+
+
+@pytest.mark.usefixtures("ray")
+def test_kills_of_workers_lose_no_finished_reply(
+    session: Session, emulator: Emulator
+) -> None:
+    """Each trial has one reply; only what a worker had in flight is sent again."""
+    rows = [str(number) for number in range(N_TRIALS)]
+    run = plan(session, "Say {{text}}", rows=rows, model=MODEL, name="n")
+    run.in_flight = IN_FLIGHT
+    is_over, killed = threading.Event(), list[int]()
+
+    run.start(on="auto", workers=2)
+    killer = threading.Thread(
+        target=lambda: killed.extend(_kill_some(N_KILLS, session.ledger, is_over))
+    )
+    killer.start()
+    run.wait()
+    is_over.set()
+    killer.join()
+
+    assert len(killed) == N_KILLS
+    assert sorted(_kept(session.settings.ledger)) == sorted(f"Say {n}" for n in rows)
+    assert run.replies_df()["status"].tolist() == ["ok"] * N_TRIALS
+    assert sum(_asked(emulator).values()) <= N_TRIALS + N_KILLS * IN_FLIGHT
+    assert _wait_until_gone() == []
+
+
+def test_kills_of_the_driver_lose_no_finished_reply(
+    address: str, emulator: Emulator, tmp_path: Path
+) -> None:
+    """Started again by name, the run sends only what is missing; no actor stays."""
+    ledger = tmp_path / "ledger.sqlite"
+    chance = random.Random(7)  # noqa: S311 - no secret
+    pause = threading.Event()
+    n_trials, first_lines = 300, list[str]()
+    for n_left in reversed(range(N_DRIVER_KILLS + 1)):
+        before, kept = _asked(emulator), _kept(str(ledger))
+        arguments = json.dumps({"address": address, "n_trials": n_trials})
+        env = {
+            **os.environ,
+            "SVC_BASE_URL": emulator.base_url,
+            "SVC_API_KEY": emulator.api_key,
+            "SVC_LEDGER": str(ledger),
+        }
+        with subprocess.Popen(  # noqa: S603 - our own program
+            [sys.executable, "-c", _DRIVER, arguments],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=env,
+            cwd=Path(__file__).parents[2],
+        ) as driver:
+            assert driver.stdout is not None
+            first_lines.append(driver.stdout.readline())
+            if n_left:
+                n_enough = len(kept) + chance.randrange(1, 30)
+                while len(_kept(str(ledger))) < n_enough:
+                    pause.wait(0.05)
+                driver.kill()
+            last = driver.stdout.read()
+        assert _wait_until_gone() == []
+        again = _asked(emulator) - before
+        assert set(again).isdisjoint(kept), "a reply that was kept was asked again"
+
+    assert first_lines == ["started\n"] * (N_DRIVER_KILLS + 1)
+    assert last == f"Run n: {n_trials} requests: {n_trials} ok.\n"
+    assert len(_kept(str(ledger))) == n_trials
+
+
+@pytest.mark.usefixtures("ray")
+def test_an_interrupt_leaves_no_actor_behind(open_session: OpenSession) -> None:
+    """What came is kept, what was in flight is cancelled, and the run goes on later."""
+    silent = {"end": "silent", "body": ["{"], "when": {"contains": "slow"}}
+    with Emulator(
+        tokens_per_s=None, first_token_s=0, limits=False, script=[silent]
+    ) as stuck:
+        session = open_session(stuck)
+        run = plan(session, ["quick", "slow"])
+        main, pause = threading.get_ident(), threading.Event()
+
+        def interrupt() -> None:
+            while not session.ledger.count():
+                pause.wait(0.01)
+            signal.pthread_kill(main, signal.SIGINT)
+
+        stopper = threading.Thread(target=interrupt)
+        stopper.start()
+        with pytest.raises(KeyboardInterrupt):
+            run.run(on="auto", workers=2)
+        stopper.join()
+        left = _wait_until_gone()
+        stopped = sorted(each.status for each in session.ledger.read())
+        resumed = run.run(on="auto", workers=1).replies_df()
+
+    assert left == []
+    assert stopped == ["cancelled", "ok"]
+    assert resumed["status"].tolist() == ["ok", "ok"]
