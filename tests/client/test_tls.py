@@ -96,8 +96,8 @@ class Place:
         )
         async with server:
             yield f"{scheme}://localhost:{server.sockets[0].getsockname()[1]}"
-        for writer in self.writers:
-            writer.transport.abort()
+            for writer in self.writers:  # newer Pythons wait for them
+                writer.transport.abort()
         await asyncio.sleep(0)
 
 
