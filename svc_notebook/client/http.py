@@ -6,7 +6,7 @@ followed and no cookie kept.
 """
 
 import asyncio
-import selectors
+import select
 import socket
 import ssl
 import time
@@ -57,7 +57,6 @@ _MAX_WAITING_BYTES = 1024 * 1024  # of a body that nobody reads now
 _GATHER_S, _GATHER_PART = 0.04, 0.1
 _FIRST_FINAL, _FIRST_REDIRECT, _FIRST_ERROR = 200, 300, 400  # below: an interim answer
 _NEXT_ADDRESS_S = 0.25  # until the next address of a host is tried, too
-_Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
 class Connection(asyncio.Protocol):
@@ -237,15 +236,22 @@ class Connection(asyncio.Protocol):
         found = self._transport.get_extra_info("socket")
         if is_old or self._failure or self._n_head_bytes or found.fileno() < 0:
             return True
-        with _Selector() as selector:  # the loop may not have looked yet
-            selector.register(found, selectors.EVENT_READ)
-            return bool(selector.select(0))
+        return _has_news(found.fileno())  # the loop may not have looked yet
 
     async def aclose(self) -> None:
         """Close it."""
         if self._transport is not None:
             self._transport.abort()
             await asyncio.sleep(0)  # then it is closed
+
+
+def _has_news(descriptor: int) -> bool:
+    """Say whether a socket has bytes, or was closed; `selectors` would take 15 us."""
+    if not hasattr(select, "poll"):  # Windows
+        return bool(select.select([descriptor], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _is_framed(headers: dict[str, str]) -> bool:
