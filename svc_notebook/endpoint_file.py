@@ -48,11 +48,17 @@ _NAME = re.compile(r"[A-Za-z][\w-]*")
 
 def endpoint_files() -> tuple[str, ...]:
     """Return where endpoints are described, the first place first."""
-    found = []
+    here = ""
     with suppress(OSError):  # the folder may be gone
-        found.append(os.path.join(os.getcwd(), FILE))  # noqa: PTH118, PTH109 - each request asks
-    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111 - as above
-    return (*found, os.path.join(home, "svc_notebook", FILE))  # noqa: PTH118 - as above
+        here = os.getcwd()  # noqa: PTH109 - each request asks
+    return _places(here, os.environ.get("XDG_CONFIG_HOME"), os.environ.get("HOME"))
+
+
+@lru_cache(maxsize=4)
+def _places(here: str, config: str | None, _home: str | None) -> tuple[str, ...]:
+    home = config or os.path.expanduser("~/.config")  # noqa: PTH111 - without a home, too
+    own = str(Path(home, "svc_notebook", FILE))
+    return (str(Path(here, FILE)), own) if here else (own,)
 
 
 def read_endpoints() -> dict[str, Endpoint]:
@@ -61,10 +67,13 @@ def read_endpoints() -> dict[str, Endpoint]:
     Raises:
         SettingsError: A file cannot be used; the message names the line.
     """
-    own_path = user_file()
+    stamped = files_stamp()
+    if not any(at for _, at in stamped):
+        return {}
+    own_path = stamped[-1][0]
     read = {
         path: _read(path, at, is_own=_is_own(path, own_path))
-        for path, at in files_stamp()
+        for path, at in stamped
         if at is not None
     }
     _check_keys(read.items())

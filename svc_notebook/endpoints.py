@@ -168,18 +168,26 @@ class Endpoint:
 
     def model(self, model_id: str) -> Model:
         """Return what is known of a model; a `Model` with its id only if nothing is."""
-        named = [each for each in self.models if each.id == model_id]
+        known = (*self.models, *_facts_of(self.base_url).listed)
+        named = (each for each in known if each.id == model_id)
+        found = next(named, Model(model_id))
+        return replace(found, context_tokens=self._known_context(model_id))
+
+    def _known_context(self, model_id: str) -> int | None:
+        """Return the context that the file states, or that the server spoke of."""
         facts = _facts_of(self.base_url)
-        listed = [each for each in facts.listed if each.id == model_id]
-        found = next(iter((*named, *listed)), Model(model_id))
-        said = (each.context_tokens for each in listed)
-        contexts = (self.stated_context(model_id), facts.contexts.get(model_id), *said)
-        return replace(found, context_tokens=next(filter(None, contexts), None))
+        stated = self.stated_context(model_id) or facts.contexts.get(model_id)
+        if stated or not facts.listed:
+            return stated
+        said = (each.context_tokens for each in facts.listed if each.id == model_id)
+        return next(filter(None, said), None)
 
     def stated_context(self, model_id: str) -> int | None:
         """Return the context that the file states of a model; None for none."""
-        found = (each.context_tokens for each in self.models if each.id == model_id)
-        return next(found, None)
+        for each in self.models:
+            if each.id == model_id:
+                return each.context_tokens
+        return None
 
     def limit_of(self, model_id: str) -> Limit | None:
         """Return the limit of a model; None if it is not known and has to be found."""
@@ -188,7 +196,7 @@ class Endpoint:
 
     def context_of(self, model_id: str) -> int:
         """Return the tokens that prompt and reply share; the document's if unknown."""
-        return self.model(model_id).context_tokens or BUDGET_TOKENS
+        return self._known_context(model_id) or BUDGET_TOKENS
 
 
 SERVICE = Endpoint()

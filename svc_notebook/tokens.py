@@ -234,7 +234,9 @@ def count(text: str) -> Counts:
     )
 
 
-# A history is counted again for each turn and each picture of a panel.
+# A history is counted again for each turn and each picture of a panel, and the labels
+# that a sweep asks for come again and again.
+_LABEL_CHARS = 40
 _count_again = lru_cache(maxsize=512)(count)
 
 
@@ -253,7 +255,9 @@ def count_choices(choices: Iterable[Choice]) -> Counts:
     """Count what is in the choices of a reply."""
     found = []
     for choice in choices:
-        found.append(count(choice.text or ""))
+        text = choice.text or ""
+        is_label = len(text) <= _LABEL_CHARS
+        found.append((_count_again if is_label else count)(text))
         if choice.reasoning:  # where it is reported, it is among the tokens
             found.append(count(choice.reasoning))
         found += map(_count_call, choice.tool_calls)

@@ -179,9 +179,12 @@ class ReplyDisplay:
         self._shown.hurry()
         self.flush()
 
-    def flush(self) -> None:
-        """Show what is not shown yet, if it is time; call at least every 50 ms."""
-        self._shown.flush(self._clock())
+    def flush(self) -> float | None:
+        """Show what is not shown yet, if it is time; call at least every 50 ms.
+
+        If it is not time, return the seconds until then.
+        """
+        return self._shown.flush(self._clock())
 
     def finish(self, final: Final | None) -> None:
         """Show the final form in place of what streamed; None removes that."""

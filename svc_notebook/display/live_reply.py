@@ -22,6 +22,7 @@ MAX_GAP_S = 4.0
 ENVELOPE_BYTES = 700  # of each message, besides its content
 # The pace falls for long texts, so that a slow connection to the notebook keeps up.
 MAX_BYTES_PER_S, MAX_TEXT_BYTES_PER_S = 22_000, 15_000
+_SHORT_BYTES, _QUICKER = 4_000, 1.3  # most replies are short, and then move smoothly
 MAX_OUTPUTS = 10  # of one reply: JupyterLab draws 50 outputs of a cell
 # So many characters are in an output; each next one may have more, without end.
 _PART_CHARS, _PART_GROWTH = 1_500, 1.25
@@ -110,16 +111,21 @@ class Live(Shown):
         """Let the next flush show what is new at once."""
         self._due_at = 0.0
 
-    def flush(self, now_s: float) -> None:
-        """Show what is new, if it is time."""
-        if not self._is_stale or now_s < self._due_at:
-            return
+    def flush(self, now_s: float) -> float | None:
+        """Show what is new, if it is time; else return the seconds until then."""
+        if not self._is_stale:
+            return None
+        if now_s < self._due_at:
+            return self._due_at - now_s
         self._is_stale = False
         self._n_messages = self._n_bytes = 0
         self._draw(live_html(self._status, is_waiting=self._is_waiting))
-        sending_s = self._n_bytes / self._bytes_per_s
+        is_short = self._n_bytes <= _SHORT_BYTES
+        bytes_per_s = self._bytes_per_s * (_QUICKER if is_short else 1)
+        sending_s = self._n_bytes / bytes_per_s
         gap_s = max(GAP_S * self._n_messages, sending_s)
         self._due_at = now_s + min(gap_s, MAX_GAP_S)
+        return None
 
     def _draw(self, line: str) -> None:
         """Show what is new, and a line of HTML below it."""

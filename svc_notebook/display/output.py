@@ -114,8 +114,8 @@ class Shown:
     def tool_run(self, step: Step) -> None:
         """Show an answered call below the text so far; text goes on below it."""
 
-    def flush(self, now_s: float) -> None:
-        """Show what is new, if it is time."""
+    def flush(self, now_s: float) -> float | None:
+        """Show what is new, if it is time; else return the seconds until then."""
 
     def finish(self, final: Final | None) -> None:
         """Replace everything by the final form, or by nothing."""
@@ -165,8 +165,11 @@ class View(Protocol):
     def wait(self, wait: Wait) -> None:
         """Take a wait; the next content ends it."""
 
-    def flush(self) -> None:
-        """Show what is new, if it is time; called at least every 50 ms."""
+    def flush(self) -> float | None:
+        """Show what is new, if it is time; else return the seconds until then.
+
+        It is called then, and at least every 50 ms.
+        """
 
     def end(self, completion: object | None) -> None:
         """Take the reply: whole, what arrived before it failed, or None."""
@@ -181,14 +184,15 @@ def follow(stream: Stream[Whole_co], view: View) -> Whole_co:
         Interrupted: The user stopped it; `partial` is what arrived.
         SvcError: It failed; `partial` is what arrived.
     """
+    wait_s = POLL_S
     try:
         while not stream.is_done:
-            for item in stream.poll(POLL_S):
+            for item in stream.poll(wait_s):
                 if isinstance(item, Delta):
                     view.show(item)
                 else:
                     view.wait(item)
-            view.flush()
+            wait_s = min(view.flush() or POLL_S, POLL_S)
         completion = stream.completion
     except KeyboardInterrupt:
         partial = stream.cancel()

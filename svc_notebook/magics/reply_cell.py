@@ -102,9 +102,9 @@ class ReplyView:
         """Show a wait."""
         self._display.wait(wait)
 
-    def flush(self) -> None:
-        """Show what is new."""
-        self._display.flush()
+    def flush(self) -> float | None:
+        """Show what is new, if it is time; else return the seconds until then."""
+        return self._display.flush()
 
     def end(self, completion: object | None) -> None:
         """Show the final form of what arrived."""

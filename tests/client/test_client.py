@@ -281,6 +281,24 @@ def test_poll_tells_waits_and_content(serve: Serve, client_of: ClientOf) -> None
     assert items[-2:] == [Delta(text="some"), Delta(finish_reason="stop")]
 
 
+def test_pieces_that_come_fast_are_handed_over_together(
+    serve: Serve, client_of: ClientOf
+) -> None:
+    """Some fast pieces make one hand-over, and the last of them waits for no other."""
+    n_pieces, n_handed_over, n_chars = 300, 0, 0
+    server = serve([HEAD, *[SOME, 0.004] * n_pieces, "silence"])
+
+    with client_of(server.base_url, idle_s=60.0).stream("Hi") as stream:
+        while n_chars < n_pieces * len("some"):
+            found = stream.poll(60.0)
+            n_handed_over += 1
+            n_chars += sum(
+                len(each.text or "") for each in found if isinstance(each, Delta)
+            )
+
+    assert n_handed_over <= n_pieces * 2 / 3
+
+
 def test_an_unstreamed_stream_gives_everything_at_the_end(client: Client) -> None:
     """A stream of a reply in one piece gives it at the end, with its usage."""
     stream = client.stream("Hello", n=2, is_streamed=False)

@@ -364,6 +364,22 @@ def test_among_other_output_one_display_is_updated(recorder: Recorder) -> None:
     )
 
 
+def test_updates_of_a_short_text_are_frequent(recorder: Recorder) -> None:
+    """A text of 3 kB is sent seven times a second; a flush says when it is time."""
+    display = _open(recorder, Mode.LIVE, own_output=False)
+    recorder.now_s = 1.0
+    display.add("word" * 750)
+    display.add("more")
+    n_before = len(recorder.acts)
+    left_s = display.flush() or 0.0
+    recorder.now_s += left_s
+
+    has_left = display.flush()
+
+    assert 1 / 8 < left_s < 1 / 7
+    assert (n_before, len(recorder.acts), has_left) == (2, 3, None)
+
+
 def test_updates_of_a_long_text_are_rare(recorder: Recorder) -> None:
     """A text of 22 kB is sent once a second."""
     display = _open(recorder, Mode.LIVE, own_output=False)

@@ -72,10 +72,11 @@ class _Stream:
         self.completion = "".join(pieces)
         self._deltas = [Delta(text=piece) for piece in pieces]
         self._problem = problem
+        self.waits_s: list[float] = []
 
     def poll(self, timeout_s: float) -> list[Delta]:
         """Return the pieces one at a time, without waiting."""
-        del timeout_s
+        self.waits_s.append(timeout_s)
         if not self._deltas and self._problem:
             raise self._problem
         self.is_done = len(self._deltas) <= 1 and self._problem is None
@@ -88,10 +89,11 @@ class _Stream:
 
 
 class _Seen:
-    """A view that remembers."""
+    """A view that remembers, and says when it can show more."""
 
-    def __init__(self) -> None:
+    def __init__(self, *left_s: float) -> None:
         self.calls: list[object] = []
+        self._left_s = list(left_s)
 
     def show(self, delta: Delta) -> None:
         """Remember the text."""
@@ -101,9 +103,10 @@ class _Seen:
         """Remember the reason."""
         self.calls.append(wait.reason)
 
-    def flush(self) -> None:
+    def flush(self) -> float | None:
         """Remember that time passed."""
         self.calls.append("flush")
+        return self._left_s.pop(0) if self._left_s else None
 
     def end(self, completion: object | None) -> None:
         """Remember the end."""
@@ -118,6 +121,15 @@ def test_a_view_sees_each_piece_and_one_end() -> None:
 
     assert got == "ab"
     assert seen.calls == ["a", "flush", "b", "flush", ("end", "ab")]
+
+
+def test_a_view_is_asked_again_when_it_is_time() -> None:
+    """A stream is polled until the view can show more, at most for 50 ms."""
+    stream, seen = _Stream("a", "b", "c"), _Seen(0.02, 3.0)
+
+    follow(stream, seen)
+
+    assert stream.waits_s == [0.05, 0.02, 0.05]
 
 
 def test_an_interrupt_keeps_what_arrived() -> None:
