@@ -513,7 +513,7 @@ def export_answers(
         scope: `session` for what this kernel asked, `all` for the whole ledger.
 
     Returns:
-        How many answers were written.
+        How many answers were written; a cell shows a sentence about it.
 
     Raises:
         ParameterError: The file cannot be written, or answers would be lost.
